@@ -20,7 +20,7 @@ check: ## formatting, static checks and unit tests: no guest, no browser, no dae
 test: ## all that a change can break, on the real OpenZFS module too
 	@tests/run test
 
-test-long: ## all there is: more seeds, longer soaks, the fallback kernel
+test-long: ## all there is: more seeds, longer soaks, OpenZFS 2.4, the fallback kernel
 	@tests/run long
 
 lint: ## formatting and static checks alone

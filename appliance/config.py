@@ -3,7 +3,7 @@
 
     state_directory = "/var/lib/zvaai"          # database, certificate, keys; the service's own user's
     runtime_directory = "/run/zvaai"            # sockets
-    [http]      address = "0.0.0.0", port = 8443, certificate, key
+    [http]      socket = "/run/zvaai-api/http.sock", certificate = "/var/lib/zvaai-frontend/certificate.pem"
     [target]    control = "/run/zvaai-target/control.sock", name = "iqn..."
     [nfs]       exports = "/etc/zvaai/exports.d", statistics = "/run/zvaai-nfs/vaai-nas.socket"
     [webhooks]  trusted_networks = ["192.0.2.0/24"]
@@ -21,7 +21,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 DEFAULT_PATH = Path("/etc/zvaai/appliance.toml")
 
@@ -35,20 +35,13 @@ class _Section(BaseModel):
 
 
 class Http(_Section):
-    """Where the API listens. Without `certificate` and `key` it makes its own at the first start."""
+    """The API behind nginx, which has the network and the certificate (packaging/nginx)."""
 
-    address: str = "0.0.0.0"
-    port: Annotated[int, Field(ge=1, le=65535)] = 8443
-    certificate: Path | None = None
-    key: Path | None = None
-    threads: Annotated[int, Field(ge=4, le=128)] = 24
-    """Requests at once, streams of events among them. Those of one address take at most two thirds of them."""
-
-    @model_validator(mode="after")
-    def _both(self) -> Http:
-        if (self.certificate is None) != (self.key is None):
-            raise ValueError("certificate and key go together")
-        return self
+    socket: Path = Path("/run/zvaai-api/http.sock")
+    certificate: Path = Path("/var/lib/zvaai-frontend/certificate.pem")
+    """What nginx presents, so that console and command can show it."""
+    threads: Annotated[int, Field(ge=4, le=128)] = 40
+    """Concurrent requests, streams of events among them. nginx passes on 24 of one address."""
 
 
 class Target(_Section):
@@ -124,11 +117,6 @@ class Configuration(_Section):
     def database(self) -> Path:
         """The SQLite file."""
         return self.state_directory / "appliance.sqlite"
-
-    @property
-    def own_certificate(self) -> Path:
-        """The API's own, with its key, where the configuration names none."""
-        return self.state_directory / "certificate.pem"
 
     @property
     def audit_directory(self) -> Path:

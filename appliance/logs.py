@@ -50,7 +50,6 @@ def to_standard_error() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 def to_files(directory: Path, name: str) -> logging.Handler:

@@ -20,7 +20,7 @@ from werkzeug.test import TestResponse
 
 from appliance.api.application import create
 from appliance.api.operation import Services
-from appliance.config import Configuration, Worker
+from appliance.config import Configuration, Http, Worker
 from appliance.database.store import Store
 from appliance.dataplane.ganesha import ExportControl
 from appliance.dataplane.ganesha_simulator import GaneshaSimulator
@@ -176,6 +176,7 @@ def running(
     configuration = Configuration(
         state_directory=directory,
         runtime_directory=directory,
+        http=Http(certificate=directory / "certificate.pem"),
         **{"worker": Worker(reconcile_seconds=3600, inventory_seconds=0.05, inventory_oldest_seconds=0.05), **settings},
     )
     simulator = Simulator()

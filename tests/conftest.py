@@ -13,6 +13,7 @@ from _pytest.terminal import TerminalReporter
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "packaging/nginx"))
 
 from support.programs import IN_GUEST
 from support.target import Target, running_target

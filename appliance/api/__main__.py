@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python3 -m appliance.api`: the HTTP process, gunicorn with threads and TLS. Runs until SIGTERM."""
+"""`python3 -m appliance.api`: the HTTP process, gunicorn with threads on a Unix socket, behind nginx. Runs until SIGTERM."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import sys
 from typing import Any
 
 from gunicorn.app.base import BaseApplication
+from werkzeug.middleware.proxy_fix import ProxyFix
 
 from appliance import config
-from appliance.api import certificate
 from appliance.api.application import create
-from appliance.api.connections import CONNECTIONS, Worker
 from appliance.api.operation import Services, forget_unfinished
-from appliance.api.tls import Tls
 from appliance.config import Configuration
 from appliance.database.store import Store
 from appliance.domain import access
@@ -53,7 +51,10 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             seal_urls(session, services.seal)
         trusted = self._configuration.webhooks.trusted_networks
         Sender(services.store, services.seal, trusted, self._configuration.sender_lock).start()
-        return create(services)
+        application = create(services)
+        # Only nginx and root reach the socket, and nginx overwrites X-Forwarded-For.
+        application.wsgi_app = ProxyFix(application.wsgi_app, x_for=1, x_proto=1)  # type: ignore[method-assign]
+        return application
 
 
 def main() -> int:
@@ -65,6 +66,7 @@ def main() -> int:
         _log.error("%s", error)
         return 78
     configuration.state_directory.mkdir(parents=True, exist_ok=True)
+    configuration.http.socket.parent.mkdir(parents=True, exist_ok=True)
     to_files(configuration.log_directory, "api")
     store = Store(configuration.database)
     with store.session() as session:
@@ -72,23 +74,15 @@ def main() -> int:
     store.close()
     if code is not None:
         print(f"zvaai: the one-time code to make the first admin with: {code}", file=sys.stderr, flush=True)
-    http = configuration.http
-    own = configuration.own_certificate if http.certificate is None else None
-    if own is not None:
-        _log.info("the certificate has the SHA-256 fingerprint %s", certificate.ensure(own))
     settings = {
-        "bind": f"[{http.address}]:{http.port}" if ":" in http.address else f"{http.address}:{http.port}",
-        "worker_class": Worker,
-        "ssl_context": Tls(own),
+        "bind": f"unix:{configuration.http.socket}",
+        "umask": 0o077,
+        "worker_class": "gthread",
         "workers": 1,
-        "threads": http.threads,
-        "worker_connections": CONNECTIONS,
-        "certfile": str(own or http.certificate),
-        "keyfile": str(own or http.key),
+        "threads": configuration.http.threads,
         "timeout": 120,
         "graceful_timeout": 5,
-        "keepalive": 15,
-        "limit_request_line": 4094,
+        "limit_request_line": 8190,
         "limit_request_fields": 64,
         "limit_request_field_size": 8190,
         "proc_name": "zvaai-api",

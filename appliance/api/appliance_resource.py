@@ -23,11 +23,12 @@ from appliance.api.schemas.service import (
     ReconcileTold,
     StatusTold,
 )
-from appliance.database.models import Alert, Job, Setting
-from appliance.domain import jobs
+from appliance.database.models import Alert, Host, Job, Setting
+from appliance.domain import hosts, jobs
 from appliance.domain.access import Role
+from appliance.domain.addresses import own_addresses, reachable
 from appliance.domain.errors import UnavailableError
-from appliance.domain.esxcli import esxcli_lines
+from appliance.domain.esxcli import esxcli_lines, host_lines
 
 resource = Resource("appliance")
 _log = logging.getLogger(__name__)
@@ -79,24 +80,32 @@ def read_status(call: Call) -> BaseModel:
 @resource.operation("GET", "/certificate", role=Role.VIEWER, answer=CertificateTold)
 def read_certificate(call: Call) -> BaseModel:
     """What a browser or a program compares before it trusts the appliance."""
-    configuration = call.services.configuration
-    file = configuration.http.certificate or configuration.own_certificate
     try:
-        found = certificate.describe(file)
+        found = certificate.describe(call.services.configuration.http.certificate)
     except (OSError, ValueError) as error:
         _log.warning("the certificate can't be read: %s", error)
         raise UnavailableError("the certificate's file can't be read; see the log of the API") from error
-    return CertificateTold(**asdict(found), own=configuration.http.certificate is None)
+    return CertificateTold(**asdict(found), own=found.subject == found.issuer)
 
 
 @resource.operation("GET", "/readiness", role=Role.VIEWER, answer=ReadinessTold)
 def read_readiness(call: Call) -> BaseModel:
     """One check for each thing that keeps offloads from working, and what to type on each ESXi host once."""
-    checks = call.services.worker.call("readiness")
-    status = call.services.worker.call("status")
+    own = own_addresses()
+    checks = call.services.worker.call("readiness", addresses=[asdict(one) for one in own])
+    target = call.services.worker.call("status")["target"]
+    portals = reachable(target["portals"], own)
+    name = call.services.configuration.target.name
     naas = [check["evidence"].rsplit(", ", 1)[1] for check in checks if check["id"] == "served" and check["result"] == "ok"]
-    lines = esxcli_lines(call.services.configuration.target.name, status["target"]["portals"], naas)
-    return ReadinessTold.model_validate({"checks": checks, "esxcli": lines})
+    with call.services.store.reading() as session:
+        chap = (session.get(Setting, "iscsi") or Setting(value={})).value.get("chap_required")
+        iqns = hosts.all_initiators(session)
+        rows = [
+            {"host": host.id, "esxcli": host_lines(iqns.get(host.id, []), host.chap_name if chap else None)}
+            for host in session.scalars(select(Host).order_by(Host.name))
+        ]
+    lines = esxcli_lines(name, portals, naas)
+    return ReadinessTold.model_validate({"checks": checks, "esxcli": lines, "target": name, "portals": portals, "hosts": rows})
 
 
 @resource.operation("GET", "/settings/iscsi", role=Role.VIEWER, answer=IscsiSettings)

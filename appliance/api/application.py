@@ -17,7 +17,6 @@ from appliance import __version__, logs
 from appliance.api import (
     appliance_resource,
     configuration,
-    console,
     datastores,
     events,
     files,
@@ -62,7 +61,6 @@ def create(services: Services) -> APIFlask:
     application.json.sort_keys = False  # type: ignore[attr-defined]
     for resource in RESOURCES:
         application.register_blueprint(resource.resource.blueprint)
-    application.register_blueprint(console.blueprint(console.site()))
 
     @application.before_request
     def _identify() -> None:
@@ -93,7 +91,6 @@ def create(services: Services) -> APIFlask:
         response.headers["X-Request-Id"] = logs.request()
         response.headers.setdefault("Cache-Control", "no-store")
         response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Strict-Transport-Security"] = "max-age=31536000"
         response.headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
         return response
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API's own TLS certificate, made at the first start and again before it ends."""
+"""The appliance's own TLS certificate: made before nginx first starts, and again 30 days before it ends.
+
+`python3 -m appliance.api.certificate FOLDER` makes `certificate.pem` and `certificate.key` there, unless good ones are there, and
+prints the fingerprint. The unit zvaai-frontend.service runs it at each start and reload.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import datetime
 import ipaddress
 import os
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+CERTIFICATE, KEY = "certificate.pem", "certificate.key"
+"""Names of the files; everybody may read the first one."""
 VALID = datetime.timedelta(days=825)
 """As long as clients take one."""
 RENEWED = datetime.timedelta(days=30)
@@ -51,31 +58,36 @@ def describe(file: Path) -> Description:
     )
 
 
-def ensure(file: Path) -> str:
-    """Makes certificate and key, both in one file, unless good ones are there; the SHA-256 fingerprint."""
-    found = _good(file)
+def ensure(folder: Path) -> str:
+    """Makes certificate and key unless good ones are there; the SHA-256 fingerprint. Raises OSError."""
+    found = _good(folder)
     if found is None:
-        _make(file)
-        found = x509.load_pem_x509_certificate(file.read_bytes())
+        _make(folder)
+        found = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
     return found.fingerprint(hashes.SHA256()).hex(":").upper()
 
 
-def _good(file: Path) -> x509.Certificate | None:
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def _good(folder: Path) -> x509.Certificate | None:
     try:
-        pem = file.read_bytes()
-        found = x509.load_pem_x509_certificate(pem)
-        key = serialization.load_pem_private_key(pem, None)
+        found = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
+        key = serialization.load_pem_private_key((folder / KEY).read_bytes(), None)
         authority = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (FileNotFoundError, ValueError, TypeError, x509.ExtensionNotFound):
         return None
-    ends_soon = found.not_valid_after_utc - datetime.datetime.now(datetime.UTC) < RENEWED
-    return None if authority or ends_soon or key.public_key() != found.public_key() else found
+    now = _now()
+    if authority or found.not_valid_after_utc - now < RENEWED or found.not_valid_before_utc > now:
+        return None
+    return found if key.public_key() == found.public_key() else None
 
 
-def _make(file: Path) -> None:
+def _make(folder: Path) -> None:
     private = ec.generate_private_key(ec.SECP256R1())
     host = socket.gethostname() or "zvaai"
-    now = datetime.datetime.now(datetime.UTC)
+    now = _now()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
     names: list[x509.GeneralName] = [x509.DNSName(host), x509.DNSName("localhost")]
     names += [x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", "::1")]
@@ -93,10 +105,21 @@ def _make(file: Path) -> None:
         .sign(private, hashes.SHA256())
     )
     key = private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    # The key first: a certificate that does not fit its key is made again at the next start.
+    _replace(folder / KEY, key, 0o600)
+    _replace(folder / CERTIFICATE, made.public_bytes(serialization.Encoding.PEM), 0o644)
+
+
+def _replace(file: Path, content: bytes, mode: int) -> None:
     new = file.with_name(f"{file.name}.new")
     new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
-        written.write(made.public_bytes(serialization.Encoding.PEM) + key)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as written:
+        os.fchmod(written.fileno(), mode)
+        written.write(content)
         written.flush()
         os.fsync(written.fileno())
     new.rename(file)
+
+
+if __name__ == "__main__":
+    print(f"the certificate has the SHA-256 fingerprint {ensure(Path(sys.argv[1]))}", flush=True)

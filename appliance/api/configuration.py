@@ -10,11 +10,19 @@ from pydantic import BaseModel
 
 from appliance import __version__
 from appliance.api.operation import Call, Resource
-from appliance.api.schemas.configuration import BackupAsked, BackupTold, RestoreAsked, RestoreTold
-from appliance.domain import backup, restore
+from appliance.api.schemas.configuration import (
+    BackupAsked,
+    BackupTold,
+    RecoverUpdate,
+    RecoveryKeyResponse,
+    RecoveryResponse,
+    RestoreAsked,
+    RestoreTold,
+)
+from appliance.domain import backup, restore, sealed_copy
 from appliance.domain.access import Role
 from appliance.domain.datastores import NFS, VMFS, kinds_shown
-from appliance.domain.errors import UnavailableError
+from appliance.domain.errors import InvalidError, UnavailableError
 
 resource = Resource("configuration")
 
@@ -72,3 +80,29 @@ def restore_it(call: Call, body: RestoreAsked) -> BaseModel:
         return RestoreTold(changes=changes, applied=False)
     call.changed()
     return RestoreTold(changes=changes, applied=True)
+
+
+@resource.operation("GET", "/recovery", role=Role.VIEWER, answer=RecoveryResponse)
+def read_recovery(call: Call) -> BaseModel:
+    """Whether the appliance is in recovery mode, and the copies of the configuration on pools."""
+    return RecoveryResponse.model_validate(call.services.worker.call("recovery"))
+
+
+@resource.operation("POST", "/recovery", role=Role.ADMIN, audit="recovery", body=RecoverUpdate, answer=RecoveryResponse)
+def recover(call: Call, body: RecoverUpdate) -> BaseModel:
+    """Takes the configuration of a copy on a pool, or says that the database is right. This ends recovery mode."""
+    if (body.from_pool is None) != body.keep:
+        raise InvalidError("from_pool", "name a pool, or keep the database", "one of both")
+    told = call.services.worker.call("recover", pool=body.from_pool, recovery_key=body.recovery_key, caller=call.who.user_id)
+    return RecoveryResponse.model_validate(told)
+
+
+@resource.operation(
+    "POST", "/configuration/recovery-key", role=Role.ADMIN, audit="configuration.recovery_key", answer=RecoveryKeyResponse
+)
+def renew_recovery_key(call: Call) -> BaseModel:
+    """Makes a new recovery key and shows it once. Copies that are written from now on open with it, and with no older one."""
+    with call.changing() as session:
+        key = sealed_copy.new_recovery_key(session, call.services.seal)
+    call.changed()
+    return RecoveryKeyResponse(secret=key)

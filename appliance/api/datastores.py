@@ -26,6 +26,7 @@ from appliance.api.schemas.datastores import (
     VolumePage,
 )
 from appliance.api.schemas.journal import JobTold
+from appliance.domain import requests
 from appliance.domain.access import Role
 from appliance.domain.errors import NotFoundError
 
@@ -52,7 +53,7 @@ def list_datastores(call: Call, query: DatastoreQuery) -> BaseModel:
 )
 def create_datastore(call: Call, body: DatastoreAsked) -> BaseModel:
     """An empty datastore for VMFS or NFS, served to its hosts as soon as the job has ended."""
-    return call.submit("datastore.create", **body.model_dump())
+    return call.submit(requests.CreateDatastore.of(body))
 
 
 @resource.operation("GET", "/datastores/<datastore_id>", role=Role.VIEWER, answer=DatastoreTold)
@@ -83,7 +84,7 @@ def change_datastore(call: Call, datastore_id: str, body: DatastoreChange) -> Ba
     The path that hosts mount stays when an NFS datastore gets another name.
     """
     call.match(find(call, datastore_id))
-    return call.submit("datastore.change", id=datastore_id, **body.model_dump(exclude_unset=True))
+    return call.submit(requests.ChangeDatastore.of(body, id=datastore_id))
 
 
 @resource.operation(
@@ -99,7 +100,7 @@ def change_datastore(call: Call, datastore_id: str, body: DatastoreChange) -> Ba
 def delete_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseModel:
     """Puts it aside, from where it can be restored until it is purged. Refused while hosts use it, unless forced."""
     call.match(find(call, datastore_id))
-    return call.submit("datastore.delete", id=datastore_id, force=query.force)
+    return call.submit(requests.DeleteDatastore(id=datastore_id, force=query.force))
 
 
 @resource.operation(
@@ -115,7 +116,7 @@ def delete_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseMo
 def grow_datastore(call: Call, datastore_id: str, body: GrowAsked) -> BaseModel:
     """Makes it larger; hosts are told."""
     call.match(find(call, datastore_id))
-    return call.submit("datastore.grow", id=datastore_id, size=body.size)
+    return call.submit(requests.GrowDatastore(id=datastore_id, size=body.size))
 
 
 @resource.operation(
@@ -131,7 +132,7 @@ def grow_datastore(call: Call, datastore_id: str, body: GrowAsked) -> BaseModel:
 def set_quota(call: Call, datastore_id: str, body: QuotaAsked) -> BaseModel:
     """Of an NFS datastore: larger, or smaller, but never below what it holds."""
     call.match(find(call, datastore_id))
-    return call.submit("datastore.quota", id=datastore_id, size=body.size)
+    return call.submit(requests.SetQuota(id=datastore_id, size=body.size))
 
 
 @resource.operation(
@@ -147,7 +148,7 @@ def set_quota(call: Call, datastore_id: str, body: QuotaAsked) -> BaseModel:
 def restore_datastore(call: Call, datastore_id: str, body: RestoreAsked) -> BaseModel:
     """A deleted one comes back with the same identity."""
     call.match(find(call, datastore_id))
-    return call.submit("datastore.restore", id=datastore_id, **body.model_dump())
+    return call.submit(requests.RestoreDatastore.of(body, id=datastore_id))
 
 
 @resource.operation(
@@ -156,7 +157,7 @@ def restore_datastore(call: Call, datastore_id: str, body: RestoreAsked) -> Base
 def purge_datastore(call: Call, datastore_id: str) -> BaseModel:
     """Destroys a deleted one with its snapshots. There is no way back."""
     call.match(find(call, datastore_id))
-    return call.submit("datastore.purge", id=datastore_id)
+    return call.submit(requests.PurgeDatastore(id=datastore_id))
 
 
 @resource.operation(
@@ -172,7 +173,7 @@ def purge_datastore(call: Call, datastore_id: str) -> BaseModel:
 def forget_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseModel:
     """Gives up a missing one: its LUN number and host groups are free again."""
     call.match(find(call, datastore_id))
-    return call.submit("datastore.forget", id=datastore_id, force=query.force)
+    return call.submit(requests.ForgetDatastore(id=datastore_id, force=query.force))
 
 
 @resource.operation("GET", "/volumes", role=Role.VIEWER, query=ListQuery, answer=VolumePage)
@@ -186,7 +187,7 @@ def list_volumes(call: Call, query: ListQuery) -> BaseModel:
 )
 def adopt_volume(call: Call, body: AdoptAsked) -> BaseModel:
     """Makes a datastore of a volume or a file system that is none, or of a copy."""
-    return call.submit("datastore.adopt", **body.model_dump())
+    return call.submit(requests.AdoptDataset.of(body))
 
 
 @resource.operation("GET", "/filesystems", role=Role.VIEWER, query=ListQuery, answer=FilesystemPage)

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from appliance.api.operation import Call, Resource, after, encoded
 from appliance.api.schemas.files import FileCloneAsked, FilePage, FileQuery
 from appliance.api.schemas.journal import JobTold
+from appliance.domain import requests
 from appliance.domain.access import Role
 
 resource = Resource("files")
@@ -32,4 +33,4 @@ def list_files(call: Call, datastore_id: str, query: FileQuery) -> BaseModel:
 )
 def clone_file(call: Call, datastore_id: str, body: FileCloneAsked) -> BaseModel:
     """A clone of one file, made by the NFS server. Its job can be cancelled until it ends, and tells how each byte went."""
-    return call.submit("file.clone", id=datastore_id, **body.model_dump())
+    return call.submit(requests.CloneFile.of(body, id=datastore_id))

@@ -30,7 +30,7 @@ from appliance.api.types import Versioned, entity_tag
 from appliance.config import Configuration
 from appliance.database.models import IdempotencyKey
 from appliance.database.store import Store
-from appliance.domain import access, jobs
+from appliance.domain import access, jobs, recovery
 from appliance.domain.access import Caller, Role
 from appliance.domain.errors import (
     ConflictError,
@@ -41,6 +41,7 @@ from appliance.domain.errors import (
     UnavailableError,
 )
 from appliance.domain.journal import complete, record, rotate, withdraw
+from appliance.domain.requests import Request
 from appliance.domain.secrets import Seal, SealedError, is_sealed
 from appliance.worker.client import WorkerClient
 
@@ -51,8 +52,12 @@ _ROTATED_AFTER = 100
 _LONGEST_AUDITED = 4096
 _TELLING = {200, 201, 401}
 """What came of attempts of nobody in particular: logins, and those that failed, which have to wait."""
-SECRET_FIELDS = {"password", "passphrase", "secret", "code", "current", "new", "chap", "url"}
+SECRET_FIELDS = {"password", "recovery_key", "passphrase", "secret", "code", "current", "new", "chap", "url"}
 """"url" of a webhook: it may have a token in it."""
+
+
+_IN_RECOVERY_MODE = ("recovery", "setup", "session", "alert", "configuration.backup")
+"""What is done in recovery mode, by its name in the audit: nothing that the configuration is about."""
 
 
 class PreconditionError(DomainError):
@@ -101,9 +106,9 @@ class Call:
         assert self.caller is not None
         return self.caller
 
-    def submit(self, kind: str, /, **parameters: Any) -> BaseModel:
+    def submit(self, job: Request) -> BaseModel:
         """A job, checked and queued."""
-        job_id = self.services.worker.submit(kind, self.who.name, self.key, parameters)
+        job_id = self.services.worker.submit(job, self.who.name, self.key)
         with self.services.store.reading() as session:
             return JobTold.model_validate(jobs.job(session, job_id))
 
@@ -285,6 +290,9 @@ def _carry_out(declared: Declaration, view: Callable[..., Any], asked: dict[str,
             _read_body()
         if declared.method != "GET" and not declared.matches and request.headers.get("If-Match", "*").strip() != "*":
             raise PreconditionError  # of what has no version, or no one that is looked at, none matches
+        if declared.method != "GET" and not (declared.audit or "").startswith(_IN_RECOVERY_MODE):
+            with call.services.store.reading() as session:
+                recovery.check_inactive(session)
         claimed, earlier = _claim(declared, call)
         if earlier is not None:
             return earlier

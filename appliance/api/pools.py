@@ -23,6 +23,7 @@ from appliance.api.schemas.pools import (
     ReplaceAsked,
     ScrubAsked,
 )
+from appliance.domain import requests
 from appliance.domain.access import Role
 from appliance.domain.errors import NotFoundError
 
@@ -50,8 +51,7 @@ def read_pool(call: Call, name: str) -> BaseModel:
 def change_pool(call: Call, name: str, body: PoolChange) -> BaseModel:
     """How full it may be before alerts and hosts are told. Kept with the pool."""
     call.match(read_pool(call, name))
-    given = {field.removesuffix("_percent"): getattr(body, field) for field in body.model_fields_set}
-    return call.submit("pool.change", pool=name, **given)
+    return call.submit(requests.ChangePool.of(body, pool=name))
 
 
 @resource.operation(
@@ -59,7 +59,7 @@ def change_pool(call: Call, name: str, body: PoolChange) -> BaseModel:
 )
 def scrub(call: Call, name: str, body: ScrubAsked) -> BaseModel:
     """Starts, pauses or stops the scrub; the pool tells how far it is."""
-    return call.submit("pool.scrub", pool=name, action=body.action)
+    return call.submit(requests.ScrubPool(pool=name, action=body.action))
 
 
 @resource.operation("GET", "/disks", role=Role.VIEWER, query=ListQuery, answer=DiskPage)
@@ -84,13 +84,13 @@ def plan_pool(call: Call, body: PlanAsked) -> BaseModel:
 @resource.operation("POST", "/pools", role=Role.ADMIN, audit="pool.create", body=PoolAsked, answer=JobTold, status=202)
 def create_pool(call: Call, body: PoolAsked) -> BaseModel:
     """A new pool on empty disks."""
-    return call.submit("pool.create", **body.model_dump())
+    return call.submit(requests.CreatePool.of(body))
 
 
 @resource.operation("POST", "/pools/import", role=Role.ADMIN, audit="pool.import", body=ImportAsked, answer=JobTold, status=202)
 def import_pool(call: Call, body: ImportAsked) -> BaseModel:
     """With its datastores, which keep their identities."""
-    return call.submit("pool.import", **body.model_dump())
+    return call.submit(requests.ImportPool.of(body))
 
 
 @resource.operation(
@@ -98,7 +98,7 @@ def import_pool(call: Call, body: ImportAsked) -> BaseModel:
 )
 def export_pool(call: Call, name: str, query: ForceQuery) -> BaseModel:
     """Its datastores go out of service first. Refused while hosts are logged in, unless forced."""
-    return call.submit("pool.export", pool=name, force=query.force)
+    return call.submit(requests.ExportPool(pool=name, force=query.force))
 
 
 @resource.operation(
@@ -106,7 +106,7 @@ def export_pool(call: Call, name: str, query: ForceQuery) -> BaseModel:
 )
 def extend_pool(call: Call, name: str, body: ExtendAsked) -> BaseModel:
     """By more vdevs. Only spares, cache and log devices can be taken out again."""
-    return call.submit("pool.extend", name=name, **body.model_dump())
+    return call.submit(requests.ExtendPool.of(body, name=name))
 
 
 @resource.operation(
@@ -114,7 +114,7 @@ def extend_pool(call: Call, name: str, body: ExtendAsked) -> BaseModel:
 )
 def replace_device(call: Call, name: str, body: ReplaceAsked) -> BaseModel:
     """Begins the resilver onto a new device; the pool tells how far it is."""
-    return call.submit("pool.replace", pool=name, **body.model_dump())
+    return call.submit(requests.ReplaceDevice.of(body, pool=name))
 
 
 @resource.operation(
@@ -122,4 +122,4 @@ def replace_device(call: Call, name: str, body: ReplaceAsked) -> BaseModel:
 )
 def change_device(call: Call, name: str, body: DeviceAsked) -> BaseModel:
     """Offline, online, or its error counters cleared."""
-    return call.submit("pool.device", pool=name, **body.model_dump())
+    return call.submit(requests.ChangeDevice.of(body, pool=name))

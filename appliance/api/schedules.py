@@ -13,7 +13,7 @@ from appliance.api.schemas.common import Empty, ListQuery
 from appliance.api.schemas.journal import JobTold
 from appliance.api.schemas.snapshots import ScheduleAsked, ScheduleChange, SchedulePage, ScheduleTold
 from appliance.database.models import Schedule
-from appliance.domain import schedules
+from appliance.domain import requests, schedules
 from appliance.domain.access import Role
 from appliance.domain.errors import ConflictError
 
@@ -78,7 +78,7 @@ def run_schedule(call: Call, schedule_id: str) -> BaseModel:
     if not chosen:
         raise ConflictError("none of its datastores is there", found.datastores)
     name = schedules.snapshot_name(found, time.time())
-    return call.submit("snapshot.create", name=name, datastores=chosen, schedule=found.id)
+    return call.submit(requests.CreateSnapshots(name=name, datastores=chosen, schedule=found.id))
 
 
 @resource.operation("DELETE", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.delete", answer=Empty, matches=True)

@@ -9,9 +9,9 @@ from sqlalchemy import select
 
 from appliance.api.operation import COOKIE, Call, Resource
 from appliance.api.schemas.common import Empty
-from appliance.api.schemas.people import LoginAsked, PasswordChange, SessionTold, SetupAsked, SetupState, UserTold
+from appliance.api.schemas.people import LoginAsked, PasswordChange, SessionTold, SetupAsked, SetupResponse, SetupState, UserTold
 from appliance.database.models import User
-from appliance.domain import access
+from appliance.domain import access, sealed_copy
 from appliance.domain.access import Role
 from appliance.domain.errors import InvalidError, UnauthenticatedError
 
@@ -25,7 +25,7 @@ def read_setup(call: Call) -> BaseModel:
         return SetupState(needed=access.setup_needed(session))
 
 
-@resource.operation("POST", "/setup", role=None, audit="setup", body=SetupAsked, answer=UserTold, status=201)
+@resource.operation("POST", "/setup", role=None, audit="setup", body=SetupAsked, answer=SetupResponse, status=201)
 def set_up(call: Call, body: SetupAsked) -> BaseModel:
     """Makes the first admin, with the one-time code that the server printed at its first start."""
     store = call.services.store
@@ -37,13 +37,15 @@ def set_up(call: Call, body: SetupAsked) -> BaseModel:
         password_hash = access.new_password(body.name, body.password)
         with call.changing() as session:
             user = UserTold.model_validate(access.set_up(session, body.code, body.name, password_hash))
+            key = sealed_copy.new_recovery_key(session, call.services.seal)
     except UnauthenticatedError:
         with store.session() as session:
             access.count_failure(session, "setup", call.address)
         raise
     call.services.configuration.setup_code.unlink(missing_ok=True)
     call.subject = user.id
-    return user
+    call.changed()
+    return SetupResponse(**user.model_dump(), recovery_key=key)
 
 
 @resource.operation("POST", "/session", role=None, audit="session.begin", body=LoginAsked, answer=SessionTold, status=201)

@@ -9,6 +9,7 @@ from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import ListQuery
 from appliance.api.schemas.journal import JobTold
 from appliance.api.schemas.snapshots import CloneAsked, HoldAsked, HoldPage, RollbackAsked, SnapshotAsked, SnapshotPage
+from appliance.domain import requests
 from appliance.domain.access import Role
 
 resource = Resource("snapshots")
@@ -28,7 +29,7 @@ def list_snapshots(call: Call, datastore_id: str, query: ListQuery) -> BaseModel
 )
 def create_snapshots(call: Call, body: SnapshotAsked) -> BaseModel:
     """Of one or several datastores of a pool, in one atomic step."""
-    return call.submit("snapshot.create", **body.model_dump())
+    return call.submit(requests.CreateSnapshots.of(body))
 
 
 @resource.operation(
@@ -41,7 +42,7 @@ def create_snapshots(call: Call, body: SnapshotAsked) -> BaseModel:
 )
 def delete_snapshot(call: Call, datastore_id: str, name: str) -> BaseModel:
     """Refused while clones depend on it, or it is held."""
-    return call.submit("snapshot.delete", id=datastore_id, snapshot=name)
+    return call.submit(requests.DeleteSnapshot(id=datastore_id, snapshot=name))
 
 
 @resource.operation(
@@ -59,7 +60,7 @@ def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> Ba
 )  # fmt: skip
 def hold_snapshot(call: Call, datastore_id: str, name: str, body: HoldAsked) -> BaseModel:
     """It can't be destroyed until this is released: not by a request, a schedule, a rollback, or with its datastore."""
-    return call.submit("snapshot.hold", id=datastore_id, snapshot=name, tag=body.tag)
+    return call.submit(requests.HoldSnapshot(id=datastore_id, snapshot=name, tag=body.tag))
 
 
 @resource.operation(
@@ -68,7 +69,7 @@ def hold_snapshot(call: Call, datastore_id: str, name: str, body: HoldAsked) -> 
 )  # fmt: skip
 def release_snapshot(call: Call, datastore_id: str, name: str, tag: str) -> BaseModel:
     """A hold. Refused for those of the appliance itself, and of `zfs send`: they end with what they are for."""
-    return call.submit("snapshot.release", id=datastore_id, snapshot=name, tag=tag)
+    return call.submit(requests.ReleaseSnapshot(id=datastore_id, snapshot=name, tag=tag))
 
 
 @resource.operation(
@@ -80,7 +81,7 @@ def roll_back(call: Call, datastore_id: str, name: str, body: RollbackAsked) -> 
 
     While newer ones are held or cloned it is always refused.
     """
-    return call.submit("snapshot.rollback", id=datastore_id, snapshot=name, force=body.force)
+    return call.submit(requests.RollBack(id=datastore_id, snapshot=name, force=body.force))
 
 
 @resource.operation(
@@ -94,4 +95,4 @@ def roll_back(call: Call, datastore_id: str, name: str, body: RollbackAsked) -> 
 )
 def clone_datastore(call: Call, datastore_id: str, body: CloneAsked) -> BaseModel:
     """An instant copy with an identity of its own; hosts resignature it."""
-    return call.submit("snapshot.clone", id=datastore_id, **body.model_dump())
+    return call.submit(requests.CloneDatastore.of(body, id=datastore_id))

@@ -10,7 +10,7 @@ from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import Empty, ListQuery
 from appliance.api.schemas.journal import JobTold
 from appliance.api.schemas.support import BundlePage
-from appliance.domain import support
+from appliance.domain import requests, support
 from appliance.domain.access import Role
 
 resource = Resource("support")
@@ -26,7 +26,7 @@ def list_bundles(call: Call, query: ListQuery) -> BaseModel:
 @resource.operation("POST", "/support-bundles", role=Role.ADMIN, audit="support.create", answer=JobTold, status=202)
 def create_bundle(call: Call) -> BaseModel:
     """A job that makes one; its result has the identifier."""
-    return call.submit("support.bundle")
+    return call.submit(requests.CreateBundle())
 
 
 @resource.operation("GET", "/support-bundles/<bundle_id>", role=Role.ADMIN, answer=Empty, media="application/gzip")

@@ -32,6 +32,7 @@ for name, noun in (
 for command in (whole.status, whole.readiness, whole.reconcile, whole.offloads, whole.iscsi):
     application.command(command.__name__)(command)
 application.command("login")(whole.log_in)
+application.command("recover")(configuration.recover)
 
 
 @application.callback()

@@ -55,7 +55,9 @@ def log_in(
     client = Client(url, None, None, trusted=pem)
     password = ask_secret("Password", twice=setup_code is not None)
     if setup_code is not None:
-        client.call("POST", "/setup", {"code": setup_code, "name": user, "password": password})
+        made_admin = client.call("POST", "/setup", {"code": setup_code, "name": user, "password": password})
+        print(f"recovery key: {made_admin['recovery_key']}")
+        print("Store it away from this server. It opens the configuration on the pools if the system disk is lost.")
     begun = client.call("POST", "/session", {"name": user, "password": password})
     headers = {"X-CSRF-Token": begun["csrf_token"]}
     made = client.call(
@@ -107,6 +109,11 @@ def status(context: typer.Context) -> None:
         raise typer.Exit(FAILED)
 
 
+def _names(client: Client) -> dict[str, str]:
+    """Names of datastores, hosts and host groups, by identifier."""
+    return {one["id"]: one["name"] for path in ("/datastores", "/hosts", "/host-groups") for one in client.all(path)}
+
+
 def readiness(context: typer.Context) -> None:
     """What keeps offloads from working, and what to type on each ESXi host. Exit code 1 when a check failed."""
     run = shared(context)
@@ -114,8 +121,17 @@ def readiness(context: typer.Context) -> None:
     if run.output.as_json:
         run.output.raw(told)
     else:
-        run.output.rows(told["checks"], "result", "title", "subject", "evidence", "remedy")
+        names = _names(run.client)
+        order = ("failed", "warning", "unknown", "ok")
+        for check in sorted(told["checks"], key=lambda one: order.index(one["result"])):
+            about = f" ({names.get(check['subject'], check['subject'])})" if check["subject"] else ""
+            print(f"{check['result'].upper():<8} {check['title']}{about}: {check['evidence']}")
+            if check["remedy"] and check["result"] != "ok":
+                print(f"         {check['remedy']}")
         print("\nOn each ESXi host, once:\n" + "\n".join(f"  {line}" for line in told["esxcli"]))
+        for one in told["hosts"]:
+            if one["esxcli"]:
+                print(f"\nOn {names.get(one['host'], one['host'])}:\n" + "\n".join(f"  {line}" for line in one["esxcli"]))
     if any(check["result"] == "failed" for check in told["checks"]):
         raise typer.Exit(FAILED)
 
@@ -140,14 +156,16 @@ def offloads(context: typer.Context) -> None:
     told = run.client.call("GET", "/offloads")
     if run.output.as_json:
         return run.output.raw(told)
-    rows = [{"lun": lun["number"], "uuid": lun["uuid"], **{name: size(lun["offload"][name]) for name in
-             ("cloned_bytes", "copied_bytes", "zeroed_bytes", "unmapped_bytes")}} for lun in told["luns"]]  # fmt: skip
-    run.output.rows(rows, "lun", "uuid", "cloned_bytes", "copied_bytes", "zeroed_bytes", "unmapped_bytes")
+    stores = run.client.all("/datastores")
+    names = {key: one["name"] for one in stores for key in (one["id"], one["uuid"])}
+    iscsi = ("cloned_bytes", "copied_bytes", "zeroed_bytes", "unmapped_bytes")
+    luns = [{"lun": row["number"], "datastore": names.get(row["uuid"], row["uuid"]), **row["offload"]} for row in told["luns"]]
+    run.output.rows(luns, "lun", "datastore", *iscsi)
     if told["nfs_problem"]:
         print(told["nfs_problem"], file=sys.stderr)
-    names = ("cloned_bytes", "copied_bytes", "hole_bytes", "reserved_bytes")
-    exports = [{**row, **{name: size(row["offload"][name]) for name in names}} for row in told["exports"]]
-    return run.output.rows(exports, "export", "datastore", *names) if exports else None
+    nfs = ("cloned_bytes", "copied_bytes", "hole_bytes", "reserved_bytes")
+    exports = [{**row, "datastore": names.get(row["datastore"], row["datastore"]), **row["offload"]} for row in told["exports"]]
+    return run.output.rows(exports, "export", "datastore", *nfs) if exports else None
 
 
 def iscsi(

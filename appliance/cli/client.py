@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API, as the command sees it: where it is, with what token, and its refusals as exit codes."""
+"""The API, as the command sees it: where it is, with what token, and its refusals as exit codes.
+
+Each change has an Idempotency-Key. If the connection breaks before the answer, the same request is sent again, and made once.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import os
 import ssl
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,14 +20,18 @@ import httpx
 FAILED, USAGE, NOT_THERE, IN_THE_WAY, NOT_ALLOWED, UNAVAILABLE, INVALID = 1, 2, 3, 4, 5, 6, 7
 _EXIT_CODES = {400: INVALID, 401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_THERE, 409: IN_THE_WAY, 412: IN_THE_WAY, 422: INVALID}
 _EXIT_CODES |= {429: NOT_ALLOWED, 503: UNAVAILABLE}
+_TRIES = 3
+"""Of a change whose answer was lost, and of one that read an older version than there is."""
+_LOG_IN = "Log in first: zvaai login https://HOST:8443"
 
 
 class CommandError(Exception):
     """The command failed; the text says why and what can be done."""
 
-    def __init__(self, text: str, exit_code: int) -> None:
+    def __init__(self, text: str, exit_code: int, outdated: bool = False) -> None:
+        """`outdated`: somebody changed the thing since it was read."""
         super().__init__(text)
-        self.exit_code = exit_code
+        self.exit_code, self.outdated = exit_code, outdated
 
 
 def settings_file() -> Path:
@@ -60,6 +68,7 @@ class Client:
         kept = kept_settings()
         self.url = (url or kept.get("url") or "https://localhost:8443").rstrip("/")
         self.token = token or kept.get("token")
+        self.known = bool(url or kept.get("url"))
         pem = Path(certificate).read_text() if certificate else trusted or kept.get("certificate")
         context = ssl.create_default_context(cadata=pem) if pem else ssl.create_default_context()
         if pem and not certificate:
@@ -68,16 +77,75 @@ class Client:
 
     def call(self, method: str, path: str, body: Any = None, _headers: dict[str, str] | None = None, **query: Any) -> Any:
         """What it answers. Raises CommandError."""
-        headers = _headers or ({"Authorization": f"Bearer {self.token}"} if self.token else {})
-        asked = {name: value for name, value in query.items() if value is not None}
+        return self._call(method, path, body, _headers or {}, query)
+
+    def _call(self, method: str, path: str, body: Any, more: dict[str, str], query: dict[str, Any]) -> Any:
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token and "X-CSRF-Token" not in more else {}
+        headers |= more
+        if method != "GET":
+            headers["Idempotency-Key"] = str(uuid.uuid4())
+        parameters = {name: value for name, value in query.items() if value is not None}
+        answer = self._send(method, path, json=body, params=parameters, headers=headers)
         try:
-            answer = self._http.request(method, path, json=body, params=asked, headers=headers)
             told = answer.json()
-        except (httpx.HTTPError, ssl.SSLError, ValueError) as error:
-            raise CommandError(f"{self.url}: {error}", UNAVAILABLE) from error
+        except ValueError as error:
+            raise CommandError(f"{self.url} answers with something else than an appliance does: {error}", UNAVAILABLE) from error
         if answer.is_error:
-            raise CommandError(_in_words(told), _EXIT_CODES.get(answer.status_code, FAILED))
+            raise self._refusal(answer.status_code, told)
         return told
+
+    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Again if the connection broke. Raises CommandError."""
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return self._http.request(method, path, **request)
+            except (httpx.ReadError, httpx.RemoteProtocolError, httpx.WriteError) as error:
+                if not tries_left:
+                    raise self._unreachable(error) from error
+                time.sleep(0.2)
+            except (httpx.HTTPError, ssl.SSLError) as error:
+                raise self._unreachable(error) from error
+        raise AssertionError
+
+    def _unreachable(self, error: Exception) -> CommandError:
+        if not self.known:
+            return CommandError(f"No appliance answers at {self.url}, and nobody is logged in. {_LOG_IN}", UNAVAILABLE)
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            text = (
+                f"The certificate of {self.url} is not the one that this login trusts. Compare its fingerprint, then log in again"
+            )
+            return CommandError(f"{text}: zvaai login {self.url}", UNAVAILABLE)
+        return CommandError(f"{self.url} does not answer: {error}", UNAVAILABLE)
+
+    def _refusal(self, status: int, told: Any) -> CommandError:
+        text = _in_words(told)
+        if status == 401 and not self.token:
+            text = f"Nobody is logged in at {self.url}. {_LOG_IN}"
+        elif status == 401:
+            text += f"\n  The login has ended or was taken back: zvaai login {self.url}"
+        return CommandError(text, _EXIT_CODES.get(status, FAILED), outdated=status == 412)
+
+    def change(
+        self, path: str, asked: dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]], method: str = "PATCH", **query: Any
+    ) -> Any:
+        """Changes the version that was read: `asked` may depend on it, and is computed again if somebody changed it meanwhile.
+
+        Raises CommandError.
+        """
+        for tries_left in reversed(range(_TRIES)):
+            current = self.call("GET", path)
+            body = asked(current) if callable(asked) else asked
+            try:
+                return self._call(method, path, body, {"If-Match": current["etag"]} if "etag" in current else {}, query)
+            except CommandError as error:
+                if not tries_left or not error.outdated:
+                    raise
+        raise AssertionError
+
+    def delete(self, path: str, **query: Any) -> Any:
+        """The version that was read. Raises CommandError."""
+        current = self.call("GET", path)
+        return self._call("DELETE", path, None, {"If-Match": current["etag"]} if "etag" in current else {}, query)
 
     def download(self, path: str, file: Path) -> None:
         """Into a file that is not there yet. Raises CommandError."""
@@ -90,7 +158,7 @@ class Client:
                     for part in answer.iter_bytes():
                         written.write(part)
         except (httpx.HTTPError, ssl.SSLError, ValueError) as error:
-            raise CommandError(f"{self.url}: {error}", UNAVAILABLE) from error
+            raise self._unreachable(error) from error
 
     def all(self, path: str, most: int | None = None, **query: Any) -> list[Any]:
         """All pages of a list, or its first `most`."""

@@ -15,7 +15,8 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 SIZES = {
     "size", "used", "free", "allocated", "referenced", "snapshot_bytes", "bclone_saved", "bclone_used",
     "total", "unique", "snapshot", "deduplicated", "admitted", "reserved",
-    "total_bytes", "cloned_bytes", "copied_bytes", "hole_bytes",
+    "total_bytes", "cloned_bytes", "copied_bytes", "hole_bytes", "zeroed_bytes", "unmapped_bytes", "reserved_bytes",
+    "available", "quota", "block_size", "record_size",
 }  # fmt: skip
 
 

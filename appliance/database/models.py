@@ -31,6 +31,34 @@ class Setting(Base):
     value: Mapped[dict[str, Any]]
 
 
+class Installation(Base):
+    """The one row that says which database this is. `generation` counts changes of the configuration (generation.py).
+
+    `sealed_key` opens the copies of the configuration on pools; it is sealed with the appliance's own key. `recovery_seal` is the
+    same key, sealed with the recovery key, which is stored nowhere. Both are null until the first admin is made.
+    """
+
+    __tablename__ = "installation"
+    number: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[str]
+    generation: Mapped[int]
+    sealed_key: Mapped[str | None]
+    recovery_seal: Mapped[str | None]
+    recovery_reason: Mapped[str | None]
+    """Why the appliance is in recovery mode; null if it is not."""
+    recovery_since: Mapped[float | None]
+    decided_generation: Mapped[int] = mapped_column(default=0)
+    """When an admin last ended recovery mode: copies up to this generation are of before."""
+
+
+class PublishedCopy(Base):
+    """A copy of the configuration that this database has written to pools, or was about to. Only the newest are kept."""
+
+    __tablename__ = "published_copies"
+    generation: Mapped[int] = mapped_column(primary_key=True)
+    hash: Mapped[str]
+
+
 class User(Base):
     """Who may log in. `role` is viewer, operator or admin."""
 

@@ -5,23 +5,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, insert
 from sqlalchemy.orm import Session, sessionmaker
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
+from appliance.database.generation import triggers
+from appliance.database.models import Base, Installation
+
+SCHEMA = 1
+"""Version of the tables; SQLite stores it as `user_version`."""
 
 
 class Store:
     """The database of an installation. For several threads at once."""
 
     def __init__(self, path: Path) -> None:
-        """Opens it, making or migrating its tables first."""
+        """Opens it, and creates its tables first if it is new."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         # Of the password hashes and sealed secrets nobody else should have a copy.
@@ -29,14 +33,17 @@ class Store:
         self.engine: Engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30}, pool_size=16, max_overflow=32)
         event.listen(self.engine, "connect", _on_connect)
         event.listen(self.engine, "begin", _on_begin)
-        migrate(self.engine)
+        create_tables(self.engine)
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
+        self.committed = threading.Event()
+        """Set after each transaction of this process that may have written."""
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Session]:
         """A transaction that may write: committed at the end, undone when anything is raised."""
         with self._sessions.begin() as session:
             yield session
+        self.committed.set()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Session]:
@@ -63,10 +70,19 @@ def _on_begin(connection: Any) -> None:
     connection.exec_driver_sql("BEGIN DEFERRED" if reading else "BEGIN IMMEDIATE")
 
 
-def migrate(engine: Engine) -> None:
-    """Brings the tables to what this version needs. Several processes may do so at once."""
-    configuration = Config()
-    configuration.set_main_option("script_location", str(_MIGRATIONS))
+def create_tables(engine: Engine) -> None:
+    """Creates all tables in a new database. Several processes may do so at once. Raises RuntimeError for another version's."""
     with engine.begin() as connection:
-        configuration.attributes["connection"] = connection
-        command.upgrade(configuration, "head")
+        found = connection.exec_driver_sql("PRAGMA user_version").scalar()
+        if found == SCHEMA:
+            return
+        if connection.exec_driver_sql("SELECT 1 FROM sqlite_master LIMIT 1").scalar():
+            raise RuntimeError(
+                f"The database {engine.url.database} has tables of version {found}, and this appliance needs version {SCHEMA}."
+                " Start the version of the appliance that wrote it."
+            )
+        Base.metadata.create_all(connection)
+        for trigger in triggers():
+            connection.exec_driver_sql(trigger)
+        connection.execute(insert(Installation).values(number=1, id=str(uuid.uuid4()), generation=0))
+        connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA}")

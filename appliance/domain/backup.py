@@ -51,8 +51,6 @@ from appliance.domain.secrets import Seal, SealedError
 from appliance.domain.webhooks import SEVERITIES, WEBHOOKS, url_of
 
 FORMAT, VERSION = "zvaai-configuration", 1
-SETTINGS = ("iscsi",)
-"""Those that are an admin's."""
 PASSPHRASE_SHORTEST = 12
 _SCRYPT_N, _SCRYPT_R, _SCRYPT_P = 1 << 16, 8, 1
 """64 MiB and a quarter of a second."""
@@ -286,8 +284,8 @@ def read(text: str, passphrase: str) -> tuple[Content, Secrets]:
     except ValueError as error:
         raise InvalidError("backup", f"its sealed part is damaged: {error}", "the file as it was written") from error
     try:
-        content = Content.model_validate_json(_unpacked(base64.b64decode(document.content, validate=True)))
-        secrets = Secrets.model_validate_json(_unpacked(opened))
+        content = Content.model_validate_json(unpacked(base64.b64decode(document.content, validate=True)))
+        secrets = Secrets.model_validate_json(unpacked(opened))
     except ValidationError as error:
         places = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_input=False)[:5])
         raise InvalidError("backup", places, "what a backup has") from error
@@ -320,7 +318,8 @@ def _key(passphrase: str, salt: bytes) -> bytes:
         return Scrypt(salt=salt, length=32, n=_SCRYPT_N, r=_SCRYPT_R, p=_SCRYPT_P).derive(passphrase.encode())
 
 
-def _unpacked(packed: bytes) -> bytes:
+def unpacked(packed: bytes) -> bytes:
+    """What gzip has packed, bounded. Raises ValueError, zlib.error."""
     unpacker = zlib.decompressobj(wbits=31)
     found = unpacker.decompress(packed, _LARGEST)
     if unpacker.unconsumed_tail or not unpacker.eof:

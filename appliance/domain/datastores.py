@@ -372,9 +372,8 @@ def check_lun(session: Session, lun: int, own: str | None = None) -> None:
         raise ConflictError(f"LUN {lun} is another datastore's", [other.datastore])
 
 
-def given_away(session: Session, decided: Mapping[str, Any]) -> bool:
-    """Whether number or path that were decided for a datastore (`uuid`) are another's by now."""
-    own, lun, number, share = (decided.get(key) for key in ("uuid", "lun", "export", "share"))
+def given_away(session: Session, own: str | None, lun: int | None, number: int | None, share: str | None) -> bool:
+    """Whether LUN number, or number and path of an export, planned for datastore `own`, are another's by now."""
     if own is None:
         return False
     try:

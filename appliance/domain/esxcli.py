@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an admin types on ESXi hosts."""
+"""Commands for ESXi hosts, ready to paste into their shell: every address, name and device in them is this appliance's own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+ADAPTER = "HBA=$(esxcli iscsi adapter list | awk '/iscsi_vmk/ {print $1; exit}')"
+"""The software iSCSI adapter, whose number differs between hosts. `iscsi_vmk` is its driver."""
 
-def esxcli_lines(target_name: str, portals: list[str], naas: list[str]) -> list[str]:
-    """What an admin types on each host, once. Vendor and product are what the target's INQUIRY has."""
+
+def esxcli_lines(target_name: str, portals: Sequence[str], naas: Sequence[str]) -> list[str]:
+    """For each host, once. `portals` are addresses that hosts reach. Vendor and product are those of the target's INQUIRY."""
     lines = [
         'esxcli storage nmp satp rule add -s VMW_SATP_ALUA -V ZVAAI -P VMW_PSP_RR -O "policy=iops;iops=1" -c tpgs_on',
         'esxcli storage core claimrule add -r 914 -t vendor -V ZVAAI -M "*" -P VAAI_FILTER -c Filter',
@@ -19,14 +22,28 @@ def esxcli_lines(target_name: str, portals: list[str], naas: list[str]) -> list[
         "esxcli system settings advanced set -o /VMFS3/HardwareAcceleratedLocking -i 1",
         "esxcli system settings advanced set -o /DataMover/MaxHWTransferSize -i 16384",
     ]
-    lines += [f"esxcli iscsi adapter discovery sendtarget add -A vmhba64 -a {portal}" for portal in portals]
+    if portals:
+        lines += ["esxcli iscsi software set --enabled=true", ADAPTER]
+        lines += [f"esxcli iscsi adapter discovery sendtarget add -A $HBA -a {portal}" for portal in portals]
+        lines += [f"esxcli iscsi adapter discovery statictarget add -A $HBA -a {portal} -n {target_name}" for portal in portals]
     lines.append("esxcli storage core adapter rescan --all")
     lines += [f"esxcli storage core device vaai status get -d {naa}" for naa in naas]
     return lines
 
 
+def host_lines(iqns: Sequence[str], chap_name: str | None) -> list[str]:
+    """Of one host: whether its adapter has the registered name, and which CHAP name it needs. They change nothing."""
+    if not iqns:
+        return []
+    names = "|".join(name.replace(".", "\\.") for name in iqns)
+    lines = [f"{ADAPTER}; esxcli iscsi adapter get -A $HBA | grep -E '{names}' || echo 'This host is registered as {iqns[0]}'"]
+    if chap_name is not None:
+        lines.append(f"# CHAP is required: set the name {chap_name} and its secret in the properties of the iSCSI adapter")
+    return lines
+
+
 def nfs_lines(server: str, share: str, name: str, versions: Sequence[str]) -> list[str]:
-    """How a host mounts an NFS datastore: by NFSv3, or by v4.1. Never by both: they lock in different ways."""
+    """Commands that mount an NFS datastore: by NFSv3, or by v4.1. Never by both: they lock in different ways."""
     if "3" in versions:
         return [f"esxcli storage nfs add -H {server} -s {share} -v {name}", "esxcli storage nfs list"]
     return [f"esxcli storage nfs41 add -H {server} -s {share} -v {name} -a SEC_SYS", "esxcli storage nfs41 list"]

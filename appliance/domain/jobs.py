@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs as the database has them: what is asked for, how far it is, how it ended. Who runs them is appliance.worker."""
+"""Jobs as the database has them: what was planned, how far it is, how it ended. The executor of appliance.worker runs them."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
+import msgspec
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
@@ -19,6 +20,49 @@ QUEUE = 1000
 KEPT = 20_000
 
 
+class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Names and numbers that no other job may take before this one ends."""
+
+    name: str | None = None
+    lun: int | None = None
+    export: int | None = None
+    share: str | None = None
+    designation: str | None = None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job has decided before it begins, so that it can be resumed after a crash. Each operation adds its own fields."""
+
+    subject: str
+    """What it changes: one job at a time for each."""
+    pools: tuple[str, ...]
+    """That it changes, by name: one job at a time for each. Without any it waits for nobody."""
+    uuid: str | None = None
+    """The datastore that it makes or changes."""
+    source: str | None = None
+    """The datastore that it copies."""
+    dataset: str | None = None
+    about: tuple[str, ...] = ()
+    """Datastores that it needs besides its subject."""
+    out_of_service: tuple[str, ...] = ()
+    """Datastores that it takes away from hosts until it ends."""
+    becoming_thick: bool = False
+    schedule: str | None = None
+    claims: Claims = Claims()
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job has made. Fields that are UNSET are left out."""
+
+
+def plan_of(job: Job) -> Plan:
+    """What all plans have in common; of a job that this version can't read, its subject only."""
+    try:
+        return msgspec.convert(job.parameters, Plan)
+    except msgspec.ValidationError:
+        return Plan(subject=job.subject, pools=())
+
+
 def check(session: Session, subject: str) -> None:
     """Raises ConflictError while another job is under way for the subject, or too many wait."""
     busy(session, subject)
@@ -26,18 +70,16 @@ def check(session: Session, subject: str) -> None:
         raise ConflictError(f"{QUEUE} jobs are waiting")
 
 
-def submit(
-    session: Session, job_id: str, kind: str, subject: str, parameters: dict[str, Any], actor: str, key: str | None = None
-) -> Job:
+def submit(session: Session, job_id: str, kind: str, plan: Plan, actor: str, key: str | None = None) -> Job:
     """A new job, of this identifier. Raises ConflictError, see `check`."""
-    check(session, subject)
+    check(session, plan.subject)
     sequence = (session.scalar(select(func.max(Job.sequence))) or 0) + 1
     job = Job(
         id=job_id,
         sequence=sequence,
         kind=kind,
-        subject=subject,
-        parameters=parameters,
+        subject=plan.subject,
+        parameters=msgspec.to_builtins(plan),
         state=QUEUED,
         step="",
         percent=0,
@@ -54,15 +96,12 @@ def submit(
     return job
 
 
-def in_the_way(session: Session, parameters: dict[str, Any]) -> None:
-    """Raises ConflictError while a job is under way that takes a datastore away which this one needs, or the other way round.
-
-    `out_of_service` names those that a job takes away, `about` those that it needs beside its subject.
-    """
-    taken, needed = set(parameters.get("out_of_service", ())), set(parameters.get("about", ()))
+def in_the_way(session: Session, plan: Plan) -> None:
+    """Raises ConflictError while a job takes away a datastore that this one needs, or needs one that this one takes away."""
+    taken, needed = set(plan.out_of_service), set(plan.about)
     for other in active(session) if taken or needed else ():
-        its = other.parameters
-        if taken & {other.subject, *its.get("about", ())} or needed & set(its.get("out_of_service", ())):
+        its = plan_of(other)
+        if taken & {other.subject, *its.about} or needed & set(its.out_of_service):
             raise ConflictError(f"a job is under way for it ({other.kind})", [other.id])
 
 
@@ -103,20 +142,26 @@ def about_since(session: Session, since: float, begun_since: float = 0) -> set[s
     """
     running = (Job.state == RUNNING) & (Job.started_at >= begun_since)
     found = session.scalars(select(Job).where(running | (Job.ended_at >= since)))
-    return {str(one) for job in found for one in (job.subject, job.parameters.get("dataset")) if one}
+    return {one for job in found for one in (job.subject, plan_of(job).dataset) if one}
 
 
 def out_of_service_since(session: Session, since: float) -> set[str]:
     """Datastores that jobs have taken out of service that run, or have ended since then (seconds since 1970)."""
     found = session.scalars(select(Job).where((Job.state == RUNNING) | (Job.ended_at >= since)))
-    return {str(uuid) for job in found for uuid in job.parameters.get("out_of_service", ())}
+    return {uuid for job in found for uuid in plan_of(job).out_of_service}
 
 
 def involved(job: Job) -> set[str]:
     """Its subject, and the datastores and datasets that it needs, makes or changes."""
-    its = job.parameters
-    named = (its.get(key) for key in ("uuid", "source", "dataset"))
-    return {job.subject, *(str(one) for one in named if one), *its.get("about", ()), *its.get("out_of_service", ())}
+    its = plan_of(job)
+    named = (its.uuid, its.source, its.dataset)
+    return {job.subject, *(one for one in named if one), *its.about, *its.out_of_service}
+
+
+def note(session: Session, job_id: str, **fields: object) -> None:
+    """Writes these fields of its plan, for a run that is resumed."""
+    found = job(session, job_id)
+    found.parameters = {**found.parameters, **fields}
 
 
 def begin(session: Session, job_id: str) -> Job:
@@ -138,11 +183,12 @@ def advance(session: Session, job_id: str, step: str, percent: int) -> None:
 
 
 def end(
-    session: Session, job_id: str, state: str, *, result: dict[str, Any] | None = None, problem: dict[str, Any] | None = None
+    session: Session, job_id: str, state: str, *, result: Result | None = None, problem: dict[str, Any] | None = None
 ) -> None:
     """It ended."""
     found = job(session, job_id)
-    found.state, found.result, found.problem, found.ended_at = state, result, problem, time.time()
+    found.state, found.problem, found.ended_at = state, problem, time.time()
+    found.result = msgspec.to_builtins(result) if result is not None else None
     if state == SUCCEEDED:
         found.percent = 100
     _changed(session, found)

@@ -28,13 +28,18 @@ def findings(pools: Iterable[Pool], now: float) -> list[Finding]:
     return [finding for pool in pools for finding in _of(pool, now)]
 
 
+def unlisted(pool: Pool) -> bool:
+    """Whether the pool's datasets cannot be listed."""
+    return pool.health in _UNSEEN
+
+
 def seen_throughout(pools: Iterable[Pool], filesystems: Sequence[Filesystem]) -> tuple[Pool, ...]:
     """Pools, listed last, that were there when file systems were listed: each has a root dataset.
 
     The list of datasets may be incomplete for a pool that was imported in between.
     """
     there = {one.name for one in filesystems}
-    return tuple(pool for pool in pools if pool.name in there or pool.health in _UNSEEN)
+    return tuple(pool for pool in pools if pool.name in there or unlisted(pool))
 
 
 def _leaves(vdevs: Iterable[Vdev]) -> Iterator[Vdev]:

@@ -23,6 +23,7 @@ from appliance.helper.exports import CheckedExports
 from appliance.helper.log import keep
 from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.server import Server
+from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies, PoolCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import KernelEngine
@@ -130,10 +131,13 @@ def main() -> int:
     keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
     ganesha = Ganesha(options.exports, options.bus, options.with_exports) if options.exports else None
     exports = CheckedExports(engine, ganesha, policy.mount_directories) if ganesha else None
+    copies: ConfigurationCopies = PoolCopies(engine, policy.mount_directories[0])
+    if options.simulator:
+        copies = FolderCopies(options.simulator.with_suffix(".copies"))
     listener = _listener(options.socket)
     server = Server(
         engine, listener, users=users, policy=policy, system=system, target_user=target_user, keys=keys, exports=exports,
-        log=log,
+        copies=copies, log=log,
     )  # fmt: skip
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

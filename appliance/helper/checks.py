@@ -15,6 +15,7 @@ from typing import Any
 
 from appliance.helper.mounts import SAFE, is_allowed
 from appliance.zfs import names
+from appliance.zfs.configuration_copies import LARGEST
 from appliance.zfs.errors import InvalidName, NoSuchDevice, Refused
 from appliance.zfs.layout import check_layout, device_path
 from appliance.zfs.model import Dataset, DatasetList, Dependant, ImportablePool, NewEncryption, Pool, Snapshot, VdevSpec
@@ -32,14 +33,13 @@ MAX_SNAPSHOTS = 20_000
 """In one step."""
 MAX_PROPERTIES = 200
 MAX_KEY_BYTES = 512
-"""Under way at once: more than the worker lets wait."""
 MAX_GUID = (1 << 64) - 1
 MAX_EXPORTS = 65535
 MAX_CLIENTS = 16_384
 """Of one export."""
 SQUASHES = frozenset(("No_Root_Squash", "Root_Squash", "All_Squash"))
 ALGORITHMS = frozenset(f"aes-{bits}-{mode}" for bits in (128, 192, 256) for mode in ("ccm", "gcm"))
-
+MAX_GENERATION = 1 << 60
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHARE = re.compile(r"/[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 _DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,254}")
@@ -82,13 +82,15 @@ class Policy:
         pool_check = names.pool_name if operation == "create_pool" else names.dataset_name
         simple: dict[str, Callable[[Any], object]] = {
             "clients": clients,
-            "database": _identifier,
+            "content": copy_content,
             "dataset": names.dataset_name,
             "destroy": snapshot_names,
             "device": existing_device,
             "encryption": encryption,
+            "generation": lambda value: within("generation", value + 1, MAX_GENERATION),
             "guid": lambda value: within("guid", value, MAX_GUID),
             "identifier": _identifier,
+            "installation": _identifier,
             "key": key,
             "new_device": self._new_device,
             "new_name": _new_name_check(operation),
@@ -168,6 +170,12 @@ def key(value: bytes) -> None:
         raise Refused(f"a key of {len(value)} bytes: 1 to {MAX_KEY_BYTES}")
 
 
+def copy_content(value: str) -> None:
+    """A copy of the configuration. Raises Refused."""
+    if len(value) > LARGEST or not value.isascii():
+        raise Refused(f"a copy of the configuration has at most {LARGEST} characters of ASCII")
+
+
 def clients(value: Sequence[str]) -> None:
     """Addresses and networks of IPv4 and IPv6, each once. Raises Refused."""
     if len(value) > MAX_CLIENTS:
@@ -205,7 +213,7 @@ def within(name: str, value: int, largest: int) -> None:
 
 
 def _identifier(value: str) -> None:
-    """Of a key, the name of its file; or of a database."""
+    """Of a key, the name of its file; or of an installation."""
     if not _UUID.fullmatch(value):
         raise Refused("an identifier is a UUID in lower case")
 

@@ -16,6 +16,7 @@ from appliance import logs
 from appliance.helper import protocol
 from appliance.helper.exports import Exports
 from appliance.helper.operations import OPERATIONS, Operation
+from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import EngineUnavailable, Refused, Timeout, UnexpectedFailure
 from appliance.zfs.keys import KeptKey, Keys
@@ -129,7 +130,7 @@ class _Connections:
             self._idle.clear()
 
 
-class HelperClient(ZfsEngine, Keys, Exports, Log):
+class HelperClient(ZfsEngine, Keys, Exports, ConfigurationCopies, Log):
     """The engine behind the helper's socket. Threads may share it."""
 
     def __init__(self, path: Path, *, seconds: float = SECONDS) -> None:
@@ -480,6 +481,15 @@ class HelperClient(ZfsEngine, Keys, Exports, Log):
     def forget_export(self, number: int) -> None:
         """See Exports."""
         self._ask("forget_export", number=number)
+
+    def read_copies(self, pool: str) -> list[str]:
+        """See ConfigurationCopies."""
+        result: list[str] = self._ask("read_copies", pool=pool)
+        return result
+
+    def write_copy(self, pool: str, installation: str, generation: int, content: str) -> None:
+        """See ConfigurationCopies."""
+        self._ask("write_copy", pool=pool, installation=installation, generation=generation, content=content)
 
     def log_lines(self) -> list[str]:
         """See Log."""

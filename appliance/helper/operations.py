@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fixed list of operations: the abstract methods of ZfsEngine, Keys, Exports and Log, with their types.
+"""The fixed list of operations: the abstract methods of ZfsEngine, Keys, Exports, ConfigurationCopies and Log, with their types.
 
 The interface is the only table: what it has not, the helper does not do. Arguments are decoded strictly into the types the method
 is declared with, results and errors back the same way.
@@ -16,6 +16,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from appliance.helper.exports import Exports
+from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import Keys
 from appliance.zfs.log import Log
@@ -34,6 +35,7 @@ _READING = frozenset(
         "log_lines",
         "pools",
         "properties",
+        "read_copies",
         "snapshots",
         "unfinished",
         "volume",
@@ -54,7 +56,9 @@ class Operation:
     """The client does not repeat such a request, and the audit has it."""
 
 
-def _operation(owner: type[ZfsEngine] | type[Keys] | type[Exports] | type[Log], name: str) -> Operation:
+def _operation(
+    owner: type[ZfsEngine] | type[Keys] | type[Exports] | type[ConfigurationCopies] | type[Log], name: str
+) -> Operation:
     method = getattr(owner, name)
     types = get_type_hints(method)
     fields = [
@@ -73,6 +77,8 @@ OF_KEYS = frozenset(Keys.__abstractmethods__)
 """Those of the helper's own keys, not of the engine."""
 OF_EXPORTS = frozenset(Exports.__abstractmethods__)
 """Those of the NFS server."""
+OF_COPIES = frozenset(ConfigurationCopies.__abstractmethods__)
+"""Copies of the configuration on pools."""
 OF_LOG = frozenset(Log.__abstractmethods__)
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
@@ -81,6 +87,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             (ZfsEngine, ZfsEngine.__abstractmethods__),
             (Keys, OF_KEYS),
             (Exports, OF_EXPORTS),
+            (ConfigurationCopies, OF_COPIES),
             (Log, OF_LOG),
         )
         for name in sorted(found)

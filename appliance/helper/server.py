@@ -21,7 +21,8 @@ from appliance.helper import protocol
 from appliance.helper.checks import Policy
 from appliance.helper.exports import Exports
 from appliance.helper.mounts import Mounts
-from appliance.helper.operations import OF_EXPORTS, OF_KEYS, OF_LOG, OPERATIONS, Operation
+from appliance.helper.operations import OF_COPIES, OF_EXPORTS, OF_KEYS, OF_LOG, OPERATIONS, Operation
+from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError
 from appliance.zfs.keys import Keys
@@ -52,9 +53,10 @@ class Server:
         target_user: int | None = None,
         keys: Keys | None = None,
         exports: Exports | None = None,
+        copies: ConfigurationCopies | None = None,
         log: Log | None = None,
     ) -> None:
-        self._keys, self._exports, self._log_lines = keys, exports, log
+        self._keys, self._exports, self._copies, self._log_lines = keys, exports, copies, log
         self._mounts = Mounts(policy.mount_directories, system, target_user, policy.pools)
         self._engine = engine
         self._listener = listener
@@ -161,7 +163,7 @@ class Server:
             raise Refused(f"{operation.name}: {problem}"[:300]) from None
         return {name: getattr(decoded, name) for name in operation.arguments.__struct_fields__}
 
-    def _owner(self, operation: Operation) -> ZfsEngine | Keys | Exports:
+    def _owner(self, operation: Operation) -> ZfsEngine | Keys | Exports | ConfigurationCopies:
         if operation.name in OF_KEYS:
             if self._keys is None:
                 raise Refused("this helper keeps no keys: it has no directory for them")
@@ -170,6 +172,10 @@ class Server:
             if self._exports is None:
                 raise Refused("this helper has no NFS server: no folder of exports (--exports)")
             return self._exports
+        if operation.name in OF_COPIES:
+            if self._copies is None:
+                raise Refused("this helper stores no copies of the configuration")
+            return self._copies
         return self._engine
 
     def _perform(self, operation: Operation, arguments: Mapping[str, Any], process: int, user: int) -> Any:
@@ -215,7 +221,7 @@ class Server:
 
 def auditable(name: str, value: Any) -> Any:
     """As it may be written down: no keys, and not without end."""
-    if name == "key":
+    if name in {"content", "key"}:
         return "(not shown)"
     if name == "encryption" and value is not None:
         return {"key": "(not shown)", "key_format": value.key_format.value, "algorithm": value.algorithm}

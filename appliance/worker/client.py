@@ -13,6 +13,7 @@ import msgspec
 
 from appliance import logs
 from appliance.domain.errors import UnavailableError, from_wire
+from appliance.domain.requests import Request
 
 _LONGEST_ANSWER = 256 << 20
 _QUICK_S = 2.0
@@ -47,10 +48,10 @@ class WorkerClient:
             raise from_wire(answer["error"])
         return answer["result"]
 
-    def submit(self, kind: str, actor: str, key: str | None, parameters: dict[str, Any]) -> str:
+    def submit(self, request: Request, actor: str, key: str | None) -> str:
         """A job's identifier, once it is checked and queued. Raises DomainError when it is refused.
 
         The same `key` again is the same job. What the worker can't queue while somebody waits for the answer it does not queue.
         """
         until = time.monotonic() + self._timeout_s * 0.9  # one clock for all processes
-        return str(self.call("submit", kind=kind, actor=actor, key=key, until=until, parameters=parameters)["job"])
+        return str(self.call("submit", request=msgspec.to_builtins(request), actor=actor, key=key, until=until)["job"])

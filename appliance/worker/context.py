@@ -30,7 +30,9 @@ from appliance.domain.secrets import Seal
 from appliance.worker import nfs_serving, reservations
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.reconciling import Reconciling
+from appliance.worker.recovery import Recovery
 from appliance.worker.settling import Settling
+from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import KeptKeys, Keys
 from appliance.zfs.model import Filesystem, Pool, Snapshot, Volume
@@ -66,6 +68,8 @@ class Context:
     """Of NFS datastores, as the NFS server has them."""
     reconciling: Reconciling = field(init=False)
     """What makes target and NFS server serve what they should."""
+    recovery: Recovery = field(init=False)
+    """Copies of the configuration on pools."""
     outdated: threading.Event = field(default_factory=threading.Event)
     """Somebody should look: picture.py."""
     settling: Settling = field(init=False)
@@ -86,6 +90,10 @@ class Context:
         nfs = self.configuration.nfs
         self.settling = Settling(self.store)
         self.reconciling = Reconciling(self)
+        copies = (
+            engine if isinstance(engine, ConfigurationCopies) else FolderCopies(self.configuration.state_directory / "copies")
+        )
+        self.recovery = Recovery(self, copies)
         self.files = VaaiNas(nfs.statistics)
         if nfs.simulated:
             self.files = VaaiNasSimulator(folder=self._exported_folder, served=self.nfs.served)

@@ -8,16 +8,19 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.vaai_nas import FileJob, FileRefusedError
 from appliance.domain import datastores as domain
-from appliance.domain import jobs
+from appliance.domain import jobs, requests
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, StorageError
 from appliance.domain.files import check_path
+from appliance.domain.jobs import Plan, Result
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
-from appliance.worker.steps import Advance, Cancelled, Operation, Parameters, Plan
+from appliance.worker.steps import Advance, Cancelled, Operation, by_kind
 
 MEASURING_SECONDS = 10.0
 """For the statistics of a page's files: what has no time is told as unknown."""
@@ -90,52 +93,87 @@ def listed(context: Context, asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"files": told, "more": page.more, "complete": page.complete}
 
 
-class CloneFile(Operation):
+class CloneFilePlan(Plan, frozen=True, kw_only=True):
+    """Paths in the datastore. `begun` and `clone`, the number of the NFS server's job, are noted while it runs."""
+
+    datastore: str
+    name: str
+    export: int
+    source_path: str
+    destination: str
+    fast: bool
+    begun: bool = False
+    clone: int | None = None
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """By the fields of the request."""
+        return {"source": self.source_path, "destination": self.destination}
+
+
+class CloneFileResult(Result, frozen=True, kw_only=True):
+    """How each byte went, and why bytes were copied. Bytes as digits."""
+
+    datastore: str
+    source: str
+    destination: str
+    total_bytes: str
+    cloned_bytes: str
+    copied_bytes: str
+    hole_bytes: str
+    copied_because: dict[str, str]
+
+
+class CloneFile(Operation[requests.CloneFile, CloneFilePlan]):
     """One file of an NFS datastore to a new name in it, by the NFS server."""
 
     kind = "file.clone"
     beside = True
 
-    def plan(self, context: Context, asked: Parameters) -> Plan:
+    def plan(self, context: Context, request: requests.CloneFile) -> CloneFilePlan:
         """The NFS server checks the rest when it begins."""
-        paths = {field: asked[field] for field in ("source", "destination")}
-        store, export = exported(context, asked["id"])
-        for field, path in paths.items():
-            check_path(field, path)
-        fast = bool(asked.get("fast"))
+        store, export = exported(context, request.id)
+        check_path("source", request.source)
+        check_path("destination", request.destination)
         # About the datastore, which must not be taken away meanwhile; what else is done with it may go on.
-        decided = {"about": [store.id], "datastore": store.id, "name_of": store.name, "export_of": export, "fast": fast, **paths}
-        return Plan(f"{store.id}/{paths['destination']}", decided)
+        return CloneFilePlan(
+            subject=f"{store.id}/{request.destination}",
+            pools=(),
+            about=(store.id,),
+            datastore=store.id,
+            name=store.name,
+            export=export,
+            source_path=request.source,
+            destination=request.destination,
+            fast=request.fast,
+        )
 
-    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+    def run(self, context: Context, plan: CloneFilePlan, job_id: str, advance: Advance) -> CloneFileResult:
         """Begins it, or finds what was begun before, and looks at it until it has ended."""
-        paths = {field: decided[field] for field in ("source", "destination")}
         try:
             advance("asking the NFS server", 0)
         except Cancelled:
             if not _noted(context, job_id)[1]:
                 raise
         try:
-            job, cancelled = _watch(context, decided, job_id, paths, advance)
+            job, cancelled = _watch(context, plan, job_id, advance)
         except FileRefusedError as error:
             if error.status == "stale" and _noted(context, job_id)[0] is not None:
                 text = (
                     "the NFS server does not export it any more, and has ended its clones: look whether the destination is there"
                 )
-                raise ConflictError(text, [paths["destination"]]) from error
-            raise refusal(error, decided["name_of"], paths) from error
+                raise ConflictError(text, [plan.destination]) from error
+            raise refusal(error, plan.name, plan.paths) from error
         if job.state == "complete":
-            return {"datastore": decided["datastore"], **paths, **_ways(job)}
+            return _result(plan, job)
         if cancelled and job.status == "cancelled":
             raise Cancelled
-        raise refusal(FileRefusedError(job.status, job.reason), decided["name_of"], {})
+        raise refusal(FileRefusedError(job.status, job.reason), plan.name, {})
 
 
-def _watch(
-    context: Context, decided: Parameters, job_id: str, paths: Mapping[str, str], advance: Advance
-) -> tuple[FileJob, bool]:
+def _watch(context: Context, plan: CloneFilePlan, job_id: str, advance: Advance) -> tuple[FileJob, bool]:
     """The NFS server's job, ended, and whether that was asked for. Raises FileRefusedError, ConflictError."""
-    job = _begin(context, decided, job_id, paths)
+    job = _begin(context, plan, job_id)
     pause, cancelled = 0.02, False
     while job.active:
         try:
@@ -144,36 +182,35 @@ def _watch(
             cancelled = True
         try:
             if cancelled:
-                job = context.files.cancel(decided["export_of"], job.job)
+                job = context.files.cancel(plan.export, job.job)
             else:
                 time.sleep(pause)
                 pause = min(1.0, pause * 1.5)
-                job = context.files.job(decided["export_of"], job.job)
+                job = context.files.job(plan.export, job.job)
         except FileRefusedError as error:
             if error.status not in _FORGOTTEN:
                 raise
-            job = _begin(context, decided, job_id, paths)
+            job = _begin(context, plan, job_id)
     return job, cancelled
 
 
-def _begin(context: Context, decided: Parameters, job_id: str, paths: Mapping[str, str]) -> FileJob:
+def _begin(context: Context, plan: CloneFilePlan, job_id: str) -> FileJob:
     """The NFS server's job for ours: its request id is our identifier. Raises FileRefusedError, ConflictError."""
     known, before = _noted(context, job_id)
     if known is not None:
         try:
-            return context.files.job(decided["export_of"], known)
+            return context.files.job(plan.export, known)
         except FileRefusedError as error:
             if error.status not in _FORGOTTEN:
                 raise
     _note(context, job_id, begun=True)
     try:
         request = uuid.UUID(job_id).hex
-        source, destination = paths["source"], paths["destination"]
-        job = context.files.clone(decided["export_of"], source, destination, request=request, fast=decided["fast"])
+        job = context.files.clone(plan.export, plan.source_path, plan.destination, request=request, fast=plan.fast)
     except FileRefusedError as error:
         if error.status == "exists" and before:
             text = "the NFS server was restarted meanwhile. The destination is there, and whole if this job made it: look at it"
-            raise ConflictError(text, [paths["destination"]]) from error
+            raise ConflictError(text, [plan.destination]) from error
         raise
     _note(context, job_id, clone=job.job)
     return job
@@ -181,20 +218,26 @@ def _begin(context: Context, decided: Parameters, job_id: str, paths: Mapping[st
 
 def _noted(context: Context, job_id: str) -> tuple[int | None, bool]:
     with context.store.reading() as session:
-        parameters = jobs.job(session, job_id).parameters
-        return parameters.get("clone"), bool(parameters.get("begun"))
+        noted = msgspec.convert(jobs.job(session, job_id).parameters, CloneFilePlan)
+    return noted.clone, noted.begun
 
 
 def _note(context: Context, job_id: str, **noted: int | bool) -> None:
     with context.store.session() as session:
-        job = jobs.job(session, job_id)
-        job.parameters = {**job.parameters, **noted}
+        jobs.note(session, job_id, **noted)
 
 
-def _ways(job: FileJob) -> Parameters:
-    """How each byte went, and why bytes were copied."""
-    sizes = {name: str(getattr(job, name)) for name in ("total_bytes", "cloned_bytes", "copied_bytes", "hole_bytes")}
-    return {**sizes, "copied_because": {reason: str(count) for reason, count in job.fallback_bytes.items() if count}}
+def _result(plan: CloneFilePlan, job: FileJob) -> CloneFileResult:
+    return CloneFileResult(
+        datastore=plan.datastore,
+        source=plan.source_path,
+        destination=plan.destination,
+        total_bytes=str(job.total_bytes),
+        cloned_bytes=str(job.cloned_bytes),
+        copied_bytes=str(job.copied_bytes),
+        hole_bytes=str(job.hole_bytes),
+        copied_because={reason: str(count) for reason, count in job.fallback_bytes.items() if count},
+    )
 
 
-OPERATIONS: Mapping[str, Operation] = {operation.kind: operation for operation in (CloneFile(),)}
+OPERATIONS = by_kind(CloneFile())

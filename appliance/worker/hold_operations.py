@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import contextlib
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 from appliance.domain import datastores as domain
-from appliance.domain import holds
+from appliance.domain import holds, requests
 from appliance.domain.errors import NotFoundError
+from appliance.domain.jobs import Plan, Result
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
-from appliance.worker.steps import Advance, Operation, Parameters, Plan
+from appliance.worker.steps import Advance, Operation, by_kind
 from appliance.zfs import errors as zfs
 
 
@@ -28,64 +28,72 @@ def listed(context: Context, asked: Mapping[str, Any], newest: float = 0) -> lis
     return [{"tag": one.tag, "created_at": one.created, "of": holds.owner(one.tag)} for one in found]
 
 
-class _OfSnapshot(Operation):
-    """Of one snapshot, by one tag."""
+class HoldPlan(Plan, frozen=True, kw_only=True):
+    """The snapshot's full name, and the tag."""
 
-    states: tuple[str, ...]
-
-    def plan(self, context: Context, asked: Parameters) -> Plan:
-        """By the tags that are there."""
-        store = domain.find(context.datastores(), asked["id"], *self.states)
-        there = [one["tag"] for one in listed(context, asked, newest=60)]
-        self.check(asked["tag"], there)
-        name = f"{store.dataset}@{asked['snapshot']}"
-        return Plan(f"{store.id}@{asked['snapshot']}", {"name": name, "tag": asked["tag"], "about": [store.id]})
-
-    @abstractmethod
-    def check(self, tag: str, there: list[str]) -> None:
-        """Raises DomainError."""
-
-    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
-        """What is so already is well: a job that is taken up again has done it."""
-        advance("asking OpenZFS", 10)
-        with contextlib.suppress(zfs.HoldExists, zfs.NoSuchHold):
-            self.change(context, decided["name"], decided["tag"])
-        context.look()
-        return {"snapshot": decided["name"], "tag": decided["tag"]}
-
-    @abstractmethod
-    def change(self, context: Context, name: str, tag: str) -> None:
-        """Raises ZfsError."""
+    name: str
+    tag: str
 
 
-class Hold(_OfSnapshot):
+class HoldResult(Result, frozen=True, kw_only=True):
+    """As the plan."""
+
+    snapshot: str
+    tag: str
+
+
+def _plan(store: domain.Datastore, snapshot: str, tag: str) -> HoldPlan:
+    return HoldPlan(
+        subject=f"{store.id}@{snapshot}",
+        pools=(store.pool,),
+        about=(store.id,),
+        name=f"{store.dataset}@{snapshot}",
+        tag=tag,
+    )
+
+
+def _tags(context: Context, datastore: str, snapshot: str) -> list[str]:
+    return [one["tag"] for one in listed(context, {"id": datastore, "snapshot": snapshot}, newest=60)]
+
+
+class Hold(Operation[requests.HoldSnapshot, HoldPlan]):
     """A snapshot can't be destroyed from then on: by users, schedules, a rollback, or with its datastore."""
 
     kind = "snapshot.hold"
-    states = ("active",)
 
-    def check(self, tag: str, there: list[str]) -> None:
+    def plan(self, context: Context, request: requests.HoldSnapshot) -> HoldPlan:
         """See holds.check_new."""
-        holds.check_new(tag, there)
+        store = domain.find(context.datastores(), request.id, "active")
+        holds.check_new(request.tag, _tags(context, request.id, request.snapshot))
+        return _plan(store, request.snapshot, request.tag)
 
-    def change(self, context: Context, name: str, tag: str) -> None:
-        """See ZfsEngine.hold."""
-        context.engine.hold([name], tag)
+    def run(self, context: Context, plan: HoldPlan, job_id: str, advance: Advance) -> HoldResult:
+        """A job that is resumed may have done it."""
+        advance("holding it", 10)
+        with contextlib.suppress(zfs.HoldExists):
+            context.engine.hold([plan.name], plan.tag)
+        context.look()
+        return HoldResult(snapshot=plan.name, tag=plan.tag)
 
 
-class Release(_OfSnapshot):
+class Release(Operation[requests.ReleaseSnapshot, HoldPlan]):
     """Of a deleted datastore too, which could not be purged else."""
 
     kind = "snapshot.release"
-    states = ("active", "deleted")
 
-    def check(self, tag: str, there: list[str]) -> None:
+    def plan(self, context: Context, request: requests.ReleaseSnapshot) -> HoldPlan:
         """See holds.check_release."""
-        holds.check_release(tag, there)
+        store = domain.find(context.datastores(), request.id, "active", "deleted")
+        holds.check_release(request.tag, _tags(context, request.id, request.snapshot))
+        return _plan(store, request.snapshot, request.tag)
 
-    def change(self, context: Context, name: str, tag: str) -> None:
-        """See ZfsEngine.release."""
-        context.engine.release([name], tag)
+    def run(self, context: Context, plan: HoldPlan, job_id: str, advance: Advance) -> HoldResult:
+        """A job that is resumed may have done it."""
+        advance("releasing it", 10)
+        with contextlib.suppress(zfs.NoSuchHold):
+            context.engine.release([plan.name], plan.tag)
+        context.look()
+        return HoldResult(snapshot=plan.name, tag=plan.tag)
 
 
-OPERATIONS: Mapping[str, Operation] = {operation.kind: operation for operation in (Hold(), Release())}
+OPERATIONS = by_kind(Hold(), Release())

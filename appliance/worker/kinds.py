@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What differs between the kinds of datastores in what jobs do with them: VMFS on volumes, NFS on file systems.
 
-A job's parameters name the kind, and hold what it has decided; those from before there were two are of VMFS.
+A job's plan holds one of the structures below for its dataset, and one for how hosts see it; their tags say the kind.
 """
 
 from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
+import msgspec
 from sqlalchemy.orm import Session
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
@@ -19,60 +20,148 @@ from appliance.domain import exports, identity
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.identity import Identity
+from appliance.domain.jobs import Claims
+from appliance.domain.requests import CreateDatastore, Request, ShownRequest
 from appliance.domain.thick import with_slack
 from appliance.worker import thick
 from appliance.worker.context import Context
 from appliance.worker.nfs_serving import covered
-from appliance.worker.steps import Parameters, choose_lun, pending_values
+from appliance.worker.steps import choose_lun, pending_claims
 from appliance.zfs.model import Filesystem, Pool, Volume
 from appliance.zfs.properties import thick_refreservation
+
+
+class VolumeLayout(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=domain.VMFS):
+    """Of a new zvol. Sizes in bytes."""
+
+    size: int
+    block_size: int
+    compression: str
+    sync: str
+    thick: bool
+    refreservation: int
+
+    def make(self, context: Context, dataset: str, path: str, own: Mapping[str, str]) -> None:
+        """Creates it with these user properties."""
+        properties = {"compression": self.compression, "sync": self.sync, **own}
+        context.engine.create_volume(dataset, self.size, volblocksize=self.block_size, thick=self.thick, properties=properties)
+
+    def clone_properties(self, path: str) -> dict[str, str]:
+        """A clone inherits nothing from its origin."""
+        properties = {"compression": self.compression, "sync": self.sync}
+        return properties | ({"refreservation": str(self.refreservation)} if self.thick else {})
+
+
+class FilesystemLayout(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=domain.NFS):
+    """Of a new file system. `size` is its quota in bytes, 0 for none."""
+
+    size: int
+    record_size: int
+    compression: str
+    sync: str
+    thick: bool
+    refreservation: int
+
+    def make(self, context: Context, dataset: str, path: str, own: Mapping[str, str]) -> None:
+        """Creates it with these user properties, mounted at `path`."""
+        context.engine.create_filesystem(dataset, properties={**self.clone_properties(path), **own})
+
+    def clone_properties(self, path: str) -> dict[str, str]:
+        """A clone inherits nothing from its origin."""
+        # acltype and xattr: without them FSAL_VFS, and so ours, finds no file (rigs.md).
+        properties = {"acltype": "posix", "xattr": "sa", "atime": "off", "canmount": "on", "mountpoint": path}
+        properties |= {"compression": self.compression, "sync": self.sync, "recordsize": str(self.record_size)}
+        sized = thick.sized(self.size, thick=self.thick)
+        return properties | {name: value for name, value in sized.items() if value != "none"}
+
+
+Layout = VolumeLayout | FilesystemLayout
+
+
+class ShownLun(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=domain.VMFS):
+    """A datastore as hosts see it over iSCSI."""
+
+    lun: int
+    host_groups: tuple[str, ...]
+
+    def claims(self, name: str, names: str | None = None) -> Claims:
+        """What no other job may take meanwhile."""
+        return Claims(name=name, lun=self.lun, designation=names)
+
+    def numbers(self, *, thick: bool | None) -> dict[str, str]:
+        """User properties."""
+        return {identity.LUN: str(self.lun), **identity.switched(thick)}
+
+    def show(self, session: Session, uuid: str) -> None:
+        """Stores it."""
+        domain.present(session, uuid, self.lun, self.host_groups)
+
+
+class ShownExport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=domain.NFS):
+    """A datastore as hosts see it over NFS."""
+
+    export: int
+    share: str
+    host_groups: tuple[str, ...]
+    clients: tuple[str, ...]
+    versions: tuple[str, ...]
+    squash: str
+
+    def claims(self, name: str, names: str | None = None) -> Claims:
+        """What no other job may take meanwhile."""
+        return Claims(name=name, export=self.export, share=self.share, designation=names)
+
+    def numbers(self, *, thick: bool | None) -> dict[str, str]:
+        """User properties."""
+        return {identity.EXPORT: str(self.export), identity.SHARE: self.share, **identity.switched(thick)}
+
+    def show(self, session: Session, uuid: str) -> None:
+        """Stores it."""
+        exports.show(
+            session,
+            uuid,
+            self.export,
+            self.share,
+            groups=list(self.host_groups),
+            versions=list(self.versions),
+            squash=self.squash,
+            clients=list(self.clients),
+        )
+
+
+Shown = ShownLun | ShownExport
 
 
 class Kind(ABC):
     """One of them."""
 
     name: ClassVar[str]
-    own_fields: ClassVar[frozenset[str]]
-    """What can be asked of this kind only."""
+    layout: ClassVar[type[VolumeLayout | FilesystemLayout]]
+    shown: ClassVar[type[ShownLun | ShownExport]]
 
     @abstractmethod
-    def decide_new(self, asked: Parameters, name: str, uuid: str, pool: Pool) -> Parameters:
-        """Of a new one: its dataset. Raises DomainError."""
+    def decide_new(self, request: CreateDatastore, pool: Pool) -> Layout:
+        """Of a new dataset. Raises DomainError."""
 
     @abstractmethod
-    def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
-        """How hosts will see it: as asked, as they were shown it by the database, as `kept` with its data, or by what is free.
-
-        `known` says in the end what the database had. Raises DomainError.
-        """
+    def known(self, context: Context, uuid: str) -> Shown | None:
+        """How the database says that a datastore is shown, though none may be there."""
 
     @abstractmethod
-    def decide_clone(self, store: Datastore, name: str, uuid: str) -> Parameters:
-        """Of a clone: what its dataset is to be."""
+    def decide_shown(self, context: Context, request: ShownRequest, name: str, uuid: str, kept: Identity | None) -> Shown:
+        """How hosts will see it: as requested, as `known`, as `kept` with its data, or by what is free. Raises DomainError."""
 
     @abstractmethod
-    def make(self, context: Context, decided: Parameters, own: Mapping[str, str]) -> None:
-        """Its dataset, with these user properties."""
-
-    @abstractmethod
-    def clone_properties(self, decided: Parameters) -> dict[str, str]:
-        """What a clone's dataset is made with, as it inherits nothing from its origin."""
-
-    @abstractmethod
-    def numbers(self, decided: Parameters) -> dict[str, str]:
-        """What of `decide_shown` is kept with the data, as user properties."""
-
-    @abstractmethod
-    def show(self, session: Session, decided: Parameters) -> None:
-        """To hosts, by the database, as decided."""
+    def decide_clone(self, store: Datastore) -> Layout:
+        """Of a clone's dataset."""
 
     @abstractmethod
     def adoptable(self, context: Context, found: Volume | Filesystem) -> None:
         """Refuses a dataset with which hosts would not be served well."""
 
     @abstractmethod
-    def adopting(self, context: Context, found: Volume | Filesystem, decided: Parameters) -> dict[str, str]:
-        """What a dataset that was somebody else's has to have; it gets it in one step with its identity."""
+    def adopting(self, context: Context, found: Volume | Filesystem, path: str) -> dict[str, str]:
+        """Properties that a dataset of somebody else's needs; they are set in one step with its identity."""
 
     def aside(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
         """Before it is put aside: nobody can use it from now on."""
@@ -88,57 +177,58 @@ class Vmfs(Kind):
     """A zvol that hosts see as a LUN."""
 
     name = domain.VMFS
-    own_fields = frozenset(("lun", "block_size", "known_as"))
+    layout = VolumeLayout
+    shown = ShownLun
 
-    def decide_new(self, asked: Parameters, name: str, uuid: str, pool: Pool) -> Parameters:
+    def decide_new(self, request: CreateDatastore, pool: Pool) -> VolumeLayout:
         """See Kind."""
-        size, block_size = asked["size"], asked.get("block_size") or domain.BLOCK_SIZE
+        size, block_size = request.size, request.block_size or domain.BLOCK_SIZE
         domain.check_size(size, block_size)
-        reserved = thick_refreservation(size, block_size) if asked.get("thick") else 0
+        reserved = thick_refreservation(size, block_size) if request.thick else 0
         thick.check_room(pool, reserved)
-        return {"size": size, "block_size": block_size, "thick": bool(asked.get("thick")), "refreservation": reserved}
+        return VolumeLayout(
+            size=size,
+            block_size=block_size,
+            compression=request.compression,
+            sync=request.sync,
+            thick=request.thick,
+            refreservation=reserved,
+        )
 
-    def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
+    def known(self, context: Context, uuid: str) -> ShownLun | None:
         """See Kind."""
-        known = _known(context, uuid, "lun", "host_groups")
-        lun = known.get("lun") if asked.get("lun") in (None, known.get("lun")) else None
-        if lun is None:
-            lun = choose_lun(context, asked.get("lun"), domain.kept_lun(kept))
-        return {"lun": lun, "host_groups": _first(asked, known, "host_groups", []), "known": known}
+        shown = _shown(context)
+        if uuid not in shown.luns:
+            return None
+        return ShownLun(lun=shown.luns[uuid], host_groups=tuple(shown.groups.get(uuid, ())))
 
-    def decide_clone(self, store: Datastore, name: str, uuid: str) -> Parameters:
+    def decide_shown(self, context: Context, request: ShownRequest, name: str, uuid: str, kept: Identity | None) -> ShownLun:
+        """See Kind."""
+        known = self.known(context, uuid)
+        if known is not None and request.lun in (None, known.lun):
+            lun = known.lun
+        else:
+            lun = choose_lun(context, request.lun, domain.kept_lun(kept))
+        return ShownLun(lun=lun, host_groups=_first(request.host_groups, known.host_groups if known else None))
+
+    def decide_clone(self, store: Datastore) -> VolumeLayout:
         """See Kind."""
         # The source's own, as OpenZFS computes more of it on raidz.
         reserved = max(store.reserved, thick_refreservation(store.size, store.block_size)) if store.thick else 0
-        return {"thick": store.thick, "refreservation": reserved}
-
-    def make(self, context: Context, decided: Parameters, own: Mapping[str, str]) -> None:
-        """See Kind."""
-        properties = {"compression": decided["compression"], "sync": decided["sync"], **own}
-        context.engine.create_volume(
-            decided["dataset"], decided["size"], volblocksize=decided["block_size"], thick=decided["thick"], properties=properties
+        return VolumeLayout(
+            size=store.size,
+            block_size=store.block_size,
+            compression=store.compression or "lz4",
+            sync=store.sync or "standard",
+            thick=store.thick,
+            refreservation=reserved,
         )
-
-    def clone_properties(self, decided: Parameters) -> dict[str, str]:
-        """See Kind."""
-        properties = {"compression": decided["compression"], "sync": decided["sync"]}
-        if decided["thick"]:
-            properties["refreservation"] = str(decided["refreservation"])
-        return properties
-
-    def numbers(self, decided: Parameters) -> dict[str, str]:
-        """See Kind."""
-        return {identity.LUN: str(decided["lun"]), **identity.switched(decided.get("thick"))}
-
-    def show(self, session: Session, decided: Parameters) -> None:
-        """See Kind."""
-        domain.present(session, decided["uuid"], decided["lun"], decided["host_groups"])
 
     def adoptable(self, context: Context, found: Volume | Filesystem) -> None:
         """See Kind."""
         _writable(found)
 
-    def adopting(self, context: Context, found: Volume | Filesystem, decided: Parameters) -> dict[str, str]:
+    def adopting(self, context: Context, found: Volume | Filesystem, path: str) -> dict[str, str]:
         """See Kind."""
         return {}
 
@@ -147,67 +237,60 @@ class Nfs(Kind):
     """A file system that hosts mount."""
 
     name = domain.NFS
-    own_fields = frozenset(("record_size", "clients", "versions", "squash"))
+    layout = FilesystemLayout
+    shown = ShownExport
 
-    def decide_new(self, asked: Parameters, name: str, uuid: str, pool: Pool) -> Parameters:
+    def decide_new(self, request: CreateDatastore, pool: Pool) -> FilesystemLayout:
         """See Kind."""
-        domain.check_quota(asked["size"])
-        record_size = asked.get("record_size") or domain.RECORD_SIZE
-        reserved = with_slack(asked["size"]) if asked.get("thick") else 0
+        domain.check_quota(request.size)
+        reserved = with_slack(request.size) if request.thick else 0
         thick.check_room(pool, reserved)
-        return {"size": asked["size"], "record_size": record_size, "thick": bool(asked.get("thick")), "refreservation": reserved}
+        return FilesystemLayout(
+            size=request.size,
+            record_size=request.record_size or domain.RECORD_SIZE,
+            compression=request.compression,
+            sync=request.sync,
+            thick=request.thick,
+            refreservation=reserved,
+        )
 
-    def decide_shown(self, context: Context, asked: Parameters, name: str, uuid: str, kept: Identity | None) -> Parameters:
+    def known(self, context: Context, uuid: str) -> ShownExport | None:
         """See Kind."""
-        known = _known(context, uuid, "export", "share", "host_groups", "clients", "versions", "squash")
-        number, share = known.get("export"), known.get("share")
-        if number is None or share is None:
-            numbers = pending_values(context, "export") | _foreign(context)
-            shares = pending_values(context, "share")
+        shown = _shown(context)
+        found = shown.export(uuid)
+        return ShownExport(host_groups=tuple(shown.groups.get(uuid, ())), **found) if found else None
+
+    def decide_shown(self, context: Context, request: ShownRequest, name: str, uuid: str, kept: Identity | None) -> ShownExport:
+        """See Kind."""
+        known = self.known(context, uuid)
+        if known is not None:
+            number, share = known.export, known.share
+        else:
+            pending = pending_claims(context)
+            numbers = {one.export for one in pending} | _foreign(context)
+            shares = {one.share for one in pending}
             with context.store.reading() as session:
                 number = exports.free_number(session, kept.export if kept else None, numbers)
                 share = exports.free_share(session, name, uuid, kept.share if kept else None, shares)
-        return {
-            "export": number,
-            "share": share,
-            "path": f"{context.mounts}/{name}-{uuid[:8]}",
-            "host_groups": _first(asked, known, "host_groups", []),
-            "clients": exports.check_clients(_first(asked, known, "clients", ())),
-            "versions": list(_first(asked, known, "versions", exports.VERSIONS)),
-            "squash": _first(asked, known, "squash", "none"),
-            "known": known,
-        }
+        return ShownExport(
+            export=number,
+            share=share,
+            host_groups=_first(request.host_groups, known.host_groups if known else None),
+            clients=tuple(exports.check_clients(_first(request.clients, known.clients if known else None))),
+            versions=_first(request.versions, known.versions if known else None) or exports.VERSIONS,
+            squash=request.squash or (known.squash if known else "none"),
+        )
 
-    def decide_clone(self, store: Datastore, name: str, uuid: str) -> Parameters:
+    def decide_clone(self, store: Datastore) -> FilesystemLayout:
         """See Kind."""
-        reserved = with_slack(store.size) if store.thick else 0
-        return {"size": store.size, "record_size": store.block_size, "thick": store.thick, "refreservation": reserved}
-
-    def _native(self, decided: Parameters) -> dict[str, str]:
-        # acltype and xattr: without them FSAL_VFS, and so ours, finds no file (rigs.md).
-        properties = {"acltype": "posix", "xattr": "sa", "atime": "off", "canmount": "on", "mountpoint": decided["path"]}
-        properties |= {"compression": decided["compression"], "sync": decided["sync"]}
-        properties |= {"recordsize": str(decided["record_size"])}
-        sized = thick.sized(decided["size"], thick=decided["thick"])
-        return properties | {name: value for name, value in sized.items() if value != "none"}
-
-    def make(self, context: Context, decided: Parameters, own: Mapping[str, str]) -> None:
-        """See Kind."""
-        context.engine.create_filesystem(decided["dataset"], properties={**self._native(decided), **own})
-
-    def clone_properties(self, decided: Parameters) -> dict[str, str]:
-        """See Kind."""
-        return self._native(decided)
-
-    def numbers(self, decided: Parameters) -> dict[str, str]:
-        """See Kind."""
-        numbers = {identity.EXPORT: str(decided["export"]), identity.SHARE: decided["share"]}
-        return numbers | identity.switched(decided.get("thick"))
-
-    def show(self, session: Session, decided: Parameters) -> None:
-        """See Kind."""
-        told: dict[str, Any] = {key: decided[key] for key in ("versions", "squash", "clients")}
-        exports.show(session, decided["uuid"], decided["export"], decided["share"], groups=decided["host_groups"], **told)
+        return FilesystemLayout(
+            size=store.size,
+            record_size=store.block_size,
+            compression=store.compression or "lz4",
+            sync=store.sync or "standard",
+            thick=store.thick,
+            refreservation=with_slack(store.size) if store.thick else 0,
+        )
 
     def adoptable(self, context: Context, found: Volume | Filesystem) -> None:
         """See Kind."""
@@ -224,12 +307,12 @@ class Nfs(Kind):
                 [found.name],
             )
 
-    def adopting(self, context: Context, found: Volume | Filesystem, decided: Parameters) -> dict[str, str]:
+    def adopting(self, context: Context, found: Volume | Filesystem, path: str) -> dict[str, str]:
         """See Kind. Its mountpoint changes, so it must not be in use: OpenZFS refuses that, and then changes nothing."""
         _not_covered(context, found.name)
         properties = {"acltype": "posix", "xattr": "sa", "canmount": "on"}
-        if not isinstance(found, Filesystem) or found.mountpoint != decided["path"]:
-            properties["mountpoint"] = decided["path"]
+        if not isinstance(found, Filesystem) or found.mountpoint != path:
+            properties["mountpoint"] = path
         return properties
 
     def aside(self, context: Context, dataset: str) -> None:
@@ -249,18 +332,18 @@ class Nfs(Kind):
         context.engine.unmount(dataset)
 
 
-def _known(context: Context, uuid: str, *fields: str) -> Parameters:
-    """How the database says that a datastore is shown, though none may be there: nothing unless it was, and nobody forgot it."""
+def mount_path(context: Context, name: str, uuid: str) -> str:
+    """Where an NFS datastore of this name is mounted."""
+    return f"{context.mounts}/{name}-{uuid[:8]}"
+
+
+def _shown(context: Context) -> domain.Shown:
     with context.store.reading() as session:
-        shown = domain.Shown.read(session)
-    if uuid not in shown.luns and uuid not in shown.exports:
-        return {}
-    told = {"lun": shown.luns.get(uuid), "host_groups": list(shown.groups.get(uuid, ())), **shown.export(uuid)}
-    return {field: told[field] for field in fields if told.get(field) is not None}
+        return domain.Shown.read(session)
 
 
-def _first(asked: Parameters, known: Parameters, field: str, usual: Any) -> Any:
-    return next((told[field] for told in (asked, known) if told.get(field) is not None), usual)
+def _first(*found: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(next((one for one in found if one is not None), ()))
 
 
 def _writable(found: Volume | Filesystem) -> None:
@@ -286,16 +369,12 @@ def _foreign(context: Context) -> set[int]:
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (Vmfs(), Nfs())}
 
 
-def kind_of(decided: Parameters) -> Kind:
-    """Of a job, or of what was asked for."""
-    return KINDS[decided.get("kind") or domain.VMFS]
-
-
-def only_own(kind: Kind, asked: Parameters) -> None:
-    """Refuses what the other kind has."""
+def only_own(kind: Kind, request: Request) -> None:
+    """Refuses the fields that only the other kind's plans have."""
+    own = {*kind.layout.__struct_fields__, *kind.shown.__struct_fields__}
     for other in KINDS.values():
-        for field in sorted(other.own_fields - kind.own_fields):
-            if other is not kind and asked.get(field) not in (None, False):
+        for field in sorted({*other.layout.__struct_fields__, *other.shown.__struct_fields__} - own):
+            if getattr(request, field, None) is not None:
                 raise InvalidError(field, f"a datastore of kind {kind.name} has none", f"with kind {other.name}")
 
 

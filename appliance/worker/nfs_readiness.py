@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from appliance.dataplane.ganesha import ServedExport
+from appliance.domain.addresses import Address, nearest
 from appliance.domain.datastores import NFS, Datastore
 from appliance.domain.esxcli import nfs_lines
 
@@ -27,10 +28,10 @@ class NfsFacts:
     """What files need (file_operations.admitted), of thick datastores by UUID."""
 
 
-def checks(facts: NfsFacts, stores: Sequence[Datastore]) -> Iterator[Told]:
+def checks(facts: NfsFacts, stores: Sequence[Datastore], own: Sequence[Address]) -> Iterator[Told]:
     """None while there is no NFS datastore."""
-    own = [store for store in stores if store.kind == NFS and store.state == "active"]
-    if not own:
+    exported = [store for store in stores if store.kind == NFS and store.state == "active"]
+    if not exported:
         return
     if facts.problem:
         remedy = "systemctl start nfs-ganesha; packaging/dbus for who may ask it"
@@ -46,29 +47,24 @@ def checks(facts: NfsFacts, stores: Sequence[Datastore]) -> Iterator[Told]:
         remedy = "hosts need a VAAI-NAS plug-in that speaks NFSv3 procedure 22; without one they copy over the network"
         yield "vaai_nas", "VAAI-NAS answers", OK, evidence, remedy, ""
     there = {one.export_id: one for one in facts.exports if one.served}
-    for store in own:
-        yield from _store(store, there.get(store.export or 0), unknown=facts.problem is not None)
+    for store in exported:
+        yield from _store(store, there.get(store.export or 0), own, unknown=facts.problem is not None)
         if store.id in facts.thick:
             yield _thick(store, facts.thick[store.id])
 
 
-def _store(store: Datastore, export: ServedExport | None, *, unknown: bool) -> Iterator[Told]:
+def _store(store: Datastore, export: ServedExport | None, own: Sequence[Address], *, unknown: bool) -> Iterator[Told]:
     title = "The datastore is exported"
     if export is None or export.pseudo != store.share:
         evidence = f"{store.share} is not exported" if store.mounted else f"{store.dataset} is not mounted"
         yield "exported", title, UNKNOWN if unknown else FAILED, evidence, "zvaai reconcile; see the alerts", store.id
     else:
         yield "exported", title, OK, f"export {export.export_id} as {export.pseudo}, from {export.path}", "", store.id
-        title, clients = "Hosts may mount it", ", ".join(sorted(one.split(" ")[0] for one in export.clients))
+        title, clients = "Hosts may mount it", sorted(one.split(" ")[0] for one in export.clients)
         if clients:
-            yield (
-                "clients",
-                title,
-                OK,
-                clients,
-                "; ".join(nfs_lines("SERVER", store.share or "", store.name, store.versions)),
-                store.id,
-            )
+            server = nearest(own, clients)
+            lines = nfs_lines(server, store.share or "", store.name, store.versions) if server else []
+            yield "clients", title, OK, ", ".join(clients), "; ".join(lines), store.id
         else:
             remedy = "set its clients, or a host group whose hosts have addresses"
             yield "clients", title, WARNING, "no address may", remedy, store.id

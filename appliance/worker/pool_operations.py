@@ -5,25 +5,30 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from appliance.domain import capacity, jobs
+from msgspec import UNSET, UnsetType
+
+from appliance.domain import capacity, jobs, requests
 from appliance.domain import datastores as domain
 from appliance.domain.errors import ConflictError, NotFoundError
+from appliance.domain.jobs import Plan, Result
+from appliance.domain.requests import VdevRequest
 from appliance.worker.context import Context
-from appliance.worker.steps import Advance, Operation, Parameters, Plan, out_of_service, problems_serving, unreserved
+from appliance.worker.steps import Advance, Operation, by_kind, out_of_service, problems_serving, unreserved
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Health, Pool, Redundancy, Role, Vdev, VdevSpec
 
 
-def vdevs_of(asked: Any) -> list[VdevSpec]:
+def vdevs_of(vdevs: Sequence[VdevRequest]) -> list[VdevSpec]:
     """As the engine has them."""
-    return [
-        VdevSpec(devices=tuple(vdev["devices"]), redundancy=Redundancy(vdev["redundancy"]), role=Role(vdev["role"]))
-        for vdev in asked
-    ]
+    return [VdevSpec(devices=tuple(one.devices), redundancy=Redundancy(one.redundancy), role=Role(one.role)) for one in vdevs]
+
+
+def subject_of(pool: str) -> str:
+    """Of jobs about a whole pool."""
+    return f"pool {pool}"
 
 
 def find_pool(context: Context, name: str) -> Pool:
@@ -85,14 +90,13 @@ def check_offline(pool: Pool, device: Vdev) -> None:
             raise zfs.InsufficientReplicas(pool.name, device.name)
 
 
-def check_replacement(context: Context, pool: Pool, old: Vdev, asked: Parameters) -> None:
+def check_replacement(context: Context, pool: Pool, old: Vdev, new: str, *, force: bool) -> None:
     """Refuses a new device that is not there, in use, or surely too small. Raises ZfsError."""
-    new = asked["new_device"]
     own_spare = any(is_device(vdev.path, new) for vdev in pool.vdevs if vdev.role == Role.SPARE)
     same_bay = is_device(old.path, new) or is_device(old.was, new)
     if not own_spare and not same_bay:  # as a spare it would have to be there and free, too, and whatever its size
         spare = VdevSpec(devices=(new,), redundancy=Redundancy.STRIPE, role=Role.SPARE)
-        context.engine.add_vdevs(pool.name, [spare], force=asked["force"], dry_run=True)
+        context.engine.add_vdevs(pool.name, [spare], force=force, dry_run=True)
     top = next((vdev for vdev in pool.vdevs if old in vdev.devices()), old)
     # What each of its devices holds of it; of dRAID that is not told.
     needed = 0 if top.kind == "draid" else top.size // (len(top.vdevs) if top.kind == "raidz" else 1)
@@ -118,238 +122,303 @@ def tell_capacity(context: Context) -> None:
     context.settling.consider()
 
 
-def dry_run(context: Context, asked: Parameters) -> list[str]:
+def dry_run(context: Context, request: requests.PlanPool) -> list[str]:
     """The layout that making or extending would give; refused as that would be, and nothing changes."""
-    vdevs = vdevs_of(asked["vdevs"])
-    if asked.get("extend"):
-        return list(context.engine.add_vdevs(asked["name"], vdevs, force=asked["force"], dry_run=True).layout)
-    return list(context.engine.create_pool(asked["name"], vdevs, force=asked["force"], dry_run=True).layout)
+    vdevs = vdevs_of(request.vdevs)
+    if request.extend:
+        return list(context.engine.add_vdevs(request.name, vdevs, force=request.force, dry_run=True).layout)
+    return list(context.engine.create_pool(request.name, vdevs, force=request.force, dry_run=True).layout)
 
 
-class CreatePool(Operation):
+class PoolPlan(Plan, frozen=True, kw_only=True):
+    """Of a job about a whole pool."""
+
+    pool: str
+
+
+class PoolResult(Result, frozen=True, kw_only=True):
+    """`problems`: what of it could not be served, or taken away."""
+
+    pool: str
+    problems: list[str] | UnsetType = UNSET
+
+
+class VdevsPlan(PoolPlan, frozen=True, kw_only=True):
+    """Vdevs to make."""
+
+    vdevs: list[VdevRequest]
+    force: bool
+
+
+class CreatePool(Operation[requests.CreatePool, VdevsPlan]):
     """On empty disks."""
 
     kind = "pool.create"
 
-    def plan(self, context: Context, asked: Parameters) -> Plan:
+    def plan(self, context: Context, request: requests.CreatePool) -> VdevsPlan:
         """A dry run tells what is in the way."""
-        dry_run(context, asked)
-        return Plan(f"pool {asked['name']}", asked)
+        dry_run(context, requests.PlanPool(name=request.name, vdevs=request.vdevs, force=request.force))
+        name = request.name
+        return VdevsPlan(subject=subject_of(name), pools=(name,), pool=name, vdevs=request.vdevs, force=request.force)
 
-    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
-        """One call; taken up again it finds its own pool by its devices."""
+    def run(self, context: Context, plan: VdevsPlan, job_id: str, advance: Advance) -> PoolResult:
+        """One call; resumed, it finds its own pool by its devices."""
         advance("making it", 10)
         try:
-            context.engine.create_pool(decided["name"], vdevs_of(decided["vdevs"]), force=decided["force"])
+            context.engine.create_pool(plan.pool, vdevs_of(plan.vdevs), force=plan.force)
         except zfs.PoolExists:
-            made = context.engine.pool(decided["name"])
-            if not all(has_device(made, device) for vdev in decided["vdevs"] for device in vdev["devices"]):
+            made = context.engine.pool(plan.pool)
+            if not all(has_device(made, device) for vdev in plan.vdevs for device in vdev.devices):
                 raise
         context.look()
-        return {"pool": decided["name"]}
+        return PoolResult(pool=plan.pool)
 
 
-class ExtendPool(Operation):
-    """By more vdevs; only spares, cache and log devices can be taken out again."""
+class ExtendPool(Operation[requests.ExtendPool, VdevsPlan]):
+    """Adds vdevs to a pool; only spares, cache and log devices can be taken out again."""
 
     kind = "pool.extend"
 
-    def plan(self, context: Context, asked: Parameters) -> Plan:
+    def plan(self, context: Context, request: requests.ExtendPool) -> VdevsPlan:
         """A dry run tells what is in the way."""
-        find_pool(context, asked["name"])
-        dry_run(context, {**asked, "extend": True})
-        return Plan(f"pool {asked['name']}", asked)
+        name = find_pool(context, request.name).name
+        dry_run(context, requests.PlanPool(name=name, vdevs=request.vdevs, force=request.force, extend=True))
+        return VdevsPlan(subject=subject_of(name), pools=(name,), pool=name, vdevs=request.vdevs, force=request.force)
 
-    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+    def run(self, context: Context, plan: VdevsPlan, job_id: str, advance: Advance) -> PoolResult:
         """One call; devices that are in the pool already were added before a crash."""
         advance("adding devices", 10)
-        pool = find_pool(context, decided["name"])
-        missing = [vdev for vdev in decided["vdevs"] if not all(has_device(pool, device) for device in vdev["devices"])]
+        pool = find_pool(context, plan.pool)
+        missing = [vdev for vdev in plan.vdevs if not all(has_device(pool, device) for device in vdev.devices)]
         if missing:
-            context.engine.add_vdevs(decided["name"], vdevs_of(missing), force=decided["force"])
+            context.engine.add_vdevs(plan.pool, vdevs_of(missing), force=plan.force)
         context.look()
-        return {"pool": decided["name"]}
+        return PoolResult(pool=plan.pool)
 
 
-class ChangePool(Operation):
-    """When it is told that it gets full. Kept with the pool, so that it moves with it."""
+class ThresholdsPlan(PoolPlan, frozen=True, kw_only=True):
+    """In percent; null is the usual."""
+
+    warning: int | None | UnsetType = UNSET
+    critical: int | None | UnsetType = UNSET
+
+
+class ChangePool(Operation[requests.ChangePool, ThresholdsPlan]):
+    """Capacity alert thresholds. Stored in the pool, so that they move with it."""
 
     kind = "pool.change"
 
-    def plan(self, context: Context, asked: Parameters) -> Plan:
+    def plan(self, context: Context, request: requests.ChangePool) -> ThresholdsPlan:
         """What is not given stays; null is the usual."""
-        pool = find_pool(context, asked["pool"])
-        usual = capacity.Thresholds()
+        pool, usual = find_pool(context, request.pool), capacity.Thresholds()
         now = capacity.thresholds(context.look(60), context.pool_thresholds).get(pool.name, usual)
-        values = {name: asked[name] for name in ("warning", "critical") if name in asked}
-        wanted = {name: getattr(usual, name) if value is None else value for name, value in values.items()}
-        replace(now, **wanted).check()
-        return Plan(f"pool {pool.name}", {"pool": pool.name, "thresholds": values})
+        warning, critical = request.warning_percent, request.critical_percent
+        replace(
+            now,
+            warning=now.warning if warning is UNSET else usual.warning if warning is None else warning,
+            critical=now.critical if critical is UNSET else usual.critical if critical is None else critical,
+        ).check()
+        name = pool.name
+        return ThresholdsPlan(subject=subject_of(name), pools=(name,), pool=name, warning=warning, critical=critical)
 
-    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+    def run(self, context: Context, plan: ThresholdsPlan, job_id: str, advance: Advance) -> PoolResult:
         """Properties, then the target, then alerts."""
-        pool, names = decided["pool"], {"warning": capacity.WARNING, "critical": capacity.CRITICAL}
         advance("setting what is kept with the pool", 10)
-        given = {names[name]: str(value) for name, value in decided["thresholds"].items() if value is not None}
-        if given:
-            context.engine.set_properties(pool, given)
-        for name, value in decided["thresholds"].items():
+        values = ((capacity.WARNING, plan.warning), (capacity.CRITICAL, plan.critical))
+        if given := {name: str(value) for name, value in values if isinstance(value, int)}:
+            context.engine.set_properties(plan.pool, given)
+        for name, value in values:
             if value is None:
-                context.engine.inherit_property(pool, names[name])
+                context.engine.inherit_property(plan.pool, name)
         advance("telling the target", 60)
         problems = problems_serving(context, self.kind)
         tell_capacity(context)
-        return {"pool": pool, "problems": problems}
+        return PoolResult(pool=plan.pool, problems=problems)
 
 
-class ReplaceDevice(Operation):
+class ReplacePlan(PoolPlan, frozen=True, kw_only=True):
+    """`guid` of the old device."""
+
+    guid: str
+    new_device: str
+    force: bool
+
+
+class ReplaceDevice(Operation[requests.ReplaceDevice, ReplacePlan]):
     """Begins the resilver onto a new device; the pool tells how far it is."""
 
     kind = "pool.replace"
 
-    def plan(self, context: Context, asked: Parameters) -> Plan:
+    def plan(self, context: Context, request: requests.ReplaceDevice) -> ReplacePlan:
         """Which one is decided by its GUID: a new disk in the same bay has the path of the old one."""
-        pool = find_pool(context, asked["pool"])
-        old = find_device(pool, asked["device"])
+        pool = find_pool(context, request.pool)
+        old = find_device(pool, request.device)
         if not is_being_replaced(pool.vdevs, old.guid):
-            check_replacement(context, pool, old, asked)
-        return Plan(f"pool {asked['pool']}", {**asked, "guid": str(old.guid)})
+            check_replacement(context, pool, old, request.new_device, force=request.force)
+        return ReplacePlan(
+            subject=subject_of(pool.name),
+            pools=(pool.name,),
+            pool=pool.name,
+            guid=str(old.guid),
+            new_device=request.new_device,
+            force=request.force,
+        )
 
-    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+    def run(self, context: Context, plan: ReplacePlan, job_id: str, advance: Advance) -> PoolResult:
         """One call; done is it when the old device is gone from the pool, or being replaced."""
         advance("replacing the device", 10)
-        pool, guid = find_pool(context, decided["pool"]), int(decided["guid"])
+        pool, guid = find_pool(context, plan.pool), int(plan.guid)
         there = any(device.guid == guid for vdev in pool.vdevs for device in vdev.devices())
         if there and not is_being_replaced(pool.vdevs, guid):
-            context.engine.replace(decided["pool"], decided["guid"], decided["new_device"], force=decided["force"])
+            context.engine.replace(plan.pool, plan.guid, plan.new_device, force=plan.force)
         context.look()
-        return {"pool": decided["pool"]}
+        return PoolResult(pool=plan.pool)
 
 
-class ChangeDevice(Operation):
+class DevicePlan(PoolPlan, frozen=True, kw_only=True):
+    """`device` by path, name or GUID."""
+
+    device: str
+    action: str
+
+
+class ChangeDevice(Operation[requests.ChangeDevice, DevicePlan]):
     """Offline, online, or its error counters cleared."""
 
     kind = "pool.device"
 
-    def plan(self, context: Context, asked: Parameters) -> Plan:
+    def plan(self, context: Context, request: requests.ChangeDevice) -> DevicePlan:
         """Pool and device have to be there, and the last copy of data stays online."""
-        pool = find_pool(context, asked["pool"])
-        if asked["device"] not in {name for vdev in pool.vdevs for name in (vdev.name, str(vdev.guid)) if vdev.vdevs}:
-            device = find_device(pool, asked["device"])
-            if asked["action"] == "offline":
+        pool = find_pool(context, request.pool)
+        if request.device not in {name for vdev in pool.vdevs for name in (vdev.name, str(vdev.guid)) if vdev.vdevs}:
+            device = find_device(pool, request.device)
+            if request.action == "offline":
                 check_offline(pool, device)
-        return Plan(f"pool {asked['pool']}", asked)
+        name = pool.name
+        return DevicePlan(subject=subject_of(name), pools=(name,), pool=name, device=request.device, action=request.action)
 
-    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+    def run(self, context: Context, plan: DevicePlan, job_id: str, advance: Advance) -> PoolResult:
         """One call, which may be made again."""
-        advance(decided["action"], 10)
-        pool, device = decided["pool"], decided["device"]
-        if decided["action"] == "offline":
-            context.engine.offline(pool, device)
-        elif decided["action"] == "online":
-            context.engine.online(pool, device)
+        advance(plan.action, 10)
+        if plan.action == "offline":
+            context.engine.offline(plan.pool, plan.device)
+        elif plan.action == "online":
+            context.engine.online(plan.pool, plan.device)
         else:
-            context.engine.clear(pool, device)
+            context.engine.clear(plan.pool, plan.device)
         context.look()
-        return {"pool": pool}
+        return PoolResult(pool=plan.pool)
 
 
-class ImportPool(Operation):
+class ImportPlan(PoolPlan, frozen=True, kw_only=True):
+    """By GUID; `pool` is its name once it is imported."""
+
+    guid: str
+    new_name: str | None
+    force: bool
+
+
+class ImportPool(Operation[requests.ImportPool, ImportPlan]):
     """With its datastores, which are served with the identities they have."""
 
     kind = "pool.import"
 
-    def plan(self, context: Context, asked: Parameters) -> Plan:
+    def plan(self, context: Context, request: requests.ImportPool) -> ImportPlan:
         """It has to be on the machine's devices, whole, exported or forced, and its name free."""
-        found = [pool for pool in context.engine.importable() if asked["pool"] in (pool.name, str(pool.guid))]
+        found = [pool for pool in context.engine.importable() if request.pool in (pool.name, str(pool.guid))]
         if not found:
-            raise NotFoundError("pool that can be imported", asked["pool"])
+            raise NotFoundError("pool that can be imported", request.pool)
         if len(found) > 1:
             raise ConflictError("several have this name; say its GUID", [str(pool.guid) for pool in found])
-        pool, name = found[0], asked.get("new_name") or found[0].name
+        pool, name = found[0], request.new_name or found[0].name
         if any(one.name == name for one in context.engine.pools()):
             raise zfs.PoolExists(name)
         if pool.health not in (Health.ONLINE, Health.DEGRADED):
             raise ConflictError(f"pool {pool.name} is {pool.health}: devices are missing", [pool.status or pool.health])
-        if pool.last_host is not None and not asked["force"]:
+        if pool.last_host is not None and not request.force:
             raise zfs.PoolInUseElsewhere(pool.name, pool.last_host)
-        decided = {"pool": name, "guid": str(pool.guid), "new_name": asked.get("new_name"), "force": asked["force"]}
-        return Plan(f"pool {name}", decided)
+        return ImportPlan(
+            subject=subject_of(name),
+            pools=(name,),
+            pool=name,
+            guid=str(pool.guid),
+            new_name=request.new_name,
+            force=request.force,
+        )
 
-    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+    def run(self, context: Context, plan: ImportPlan, job_id: str, advance: Advance) -> PoolResult:
         """One call; one that is imported already is well if it is the same."""
         advance("importing it", 10)
-        if decided["guid"] not in {str(pool.guid) for pool in context.engine.pools()}:
-            context.engine.import_pool(decided["guid"], new_name=decided["new_name"], force=decided["force"])
+        if plan.guid not in {str(pool.guid) for pool in context.engine.pools()}:
+            context.engine.import_pool(plan.guid, new_name=plan.new_name, force=plan.force)
         advance("serving its datastores", 70)
-        return {"pool": decided["pool"], "problems": problems_serving(context, self.kind)}
+        return PoolResult(pool=plan.pool, problems=problems_serving(context, self.kind))
 
 
-class ExportPool(Operation):
+class ExportPlan(PoolPlan, frozen=True, kw_only=True):
+    """`force`: also while hosts use its datastores."""
+
+    force: bool
+
+
+class ExportPool(Operation[requests.ExportPool, ExportPlan]):
     """Its datastores are taken out of service first."""
 
     kind = "pool.export"
 
-    def plan(self, context: Context, asked: Parameters) -> Plan:
+    def plan(self, context: Context, request: requests.ExportPool) -> ExportPlan:
         """Refused while hosts that see its datastores are logged in, unless forced."""
-        find_pool(context, asked["pool"])
-        stores = [
-            store for store in context.datastores() if store.pool == asked["pool"] and store.state == "active" and store.uuid
-        ]
-        hosts = sorted({host for store in stores for host in context.logged_in(store.uuid or "")})
-        if hosts and not asked["force"]:
+        name = find_pool(context, request.pool).name
+        stores = [store for store in context.datastores() if store.pool == name and store.state == "active" and store.uuid]
+        hosts = sorted({host for store in stores for host in context.logged_in(store.id)})
+        if hosts and not request.force:
             raise ConflictError("hosts are logged in that see its datastores", hosts, can_force=True)
         for store in stores:
-            unreserved(context, store, asked["force"])
-        return Plan(f"pool {asked['pool']}", {**asked, "out_of_service": [store.uuid for store in stores]})
+            unreserved(context, store, request.force)
+        out = tuple(store.id for store in stores)
+        return ExportPlan(subject=subject_of(name), pools=(name,), pool=name, force=request.force, out_of_service=out)
 
-    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+    def run(self, context: Context, plan: ExportPlan, job_id: str, advance: Advance) -> PoolResult:
         """Target first, then the pool; one that is gone is well."""
         advance("taking its datastores out of service", 10)
-        for uuid in decided["out_of_service"]:
-            out_of_service(context, uuid, decided["force"])
+        for uuid in plan.out_of_service:
+            out_of_service(context, uuid, plan.force)
         advance("exporting it", 60)
-        if decided["pool"] in {pool.name for pool in context.engine.pools()}:
-            context.engine.export_pool(decided["pool"], force=decided["force"])
+        if plan.pool in {pool.name for pool in context.engine.pools()}:
+            context.engine.export_pool(plan.pool, force=plan.force)
         context.look()
-        return {"pool": decided["pool"]}
+        return PoolResult(pool=plan.pool)
 
 
-class Scrub(Operation):
+class ScrubPlan(PoolPlan, frozen=True, kw_only=True):
+    """What to do."""
+
+    action: str
+
+
+class Scrub(Operation[requests.ScrubPool, ScrubPlan]):
     """Starts, pauses or stops the scrub of a pool; how far it is, the pool tells."""
 
     kind = "pool.scrub"
 
-    def plan(self, context: Context, asked: Parameters) -> Plan:
+    def plan(self, context: Context, request: requests.ScrubPool) -> ScrubPlan:
         """The pool has to be there."""
-        if asked["pool"] not in {pool.name for pool in context.look().pools}:
-            raise NotFoundError("pool", asked["pool"])
-        return Plan(f"pool {asked['pool']}", {"pool": asked["pool"], "action": asked["action"]})
+        name = find_pool(context, request.pool).name
+        return ScrubPlan(subject=subject_of(name), pools=(name,), pool=name, action=request.action)
 
-    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+    def run(self, context: Context, plan: ScrubPlan, job_id: str, advance: Advance) -> PoolResult:
         """One call."""
-        advance(decided["action"], 10)
-        pool = decided["pool"]
-        if decided["action"] == "start":
-            context.engine.scrub_start(pool)
-        elif decided["action"] == "pause":
-            context.engine.scrub_pause(pool)
+        advance(plan.action, 10)
+        if plan.action == "start":
+            context.engine.scrub_start(plan.pool)
+        elif plan.action == "pause":
+            context.engine.scrub_pause(plan.pool)
         else:
-            context.engine.scrub_stop(pool)
+            context.engine.scrub_stop(plan.pool)
         context.look()
-        return {"pool": pool}
+        return PoolResult(pool=plan.pool)
 
 
-OPERATIONS: Mapping[str, Operation] = {
-    operation.kind: operation
-    for operation in (
-        CreatePool(),
-        ExtendPool(),
-        ChangePool(),
-        ReplaceDevice(),
-        ChangeDevice(),
-        ImportPool(),
-        ExportPool(),
-        Scrub(),
-    )
-}
+OPERATIONS = by_kind(
+    CreatePool(), ExtendPool(), ChangePool(), ReplaceDevice(), ChangeDevice(), ImportPool(), ExportPool(), Scrub()
+)

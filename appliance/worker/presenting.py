@@ -31,8 +31,8 @@ def present_found(context: Context, inventory: Inventory, stores: Sequence[Datas
     with context.store.session() as session:
         # The inventory may be older than the end of a job that deleted the datastore.
         changing = jobs.subjects_since(session, inventory.looked_at)
-        pending = [job.parameters for job in jobs.active(session)]
-        luns, numbers, shares = ([one.get(key) for one in pending] for key in ("lun", "export", "share"))
+        pending = [jobs.plan_of(job).claims for job in jobs.active(session)]
+        luns, numbers, shares = ([getattr(one, key) for one in pending] for key in ("lun", "export", "share"))
         for store in found:
             if not store.uuid or store.uuid in changing or store.dataset not in datasets:
                 continue

@@ -12,12 +12,23 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Host, HostGroup, HostInitiator, Setting
 from appliance.dataplane.target import LoggedIn, ServedTarget, Status
+from appliance.domain.addresses import Address, paths, reachable
 from appliance.domain.capacity import Thresholds, copy_remedy, originals
 from appliance.domain.datastores import NFS, VMFS, Datastore
+from appliance.domain.esxcli import ADAPTER
 from appliance.domain.secrets import Seal, SealedError
 from appliance.worker import nfs_readiness
 from appliance.worker.nfs_readiness import NfsFacts
 from appliance.zfs.model import Dataset, FeatureState, Pool
+
+CLONE_PROPERTIES: Mapping[str, Mapping[str, str]] = {
+    "checksum": {"on": "fletcher4"},
+    "compression": {"on": "lz4"},
+    "copies": {},
+    "dedup": {},
+}
+"""Properties in which datastores must agree for OpenZFS later than 2.4 to clone blocks between them (zfs_bclone_strict_properties
+of zfs(4)). A value stands for the one after it (zfsprops(7))."""
 
 OK, WARNING, FAILED, UNKNOWN = "ok", "warning", "failed", "unknown"
 
@@ -50,13 +61,16 @@ class Facts:
     status: Status | None = None
     sessions: list[LoggedIn] = field(default_factory=list)
     target_problem: str | None = None
+    own: list[Address] = field(default_factory=list)
+    """Addresses of this server."""
     nfs: NfsFacts = field(default_factory=NfsFacts)
 
 
 def checks(facts: Facts, session: Session, seal: Seal) -> list[Check]:
     """All of them."""
-    nfs = [Check(*told) for told in nfs_readiness.checks(facts.nfs, facts.stores)]
-    return [*_storage(facts), *_keys(facts), *_target(facts), *_datastores(facts), *nfs, *_hosts(facts, session, seal)]
+    nfs = [Check(*told) for told in nfs_readiness.checks(facts.nfs, facts.stores, facts.own)]
+    pools = [*_storage(facts), *_clone_properties(facts)]
+    return [*pools, *_keys(facts), *_target(facts), *_datastores(facts), *nfs, *_hosts(facts, session, seal)]
 
 
 def _storage(facts: Facts) -> Iterator[Check]:
@@ -93,6 +107,44 @@ def _storage(facts: Facts) -> Iterator[Check]:
         )  # fmt: skip
 
 
+def _clone_properties(facts: Facts) -> Iterator[Check]:
+    """One check for each pool with two thin datastores of one kind. Thick ones share no blocks."""
+    by_pool: dict[str, dict[str, list[Datastore]]] = {}
+    for store in facts.stores:
+        if store.state == "active" and not store.thick and store.dataset in facts.datasets:
+            by_pool.setdefault(facts.datasets[store.dataset].pool, {}).setdefault(store.kind, []).append(store)
+    for pool, kinds in by_pool.items():
+        groups = [stores for stores in kinds.values() if len(stores) > 1]
+        if not groups:
+            continue
+        differing = [text for stores in groups for text in _differing(facts, stores)]
+        yield Check(
+            "clone_properties",
+            "Datastores can clone blocks from each other",
+            WARNING if differing else OK,
+            "; ".join(differing) or "checksum, compression, copies and dedup are the same",
+            "zfs set the same values on all of them; OpenZFS later than 2.4 copies between those that differ"
+            if differing
+            else "",
+            pool,
+        )
+
+
+def _differing(facts: Facts, stores: list[Datastore]) -> Iterator[str]:
+    for name, meaning in CLONE_PROPERTIES.items():
+        by_value: dict[str, list[str]] = {}
+        for store in stores:
+            native = facts.datasets[store.dataset].properties.get(name)
+            if native is not None:
+                by_value.setdefault(meaning.get(native.value, native.value), []).append(store.name)
+        if len(by_value) > 1:
+            yield f"{name} differs: " + ", ".join(f"{value} ({_some(names)})" for value, names in sorted(by_value.items()))
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 def _keys(facts: Facts) -> Iterator[Check]:
     title = "Somebody has the pool's key"
     for key in facts.keys:
@@ -115,26 +167,19 @@ def _target(facts: Facts) -> Iterator[Check]:
             "target", "The iSCSI target runs", FAILED, facts.target_problem or "it was not asked", "systemctl start zvaai-target"
         )
         return
-    portals = ", ".join(facts.status.portals) or "none"
-    yield Check("target", "The iSCSI target runs", OK, f"version {facts.status.version}, portals {portals}")
-    if all(portal.startswith(("127.", "[::1]")) for portal in facts.status.portals):
-        yield Check(
-            "portals",
-            "Hosts reach a portal",
-            FAILED,
-            f"it listens at {portals} only",
-            "add a portal at an address of the storage network",
-        )
-    elif len(facts.status.portals) == 1 and not facts.status.portals[0].startswith(("0.0.0.0", "[::]")):
-        yield Check(
-            "portals",
-            "Hosts have two paths",
-            WARNING,
-            f"there is one portal, {portals}",
-            "add a portal in a second network, with a group tag of its own",
-        )
+    portals = reachable(facts.status.portals, facts.own)
+    listening = ", ".join(facts.status.portals) or "no address"
+    yield Check("target", "The iSCSI target runs", OK, f"version {facts.status.version}, listening at {listening}")
+    count = paths(facts.status.portals, facts.own)
+    title, addresses = "Hosts have two paths", ", ".join(portals)
+    if not portals:
+        remedy = "zvaai portal add ADDRESS:3260, with an address of the storage network"
+        yield Check("portals", "Hosts reach a portal", FAILED, f"it listens at {listening} only", remedy)
+    elif count < 2:
+        remedy = "give a second network interface an address; zvaai portal add ADDRESS:3260 --group 2"
+        yield Check("portals", title, WARNING, f"all paths use one network interface: {addresses}", remedy)
     else:
-        yield Check("portals", "Hosts have two paths", OK, f"portals {portals}")
+        yield Check("portals", title, OK, f"{count} network interfaces: {addresses}")
 
 
 def _datastores(facts: Facts) -> Iterator[Check]:
@@ -196,6 +241,12 @@ def _datastores(facts: Facts) -> Iterator[Check]:
             )
 
 
+def _log_in(portals: list[str]) -> list[str]:
+    """Commands by which a host finds the target."""
+    found = [f"esxcli iscsi adapter discovery sendtarget add -A $HBA -a {portal}" for portal in portals]
+    return [ADAPTER, *found, "esxcli storage core adapter rescan --all"] if found else ["add a portal first: zvaai portal add"]
+
+
 def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
     logged_in = {one.initiator for one in facts.sessions}
     groups = {group.id: group for group in session.scalars(select(HostGroup))}
@@ -235,7 +286,8 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
         elif host.group_id in used:
             seen = [name for name in names if name in logged_in]
             result = UNKNOWN if facts.target_problem else OK if seen else WARNING
-            remedy = "" if seen else "esxcli iscsi adapter discovery sendtarget add -A vmhba64 -a PORTAL, and rescan all adapters"
+            portals = reachable(facts.status.portals, facts.own) if facts.status else []
+            remedy = "" if seen else "; ".join(_log_in(portals))
             yield Check("logged_in", "The host is logged in", result, ", ".join(seen) or "no session of it", remedy, host.id)
         if chap and host.chap_secret is None:
             yield Check(

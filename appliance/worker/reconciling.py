@@ -23,6 +23,7 @@ from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError, InternalError, UnavailableError
 from appliance.domain.journal import Finding, settle, tell
+from appliance.domain.recovery import RecoveryModeError
 from appliance.worker import copies, nfs_serving, reservations, thick
 from appliance.worker.errors import as_domain_errors, domain_error
 from appliance.worker.presenting import present_found, store_numbers
@@ -72,11 +73,15 @@ class Reconciling:
                 locked = self._unlock(stores)
                 if any(store.key_status == KeyStatus.UNAVAILABLE for store in stores):
                     inventory, stores = self._looked()
+                self._context.recovery.check(inventory)
                 present_found(self._context, inventory, stores)
                 stores = self._of(inventory)
                 store_numbers(self._context, inventory, stores)
                 with self._context.store.reading() as session:
                     about = self._context.about_since(session, inventory)
+            except RecoveryModeError as error:  # everything is served as it is
+                self.problem = str(error)
+                raise
             except DomainError as error:
                 self._unavailable(
                     [Finding("unavailable:reconcile", "critical", "appliance", str(error), "start what does not answer")]

@@ -10,22 +10,25 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
 from sqlalchemy import select
 
 from appliance.database.models import Schedule
 from appliance.dataplane import vaai_nas
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.domain import capacity, schedules
+from appliance.domain import capacity, requests, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
+from appliance.domain.addresses import Address
 from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
 from appliance.worker import file_operations, hold_operations, measures, pool_operations, readiness, reservations
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
-from appliance.worker.executor import Executor
+from appliance.worker.executor import Executor, request_of
 from appliance.worker.picture import Picture
 from appliance.worker.rounds import EVENT, Rounds
 from appliance.worker.watch import Watch
+from appliance.zfs import configuration_copies
 from appliance.zfs.keys import PROPERTY as KEY_PROPERTY
 from appliance.zfs.model import Filesystem, Pool
 
@@ -71,13 +74,15 @@ class Service:
             "registered": self._registered,
             "sessions": self._sessions,
             "offloads": self._offloads,
-            "readiness": lambda _: [vars(check) for check in self._readiness()],
+            "readiness": lambda asked: [vars(check) for check in self._readiness(asked)],
             "submit": self._submit,
             "reconcile": self._reconcile,
             "keys": self._keys,
             "export_key": self._export_key,
             "confirm_key": self._confirm_key,
             "keep_key": self._keep_key,
+            "recovery": lambda _: context.recovery.status(),
+            "recover": self._recover,
         }
 
     @property
@@ -89,6 +94,7 @@ class Service:
 
     def start(self) -> None:
         """Jobs that were under way go on; all is reconciled."""
+        self.context.recovery.start()
         self.executor.start()
         self.rounds.start()
         self.picture.start()
@@ -101,12 +107,13 @@ class Service:
         self.rounds.join()
         self.watch.stop()
         self.picture.stop()
+        self.context.recovery.stop()
 
     # --- answers
 
     def _submit(self, asked: dict[str, Any]) -> dict[str, Any]:
-        key, until = asked.get("key"), asked.get("until")
-        return {"job": self.executor.submit(asked["kind"], asked["parameters"], asked["actor"], key=key, until=until)}
+        request = request_of(asked["request"])
+        return {"job": self.executor.submit(request, asked["actor"], key=asked.get("key"), until=asked.get("until"))}
 
     def _status(self, _asked: dict[str, Any]) -> dict[str, Any]:
         context = self.context
@@ -154,7 +161,7 @@ class Service:
 
     def _pool_plan(self, asked: dict[str, Any]) -> list[str]:
         with as_domain_errors():
-            return pool_operations.dry_run(self.context, asked)
+            return pool_operations.dry_run(self.context, msgspec.convert(asked, requests.PlanPool))
 
     def _datastores(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
         """All, or the one with this `id`, or so many of a `state` and `kind` `after` the key of a page's last."""
@@ -202,7 +209,14 @@ class Service:
     def _filesystems(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         inventory = self._look()
         known = {store.dataset: store for store in self.context.datastores(self._fresh)}
-        own = (domain.FOLDER, domain.TRASH, domain.ENCRYPTED, f"{domain.ENCRYPTED}/{domain.TRASH}", reservations.DATASET)
+        own = (
+            domain.FOLDER,
+            domain.TRASH,
+            domain.ENCRYPTED,
+            f"{domain.ENCRYPTED}/{domain.TRASH}",
+            reservations.DATASET,
+            configuration_copies.DATASET,
+        )
         return [
             {"dataset": one.name, "used": one.space.used, "quota": one.refquota, "record_size": one.recordsize,
              "mountpoint": one.mountpoint, "guid": one.guid, "datastore": known[one.name].id if one.name in known else None}
@@ -264,9 +278,10 @@ class Service:
         exports = [{**row, "datastore": by_path.get(str(row.get("export")))} for row in counted.get("exports", ())]
         return {"exports": exports, "nfs_hosts": counted.get("hosts", []), "nfs_problem": None}
 
-    def _readiness(self) -> list[readiness.Check]:
+    def _readiness(self, asked: dict[str, Any]) -> list[readiness.Check]:
         context = self.context
-        facts = readiness.Facts(target_name=context.configuration.target.name)
+        own = [Address(**one) for one in asked.get("addresses", ())]
+        facts = readiness.Facts(target_name=context.configuration.target.name, own=own)
         try:
             inventory = self._look()
             facts.pools, facts.thresholds = list(inventory.pools), capacity.thresholds(inventory, context.pool_thresholds)
@@ -348,6 +363,11 @@ class Service:
         self.rounds.ask()
         return {}
 
+    def _recover(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.context.recovery.decide(asked["pool"], asked["recovery_key"], asked["caller"])
+        self.rounds.ask()
+        return self.context.recovery.status()
+
     # --- by the clock
 
     def _capacity(self) -> None:
@@ -355,18 +375,20 @@ class Service:
         pool_operations.tell_capacity(self.context)
 
     def _schedules(self) -> None:
+        if not self.context.recovery.allows_jobs:
+            return
         with self.context.store.reading() as session:
             due = [schedule for schedule in session.scalars(select(Schedule)) if schedules.due(schedule, self.now())]
         for schedule in due:
             name = schedules.snapshot_name(schedule, self.now())
             there = {store.id for store in self.context.datastores(self._fresh) if store.state == "active"}
             chosen = [store for store in schedule.datastores if store in there]
-            asked = {"name": name, "datastores": chosen, "schedule": schedule.id}
+            request = requests.CreateSnapshots(name=name, datastores=chosen, schedule=schedule.id)
             problem: str | None = None
             try:
                 if chosen:  # who dies before it is noted as taken finds the same job
                     key = f"schedule {schedule.id} {schedule.last_at}"
-                    self.executor.submit("snapshot.create", asked, f"schedule {schedule.name}", key=key)
+                    self.executor.submit(request, f"schedule {schedule.name}", key=key)
             except UnavailableError:
                 raise
             except DomainError as error:
@@ -388,9 +410,9 @@ class Service:
             if store is not None and store.state == "active" and store.id not in busy:
                 pools.setdefault(store.pool, []).append((snapshot.name, store.id))
         for pool, surplus in pools.items():
-            asked = {"pool": pool, "names": [name for name, _ in surplus], "about": sorted({store for _, store in surplus})}
+            names, about = [name for name, _ in surplus], sorted({store for _, store in surplus})
             try:
-                self.executor.submit("snapshot.retention", asked, "retention")
+                self.executor.submit(requests.RetireSnapshots(pool=pool, names=names, about=about), "retention")
             except DomainError as error:
                 _log.info("retention leaves %s for now: %s", pool, error)
 

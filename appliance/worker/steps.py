@@ -13,9 +13,11 @@ import os
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Mapping
+from types import get_original_bases
+from typing import Any, ClassVar, get_args
+
+from msgspec import UNSET, UnsetType
 
 from appliance.dataplane.target import TargetError
 from appliance.domain import datastores as domain
@@ -23,19 +25,20 @@ from appliance.domain import identity, jobs
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, UnavailableError
 from appliance.domain.hosts import group
+from appliance.domain.jobs import Claims, Plan, Result
+from appliance.domain.requests import Request
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Filesystem, KeyStatus, Volume
 
-Parameters = dict[str, Any]
 Advance = Callable[[str, int], None]
-"""Tells of a step and the percent done before it; raises Cancelled when somebody asked for that."""
+"""Reports a step and the percent done before it. Raises Cancelled when cancelling was requested."""
 
 
 _log = logging.getLogger(__name__)
 CLOSING_SECONDS = 60.0
-"""For commands that were under way; the target itself has waited 20 s for them."""
+"""For commands that were running; the target itself has waited 20 s for them."""
 
 
 class Cancelled(Exception):  # noqa: N818  # not a failure
@@ -43,37 +46,59 @@ class Cancelled(Exception):  # noqa: N818  # not a failure
 
 
 class Stopping(Exception):  # noqa: N818  # not a failure
-    """The worker ends; the job is taken up again at its next start."""
+    """The worker ends; the job is resumed at its next start."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What will be done: what it is about, and every decision made for it."""
-
-    subject: str
-    parameters: Parameters
-
-
-class Operation(ABC):
-    """A kind of job."""
+class Operation[R: Request, P: Plan](ABC):
+    """A kind of job: `R` is what requests it, `P` is what it has decided, and what is stored until it has ended."""
 
     kind: ClassVar[str]
+    request: ClassVar[type[Request]]
+    """R."""
+    plan_type: ClassVar[type[Plan]]
+    """P."""
     beside: ClassVar[bool] = False
     """It waits, perhaps for hours, for somebody else's work: beside other jobs, which it does not keep from running.
 
     It may be cancelled at any moment, and its `run` takes care of that.
     """
 
-    @abstractmethod
-    def plan(self, context: Context, asked: Parameters) -> Plan:
-        """Raises DomainError; nothing changes."""
+    def __init_subclass__(cls) -> None:
+        for base in get_original_bases(cls):
+            found = get_args(base)
+            if len(found) == 2 and all(isinstance(one, type) for one in found):
+                cls.request, cls.plan_type = found
 
     @abstractmethod
-    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
-        """Does it; what it made. Raises DomainError, ZfsError."""
+    def plan(self, context: Context, request: R) -> P:
+        """Checks the request and decides; nothing changes. Raises DomainError, ZfsError."""
 
-    def undo(self, context: Context, decided: Parameters) -> None:  # noqa: B027  # nothing for most
-        """After a `run` that failed: takes away what it has half made. Nothing for most."""
+    @abstractmethod
+    def run(self, context: Context, plan: P, job_id: str, advance: Advance) -> Result:
+        """Does it. After a crash it is run again from its beginning. Raises DomainError, ZfsError."""
+
+    def undo(self, context: Context, plan: P) -> None:  # noqa: B027  # nothing for most
+        """After a `run` that failed: removes what it has half made."""
+
+
+Operations = Mapping[str, Operation[Any, Any]]
+"""By kind. The row of a job says which kind it is, so the type of its plan is known only once that row is read."""
+
+
+def by_kind(*operations: Operation[Any, Any]) -> Operations:
+    """For a module's OPERATIONS."""
+    return {operation.kind: operation for operation in operations}
+
+
+class DatastoreResult(Result, frozen=True, kw_only=True):
+    """Of a job about one datastore. `problem`: why it is not `served`; no failure, as the reconciler tries again."""
+
+    datastore: str
+    served: bool | UnsetType = UNSET
+    problem: str | None | UnsetType = UNSET
+    snapshot: str | UnsetType = UNSET
+    dataset: str | UnsetType = UNSET
+    problems: list[str] | UnsetType = UNSET
 
 
 def unused(context: Context, store: Datastore, force: bool, doing: str) -> None:
@@ -109,23 +134,24 @@ def ensure_encryption_root(context: Context, name: str, identifier: str) -> None
         context.keys.load_kept_key(name)
 
 
-def serve(context: Context, uuid: str | None, cause: str) -> Parameters:
+def serve(context: Context, uuid: str, cause: str) -> DatastoreResult:
     """Reconciles; says whether the datastore is served, and what is not as it should be: no failure, it is tried again."""
     try:
         _wait_for_device(context, uuid)
         outcome = context.reconciling.reconcile(cause, _kind(context, uuid))
     except DomainError as error:
-        return {"served": False, "problem": str(error)}
+        return DatastoreResult(datastore=uuid, served=False, problem=str(error))
     failure = next((failure for failure in outcome.failures if failure.subject == uuid), None)
     if failure is None and uuid not in context.reconciling.serving:
         return served_as_before(context, uuid)
-    return {"served": failure is None, "problem": failure and failure.text}
+    return DatastoreResult(datastore=uuid, served=failure is None, problem=failure.text if failure else None)
 
 
-def served_as_before(context: Context, uuid: str | None) -> Parameters:
+def served_as_before(context: Context, uuid: str) -> DatastoreResult:
     """As `serve` says it, by the last round: for what changes nothing of who serves it."""
     served = uuid in context.reconciling.serving
-    return {"served": served, "problem": None if served else "neither the target nor the NFS server serves it"}
+    problem = None if served else "neither the target nor the NFS server serves it"
+    return DatastoreResult(datastore=uuid, served=served, problem=problem)
 
 
 def problems_serving(context: Context, cause: str) -> list[str]:
@@ -204,10 +230,9 @@ def nothing_late(context: Context, dataset: str) -> None:
 
 
 def in_service(context: Context, job_id: str) -> None:
-    """What `out_of_service` began ends: it is done, for a run that is taken up again after this too."""
+    """What `out_of_service` began ends: it is done, for a run that is resumed after this too."""
     with context.store.session() as session:
-        job = jobs.job(session, job_id)
-        job.parameters = {**job.parameters, "out_of_service": [], "done": True}
+        jobs.note(session, job_id, out_of_service=[], done=True)
 
 
 def dataset_of(context: Context, name: str) -> Volume | Filesystem:
@@ -247,26 +272,26 @@ def choose_lun(context: Context, asked: int | None, wanted: int | None = None) -
     with context.store.reading() as session:
         if asked is not None:
             domain.check_lun(session, asked)
-        pending = pending_values(context, "lun")
+        pending = {claims.lun for claims in pending_claims(context)}
         if asked is not None and asked in pending:
             raise ConflictError(f"LUN {asked} is taken by a job under way")
         return domain.free_lun(session, asked if asked is not None else wanted, pending)
 
 
-def pending_values(context: Context, parameter: str) -> set[Any]:
-    """Values that jobs under way have decided for."""
+def pending_claims(context: Context) -> list[Claims]:
+    """Names and numbers that active jobs have decided for."""
     with context.store.reading() as session:
-        return {job.parameters[parameter] for job in jobs.active(session) if parameter in job.parameters}
+        return [jobs.plan_of(job).claims for job in jobs.active(session)]
 
 
 def check_name(context: Context, stores: list[Datastore], name: str, own: str | None = None) -> None:
     """Nobody has it, or is about to."""
     domain.check_name(stores, name, own)
-    if any(str(pending).lower() == name.lower() for pending in pending_values(context, "name")):
+    if any(claims.name is not None and claims.name.lower() == name.lower() for claims in pending_claims(context)):
         raise ConflictError("a job under way makes a datastore of this name", [name])
 
 
-def check_groups(context: Context, groups: list[str] | None) -> None:
+def check_groups(context: Context, groups: Collection[str] | None) -> None:
     """All of them are there."""
     with context.store.reading() as session:
         for group_id in groups or ():

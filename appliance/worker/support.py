@@ -27,13 +27,14 @@ from sqlalchemy.orm import Session
 
 from appliance import __version__
 from appliance.database.models import Alert, AuditEntry, Base, Event, Host, Job, Webhook, WebhookDelivery
-from appliance.domain import backup, support
+from appliance.domain import backup, requests, support
+from appliance.domain.jobs import Plan, Result
 from appliance.domain.secrets import SealedError
 from appliance.domain.webhooks import url_of
 from appliance.worker import measures
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
-from appliance.worker.steps import Advance, Operation, Parameters, Plan
+from appliance.worker.steps import Advance, Operation, by_kind
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.log import Log
 
@@ -89,20 +90,33 @@ def known_secrets(context: Context) -> Iterator[str]:
         yield context.configuration.setup_code.read_text().strip()
 
 
-class Bundle(Operation):
+class BundlePlan(Plan, frozen=True, kw_only=True):
+    """Its identifier."""
+
+    bundle: str
+
+
+class BundleResult(Result, frozen=True, kw_only=True):
+    """`size` in bytes."""
+
+    bundle: str
+    size: int
+
+
+class Bundle(Operation[requests.CreateBundle, BundlePlan]):
     """Makes one; of those that are there the newest are kept."""
 
     kind = "support.bundle"
 
-    def plan(self, context: Context, asked: Parameters) -> Plan:
+    def plan(self, context: Context, request: requests.CreateBundle) -> BundlePlan:
         """One at a time."""
-        return Plan("support bundle", {"bundle": str(uuid.uuid4())})
+        return BundlePlan(subject="support bundle", pools=(), bundle=str(uuid.uuid4()))
 
-    def run(self, context: Context, decided: Parameters, job_id: str, advance: Advance) -> Parameters:
+    def run(self, context: Context, plan: BundlePlan, job_id: str, advance: Advance) -> BundleResult:
         """What can't be had is in it as the reason why. A file under its name is whole."""
         folder = context.configuration.support_directory
         folder.mkdir(mode=0o700, exist_ok=True)
-        file = support.file_of(folder, decided["bundle"])
+        file = support.file_of(folder, plan.bundle)
         new = file.with_suffix(".new")
         new.unlink(missing_ok=True)
         redact = Redaction(known_secrets(context))
@@ -120,11 +134,11 @@ class Bundle(Operation):
             os.fsync(written.fileno())
         new.rename(file)
         support.forget_old(folder)
-        return {"bundle": decided["bundle"], "size": file.stat().st_size}
+        return BundleResult(bundle=plan.bundle, size=file.stat().st_size)
 
-    def undo(self, context: Context, decided: Parameters) -> None:
+    def undo(self, context: Context, plan: BundlePlan) -> None:
         """No half one stays."""
-        support.file_of(context.configuration.support_directory, decided["bundle"]).with_suffix(".new").unlink(missing_ok=True)
+        support.file_of(context.configuration.support_directory, plan.bundle).with_suffix(".new").unlink(missing_ok=True)
 
 
 def _told(name: str, telling: Telling) -> str:
@@ -230,4 +244,4 @@ def _versions(context: Context) -> dict[str, Any]:
     }
 
 
-OPERATIONS: Mapping[str, Operation] = {operation.kind: operation for operation in (Bundle(),)}
+OPERATIONS = by_kind(Bundle())

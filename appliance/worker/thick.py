@@ -10,13 +10,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from appliance.dataplane.vaai_nas import FileRefusedError, SharedSpace
 from appliance.domain import datastores as domain
 from appliance.domain import identity
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.requests import ChangeDatastore
 from appliance.domain.thick import with_slack
 from appliance.worker.errors import as_domain_errors
 from appliance.zfs import errors as zfs
@@ -26,7 +29,6 @@ from appliance.zfs.properties import thick_refreservation
 if TYPE_CHECKING:
     from appliance.worker.context import Context
 
-Parameters = dict[str, Any]
 LUN_SECONDS, FILES_SECONDS = 60.0, 600.0
 """For target and NFS server to count shared blocks: what was written just now has to be on disk."""
 _POLL_SECONDS = 1.0
@@ -43,12 +45,13 @@ def check_room(pool: Pool, needed: int) -> None:
         raise ConflictError(text, [pool.name])
 
 
-def check_change(context: Context, store: Datastore, asked: Parameters) -> None:
+def check_change(context: Context, store: Datastore, request: ChangeDatastore) -> None:
     """From thin to thick, or back."""
-    others = sorted(key for key, value in asked.items() if value is not None and key not in ("id", "thick", "force"))
+    given = {name: getattr(request, name) for name in request.__struct_fields__ if name not in ("id", "thick", "force")}
+    others = sorted(name for name, value in given.items() if value not in (None, UNSET))
     if others:
         raise InvalidError("thick", f"it is changed alone, not with {', '.join(others)}", "in a request of its own")
-    if asked["thick"]:
+    if request.thick:
         if not store.size:
             raise ConflictError("it has no size that could be reserved: set its quota first", [store.name])
         check_dedup(context, store.dataset)
@@ -101,38 +104,38 @@ def _reserve(context: Context, kind: str, dataset: str, size: int) -> None:
     context.engine.set_properties(dataset, {"refreservation": wanted})
 
 
-def begin(decided: Parameters) -> dict[str, str]:
+def begin(kind: str, size: int) -> dict[str, str]:
     """What is set before the data plane is told that it is thick: the reservation comes once nothing is shared."""
-    wider = {} if decided["kind"] == domain.VMFS else {"refquota": str(with_slack(decided["size"]))}
+    wider = {} if kind == domain.VMFS else {"refquota": str(with_slack(size))}
     return {identity.THICK: "on", **wider}
 
 
-def make_thin(context: Context, decided: Parameters) -> None:
+def make_thin(context: Context, kind: str, dataset: str, size: int) -> None:
     """In one step: the reconciler sets no refreservation of a thin datastore."""
     own = {"refreservation": "none"}
-    if decided["kind"] != domain.VMFS:  # metadata may have gone into the slack
-        used = context.engine.filesystem(decided["dataset"]).space.referenced
-        own = sized(max(decided["size"], -(-used // domain.GRANULARITY) * domain.GRANULARITY), thick=False)
-    context.engine.set_properties(decided["dataset"], {identity.THICK: "off", **own})
+    if kind != domain.VMFS:  # metadata may have gone into the slack
+        used = context.engine.filesystem(dataset).space.referenced
+        own = sized(max(size, -(-used // domain.GRANULARITY) * domain.GRANULARITY), thick=False)
+    context.engine.set_properties(dataset, {identity.THICK: "off", **own})
 
 
-def make_thick(context: Context, decided: Parameters) -> None:
+def make_thick(context: Context, store: Datastore) -> None:
     """The data plane treats it as thick already, so that nothing new is shared. Raises ConflictError if blocks are shared."""
-    count = _count_lun if decided["kind"] == domain.VMFS else _count_files
+    count = _count_lun if store.kind == domain.VMFS else _count_files
     try:
         with as_domain_errors():
-            count(context, decided)
+            count(context, store)
         try:
-            _reserve(context, decided["kind"], decided["dataset"], decided["size"])
+            _reserve(context, store.kind, store.dataset, store.size)
         except zfs.OutOfSpace as error:
-            lacking = missing(context, decided["dataset"], decided["size"])
+            lacking = missing(context, store.dataset, store.size)
             raise ConflictError(f"the pool lacks {lacking} bytes. {_REMEDY}") from error
     except ConflictError as error:
-        raise ConflictError(f"Cannot make {decided['called']} thick: {error}") from error
+        raise ConflictError(f"Cannot make {store.name} thick: {error}") from error
 
 
-def _count_lun(context: Context, decided: Parameters) -> None:
-    uuid, limit = decided["uuid"], time.monotonic() + LUN_SECONDS
+def _count_lun(context: Context, store: Datastore) -> None:
+    uuid, limit = store.uuid or "", time.monotonic() + LUN_SECONDS
     space = context.target.lun_space(uuid)
     while space is not None and not space.unique_exact and time.monotonic() < limit:
         time.sleep(_POLL_SECONDS)
@@ -142,11 +145,11 @@ def _count_lun(context: Context, decided: Parameters) -> None:
     _nothing_shared(space.shared_bytes, 0)
 
 
-def _count_files(context: Context, decided: Parameters) -> None:
-    limit, export = time.monotonic() + FILES_SECONDS, decided["exported"]
+def _count_files(context: Context, store: Datastore) -> None:
+    limit, export = time.monotonic() + FILES_SECONDS, store.export or 0
     try:
         space = _until(lambda: context.files.space(export), lambda found: not found.counting, limit)
-        if not space.thick or space.size != decided["size"]:
+        if not space.thick or space.size != store.size:
             raise ConflictError("the NFS server does not follow. See its log")
         if space.admitted > space.size:
             text = f"its files need {space.admitted} bytes, and it has {space.size}"
@@ -195,13 +198,13 @@ def check_smaller(context: Context, name: str, export: int | None, size: int) ->
         raise InvalidError("size", f"its files need {space.admitted} bytes", f"{space.admitted} or more")
 
 
-def resize(context: Context, decided: Parameters) -> None:
+def resize(context: Context, dataset: str, size: int, was: int) -> None:
     """Of a thick NFS datastore. OpenZFS sets one property after the other: who lacks room for the second has both as before."""
     try:
-        context.engine.set_properties(decided["dataset"], sized(decided["size"], thick=True))
+        context.engine.set_properties(dataset, sized(size, thick=True))
     except zfs.OutOfSpace as error:
-        lacking = missing(context, decided["dataset"], decided["size"])
-        context.engine.set_properties(decided["dataset"], sized(decided["was"], thick=True))
+        lacking = missing(context, dataset, size)
+        context.engine.set_properties(dataset, sized(was, thick=True))
         raise ConflictError(f"Cannot resize: the pool lacks {lacking} bytes. {_REMEDY}") from error
 
 
@@ -227,10 +230,9 @@ def snapshot_refused(context: Context, names: Sequence[str]) -> ConflictError:
     return ConflictError(f"Cannot take the snapshot: it needs {told}, and the pool has less. {_REMEDY}", list(needed))
 
 
-def made_refused(context: Context, doing: str, decided: Parameters) -> ConflictError:
-    """A new one, or a clone: a thick one has a refreservation of its own."""
-    wanted = decided.get("refreservation") or 0
-    above = context.engine.filesystem(decided["dataset"].rpartition("/")[0])
-    lacking = f", and the pool lacks {max(1, wanted - above.space.available)} of them" if wanted else ""
-    needed = f"{wanted} bytes reserved" if wanted else "more space"
-    return ConflictError(f"Cannot {doing} {decided['name']}: it needs {needed}{lacking}. {_REMEDY}")
+def made_refused(context: Context, doing: str, name: str, dataset: str, refreservation: int) -> ConflictError:
+    """A new one, or a clone: a thick one has a refreservation of its own, in bytes."""
+    above = context.engine.filesystem(dataset.rpartition("/")[0])
+    lacking = f", and the pool lacks {max(1, refreservation - above.space.available)} of them" if refreservation else ""
+    needed = f"{refreservation} bytes reserved" if refreservation else "more space"
+    return ConflictError(f"Cannot {doing} {name}: it needs {needed}{lacking}. {_REMEDY}")

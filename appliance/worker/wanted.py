@@ -119,10 +119,10 @@ def _accounts(context: Context, session: Session) -> tuple[dict[str, planes.Want
 def out_of_service(session: Session) -> set[str]:
     """Datastores that a job has taken out of service, and that stay so until it has ended."""
     running = [job for job in jobs.active(session) if job.state == jobs.RUNNING]
-    return {uuid for job in running for uuid in job.parameters.get("out_of_service", ())}
+    return {uuid for job in running for uuid in jobs.plan_of(job).out_of_service}
 
 
 def becoming_thick(session: Session) -> set[str]:
     """Datastores whose job decides yet whether they may be thick."""
     running = [job for job in jobs.active(session) if job.state == jobs.RUNNING]
-    return {job.parameters["uuid"] for job in running if job.parameters.get("changes", {}).get("thick")}
+    return {job.subject for job in running if jobs.plan_of(job).becoming_thick}

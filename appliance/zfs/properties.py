@@ -111,7 +111,7 @@ SETTABLE: Mapping[str, Native] = {
 }
 """What set_properties and the creating operations take."""
 
-SHOWN = tuple(sorted(SETTABLE))
+SHOWN: Mapping[str, Native] = {**SETTABLE, "dedup": Native(_B, "off", ("what zfsprops(7) names",), lambda _value: False)}
 """The native properties that Volume.properties and Filesystem.properties have, where the kind has them."""
 
 POOL_SETTABLE: Mapping[str, Native] = {

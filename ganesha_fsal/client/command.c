@@ -60,13 +60,13 @@ struct settings {
     bool progress;
 };
 
-static void interrupt(int signal_number)
+static void command_interrupt(int signal_number)
 {
     (void)signal_number;
     interrupted = 1;
 }
 
-static int exit_code_of(enum vaainas_error error)
+static int command_exit_code_of(enum vaainas_error error)
 {
     switch (error) {
     case VAAINAS_OK:
@@ -96,13 +96,13 @@ static int exit_code_of(enum vaainas_error error)
     }
 }
 
-static int report(const struct vaainas_failure *failure)
+static int command_report(const struct vaainas_failure *failure)
 {
     fprintf(stderr, "vaai-nas: %s (%s)\n", failure->message, vaainas_error_name(failure->error));
-    return exit_code_of(failure->error);
+    return command_exit_code_of(failure->error);
 }
 
-static bool show_progress(void *context, uint64_t done)
+static bool command_show_progress(void *context, uint64_t done)
 {
     const struct settings *settings = context;
 
@@ -111,42 +111,43 @@ static bool show_progress(void *context, uint64_t done)
     return !interrupted;
 }
 
-static const char *yes_or_no(bool yes)
+static const char *command_yes_or_no(bool yes)
 {
     return yes ? "yes" : "no";
 }
 
-static int caps(struct vaainas_session *session, struct settings *settings, char **arguments)
+static int command_caps(struct vaainas_session *session, struct settings *settings, char **arguments)
 {
-    struct vaainas_capabilities found;
+    struct vaainas_capabilities capabilities;
     struct vaainas_failure failure;
 
     (void)settings;
     (void)arguments;
-    if (vaainas_supported(session, &found, &failure) != VAAINAS_OK)
-        return report(&failure);
-    printf("clone: %s\nreserve: %s\nstatistics: %s\n", yes_or_no(found.clone), yes_or_no(found.reserve), yes_or_no(found.statistics));
+    if (vaainas_supported(session, &capabilities, &failure) != VAAINAS_OK)
+        return command_report(&failure);
+    printf("clone: %s\nreserve: %s\nstatistics: %s\n", command_yes_or_no(capabilities.clone),
+           command_yes_or_no(capabilities.reserve), command_yes_or_no(capabilities.statistics));
     return DONE;
 }
 
-static int clone_file(struct vaainas_session *session, struct settings *settings)
+static int command_clone_file(struct vaainas_session *session, struct settings *settings)
 {
     struct vaainas_failure failure;
     uint64_t done;
 
     if (vaainas_clone_file(session, &settings->clone, &done, &failure) != VAAINAS_OK)
-        return report(&failure);
+        return command_report(&failure);
     printf("done: %" PRIu64 " bytes\n", done);
     return DONE;
 }
 
-static int clone_files(struct vaainas_session *session, struct settings *settings, char **arguments)
+static int command_clone_files(struct vaainas_session *session, struct settings *settings, char **arguments)
 {
     bool several = arguments[2] != NULL;
     int code = DONE;
 
     settings->clone.source = arguments[0];
-    settings->clone.progress = show_progress;
+    settings->clone.progress = command_show_progress;
     settings->clone.context = settings;
     for (char **destination = arguments + 1; *destination != NULL && code == DONE; destination++) {
         settings->clone.destination = *destination;
@@ -154,7 +155,7 @@ static int clone_files(struct vaainas_session *session, struct settings *setting
             printf("%s: ", *destination);
             fflush(stdout); /* before standard error */
         }
-        code = clone_file(session, settings);
+        code = command_clone_file(session, settings);
         if (several && code != DONE)
             printf("failed\n");
         fflush(stdout); /* for a reader at the other end of a pipe */
@@ -162,37 +163,38 @@ static int clone_files(struct vaainas_session *session, struct settings *setting
     return code;
 }
 
-static int fast_clone(struct vaainas_session *session, struct settings *settings, char **arguments)
+static int command_fast_clone(struct vaainas_session *session, struct settings *settings, char **arguments)
 {
     settings->clone.flags |= VAAINAS_FAST;
-    return clone_files(session, settings, arguments);
+    return command_clone_files(session, settings, arguments);
 }
 
-static int stat_file(struct vaainas_session *session, struct settings *settings, char **arguments)
+static int command_stat_file(struct vaainas_session *session, struct settings *settings, char **arguments)
 {
-    struct vaainas_statistics found;
+    struct vaainas_statistics statistics;
     struct vaainas_failure failure;
     char moment[32] = "unknown";
 
     (void)settings;
-    if (vaainas_stat(session, arguments[0], &found, &failure) != VAAINAS_OK)
-        return report(&failure);
-    const time_t as_of = (time_t)found.as_of;
+    if (vaainas_stat(session, arguments[0], &statistics, &failure) != VAAINAS_OK)
+        return command_report(&failure);
+    const time_t as_of = (time_t)statistics.as_of;
     struct tm utc;
     if (as_of != 0 && gmtime_r(&as_of, &utc) != NULL)
         strftime(moment, sizeof(moment), "%Y-%m-%dT%H:%M:%SZ", &utc);
-    printf("total: %" PRIu64 "\nallocated: %" PRIu64 "\nunique: %s%" PRIu64 "\nreserved: %" PRIu64 "\nas of: %s\n", found.total_bytes,
-           found.allocated_bytes, found.unique_exact ? "" : "at most ", found.unique_bytes, found.reserved_bytes, moment);
+    printf("total: %" PRIu64 "\nallocated: %" PRIu64 "\nunique: %s%" PRIu64 "\nreserved: %" PRIu64 "\nas of: %s\n",
+           statistics.total_bytes, statistics.allocated_bytes, statistics.unique_exact ? "" : "at most ", statistics.unique_bytes,
+           statistics.reserved_bytes, moment);
     return DONE;
 }
 
-static int reserve(struct vaainas_session *session, struct settings *settings, char **arguments)
+static int command_reserve(struct vaainas_session *session, struct settings *settings, char **arguments)
 {
     struct vaainas_failure failure;
 
     (void)settings;
     if (vaainas_reserve(session, arguments[0], &failure) != VAAINAS_OK)
-        return report(&failure);
+        return command_report(&failure);
     printf("reserved\n");
     return DONE;
 }
@@ -202,14 +204,14 @@ static const struct command {
     int least, most; /* arguments after SERVER:EXPORT */
     int (*run)(struct vaainas_session *session, struct settings *settings, char **arguments);
 } commands[] = {
-    {"caps", 0, 0, caps},
-    {"clone", 2, INT_MAX, clone_files},
-    {"fast-clone", 2, INT_MAX, fast_clone},
-    {"reserve", 1, 1, reserve},
-    {"stat", 1, 1, stat_file},
+    {"caps", 0, 0, command_caps},
+    {"clone", 2, INT_MAX, command_clone_files},
+    {"fast-clone", 2, INT_MAX, command_fast_clone},
+    {"reserve", 1, 1, command_reserve},
+    {"stat", 1, 1, command_stat_file},
 };
 
-static bool parse_port(const char *text, uint16_t *port)
+static bool command_parse_port(const char *text, uint16_t *port)
 {
     char *end;
     unsigned long number = strtoul(text, &end, 10);
@@ -218,11 +220,15 @@ static bool parse_port(const char *text, uint16_t *port)
     return *text >= '0' && *text <= '9' && *end == 0 && number >= 1 && number <= UINT16_MAX;
 }
 
-static bool parse_options(int count, char **words, struct settings *settings)
+static bool command_parse_options(int count, char **words, struct settings *settings)
 {
     static const struct option options[] = {
-        {"guarded", no_argument, NULL, 'g'},          {"progress", no_argument, NULL, 'p'},          {"help", no_argument, NULL, 'h'},
-        {"nfs-port", required_argument, NULL, 'N'},   {"mount-port", required_argument, NULL, 'M'},  {NULL, 0, NULL, 0},
+        {"guarded", no_argument, NULL, 'g'},
+        {"progress", no_argument, NULL, 'p'},
+        {"help", no_argument, NULL, 'h'},
+        {"nfs-port", required_argument, NULL, 'N'},
+        {"mount-port", required_argument, NULL, 'M'},
+        {NULL, 0, NULL, 0},
     };
     int option;
 
@@ -232,11 +238,11 @@ static bool parse_options(int count, char **words, struct settings *settings)
             settings->clone.flags |= VAAINAS_GUARDED;
             break;
         case 'N':
-            if (!parse_port(optarg, &settings->server.nfs_port))
+            if (!command_parse_port(optarg, &settings->server.nfs_port))
                 return false;
             break;
         case 'M':
-            if (!parse_port(optarg, &settings->server.mount_port))
+            if (!command_parse_port(optarg, &settings->server.mount_port))
                 return false;
             break;
         case 'p':
@@ -252,7 +258,7 @@ static bool parse_options(int count, char **words, struct settings *settings)
     return true;
 }
 
-static int run(const struct command *command, char *server, struct settings *settings, char **arguments)
+static int command_run(const struct command *command, char *server, struct settings *settings, char **arguments)
 {
     struct vaainas_failure failure;
     char *path = strstr(server, ":/"); /* an IPv6 address has colons of its own */
@@ -267,7 +273,7 @@ static int run(const struct command *command, char *server, struct settings *set
     settings->server.export_path = path;
     struct vaainas_session *session = vaainas_open(&settings->server, &failure);
     if (session == NULL)
-        return report(&failure);
+        return command_report(&failure);
     code = command->run(session, settings, arguments);
     vaainas_close(session);
     return code;
@@ -276,9 +282,9 @@ static int run(const struct command *command, char *server, struct settings *set
 int main(int count, char **words)
 {
     struct settings settings = {0};
-    struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = command_interrupt, .sa_flags = SA_RESTART};
 
-    if (!parse_options(count, words, &settings) || count - optind < 2) {
+    if (!command_parse_options(count, words, &settings) || count - optind < 2) {
         fputs("vaai-nas: wrong usage; see vaai-nas --help\n", stderr);
         return USAGE;
     }
@@ -287,7 +293,7 @@ int main(int count, char **words)
     int given = count - optind - 2;
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         if (strcmp(words[optind], commands[i].name) == 0 && given >= commands[i].least && given <= commands[i].most)
-            return run(&commands[i], words[optind + 1], &settings, words + optind + 2);
+            return command_run(&commands[i], words[optind + 1], &settings, words + optind + 2);
     fputs("vaai-nas: wrong usage; see vaai-nas --help\n", stderr);
     return USAGE;
 }

@@ -16,7 +16,7 @@
 #define CONNECT_SECONDS 10
 
 /* A connected socket that blocks from then on; -1 with errno. */
-static int connect_within(const struct addrinfo *address)
+static int connection_connect_within(const struct addrinfo *address)
 {
     int descriptor = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct pollfd waiting = {.fd = descriptor, .events = POLLOUT};
@@ -42,8 +42,8 @@ static int connect_within(const struct addrinfo *address)
     return -1;
 }
 
-static CLIENT *at_port(const char *host, uint16_t port, unsigned long program, unsigned long version,
-                       struct vaainas_failure *failure)
+static CLIENT *connection_at_port(const char *host, uint16_t port, unsigned long program, unsigned long version,
+                                  struct vaainas_failure *failure)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *addresses = NULL;
@@ -53,19 +53,19 @@ static CLIENT *at_port(const char *host, uint16_t port, unsigned long program, u
     snprintf(service, sizeof(service), "%u", (unsigned int)port);
     int error = getaddrinfo(host, service, &hints, &addresses);
     if (error != 0) {
-        fail(failure, VAAINAS_UNREACHABLE, "%s: %s", host, gai_strerror(error));
+        session_fail(failure, VAAINAS_UNREACHABLE, "%s: %s", host, gai_strerror(error));
         return NULL;
     }
     for (const struct addrinfo *address = addresses; client == NULL && address != NULL; address = address->ai_next) {
-        int descriptor = connect_within(address);
+        int descriptor = connection_connect_within(address);
         if (descriptor < 0) {
-            fail(failure, VAAINAS_UNREACHABLE, "%s, port %s: %s", host, service, strerror(errno));
+            session_fail(failure, VAAINAS_UNREACHABLE, "%s, port %s: %s", host, service, strerror(errno));
             continue;
         }
         const struct netbuf peer = {.maxlen = address->ai_addrlen, .len = address->ai_addrlen, .buf = address->ai_addr};
         client = clnt_vc_create(descriptor, &peer, (rpcprog_t)program, (rpcvers_t)version, 0, 0);
         if (client == NULL) {
-            fail(failure, VAAINAS_UNREACHABLE, "%s, port %s: %s", host, service, clnt_sperrno(rpc_createerr.cf_stat));
+            session_fail(failure, VAAINAS_UNREACHABLE, "%s, port %s: %s", host, service, clnt_sperrno(rpc_createerr.cf_stat));
             close(descriptor);
         } else {
             clnt_control(client, CLSET_FD_CLOSE, NULL);
@@ -75,7 +75,8 @@ static CLIENT *at_port(const char *host, uint16_t port, unsigned long program, u
     return client;
 }
 
-static CLIENT *by_portmapper(const char *host, unsigned long program, unsigned long version, struct vaainas_failure *failure)
+static CLIENT *connection_by_portmapper(const char *host, unsigned long program, unsigned long version,
+                                        struct vaainas_failure *failure)
 {
     const struct timeval timeout = {.tv_sec = CONNECT_SECONDS};
     CLIENT *client = clnt_create_timed(host, (rpcprog_t)program, (rpcvers_t)version, "tcp", &timeout); /* IPv4 and IPv6 */
@@ -84,18 +85,18 @@ static CLIENT *by_portmapper(const char *host, unsigned long program, unsigned l
         return client;
     switch (rpc_createerr.cf_stat) {
     case RPC_PROGNOTREGISTERED:
-        fail(failure, VAAINAS_NO_SERVICE, "%s: the server's portmapper does not know the program", host);
+        session_fail(failure, VAAINAS_NO_SERVICE, "%s: the server's portmapper does not know the program", host);
         break;
-    case RPC_SYSTEMERROR: /* nobody at the port that the portmapper told: the server has ended, or begins */
-        fail(failure, VAAINAS_UNREACHABLE, "%s: %s", host, strerror(rpc_createerr.cf_error.re_errno));
+    case RPC_SYSTEMERROR: /* nobody listens at the port that the portmapper named: the server has ended, or begins */
+        session_fail(failure, VAAINAS_UNREACHABLE, "%s: %s", host, strerror(rpc_createerr.cf_error.re_errno));
         break;
     default:
-        fail(failure, VAAINAS_UNREACHABLE, "%s: %s", host, clnt_sperrno(rpc_createerr.cf_stat));
+        session_fail(failure, VAAINAS_UNREACHABLE, "%s: %s", host, clnt_sperrno(rpc_createerr.cf_stat));
     }
     return NULL;
 }
 
-static CLIENT *with_credentials(CLIENT *client, struct vaainas_failure *failure)
+static CLIENT *connection_with_credentials(CLIENT *client, struct vaainas_failure *failure)
 {
     if (client == NULL)
         return NULL;
@@ -103,14 +104,14 @@ static CLIENT *with_credentials(CLIENT *client, struct vaainas_failure *failure)
     client->cl_auth = authunix_create_default();
     if (client->cl_auth == NULL) {
         client->cl_auth = authnone_create();
-        fail(failure, VAAINAS_NO_MEMORY, "there is no memory for credentials");
+        session_fail(failure, VAAINAS_NO_MEMORY, "no memory for credentials");
         clnt_destroy(client);
         return NULL;
     }
     return client;
 }
 
-void disconnect(struct connection *connection)
+void session_disconnect(struct connection *connection)
 {
     if (connection->client == NULL)
         return;
@@ -119,17 +120,18 @@ void disconnect(struct connection *connection)
     connection->client = NULL;
 }
 
-static bool connect_to(struct connection *connection, struct vaainas_failure *failure)
+static bool connection_connect_to(struct connection *connection, struct vaainas_failure *failure)
 {
-    CLIENT *client = connection->port != 0
-                         ? at_port(connection->host, connection->port, connection->program, connection->version, failure)
-                         : by_portmapper(connection->host, connection->program, connection->version, failure);
+    CLIENT *client =
+        connection->port != 0
+            ? connection_at_port(connection->host, connection->port, connection->program, connection->version, failure)
+            : connection_by_portmapper(connection->host, connection->program, connection->version, failure);
 
-    connection->client = with_credentials(client, failure);
+    connection->client = connection_with_credentials(client, failure);
     return connection->client != NULL;
 }
 
-static enum vaainas_error error_of_state(enum clnt_stat state, struct vaainas_failure *failure)
+static enum vaainas_error connection_error_of_state(enum clnt_stat state, struct vaainas_failure *failure)
 {
     switch (state) {
     case RPC_SUCCESS:
@@ -137,47 +139,53 @@ static enum vaainas_error error_of_state(enum clnt_stat state, struct vaainas_fa
     case RPC_PROCUNAVAIL:
     case RPC_PROGUNAVAIL:
     case RPC_PROGVERSMISMATCH:
-        return fail(failure, VAAINAS_NO_SERVICE, "the server does not offer this: %s", clnt_sperrno(state));
+        return session_fail(failure, VAAINAS_NO_SERVICE, "the server does not offer this: %s", clnt_sperrno(state));
     case RPC_AUTHERROR:
-        return fail(failure, VAAINAS_ACCESS, "the server refuses this host or these credentials; nothing was changed: see the export's clients");
+        return session_fail(failure, VAAINAS_ACCESS,
+                            "the server refuses this host or these credentials; nothing was changed: see the export's clients");
     case RPC_CANTDECODERES:
     case RPC_CANTDECODEARGS:
     case RPC_CANTENCODEARGS:
-        return fail(failure, VAAINAS_PROTOCOL, "client and server do not understand each other: %s", clnt_sperrno(state));
+        return session_fail(failure, VAAINAS_PROTOCOL, "client and server do not understand each other: %s", clnt_sperrno(state));
     default:
-        return fail(failure, VAAINAS_UNREACHABLE, "the connection to the server failed: %s; whether it did what was asked is not known", clnt_sperrno(state));
+        return session_fail(failure, VAAINAS_UNREACHABLE,
+                            "the connection to the server failed: %s; the outcome of the request is unknown",
+                            clnt_sperrno(state));
     }
 }
 
-static enum vaainas_error call_with_signals(struct connection *connection, enum repetition repetition, unsigned long procedure,
-                                            xdrproc_t encode, const void *arguments, xdrproc_t decode, void *results, size_t size,
-                                            struct vaainas_failure *failure)
+static enum vaainas_error connection_call_with_signals(struct connection *connection, enum repetition repetition,
+                                                       unsigned long procedure, xdrproc_t encode, const void *arguments,
+                                                       xdrproc_t decode, void *results, size_t size,
+                                                       struct vaainas_failure *failure)
 {
     const struct timeval timeout = {.tv_sec = CALL_SECONDS};
     bool had_connection = connection->client != NULL;
 
     for (;;) {
-        if (connection->client == NULL && !connect_to(connection, failure))
+        if (connection->client == NULL && !connection_connect_to(connection, failure))
             return failure->error;
-        enum clnt_stat state = clnt_call(connection->client, (rpcproc_t)procedure, encode, (caddr_t)(uintptr_t)arguments, decode,
-                                         results, timeout);
+        enum clnt_stat state =
+            clnt_call(connection->client, (rpcproc_t)procedure, encode, (caddr_t)(uintptr_t)arguments, decode, results, timeout);
         if (state == RPC_SUCCESS)
             return VAAINAS_OK;
         xdr_free(decode, results); /* half an answer: what follows must not be decoded into its strings and lists */
         memset(results, 0, size);
-        enum vaainas_error error = error_of_state(state, failure);
+        enum vaainas_error error = connection_error_of_state(state, failure);
         if (error != VAAINAS_UNREACHABLE)
             return error;
-        disconnect(connection); /* the next call makes a new one */
+        session_disconnect(connection); /* the next call connects again */
         if (repetition == ONCE || !had_connection || state == RPC_TIMEDOUT)
             return error;
-        had_connection = false; /* it broke since the last call, as a server's restart does: once more */
+        /* The connection broke after the last call, for instance by a restart of the server: repeat once. */
+        had_connection = false;
     }
 }
 
 /* libtirpc writes with write(2), which a peer that has gone answers with SIGPIPE: not the plug-in's process, but this call ends of it. */
-enum vaainas_error call(struct connection *connection, enum repetition repetition, unsigned long procedure, xdrproc_t encode,
-                        const void *arguments, xdrproc_t decode, void *results, size_t size, struct vaainas_failure *failure)
+enum vaainas_error session_call(struct connection *connection, enum repetition repetition, unsigned long procedure,
+                                xdrproc_t encode, const void *arguments, xdrproc_t decode, void *results, size_t size,
+                                struct vaainas_failure *failure)
 {
     const struct timespec at_once = {0};
     sigset_t pipe, before, pending;
@@ -187,8 +195,8 @@ enum vaainas_error call(struct connection *connection, enum repetition repetitio
     sigpending(&pending);
     pthread_sigmask(SIG_BLOCK, &pipe, &before);
     enum vaainas_error error =
-        call_with_signals(connection, repetition, procedure, encode, arguments, decode, results, size, failure);
-    if (!sigismember(&pending, SIGPIPE)) /* one that waited before is the process's own */
+        connection_call_with_signals(connection, repetition, procedure, encode, arguments, decode, results, size, failure);
+    if (!sigismember(&pending, SIGPIPE)) /* a signal that was pending before belongs to the process */
         while (sigtimedwait(&pipe, NULL, &at_once) == -1 && errno == EINTR)
             ;
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public functions: check, find the paths, ask the server. */
+/* The public functions: check arguments, resolve paths, call the server. */
 #include <string.h>
 
 #include "session.h"
@@ -43,18 +43,18 @@ enum vaainas_error vaainas_supported(struct vaainas_session *session, struct vaa
 {
     struct vaainas_failure ignored;
 
-    return ask_supported(session, capabilities, failure != NULL ? failure : &ignored);
+    return session_get_capabilities(session, capabilities, failure != NULL ? failure : &ignored);
 }
 
-static enum vaainas_error find_file(struct vaainas_session *session, const char *path, struct found *found,
-                                    struct vaainas_failure *failure)
+static enum vaainas_error library_find_file(struct vaainas_session *session, const char *path, struct resolved *resolved,
+                                            struct vaainas_failure *failure)
 {
-    enum vaainas_error error = walk(session, path, found, failure);
+    enum vaainas_error error = session_resolve(session, path, resolved, failure);
 
-    if (error == VAAINAS_OK && !found->exists)
-        error = fail(failure, VAAINAS_NOT_FOUND, "%s does not exist; nothing was changed", path);
-    if (error == VAAINAS_OK && found->is_directory)
-        error = fail(failure, VAAINAS_IS_DIRECTORY, "%s is a directory; nothing was changed", path);
+    if (error == VAAINAS_OK && !resolved->exists)
+        error = session_fail(failure, VAAINAS_NOT_FOUND, "%s does not exist; nothing was changed", path);
+    if (error == VAAINAS_OK && resolved->is_directory)
+        error = session_fail(failure, VAAINAS_IS_DIRECTORY, "%s is a directory; nothing was changed", path);
     return error;
 }
 
@@ -64,26 +64,28 @@ static enum vaainas_error find_file(struct vaainas_session *session, const char 
  */
 #define WALKS 2u
 
-static enum vaainas_error clone_found(struct vaainas_session *session, const struct vaainas_clone *clone, uint64_t *done, bool *begun,
-                                      struct vaainas_failure *failure)
+static enum vaainas_error library_clone_resolved(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                                 uint64_t *done, bool *begun, struct vaainas_failure *failure)
 {
-    struct found source, destination;
-    enum vaainas_error error = find_file(session, clone->source, &source, failure);
+    struct resolved source, destination;
+    enum vaainas_error error = library_find_file(session, clone->source, &source, failure);
 
     if (error == VAAINAS_OK)
-        error = walk(session, clone->destination, &destination, failure);
+        error = session_resolve(session, clone->destination, &destination, failure);
     if (error != VAAINAS_OK)
         return error;
     if (!destination.parent_exists)
-        return fail(failure, VAAINAS_NOT_FOUND, "the directory of %s does not exist; nothing was changed", clone->destination);
+        return session_fail(failure, VAAINAS_NOT_FOUND, "the directory of %s does not exist; nothing was changed",
+                            clone->destination);
     if (destination.exists && destination.is_directory)
-        return fail(failure, VAAINAS_IS_DIRECTORY, "%s is a directory; nothing was changed: name the file", clone->destination);
+        return session_fail(failure, VAAINAS_IS_DIRECTORY, "%s is a directory; nothing was changed: name the file",
+                            clone->destination);
     if (destination.exists && (clone->flags & VAAINAS_GUARDED) != 0)
-        return fail(failure, VAAINAS_EXISTS, "%s exists; nothing was changed", clone->destination);
+        return session_fail(failure, VAAINAS_EXISTS, "%s exists; nothing was changed", clone->destination);
     if (destination.exists && source.object.length == destination.object.length &&
         memcmp(source.object.bytes, destination.object.bytes, source.object.length) == 0)
-        return fail(failure, VAAINAS_INVALID, "source and destination are the same file; nothing was changed");
-    return ask_clone(session, clone, &source, &destination, done, begun, failure);
+        return session_fail(failure, VAAINAS_INVALID, "source and destination are the same file; nothing was changed");
+    return session_clone(session, clone, &source, &destination, done, begun, failure);
 }
 
 enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const struct vaainas_clone *clone, uint64_t *done_bytes,
@@ -96,7 +98,7 @@ enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const str
 
     failure = failure != NULL ? failure : &ignored;
     for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE && !begun; walks++)
-        error = clone_found(session, clone, &done, &begun, failure);
+        error = library_clone_resolved(session, clone, &done, &begun, failure);
     if (done_bytes != NULL)
         *done_bytes = done;
     return error;
@@ -107,13 +109,13 @@ enum vaainas_error vaainas_stat(struct vaainas_session *session, const char *pat
 {
     struct vaainas_failure ignored;
     enum vaainas_error error = VAAINAS_STALE;
-    struct found found;
+    struct resolved resolved;
 
     failure = failure != NULL ? failure : &ignored;
     for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE; walks++) {
-        error = find_file(session, path, &found, failure);
+        error = library_find_file(session, path, &resolved, failure);
         if (error == VAAINAS_OK)
-            error = ask_statistics(session, &found.object, statistics, failure);
+            error = session_get_statistics(session, &resolved.object, statistics, failure);
     }
     return error;
 }
@@ -122,13 +124,13 @@ enum vaainas_error vaainas_reserve(struct vaainas_session *session, const char *
 {
     struct vaainas_failure ignored;
     enum vaainas_error error = VAAINAS_STALE;
-    struct found found;
+    struct resolved resolved;
 
     failure = failure != NULL ? failure : &ignored;
     for (unsigned int walks = 0; walks < WALKS && error == VAAINAS_STALE; walks++) {
-        error = find_file(session, path, &found, failure);
+        error = library_find_file(session, path, &resolved, failure);
         if (error == VAAINAS_OK)
-            error = ask_reserve(session, &found.object, failure);
+            error = session_reserve(session, &resolved.object, failure);
     }
     return error;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked of NFSv3 itself (RFC 1813): paths are walked, and files made, renamed, linked and removed. */
+/* Procedures of NFSv3 (RFC 1813): paths are resolved; files are made, renamed, linked and removed. */
 #include <string.h>
 
 #include "nfs3.h"
@@ -8,7 +8,7 @@
 #define DIRECTORY_TYPE 2u /* ftype3 NF3DIR */
 #define GUARDED 1u        /* createmode3 */
 
-enum vaainas_error error_of_nfs(uint32_t status)
+enum vaainas_error session_error_of_nfs(uint32_t status)
 {
     switch (status) {
     case 0:
@@ -52,31 +52,31 @@ enum vaainas_error error_of_nfs(uint32_t status)
     }
 }
 
-static void to_handle(const fhandle3 *from, struct handle *to)
+static void nfs_to_handle(const fhandle3 *from, struct handle *to)
 {
     to->length = from->fhandle3_len;
     memcpy(to->bytes, from->fhandle3_val, to->length);
 }
 
-static fhandle3 from_handle(const struct handle *handle)
+static fhandle3 nfs_from_handle(const struct handle *handle)
 {
     return (fhandle3){.fhandle3_len = handle->length, .fhandle3_val = (char *)(uintptr_t)handle->bytes};
 }
 
-static enum vaainas_error lookup(struct vaainas_session *session, const struct handle *directory, const char *name,
-                                 struct handle *object, bool *is_directory, uint32_t *mode, struct vaainas_failure *failure)
+static enum vaainas_error nfs_lookup(struct vaainas_session *session, const struct handle *directory, const char *name,
+                                     struct handle *object, bool *is_directory, uint32_t *mode, struct vaainas_failure *failure)
 {
-    diropargs3 arguments = {.dir = from_handle(directory), .name = (char *)(uintptr_t)name};
+    diropargs3 arguments = {.dir = nfs_from_handle(directory), .name = (char *)(uintptr_t)name};
     LOOKUP3res result = {0};
-    enum vaainas_error error =
-        call(&session->nfs, REPEATABLE, NFSPROC3_LOOKUP, (xdrproc_t)xdr_diropargs3, &arguments, (xdrproc_t)xdr_LOOKUP3res, &result, sizeof(result),
-             failure);
+    enum vaainas_error error = session_call(&session->nfs, REPEATABLE, NFSPROC3_LOOKUP, (xdrproc_t)xdr_diropargs3, &arguments,
+                                            (xdrproc_t)xdr_LOOKUP3res, &result, sizeof(result), failure);
 
     if (error == VAAINAS_OK && result.status != 0)
-        error = fail(failure, error_of_nfs(result.status), "%s: %s", name, vaainas_error_name(error_of_nfs(result.status)));
+        error = session_fail(failure, session_error_of_nfs(result.status), "%s: %s", name,
+                             vaainas_error_name(session_error_of_nfs(result.status)));
     if (error == VAAINAS_OK) {
         const post_op_attr *attributes = &result.LOOKUP3res_u.resok.obj_attributes;
-        to_handle(&result.LOOKUP3res_u.resok.object, object);
+        nfs_to_handle(&result.LOOKUP3res_u.resok.object, object);
         *is_directory = attributes->attributes_follow && attributes->post_op_attr_u.attributes.type == DIRECTORY_TYPE;
         *mode = attributes->attributes_follow ? attributes->post_op_attr_u.attributes.mode & 0777u : 0600u;
     }
@@ -84,96 +84,99 @@ static enum vaainas_error lookup(struct vaainas_session *session, const struct h
     return error;
 }
 
-enum vaainas_error walk(struct vaainas_session *session, const char *path, struct found *found, struct vaainas_failure *failure)
+enum vaainas_error session_resolve(struct vaainas_session *session, const char *path, struct resolved *resolved,
+                                   struct vaainas_failure *failure)
 {
-    memset(found, 0, sizeof(*found));
-    found->parent = found->object = session->root;
-    found->exists = found->is_directory = found->parent_exists = true;
+    memset(resolved, 0, sizeof(*resolved));
+    resolved->parent = resolved->object = session->root;
+    resolved->exists = resolved->is_directory = resolved->parent_exists = true;
     for (;;) {
         while (*path == '/')
             path++;
         size_t length = strcspn(path, "/");
         if (length == 0)
             return VAAINAS_OK;
-        if (length >= sizeof(found->name))
-            return fail(failure, VAAINAS_NAME_TOO_LONG, "a name in the path is longer than 255 bytes; nothing was changed");
-        if (!found->exists) { /* and something follows */
-            found->parent_exists = false;
+        if (length >= sizeof(resolved->name))
+            return session_fail(failure, VAAINAS_NAME_TOO_LONG,
+                                "a name in the path is longer than 255 bytes; nothing was changed");
+        if (!resolved->exists) { /* and something follows */
+            resolved->parent_exists = false;
             return VAAINAS_OK;
         }
-        if (!found->is_directory)
-            return fail(failure, VAAINAS_NOT_DIRECTORY, "%s is no directory; nothing was changed", found->name);
-        memcpy(found->name, path, length);
-        found->name[length] = 0;
+        if (!resolved->is_directory)
+            return session_fail(failure, VAAINAS_NOT_DIRECTORY, "%s is no directory; nothing was changed", resolved->name);
+        memcpy(resolved->name, path, length);
+        resolved->name[length] = 0;
         path += length;
-        if (strcmp(found->name, ".") == 0 || strcmp(found->name, "..") == 0)
-            return fail(failure, VAAINAS_INVALID, "a path has no \".\" or \"..\" in it; nothing was changed");
-        found->parent = found->object;
-        enum vaainas_error error = lookup(session, &found->parent, found->name, &found->object, &found->is_directory,
-                                          &found->mode, failure);
+        if (strcmp(resolved->name, ".") == 0 || strcmp(resolved->name, "..") == 0)
+            return session_fail(failure, VAAINAS_INVALID, "a path has no \".\" or \"..\" in it; nothing was changed");
+        resolved->parent = resolved->object;
+        enum vaainas_error error = nfs_lookup(session, &resolved->parent, resolved->name, &resolved->object,
+                                              &resolved->is_directory, &resolved->mode, failure);
         if (error == VAAINAS_NOT_FOUND)
-            found->exists = false;
+            resolved->exists = false;
         else if (error != VAAINAS_OK)
             return error;
     }
 }
 
-static diropargs3 place(const struct handle *directory, const char *name)
+static diropargs3 nfs_place(const struct handle *directory, const char *name)
 {
-    return (diropargs3){.dir = from_handle(directory), .name = (char *)(uintptr_t)name};
+    return (diropargs3){.dir = nfs_from_handle(directory), .name = (char *)(uintptr_t)name};
 }
 
-/* A procedure whose results are a status and what nobody looks at. Never said again by itself: it may have been done. */
-static enum vaainas_error change(struct vaainas_session *session, unsigned long procedure, xdrproc_t encode, const void *arguments,
-                                 const char *name, struct vaainas_failure *failure)
+/* A procedure of whose results only the status is used. Never repeated: the server may have done it. */
+static enum vaainas_error nfs_change(struct vaainas_session *session, unsigned long procedure, xdrproc_t encode,
+                                     const void *arguments, const char *name, struct vaainas_failure *failure)
 {
     status_only result = {0};
-    enum vaainas_error error =
-        call(&session->nfs, ONCE, procedure, encode, arguments, (xdrproc_t)xdr_status_only, &result, sizeof(result), failure);
+    enum vaainas_error error = session_call(&session->nfs, ONCE, procedure, encode, arguments, (xdrproc_t)xdr_status_only,
+                                            &result, sizeof(result), failure);
 
     if (error == VAAINAS_OK && result.status != 0)
-        error = fail(failure, error_of_nfs(result.status), "%s: %s", name, vaainas_error_name(error_of_nfs(result.status)));
+        error = session_fail(failure, session_error_of_nfs(result.status), "%s: %s", name,
+                             vaainas_error_name(session_error_of_nfs(result.status)));
     return error;
 }
 
-enum vaainas_error find_name(struct vaainas_session *session, const struct handle *directory, const char *name, struct handle *object,
-                             struct vaainas_failure *failure)
+enum vaainas_error session_find_name(struct vaainas_session *session, const struct handle *directory, const char *name,
+                                     struct handle *object, struct vaainas_failure *failure)
 {
     bool is_directory;
     uint32_t mode;
 
-    return lookup(session, directory, name, object, &is_directory, &mode, failure);
+    return nfs_lookup(session, directory, name, object, &is_directory, &mode, failure);
 }
 
-enum vaainas_error make_file(struct vaainas_session *session, const struct handle *directory, const char *name, uint32_t mode,
-                             struct handle *made, struct vaainas_failure *failure)
+enum vaainas_error session_make_file(struct vaainas_session *session, const struct handle *directory, const char *name,
+                                     uint32_t mode, struct handle *made, struct vaainas_failure *failure)
 {
-    CREATE3args arguments = {.where = place(directory, name), .createmode = GUARDED, .set_mode = TRUE, .mode = mode};
-    enum vaainas_error error = change(session, NFSPROC3_CREATE, (xdrproc_t)xdr_CREATE3args, &arguments, name, failure);
+    CREATE3args arguments = {.where = nfs_place(directory, name), .createmode = GUARDED, .set_mode = TRUE, .mode = mode};
+    enum vaainas_error error = nfs_change(session, NFSPROC3_CREATE, (xdrproc_t)xdr_CREATE3args, &arguments, name, failure);
 
-    return error != VAAINAS_OK ? error : find_name(session, directory, name, made, failure);
+    return error != VAAINAS_OK ? error : session_find_name(session, directory, name, made, failure);
 }
 
-enum vaainas_error remove_file(struct vaainas_session *session, const struct handle *directory, const char *name,
-                               struct vaainas_failure *failure)
+enum vaainas_error session_remove_file(struct vaainas_session *session, const struct handle *directory, const char *name,
+                                       struct vaainas_failure *failure)
 {
-    diropargs3 arguments = place(directory, name);
+    diropargs3 arguments = nfs_place(directory, name);
 
-    return change(session, NFSPROC3_REMOVE, (xdrproc_t)xdr_diropargs3, &arguments, name, failure);
+    return nfs_change(session, NFSPROC3_REMOVE, (xdrproc_t)xdr_diropargs3, &arguments, name, failure);
 }
 
-enum vaainas_error rename_file(struct vaainas_session *session, const struct handle *directory, const char *from, const char *to,
-                               struct vaainas_failure *failure)
+enum vaainas_error session_rename_file(struct vaainas_session *session, const struct handle *directory, const char *from,
+                                       const char *to, struct vaainas_failure *failure)
 {
-    RENAME3args arguments = {.from = place(directory, from), .to = place(directory, to)};
+    RENAME3args arguments = {.from = nfs_place(directory, from), .to = nfs_place(directory, to)};
 
-    return change(session, NFSPROC3_RENAME, (xdrproc_t)xdr_RENAME3args, &arguments, to, failure);
+    return nfs_change(session, NFSPROC3_RENAME, (xdrproc_t)xdr_RENAME3args, &arguments, to, failure);
 }
 
-enum vaainas_error link_file(struct vaainas_session *session, const struct handle *file, const struct handle *directory,
-                             const char *name, struct vaainas_failure *failure)
+enum vaainas_error session_link_file(struct vaainas_session *session, const struct handle *file, const struct handle *directory,
+                                     const char *name, struct vaainas_failure *failure)
 {
-    LINK3args arguments = {.file = from_handle(file), .link = place(directory, name)};
+    LINK3args arguments = {.file = nfs_from_handle(file), .link = nfs_place(directory, name)};
 
-    return change(session, NFSPROC3_LINK, (xdrproc_t)xdr_LINK3args, &arguments, name, failure);
+    return nfs_change(session, NFSPROC3_LINK, (xdrproc_t)xdr_LINK3args, &arguments, name, failure);
 }

@@ -17,24 +17,24 @@ struct encoded {
     size_t length;
 };
 
-static bool_t xdr_encoded(XDR *xdrs, struct encoded *encoded)
+static bool_t client_xdr_encoded(XDR *xdrs, struct encoded *encoded)
 {
     return xdrs->x_op != XDR_ENCODE || xdr_opaque(xdrs, (char *)encoded->bytes, (u_int)encoded->length);
 }
 
-static bool_t xdr_answer(XDR *xdrs, uint8_t *bytes)
+static bool_t client_xdr_answer(XDR *xdrs, uint8_t *bytes)
 {
     return xdrs->x_op != XDR_DECODE || xdr_opaque(xdrs, (char *)bytes, PROCEDURE22_ENCODED_RESULT_SIZE);
 }
 
-static void to_wire(const struct handle *from, struct procedure22_handle *to)
+static void client_to_wire(const struct handle *from, struct procedure22_handle *to)
 {
     to->length = from->length;
     memcpy(to->bytes, from->bytes, from->length);
 }
 
 /* What the answer says went wrong; OK where nothing did. */
-static enum vaainas_error error_of_result(const struct procedure22_result *result)
+static enum vaainas_error client_error_of_result(const struct procedure22_result *result)
 {
     if (result->status == 0)
         return VAAINAS_OK;
@@ -47,48 +47,50 @@ static enum vaainas_error error_of_result(const struct procedure22_result *resul
     case PROCEDURE22_TOO_MANY_SNAPSHOTS:
         return VAAINAS_NOT_SUPPORTED;
     default:
-        return error_of_nfs(result->status);
+        return session_error_of_nfs(result->status);
     }
 }
 
 /* A clone that makes a name would say EXISTS of what it made itself: all else may be said again. */
-static enum vaainas_error exchange(struct vaainas_session *session, struct procedure22_request *request, enum repetition repetition,
-                                   struct procedure22_result *result, struct vaainas_failure *failure)
+static enum vaainas_error client_exchange(struct vaainas_session *session, struct procedure22_request *request,
+                                          enum repetition repetition, struct procedure22_result *result,
+                                          struct vaainas_failure *failure)
 {
     uint8_t answer[PROCEDURE22_ENCODED_RESULT_SIZE];
     struct encoded encoded;
 
     request->version = PROCEDURE22_VERSION;
     encoded.length = procedure22_encode_request(request, encoded.bytes);
-    enum vaainas_error error =
-        call(&session->nfs, repetition, PROCEDURE22_NUMBER, (xdrproc_t)xdr_encoded, &encoded, (xdrproc_t)xdr_answer, answer,
-             sizeof(answer), failure);
+    enum vaainas_error error = session_call(&session->nfs, repetition, PROCEDURE22_NUMBER, (xdrproc_t)client_xdr_encoded,
+                                            &encoded, (xdrproc_t)client_xdr_answer, answer, sizeof(answer), failure);
     if (error != VAAINAS_OK)
         return error;
     if (!procedure22_decode_result(answer, sizeof(answer), result))
-        return fail(failure, VAAINAS_PROTOCOL, "the server's answer has another shape than procedure 22 has");
-    error = error_of_result(result);
-    return error == VAAINAS_OK ? error : fail(failure, error, "the server answered %s", vaainas_error_name(error));
+        return session_fail(failure, VAAINAS_PROTOCOL, "the server's answer has another shape than procedure 22 has");
+    error = client_error_of_result(result);
+    return error == VAAINAS_OK ? error : session_fail(failure, error, "the server answered %s", vaainas_error_name(error));
 }
 
-static enum vaainas_error command(struct vaainas_session *session, enum procedure22_command number, const struct handle *handle,
-                                  struct procedure22_result *result, struct vaainas_failure *failure)
+static enum vaainas_error client_command(struct vaainas_session *session, enum procedure22_command number,
+                                         const struct handle *handle, struct procedure22_result *result,
+                                         struct vaainas_failure *failure)
 {
     struct procedure22_request request = {.kind = PROCEDURE22_OTHER, .command = number};
 
-    to_wire(handle, &request.destination);
-    return exchange(session, &request, REPEATABLE, result, failure);
+    client_to_wire(handle, &request.destination);
+    return client_exchange(session, &request, REPEATABLE, result, failure);
 }
 
-enum vaainas_error ask_supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities, struct vaainas_failure *failure)
+enum vaainas_error session_get_capabilities(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
+                                            struct vaainas_failure *failure)
 {
-    static const enum procedure22_command asked[] = {PROCEDURE22_CLONE_SUPPORTED, PROCEDURE22_RESERVE_SUPPORTED,
-                                                     PROCEDURE22_STATISTICS_SUPPORTED};
+    static const enum procedure22_command commands[] = {PROCEDURE22_CLONE_SUPPORTED, PROCEDURE22_RESERVE_SUPPORTED,
+                                                        PROCEDURE22_STATISTICS_SUPPORTED};
     bool answers[3];
 
     for (size_t i = 0; i < 3; i++) {
         struct procedure22_result result;
-        const enum vaainas_error error = command(session, asked[i], &session->root, &result, failure);
+        const enum vaainas_error error = client_command(session, commands[i], &session->root, &result, failure);
         if (error != VAAINAS_OK)
             return error;
         answers[i] = result.result == 0;
@@ -110,31 +112,36 @@ struct way {
     char temporary[TEMPORARY_NAME_SIZE]; /* in the destination's directory; empty: none */
 };
 
-static bool is_fast(const struct vaainas_clone *clone)
+static bool client_is_fast(const struct vaainas_clone *clone)
 {
     return (clone->flags & VAAINAS_FAST) != 0;
 }
 
-static enum vaainas_error choose_way(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                     const struct found *source, const struct found *destination, struct way *way, struct vaainas_failure *failure)
+static enum vaainas_error client_choose_way(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                            const struct resolved *source, const struct resolved *destination, struct way *way,
+                                            struct vaainas_failure *failure)
 {
     uint64_t random;
 
     memset(way, 0, sizeof(*way));
     way->handle = destination->parent;
-    if (is_fast(clone) && !destination->exists)
+    if (client_is_fast(clone) && !destination->exists)
         return VAAINAS_OK;
     if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-        return fail(failure, VAAINAS_NO_MEMORY, "the system gave no random number");
+        return session_fail(failure, VAAINAS_NO_MEMORY, "the system gave no random number");
     snprintf(way->temporary, sizeof(way->temporary), ".vaai-nas-%016llx", (unsigned long long)random);
-    return is_fast(clone) ? VAAINAS_OK : make_file(session, &destination->parent, way->temporary, source->mode, &way->handle, failure);
+    return client_is_fast(clone)
+               ? VAAINAS_OK
+               : session_make_file(session, &destination->parent, way->temporary, source->mode, &way->handle, failure);
 }
 
 /* The path of a fast clone: the destination's, with the temporary name in place of its last one. */
-static bool name_path(const struct vaainas_clone *clone, const struct way *way, struct procedure22_request *request)
+static bool client_name_path(const struct vaainas_clone *clone, const struct way *way, struct procedure22_request *request)
 {
     const char *last = strrchr(clone->destination, '/');
-    size_t length = way->temporary[0] == 0 ? strlen(clone->destination) : last == NULL ? 0 : (size_t)(last + 1 - clone->destination);
+    size_t length = way->temporary[0] == 0 ? strlen(clone->destination)
+                    : last == NULL         ? 0
+                                           : (size_t)(last + 1 - clone->destination);
 
     if (length + strlen(way->temporary) + 1 > PROCEDURE22_NAME_SIZE)
         return false;
@@ -145,20 +152,22 @@ static bool name_path(const struct vaainas_clone *clone, const struct way *way, 
 }
 
 /* LINK fails if another file got the name meanwhile, RENAME replaces it. */
-static enum vaainas_error give_name(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                    const struct found *destination, const struct way *way, bool *renamed,
-                                    struct vaainas_failure *failure)
+static enum vaainas_error client_give_name(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                           const struct resolved *destination, const struct way *way, bool *renamed,
+                                           struct vaainas_failure *failure)
 {
     if ((clone->flags & VAAINAS_GUARDED) != 0)
-        return link_file(session, &way->handle, &destination->parent, destination->name, failure);
-    const enum vaainas_error error = rename_file(session, &destination->parent, way->temporary, destination->name, failure);
+        return session_link_file(session, &way->handle, &destination->parent, destination->name, failure);
+    const enum vaainas_error error =
+        session_rename_file(session, &destination->parent, way->temporary, destination->name, failure);
     *renamed = error == VAAINAS_OK;
     return error;
 }
 
 /* Gives the complete clone its name, or removes what a failed one made. `error` is how the clone ended, with `failure` set. */
-static enum vaainas_error finish(struct vaainas_session *session, const struct vaainas_clone *clone, const struct found *destination,
-                                 const struct way *way, enum vaainas_error error, struct vaainas_failure *failure)
+static enum vaainas_error client_finish(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                        const struct resolved *destination, const struct way *way, enum vaainas_error error,
+                                        struct vaainas_failure *failure)
 {
     struct vaainas_failure why, ignored;
     bool renamed = false;
@@ -166,41 +175,41 @@ static enum vaainas_error finish(struct vaainas_session *session, const struct v
     if (way->temporary[0] == 0)
         return error;
     if (error == VAAINAS_OK)
-        error = give_name(session, clone, destination, way, &renamed, failure);
+        error = client_give_name(session, clone, destination, way, &renamed, failure);
     if (renamed)
         return error;
-    enum vaainas_error left = remove_file(session, &destination->parent, way->temporary, &ignored);
+    enum vaainas_error left = session_remove_file(session, &destination->parent, way->temporary, &ignored);
     if (error != VAAINAS_OK && left != VAAINAS_OK && left != VAAINAS_NOT_FOUND) {
         why = *failure;
-        fail(failure, error, "%.400s; remove %s from the destination's folder", why.message, way->temporary);
+        session_fail(failure, error, "%.400s; remove %s from the destination's folder", why.message, way->temporary);
     }
     return error;
 }
 
-static enum vaainas_error abort_clone(struct vaainas_session *session, const struct handle *file, enum vaainas_error error,
-                                      const char *why, struct vaainas_failure *failure)
+static enum vaainas_error client_abort_clone(struct vaainas_session *session, const struct handle *file, enum vaainas_error error,
+                                             const char *why, struct vaainas_failure *failure)
 {
     struct procedure22_result result;
-    enum vaainas_error answer = command(session, PROCEDURE22_ABORT_CLONE, file, &result, failure);
+    enum vaainas_error answer = client_command(session, PROCEDURE22_ABORT_CLONE, file, &result, failure);
 
     if (answer == VAAINAS_BUSY)
-        return fail(failure, error, "%s; the clone was cancelled and has not ended yet", why);
+        return session_fail(failure, error, "%s; the clone was cancelled and has not ended yet", why);
     if (answer != VAAINAS_OK)
-        return fail(failure, error, "%s; the clone could not be aborted, and may continue", why);
+        return session_fail(failure, error, "%s; the clone could not be aborted, and may continue", why);
     if (result.clone_flag == PROCEDURE22_COMPLETE)
-        return fail(failure, error, "%s; the clone was already complete", why);
-    return fail(failure, error, "%s; the clone was aborted; nothing was changed", why);
+        return session_fail(failure, error, "%s; the clone was already complete", why);
+    return session_fail(failure, error, "%s; the clone was aborted; nothing was changed", why);
 }
 
-static enum vaainas_error poll_until_done(struct vaainas_session *session, const struct vaainas_clone *clone,
-                                          const struct handle *file, uint64_t *done, struct vaainas_failure *failure)
+static enum vaainas_error client_poll_until_done(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                                 const struct handle *file, uint64_t *done, struct vaainas_failure *failure)
 {
     time_t moved = time(NULL);
     unsigned int failing = 0;
 
     for (;;) {
         struct procedure22_result result;
-        enum vaainas_error error = command(session, PROCEDURE22_CLONE_PROGRESS, file, &result, failure);
+        enum vaainas_error error = client_command(session, PROCEDURE22_CLONE_PROGRESS, file, &result, failure);
         if (error == VAAINAS_OK && result.clone_flag == PROCEDURE22_COMPLETE) {
             *done = result.clone_offset;
             return VAAINAS_OK;
@@ -214,45 +223,48 @@ static enum vaainas_error poll_until_done(struct vaainas_session *session, const
                 moved = time(NULL);
             }
             if (clone->progress != NULL && !clone->progress(clone->context, *done))
-                return abort_clone(session, file, VAAINAS_CANCELLED, "cancelled", failure);
+                return client_abort_clone(session, file, VAAINAS_CANCELLED, "cancelled", failure);
         }
         if (time(NULL) - moved > STUCK_SECONDS)
-            return abort_clone(session, file, VAAINAS_STUCK, "the clone did not move for 300 s", failure);
+            return client_abort_clone(session, file, VAAINAS_STUCK, "the clone did not move for 300 s", failure);
         sleep(1);
     }
 }
 
-enum vaainas_error ask_clone(struct vaainas_session *session, const struct vaainas_clone *clone, const struct found *source,
-                             const struct found *destination, uint64_t *done, bool *begun, struct vaainas_failure *failure)
+enum vaainas_error session_clone(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                 const struct resolved *source, const struct resolved *destination, uint64_t *done, bool *begun,
+                                 struct vaainas_failure *failure)
 {
     struct procedure22_request request = {.kind = PROCEDURE22_NEED_SOURCE, .command = PROCEDURE22_CLONE_FILE};
     struct procedure22_result answer;
     struct way way;
-    enum vaainas_error error = choose_way(session, clone, source, destination, &way, failure);
+    enum vaainas_error error = client_choose_way(session, clone, source, destination, &way, failure);
 
-    if (error == VAAINAS_OK && is_fast(clone) && !name_path(clone, &way, &request))
-        error = fail(failure, VAAINAS_NAME_TOO_LONG, "a fast clone's path has at most 255 bytes; nothing was changed: use a shorter path");
+    if (error == VAAINAS_OK && client_is_fast(clone) && !client_name_path(clone, &way, &request))
+        error = session_fail(failure, VAAINAS_NAME_TOO_LONG,
+                             "a fast clone's path has at most 255 bytes; nothing was changed: use a shorter path");
     if (error != VAAINAS_OK)
-        return finish(session, clone, destination, &way, error, failure);
-    to_wire(&way.handle, &request.destination);
-    to_wire(&source->object, &request.source);
-    error = exchange(session, &request, is_fast(clone) ? ONCE : REPEATABLE, &answer, failure);
+        return client_finish(session, clone, destination, &way, error, failure);
+    client_to_wire(&way.handle, &request.destination);
+    client_to_wire(&source->object, &request.source);
+    error = client_exchange(session, &request, client_is_fast(clone) ? ONCE : REPEATABLE, &answer, failure);
     *begun = error == VAAINAS_OK;
     if (error == VAAINAS_OK) {
         *done = answer.clone_offset;
-        if (answer.clone_flag != PROCEDURE22_COMPLETE && is_fast(clone)) /* no handle to poll with */
-            error = fail(failure, VAAINAS_PROTOCOL, "the server did not say that the clone is complete: do not use %s", clone->destination);
+        if (answer.clone_flag != PROCEDURE22_COMPLETE && client_is_fast(clone)) /* no handle to poll with */
+            error = session_fail(failure, VAAINAS_PROTOCOL, "the server did not say that the clone is complete: do not use %s",
+                                 clone->destination);
         else if (answer.clone_flag != PROCEDURE22_COMPLETE)
-            error = poll_until_done(session, clone, &way.handle, done, failure);
+            error = client_poll_until_done(session, clone, &way.handle, done, failure);
     }
-    return finish(session, clone, destination, &way, error, failure);
+    return client_finish(session, clone, destination, &way, error, failure);
 }
 
-enum vaainas_error ask_statistics(struct vaainas_session *session, const struct handle *file, struct vaainas_statistics *statistics,
-                                  struct vaainas_failure *failure)
+enum vaainas_error session_get_statistics(struct vaainas_session *session, const struct handle *file,
+                                          struct vaainas_statistics *statistics, struct vaainas_failure *failure)
 {
     struct procedure22_result result;
-    const enum vaainas_error error = command(session, PROCEDURE22_EXTENDED_STATISTICS, file, &result, failure);
+    const enum vaainas_error error = client_command(session, PROCEDURE22_EXTENDED_STATISTICS, file, &result, failure);
 
     if (error == VAAINAS_OK)
         *statistics = (struct vaainas_statistics){.total_bytes = result.total,
@@ -264,9 +276,9 @@ enum vaainas_error ask_statistics(struct vaainas_session *session, const struct 
     return error;
 }
 
-enum vaainas_error ask_reserve(struct vaainas_session *session, const struct handle *file, struct vaainas_failure *failure)
+enum vaainas_error session_reserve(struct vaainas_session *session, const struct handle *file, struct vaainas_failure *failure)
 {
     struct procedure22_result result;
 
-    return command(session, PROCEDURE22_RESERVE_SPACE, file, &result, failure);
+    return client_command(session, PROCEDURE22_RESERVE_SPACE, file, &result, failure);
 }

@@ -9,7 +9,7 @@
 
 #include "nfs3.h"
 
-enum vaainas_error fail(struct vaainas_failure *failure, enum vaainas_error error, const char *format, ...)
+enum vaainas_error session_fail(struct vaainas_failure *failure, enum vaainas_error error, const char *format, ...)
 {
     if (failure != NULL) {
         va_list arguments;
@@ -21,28 +21,30 @@ enum vaainas_error fail(struct vaainas_failure *failure, enum vaainas_error erro
     return error;
 }
 
-static void to_handle(const fhandle3 *from, struct handle *to)
+static void session_to_handle(const fhandle3 *from, struct handle *to)
 {
     to->length = from->fhandle3_len;
     memcpy(to->bytes, from->fhandle3_val, to->length);
 }
 
-static enum vaainas_error mount_export(const struct vaainas_server *server, struct handle *root, struct vaainas_failure *failure)
+static enum vaainas_error session_mount_export(const struct vaainas_server *server, struct handle *root,
+                                               struct vaainas_failure *failure)
 {
     struct connection connection = {server->host, server->mount_port, MOUNT_PROGRAM, MOUNT_V3, NULL};
     const char *path = server->export_path;
     char *argument = (char *)(uintptr_t)path;
     mountres3 result = {0};
 
-    enum vaainas_error error =
-        call(&connection, REPEATABLE, MOUNTPROC3_MNT, (xdrproc_t)xdr_dirpath, &argument, (xdrproc_t)xdr_mountres3, &result, sizeof(result), failure);
+    enum vaainas_error error = session_call(&connection, REPEATABLE, MOUNTPROC3_MNT, (xdrproc_t)xdr_dirpath, &argument,
+                                            (xdrproc_t)xdr_mountres3, &result, sizeof(result), failure);
     if (error == VAAINAS_OK && result.fhs_status != 0) /* mountstat3 has the numbers of nfsstat3 */
-        error = fail(failure, error_of_nfs(result.fhs_status), "%s can't be mounted from %s (%s): see the server's exports and their clients",
-                     path, server->host, vaainas_error_name(error_of_nfs(result.fhs_status)));
+        error = session_fail(failure, session_error_of_nfs(result.fhs_status),
+                             "%s can't be mounted from %s (%s): see the server's exports and their clients", path, server->host,
+                             vaainas_error_name(session_error_of_nfs(result.fhs_status)));
     if (error == VAAINAS_OK)
-        to_handle(&result.mountres3_u.fhandle, root);
+        session_to_handle(&result.mountres3_u.fhandle, root);
     xdr_free((xdrproc_t)xdr_mountres3, (char *)&result);
-    disconnect(&connection);
+    session_disconnect(&connection);
     return error;
 }
 
@@ -56,25 +58,28 @@ struct vaainas_session *vaainas_open(const struct vaainas_server *server, struct
     if (failure == NULL)
         failure = &ignored;
     if (session == NULL) {
-        fail(failure, VAAINAS_NO_MEMORY, "there is no memory for a session");
+        session_fail(failure, VAAINAS_NO_MEMORY, "no memory for a session");
         return NULL;
     }
     if (strlen(server->host) >= sizeof(session->host) || strlen(server->export_path) > MNTPATHLEN) {
-        fail(failure, VAAINAS_NAME_TOO_LONG, "the server's name or the export's path is too long");
+        session_fail(failure, VAAINAS_NAME_TOO_LONG, "the server's name or the export's path is too long");
         goto failed;
     }
     strcpy(session->host, server->host);
     session->nfs = (struct connection){session->host, server->nfs_port, NFS_PROGRAM, NFS_V3, NULL};
-    if (mount_export(server, &session->root, failure) != VAAINAS_OK ||
-        call(&session->nfs, REPEATABLE, NFSPROC3_NULL, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, &nothing, 0, failure) != VAAINAS_OK)
+    if (session_mount_export(server, &session->root, failure) != VAAINAS_OK ||
+        session_call(&session->nfs, REPEATABLE, NFSPROC3_NULL, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_void, &nothing, 0,
+                     failure) != VAAINAS_OK)
         goto failed;
-    const enum vaainas_error error = ask_supported(session, &capabilities, failure);
+    const enum vaainas_error error = session_get_capabilities(session, &capabilities, failure);
     if (error == VAAINAS_OK)
         return session;
     if (error == VAAINAS_NO_SERVICE)
-        fail(failure, error, "%s does not serve NFSv3 procedure 22: install the nfs-ganesha of the zvaai packages on it", server->host);
+        session_fail(failure, error, "%s does not serve NFSv3 procedure 22: install the nfs-ganesha of the zvaai packages on it",
+                     server->host);
     if (error == VAAINAS_NOT_SUPPORTED)
-        fail(failure, error, "%s does not serve VAAI-NAS for %s: export it by FSAL ZVAAI", server->host, server->export_path);
+        session_fail(failure, error, "%s does not serve VAAI-NAS for %s: export it by FSAL ZVAAI", server->host,
+                     server->export_path);
 failed:
     vaainas_close(session);
     return NULL;
@@ -84,6 +89,6 @@ void vaainas_close(struct vaainas_session *session)
 {
     if (session == NULL)
         return;
-    disconnect(&session->nfs);
+    session_disconnect(&session->nfs);
     free(session);
 }

@@ -11,7 +11,7 @@
 #define CALL_SECONDS 60   /* of one RPC; the server answers a clone within 50 s */
 #define STUCK_SECONDS 300 /* a clone that does not move for so long is aborted */
 
-#define FAILING_POLLS_MAX 60u /* of a clone under way, a second apart */
+#define FAILING_POLLS_MAX 60u /* of a running clone, a second apart */
 
 struct handle {
     uint32_t length;
@@ -32,28 +32,30 @@ struct vaainas_session {
     struct handle root;
 };
 
-/* What walking a path found. */
-struct found {
-    bool exists;         /* all of it */
-    bool is_directory;   /* what the path names */
-    bool parent_exists;  /* all but the last component */
-    uint32_t mode;       /* permissions of what the path names */
+/* What a path leads to. */
+struct resolved {
+    bool exists;          /* all of it */
+    bool is_directory;    /* what the path names */
+    bool parent_exists;   /* all but the last component */
+    uint32_t mode;        /* permissions of what the path names */
     struct handle object; /* what the path names, where it exists */
-    struct handle parent; /* the last directory that was found */
+    struct handle parent; /* the last directory that exists */
     char name[NAME_SIZE]; /* the last component */
 };
 
-/* Procedure 22. Paths are checked and found; `failure` is set where the result is not VAAINAS_OK. */
-enum vaainas_error ask_supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities, struct vaainas_failure *failure);
+/* Procedure 22. Paths are checked and resolved; `failure` is set where the result is not VAAINAS_OK. */
+enum vaainas_error session_get_capabilities(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
+                                            struct vaainas_failure *failure);
 /* *begun: set once the server has started the clone. */
-enum vaainas_error ask_clone(struct vaainas_session *session, const struct vaainas_clone *clone, const struct found *source,
-                             const struct found *destination, uint64_t *done, bool *begun, struct vaainas_failure *failure);
-enum vaainas_error ask_statistics(struct vaainas_session *session, const struct handle *file, struct vaainas_statistics *statistics,
-                                  struct vaainas_failure *failure);
-enum vaainas_error ask_reserve(struct vaainas_session *session, const struct handle *file, struct vaainas_failure *failure);
+enum vaainas_error session_clone(struct vaainas_session *session, const struct vaainas_clone *clone,
+                                 const struct resolved *source, const struct resolved *destination, uint64_t *done, bool *begun,
+                                 struct vaainas_failure *failure);
+enum vaainas_error session_get_statistics(struct vaainas_session *session, const struct handle *file,
+                                          struct vaainas_statistics *statistics, struct vaainas_failure *failure);
+enum vaainas_error session_reserve(struct vaainas_session *session, const struct handle *file, struct vaainas_failure *failure);
 
 /* Sets *failure and returns its error. */
-enum vaainas_error fail(struct vaainas_failure *failure, enum vaainas_error error, const char *format, ...)
+enum vaainas_error session_fail(struct vaainas_failure *failure, enum vaainas_error error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Whether a call may be said again over a new connection, not knowing whether the server has done it. */
@@ -63,26 +65,28 @@ enum repetition { ONCE, REPEATABLE };
  * One RPC, with the caller's credentials. `results` are `size` bytes of zeroes, and zeroes again where there are none: UNREACHABLE,
  * NO_SERVICE, ACCESS or PROTOCOL. `failure` is not NULL.
  */
-enum vaainas_error call(struct connection *connection, enum repetition repetition, unsigned long procedure, xdrproc_t encode,
-                        const void *arguments, xdrproc_t decode, void *results, size_t size, struct vaainas_failure *failure);
+enum vaainas_error session_call(struct connection *connection, enum repetition repetition, unsigned long procedure,
+                                xdrproc_t encode, const void *arguments, xdrproc_t decode, void *results, size_t size,
+                                struct vaainas_failure *failure);
 
 /* May be called for one that is not connected. */
-void disconnect(struct connection *connection);
+void session_disconnect(struct connection *connection);
 
 /* An nfsstat3 (RFC 1813 2.6) in our terms. */
-enum vaainas_error error_of_nfs(uint32_t status);
+enum vaainas_error session_error_of_nfs(uint32_t status);
 
 /* NFSv3's own procedures. Those that make a name fail with EXISTS where it is taken, but rename_file() replaces. */
-enum vaainas_error walk(struct vaainas_session *session, const char *path, struct found *found, struct vaainas_failure *failure);
-enum vaainas_error make_file(struct vaainas_session *session, const struct handle *directory, const char *name, uint32_t mode,
-                             struct handle *made, struct vaainas_failure *failure);
-enum vaainas_error find_name(struct vaainas_session *session, const struct handle *directory, const char *name, struct handle *object,
-                             struct vaainas_failure *failure);
-enum vaainas_error remove_file(struct vaainas_session *session, const struct handle *directory, const char *name,
-                               struct vaainas_failure *failure);
-enum vaainas_error rename_file(struct vaainas_session *session, const struct handle *directory, const char *from, const char *to,
-                               struct vaainas_failure *failure);
-enum vaainas_error link_file(struct vaainas_session *session, const struct handle *file, const struct handle *directory,
-                             const char *name, struct vaainas_failure *failure);
+enum vaainas_error session_resolve(struct vaainas_session *session, const char *path, struct resolved *resolved,
+                                   struct vaainas_failure *failure);
+enum vaainas_error session_make_file(struct vaainas_session *session, const struct handle *directory, const char *name,
+                                     uint32_t mode, struct handle *made, struct vaainas_failure *failure);
+enum vaainas_error session_find_name(struct vaainas_session *session, const struct handle *directory, const char *name,
+                                     struct handle *object, struct vaainas_failure *failure);
+enum vaainas_error session_remove_file(struct vaainas_session *session, const struct handle *directory, const char *name,
+                                       struct vaainas_failure *failure);
+enum vaainas_error session_rename_file(struct vaainas_session *session, const struct handle *directory, const char *from,
+                                       const char *to, struct vaainas_failure *failure);
+enum vaainas_error session_link_file(struct vaainas_session *session, const struct handle *file, const struct handle *directory,
+                                     const char *name, struct vaainas_failure *failure);
 
 #endif

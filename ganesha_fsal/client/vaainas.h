@@ -19,28 +19,28 @@ extern "C" {
 enum vaainas_error {
     VAAINAS_OK,
     VAAINAS_NOT_FOUND,
-    VAAINAS_ACCESS,         /* the export, the host's address or the file's permissions refuse the caller */
+    VAAINAS_ACCESS, /* the export, the host's address or the file's permissions refuse the caller */
     VAAINAS_BAD_HANDLE,
-    VAAINAS_STALE,          /* the file or its export was removed */
+    VAAINAS_STALE, /* the file or its export was removed */
     VAAINAS_EXISTS,
     VAAINAS_NOT_DIRECTORY,
     VAAINAS_IS_DIRECTORY,
     VAAINAS_READ_ONLY,
-    VAAINAS_NO_SPACE,       /* also: a reservation that the server can't guarantee */
+    VAAINAS_NO_SPACE, /* also: a reservation that the server can't guarantee */
     VAAINAS_QUOTA,
     VAAINAS_FILE_TOO_LARGE,
     VAAINAS_NAME_TOO_LONG,
     VAAINAS_INVALID,
-    VAAINAS_BUSY,           /* try again */
-    VAAINAS_CANCELLED,      /* the progress callback returned false */
+    VAAINAS_BUSY,      /* try again */
+    VAAINAS_CANCELLED, /* the progress callback returned false */
     VAAINAS_NOT_SUPPORTED,
     VAAINAS_INPUT_OUTPUT,
-    VAAINAS_FAULT,          /* of the server: see its log */
-    VAAINAS_UNREACHABLE,    /* no connection, or it broke */
-    VAAINAS_NO_SERVICE,     /* the server does not serve procedure 22 */
-    VAAINAS_PROTOCOL,       /* an answer of another shape */
+    VAAINAS_FAULT,       /* of the server: see its log */
+    VAAINAS_UNREACHABLE, /* no connection, or it broke */
+    VAAINAS_NO_SERVICE,  /* the server does not serve procedure 22 */
+    VAAINAS_PROTOCOL,    /* an answer of another shape */
     VAAINAS_NO_MEMORY,
-    VAAINAS_STUCK,          /* a clone did not move for 300 s, and was aborted */
+    VAAINAS_STUCK, /* a clone did not move for 300 s, and was aborted */
 };
 
 /* A word for an error, as "no_space". */
@@ -55,9 +55,9 @@ struct vaainas_failure {
 struct vaainas_session;
 
 struct vaainas_server {
-    const char *host;                /* name or address */
-    const char *export_path;         /* "/datastore1" */
-    uint16_t nfs_port, mount_port;   /* TCP; 0: ask the server's portmapper */
+    const char *host;              /* name or address */
+    const char *export_path;       /* "/datastore1" */
+    uint16_t nfs_port, mount_port; /* TCP; 0: as the server's portmapper says */
 };
 
 /* Mounts the export, and checks that the server serves procedure 22. NULL with *failure. Close it with vaainas_close(). */
@@ -65,8 +65,8 @@ struct vaainas_session *vaainas_open(const struct vaainas_server *server, struct
 void vaainas_close(struct vaainas_session *session);
 
 struct vaainas_capabilities {
-    bool clone;      /* of files, fast and full */
-    bool reserve;    /* always true: vaainas_reserve() fails with NO_SPACE if the datastore guarantees no space */
+    bool clone;   /* of files, fast and full */
+    bool reserve; /* always true: vaainas_reserve() fails with NO_SPACE if the datastore guarantees no space */
     bool statistics;
 };
 enum vaainas_error vaainas_supported(struct vaainas_session *session, struct vaainas_capabilities *capabilities,
@@ -93,10 +93,10 @@ enum vaainas_error vaainas_clone_file(struct vaainas_session *session, const str
 
 struct vaainas_statistics {
     uint64_t total_bytes, allocated_bytes;
-    uint64_t unique_bytes; /* of the allocated bytes, those that no other file shares */
-    bool unique_exact;     /* false: unique_bytes is an upper bound */
+    uint64_t unique_bytes;   /* of the allocated bytes, those that no other file shares */
+    bool unique_exact;       /* false: unique_bytes is an upper bound */
     uint64_t reserved_bytes; /* that the server guarantees to be writable */
-    uint64_t as_of;        /* when the server counted: seconds since 1970; 0: unknown */
+    uint64_t as_of;          /* when the server counted: UNIX seconds; 0: unknown */
 };
 enum vaainas_error vaainas_stat(struct vaainas_session *session, const char *path, struct vaainas_statistics *statistics,
                                 struct vaainas_failure *failure);

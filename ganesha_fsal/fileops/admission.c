@@ -9,10 +9,10 @@
 struct admitted_file {
     struct admitted_file *next;
     uint64_t inode;
-    uint64_t size;     /* admitted */
-    uint64_t highest;  /* end of the changes since none was under way */
-    uint64_t begun;    /* changes, counted up */
-    unsigned int changes; /* under way */
+    uint64_t size;        /* admitted */
+    uint64_t highest;     /* largest end of the running changes */
+    uint64_t begun;       /* changes, counted up */
+    unsigned int changes; /* running */
 };
 
 int admission_init(struct admission *admission, uint64_t record_size)
@@ -25,7 +25,7 @@ int admission_init(struct admission *admission, uint64_t record_size)
     return 0;
 }
 
-static void forget_all(struct admission *admission)
+static void admission_forget_all(struct admission *admission)
 {
     for (size_t i = 0; i < admission->buckets; i++)
         for (struct admitted_file *file = admission->files[i], *next; file != NULL; file = next) {
@@ -40,29 +40,29 @@ static void forget_all(struct admission *admission)
 
 void admission_destroy(struct admission *admission)
 {
-    forget_all(admission);
+    admission_forget_all(admission);
     free(admission->files);
     pthread_mutex_destroy(&admission->lock);
 }
 
-static struct admitted_file **place_of(const struct admission *admission, uint64_t inode)
+static struct admitted_file **admission_place_of(const struct admission *admission, uint64_t inode)
 {
     const uint64_t mixed = inode * UINT64_C(0x9E3779B97F4A7C15);
 
     return &admission->files[(mixed >> 32) & (admission->buckets - 1)];
 }
 
-static struct admitted_file **find(const struct admission *admission, uint64_t inode)
+static struct admitted_file **admission_find(const struct admission *admission, uint64_t inode)
 {
-    struct admitted_file **link = place_of(admission, inode);
+    struct admitted_file **link = admission_place_of(admission, inode);
 
     while (*link != NULL && (*link)->inode != inode)
         link = &(*link)->next;
     return link;
 }
 
-/* Twice the buckets; as they are where there is no memory. */
-static void grow_table(struct admission *admission)
+/* Twice the buckets; without memory the table does not change. */
+static void admission_grow_table(struct admission *admission)
 {
     const size_t before = admission->buckets;
     struct admitted_file **old = admission->files, **larger = calloc(2 * before, sizeof(*larger));
@@ -73,7 +73,7 @@ static void grow_table(struct admission *admission)
     admission->buckets = 2 * before;
     for (size_t i = 0; i < before; i++)
         for (struct admitted_file *file = old[i], *next; file != NULL; file = next) {
-            struct admitted_file **place = place_of(admission, file->inode);
+            struct admitted_file **place = admission_place_of(admission, file->inode);
             next = file->next;
             file->next = *place;
             *place = file;
@@ -82,7 +82,7 @@ static void grow_table(struct admission *admission)
 }
 
 /* What a file of this size counts, in bytes. */
-static uint64_t cost(const struct admission *admission, uint64_t size)
+static uint64_t admission_cost(const struct admission *admission, uint64_t size)
 {
     const uint64_t most = UINT64_MAX / 2;
 
@@ -91,9 +91,9 @@ static uint64_t cost(const struct admission *admission, uint64_t size)
     return (size + admission->record_size - 1) / admission->record_size * admission->record_size + ADMISSION_FILE_BYTES;
 }
 
-static void resize(struct admission *admission, struct admitted_file *file, uint64_t size)
+static void admission_resize(struct admission *admission, struct admitted_file *file, uint64_t size)
 {
-    admission->admitted += cost(admission, size) - cost(admission, file->size);
+    admission->admitted += admission_cost(admission, size) - admission_cost(admission, file->size);
     file->size = size;
 }
 
@@ -101,7 +101,7 @@ void admission_set_limit(struct admission *admission, uint64_t limit)
 {
     pthread_mutex_lock(&admission->lock);
     if (limit == 0 || admission->limit == 0) {
-        forget_all(admission);
+        admission_forget_all(admission);
         admission->counting = limit != 0;
     }
     admission->limit = limit;
@@ -113,15 +113,15 @@ int admission_count(struct admission *admission, uint64_t inode, uint64_t size)
     int error = 0;
 
     pthread_mutex_lock(&admission->lock);
-    struct admitted_file **link = find(admission, inode);
+    struct admitted_file **link = admission_find(admission, inode);
     if (admission->limit != 0 && *link == NULL) {
         struct admitted_file *file = calloc(1, sizeof(*file));
         if (file != NULL) {
             *file = (struct admitted_file){.inode = inode, .size = size};
             *link = file;
-            admission->admitted += cost(admission, size);
+            admission->admitted += admission_cost(admission, size);
             if (++admission->count > 2 * admission->buckets)
-                grow_table(admission);
+                admission_grow_table(admission);
         } else {
             error = ENOMEM;
         }
@@ -137,13 +137,13 @@ void admission_counted(struct admission *admission)
     pthread_mutex_unlock(&admission->lock);
 }
 
-static int admit(const struct admission *admission, const struct admitted_file *file, uint64_t end)
+static int admission_admit(const struct admission *admission, const struct admitted_file *file, uint64_t end)
 {
     if (end <= file->size)
         return 0;
     if (admission->counting && end - file->size > ADMISSION_WHILE_COUNTING)
         return EAGAIN;
-    const uint64_t more = cost(admission, end) - cost(admission, file->size);
+    const uint64_t more = admission_cost(admission, end) - admission_cost(admission, file->size);
     /* Within a record that is counted already nothing more is needed. */
     return more == 0 || (admission->admitted <= admission->limit && more <= admission->limit - admission->admitted) ? 0 : ENOSPC;
 }
@@ -154,12 +154,12 @@ int admission_begin(struct admission *admission, uint64_t inode, uint64_t end, s
 
     *change = (struct admission_change){.inode = inode};
     pthread_mutex_lock(&admission->lock);
-    struct admitted_file *file = admission->limit == 0 ? NULL : *find(admission, inode);
+    struct admitted_file *file = admission->limit == 0 ? NULL : *admission_find(admission, inode);
     if (admission->limit != 0)
-        error = file == NULL ? ENODATA : admit(admission, file, end);
+        error = file == NULL ? ENODATA : admission_admit(admission, file, end);
     if (error == 0 && file != NULL) {
         if (end > file->size)
-            resize(admission, file, end);
+            admission_resize(admission, file, end);
         file->highest = end > file->highest ? end : file->highest;
         change->alone = file->changes++ == 0;
         change->number = ++file->begun;
@@ -174,15 +174,15 @@ void admission_end(struct admission *admission, const struct admission_change *c
     if (!change->entered)
         return;
     pthread_mutex_lock(&admission->lock);
-    struct admitted_file *file = *find(admission, change->inode);
+    struct admitted_file *file = *admission_find(admission, change->inode);
     /* NULL: it became thin, or the file is gone. Became thick again meanwhile: the file has no changes. */
     if (file != NULL && file->changes != 0) {
         file->changes--;
-        /* Others, beside it or since the size was read, may have made it as large as they were admitted. */
+        /* Concurrent changes, or later ones, may have made the file as large as they were admitted. */
         const uint64_t least = change->alone && file->begun == change->number ? 0 : file->highest;
         const uint64_t now = size > least ? size : least;
         if (now < file->size)
-            resize(admission, file, now);
+            admission_resize(admission, file, now);
         if (file->changes == 0)
             file->highest = 0;
     }
@@ -192,10 +192,10 @@ void admission_end(struct admission *admission, const struct admission_change *c
 void admission_forget(struct admission *admission, uint64_t inode)
 {
     pthread_mutex_lock(&admission->lock);
-    struct admitted_file **link = find(admission, inode), *file = *link;
+    struct admitted_file **link = admission_find(admission, inode), *file = *link;
     if (file != NULL) {
         *link = file->next;
-        admission->admitted -= cost(admission, file->size);
+        admission->admitted -= admission_cost(admission, file->size);
         admission->count--;
         free(file);
     }

@@ -3,10 +3,10 @@
  * ADMISSION_FILE_BYTES. Sparse files count whole, for they can be filled. It is raised before a file grows and lowered after it shrank, so that it
  * is never less than what files can take.
  *
- * Who changes files for clients calls admission_begin() before and admission_end() after. Changes by local programs are not seen until files are
- * counted again; the dataset's refquota bounds those.
+ * A server that changes files for clients calls admission_begin() before and admission_end() after. Changes by local programs are not seen until files
+ * are counted again; the dataset's refquota bounds those.
  *
- * Thread-safe: one mutex, held for no system call. */
+ * Thread-safe: one mutex, held for no system call. The caller needs no lock. */
 #ifndef FILEOPS_ADMISSION_H
 #define FILEOPS_ADMISSION_H
 
@@ -17,7 +17,7 @@
 
 /* A file's dnode, its name and the indirect blocks of a small one. */
 #define ADMISSION_FILE_BYTES (UINT64_C(16) << 10)
-/* So far a file may grow while files are still counted: locks and heartbeats go on. */
+/* Largest growth of a file while files are still counted: lock files and heartbeats go on. */
 #define ADMISSION_WHILE_COUNTING (UINT64_C(1) << 20)
 
 struct admitted_file;
@@ -38,11 +38,11 @@ void admission_destroy(struct admission *admission);
 
 /* Sets the limit. From 0 on counting begins: admission_count() for each file, then admission_counted(). To 0 all is forgotten. */
 void admission_set_limit(struct admission *admission, uint64_t limit);
-/* A file that was found with this size; nothing where it is known. ENOMEM. */
+/* Counts a file of this size. Does nothing if the file is known. ENOMEM. */
 int admission_count(struct admission *admission, uint64_t inode, uint64_t size);
 void admission_counted(struct admission *admission);
 
-/* A change that is under way. On the caller's stack. */
+/* A running change. On the caller's stack. */
 struct admission_change {
     uint64_t inode, number;
     bool entered, alone;
@@ -52,8 +52,8 @@ struct admission_change {
  * ENOSPC: the limit does not admit it. EAGAIN: files are still counted. On an error nothing was entered. */
 int admission_begin(struct admission *admission, uint64_t inode, uint64_t end, struct admission_change *change);
 
-/* After it, with the size the file has now; UINT64_MAX: not smaller than what was admitted. Beside other changes of the file it may stay admitted
- * as large as those wanted it. */
+/* After it, with the size the file has now; UINT64_MAX: not smaller than what was admitted. With concurrent changes of the file, the admitted size may stay
+ * as large as those requested. */
 void admission_end(struct admission *admission, const struct admission_change *change, uint64_t size);
 
 /* No name leads to the file, and nobody has it open. */

@@ -30,7 +30,7 @@ void fileops_growth_forget(struct fileops_dataset *dataset, uint64_t inode)
 
 int fileops_reserve(struct fileops_dataset *dataset, int file)
 {
-    struct fileops_dataset_status found;
+    struct fileops_dataset_status admitted;
     struct stat status;
 
     if (!fileops_dataset_is_thick(dataset))
@@ -40,6 +40,6 @@ int fileops_reserve(struct fileops_dataset *dataset, int file)
     const int error = admission_count(&dataset->admission, status.st_ino, (uint64_t)status.st_size);
     if (error != 0)
         return error;
-    fileops_dataset_status(dataset, &found);
-    return found.admitted <= found.size ? 0 : ENOSPC;
+    fileops_dataset_status(dataset, &admitted);
+    return admitted.admitted <= admitted.size ? 0 : ENOSPC;
 }

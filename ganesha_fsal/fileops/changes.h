@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Changes of files' sizes for clients: growth in a thick dataset is admitted (admission.h). In a thin one these do nothing and take no lock. */
+/* Changes of files' sizes for clients: growth in a thick dataset is admitted (admission.h). In a thin dataset these functions do nothing and take no lock.
+ * The caller has a reference to the dataset and holds no lock of it. */
 #ifndef FILEOPS_CHANGES_H
 #define FILEOPS_CHANGES_H
 
@@ -13,7 +14,7 @@ void fileops_growth_end(struct fileops_dataset *dataset, const struct admission_
 void fileops_growth_forget(struct fileops_dataset *dataset, uint64_t inode);
 
 /* Whether the whole of an open file can be overwritten with the pool full: all of a thick dataset's can, once their size is admitted.
- * ENOSPC: it is thin, and promises nothing; or the size is not admitted. */
+ * ENOSPC: the dataset is thin and reserves nothing, or the size is not admitted. */
 int fileops_reserve(struct fileops_dataset *dataset, int file);
 
 #endif

@@ -30,19 +30,19 @@ bool clone_goes_on(const struct clone *clone)
     return request->progress == NULL || request->progress(request->progress_context, clone->result->done, clone->length);
 }
 
-static bool is_time(const struct timespec *one, const struct timespec *other)
+static bool clone_is_time(const struct timespec *time, const struct timespec *other)
 {
-    return one->tv_sec == other->tv_sec && one->tv_nsec == other->tv_nsec;
+    return time->tv_sec == other->tv_sec && time->tv_nsec == other->tv_nsec;
 }
 
 /* Reads the status so that any later change shows: each sets ctime to the kernel's coarse clock, so not within the tick in which it changed last. */
-static int read_mark(int source, struct stat *status)
+static int clone_read_mark(int source, struct stat *status)
 {
     for (;;) {
         struct timespec now;
         if (fstat(source, status) != 0 || clock_gettime(CLOCK_REALTIME_COARSE, &now) != 0)
             return errno;
-        if (!is_time(&now, &status->st_ctim))
+        if (!clone_is_time(&now, &status->st_ctim))
             return 0;
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
@@ -55,22 +55,25 @@ int clone_check_source(const struct clone *clone)
 
     if (fstat(clone->request->source, &now) != 0)
         return errno;
-    return now.st_size == before->st_size && is_time(&now.st_ctim, &before->st_ctim) && is_time(&now.st_mtim, &before->st_mtim) ? 0 : EBUSY;
+    return now.st_size == before->st_size && clone_is_time(&now.st_ctim, &before->st_ctim) &&
+                   clone_is_time(&now.st_mtim, &before->st_mtim)
+               ? 0
+               : EBUSY;
 }
 
-static int refusal(const struct clone *clone)
+static int clone_refusal(const struct clone *clone)
 {
     clone->result->refused = clone->reason;
     return clone->reason == FILEOPS_FALLBACK_OTHER_FILE_SYSTEM ? EXDEV : EOPNOTSUPP;
 }
 
 /* Into a destination that has nothing yet. */
-static int fill(struct clone *clone)
+static int clone_fill(struct clone *clone)
 {
     int error = clone->length == 0 ? 0 : clone_by_sharing(clone);
 
     if (error == EAGAIN && clone->request->mode == FILEOPS_CLONE_FAST)
-        return refusal(clone);
+        return clone_refusal(clone);
     if (error == EAGAIN)
         error = clone_by_copying(clone, clone->result->done);
     /* Setting a size writes the last block, which is then no longer shared: only where the source ends in a hole. */
@@ -82,7 +85,7 @@ static int fill(struct clone *clone)
 }
 
 /* All of it is admitted to a thick dataset before the first byte, or nothing is done. */
-static int fill_admitted(struct clone *clone)
+static int clone_fill_admitted(struct clone *clone)
 {
     struct admission *admission = &clone->request->destination_dataset->admission;
     const uint64_t inode = clone->destination_status.st_ino;
@@ -99,16 +102,16 @@ static int fill_admitted(struct clone *clone)
     }
     if (error != 0)
         return error;
-    error = fill(clone);
+    error = clone_fill(clone);
     admission_end(admission, &change, fstat(clone->destination, &made) == 0 ? (uint64_t)made.st_size : UINT64_MAX);
     return error;
 }
 
-static int check(struct clone *clone)
+static int clone_check(struct clone *clone)
 {
     const struct fileops_clone_request *request = clone->request;
     struct stat directory;
-    int error = read_mark(request->source, &clone->source_status);
+    int error = clone_read_mark(request->source, &clone->source_status);
 
     if (error != 0)
         return error;
@@ -121,12 +124,13 @@ static int check(struct clone *clone)
         return errno;
     if (!S_ISREG(clone->destination_status.st_mode))
         return EISDIR;
-    return clone->destination_status.st_dev == clone->source_status.st_dev && clone->destination_status.st_ino == clone->source_status.st_ino
+    return clone->destination_status.st_dev == clone->source_status.st_dev &&
+                   clone->destination_status.st_ino == clone->source_status.st_ino
                ? EINVAL
                : 0;
 }
 
-static int into_name(struct clone *clone)
+static int clone_into_name(struct clone *clone)
 {
     const struct fileops_clone_request *request = clone->request;
     struct clone_place place;
@@ -141,7 +145,7 @@ static int into_name(struct clone *clone)
     if (fstat(place.file, &clone->destination_status) != 0)
         error = errno;
     if (error == 0)
-        error = fill_admitted(clone);
+        error = clone_fill_admitted(clone);
     if (error == 0)
         error = clone_place_put(request, &place, clone->length);
     const bool has_name = place.name[0] == 0;
@@ -154,7 +158,7 @@ static int into_name(struct clone *clone)
 }
 
 /* EEXIST if the file holds data. Its length alone is none: plug-ins set it before they clone. */
-static int check_empty(int file, const struct stat *status)
+static int clone_check_empty(int file, const struct stat *status)
 {
     if (status->st_size == 0)
         return 0;
@@ -164,7 +168,7 @@ static int check_empty(int file, const struct stat *status)
 }
 
 /* After a failure. */
-static void empty(struct clone *clone)
+static void clone_empty(struct clone *clone)
 {
     struct admission *admission = &clone->request->destination_dataset->admission;
     struct admission_change change;
@@ -178,21 +182,21 @@ static void empty(struct clone *clone)
     admission_end(admission, &change, emptied ? 0 : UINT64_MAX);
 }
 
-static int into_file(struct clone *clone)
+static int clone_into_file(struct clone *clone)
 {
     const int file = clone->destination = clone->request->destination;
-    int error = check_empty(file, &clone->destination_status);
+    int error = clone_check_empty(file, &clone->destination_status);
 
     if (error != 0)
         return error;
     /* A length has given it blocks of a size that may not be the source's. */
     if (clone->destination_status.st_size != 0 && ftruncate(file, 0) != 0)
         return errno;
-    error = fill_admitted(clone);
+    error = clone_fill_admitted(clone);
     if (error == 0 && fsync(file) != 0)
         error = errno;
     if (error != 0)
-        empty(clone);
+        clone_empty(clone);
     return error;
 }
 
@@ -201,8 +205,8 @@ int fileops_clone(const struct fileops_clone_request *request, struct fileops_cl
     struct clone clone = {.request = request, .result = result, .reason = FILEOPS_FALLBACK_NOT_SUPPORTED};
 
     *result = (struct fileops_clone_result){0};
-    int error = check(&clone);
+    int error = clone_check(&clone);
     if (error == 0)
-        error = request->destination < 0 ? into_name(&clone) : into_file(&clone);
+        error = request->destination < 0 ? clone_into_name(&clone) : clone_into_file(&clone);
     return error;
 }

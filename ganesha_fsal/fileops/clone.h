@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Clones of whole files: by sharing blocks where the file systems can, else by copying with holes kept.
+/* Clones of whole files: by sharing blocks if the file systems can, otherwise by copying. Holes stay holes.
  *
- * One call does one clone from beginning to end in the caller's thread. It may take long: whoever serves clients runs it in a thread of a job. Nothing
+ * One call does one clone from beginning to end in the caller's thread. It may take long: a server runs it in a thread of a job. The caller holds no lock of a dataset. Nothing
  * here knows of ganesha or of RPC. Thread-safe. Every function returns 0 or an errno value. */
 #ifndef FILEOPS_CLONE_H
 #define FILEOPS_CLONE_H
@@ -15,13 +15,13 @@ enum fileops_clone_mode {
 
 /* Why bytes were copied that could have been shared had things been otherwise. */
 enum fileops_fallback {
-    FILEOPS_FALLBACK_OTHER_FILE_SYSTEM, /* another pool, another file system, or other encryption keys (EXDEV) */
-    FILEOPS_FALLBACK_NOT_SUPPORTED,     /* no block cloning there, or its feature is off (EOPNOTSUPP) */
-    FILEOPS_FALLBACK_MISALIGNED,        /* no multiple of the source's record size */
-    FILEOPS_FALLBACK_RECORD_SIZE,       /* the destination has blocks of another size (EINVAL) */
-    FILEOPS_FALLBACK_SOURCE_DIRTY,      /* what was written last is not in the pool, and was not waited for (EAGAIN) */
-    FILEOPS_FALLBACK_THICK,             /* one of the datasets is thick, and shares nothing */
-    FILEOPS_FALLBACK_UNPROVEN,          /* copy_file_range(2) did it, and may have copied: never called a clone */
+    FILEOPS_FALLBACK_OTHER_FILE_SYSTEM, /* another pool or file system, other encryption keys; later than OpenZFS 2.4 also other properties (EXDEV) */
+    FILEOPS_FALLBACK_NOT_SUPPORTED, /* the file system has no block cloning, or its feature is off (EOPNOTSUPP) */
+    FILEOPS_FALLBACK_MISALIGNED,    /* no multiple of the source's record size */
+    FILEOPS_FALLBACK_RECORD_SIZE,   /* the destination has blocks of another size (EINVAL) */
+    FILEOPS_FALLBACK_SOURCE_DIRTY,  /* what was written last is not in the pool, and was not waited for (EAGAIN) */
+    FILEOPS_FALLBACK_THICK,         /* one of the datasets is thick, and shares nothing */
+    FILEOPS_FALLBACK_UNPROVEN,      /* copy_file_range(2) did it, and may have copied: never called a clone */
     FILEOPS_FALLBACK_COUNT
 };
 
@@ -32,32 +32,32 @@ const char *fileops_fallback_name(enum fileops_fallback reason);
 enum fileops_clone_left {
     FILEOPS_CLONE_UNTOUCHED, /* a file as it was; by name: nothing was made */
     FILEOPS_CLONE_EMPTY,     /* a file: it was emptied */
-    FILEOPS_CLONE_UNKNOWN,   /* a file: it could not be emptied. By name: it is there and complete, but may be gone after a crash */
+    FILEOPS_CLONE_UNKNOWN,   /* a file: it could not be emptied. By name: it is complete, but may be missing after a crash */
 };
 
 /* How the bytes of a clone went. cloned + copied + holes = done. */
 struct fileops_clone_result {
-    uint64_t done;   /* bytes that the destination has */
-    uint64_t cloned; /* known to be shared; holes inside a shared range are in here too */
-    uint64_t copied; /* read and written, or not known to be shared */
-    uint64_t holes;  /* of a copy: left as holes */
+    uint64_t done;                             /* bytes that the destination has */
+    uint64_t cloned;                           /* known to be shared; holes inside a shared range are in here too */
+    uint64_t copied;                           /* read and written, or not known to be shared */
+    uint64_t holes;                            /* of a copy: left as holes */
     uint64_t fallback[FILEOPS_FALLBACK_COUNT]; /* bytes copied, by reason; the sum is `copied` */
-    enum fileops_clone_left left;  /* where it failed */
-    enum fileops_fallback refused; /* why a fast clone was refused (EOPNOTSUPP, EXDEV) */
+    enum fileops_clone_left left;              /* where it failed */
+    enum fileops_fallback refused;             /* why a fast clone was refused (EOPNOTSUPP, EXDEV) */
 };
 
 /* Called now and then from the thread of the clone, at least once a second while bytes move. Returns false to cancel: the clone then ends with
- * ECANCELED and leaves nothing. */
+ * ECANCELED, and nothing of it remains. */
 typedef bool (*fileops_progress)(void *context, uint64_t done, uint64_t total);
 
 struct fileops_clone_request {
     enum fileops_clone_mode mode;
     int source; /* open for reading; a regular file */
 
-    /* `destination` >= 0: an open file (reading and writing) without data, which becomes just like the source in data and size. Nobody is kept
-     * from changing it meanwhile, and after a crash it may hold a part.
-     * Else the name `name` in the open directory `directory`, which must not exist. It is there, complete and stable, or not there, at any moment and
-     * after a crash. */
+    /* `destination` >= 0: an open file (reading and writing) without data, which becomes equal to the source in data and size. Others can change
+     * it meanwhile, and after a crash it may hold a part.
+     * Otherwise the name `name` in the open directory `directory`, which must not exist. At any moment and after a crash the file is complete and
+     * stable, or does not exist. */
     int destination;
     int directory;
     const char *name;
@@ -65,7 +65,8 @@ struct fileops_clone_request {
     gid_t group;
     mode_t mode_bits;
 
-    struct fileops_dataset *source_dataset, *destination_dataset; /* the same one where both files are on it */
+    struct fileops_dataset *source_dataset,
+        *destination_dataset; /* the same if both files are on it; the caller has references */
 
     fileops_progress progress; /* may be NULL */
     void *progress_context;

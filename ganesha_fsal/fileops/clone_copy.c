@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Copies by reading and writing, holes kept. */
+/* Copies by reading and writing. Holes stay holes. */
 #include "clone_internal.h"
 
 #include "retry.h"
@@ -10,7 +10,7 @@
 
 #define CHUNK (UINT64_C(1) << 20)
 
-static int write_all(struct clone *clone, const char *data, uint64_t length, uint64_t at)
+static int copy_write_all(struct clone *clone, const char *data, uint64_t length, uint64_t at)
 {
     const struct fileops_dataset *dataset = clone->request->destination_dataset;
     struct fileops_retry retry = {0};
@@ -36,7 +36,7 @@ static int copy_data(struct clone *clone, char *buffer, uint64_t from, uint64_t 
             continue;
         if (got <= 0)
             return got < 0 ? errno : EBUSY; /* it became shorter */
-        const int error = write_all(clone, buffer, (uint64_t)got, at);
+        const int error = copy_write_all(clone, buffer, (uint64_t)got, at);
         if (error != 0)
             return error;
         at += (uint64_t)got;
@@ -50,7 +50,7 @@ static int copy_data(struct clone *clone, char *buffer, uint64_t from, uint64_t 
 }
 
 /* The next data from `from` on ends at *end. Returns where it begins, or `length`. What can't say where holes are has none. */
-static uint64_t find_data(int source, uint64_t from, uint64_t length, uint64_t *end)
+static uint64_t copy_find_data(int source, uint64_t from, uint64_t length, uint64_t *end)
 {
     const off_t data = lseek(source, (off_t)from, SEEK_DATA);
     const uint64_t begin = data >= 0 ? (uint64_t)data : errno == ENXIO ? length : from;
@@ -67,7 +67,7 @@ int clone_by_copying(struct clone *clone, uint64_t from)
 
     while (from < clone->length && error == 0) {
         uint64_t end;
-        const uint64_t begin = find_data(clone->request->source, from, clone->length, &end);
+        const uint64_t begin = copy_find_data(clone->request->source, from, clone->length, &end);
         clone->result->holes += begin - from;
         clone->result->done += begin - from;
         if (begin < clone->length)

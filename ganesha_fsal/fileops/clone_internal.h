@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* A clone that is under way: what clone.c, clone_share.c and clone_copy.c share. */
+/* A running clone: what clone.c, clone_share.c and clone_copy.c share. */
 #ifndef FILEOPS_CLONE_INTERNAL_H
 #define FILEOPS_CLONE_INTERNAL_H
 
@@ -17,7 +17,7 @@ struct clone {
     enum fileops_fallback reason; /* why the rest is copied */
 };
 
-/* clone.c: tells of progress. False: cancelled. */
+/* clone.c: reports progress. False: cancelled. */
 bool clone_goes_on(const struct clone *clone);
 
 /* clone.c: EBUSY where the source is not as it was when the clone began. */
@@ -27,7 +27,7 @@ int clone_check_source(const struct clone *clone);
  * 0: all; ECANCELED; ENOSPC and others; EAGAIN: the rest is to be copied, and `reason` says why. */
 int clone_by_sharing(struct clone *clone);
 
-/* clone_copy.c: copies from there to the end, holes kept. The destination has nothing there yet. */
+/* clone_copy.c: copies from `from` to the end. Holes stay holes. The destination is empty from `from` on. */
 int clone_by_copying(struct clone *clone, uint64_t from);
 
 #endif

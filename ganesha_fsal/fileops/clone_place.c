@@ -13,8 +13,8 @@
 
 #define ATTEMPTS 10 /* the folder may be removed by another clone's end just after it was made */
 
-/* The folder, made where it is not there. Nobody else may put anything into it. */
-static int open_folder(int root)
+/* The folder, made if needed. Only this user can create files in it. */
+static int clone_place_open_folder(int root)
 {
     struct stat status;
     int folder;
@@ -31,7 +31,7 @@ static int open_folder(int root)
     return -1;
 }
 
-static int make_file(struct clone_place *place)
+static int clone_place_make_file(struct clone_place *place)
 {
     uint64_t number[2];
 
@@ -39,7 +39,7 @@ static int make_file(struct clone_place *place)
         return EIO;
     snprintf(place->name, sizeof(place->name), "%016" PRIx64 "%08" PRIx32, number[0], (uint32_t)number[1]);
     for (int attempt = 0;; attempt++) {
-        place->folder = open_folder(place->root);
+        place->folder = clone_place_open_folder(place->root);
         if (place->folder >= 0)
             place->file = openat(place->folder, place->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (place->file >= 0)
@@ -68,7 +68,7 @@ int clone_place_make(const struct fileops_clone_request *request, struct clone_p
     else if (status.st_dev != dataset->device)
         error = ESTALE;
     if (error == 0)
-        error = make_file(place);
+        error = clone_place_make_file(place);
     if (error != 0)
         clone_place_end(place);
     return error;
@@ -80,7 +80,7 @@ int clone_place_put(const struct fileops_clone_request *request, struct clone_pl
         return errno;
     if (fsync(place->file) != 0)
         return errno;
-    /* The last moment at which nothing is there yet. */
+    /* The last moment to cancel: the destination does not exist yet. */
     if (request->progress != NULL && !request->progress(request->progress_context, size, size))
         return ECANCELED;
     if (renameat2(place->folder, place->name, request->directory, request->name, RENAME_NOREPLACE) != 0)

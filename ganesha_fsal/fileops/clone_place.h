@@ -8,10 +8,11 @@
 
 struct clone_place {
     int root, folder, file; /* -1: none */
-    char name[40]; /* in the folder; empty: none */
+    char name[40];          /* in the folder; empty: none */
 };
 
-/* Makes the file. EPERM: the folder's name is taken by what is not ours. ESTALE: the dataset is not mounted there any more. */
+/* Makes the file. EPERM: something else has the folder's name. ESTALE: the dataset is no longer mounted at its root.
+ * `place` owns the descriptors until clone_place_end(). No lock is held. */
 int clone_place_make(const struct fileops_clone_request *request, struct clone_place *place);
 /* Makes it stable and gives it its name, unless cancelled meanwhile. */
 int clone_place_put(const struct fileops_clone_request *request, struct clone_place *place, uint64_t size);

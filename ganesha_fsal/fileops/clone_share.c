@@ -17,30 +17,29 @@
 
 /* Shared by one call: writers of the source wait for no more than that. A multiple of every record size. */
 #define STEP (UINT64_C(64) << 20)
-#define FIRST_ACROSS (UINT64_C(16) << 20) /* a small one first: when it copies, little was lost */
+#define FIRST_ACROSS (UINT64_C(16) << 20) /* a small step first: if the kernel copies, little is lost */
 #define WAITS 3 /* for transaction groups: of a source with changes, or where those of others have filled the pool for a moment */
-#define PARTS_OF_AVAILABLE 2
 
 struct step {
     uint64_t at, length;
     bool proven; /* what was done was shared for certain */
 };
 
-static bool is_one_dataset(const struct clone *clone)
+static bool share_is_same_dataset(const struct clone *clone)
 {
     return clone->source_status.st_dev == clone->destination_status.st_dev;
 }
 
 static int share_in_dataset(const struct clone *clone, struct step *step)
 {
-    const struct file_clone_range range = {.src_fd = clone->request->source, .src_offset = step->at, .src_length = step->length,
-                                           .dest_offset = step->at};
+    const struct file_clone_range range = {
+        .src_fd = clone->request->source, .src_offset = step->at, .src_length = step->length, .dest_offset = step->at};
 
     step->proven = true;
     return ioctl(clone->destination, FICLONERANGE, &range) != 0 ? errno : 0;
 }
 
-/* One call, which may do less than was asked for. */
+/* One call, which may do less than step->length: then it lowers that. */
 static int share_across(const struct clone *clone, struct sharing_proof *proof, struct step *step)
 {
     off_t source = (off_t)step->at, destination = source;
@@ -56,13 +55,13 @@ static int share_across(const struct clone *clone, struct sharing_proof *proof, 
     return 0;
 }
 
-static enum fileops_fallback reason_of(const struct clone *clone, int error, const struct step *step)
+static enum fileops_fallback share_reason_of(const struct clone *clone, int error, const struct step *step)
 {
     const uint64_t record = (uint64_t)clone->source_status.st_blksize;
 
     switch (error) {
     case EXDEV:
-        return is_one_dataset(clone) ? FILEOPS_FALLBACK_RECORD_SIZE : FILEOPS_FALLBACK_OTHER_FILE_SYSTEM;
+        return share_is_same_dataset(clone) ? FILEOPS_FALLBACK_RECORD_SIZE : FILEOPS_FALLBACK_OTHER_FILE_SYSTEM;
     case EAGAIN:
         return FILEOPS_FALLBACK_SOURCE_DIRTY;
     case EINVAL:
@@ -73,20 +72,20 @@ static enum fileops_fallback reason_of(const struct clone *clone, int error, con
 }
 
 /* Errors that mean "not this way". */
-static bool steps_down(int error)
+static bool share_steps_down(int error)
 {
     return error == EXDEV || error == EOPNOTSUPP || error == ENOTTY || error == ENOSYS || error == EINVAL || error == EAGAIN ||
            error == ETXTBSY;
 }
 
-/* Has what was written and freed of the source be in the pool, where that can be waited for: asking for a hole of a file with changes ends its transaction
- * group (zfs_dmu_offset_next_sync). Nothing else waits for freed blocks, which must not be cloned (interlock.h). */
-static void settle(const struct clone *clone, uint64_t at)
+/* Waits until changes of the source are in the pool, where the kernel offers that: SEEK_HOLE in a file with changes ends its transaction group
+ * (zfs_dmu_offset_next_sync). No other call waits for freed blocks, which must not be cloned (interlock.h). */
+static void share_wait_for_source(const struct clone *clone, uint64_t at)
 {
     lseek(clone->request->source, (off_t)at, SEEK_HOLE);
 }
 
-static bool kernel_settles(const struct clone *clone)
+static bool share_kernel_syncs_on_seek(const struct clone *clone)
 {
     struct statfs file_system;
     char setting = '1';
@@ -102,33 +101,38 @@ static bool kernel_settles(const struct clone *clone)
     return setting == '1';
 }
 
-/* OpenZFS counts what clones take before what they save while it syncs: more than is available in one transaction group, and the pool is full for that
- * moment, for all writers. So the group is ended when all clones into the dataset have shared a half of that. */
-static void pace(const struct clone *clone, uint64_t shared)
+/* While OpenZFS syncs, it counts what clones take before what they save: if a transaction group has more than is available, the pool is full for all
+ * writers at that moment. So a group ends when clones into the dataset have shared three quarters of what is available, in that group and in the
+ * one that syncs. */
+static void share_pace(const struct clone *clone, uint64_t bytes)
 {
-    atomic_uint_least64_t *unsynced = &clone->request->destination_dataset->unsynced;
-    const uint64_t sum = atomic_fetch_add(unsynced, shared) + shared;
+    struct fileops_dataset *dataset = clone->request->destination_dataset;
+    const uint64_t shared = atomic_fetch_add(&dataset->shared_by_clones, bytes) + bytes;
     struct statvfs file_system;
 
-    if (fstatvfs(clone->destination, &file_system) == 0 &&
-        sum > (uint64_t)file_system.f_bavail * file_system.f_frsize / PARTS_OF_AVAILABLE) {
-        atomic_store(unsynced, 0);
-        lseek(clone->destination, 0, SEEK_HOLE);
-    }
+    if (fstatvfs(clone->destination, &file_system) != 0)
+        return;
+    const uint64_t available = (uint64_t)file_system.f_bavail * file_system.f_frsize;
+    uint64_t synced = atomic_load(&dataset->synced_of_clones);
+    if (synced >= shared || shared - synced <= available - available / 4)
+        return;
+    lseek(clone->destination, 0, SEEK_HOLE);
+    while (synced < shared && !atomic_compare_exchange_weak(&dataset->synced_of_clones, &synced, shared))
+        ;
 }
 
 /* With the interlock, and neither dataset thick. */
-static int share_settled(const struct clone *clone, struct sharing_proof *proof, struct step *step)
+static int share_synced(const struct clone *clone, struct sharing_proof *proof, struct step *step)
 {
     const uint64_t length = step->length;
     int error = EAGAIN;
 
     for (int wait = 0; (error == EAGAIN || error == ENOSPC) && wait <= WAITS; wait++) {
-        settle(clone, step->at);
+        share_wait_for_source(clone, step->at);
         if (error == ENOSPC)
             lseek(clone->destination, 0, SEEK_HOLE);
         step->length = length;
-        error = is_one_dataset(clone) ? share_in_dataset(clone, step) : share_across(clone, proof, step);
+        error = share_is_same_dataset(clone) ? share_in_dataset(clone, step) : share_across(clone, proof, step);
     }
     return error;
 }
@@ -137,22 +141,23 @@ static int share_settled(const struct clone *clone, struct sharing_proof *proof,
 static int share_thin(struct clone *clone, struct sharing_proof *proof, struct step *step)
 {
     struct fileops_dataset *source = clone->request->source_dataset, *destination = clone->request->destination_dataset;
-    struct fileops_dataset *first = source < destination ? source : destination, *second = source < destination ? destination : source;
+    struct fileops_dataset *first = source < destination ? source : destination,
+                           *second = source < destination ? destination : source;
     int error;
 
     pthread_rwlock_rdlock(&first->sharing);
     if (second != first)
         pthread_rwlock_rdlock(&second->sharing);
     const bool thick = fileops_dataset_is_thick(source) || fileops_dataset_is_thick(destination);
-    error = thick ? EAGAIN : share_settled(clone, proof, step);
+    error = thick ? EAGAIN : share_synced(clone, proof, step);
     if (second != first)
         pthread_rwlock_unlock(&second->sharing);
     pthread_rwlock_unlock(&first->sharing);
     if (thick)
         clone->reason = FILEOPS_FALLBACK_THICK;
-    else if (error != 0 && steps_down(error))
-        clone->reason = reason_of(clone, error, step);
-    return error != 0 && steps_down(error) ? EAGAIN : error;
+    else if (error != 0 && share_steps_down(error))
+        clone->reason = share_reason_of(clone, error, step);
+    return error != 0 && share_steps_down(error) ? EAGAIN : error;
 }
 
 static int share_step(struct clone *clone, struct sharing_proof *proof, struct step *step)
@@ -169,7 +174,7 @@ static int share_step(struct clone *clone, struct sharing_proof *proof, struct s
 }
 
 /* What was done without proof may be a copy. At the beginning, and where only sharing will do, it is thrown away. */
-static bool is_no_clone(struct clone *clone, const struct step *step)
+static bool share_is_no_clone(struct clone *clone, const struct step *step)
 {
     if (step->proven || (step->at != 0 && clone->request->mode == FILEOPS_CLONE_FULL))
         return false;
@@ -177,7 +182,7 @@ static bool is_no_clone(struct clone *clone, const struct step *step)
     return true;
 }
 
-static void count(struct fileops_clone_result *result, const struct step *step)
+static void share_count(struct fileops_clone_result *result, const struct step *step)
 {
     result->done += step->length;
     result->cloned += step->proven ? step->length : 0;
@@ -191,25 +196,25 @@ int clone_by_sharing(struct clone *clone)
     uint64_t at = 0, size = STEP;
     int error = 0;
 
-    if (!kernel_settles(clone)) {
+    if (!share_kernel_syncs_on_seek(clone)) {
         clone->reason = FILEOPS_FALLBACK_SOURCE_DIRTY;
         return EAGAIN;
     }
-    if (!is_one_dataset(clone)) {
+    if (!share_is_same_dataset(clone)) {
         sharing_proof_init(&proof, clone->request->source, clone->destination);
         size = FIRST_ACROSS;
     }
     while (at < clone->length && error == 0) {
         struct step step = {.at = at, .length = size < clone->length - at ? size : clone->length - at};
         error = share_step(clone, &proof, &step);
-        if (error == 0 && is_no_clone(clone, &step))
+        if (error == 0 && share_is_no_clone(clone, &step))
             error = ftruncate(clone->destination, (off_t)at) != 0 ? errno : EAGAIN;
         if (error != 0)
             break;
-        count(clone->result, &step);
+        share_count(clone->result, &step);
         at += step.length;
         size = STEP;
-        pace(clone, step.length);
+        share_pace(clone, step.length);
         error = clone_goes_on(clone) ? clone_check_source(clone) : ECANCELED;
     }
     return error;

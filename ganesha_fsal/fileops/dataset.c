@@ -17,7 +17,7 @@
 #define SECONDS_FOR_STEPS 10
 
 /* Clones that a crash has left half made. What can't be removed is left: no export fails for it. */
-static void remove_clones(int root)
+static void dataset_remove_clones(int root)
 {
     const int folder = openat(root, FILEOPS_CLONES_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *stream = folder < 0 ? NULL : fdopendir(folder);
@@ -34,8 +34,8 @@ static void remove_clones(int root)
     unlinkat(root, FILEOPS_CLONES_FOLDER, AT_REMOVEDIR);
 }
 
-/* ZFS tells the record size as the block size of the file system. */
-static int read_root(const char *root, dev_t *device, uint64_t *record_size)
+/* ZFS reports the record size as the block size of the file system. */
+static int dataset_read_root(const char *root, dev_t *device, uint64_t *record_size)
 {
     struct stat status;
     struct statvfs file_system;
@@ -49,7 +49,7 @@ static int read_root(const char *root, dev_t *device, uint64_t *record_size)
     if (error == 0) {
         *device = status.st_dev;
         *record_size = file_system.f_bsize != 0 ? file_system.f_bsize : 4096;
-        remove_clones(folder);
+        dataset_remove_clones(folder);
     }
     close(folder);
     return error;
@@ -66,7 +66,7 @@ int fileops_dataset_open(const char *root, struct fileops_dataset **result)
         return error;
     dataset->root = strdup(root);
     if (dataset->root != NULL)
-        error = read_root(root, &dataset->device, &record_size);
+        error = dataset_read_root(root, &dataset->device, &record_size);
     if (error == 0)
         error = admission_init(&dataset->admission, record_size);
     if (error != 0) {
@@ -104,7 +104,7 @@ bool dataset_is_unused(struct fileops_dataset *dataset)
     return atomic_load(&dataset->references) == 1;
 }
 
-int dataset_in_background(struct fileops_dataset *dataset, void *(*work)(void *dataset))
+int dataset_run_in_background(struct fileops_dataset *dataset, void *(*work)(void *dataset))
 {
     pthread_attr_t attributes;
     pthread_t thread;
@@ -124,7 +124,7 @@ struct count {
     uint64_t number;
 };
 
-static int count_file(void *context, const struct walk_file *file)
+static int dataset_count_file(void *context, const struct walk_file *file)
 {
     const struct count *count = context;
     struct fileops_dataset *dataset = count->dataset;
@@ -137,7 +137,7 @@ static int count_file(void *context, const struct walk_file *file)
     return admission_count(&dataset->admission, file->status.st_ino, (uint64_t)file->status.st_size);
 }
 
-static void *count_files(void *argument)
+static void *dataset_count_files(void *argument)
 {
     struct fileops_dataset *dataset = argument;
     struct count count = {.dataset = dataset};
@@ -145,7 +145,7 @@ static void *count_files(void *argument)
     pthread_mutex_lock(&dataset->lock);
     count.number = dataset->count;
     pthread_mutex_unlock(&dataset->lock);
-    const int error = walk_files(dataset->root, count_file, &count);
+    const int error = walk_files(dataset->root, dataset_count_file, &count);
     pthread_mutex_lock(&dataset->lock);
     if (dataset->count == count.number) {
         dataset->count_error = error;
@@ -158,7 +158,7 @@ static void *count_files(void *argument)
 }
 
 /* Steps that share have ended when it is had. A pool that hangs keeps nobody for longer. */
-static int wait_for_steps(struct fileops_dataset *dataset)
+static int dataset_wait_for_steps(struct fileops_dataset *dataset)
 {
     struct timespec until;
 
@@ -170,7 +170,7 @@ static int wait_for_steps(struct fileops_dataset *dataset)
     return 0;
 }
 
-static int make_thick(struct fileops_dataset *dataset, uint64_t size)
+static int dataset_make_thick(struct fileops_dataset *dataset, uint64_t size)
 {
     pthread_mutex_lock(&dataset->lock);
     dataset->count++;
@@ -178,14 +178,14 @@ static int make_thick(struct fileops_dataset *dataset, uint64_t size)
     pthread_mutex_unlock(&dataset->lock);
     admission_set_limit(&dataset->admission, size);
     atomic_store(&dataset->thick_size, size);
-    const int error = wait_for_steps(dataset);
-    return error != 0 ? error : dataset_in_background(dataset, count_files);
+    const int error = dataset_wait_for_steps(dataset);
+    return error != 0 ? error : dataset_run_in_background(dataset, dataset_count_files);
 }
 
-static void make_thin(struct fileops_dataset *dataset)
+static void dataset_make_thin(struct fileops_dataset *dataset)
 {
     pthread_mutex_lock(&dataset->lock);
-    dataset->count++; /* one that is under way ends */
+    dataset->count++; /* a running count ends */
     pthread_mutex_unlock(&dataset->lock);
     atomic_store(&dataset->thick_size, 0);
     admission_set_limit(&dataset->admission, 0);
@@ -197,11 +197,11 @@ int fileops_dataset_set_thick(struct fileops_dataset *dataset, uint64_t size)
     int error = 0;
 
     if (size == 0) {
-        make_thin(dataset);
+        dataset_make_thin(dataset);
     } else if (before == 0) {
-        error = make_thick(dataset, size);
+        error = dataset_make_thick(dataset, size);
         if (error != 0)
-            make_thin(dataset);
+            dataset_make_thin(dataset);
     } else {
         admission_set_limit(&dataset->admission, size);
         atomic_store(&dataset->thick_size, size);
@@ -227,7 +227,8 @@ void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_data
     pthread_mutex_unlock(&admission->lock);
     pthread_mutex_lock(&dataset->lock);
     if (dataset->count_error != 0 && dataset->count_error != ECANCELED)
-        snprintf(status->problem, sizeof(status->problem), "files can't be counted (%.60s): none grows by more than 1 MiB until it is exported anew",
+        snprintf(status->problem, sizeof(status->problem),
+                 "files can't be counted (%.60s): none grows by more than 1 MiB until it is exported anew",
                  strerrordesc_np(dataset->count_error));
     else if (status->admitted > status->size)
         snprintf(status->problem, sizeof(status->problem), "its files are larger than it: none may grow before some are deleted");

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* One dataset (or another file system) that exports reach: thin or thick, and what is going on in it.
+/* A dataset (or another file system) that exports reach: thin or thick, and the work that runs in it.
  *
- * Thin: blocks are shared by clones, and nothing is promised. Thick: every byte of the datastore's size is promised and nothing is
- * shared. What makes the promise true is the dataset's refreservation, which the appliance sets; here growth is admitted up to the
- * size (admission.h).
+ * Thin: clones share blocks, and nothing is reserved. Thick: every byte of the datastore's size is reserved, and nothing is shared.
+ * The reservation is the dataset's refreservation, which the appliance sets. This library admits growth up to the size (admission.h).
  *
- * Thread-safe. Functions return 0 or an errno value. No lock is held when they return, and none of them waits for the pool but where
- * that is said. */
+ * Thread-safe. Functions return 0 or an errno value. They take their locks themselves and hold none when they return. The caller has a reference to
+ * the dataset. No function waits for the pool, except where its comment says so. */
 #ifndef FILEOPS_DATASET_H
 #define FILEOPS_DATASET_H
 
@@ -14,16 +13,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* At the root of the dataset while clones by name are made. What a crash has left in it is removed at the next opening. */
+/* At the root of the dataset while clones by name are made. The next opening removes what a crash has left in it. */
 #define FILEOPS_CLONES_FOLDER ".zvaai-clones"
 
 struct fileops_dataset;
 
 /* Opens the file system mounted at `root`, thin, with one reference, and removes what a crash has left of clones. No descriptor of it
- * stays open: it can be unmounted. ENOMEM; else what the kernel says of `root`. */
+ * stays open: it can be unmounted. ENOMEM; otherwise the error of the kernel for `root`. */
 int fileops_dataset_open(const char *root, struct fileops_dataset **dataset);
 void fileops_dataset_ref(struct fileops_dataset *dataset);
-/* The last one frees it. */
+/* Gives a reference back; the last frees the dataset. */
 void fileops_dataset_put(struct fileops_dataset *dataset);
 
 /* Makes it thick with so many bytes, or thin (0). Returns when nothing is shared in a thick one any more: a step of a clone that had begun
@@ -33,10 +32,10 @@ bool fileops_dataset_is_thick(const struct fileops_dataset *dataset);
 
 struct fileops_dataset_status {
     bool thick;
-    bool counting;      /* the files are still being counted: `admitted` is a part */
-    uint64_t size;      /* bytes; 0: thin */
-    uint64_t admitted;  /* bytes of the files, as admission.h counts them */
-    char problem[160];  /* for people; empty: none */
+    bool counting;     /* the files are still being counted: `admitted` is a part */
+    uint64_t size;     /* bytes; 0: thin */
+    uint64_t admitted; /* bytes of the files, as admission.h counts them */
+    char problem[160]; /* for people; empty: none */
 };
 void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_dataset_status *status);
 
@@ -44,11 +43,11 @@ void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_data
 struct fileops_dataset_shared {
     bool complete; /* all files are counted */
     uint64_t shared, snapshot, deduplicated;
-    uint64_t as_of; /* seconds since 1970: of the state when counting began */
+    uint64_t as_of; /* UNIX seconds: when counting began */
 };
 
-/* Counts them in the background: begins at the first call, and anew where `restart` is set and no count is under way. EOPNOTSUPP: the kernel module is not
- * there or can't tell; else the error that ended the count. */
+/* Counts them in the background: begins at the first call, and anew where `restart` is set and no count is running. EOPNOTSUPP: the kernel module is not
+ * loaded or does not know this file system; otherwise the error that ended the count. */
 int fileops_dataset_shared(struct fileops_dataset *dataset, bool restart, struct fileops_dataset_shared *shared);
 
 #endif

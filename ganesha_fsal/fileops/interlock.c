@@ -11,10 +11,10 @@
 static struct place {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    unsigned int freeing, wants_to_free, steps;
+    unsigned int freeing, waiting_to_free, steps;
 } places[PLACES];
 
-__attribute__((constructor)) static void make_places(void)
+__attribute__((constructor)) static void interlock_make_places(void)
 {
     for (unsigned int i = 0; i < PLACES; i++) {
         pthread_mutex_init(&places[i].lock, NULL);
@@ -23,25 +23,25 @@ __attribute__((constructor)) static void make_places(void)
 }
 
 /* Files of one number in many datasets do not meet more often than others. */
-static struct place *place_of(dev_t device, uint64_t inode)
+static struct place *interlock_place_of(dev_t device, uint64_t inode)
 {
     const uint64_t mixed = (inode ^ (uint64_t)device * UINT64_C(0xC2B2AE3D27D4EB4F)) * UINT64_C(0x9E3779B97F4A7C15);
 
     return &places[mixed >> 54];
 }
 
-static bool may_free(const struct place *place)
+static bool interlock_may_free(const struct place *place)
 {
     return place->steps == 0;
 }
 
-static bool may_step(const struct place *place)
+static bool interlock_may_step(const struct place *place)
 {
-    return place->freeing == 0 && place->wants_to_free == 0;
+    return place->freeing == 0 && place->waiting_to_free == 0;
 }
 
 /* With the place's lock. False: it may not within the time. */
-static bool wait_until(struct place *place, bool (*may)(const struct place *place))
+static bool interlock_wait_until(struct place *place, bool (*may)(const struct place *place))
 {
     struct timespec until;
 
@@ -53,7 +53,7 @@ static bool wait_until(struct place *place, bool (*may)(const struct place *plac
     return true;
 }
 
-static void leave(struct place *place, unsigned int *count)
+static void interlock_release(struct place *place, unsigned int *count)
 {
     pthread_mutex_lock(&place->lock);
     --*count;
@@ -63,12 +63,12 @@ static void leave(struct place *place, unsigned int *count)
 
 int fileops_freeing_begin(dev_t device, uint64_t inode)
 {
-    struct place *place = place_of(device, inode);
+    struct place *place = interlock_place_of(device, inode);
 
     pthread_mutex_lock(&place->lock);
-    place->wants_to_free++;
-    const bool entered = wait_until(place, may_free);
-    place->wants_to_free--;
+    place->waiting_to_free++;
+    const bool entered = interlock_wait_until(place, interlock_may_free);
+    place->waiting_to_free--;
     place->freeing += entered;
     if (!entered)
         pthread_cond_broadcast(&place->changed);
@@ -78,22 +78,22 @@ int fileops_freeing_begin(dev_t device, uint64_t inode)
 
 void fileops_freeing_end(dev_t device, uint64_t inode)
 {
-    struct place *place = place_of(device, inode);
+    struct place *place = interlock_place_of(device, inode);
 
-    leave(place, &place->freeing);
+    interlock_release(place, &place->freeing);
 }
 
-static bool enter_step(struct place *place)
+static bool interlock_enter_step(struct place *place)
 {
     pthread_mutex_lock(&place->lock);
-    const bool entered = wait_until(place, may_step);
+    const bool entered = interlock_wait_until(place, interlock_may_step);
     place->steps += entered;
     pthread_mutex_unlock(&place->lock);
     return entered;
 }
 
 /* In one order, or two clones could each wait for who waits for the other. */
-static void sort(struct place **first, struct place **second)
+static void interlock_sort(struct place **first, struct place **second)
 {
     struct place *lower = *first < *second ? *first : *second, *higher = *first < *second ? *second : *first;
 
@@ -103,22 +103,24 @@ static void sort(struct place **first, struct place **second)
 
 int interlock_step_begin(const struct interlock_file *source, const struct interlock_file *destination)
 {
-    struct place *first = place_of(source->device, source->inode), *second = place_of(destination->device, destination->inode);
+    struct place *first = interlock_place_of(source->device, source->inode),
+                 *second = interlock_place_of(destination->device, destination->inode);
 
-    sort(&first, &second);
-    if (!enter_step(first))
+    interlock_sort(&first, &second);
+    if (!interlock_enter_step(first))
         return EBUSY;
-    if (second == first || enter_step(second))
+    if (second == first || interlock_enter_step(second))
         return 0;
-    leave(first, &first->steps);
+    interlock_release(first, &first->steps);
     return EBUSY;
 }
 
 void interlock_step_end(const struct interlock_file *source, const struct interlock_file *destination)
 {
-    struct place *first = place_of(source->device, source->inode), *second = place_of(destination->device, destination->inode);
+    struct place *first = interlock_place_of(source->device, source->inode),
+                 *second = interlock_place_of(destination->device, destination->inode);
 
-    leave(first, &first->steps);
+    interlock_release(first, &first->steps);
     if (second != first)
-        leave(second, &second->steps);
+        interlock_release(second, &second->steps);
 }

@@ -9,11 +9,11 @@
 #define MOST_MILLISECONDS 10000
 #define PAUSE_MILLISECONDS 100
 #define LEAST_MILLISECONDS 5 /* of a group that was waited for */
-#define MOST_WAITING 32u /* each keeps a thread of the server */
+#define MOST_WAITING 32u     /* each keeps a thread of the server */
 
 static atomic_uint waiting;
 
-static int64_t milliseconds_now(void)
+static int64_t retry_milliseconds_now(void)
 {
     struct timespec now;
 
@@ -21,14 +21,14 @@ static int64_t milliseconds_now(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Asking for a hole of a file with changes ends their transaction group (zfs_dmu_offset_next_sync); of another it costs nothing. */
-static void wait_for_group(int file)
+/* SEEK_HOLE in a file with changes ends their transaction group (zfs_dmu_offset_next_sync); in another file it costs nothing. */
+static void retry_wait_for_group(int file)
 {
-    const int64_t begun = milliseconds_now();
+    const int64_t begun = retry_milliseconds_now();
 
     if (file >= 0)
         lseek(file, 0, SEEK_HOLE);
-    if (milliseconds_now() - begun < LEAST_MILLISECONDS)
+    if (retry_milliseconds_now() - begun < LEAST_MILLISECONDS)
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_MILLISECONDS * 1000 * 1000}, NULL);
 }
 
@@ -36,7 +36,7 @@ bool fileops_may_retry(const struct fileops_dataset *dataset, int error, int fil
 {
     if ((error != ENOSPC && error != EDQUOT) || !fileops_dataset_is_thick(dataset))
         return false;
-    const int64_t now = milliseconds_now();
+    const int64_t now = retry_milliseconds_now();
     if (retry->begun == 0)
         retry->begun = now;
     retry->exhausted = now - retry->begun >= MOST_MILLISECONDS;
@@ -44,7 +44,7 @@ bool fileops_may_retry(const struct fileops_dataset *dataset, int error, int fil
         return false;
     retry->exhausted = atomic_fetch_add(&waiting, 1) >= MOST_WAITING;
     if (!retry->exhausted)
-        wait_for_group(file);
+        retry_wait_for_group(file);
     atomic_fetch_sub(&waiting, 1);
     return !retry->exhausted;
 }

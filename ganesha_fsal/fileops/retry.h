@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Writes that ZFS refuses for want of space though their dataset is thick: between transaction groups it counts what is about to be freed, and refuses
+/* Writes that ZFS refuses for want of space though their dataset is thick: until the end of a transaction group it counts what that group frees, and refuses
  * bursts. The next group has room. */
 #ifndef FILEOPS_RETRY_H
 #define FILEOPS_RETRY_H
@@ -7,7 +7,7 @@
 #include "dataset.h"
 
 struct fileops_retry {
-    int64_t begun; /* milliseconds of the monotonic clock; 0: not yet */
+    int64_t begun;  /* milliseconds of the monotonic clock; 0: not yet */
     bool exhausted; /* it may succeed later: the client is to come again */
 };
 

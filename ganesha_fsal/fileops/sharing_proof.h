@@ -2,8 +2,8 @@
 /* Whether copy_file_range(2) shared blocks or copied bytes: OpenZFS does not say, but its statistics do.
  *
  * Reads and writes of each dataset are counted (objset kstats: nread, nwritten), block clones are not. When less was read from
- * the source's dataset, or less written to the destination's, than a copy takes, then it was no copy. Others who read and write
- * there meanwhile can only hide that, so that what is proven is true and the rest is not known. */
+ * the source's dataset, or less written to the destination's, than a copy takes, then it was no copy. Concurrent reads and writes in
+ * these datasets can only hide that: a proof is true, and without a proof the answer is unknown. */
 #ifndef FILEOPS_SHARING_PROOF_H
 #define FILEOPS_SHARING_PROOF_H
 

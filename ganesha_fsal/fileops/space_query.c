@@ -7,10 +7,10 @@
 #include <unistd.h>
 #include <zvol_clone.h>
 
-
 int space_query(int file, uint64_t offset, uint64_t end, uint64_t nanoseconds, struct space_figures *figures)
 {
-    struct zvol_clone_space space = {.version = ZVOL_CLONE_VERSION, .fd = file, .offset = offset, .length = end - offset, .budget = nanoseconds};
+    struct zvol_clone_space space = {
+        .version = ZVOL_CLONE_VERSION, .fd = file, .offset = offset, .length = end - offset, .budget = nanoseconds};
     int error = 0;
     /* Each time anew: the module may be loaded later, or unloaded. */
     const int device = open(ZVOL_CLONE_DEVICE, O_RDONLY | O_CLOEXEC);
@@ -26,7 +26,7 @@ int space_query(int file, uint64_t offset, uint64_t end, uint64_t nanoseconds, s
         return EOPNOTSUPP;
     if (error != 0)
         return error;
-    *figures = (struct space_figures){space.bytes_done, space.allocated,    space.shared, space.snapshot,
-                                      space.deduplicated, space.txg, space.dirty != 0};
+    *figures = (struct space_figures){space.bytes_done,   space.allocated, space.shared,    space.snapshot,
+                                      space.deduplicated, space.txg,       space.dirty != 0};
     return 0;
 }

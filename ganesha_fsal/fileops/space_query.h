@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* What blocks of a file take, asked of the kernel module zvol_clone (ZVOL_CLONE_SPACE of zvol_clone.h, which says what the figures mean). */
+/* What the blocks of a file use, by the kernel module zvol_clone (ZVOL_CLONE_SPACE; zvol_clone.h says what the figures mean). Takes no lock. */
 #ifndef FILEOPS_SPACE_QUERY_H
 #define FILEOPS_SPACE_QUERY_H
 
@@ -13,7 +13,7 @@ struct space_figures {
     bool dirty;
 };
 
-/* Of `file` from `offset` to `end`, for so many nanoseconds at most; `done` tells how far that went. The last synced state is counted. EOPNOTSUPP: the module is not there, is of
+/* Of `file` from `offset` to `end`, for so many nanoseconds at most; `done` says how far the count came. The last synced state is counted. EOPNOTSUPP: the module is not loaded, has
  * another version, or does not know this file system. */
 int space_query(int file, uint64_t offset, uint64_t end, uint64_t nanoseconds, struct space_figures *figures);
 

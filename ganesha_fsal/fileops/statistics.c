@@ -12,11 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ZFS ends a transaction group each 5 s by itself (zfs_txg_timeout): asking no more often at most doubles that. */
+/* ZFS ends a transaction group each 5 s by itself (zfs_txg_timeout): one request in that time at most doubles their number. */
 #define SECONDS_BETWEEN_SYNCS 5
 
 #define NANOSECONDS (UINT64_C(1000) * 1000 * 1000)
-#define WAIT_NANOSECONDS (10 * NANOSECONDS) /* for changes to be in the pool, which takes some tenths of a second where nothing hangs */
+#define WAIT_NANOSECONDS                                                                                                         \
+    (10 * NANOSECONDS) /* for changes to be in the pool, which takes some tenths of a second where nothing hangs */
 
 /* Counts of large files that have not come to their end. */
 #define UNFINISHED 16
@@ -30,7 +31,7 @@ static struct unfinished {
 static unsigned int unfinished_next;
 static pthread_mutex_t unfinished_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static int64_t seconds_of(clockid_t clock)
+static int64_t statistics_seconds_of(clockid_t clock)
 {
     struct timespec now;
 
@@ -38,19 +39,20 @@ static int64_t seconds_of(clockid_t clock)
     return now.tv_sec;
 }
 
-static bool is_same(const struct unfinished *one, const struct stat *status)
+static bool statistics_is_same(const struct unfinished *count, const struct stat *status)
 {
-    return one->inode == status->st_ino && one->device == status->st_dev && memcmp(&one->changed, &status->st_ctim, sizeof(one->changed)) == 0;
+    return count->inode == status->st_ino && count->device == status->st_dev &&
+           memcmp(&count->changed, &status->st_ctim, sizeof(count->changed)) == 0;
 }
 
 /* What was counted of the file before, taken out; from its beginning where nothing was. */
-static struct unfinished take_unfinished(const struct stat *status)
+static struct unfinished statistics_take_unfinished(const struct stat *status)
 {
     struct unfinished taken = {.device = status->st_dev, .inode = status->st_ino, .changed = status->st_ctim, .as_of = -1};
 
     pthread_mutex_lock(&unfinished_lock);
     for (unsigned int i = 0; i < UNFINISHED; i++)
-        if (is_same(&unfinished[i], status)) {
+        if (statistics_is_same(&unfinished[i], status)) {
             taken = unfinished[i];
             unfinished[i].inode = 0;
         }
@@ -58,14 +60,14 @@ static struct unfinished take_unfinished(const struct stat *status)
     return taken;
 }
 
-static void keep_unfinished(const struct unfinished *count)
+static void statistics_store_unfinished(const struct unfinished *count)
 {
     pthread_mutex_lock(&unfinished_lock);
     unfinished[unfinished_next++ % UNFINISHED] = *count;
     pthread_mutex_unlock(&unfinished_lock);
 }
 
-static struct timespec after(uint64_t nanoseconds)
+static struct timespec statistics_after(uint64_t nanoseconds)
 {
     struct timespec time;
 
@@ -76,8 +78,8 @@ static struct timespec after(uint64_t nanoseconds)
     return time;
 }
 
-/* Asking for a hole of a file with changes ends their transaction group (zfs_dmu_offset_next_sync). */
-static void *end_group(void *argument)
+/* SEEK_HOLE in a file with changes ends their transaction group (zfs_dmu_offset_next_sync). */
+static void *statistics_end_group(void *argument)
 {
     struct fileops_dataset *dataset = argument;
 
@@ -92,15 +94,15 @@ static void *end_group(void *argument)
 }
 
 /* Has a transaction group ended in the background, unless one was lately. */
-static void hasten_group(struct fileops_dataset *dataset, int file)
+static void statistics_hasten_group(struct fileops_dataset *dataset, int file)
 {
-    const int64_t now = seconds_of(CLOCK_MONOTONIC);
+    const int64_t now = statistics_seconds_of(CLOCK_MONOTONIC);
 
     pthread_mutex_lock(&dataset->lock);
-    if (!dataset->syncing && (dataset->sync_asked == 0 || now - dataset->sync_asked >= SECONDS_BETWEEN_SYNCS)) {
-        dataset->sync_asked = now;
+    if (!dataset->syncing && (dataset->sync_requested == 0 || now - dataset->sync_requested >= SECONDS_BETWEEN_SYNCS)) {
+        dataset->sync_requested = now;
         dataset->sync_file = fcntl(file, F_DUPFD_CLOEXEC, 0);
-        dataset->syncing = dataset->sync_file >= 0 && dataset_in_background(dataset, end_group) == 0;
+        dataset->syncing = dataset->sync_file >= 0 && dataset_run_in_background(dataset, statistics_end_group) == 0;
         if (!dataset->syncing && dataset->sync_file >= 0)
             close(dataset->sync_file);
     }
@@ -108,33 +110,33 @@ static void hasten_group(struct fileops_dataset *dataset, int file)
 }
 
 /* The file has changes that are not in the pool: waits for them, but not long. */
-static void wait_for_changes(struct fileops_dataset *dataset, int file)
+static void statistics_wait_for_changes(struct fileops_dataset *dataset, int file)
 {
-    const struct timespec until = after(WAIT_NANOSECONDS);
+    const struct timespec until = statistics_after(WAIT_NANOSECONDS);
 
-    hasten_group(dataset, file);
+    statistics_hasten_group(dataset, file);
     pthread_mutex_lock(&dataset->lock);
     while (dataset->syncing && pthread_cond_clockwait(&dataset->synced, &dataset->lock, CLOCK_MONOTONIC, &until) == 0)
         ;
     pthread_mutex_unlock(&dataset->lock);
 }
 
-/* Since when, at least, what is told is so: now for a file without changes, else since its transaction group was seen first. */
-static int64_t as_of(struct fileops_dataset *dataset, const struct space_figures *figures, int64_t now)
+/* The time of the figures: now for a file without changes, otherwise when its transaction group was seen first. */
+static int64_t statistics_as_of(struct fileops_dataset *dataset, const struct space_figures *figures, int64_t now)
 {
-    int64_t since;
+    int64_t as_of;
 
     pthread_mutex_lock(&dataset->lock);
     if (dataset->synced_group != figures->group) {
         dataset->synced_group = figures->group;
-        dataset->synced_group_since = now;
+        dataset->synced_group_seen = now;
     }
-    since = figures->dirty ? dataset->synced_group_since : now;
+    as_of = figures->dirty ? dataset->synced_group_seen : now;
     pthread_mutex_unlock(&dataset->lock);
-    return since;
+    return as_of;
 }
 
-static void add(struct space_figures *sum, const struct space_figures *more)
+static void statistics_add(struct space_figures *sum, const struct space_figures *more)
 {
     sum->done += more->done;
     sum->allocated += more->allocated;
@@ -143,30 +145,31 @@ static void add(struct space_figures *sum, const struct space_figures *more)
     sum->deduplicated += more->deduplicated;
 }
 
-/* Counts on, for a second at most. EOPNOTSUPP: nobody can tell. */
-static int count_on(struct fileops_dataset *dataset, int file, const struct stat *status, struct unfinished *count)
+/* Continues a count for a second at most. EOPNOTSUPP: the module does not know. */
+static int statistics_count_on(struct fileops_dataset *dataset, int file, const struct stat *status, struct unfinished *count)
 {
     const uint64_t from = count->figures.done;
     struct space_figures figures;
-    int error = space_query(file, from, from + 1, NANOSECONDS, &figures); /* one block tells whether there are changes */
+    int error = space_query(file, from, from + 1, NANOSECONDS, &figures); /* one block shows whether the file has changes */
 
     if (error == 0 && figures.dirty)
-        wait_for_changes(dataset, file);
+        statistics_wait_for_changes(dataset, file);
     if (error == 0)
         error = space_query(file, from, (uint64_t)status->st_size, FILEOPS_STATISTICS_SECONDS * NANOSECONDS, &figures);
     if (error != 0)
         return error;
     if (count->as_of < 0)
-        count->as_of = as_of(dataset, &figures, seconds_of(CLOCK_REALTIME));
-    add(&count->figures, &figures);
+        count->as_of = statistics_as_of(dataset, &figures, statistics_seconds_of(CLOCK_REALTIME));
+    statistics_add(&count->figures, &figures);
     return 0;
 }
 
 /* Shared blocks of the file, as far as they are known. */
-static int count_shared(struct fileops_dataset *dataset, int file, const struct stat *status, struct fileops_statistics *statistics)
+static int statistics_count_shared(struct fileops_dataset *dataset, int file, const struct stat *status,
+                                   struct fileops_statistics *statistics)
 {
-    struct unfinished count = take_unfinished(status);
-    const int error = count_on(dataset, file, status, &count);
+    struct unfinished count = statistics_take_unfinished(status);
+    const int error = statistics_count_on(dataset, file, status, &count);
     const struct space_figures *figures = &count.figures;
 
     if (error != 0)
@@ -175,7 +178,7 @@ static int count_shared(struct fileops_dataset *dataset, int file, const struct 
     if (statistics->unique_exact)
         statistics->allocated = figures->allocated;
     else
-        keep_unfinished(&count);
+        statistics_store_unfinished(&count);
     statistics->unique = statistics->allocated > figures->shared ? statistics->allocated - figures->shared : 0;
     statistics->snapshot = figures->snapshot;
     statistics->deduplicated = figures->deduplicated;
@@ -195,18 +198,18 @@ int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops
     statistics->total = (uint64_t)status.st_size;
     statistics->allocated = statistics->unique = (uint64_t)status.st_blocks * 512;
     statistics->reserved = fileops_dataset_is_thick(dataset) ? statistics->total : 0;
-    statistics->as_of = (uint64_t)seconds_of(CLOCK_REALTIME);
+    statistics->as_of = (uint64_t)statistics_seconds_of(CLOCK_REALTIME);
     if (statistics->total == 0) { /* its blocks may still be counted */
         statistics->allocated = statistics->unique = 0;
         statistics->unique_exact = true;
         return 0;
     }
-    const int error = count_shared(dataset, file, &status, statistics);
+    const int error = statistics_count_shared(dataset, file, &status, statistics);
     return error == EOPNOTSUPP ? 0 : error;
 }
 
 /* All of a file, added to the dataset's. */
-static int count_file(void *context, const struct walk_file *found)
+static int statistics_count_file(void *context, const struct walk_file *entry)
 {
     struct fileops_dataset *dataset = context;
     struct space_figures sum = {0}, figures;
@@ -214,15 +217,15 @@ static int count_file(void *context, const struct walk_file *found)
 
     if (dataset_is_unused(dataset))
         return ECANCELED;
-    const int file = openat(found->folder, found->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    const int file = openat(entry->folder, entry->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0)
         return errno == ENOENT ? 0 : errno;
-    const uint64_t size = (uint64_t)found->status.st_size;
+    const uint64_t size = (uint64_t)entry->status.st_size;
     while (error == 0 && sum.done < size) {
         error = space_query(file, sum.done, size, NANOSECONDS, &figures);
         if (error == 0 && figures.done == 0)
             error = EIO;
-        add(&sum, &figures);
+        statistics_add(&sum, &figures);
     }
     close(file);
     pthread_mutex_lock(&dataset->lock);
@@ -234,8 +237,8 @@ static int count_file(void *context, const struct walk_file *found)
 }
 
 /* What is shared in an open transaction group is in no table yet. A file with a change has its end waited for (zfs_dmu_offset_next_sync). On a full
- * pool there is none, and what was shared last may be left out. */
-static void wait_for_group(const char *root)
+ * pool no file can be made, and what was shared last may be left out. */
+static void statistics_wait_for_group(const char *root)
 {
     const int file = open(root, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
@@ -246,12 +249,12 @@ static void wait_for_group(const char *root)
     close(file);
 }
 
-static void *count_dataset(void *argument)
+static void *statistics_count_dataset(void *argument)
 {
     struct fileops_dataset *dataset = argument;
 
-    wait_for_group(dataset->root);
-    const int error = walk_files(dataset->root, count_file, dataset);
+    statistics_wait_for_group(dataset->root);
+    const int error = walk_files(dataset->root, statistics_count_file, dataset);
     pthread_mutex_lock(&dataset->lock);
     dataset->counting_shared = false;
     dataset->shared_error = error;
@@ -267,14 +270,14 @@ int fileops_dataset_shared(struct fileops_dataset *dataset, bool restart, struct
     const bool begins = !dataset->counting_shared && (restart || (!dataset->shared.complete && dataset->shared_error == 0));
     int error = begins || dataset->counting_shared ? 0 : dataset->shared_error;
     if (begins) {
-        dataset->shared = (struct fileops_dataset_shared){.as_of = (uint64_t)seconds_of(CLOCK_REALTIME)};
+        dataset->shared = (struct fileops_dataset_shared){.as_of = (uint64_t)statistics_seconds_of(CLOCK_REALTIME)};
         dataset->shared_error = 0;
         dataset->counting_shared = true;
     }
     *shared = dataset->shared;
     pthread_mutex_unlock(&dataset->lock);
     if (begins)
-        error = dataset_in_background(dataset, count_dataset);
+        error = dataset_run_in_background(dataset, statistics_count_dataset);
     if (begins && error != 0) {
         pthread_mutex_lock(&dataset->lock);
         dataset->counting_shared = false;

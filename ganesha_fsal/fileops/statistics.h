@@ -9,11 +9,11 @@ struct fileops_statistics {
     uint64_t total;     /* bytes: its size */
     uint64_t allocated; /* bytes of its blocks as st_blocks counts them: compressed, with all copies, shared ones in full */
     uint64_t unique;    /* of these, what no other file or zvol shares by block cloning */
-    bool unique_exact;  /* false: `unique` is an upper bound: the module can't tell, or has not counted all of the file yet */
+    bool unique_exact;  /* false: `unique` is an upper bound: the module does not know, or has not counted all of the file yet */
     uint64_t snapshot;  /* of the allocated: a snapshot also holds them */
     uint64_t deduplicated; /* of the allocated: deduplicated, and who else has them is not known */
-    uint64_t reserved;  /* its size in a thick dataset, else 0 */
-    uint64_t as_of;     /* seconds since 1970: what is told was so then or later, and is in the pool */
+    uint64_t reserved;     /* its size in a thick dataset, else 0 */
+    uint64_t as_of;        /* UNIX seconds: the figures are of this time or later, and in the pool */
 };
 
 /* Counting takes no longer than that for one call; the next one for the file goes on where it ended. */

@@ -11,7 +11,7 @@
 
 static int walk_folder(int folder, dev_t device, unsigned int depth, walk_visit *visit, void *context);
 
-static int visit_name(int folder, const char *name, dev_t device, unsigned int depth, walk_visit *visit, void *context)
+static int walk_visit_name(int folder, const char *name, dev_t device, unsigned int depth, walk_visit *visit, void *context)
 {
     struct walk_file file = {.folder = folder, .name = name};
 
@@ -45,7 +45,7 @@ static int walk_folder(int folder, dev_t device, unsigned int depth, walk_visit 
         return error;
     }
     for (errno = 0; error == 0 && (entry = readdir(stream)) != NULL; errno = 0)
-        error = visit_name(folder, entry->d_name, device, depth, visit, context);
+        error = walk_visit_name(folder, entry->d_name, device, depth, visit, context);
     if (error == 0)
         error = errno;
     closedir(stream);

@@ -13,7 +13,7 @@
 #include "subfsal.h"
 #include "vfs_methods.h"
 
-/* FSAL_VFS's own parameters are not taken: the appliance sets none of them. */
+/* The parameters of FSAL_VFS are not accepted: the appliance sets none of them. */
 static struct config_item vfs_parameters[] = {
     CONF_ITEM_NOOP("name"),
     CONF_ITEM_NOOP("Thick_Size"),
@@ -33,18 +33,18 @@ struct parameters {
     uint64_t thick_size;
 };
 
-static struct config_item own_parameters[] = {
+static struct config_item zvaai_parameters[] = {
     CONF_ITEM_NOOP("name"),
     CONF_ITEM_UI64("Thick_Size", 0, INT64_MAX, 0, parameters, thick_size),
     CONFIG_EOL,
 };
 
-static struct config_block own_block = {
+static struct config_block zvaai_block = {
     .dbus_interface_name = "org.ganesha.nfsd.config.fsal.zvaai-export%d",
     .blk_desc.name = "FSAL",
     .blk_desc.type = CONFIG_BLOCK,
     .blk_desc.u.blk.init = noop_conf_init,
-    .blk_desc.u.blk.params = own_parameters,
+    .blk_desc.u.blk.params = zvaai_parameters,
     .blk_desc.u.blk.commit = noop_conf_commit,
 };
 
@@ -63,7 +63,7 @@ void exports_init(void)
 }
 
 /* The link to the export's entry, or to the end. With `lock`. */
-static struct entry **find(const struct fsal_export *export)
+static struct entry **exports_find(const struct fsal_export *export)
 {
     struct entry **link = &all;
 
@@ -72,7 +72,7 @@ static struct entry **find(const struct fsal_export *export)
     return link;
 }
 
-static int set_thick(struct fileops_dataset *dataset, const struct fsal_export *export, uint64_t size)
+static int exports_set_thick(struct fileops_dataset *dataset, const struct fsal_export *export, uint64_t size)
 {
     const int error = fileops_dataset_set_thick(dataset, size);
 
@@ -83,21 +83,21 @@ static int set_thick(struct fileops_dataset *dataset, const struct fsal_export *
 
 int exports_add(struct fsal_export *export, void *parse_node, struct config_error_type *errors)
 {
-    struct parameters parameters = { 0 };
+    struct parameters parameters = {0};
     struct entry *entry;
     int error;
 
-    if (load_config_from_node(parse_node, &own_block, &parameters, true, errors) != 0)
+    if (load_config_from_node(parse_node, &zvaai_block, &parameters, true, errors) != 0)
         return EINVAL;
     entry = calloc(1, sizeof(*entry));
     if (entry == NULL)
         return ENOMEM;
     entry->export = export;
-    error = file_systems_use(export->root_fs, &entry->dataset);
+    error = file_systems_get(export->root_fs, &entry->dataset);
     if (error == 0) {
-        error = set_thick(entry->dataset, export, parameters.thick_size);
+        error = exports_set_thick(entry->dataset, export, parameters.thick_size);
         if (error != 0)
-            file_systems_leave(entry->dataset);
+            file_systems_put(entry->dataset);
     }
     if (error != 0) {
         free(entry);
@@ -112,16 +112,16 @@ int exports_add(struct fsal_export *export, void *parse_node, struct config_erro
 
 int exports_update(struct fsal_export *export, void *parse_node, struct config_error_type *errors)
 {
-    struct parameters parameters = { 0 };
+    struct parameters parameters = {0};
     struct fileops_dataset *dataset;
 
-    if (load_config_from_node(parse_node, &own_block, &parameters, true, errors) != 0)
+    if (load_config_from_node(parse_node, &zvaai_block, &parameters, true, errors) != 0)
         return EINVAL;
     /* ganesha changes one export at a time: the entry stays. */
     pthread_mutex_lock(&lock);
-    dataset = *find(export) == NULL ? NULL : (*find(export))->dataset;
+    dataset = *exports_find(export) == NULL ? NULL : (*exports_find(export))->dataset;
     pthread_mutex_unlock(&lock);
-    return dataset == NULL ? ESTALE : set_thick(dataset, export, parameters.thick_size);
+    return dataset == NULL ? ESTALE : exports_set_thick(dataset, export, parameters.thick_size);
 }
 
 void exports_remove(const struct fsal_export *export)
@@ -129,12 +129,12 @@ void exports_remove(const struct fsal_export *export)
     struct entry **link, *entry;
 
     pthread_mutex_lock(&lock);
-    link = find(export);
+    link = exports_find(export);
     entry = *link;
     if (entry != NULL)
         *link = entry->next;
     pthread_mutex_unlock(&lock);
     if (entry != NULL)
-        file_systems_leave(entry->dataset);
+        file_systems_put(entry->dataset);
     free(entry);
 }

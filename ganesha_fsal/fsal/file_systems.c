@@ -19,49 +19,49 @@ struct file_system {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct file_system *all; /* few: one for each exported dataset */
+static struct file_system *all; /* few: one entry for each exported dataset */
 
 /* With `lock`. */
-static struct file_system *find(const struct fsal_filesystem *wanted)
+static struct file_system *file_systems_find(const struct fsal_filesystem *of)
 {
-    struct file_system *found = all;
+    struct file_system *file_system = all;
 
-    while (found != NULL && (found->device.major != wanted->dev.major || found->device.minor != wanted->dev.minor))
-        found = found->next;
-    return found;
+    while (file_system != NULL && (file_system->device.major != of->dev.major || file_system->device.minor != of->dev.minor))
+        file_system = file_system->next;
+    return file_system;
 }
 
-/* NULL where it is not in use yet. */
-static struct fileops_dataset *use_known(const struct fsal_filesystem *wanted)
+/* NULL: not in use yet. */
+static struct fileops_dataset *file_systems_use_known(const struct fsal_filesystem *of)
 {
     pthread_mutex_lock(&lock);
-    struct file_system *found = find(wanted);
-    if (found != NULL)
-        found->users++;
+    struct file_system *file_system = file_systems_find(of);
+    if (file_system != NULL)
+        file_system->users++;
     pthread_mutex_unlock(&lock);
-    return found == NULL ? NULL : found->dataset;
+    return file_system == NULL ? NULL : file_system->dataset;
 }
 
-/* Opens it without the lock: a pool that hangs stops no other. Who opened it beside another puts its own away. */
-static int use_new(const struct fsal_filesystem *wanted, struct fileops_dataset **dataset)
+/* Opens the file system without the lock: a pool that hangs stops no other. Of two threads that open it concurrently the second drops its dataset. */
+static int file_systems_use_new(const struct fsal_filesystem *of, struct fileops_dataset **dataset)
 {
     struct file_system *added = calloc(1, sizeof(*added));
-    int error = added == NULL ? ENOMEM : fileops_dataset_open(wanted->path, &added->dataset);
+    int error = added == NULL ? ENOMEM : fileops_dataset_open(of->path, &added->dataset);
 
     if (error != 0) {
-        LogCrit(COMPONENT_FSAL, "%s can't be exported: %s", wanted->path, strerror(error));
+        LogCrit(COMPONENT_FSAL, "%s can't be exported: %s", of->path, strerror(error));
         free(added);
         return error;
     }
-    added->device = wanted->dev;
+    added->device = of->dev;
     pthread_mutex_lock(&lock);
-    struct file_system *found = find(wanted), *unused = found == NULL ? NULL : added;
-    if (found == NULL) {
+    struct file_system *file_system = file_systems_find(of), *unused = file_system == NULL ? NULL : added;
+    if (file_system == NULL) {
         added->next = all;
-        all = found = added;
+        all = file_system = added;
     }
-    found->users++;
-    *dataset = found->dataset;
+    file_system->users++;
+    *dataset = file_system->dataset;
     pthread_mutex_unlock(&lock);
     if (unused != NULL)
         fileops_dataset_put(unused->dataset);
@@ -69,13 +69,13 @@ static int use_new(const struct fsal_filesystem *wanted, struct fileops_dataset 
     return 0;
 }
 
-int file_systems_use(const struct fsal_filesystem *file_system, struct fileops_dataset **dataset)
+int file_systems_get(const struct fsal_filesystem *file_system, struct fileops_dataset **dataset)
 {
-    *dataset = use_known(file_system);
-    return *dataset != NULL ? 0 : use_new(file_system, dataset);
+    *dataset = file_systems_use_known(file_system);
+    return *dataset != NULL ? 0 : file_systems_use_new(file_system, dataset);
 }
 
-void file_systems_leave(struct fileops_dataset *dataset)
+void file_systems_put(struct fileops_dataset *dataset)
 {
     struct file_system **link = &all, *unused = NULL;
 

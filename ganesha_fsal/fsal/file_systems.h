@@ -7,14 +7,14 @@
 struct fileops_dataset;
 
 /*
- * The datasets (../fileops/dataset.h) of the file systems that exports reach, one each. Exports and objects have references: MDCACHE gives objects of one
- * export to others, and lets go of some after their export has gone.
+ * The datasets (../fileops/dataset.h) of the file systems that exports reach, one each. Exports and objects have references: MDCACHE gives objects of an
+ * export to other exports, and releases some after the end of their export.
  */
 
-/* The dataset of `file_system`, opened if it is not yet, with a reference for the caller. Errors: errno values, logged. */
-int file_systems_use(const struct fsal_filesystem *file_system, struct fileops_dataset **dataset);
+/* The dataset of `file_system`, opened if needed. The caller gets a reference and puts it by file_systems_put(). Errors: errno values, logged. */
+int file_systems_get(const struct fsal_filesystem *file_system, struct fileops_dataset **dataset);
 
-/* Puts the reference. Takes a mutex; no call of the kernel. */
-void file_systems_leave(struct fileops_dataset *dataset);
+/* Gives the reference back. Takes the table's mutex; makes no system call. */
+void file_systems_put(struct fileops_dataset *dataset);
 
 #endif

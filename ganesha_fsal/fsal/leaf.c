@@ -43,7 +43,7 @@ int fsal_zvaai_open_leaf(struct fsal_obj_handle *leaf, int flags)
     return fd < 0 ? -1 : fd;
 }
 
-static struct fsal_share *share_of(struct fsal_obj_handle *leaf)
+static struct fsal_share *leaf_share_of(struct fsal_obj_handle *leaf)
 {
     return &container_of(leaf, struct vfs_fsal_obj_handle, obj_handle)->u.file.share;
 }
@@ -52,24 +52,24 @@ fsal_status_t fsal_zvaai_share_begin(struct fsal_obj_handle *leaf, fsal_openflag
 {
     if (flags == FSAL_O_CLOSED)
         return fsalstat(ERR_FSAL_NO_ERROR, 0);
-    return check_share_conflict_and_update_locked(leaf, share_of(leaf), FSAL_O_CLOSED, flags, false);
+    return check_share_conflict_and_update_locked(leaf, leaf_share_of(leaf), FSAL_O_CLOSED, flags, false);
 }
 
 void fsal_zvaai_share_end(struct fsal_obj_handle *leaf, fsal_openflags_t flags)
 {
     if (flags != FSAL_O_CLOSED)
-        update_share_counters_locked(leaf, share_of(leaf), flags, FSAL_O_CLOSED);
+        update_share_counters_locked(leaf, leaf_share_of(leaf), flags, FSAL_O_CLOSED);
 }
 
 bool fsal_zvaai_export_is_ending(const struct fsal_export *export)
 {
-    const struct ending *found;
+    const struct ending *entry;
 
     pthread_mutex_lock(&ending_lock);
-    for (found = ending; found != NULL && found->export != export;)
-        found = found->next;
+    for (entry = ending; entry != NULL && entry->export != export;)
+        entry = entry->next;
     pthread_mutex_unlock(&ending_lock);
-    return found != NULL;
+    return entry != NULL;
 }
 
 static void leaf_prepare_unexport(struct fsal_export *export)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * The module: FSAL_VFS's own registration (vfs/main-c.in.cmake of the source package, under the name ZVAAI) calls these where it would
+ * The module: FSAL_VFS's own registration (vfs/main-c.in.cmake of the source package, under the name ZVAAI) calls these functions where it would
  * call FSAL_VFS's (meson.build).
  */
 #include "config.h"
@@ -37,7 +37,7 @@ void zvaai_handle_ops_init(struct fsal_obj_ops *operations)
  * A dummy handle stands for the root of another FSAL's file system and has nothing of the kernel's. FSAL_VFS checks its length as that of a dummy, and
  * then reads it by the type that it says: one with both would have it copy 4 GiB.
  */
-static bool is_forged(const struct gsh_buffdesc *wire)
+static bool module_is_forged(const struct gsh_buffdesc *wire)
 {
     uint8_t flags = wire->len > 0 ? *(const uint8_t *)wire->addr : 0;
 
@@ -47,7 +47,7 @@ static bool is_forged(const struct gsh_buffdesc *wire)
 static fsal_status_t zvaai_create_handle(struct fsal_export *export, struct gsh_buffdesc *wire, struct fsal_obj_handle **object,
                                          struct fsal_attrlist *attributes)
 {
-    if (is_forged(wire))
+    if (module_is_forged(wire))
         return fsalstat(ERR_FSAL_BADHANDLE, 0);
     return vfs_create_handle(export, wire, object, attributes);
 }

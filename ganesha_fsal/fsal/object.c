@@ -14,7 +14,7 @@ static struct bucket {
     struct glist_head objects;
 } buckets[BUCKETS];
 
-__attribute__((constructor)) static void buckets_init(void)
+__attribute__((constructor)) static void object_buckets_init(void)
 {
     for (int number = 0; number < BUCKETS; number++) {
         pthread_mutex_init(&buckets[number].lock, NULL);
@@ -22,13 +22,13 @@ __attribute__((constructor)) static void buckets_init(void)
     }
 }
 
-static struct bucket *bucket_of(uint64_t inode)
+static struct bucket *object_bucket_of(uint64_t inode)
 {
     return &buckets[(inode ^ inode >> 8) & (BUCKETS - 1)];
 }
 
 /* With the bucket's lock. */
-static struct zvaai_object *find(const struct bucket *bucket, const struct fileops_dataset *dataset, uint64_t inode)
+static struct zvaai_object *object_find(const struct bucket *bucket, const struct fileops_dataset *dataset, uint64_t inode)
 {
     const struct glist_head *node;
 
@@ -43,7 +43,7 @@ static struct zvaai_object *find(const struct bucket *bucket, const struct fileo
 
 void object_begin(struct zvaai_object *object)
 {
-    struct bucket *bucket = bucket_of(object->vfs.obj_handle.fileid);
+    struct bucket *bucket = object_bucket_of(object->vfs.obj_handle.fileid);
 
     pthread_mutex_lock(&bucket->lock);
     glist_add(&bucket->objects, &object->living);
@@ -52,12 +52,12 @@ void object_begin(struct zvaai_object *object)
 
 bool object_end(struct zvaai_object *object)
 {
-    struct bucket *bucket = bucket_of(object->vfs.obj_handle.fileid);
+    struct bucket *bucket = object_bucket_of(object->vfs.obj_handle.fileid);
     struct zvaai_object *other;
 
     pthread_mutex_lock(&bucket->lock);
     glist_del(&object->living);
-    other = find(bucket, object->dataset, object->vfs.obj_handle.fileid);
+    other = object_find(bucket, object->dataset, object->vfs.obj_handle.fileid);
     if (other != NULL)
         other->nameless = other->nameless || object->nameless;
     pthread_mutex_unlock(&bucket->lock);
@@ -66,11 +66,11 @@ bool object_end(struct zvaai_object *object)
 
 bool object_mark_nameless(const struct fileops_dataset *dataset, uint64_t inode)
 {
-    struct bucket *bucket = bucket_of(inode);
+    struct bucket *bucket = object_bucket_of(inode);
     struct zvaai_object *object;
 
     pthread_mutex_lock(&bucket->lock);
-    object = find(bucket, dataset, inode);
+    object = object_find(bucket, dataset, inode);
     if (object != NULL)
         object->nameless = true;
     pthread_mutex_unlock(&bucket->lock);

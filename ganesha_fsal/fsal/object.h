@@ -7,7 +7,7 @@
 
 struct fileops_dataset;
 
-/* FSAL_VFS's object with what is ours behind it: vfs.handle points at `wire`. */
+/* FSAL_VFS's object, then the fields of FSAL_ZVAAI: vfs.handle points at `wire`. */
 struct zvaai_object {
     struct vfs_fsal_obj_handle vfs;
     vfs_file_handle_t wire;
@@ -22,11 +22,11 @@ static inline struct zvaai_object *zvaai_object(struct fsal_obj_handle *object)
 }
 
 /*
- * Objects of regular files in use, by their dataset and inode number. A file without a name stays as long as it has one: whoever
- * has it open has an object of it. Each takes one mutex.
+ * Objects of regular files in use, by their dataset and inode number. A file without a name exists as long as it has an object: an open
+ * file has one. Each function takes one mutex, of its bucket, and holds none on return.
  */
 void object_begin(struct zvaai_object *object);
-/* Returns whether it was the last one of a file without a name. */
+/* Returns whether it was the last object of a file without a name. */
 bool object_end(struct zvaai_object *object);
 /* No name leads to the file any more. False: nobody has an object of it. */
 bool object_mark_nameless(const struct fileops_dataset *dataset, uint64_t inode);

@@ -20,7 +20,7 @@ static struct config_item parameters[] = {
     CONFIG_EOL,
 };
 
-static void *configuration_init(void *link, void *self)
+static void *places_configuration_init(void *link, void *self)
 {
     (void)link;
     return self != NULL ? self : &configuration;
@@ -31,7 +31,7 @@ static struct config_block block = {
     .blk_desc.name = "ZVAAI_EXPORTS",
     .blk_desc.type = CONFIG_BLOCK,
     .blk_desc.flags = CONFIG_UNIQUE,
-    .blk_desc.u.blk.init = configuration_init,
+    .blk_desc.u.blk.init = places_configuration_init,
     .blk_desc.u.blk.params = parameters,
     .blk_desc.u.blk.commit = noop_conf_commit,
 };
@@ -44,17 +44,20 @@ int places_init(config_file_t file, struct config_error_type *errors)
 
 bool places_have(const char *path)
 {
-    char folder[PATH_MAX], found[PATH_MAX];
+    char folder[PATH_MAX], real_path[PATH_MAX];
     struct stat of_folder, of_export;
 
     if (configuration.below == NULL)
         return true;
-    bool there = realpath(configuration.below, folder) != NULL && realpath(path, found) != NULL && strcmp(path, found) == 0;
-    size_t length = there ? strlen(folder) : 0;
-    /* A mounted file system: the folder that a pool leaves behind is one of its parent's. */
-    bool good = there && strncmp(found, folder, length) == 0 && found[length] == '/' && strchr(found + length + 1, '/') == NULL &&
-                stat(folder, &of_folder) == 0 && stat(found, &of_export) == 0 && of_folder.st_dev != of_export.st_dev;
+    bool resolved =
+        realpath(configuration.below, folder) != NULL && realpath(path, real_path) != NULL && strcmp(path, real_path) == 0;
+    size_t length = resolved ? strlen(folder) : 0;
+    /* A mounted file system: the empty mount point of a pool that is not imported belongs to its parent's. */
+    bool good = resolved && strncmp(real_path, folder, length) == 0 && real_path[length] == '/' &&
+                strchr(real_path + length + 1, '/') == NULL && stat(folder, &of_folder) == 0 &&
+                stat(real_path, &of_export) == 0 && of_folder.st_dev != of_export.st_dev;
     if (!good)
-        LogCrit(COMPONENT_FSAL, "%s is not exported: ZVAAI_EXPORTS wants a file system that is mounted by one name in %s", path, configuration.below);
+        LogCrit(COMPONENT_FSAL, "%s is not exported: ZVAAI_EXPORTS allows only file systems that are mounted by one name in %s",
+                path, configuration.below);
     return good;
 }

@@ -6,12 +6,12 @@
 
 #include "config_parsing.h"
 
-/* Where exports may be. Who may ask the daemon for exports, by DBus or by files that it reads, need not be who may read all files. */
+/* Where exports may be. A user who can add exports, by DBus or by files that the daemon reads, must not be able to read all files. */
 
 /* The block ZVAAI_EXPORTS of the configuration. 0, or -1 with `errors`. */
 int places_init(config_file_t file, struct config_error_type *errors);
 
-/* Whether `path` is one: anywhere unless the block says where, else a file system that is mounted by one name below the folder. */
+/* Whether `path` may be exported: any path if the block has no folder, otherwise a file system mounted by one name in that folder. Takes no lock. */
 bool places_have(const char *path);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* The seams that FSAL_VFS leaves to what it is compiled with (subfsal.h of the source package). */
+/* The functions that FSAL_VFS expects from an FSAL compiled with it (subfsal.h of the source package). */
 #include "config.h"
 
 #include "fsal.h"
@@ -30,19 +30,19 @@ struct vfs_fsal_obj_handle *vfs_sub_alloc_handle(void)
 
 int vfs_sub_init_handle(struct vfs_fsal_export *export, struct vfs_fsal_obj_handle *object, const char *path)
 {
-    struct zvaai_object *ours = zvaai_object(&object->obj_handle);
+    struct zvaai_object *handle_object = zvaai_object(&object->obj_handle);
     const struct fsal_filesystem *file_system = object->obj_handle.fs;
 
     if (vfs_default_sub_init_handle(export, object, path) < 0)
         goto fail;
-    /* Another FSAL's file system that is mounted below is no business of ours; its root is all we ever see. */
-    if (file_system->fsal == export->export.fsal && file_systems_use(file_system, &ours->dataset) != 0)
+    /* Another FSAL's file system that is mounted below is no business of handle_object; its root is all we ever see. */
+    if (file_system->fsal == export->export.fsal && file_systems_get(file_system, &handle_object->dataset) != 0)
         goto fail;
     if (object->obj_handle.type == REGULAR_FILE)
-        object_begin(ours);
+        object_begin(handle_object);
     return 0;
 fail:
-    /* alloc_handle() of FSAL_VFS frees the object, and leaves it in the module's list. */
+    /* alloc_handle() of FSAL_VFS frees the object, but does not remove it from the module's list. */
     fsal_obj_handle_fini(&object->obj_handle, true);
     return -1;
 }

@@ -54,7 +54,8 @@ int fileops_clone(const struct fileops_clone_request *request, struct fileops_cl
         return errors[number / 5 % (sizeof(errors) / sizeof(errors[0]))];
     if (request->progress != NULL && !request->progress(request->progress_context, 1, 100))
         return ECANCELED;
-    *result = (struct fileops_clone_result){.done = 100, .cloned = 60, .copied = 40, .fallback = {[FILEOPS_FALLBACK_MISALIGNED] = 40}};
+    *result =
+        (struct fileops_clone_result){.done = 100, .cloned = 60, .copied = 40, .fallback = {[FILEOPS_FALLBACK_MISALIGNED] = 40}};
     return 0;
 }
 
@@ -65,17 +66,18 @@ const char *fileops_fallback_name(enum fileops_fallback reason)
 
 int fileops_reserve(struct fileops_dataset *dataset, int file)
 {
-    struct stat found;
+    struct stat status;
 
     must(dataset != NULL, "a file has a dataset");
-    return fstat(file, &found) != 0 ? errno : found.st_ino % 2 == 0 ? ENOSPC : 0;
+    return fstat(file, &status) != 0 ? errno : status.st_ino % 2 == 0 ? ENOSPC : 0;
 }
 
 int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics)
 {
     (void)file;
     must(dataset != NULL, "a file has a dataset");
-    *statistics = (struct fileops_statistics){.total = 1 << 20, .allocated = 8192, .unique = 4096, .unique_exact = true, .reserved = 4096};
+    *statistics =
+        (struct fileops_statistics){.total = 1 << 20, .allocated = 8192, .unique = 4096, .unique_exact = true, .reserved = 4096};
     return 0;
 }
 
@@ -95,10 +97,11 @@ int fileops_dataset_shared(struct fileops_dataset *dataset, bool restart, struct
 static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, const struct vaai_nas_handle *handle,
                                       enum vaai_nas_access access, struct vaai_nas_file *file)
 {
-    static char dataset; /* never looked into */
+    static char dataset; /* never read */
     uint8_t number = handle->bytes[0];
 
-    must((caller == &fake_caller || caller->local) && handle->length <= VAAI_NAS_HANDLE_SIZE, "who asks and the handle's bound are passed on");
+    must((caller == &fake_caller || caller->local) && handle->length <= VAAI_NAS_HANDLE_SIZE,
+         "caller and bounded handle are passed on");
     if (handle->length != 1)
         return VAAI_NAS_BAD_HANDLE;
     if (number > 202)
@@ -111,7 +114,7 @@ static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, cons
     file->read_only = number >= 150 && number < 200;
     if (file->read_only && (access == VAAI_NAS_WRITE || access == VAAI_NAS_MAY_WRITE || access == VAAI_NAS_CREATE))
         return VAAI_NAS_READ_ONLY;
-    if (number < 20 && access != VAAI_NAS_LOOK && !caller->local)
+    if (number < 20 && access != VAAI_NAS_INSPECT && !caller->local)
         return VAAI_NAS_ACCESS;
     snprintf(file->export_path, sizeof(file->export_path), "/export%u", other ? 2u : 1u);
     snprintf(file->export_directory, sizeof(file->export_directory), "%s", directory);
@@ -146,14 +149,14 @@ static void fake_close(struct vaai_nas_file *file)
 
 static bool fake_is_ending(const struct vaai_nas_file *file)
 {
-    must(file->fd >= 0, "what is asked of is open");
+    must(file->fd >= 0, "the file is open");
     return false;
 }
 
 /* "" is the export, "vm1" a directory, and the number that a path begins with a file. */
 static enum vaai_nas_status fake_find(uint16_t export_id, const char *path, struct vaai_nas_handle *handle)
 {
-    must(strlen(path) < VAAI_NAS_PATH_SIZE && path[0] != '/' && strstr(path, "//") == NULL, "what is looked for is a path");
+    must(strlen(path) < VAAI_NAS_PATH_SIZE && path[0] != '/' && strstr(path, "//") == NULL, "the name is a path");
     for (const char *name = path; name != NULL; name = strchr(name, '/')) {
         name += *name == '/';
         must(strncmp(name, "..", 2) != 0 || (name[2] != '/' && name[2] != 0), "that leads nowhere else");
@@ -168,14 +171,14 @@ static enum vaai_nas_status fake_find(uint16_t export_id, const char *path, stru
 static const struct vaai_nas_adapter adapter = {
     .open = fake_open, .changed = fake_changed, .close = fake_close, .is_ending = fake_is_ending, .find = fake_find};
 
-/* Inputs leave nothing in it. */
+/* Empty after each input. */
 static void make_files(void)
 {
     char path[sizeof(directory) + 16];
     const char *place = getenv("TMPDIR");
 
     snprintf(directory, sizeof(directory), "%s/zvaai-fuzz-XXXXXX", place != NULL ? place : "/tmp");
-    must(mkdtemp(directory) != NULL, "there is a place for files");
+    must(mkdtemp(directory) != NULL, "no folder for files");
     snprintf(path, sizeof(path), "%s/vm1", directory);
     must(mkdir(path, 0700) == 0, "a directory");
     snprintf(path, sizeof(path), "%s/file", directory);
@@ -193,7 +196,7 @@ struct vaai_nas_service *fake_service_begin(void)
         make_files();
     calls = clones = 0;
     struct vaai_nas_service *service = vaai_nas_service_new(&options);
-    must(service != NULL, "there is memory for a service");
+    must(service != NULL, "no memory for a service");
     return service;
 }
 

@@ -7,7 +7,7 @@
 /*
  * What the interfaces are fuzzed against: the service itself, with an NFS server and file operations that are made up and quick. A handle is
  * one byte: 0 to 99 are files of one export, 100 to 199 of another that is read-only from 150 on, 200 and 201 directories of the
- * first, 202 one of the second; others are stale. Files below 20 may be looked at only. Every fifth source can't be cloned, each time
+ * first, 202 one of the second; others are stale. Of files below 20 only attributes may be read. Every fifth source can't be cloned, each time
  * for another reason.
  */
 

@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
-/* Of its own size, for reading past the end to be seen. */
+/* Of exactly this size: the sanitizer sees reads past the end. */
 static char *line_of(const uint8_t *call, size_t *length, uint64_t job)
 {
     const uint8_t *place = memchr(call, '@', *length);
@@ -20,7 +20,7 @@ static char *line_of(const uint8_t *call, size_t *length, uint64_t job)
     if (place != NULL)
         snprintf(digits, sizeof(digits), "%llu", (unsigned long long)job);
     char *line = malloc(*length - skipped + strlen(digits));
-    must(line != NULL || *length == 0, "there is memory");
+    must(line != NULL || *length == 0, "no memory");
     if (*length != 0) {
         memcpy(line, call, before);
         memcpy(line + before, digits, strlen(digits));
@@ -37,8 +37,9 @@ static void check(struct json_object *response, uint64_t *job)
     const bool has_error = json_object_object_get_ex(response, "error", &error);
     const char *text = json_object_to_json_string_ext(response, JSON_C_TO_STRING_PLAIN);
 
-    must(has_result != has_error, "there is a result or an error");
-    must(json_object_object_get_ex(response, "jsonrpc", &version) && json_object_object_get_ex(response, "id", NULL), "it is a response");
+    must(has_result != has_error, "a response has a result or an error");
+    must(json_object_object_get_ex(response, "jsonrpc", &version) && json_object_object_get_ex(response, "id", NULL),
+         "it is a response");
     must(!has_error || json_object_object_get_ex(error, "message", NULL), "an error says something");
     must(strchr(text, '\n') == NULL, "an answer is one line");
     if (*job == 0 && has_result && json_object_object_get_ex(result, "job", &number))

@@ -30,14 +30,14 @@ static void check_result(const struct procedure22_request *request, const struct
     struct procedure22_result again;
 
     procedure22_encode_result(result, bytes);
-    must(procedure22_decode_result(bytes, sizeof(bytes), &again), "a result has the shape that plug-ins want");
+    must(procedure22_decode_result(bytes, sizeof(bytes), &again), "a result has the shape that plug-ins expect");
     must(memcmp(&again, result, sizeof(again)) == 0, "and says what it said");
     must(result->version == PROCEDURE22_VERSION && result->command == request->command, "it is of the command");
     must(result->status == 0 || result->result != PROCEDURE22_NOT_SUPPORTED, "\"not supported\" is no failure");
 }
 
-/* What a call that was understood may not be told. */
-static void check_promises(const struct procedure22_request *request, const struct procedure22_result *result)
+/* What no result of a valid call may say. */
+static void check_result(const struct procedure22_request *request, const struct procedure22_result *result)
 {
     if (request->command == PROCEDURE22_RESERVE_SUPPORTED && result->status == 0)
         must(result->result == 0, "reservations are always supported");
@@ -57,14 +57,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 
     while (next_call(&input, &size, &call, &length)) {
         enum procedure22_fault fault = procedure22_decode_request(call, length, &request);
-        if (fault == PROCEDURE22_NO_XDR) /* GARBAGE_ARGS: the service is not asked */
+        if (fault == PROCEDURE22_NO_XDR) /* GARBAGE_ARGS: the service is not called */
             continue;
         if (fault == PROCEDURE22_GOOD)
             check_request(&request);
         vaai_nas_procedure22_serve(service, &fake_caller, &request, fault, &result);
         check_result(&request, &result);
         if (fault == PROCEDURE22_GOOD)
-            check_promises(&request, &result);
+            check_result(&request, &result);
     }
     fake_service_end(service);
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* The way of procedure 22's bytes out of ntirpc's stream, beside the codec that reads the same bytes itself. */
+/* procedure22_copy_call() on ntirpc's stream, compared with the codec on the same bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,18 +14,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     uint8_t bytes[PROCEDURE22_COPIED_MAX];
     size_t length = 0;
     XDR stream;
-    char *own = malloc(size != 0 ? size : 1); /* of its own, for reading past the end to be seen */
+    char *copy = malloc(size != 0 ? size : 1); /* of exactly this size: the sanitizer sees reads past the end */
 
-    must(own != NULL, "there is memory");
-    memcpy(own, input, size);
-    xdrmem_ncreate(&stream, own, (u_int)size, XDR_DECODE);
+    must(copy != NULL, "no memory");
+    memcpy(copy, input, size);
+    xdrmem_ncreate(&stream, copy, (u_int)size, XDR_DECODE);
     bool good = procedure22_copy_call(&stream, bytes, &length);
     if (good) {
         must(length <= sizeof(bytes) && length == XDR_GETPOS(&stream), "as many bytes as were taken");
         must(memcmp(bytes, input, length) == 0, "and the same ones");
     }
     XDR_DESTROY(&stream);
-    free(own);
+    free(copy);
     memset(&whole, 0, sizeof(whole));
     memset(&copied, 0, sizeof(copied));
     enum procedure22_fault fault = procedure22_decode_request(input, size, &whole);

@@ -54,7 +54,7 @@ def of_copy() -> dict[str, bytes]:
 
 
 def of_control() -> dict[str, bytes]:
-    """Every method, what is asked of a job, paths that lead elsewhere, and what is no request."""
+    """Every method, requests about jobs, paths that lead elsewhere, and lines that are no request."""
 
     def line(method: str, **parameters: object) -> bytes:
         return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).encode()

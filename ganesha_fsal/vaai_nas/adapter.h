@@ -36,15 +36,15 @@ struct vaai_nas_caller {
 };
 
 enum vaai_nas_access {
-    VAAI_NAS_LOOK,  /* attributes and statistics: what GETATTR needs */
-    VAAI_NAS_READ,  /* what READ needs; the descriptor is open for reading */
-    VAAI_NAS_WRITE, /* what WRITE needs, and an export that is not read-only; open for reading and writing */
-    VAAI_NAS_MAY_WRITE, /* the rights of WRITE, asked for alone: nothing is opened for it that others could meet with */
-    VAAI_NAS_CREATE /* a directory a file may be made in */
+    VAAI_NAS_INSPECT,   /* attributes and statistics: what GETATTR needs */
+    VAAI_NAS_READ,      /* what READ needs; the descriptor is open for reading */
+    VAAI_NAS_WRITE,     /* what WRITE needs, and an export that is not read-only; open for reading and writing */
+    VAAI_NAS_MAY_WRITE, /* the rights of WRITE are checked; nothing is opened, so that no share reservation conflicts */
+    VAAI_NAS_CREATE     /* a directory a file may be made in */
 };
 
 /*
- * A file or directory that a caller may use in the way it asked for. The service owns it from a successful open() or create() to
+ * A file or directory that a caller may use with the requested access. The service owns it from a successful open() or create() to
  * close(), on any thread, after the call that opened it has been answered too.
  */
 struct vaai_nas_file {
@@ -56,8 +56,8 @@ struct vaai_nas_file {
     uint16_t export_id;
     char export_path[VAAI_NAS_PATH_SIZE];      /* as clients mount it */
     char export_directory[VAAI_NAS_PATH_SIZE]; /* what is exported */
-    char pool[VAAI_NAS_POOL_SIZE];             /* the ZFS pool or the device: files of one hang together */
-    uid_t owner;                /* who asks, squashed as the export wants it; whose a new file is */
+    char pool[VAAI_NAS_POOL_SIZE];             /* the ZFS pool or the device: its files hang together */
+    uid_t owner;                               /* user of the caller, squashed as the export says; owner of a new file */
     gid_t group;
     struct fileops_dataset *dataset; /* valid until close() */
     void *of_adapter;
@@ -81,12 +81,12 @@ struct vaai_nas_adapter {
 
     void (*close)(struct vaai_nas_file *file);
 
-    /* Whether the file's export is being removed: set before the service is told to cancel what uses it, and never taken back. */
+    /* Whether the file's export is being removed: set before the service cancels what uses it, and never cleared. */
     bool (*is_ending)(const struct vaai_nas_file *file);
 
     /*
      * The handle of what lies at `path` in an export, which is names with one slash between, none of them "." or ".."; "" is the export
-     * itself. Goes by no symbolic link and to no other file system, and shows nothing that clients are not shown. Errors: STALE where there is no
+     * itself. Follows no symbolic link, leads to no other file system, and shows nothing that is hidden from clients. Errors: STALE without
      * such export or it is being removed, NOT_FOUND, NOT_DIRECTORY, NAME_TOO_LONG, NOT_SUPPORTED for an export of another FSAL and for another file system.
      */
     enum vaai_nas_status (*find)(uint16_t export_id, const char *path, struct vaai_nas_handle *handle);

@@ -37,7 +37,7 @@ struct held {
 _Thread_local struct vaai_nas_leaf_call *vaai_nas_leaf_call;
 
 /* Runs `run` with the leaf below MDCACHE, which drops the object's cached attributes afterwards. op_ctx is at its export. */
-static fsal_status_t call_leaf(struct fsal_obj_handle *object, struct vaai_nas_leaf_call *call)
+static fsal_status_t adapter_call_leaf(struct fsal_obj_handle *object, struct vaai_nas_leaf_call *call)
 {
     vaai_nas_leaf_call = call;
     fsal_status_t status = object->obj_ops->fallocate(object, NULL, 0, 0, true);
@@ -45,7 +45,7 @@ static fsal_status_t call_leaf(struct fsal_obj_handle *object, struct vaai_nas_l
     return status;
 }
 
-static bool is_ours(struct gsh_export *export)
+static bool adapter_is_ours(struct gsh_export *export)
 {
     struct fsal_export *leaf = export->fsal_export->sub_export;
 
@@ -53,7 +53,7 @@ static bool is_ours(struct gsh_export *export)
 }
 
 /* The part of the wire handle that the FSAL made; its export's id is checked to be that of op_ctx. */
-static enum vaai_nas_status find_object(const struct vaai_nas_handle *handle, struct fsal_obj_handle **object)
+static enum vaai_nas_status adapter_find_object(const struct vaai_nas_handle *handle, struct fsal_obj_handle **object)
 {
     const struct file_handle_v3 *wire = (const struct file_handle_v3 *)handle->bytes;
     struct fsal_export *export = op_ctx->fsal_export;
@@ -68,13 +68,12 @@ static enum vaai_nas_status find_object(const struct vaai_nas_handle *handle, st
 }
 
 /* A well-formed handle's export id; both versions of NFS have it at the same place (nfs_fh.h). `padded`: as NFSv3 handles are. */
-static enum vaai_nas_status parse_handle(const struct vaai_nas_handle *handle, bool padded, uint16_t *export_id)
+static enum vaai_nas_status adapter_parse_handle(const struct vaai_nas_handle *handle, bool padded, uint16_t *export_id)
 {
     const struct file_handle_v3 *wire = (const struct file_handle_v3 *)handle->bytes;
     size_t header = offsetof(struct file_handle_v3, fsopaque);
 
-    if (handle->length < header || handle->length > NFS4_FHSIZE || wire->fhversion != GANESHA_FH_VERSION ||
-        wire->fs_len == 0)
+    if (handle->length < header || handle->length > NFS4_FHSIZE || wire->fhversion != GANESHA_FH_VERSION || wire->fs_len == 0)
         return VAAI_NAS_BAD_HANDLE;
     const size_t used = header + wire->fs_len, rounded = (used + 3) & ~(size_t)3;
     if (handle->length != rounded && (padded || handle->length != used))
@@ -83,12 +82,12 @@ static enum vaai_nas_status parse_handle(const struct vaai_nas_handle *handle, b
     return VAAI_NAS_OK;
 }
 
-static enum vaai_nas_status check_type(const struct fsal_obj_handle *object, enum vaai_nas_access access)
+static enum vaai_nas_status adapter_check_type(const struct fsal_obj_handle *object, enum vaai_nas_access access)
 {
     bool file = object->type == REGULAR_FILE, directory = object->type == DIRECTORY;
 
     switch (access) {
-    case VAAI_NAS_LOOK:
+    case VAAI_NAS_INSPECT:
         return file || directory ? VAAI_NAS_OK : VAAI_NAS_INVALID;
     case VAAI_NAS_READ:
     case VAAI_NAS_WRITE:
@@ -100,14 +99,14 @@ static enum vaai_nas_status check_type(const struct fsal_obj_handle *object, enu
     return VAAI_NAS_FAULT;
 }
 
-/* What NFS would ask before GETATTR, READ, WRITE and CREATE, with the credentials that op_ctx has after squashing. */
-static enum vaai_nas_status check_permissions(struct fsal_obj_handle *object, enum vaai_nas_access access)
+/* The checks of NFS before GETATTR, READ, WRITE and CREATE, with the credentials that op_ctx has after squashing. */
+static enum vaai_nas_status adapter_check_permissions(struct fsal_obj_handle *object, enum vaai_nas_access access)
 {
     uint32_t options = op_ctx->export_perms.options;
     fsal_status_t status = {0};
 
     switch (access) {
-    case VAAI_NAS_LOOK:
+    case VAAI_NAS_INSPECT:
         if ((options & (EXPORT_OPTION_READ_ACCESS | EXPORT_OPTION_MD_READ_ACCESS)) == 0)
             return VAAI_NAS_ACCESS;
         break;
@@ -143,7 +142,7 @@ struct open_call {
     int flags;
 };
 
-static fsal_status_t open_leaf(struct vaai_nas_leaf_call *call, struct fsal_obj_handle *leaf)
+static fsal_status_t adapter_open_leaf(struct vaai_nas_leaf_call *call, struct fsal_obj_handle *leaf)
 {
     struct open_call *open_call = container_of(call, struct open_call, call);
     struct vaai_nas_file *file = open_call->file;
@@ -169,7 +168,7 @@ static fsal_status_t open_leaf(struct vaai_nas_leaf_call *call, struct fsal_obj_
 }
 
 /* Of "tank/datastore" the pool "tank"; of another file system its device. */
-static void copy_pool(const struct fsal_obj_handle *object, char pool[VAAI_NAS_POOL_SIZE])
+static void adapter_copy_pool(const struct fsal_obj_handle *object, char pool[VAAI_NAS_POOL_SIZE])
 {
     const struct fsal_filesystem *file_system = object->fs;
     const char *device = file_system == NULL || file_system->device == NULL ? "" : file_system->device;
@@ -179,8 +178,8 @@ static void copy_pool(const struct fsal_obj_handle *object, char pool[VAAI_NAS_P
 }
 
 /* With op_ctx at the handle's export, the caller checked and its credentials known. */
-static enum vaai_nas_status open_in_context(const struct vaai_nas_handle *handle, enum vaai_nas_access access,
-                                            struct vaai_nas_file *file)
+static enum vaai_nas_status adapter_open_in_context(const struct vaai_nas_handle *handle, enum vaai_nas_access access,
+                                                    struct vaai_nas_file *file)
 {
     struct gsh_export *export = op_ctx->ctx_export;
     struct fsal_obj_handle *object;
@@ -189,14 +188,14 @@ static enum vaai_nas_status open_in_context(const struct vaai_nas_handle *handle
     snprintf(file->export_path, sizeof(file->export_path), "%s", op_ctx_export_path(op_ctx));
     snprintf(file->export_directory, sizeof(file->export_directory), "%s", CTX_FULLPATH(op_ctx));
     file->export_id = export->export_id;
-    if (!is_ours(export))
+    if (!adapter_is_ours(export))
         return VAAI_NAS_NOT_SUPPORTED;
-    enum vaai_nas_status status = find_object(handle, &object);
+    enum vaai_nas_status status = adapter_find_object(handle, &object);
     if (status != VAAI_NAS_OK)
         return status;
-    status = check_type(object, access);
+    status = adapter_check_type(object, access);
     if (status == VAAI_NAS_OK)
-        status = check_permissions(object, access);
+        status = adapter_check_permissions(object, access);
     if (status != VAAI_NAS_OK)
         goto exit;
     held = calloc(1, sizeof(*held));
@@ -205,7 +204,7 @@ static enum vaai_nas_status open_in_context(const struct vaai_nas_handle *handle
         goto exit;
     }
     struct open_call call = {
-        .call.run = open_leaf,
+        .call.run = adapter_open_leaf,
         .file = file,
         .held = held,
         .flags = access == VAAI_NAS_WRITE ? O_RDWR : O_RDONLY,
@@ -218,10 +217,10 @@ static enum vaai_nas_status open_in_context(const struct vaai_nas_handle *handle
     held->export = export;
     held->object = object;
     held->share = access == VAAI_NAS_READ ? FSAL_O_READ : access == VAAI_NAS_WRITE ? FSAL_O_RDWR : FSAL_O_CLOSED;
-    status = vaai_nas_status_of_fsal(call_leaf(object, &call.call));
+    status = vaai_nas_status_of_fsal(adapter_call_leaf(object, &call.call));
     if (status != VAAI_NAS_OK)
         goto exit;
-    copy_pool(held->leaf, file->pool);
+    adapter_copy_pool(held->leaf, file->pool);
     file->dataset = fsal_zvaai_dataset(held->leaf);
     if (file->dataset == NULL) {
         fsal_zvaai_share_end(held->leaf, held->share);
@@ -245,7 +244,7 @@ static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, c
     struct svc_req *request = caller->request;
     struct req_op_context context;
     uint16_t export_id = 0;
-    enum vaai_nas_status status = parse_handle(handle, !caller->local, &export_id);
+    enum vaai_nas_status status = adapter_parse_handle(handle, !caller->local, &export_id);
 
     file->fd = -1;
     if (status != VAAI_NAS_OK)
@@ -253,16 +252,15 @@ static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, c
     if (status == VAAI_NAS_OK && (access == VAAI_NAS_WRITE || access == VAAI_NAS_CREATE) && vaai_nas_in_grace())
         return VAAI_NAS_BUSY;
     /* ganesha has done all checks below for the first handle of a procedure of NFSv3. */
-    if (!caller->local && op_ctx != NULL && op_ctx->ctx_export != NULL &&
-        op_ctx->ctx_export->export_id == export_id)
-        return open_in_context(handle, access, file);
+    if (!caller->local && op_ctx != NULL && op_ctx->ctx_export != NULL && op_ctx->ctx_export->export_id == export_id)
+        return adapter_open_in_context(handle, access, file);
 
     struct gsh_export *export = get_gsh_export(export_id);
     if (export == NULL)
         return VAAI_NAS_STALE;
     if (caller->local) {
         init_op_context_simple(&context, export, export->fsal_export); /* root, whatever the export says */
-        status = open_in_context(handle, access, file);
+        status = adapter_open_in_context(handle, access, file);
         release_op_context();
         return status;
     }
@@ -272,13 +270,13 @@ static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, c
     if (nfs4_export_check_access(request) != NFS4_OK)
         status = VAAI_NAS_ACCESS;
     else
-        status = open_in_context(handle, access, file);
+        status = adapter_open_in_context(handle, access, file);
     vaai_nas_clean_credentials(&context);
     release_op_context(); /* and the export's reference */
     return status;
 }
 
-static fsal_status_t do_nothing(struct vaai_nas_leaf_call *call, struct fsal_obj_handle *leaf)
+static fsal_status_t adapter_do_nothing(struct vaai_nas_leaf_call *call, struct fsal_obj_handle *leaf)
 {
     (void)call;
     (void)leaf;
@@ -286,7 +284,7 @@ static fsal_status_t do_nothing(struct vaai_nas_leaf_call *call, struct fsal_obj
 }
 
 /* op_ctx at the file's export, for what has no caller any more. */
-static void enter_export(struct req_op_context *context, const struct held *held)
+static void adapter_enter_export(struct req_op_context *context, const struct held *held)
 {
     get_gsh_export_ref(held->export);
     init_op_context_simple(context, held->export, held->export->fsal_export);
@@ -296,10 +294,10 @@ static void adapter_changed(const struct vaai_nas_file *file)
 {
     const struct held *held = file->of_adapter;
     struct req_op_context context;
-    struct vaai_nas_leaf_call call = {.run = do_nothing};
+    struct vaai_nas_leaf_call call = {.run = adapter_do_nothing};
 
-    enter_export(&context, held);
-    call_leaf(held->object, &call);
+    adapter_enter_export(&context, held);
+    adapter_call_leaf(held->object, &call);
     if (file->is_directory) { /* its names too */
         const struct fsal_up_vector *upcalls = held->export->fsal_export->sub_export->up_ops;
         struct gsh_buffdesc key;
@@ -319,7 +317,7 @@ static void adapter_close(struct vaai_nas_file *file)
     fsal_zvaai_share_end(held->leaf, held->share);
     close(file->fd);
     file->fd = -1;
-    enter_export(&context, held);
+    adapter_enter_export(&context, held);
     held->object->obj_ops->put_ref(held->object);
     release_op_context();
     put_gsh_export(held->export);
@@ -334,13 +332,13 @@ static bool adapter_is_ending(const struct vaai_nas_file *file)
     return fsal_zvaai_export_is_ending(held->export->fsal_export->sub_export);
 }
 
-static bool is_same_file_system(const struct fsal_obj_handle *one, const struct fsal_obj_handle *other)
+static bool adapter_is_same_file_system(const struct fsal_obj_handle *object, const struct fsal_obj_handle *other)
 {
-    return one->fsid.major == other->fsid.major && one->fsid.minor == other->fsid.minor;
+    return object->fsid.major == other->fsid.major && object->fsid.minor == other->fsid.minor;
 }
 
 /* With op_ctx at the export, as root. A symbolic link is no directory to fsal_lookup(). */
-static enum vaai_nas_status find_in_context(const char *path, struct vaai_nas_handle *handle)
+static enum vaai_nas_status adapter_find_in_context(const char *path, struct vaai_nas_handle *handle)
 {
     struct fsal_obj_handle *object = NULL, *next;
     nfs_fh4 wire = {.nfs_fh4_val = (char *)handle->bytes, .nfs_fh4_len = sizeof(handle->bytes)};
@@ -358,7 +356,7 @@ static enum vaai_nas_status find_in_context(const char *path, struct vaai_nas_ha
             name[length] = 0;
             next = NULL;
             status = fsal_lookup(object, name, &next, NULL);
-            if (!FSAL_IS_ERROR(status) && !is_same_file_system(object, next)) {
+            if (!FSAL_IS_ERROR(status) && !adapter_is_same_file_system(object, next)) {
                 next->obj_ops->put_ref(next);
                 status = fsalstat(ERR_FSAL_XDEV, EXDEV);
             }
@@ -383,7 +381,7 @@ static enum vaai_nas_status adapter_find(uint16_t export_id, const char *path, s
     if (export == NULL)
         return VAAI_NAS_STALE;
     init_op_context_simple(&context, export, export->fsal_export);
-    enum vaai_nas_status status = is_ours(export) ? find_in_context(path, handle) : VAAI_NAS_NOT_SUPPORTED;
+    enum vaai_nas_status status = adapter_is_ours(export) ? adapter_find_in_context(path, handle) : VAAI_NAS_NOT_SUPPORTED;
     release_op_context(); /* and the export's reference */
     return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* The second half of the adapter: configuration, start, and procedure 22 as ganesha's dispatch wants it. */
+/* The second half of the adapter: configuration, start, and procedure 22 as ganesha's dispatch expects it. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -23,7 +23,7 @@
 
 struct configuration {
     char *control_socket; /* path; NULL: none */
-    char *control_user;   /* who may ask there beside root and the daemon's user; NULL: nobody */
+    char *control_user;   /* may connect, as root and the daemon's user may; NULL: nobody else */
 };
 
 static struct configuration configuration;
@@ -35,7 +35,7 @@ static struct config_item parameters[] = {
     CONFIG_EOL,
 };
 
-static void *configuration_init(void *link, void *self)
+static void *vaai_nas_configuration_init(void *link, void *self)
 {
     (void)link;
     return self != NULL ? self : &configuration;
@@ -46,12 +46,12 @@ static struct config_block block = {
     .blk_desc.name = "VAAI_NAS",
     .blk_desc.type = CONFIG_BLOCK,
     .blk_desc.flags = CONFIG_UNIQUE,
-    .blk_desc.u.blk.init = configuration_init,
+    .blk_desc.u.blk.init = vaai_nas_configuration_init,
     .blk_desc.u.blk.params = parameters,
     .blk_desc.u.blk.commit = noop_conf_commit,
 };
 
-/* Arguments of procedure 22 as the dispatch wants them: the handle that tells the export comes first. */
+/* Arguments of procedure 22 as the dispatch expects them: the handle that selects the export comes first. */
 struct arguments {
     nfs_fh3 destination; /* points into `request` */
     struct procedure22_request *request;
@@ -62,7 +62,7 @@ _Static_assert(sizeof(struct arguments) <= sizeof(nfs_arg_t), "the dispatch has 
 _Static_assert(sizeof(struct procedure22_result) <= sizeof(nfs_res_t), "and for the result");
 
 /* Memory only for what is a call. */
-static bool decode(XDR *xdrs, struct arguments *arguments)
+static bool vaai_nas_decode(XDR *xdrs, struct arguments *arguments)
 {
     uint8_t bytes[PROCEDURE22_COPIED_MAX];
     size_t length;
@@ -76,13 +76,13 @@ static bool decode(XDR *xdrs, struct arguments *arguments)
     return arguments->fault != PROCEDURE22_NO_XDR;
 }
 
-static bool xdr_arguments(XDR *xdrs, void *where)
+static bool vaai_nas_xdr_arguments(XDR *xdrs, void *where)
 {
     struct arguments *arguments = where;
 
     switch (xdrs->x_op) {
     case XDR_DECODE:
-        return decode(xdrs, arguments);
+        return vaai_nas_decode(xdrs, arguments);
     case XDR_FREE:
         gsh_free(arguments->request);
         arguments->request = NULL;
@@ -93,7 +93,7 @@ static bool xdr_arguments(XDR *xdrs, void *where)
 }
 
 /* Also what the dispatch has refused itself comes here, with nothing but a status. */
-static bool xdr_result(XDR *xdrs, void *where)
+static bool vaai_nas_xdr_result(XDR *xdrs, void *where)
 {
     struct procedure22_result result;
     uint8_t bytes[PROCEDURE22_ENCODED_RESULT_SIZE];
@@ -106,7 +106,7 @@ static bool xdr_result(XDR *xdrs, void *where)
     return XDR_PUTBYTES(xdrs, (char *)bytes, sizeof(bytes));
 }
 
-static void to_caller(struct svc_req *request, struct vaai_nas_caller *caller)
+static void vaai_nas_to_caller(struct svc_req *request, struct vaai_nas_caller *caller)
 {
     const struct sockaddr *address = (const struct sockaddr *)svc_getrpccaller(request->rq_xprt);
     const struct sockaddr_in6 *version6 = (const struct sockaddr_in6 *)address;
@@ -126,32 +126,32 @@ static void to_caller(struct svc_req *request, struct vaai_nas_caller *caller)
         strcpy(caller->host, "unknown");
 }
 
-static int serve(nfs_arg_t *arguments_of_any, struct svc_req *request, nfs_res_t *result)
+static int vaai_nas_serve(nfs_arg_t *arguments_of_any, struct svc_req *request, nfs_res_t *result)
 {
     const struct arguments *arguments = (const struct arguments *)arguments_of_any;
     struct vaai_nas_caller caller;
 
-    to_caller(request, &caller);
+    vaai_nas_to_caller(request, &caller);
     vaai_nas_procedure22_serve(service, &caller, arguments->request, arguments->fault, (struct procedure22_result *)result);
     return NFS_REQ_OK;
 }
 
-static void free_result(nfs_res_t *result)
+static void vaai_nas_free_result(nfs_res_t *result)
 {
     (void)result;
 }
 
 static const nfs_function_desc_t procedure22 = {
-    .service_function = serve,
-    .free_function = free_result,
-    .xdr_decode_func = (xdrproc_t)xdr_arguments,
-    .xdr_encode_func = (xdrproc_t)xdr_result,
+    .service_function = vaai_nas_serve,
+    .free_function = vaai_nas_free_result,
+    .xdr_decode_func = (xdrproc_t)vaai_nas_xdr_arguments,
+    .xdr_encode_func = (xdrproc_t)vaai_nas_xdr_result,
     .funcname = (char *)"VAAI_NAS",
     /* Read-only exports are refused by the service, where a command writes. */
     .dispatch_behaviour = NEEDS_CRED | SUPPORTS_GSS | CAN_BE_DUP,
 };
 
-static void register_procedure22(void)
+static void vaai_nas_register_procedure22(void)
 {
     char reason[VAAI_NAS_REASON_SIZE] = "";
     const bool served = vaai_nas_hook_register(PROCEDURE22_NUMBER, &procedure22, reason, sizeof(reason));
@@ -164,32 +164,38 @@ static void register_procedure22(void)
 }
 
 /* Set before the exports are let go. */
-static bool daemon_is_ending(void)
+static bool vaai_nas_daemon_is_ending(void)
 {
     return __atomic_load_n(&admin_shutdown, __ATOMIC_SEQ_CST);
 }
 
-static void start_control_socket(void)
+static void vaai_nas_start_control_socket(void)
 {
-    struct vaai_nas_control_socket asked = {
-        .path = configuration.control_socket, .user = geteuid(), .wait_until_up = nfs_init_wait, .is_ending = daemon_is_ending};
+    struct vaai_nas_control_socket socket = {.path = configuration.control_socket,
+                                             .user = geteuid(),
+                                             .wait_until_up = nfs_init_wait,
+                                             .is_ending = vaai_nas_daemon_is_ending};
     int error = 0;
 
     if (configuration.control_socket == NULL)
         return;
     if (configuration.control_user != NULL) {
-        const struct passwd *found = getpwnam(configuration.control_user);
-        if (found != NULL)
-            asked.user = found->pw_uid;
+        const struct passwd *user = getpwnam(configuration.control_user);
+        if (user != NULL)
+            socket.user = user->pw_uid;
         else
-            LogCrit(COMPONENT_FSAL, "VAAI-NAS: there is no user %s, who may not ask then", configuration.control_user);
+            LogCrit(
+                COMPONENT_FSAL,
+                "VAAI-NAS: user %s of Control_User does not exist: only root and the daemon's user can use the control socket",
+                configuration.control_user);
     }
-    error = vaai_nas_control_socket_start(service, &asked);
+    error = vaai_nas_control_socket_start(service, &socket);
     if (error == EPERM)
-        LogCrit(COMPONENT_FSAL, "VAAI-NAS: %s is not listened at: others than root and this daemon's user can make names in its folder",
+        LogCrit(COMPONENT_FSAL,
+                "VAAI-NAS: no control socket at %s: others than root and this daemon's user can create files in its folder",
                 configuration.control_socket);
     else if (error != 0)
-        LogCrit(COMPONENT_FSAL, "VAAI-NAS: %s can't be listened at: %s", configuration.control_socket, strerror(error));
+        LogCrit(COMPONENT_FSAL, "VAAI-NAS: no control socket at %s: %s", configuration.control_socket, strerror(error));
 }
 
 int vaai_nas_start(config_file_t file, struct config_error_type *errors)
@@ -206,8 +212,8 @@ int vaai_nas_start(config_file_t file, struct config_error_type *errors)
         LogCrit(COMPONENT_FSAL, "VAAI-NAS: no memory or threads");
         return -1;
     }
-    register_procedure22();
-    start_control_socket();
+    vaai_nas_register_procedure22();
+    vaai_nas_start_control_socket();
     return 0;
 }
 
@@ -217,5 +223,6 @@ int vaai_nas_start(config_file_t file, struct config_error_type *errors)
 void vaai_nas_export_ends(uint16_t export_id)
 {
     if (service != NULL && !vaai_nas_cancel_export(service, export_id, EXPORT_END_MAX_MILLISECONDS))
-        LogWarn(COMPONENT_FSAL, "VAAI-NAS: clones of export %u were cancelled and have not ended yet, or other calls hang in it", export_id);
+        LogWarn(COMPONENT_FSAL, "VAAI-NAS: clones of export %u were cancelled and have not ended yet, or other calls hang in it",
+                export_id);
 }

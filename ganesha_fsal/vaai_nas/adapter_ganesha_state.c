@@ -46,12 +46,12 @@ bool vaai_nas_in_grace(void)
 {
     static bool (*get)(bool want_grace);
     static void (*put)(void);
-    static bool looked;
+    static bool resolved;
 
-    if (!__atomic_load_n(&looked, __ATOMIC_ACQUIRE)) {
+    if (!__atomic_load_n(&resolved, __ATOMIC_ACQUIRE)) {
         get = (bool (*)(bool))dlsym(RTLD_DEFAULT, "nfs_get_grace_status");
         put = (void (*)(void))dlsym(RTLD_DEFAULT, "nfs_put_grace_status");
-        __atomic_store_n(&looked, true, __ATOMIC_RELEASE);
+        __atomic_store_n(&resolved, true, __ATOMIC_RELEASE);
     }
     if (get == NULL || put == NULL)
         return false;

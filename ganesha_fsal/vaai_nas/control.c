@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* JSON-RPC 2.0: which method is asked for, and its answer as a response. */
+/* JSON-RPC 2.0: calls the requested method and makes the response. */
 #include "control_internal.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@
 /* JSON-RPC 2.0, 5.1; REFUSED is of those that servers define. */
 enum { NO_JSON = -32700, NO_REQUEST = -32600, NO_METHOD = -32601, WRONG_PARAMETERS = -32602, REFUSED = -32000 };
 
-static struct json_object *statistics_get(struct vaai_nas_service *service, struct json_object *parameters,
-                                          struct control_failure *failure)
+static struct json_object *control_statistics_get(struct vaai_nas_service *service, struct json_object *parameters,
+                                                  struct control_failure *failure)
 {
     if (json_object_object_length(parameters) == 0)
         return control_statistics(service);
@@ -18,7 +18,8 @@ static struct json_object *statistics_get(struct vaai_nas_service *service, stru
     return NULL;
 }
 
-static struct json_object *service_get(struct vaai_nas_service *service, struct json_object *parameters, struct control_failure *failure)
+static struct json_object *control_service_get(struct vaai_nas_service *service, struct json_object *parameters,
+                                               struct control_failure *failure)
 {
     char problem[VAAI_NAS_REASON_SIZE];
 
@@ -36,12 +37,14 @@ static const struct method {
     const char *name;
     control_method *serve;
 } methods[] = {
-    {"service.get", service_get},         {"statistics.get", statistics_get}, {"files.list", control_files_list},   {"file.statistics", control_file_statistics},
-    {"space.get", control_space_get},     {"space.shared", control_space_shared}, {"clone.start", control_clone_start}, {"job.get", control_job_get},
+    {"service.get", control_service_get}, {"statistics.get", control_statistics_get},
+    {"files.list", control_files_list},   {"file.statistics", control_file_statistics},
+    {"space.get", control_space_get},     {"space.shared", control_space_shared},
+    {"clone.start", control_clone_start}, {"job.get", control_job_get},
     {"job.cancel", control_job_cancel},
 };
 
-static struct json_object *error_response(int code, const char *message)
+static struct json_object *control_error_response(int code, const char *message)
 {
     struct json_object *response = json_object_new_object(), *error = json_object_new_object();
 
@@ -51,19 +54,20 @@ static struct json_object *error_response(int code, const char *message)
     return response;
 }
 
-static struct json_object *failure_response(const struct control_failure *failure)
+static struct json_object *control_failure_response(const struct control_failure *failure)
 {
     const bool wrong = failure->status == VAAI_NAS_OK;
-    struct json_object *response = error_response(wrong ? WRONG_PARAMETERS : REFUSED, failure->reason);
+    struct json_object *response = control_error_response(wrong ? WRONG_PARAMETERS : REFUSED, failure->reason);
     struct json_object *data = json_object_new_object();
 
-    json_object_object_add(data, "status", json_object_new_string(vaai_nas_status_name(wrong ? VAAI_NAS_INVALID : failure->status)));
+    json_object_object_add(data, "status",
+                           json_object_new_string(vaai_nas_status_name(wrong ? VAAI_NAS_INVALID : failure->status)));
     json_object_object_add(data, "field", failure->field != NULL ? json_object_new_string(failure->field) : NULL);
     json_object_object_add(json_object_object_get(response, "error"), "data", data);
     return response;
 }
 
-static const struct method *find_method(const char *name)
+static const struct method *control_find_method(const char *name)
 {
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
         if (strcmp(methods[i].name, name) == 0)
@@ -71,38 +75,39 @@ static const struct method *find_method(const char *name)
     return NULL;
 }
 
-static struct json_object *call(struct vaai_nas_service *service, const struct method *method, struct json_object *parameters)
+static struct json_object *control_call(struct vaai_nas_service *service, const struct method *method,
+                                        struct json_object *parameters)
 {
     struct control_failure failure = {.status = VAAI_NAS_OK};
     struct json_object *result = method->serve(service, parameters, &failure);
 
     if (result == NULL)
-        return failure_response(&failure);
+        return control_failure_response(&failure);
     struct json_object *response = json_object_new_object();
     json_object_object_add(response, "result", result);
     return response;
 }
 
-static struct json_object *answer(struct vaai_nas_service *service, struct json_object *request)
+static struct json_object *control_answer(struct vaai_nas_service *service, struct json_object *request)
 {
     struct json_object *version, *name, *parameters;
 
     if (!json_object_is_type(request, json_type_object) || !json_object_object_get_ex(request, "jsonrpc", &version) ||
         !json_object_is_type(version, json_type_string) || strcmp(json_object_get_string(version), "2.0") != 0 ||
         !json_object_object_get_ex(request, "method", &name) || !json_object_is_type(name, json_type_string))
-        return error_response(NO_REQUEST, "this is no request of JSON-RPC 2.0");
-    const struct method *method = find_method(json_object_get_string(name));
+        return control_error_response(NO_REQUEST, "this is no request of JSON-RPC 2.0");
+    const struct method *method = control_find_method(json_object_get_string(name));
     if (method == NULL)
-        return error_response(NO_METHOD, "there is no such method");
+        return control_error_response(NO_METHOD, "the method does not exist");
     if (!json_object_object_get_ex(request, "params", &parameters)) {
         parameters = json_object_new_object();
-        struct json_object *response = call(service, method, parameters);
+        struct json_object *response = control_call(service, method, parameters);
         json_object_put(parameters);
         return response;
     }
     if (!json_object_is_type(parameters, json_type_object))
-        return error_response(WRONG_PARAMETERS, "parameters are an object");
-    return call(service, method, parameters);
+        return control_error_response(WRONG_PARAMETERS, "parameters are an object");
+    return control_call(service, method, parameters);
 }
 
 struct json_object *vaai_nas_control_answer(struct vaai_nas_service *service, const char *line, size_t length)
@@ -112,7 +117,8 @@ struct json_object *vaai_nas_control_answer(struct vaai_nas_service *service, co
         json_tokener_set_flags(tokener, JSON_TOKENER_STRICT); /* nothing behind the message, too */
     struct json_object *request = tokener == NULL ? NULL : json_tokener_parse_ex(tokener, line, (int)length);
     bool parsed = tokener != NULL && json_tokener_get_error(tokener) == json_tokener_success;
-    struct json_object *response = parsed ? answer(service, request) : error_response(NO_JSON, "the message is no JSON");
+    struct json_object *response =
+        parsed ? control_answer(service, request) : control_error_response(NO_JSON, "the message is no JSON");
     struct json_object *id = NULL;
 
     if (parsed && json_object_is_type(request, json_type_object))

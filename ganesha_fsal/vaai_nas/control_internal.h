@@ -21,6 +21,7 @@ struct json_object *control_statistics(struct vaai_nas_service *service);
 /* These answer NULL with `failure`. `parameters` is an object. */
 typedef struct json_object *control_method(struct vaai_nas_service *service, struct json_object *parameters,
                                            struct control_failure *failure);
-control_method control_files_list, control_file_statistics, control_space_get, control_space_shared, control_clone_start, control_job_get, control_job_cancel;
+control_method control_files_list, control_file_statistics, control_space_get, control_space_shared, control_clone_start,
+    control_job_get, control_job_cancel;
 
 #endif

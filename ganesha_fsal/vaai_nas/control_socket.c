@@ -20,8 +20,9 @@
 #include <unistd.h>
 
 #define REQUEST_BYTES_MAX (64u * 1024u)
-#define THREADS (FILE_CALLS_MAX + 8u) /* a connection each; with those that are left counters and jobs are told, whatever hangs */
-#define IDLE_SECONDS 10 /* nobody keeps one from others for long */
+#define THREADS                                                                                                                  \
+    (FILE_CALLS_MAX + 8u) /* a connection each; while FILE_CALLS_MAX hang in pools, the others serve counters and jobs */
+#define IDLE_SECONDS 10   /* of silence; then the thread serves another connection */
 #define BACKLOG 16
 
 struct listener {
@@ -30,7 +31,7 @@ struct listener {
     int fd;
 };
 
-static bool send_all(int fd, const char *bytes, size_t length)
+static bool control_socket_send_all(int fd, const char *bytes, size_t length)
 {
     while (length > 0) {
         ssize_t sent = send(fd, bytes, length, MSG_NOSIGNAL);
@@ -42,39 +43,41 @@ static bool send_all(int fd, const char *bytes, size_t length)
     return true;
 }
 
-/* Who has closed, not only said all, will not learn of an answer: what he asked for may by now be asked for anew, or not wanted. */
-static bool has_gone(int fd)
+/* Whether the peer has closed the connection both ways: nobody reads a response, and the request may be repeated elsewhere. */
+static bool control_socket_is_closed(int fd)
 {
     struct pollfd connection = {.fd = fd};
 
     return poll(&connection, 1, 0) > 0 && (connection.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-static bool answer_line(const struct listener *listener, int fd, const char *line, size_t length)
+static bool control_socket_answer_line(const struct listener *listener, int fd, const char *line, size_t length)
 {
     size_t text_length;
 
-    if (has_gone(fd) || listener->socket.is_ending())
+    if (control_socket_is_closed(fd) || listener->socket.is_ending())
         return false;
     struct json_object *response = vaai_nas_control_answer(listener->service, line, length);
     const char *text = json_object_to_json_string_length(response, JSON_C_TO_STRING_PLAIN, &text_length);
-    /* What was found while exports were let go may be wrong of them. */
-    bool sent = !listener->socket.is_ending() && send_all(fd, text, text_length) && send_all(fd, "\n", 1);
+    /* A response that was made while exports were removed may be wrong. */
+    bool sent =
+        !listener->socket.is_ending() && control_socket_send_all(fd, text, text_length) && control_socket_send_all(fd, "\n", 1);
 
     json_object_put(response);
     return sent;
 }
 
-static bool is_allowed(int fd, uid_t user)
+static bool control_socket_is_allowed(int fd, uid_t user)
 {
     struct ucred peer;
     socklen_t length = sizeof(peer);
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && (peer.uid == 0 || peer.uid == geteuid() || peer.uid == user);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+           (peer.uid == 0 || peer.uid == geteuid() || peer.uid == user);
 }
 
 /* One message a line. */
-static void serve_connection(const struct listener *listener, int fd, char *buffer)
+static void control_socket_serve_connection(const struct listener *listener, int fd, char *buffer)
 {
     size_t used = 0;
 
@@ -85,7 +88,7 @@ static void serve_connection(const struct listener *listener, int fd, char *buff
         used += (size_t)received;
         char *end;
         while ((end = memchr(buffer, '\n', used)) != NULL) {
-            if (!answer_line(listener, fd, buffer, (size_t)(end - buffer)))
+            if (!control_socket_answer_line(listener, fd, buffer, (size_t)(end - buffer)))
                 return;
             used -= (size_t)(end + 1 - buffer);
             memmove(buffer, end + 1, used);
@@ -93,7 +96,7 @@ static void serve_connection(const struct listener *listener, int fd, char *buff
     }
 }
 
-static void *serve(void *argument)
+static void *control_socket_serve(void *argument)
 {
     const struct listener *listener = argument;
     const struct timeval idle = {.tv_sec = IDLE_SECONDS};
@@ -109,23 +112,24 @@ static void *serve(void *argument)
         }
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &idle, sizeof(idle));
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &idle, sizeof(idle));
-        if (is_allowed(fd, listener->socket.user))
-            serve_connection(listener, fd, buffer);
+        if (control_socket_is_allowed(fd, listener->socket.user))
+            control_socket_serve_connection(listener, fd, buffer);
         close(fd);
     }
     return NULL;
 }
 
 /* Whether nobody but root and this process can make a name in it. Of a folder with an access control list the group's rights are its mask (acl(5)). */
-static bool is_ours_alone(int folder)
+static bool control_socket_is_ours_alone(int folder)
 {
-    struct stat found;
+    struct stat status;
 
-    return fstat(folder, &found) == 0 && (found.st_uid == 0 || found.st_uid == geteuid()) && (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+    return fstat(folder, &status) == 0 && (status.st_uid == 0 || status.st_uid == geteuid()) &&
+           (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* A socket that listens at `path`, by the folder that was looked at, whatever has that folder's name by then. 0 or an errno value. */
-static int listen_at(const char *path, uid_t user, int *listening)
+/* A socket that listens at `path`, in the folder that was checked, even if that folder is renamed meanwhile. 0 or an errno value. */
+static int control_socket_listen_at(const char *path, uid_t user, int *listening)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *slash = strrchr(path, '/');
@@ -142,11 +146,11 @@ static int listen_at(const char *path, uid_t user, int *listening)
         return errno;
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int length = snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", folder, name);
-    if (!is_ours_alone(folder))
+    if (!control_socket_is_ours_alone(folder))
         error = EPERM;
     else if (length < 0 || (size_t)length >= sizeof(address.sun_path))
         error = ENAMETOOLONG;
-    /* The mode is set before there is a name; the name is not followed, should it be another's by then. */
+    /* The mode is set before the name exists. A name that another process has taken meanwhile is not followed. */
     else if (fd < 0 || (unlinkat(folder, name, 0) != 0 && errno != ENOENT) || fchmod(fd, 0600) != 0 ||
              bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
              (user != geteuid() && fchownat(folder, name, user, (gid_t)-1, AT_SYMLINK_NOFOLLOW) != 0) || listen(fd, BACKLOG) != 0)
@@ -159,7 +163,7 @@ static int listen_at(const char *path, uid_t user, int *listening)
     return error;
 }
 
-int vaai_nas_control_socket_start(struct vaai_nas_service *service, const struct vaai_nas_control_socket *asked)
+int vaai_nas_control_socket_start(struct vaai_nas_service *service, const struct vaai_nas_control_socket *options)
 {
     struct listener *listener = calloc(1, sizeof(*listener));
     pthread_attr_t detached;
@@ -170,9 +174,9 @@ int vaai_nas_control_socket_start(struct vaai_nas_service *service, const struct
     if (listener == NULL)
         return ENOMEM;
     listener->service = service;
-    listener->socket = *asked;
+    listener->socket = *options;
     listener->socket.path = NULL;
-    error = listen_at(asked->path, asked->user, &listener->fd);
+    error = control_socket_listen_at(options->path, options->user, &listener->fd);
     if (error != 0) {
         free(listener);
         return error;
@@ -180,7 +184,7 @@ int vaai_nas_control_socket_start(struct vaai_nas_service *service, const struct
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
     do
-        error = pthread_create(&thread, &detached, serve, listener);
+        error = pthread_create(&thread, &detached, control_socket_serve, listener);
     while (error == 0 && ++threads < THREADS);
     pthread_attr_destroy(&detached);
     if (threads > 0)

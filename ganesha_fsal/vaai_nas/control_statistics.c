@@ -2,7 +2,7 @@
 /* The counters as JSON. */
 #include "control_internal.h"
 
-static struct json_object *latency(const struct vaai_nas_operation_counters *of)
+static struct json_object *control_latency(const struct vaai_nas_operation_counters *of)
 {
     struct json_object *object = json_object_new_object(), *counts = json_object_new_array();
     size_t used = VAAI_NAS_LATENCY_BUCKETS;
@@ -20,7 +20,7 @@ struct lists {
     struct json_object *exports, *hosts;
 };
 
-static void add_row(void *context, const char *host, const char *export_path, const struct vaai_nas_counter_set *set)
+static void control_add_row(void *context, const char *host, const char *export_path, const struct vaai_nas_counter_set *set)
 {
     struct lists *lists = context;
     struct json_object *row = json_object_new_object(), *bytes = json_object_new_object(), *fallback = json_object_new_object();
@@ -35,7 +35,7 @@ static void add_row(void *context, const char *host, const char *export_path, co
         json_object_object_add(operation, "operations", json_object_new_uint64(of->operations));
         json_object_object_add(operation, "errors", json_object_new_uint64(of->errors));
         json_object_object_add(operation, "refused", json_object_new_uint64(of->refused));
-        json_object_object_add(operation, "latency", latency(of));
+        json_object_object_add(operation, "latency", control_latency(of));
         json_object_object_add(row, vaai_nas_operation_name((enum vaai_nas_operation)i), operation);
     }
     json_object_object_add(bytes, "cloned_bytes", json_object_new_uint64(set->cloned_bytes));
@@ -43,7 +43,8 @@ static void add_row(void *context, const char *host, const char *export_path, co
     json_object_object_add(bytes, "hole_bytes", json_object_new_uint64(set->hole_bytes));
     json_object_object_add(bytes, "reserved_bytes", json_object_new_uint64(set->reserved_bytes));
     for (size_t i = 0; i < FILEOPS_FALLBACK_COUNT; i++)
-        json_object_object_add(fallback, fileops_fallback_name((enum fileops_fallback)i), json_object_new_uint64(set->fallback_bytes[i]));
+        json_object_object_add(fallback, fileops_fallback_name((enum fileops_fallback)i),
+                               json_object_new_uint64(set->fallback_bytes[i]));
     json_object_object_add(bytes, "fallback_bytes", fallback);
     json_object_object_add(row, "offload", bytes);
     json_object_array_add(host != NULL ? lists->hosts : lists->exports, row);
@@ -56,7 +57,7 @@ struct json_object *control_statistics(struct vaai_nas_service *service)
 
     for (unsigned int i = 0; i + 1 < VAAI_NAS_LATENCY_BUCKETS; i++)
         json_object_array_add(bounds, json_object_new_uint64(1ull << i));
-    vaai_nas_counters_each(vaai_nas_service_counters(service), add_row, &lists);
+    vaai_nas_counters_each(vaai_nas_service_counters(service), control_add_row, &lists);
     json_object_object_add(result, "latency_bounds_microseconds", bounds);
     json_object_object_add(result, "exports", lists.exports);
     json_object_object_add(result, "hosts", lists.hosts);

@@ -13,7 +13,7 @@ struct row {
     struct vaai_nas_counter_set set;
 };
 
-/* Rows come in order of first use; the last one is for all that came when there was no room. */
+/* Rows come in order of first use; the last row is for all that came when the table was full. */
 struct table {
     struct row *rows[VAAI_NAS_COUNTED_HOSTS + 1];
     size_t used;
@@ -27,12 +27,9 @@ struct vaai_nas_counters {
 _Static_assert(VAAI_NAS_COUNTED_EXPORTS == VAAI_NAS_COUNTED_HOSTS, "one kind of table");
 
 static const char *const names[VAAI_NAS_OPERATION_COUNT] = {
-    [VAAI_NAS_OPERATION_CAPABILITIES] = "capabilities",
-    [VAAI_NAS_OPERATION_CLONE] = "clone",
-    [VAAI_NAS_OPERATION_FAST_CLONE] = "fast_clone",
-    [VAAI_NAS_OPERATION_RESERVE] = "reserve",
-    [VAAI_NAS_OPERATION_STATISTICS] = "statistics",
-    [VAAI_NAS_OPERATION_JOB] = "job",
+    [VAAI_NAS_OPERATION_CAPABILITIES] = "capabilities", [VAAI_NAS_OPERATION_CLONE] = "clone",
+    [VAAI_NAS_OPERATION_FAST_CLONE] = "fast_clone",     [VAAI_NAS_OPERATION_RESERVE] = "reserve",
+    [VAAI_NAS_OPERATION_STATISTICS] = "statistics",     [VAAI_NAS_OPERATION_JOB] = "job",
 };
 
 const char *vaai_nas_operation_name(enum vaai_nas_operation operation)
@@ -49,7 +46,7 @@ struct vaai_nas_counters *vaai_nas_counters_new(void)
     return counters;
 }
 
-static void free_table(struct table *table)
+static void counters_free_table(struct table *table)
 {
     for (size_t i = 0; i < table->used; i++) {
         free(table->rows[i]->name);
@@ -61,14 +58,14 @@ void vaai_nas_counters_free(struct vaai_nas_counters *counters)
 {
     if (counters == NULL)
         return;
-    free_table(&counters->exports);
-    free_table(&counters->hosts);
+    counters_free_table(&counters->exports);
+    counters_free_table(&counters->hosts);
     pthread_mutex_destroy(&counters->lock);
     free(counters);
 }
 
 /* NULL without memory: then nothing is counted. */
-static struct vaai_nas_counter_set *find(struct table *table, const char *name)
+static struct vaai_nas_counter_set *counters_find(struct table *table, const char *name)
 {
     for (size_t i = 0; i < table->used; i++)
         if (strcmp(table->rows[i]->name, name) == 0)
@@ -88,14 +85,14 @@ static struct vaai_nas_counter_set *find(struct table *table, const char *name)
     return &row->set;
 }
 
-static size_t bucket(uint64_t microseconds)
+static size_t counters_bucket(uint64_t microseconds)
 {
     size_t index = microseconds == 0 ? 0 : (size_t)(64 - __builtin_clzll(microseconds));
 
     return index < VAAI_NAS_LATENCY_BUCKETS ? index : VAAI_NAS_LATENCY_BUCKETS - 1;
 }
 
-static bool is_refusal(enum vaai_nas_status status)
+static bool counters_is_refusal(enum vaai_nas_status status)
 {
     switch (status) {
     case VAAI_NAS_ACCESS:
@@ -110,30 +107,30 @@ static bool is_refusal(enum vaai_nas_status status)
 }
 
 /* Runs `body` for the set of the export and that of the host, under the lock. */
-#define FOR_BOTH(set, counters, host, export_path, body)                                                                        \
-    do {                                                                                                                        \
-        pthread_mutex_lock(&(counters)->lock);                                                                                  \
-        struct vaai_nas_counter_set *both[2] = {(export_path)[0] == 0 ? NULL : find(&(counters)->exports, export_path),         \
-                                                find(&(counters)->hosts, host)};                                                \
-        for (size_t which = 0; which < 2; which++) {                                                                            \
-            struct vaai_nas_counter_set *set = both[which];                                                                     \
-            if (set != NULL) {                                                                                                  \
-                body                                                                                                            \
-            }                                                                                                                   \
-        }                                                                                                                       \
-        pthread_mutex_unlock(&(counters)->lock);                                                                                \
+#define FOR_BOTH(set, counters, host, export_path, body)                                                                         \
+    do {                                                                                                                         \
+        pthread_mutex_lock(&(counters)->lock);                                                                                   \
+        struct vaai_nas_counter_set *both[2] = {(export_path)[0] == 0 ? NULL : counters_find(&(counters)->exports, export_path), \
+                                                counters_find(&(counters)->hosts, host)};                                        \
+        for (size_t which = 0; which < 2; which++) {                                                                             \
+            struct vaai_nas_counter_set *set = both[which];                                                                      \
+            if (set != NULL) {                                                                                                   \
+                body                                                                                                             \
+            }                                                                                                                    \
+        }                                                                                                                        \
+        pthread_mutex_unlock(&(counters)->lock);                                                                                 \
     } while (0)
 
-void vaai_nas_count(struct vaai_nas_counters *counters, const char *host, const char *export_path, enum vaai_nas_operation operation,
-                    enum vaai_nas_status status, uint64_t microseconds)
+void vaai_nas_count(struct vaai_nas_counters *counters, const char *host, const char *export_path,
+                    enum vaai_nas_operation operation, enum vaai_nas_status status, uint64_t microseconds)
 {
     FOR_BOTH(set, counters, host, export_path, {
         struct vaai_nas_operation_counters *of = &set->operation[operation];
         of->operations++;
         of->errors += status != VAAI_NAS_OK;
-        of->refused += is_refusal(status);
+        of->refused += counters_is_refusal(status);
         of->total_microseconds += microseconds;
-        of->latency[bucket(microseconds)]++;
+        of->latency[counters_bucket(microseconds)]++;
     });
 }
 

@@ -8,7 +8,7 @@
 #include "adapter.h"
 #include "status.h"
 
-/* What was asked for and how the bytes went, per export and per host. Thread-safe. Counted from the daemon's start. */
+/* Requests and bytes by what became of them, per export and per host. Thread-safe. Counted since the start of the daemon. */
 
 enum vaai_nas_operation {
     VAAI_NAS_OPERATION_CAPABILITIES,
@@ -22,7 +22,7 @@ enum vaai_nas_operation {
 
 #define VAAI_NAS_LATENCY_BUCKETS 28 /* less than 1 us, less than 2 us, ... less than 2^26 us, all beyond */
 #define VAAI_NAS_COUNTED_EXPORTS 256
-#define VAAI_NAS_COUNTED_HOSTS 256  /* what comes after that many is counted together, as "others" */
+#define VAAI_NAS_COUNTED_HOSTS 256 /* what comes after that many is counted together, as "others" */
 
 struct vaai_nas_operation_counters {
     uint64_t operations; /* ended, with success or without */
@@ -44,8 +44,8 @@ struct vaai_nas_counters *vaai_nas_counters_new(void);
 void vaai_nas_counters_free(struct vaai_nas_counters *counters);
 
 /* One operation ended. `export_path` "" where it was refused before its export was known. */
-void vaai_nas_count(struct vaai_nas_counters *counters, const char *host, const char *export_path, enum vaai_nas_operation operation,
-                    enum vaai_nas_status status, uint64_t microseconds);
+void vaai_nas_count(struct vaai_nas_counters *counters, const char *host, const char *export_path,
+                    enum vaai_nas_operation operation, enum vaai_nas_status status, uint64_t microseconds);
 
 /* How the bytes of a clone went. */
 void vaai_nas_count_clone(struct vaai_nas_counters *counters, const char *host, const char *export_path,

@@ -9,7 +9,7 @@
 #include "uid2grp.h"
 
 /* uid2grp_unref(): the last one frees what the cache has dropped meanwhile. */
-static void unref(struct group_data *groups)
+static void credentials_unref(struct group_data *groups)
 {
     unsigned int references;
 
@@ -29,6 +29,6 @@ void vaai_nas_clean_credentials(struct req_op_context *context)
     gsh_free(context->caller_garray_copy);
     context->managed_garray_copy = context->caller_garray_copy = NULL;
     if (context->caller_gdata != NULL)
-        unref(context->caller_gdata);
+        credentials_unref(context->caller_gdata);
     context->caller_gdata = NULL;
 }

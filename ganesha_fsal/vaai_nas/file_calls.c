@@ -20,19 +20,19 @@ void file_calls_destroy(struct file_calls *calls)
 }
 
 /* With the lock held. */
-static size_t of_export(const struct file_calls *calls, uint16_t export_id)
+static size_t file_calls_of_export(const struct file_calls *calls, uint16_t export_id)
 {
-    size_t found = 0;
+    size_t count = 0;
 
     for (size_t i = 0; i < calls->count; i++)
-        found += calls->export_id[i] == export_id;
-    return found;
+        count += calls->export_id[i] == export_id;
+    return count;
 }
 
 bool file_calls_begin(struct file_calls *calls, uint16_t export_id)
 {
     pthread_mutex_lock(&calls->lock);
-    const bool fits = calls->count < FILE_CALLS_MAX && of_export(calls, export_id) < FILE_CALLS_EXPORT_MAX;
+    const bool fits = calls->count < FILE_CALLS_MAX && file_calls_of_export(calls, export_id) < FILE_CALLS_EXPORT_MAX;
     if (fits)
         calls->export_id[calls->count++] = export_id;
     pthread_mutex_unlock(&calls->lock);
@@ -56,9 +56,9 @@ bool file_calls_wait(struct file_calls *calls, uint16_t export_id, const struct 
     bool in_time = true;
 
     pthread_mutex_lock(&calls->lock);
-    while (in_time && of_export(calls, export_id) > 0)
+    while (in_time && file_calls_of_export(calls, export_id) > 0)
         in_time = pthread_cond_timedwait(&calls->ended, &calls->lock, until) == 0;
-    const bool none = of_export(calls, export_id) == 0;
+    const bool none = file_calls_of_export(calls, export_id) == 0;
     pthread_mutex_unlock(&calls->lock);
     return none;
 }

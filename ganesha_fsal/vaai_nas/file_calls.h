@@ -16,18 +16,18 @@
 struct file_calls {
     pthread_mutex_t lock;
     pthread_cond_t ended;
-    uint16_t export_id[FILE_CALLS_MAX]; /* of those under way */
+    uint16_t export_id[FILE_CALLS_MAX]; /* of the running calls */
     size_t count;
 };
 
 void file_calls_init(struct file_calls *calls);
 void file_calls_destroy(struct file_calls *calls);
 
-/* false: there are too many. */
+/* false: too many run. */
 bool file_calls_begin(struct file_calls *calls, uint16_t export_id);
 void file_calls_end(struct file_calls *calls, uint16_t export_id);
 
-/* Waits until none of the export is under way; false where some still are at `until`, of CLOCK_MONOTONIC. */
+/* Waits until no call of the export is running; false: some still are at `until` (CLOCK_MONOTONIC). */
 bool file_calls_wait(struct file_calls *calls, uint16_t export_id, const struct timespec *until);
 
 #endif

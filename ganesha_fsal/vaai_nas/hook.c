@@ -15,7 +15,7 @@
 #define INSTALL "install nfs-ganesha 6.5-5+deb13uN+zvaai1 from the zvaai packages and restart nfs-ganesha"
 
 /* NFS3_REGISTER_LAYOUT is our patch's: the sizes of the structures that a module shares with the library. */
-static const size_t ours[] = NFS3_REGISTER_LAYOUT;
+static const size_t expected[] = NFS3_REGISTER_LAYOUT;
 
 bool vaai_nas_hook_register(uint32_t procedure, const nfs_function_desc_t *description, char *reason, size_t size)
 {
@@ -27,7 +27,7 @@ bool vaai_nas_hook_register(uint32_t procedure, const nfs_function_desc_t *descr
         snprintf(reason, size, "this nfs-ganesha can't serve NFSv3 procedure 22: " INSTALL);
         return false;
     }
-    if (memcmp(layout, ours, sizeof(ours)) != 0) {
+    if (memcmp(layout, expected, sizeof(expected)) != 0) {
         snprintf(reason, size, "this nfs-ganesha has other structures than FSAL_ZVAAI was built for: " INSTALL);
         return false;
     }

@@ -11,7 +11,7 @@
 
 #include "../fileops/clone.h"
 
-static bool progress(void *context, uint64_t done, uint64_t total)
+static bool job_progress(void *context, uint64_t done, uint64_t total)
 {
     struct job *job = context;
     struct vaai_nas_jobs *jobs = job->jobs;
@@ -27,7 +27,7 @@ static bool progress(void *context, uint64_t done, uint64_t total)
 }
 
 /* Why bytes were copied, the most frequent reason. */
-static void describe_fallback(const struct fileops_clone_result *result, char reason[VAAI_NAS_REASON_SIZE])
+static void job_describe_fallback(const struct fileops_clone_result *result, char reason[VAAI_NAS_REASON_SIZE])
 {
     size_t most = 0;
 
@@ -39,7 +39,7 @@ static void describe_fallback(const struct fileops_clone_result *result, char re
 }
 
 /* What a clone that failed has left. */
-static const char *what_is_left(const struct vaai_nas_order *order, const struct fileops_clone_result *result)
+static const char *job_describe_remains(const struct vaai_nas_order *order, const struct fileops_clone_result *result)
 {
     const bool by_name = order->clone.name[0] != 0;
 
@@ -54,8 +54,8 @@ static const char *what_is_left(const struct vaai_nas_order *order, const struct
     }
 }
 
-static void describe_failure(const struct vaai_nas_order *order, int error, const struct fileops_clone_result *result,
-                               char reason[VAAI_NAS_REASON_SIZE])
+static void job_describe_failure(const struct vaai_nas_order *order, int error, const struct fileops_clone_result *result,
+                                 char reason[VAAI_NAS_REASON_SIZE])
 {
     const char *what = strerrordesc_np(error);
 
@@ -71,15 +71,15 @@ static void describe_failure(const struct vaai_nas_order *order, int error, cons
         what = "the source is being written, or one of the files truncated";
     else if (error == EAGAIN)
         what = "the files of the thick datastore are still being counted";
-    snprintf(reason, VAAI_NAS_REASON_SIZE, "%s; %s", what != NULL ? what : "unknown error", what_is_left(order, result));
+    snprintf(reason, VAAI_NAS_REASON_SIZE, "%s; %s", what != NULL ? what : "unknown error", job_describe_remains(order, result));
 }
 
-static enum vaai_nas_status status_of_clone(int error)
+static enum vaai_nas_status job_status_of_clone(int error)
 {
     return error == EXDEV ? VAAI_NAS_NOT_SUPPORTED : vaai_nas_status_of_errno(error);
 }
 
-static void to_request(const struct vaai_nas_order *order, struct fileops_clone_request *request)
+static void job_to_request(const struct vaai_nas_order *order, struct fileops_clone_request *request)
 {
     const struct vaai_nas_clone *clone = &order->clone;
     bool by_name = clone->name[0] != 0;
@@ -106,31 +106,32 @@ void jobs_free_order(const struct vaai_nas_adapter *adapter, struct vaai_nas_ord
 }
 
 /* How it ended, while its files are still open. */
-static void describe_end(const struct vaai_nas_order *order, int error, bool given_up, const struct fileops_clone_result *result,
-                         struct vaai_nas_job *end)
+static void job_describe_end(const struct vaai_nas_order *order, int error, bool given_up,
+                             const struct fileops_clone_result *result, struct vaai_nas_job *end)
 {
     end->cloned_bytes = result->cloned;
     end->copied_bytes = result->copied;
     end->hole_bytes = result->holes;
     memcpy(end->fallback_bytes, result->fallback, sizeof(end->fallback_bytes));
-    end->status = status_of_clone(error);
+    end->status = job_status_of_clone(error);
     if (error == 0) {
         end->state = VAAI_NAS_COMPLETE;
         end->done_bytes = end->total_bytes = result->done;
-        describe_fallback(result, end->reason);
+        job_describe_fallback(result, end->reason);
         return;
     }
     end->state = VAAI_NAS_FAILED;
     if (error == ECANCELED && given_up) {
         end->status = VAAI_NAS_BUSY;
-        snprintf(end->reason, VAAI_NAS_REASON_SIZE, "the clone took longer than the client can wait; %s", what_is_left(order, result));
+        snprintf(end->reason, VAAI_NAS_REASON_SIZE, "the clone took longer than the client can wait; %s",
+                 job_describe_remains(order, result));
     } else {
-        describe_failure(order, error, result, end->reason);
+        job_describe_failure(order, error, result, end->reason);
     }
 }
 
-static void count(struct vaai_nas_jobs *jobs, const struct job *job, const struct vaai_nas_job *end,
-                  const struct fileops_clone_result *result, const struct timespec *ended)
+static void job_count(struct vaai_nas_jobs *jobs, const struct job *job, const struct vaai_nas_job *end,
+                      const struct fileops_clone_result *result, const struct timespec *ended)
 {
     const struct vaai_nas_order *order = job->order;
 
@@ -142,7 +143,7 @@ static void count(struct vaai_nas_jobs *jobs, const struct job *job, const struc
 }
 
 /* Without the lock. The job is in no queue. */
-static void finish(struct job *job, int error, const struct fileops_clone_result *result)
+static void job_finish(struct job *job, int error, const struct fileops_clone_result *result)
 {
     struct vaai_nas_jobs *jobs = job->jobs;
     struct vaai_nas_order *order = job->order;
@@ -155,8 +156,8 @@ static void finish(struct job *job, int error, const struct fileops_clone_result
     end = job->shown;
     const bool given_up = job->given_up;
     pthread_mutex_unlock(&jobs->lock);
-    describe_end(order, error, given_up, result, &end);
-    count(jobs, job, &end, result, &ended);
+    job_describe_end(order, error, given_up, result, &end);
+    job_count(jobs, job, &end, result, &ended);
     jobs_free_order(jobs->adapter, order); /* before anybody sees the job as ended */
 
     pthread_mutex_lock(&jobs->lock);
@@ -168,7 +169,7 @@ static void finish(struct job *job, int error, const struct fileops_clone_result
     pthread_mutex_unlock(&jobs->lock);
 }
 
-static void run(struct job *job, bool cancelled)
+static void job_run(struct job *job, bool cancelled)
 {
     struct vaai_nas_order *order = job->order;
     struct fileops_clone_result result = {0};
@@ -176,16 +177,16 @@ static void run(struct job *job, bool cancelled)
     int error = cancelled ? ECANCELED : 0;
 
     if (error == 0) {
-        to_request(order, &request);
-        request.progress = progress;
+        job_to_request(order, &request);
+        request.progress = job_progress;
         request.progress_context = job;
         error = fileops_clone(&request, &result);
     }
-    finish(job, error, &result);
+    job_finish(job, error, &result);
 }
 
 /* Running clones of the job's kind and host. */
-static size_t running_of_host(const struct job *job)
+static size_t job_running_of_host(const struct job *job)
 {
     size_t count = 0;
 
@@ -196,14 +197,14 @@ static size_t running_of_host(const struct job *job)
 }
 
 /* Copies never take the threads of fast clones, and a host at most half of either. */
-static bool may_start(const struct job *job)
+static bool job_may_start(const struct job *job)
 {
     const unsigned int workers = job->jobs->workers, of_host = workers > 1 ? workers / 2 : 1;
 
-    return job->cancelled || (job->lane->running[job->clone.fast] < workers && running_of_host(job) < of_host);
+    return job->cancelled || (job->lane->running[job->clone.fast] < workers && job_running_of_host(job) < of_host);
 }
 
-static void unqueue(struct job **link)
+static void job_unqueue(struct job **link)
 {
     struct job *job = *link;
 
@@ -213,25 +214,25 @@ static void unqueue(struct job **link)
 }
 
 /* The oldest job that may start, out of the queue. */
-static struct job *take(struct lane *lane)
+static struct job *job_take(struct lane *lane)
 {
     for (struct job **link = &lane->head; *link != NULL; link = &(*link)->queued_next)
-        if (may_start(*link)) {
+        if (job_may_start(*link)) {
             struct job *job = *link;
-            unqueue(link);
+            job_unqueue(link);
             return job;
         }
     return NULL;
 }
 
-static void *work(void *argument)
+static void *job_work(void *argument)
 {
     struct lane *lane = argument;
     struct vaai_nas_jobs *jobs = lane->jobs;
 
     pthread_mutex_lock(&jobs->lock);
     for (;;) {
-        struct job *job = take(lane);
+        struct job *job = job_take(lane);
         if (job == NULL && jobs->stopping)
             break;
         if (job == NULL) {
@@ -243,7 +244,7 @@ static void *work(void *argument)
         const bool fast = job->clone.fast, cancelled = job->cancelled;
         lane->running[fast]++;
         pthread_mutex_unlock(&jobs->lock);
-        run(job, cancelled);
+        job_run(job, cancelled);
         pthread_mutex_lock(&jobs->lock);
         lane->running[fast]--;
         pthread_cond_broadcast(&lane->work); /* another job of this host or kind may start */
@@ -256,7 +257,8 @@ struct lane *lane_find(struct vaai_nas_jobs *jobs, const struct vaai_nas_order *
 {
     struct lane *lane = jobs->lanes;
 
-    while (lane != NULL && (strcmp(lane->source, order->source.pool) != 0 || strcmp(lane->destination, order->destination.pool) != 0))
+    while (lane != NULL &&
+           (strcmp(lane->source, order->source.pool) != 0 || strcmp(lane->destination, order->destination.pool) != 0))
         lane = lane->next;
     if (lane != NULL)
         return lane;
@@ -280,7 +282,7 @@ bool lane_enqueue(struct lane *lane, struct job *job)
     for (; *tail != NULL; tail = &(*tail)->queued_next)
         waiting++;
     if (waiting >= lane->idle && lane->threads < 2 * lane->jobs->workers &&
-        pthread_create(&lane->thread[lane->threads], NULL, work, lane) == 0)
+        pthread_create(&lane->thread[lane->threads], NULL, job_work, lane) == 0)
         lane->threads++;
     if (lane->threads == 0)
         return false;
@@ -298,9 +300,9 @@ void job_cancel(struct job *job)
     job->cancelled = true;
     for (struct job **link = &job->lane->head; *link != NULL; link = &(*link)->queued_next)
         if (*link == job) {
-            unqueue(link);
+            job_unqueue(link);
             pthread_mutex_unlock(&jobs->lock);
-            finish(job, ECANCELED, &nothing);
+            job_finish(job, ECANCELED, &nothing);
             pthread_mutex_lock(&jobs->lock);
             return;
         }

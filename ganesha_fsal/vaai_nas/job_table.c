@@ -12,16 +12,16 @@ bool job_has_request_id(const struct vaai_nas_clone *clone)
     return memcmp(clone->request_id, none, sizeof(none)) != 0;
 }
 
-static bool is_same_handle(const struct vaai_nas_handle *one, const struct vaai_nas_handle *other)
+static bool jobs_is_same_handle(const struct vaai_nas_handle *clone, const struct vaai_nas_handle *other)
 {
-    return one->length == other->length && memcmp(one->bytes, other->bytes, one->length) == 0;
+    return clone->length == other->length && memcmp(clone->bytes, other->bytes, clone->length) == 0;
 }
 
 /* Compares all but the request id. */
-bool job_is_same_request(const struct vaai_nas_clone *one, const struct vaai_nas_clone *other)
+bool job_is_same_request(const struct vaai_nas_clone *clone, const struct vaai_nas_clone *other)
 {
-    return is_same_handle(&one->source, &other->source) && is_same_handle(&one->destination, &other->destination) &&
-           strcmp(one->name, other->name) == 0 && one->fast == other->fast;
+    return jobs_is_same_handle(&clone->source, &other->source) && jobs_is_same_handle(&clone->destination, &other->destination) &&
+           strcmp(clone->name, other->name) == 0 && clone->fast == other->fast;
 }
 
 void job_show(const struct job *job, struct vaai_nas_job *shown)
@@ -73,7 +73,7 @@ size_t jobs_active_of_host(const struct vaai_nas_jobs *jobs, const struct lane *
 }
 
 /* Forgets the oldest job that has ended. */
-static void forget_one(struct vaai_nas_jobs *jobs)
+static void jobs_forget_oldest(struct vaai_nas_jobs *jobs)
 {
     struct job **oldest_ended = NULL;
 
@@ -115,7 +115,7 @@ struct job *jobs_enter(struct vaai_nas_jobs *jobs, struct lane *lane, struct vaa
     }
     jobs->next_id++;
     if (jobs->known >= VAAI_NAS_JOBS_KNOWN_MAX)
-        forget_one(jobs);
+        jobs_forget_oldest(jobs);
     job->older = jobs->newest;
     jobs->newest = job;
     jobs->known++;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define DEFAULT_WORKERS 4u
-/* A call that waits keeps one of ganesha's threads, of which there are 200 (RPC_Ioq_ThrdMax). */
+/* A call that waits keeps one of ganesha's 200 threads (RPC_Ioq_ThrdMax). */
 #define CALLERS_MAX 128u
 #define CALLERS_LANE_MAX 48u
 #define CALLERS_HOST_MAX 16u /* of a lane */
@@ -22,7 +22,8 @@ struct vaai_nas_jobs *vaai_nas_jobs_new(const struct vaai_nas_service_options *o
         return NULL;
     jobs->adapter = options->adapter;
     jobs->do_milliseconds = options->do_milliseconds != 0 ? options->do_milliseconds : VAAI_NAS_DO_MAX_MILLISECONDS;
-    jobs->cancel_milliseconds = options->cancel_milliseconds != 0 ? options->cancel_milliseconds : VAAI_NAS_CANCEL_MAX_MILLISECONDS;
+    jobs->cancel_milliseconds =
+        options->cancel_milliseconds != 0 ? options->cancel_milliseconds : VAAI_NAS_CANCEL_MAX_MILLISECONDS;
     jobs->workers = options->workers != 0 ? options->workers : DEFAULT_WORKERS;
     if (jobs->workers > WORKERS_MAX)
         jobs->workers = WORKERS_MAX;
@@ -82,7 +83,8 @@ struct timespec vaai_nas_moment_in(uint32_t milliseconds)
 
 /* From here to "These take the lock" the lock is held. */
 
-static struct job *refuse(enum vaai_nas_status with, const char *text, enum vaai_nas_status *status, char reason[VAAI_NAS_REASON_SIZE])
+static struct job *jobs_refuse(enum vaai_nas_status with, const char *text, enum vaai_nas_status *status,
+                               char reason[VAAI_NAS_REASON_SIZE])
 {
     snprintf(reason, VAAI_NAS_REASON_SIZE, "%s", text);
     *status = with;
@@ -90,32 +92,35 @@ static struct job *refuse(enum vaai_nas_status with, const char *text, enum vaai
 }
 
 /* The order's job. NULL with *status. *entered: the job owns the order now. */
-static struct job *find_or_enter(struct vaai_nas_jobs *jobs, struct lane *lane, struct vaai_nas_order *order,
-                                 enum vaai_nas_status *status, char reason[VAAI_NAS_REASON_SIZE], bool *entered)
+static struct job *jobs_find_or_enter(struct vaai_nas_jobs *jobs, struct lane *lane, struct vaai_nas_order *order,
+                                      enum vaai_nas_status *status, char reason[VAAI_NAS_REASON_SIZE], bool *entered)
 {
     struct job *job = jobs_find_request(jobs, &order->clone);
 
     if (job != NULL)
         return job_is_same_request(&job->clone, &order->clone)
                    ? job
-                   : refuse(VAAI_NAS_EXISTS, "the request id belongs to another request; nothing was changed: use a new id", status, reason);
+                   : jobs_refuse(VAAI_NAS_EXISTS, "the request id belongs to another request; nothing was changed: use a new id",
+                                 status, reason);
     job = jobs_find_destination(jobs, order->destination.device, order->destination.inode, order->clone.name);
     if (job != NULL && job_is_active(job)) {
         if (!job_has_request_id(&order->clone) && job_is_same_request(&job->clone, &order->clone))
             return job;
-        return refuse(VAAI_NAS_BUSY, "another clone writes the destination; nothing was changed: wait for it or cancel it", status, reason);
+        return jobs_refuse(VAAI_NAS_BUSY, "another clone writes the destination; nothing was changed: wait for it or cancel it",
+                           status, reason);
     }
     if (jobs->stopping || lane->active >= VAAI_NAS_LANE_ACTIVE_MAX ||
         jobs_active_of_host(jobs, lane, order->host) >= VAAI_NAS_HOST_ACTIVE_MAX)
-        return refuse(VAAI_NAS_BUSY, "too many clones wait in this pool; nothing was changed: try again", status, reason);
+        return jobs_refuse(VAAI_NAS_BUSY, "too many clones wait in this pool; nothing was changed: try again", status, reason);
     if (jobs->adapter->is_ending(&order->source) || jobs->adapter->is_ending(&order->destination))
-        return refuse(VAAI_NAS_STALE, "the export is being removed; nothing was changed", status, reason);
+        return jobs_refuse(VAAI_NAS_STALE, "the export is being removed; nothing was changed", status, reason);
     job = jobs_enter(jobs, lane, order);
     *entered = job != NULL;
-    return job != NULL ? job : refuse(VAAI_NAS_FAULT, "the server has no memory or threads; nothing was changed", status, reason);
+    return job != NULL ? job
+                       : jobs_refuse(VAAI_NAS_FAULT, "the server has no memory or threads; nothing was changed", status, reason);
 }
 
-static bool take_place(struct vaai_nas_jobs *jobs, struct lane *lane)
+static bool jobs_take_place(struct vaai_nas_jobs *jobs, struct lane *lane)
 {
     if (jobs->callers >= CALLERS_MAX || lane->callers >= CALLERS_LANE_MAX)
         return false;
@@ -124,14 +129,14 @@ static bool take_place(struct vaai_nas_jobs *jobs, struct lane *lane)
     return true;
 }
 
-static void leave_place(struct vaai_nas_jobs *jobs, struct lane *lane)
+static void jobs_release_place(struct vaai_nas_jobs *jobs, struct lane *lane)
 {
     jobs->callers--;
     lane->callers--;
 }
 
 /* In a place. NULL: the job was forgotten meanwhile. */
-static struct job *wait_in_place(struct vaai_nas_jobs *jobs, uint64_t id, uint32_t milliseconds)
+static struct job *jobs_wait_in_place(struct vaai_nas_jobs *jobs, uint64_t id, uint32_t milliseconds)
 {
     const struct timespec until = vaai_nas_moment_in(milliseconds);
     struct job *job = jobs_find_id(jobs, id);
@@ -142,32 +147,32 @@ static struct job *wait_in_place(struct vaai_nas_jobs *jobs, uint64_t id, uint32
 }
 
 /* Shows the job after at most `milliseconds`, or at once if too many callers wait. */
-static void wait_and_show(struct vaai_nas_jobs *jobs, struct job *job, uint32_t milliseconds, struct vaai_nas_job *shown)
+static void jobs_wait_and_show(struct vaai_nas_jobs *jobs, struct job *job, uint32_t milliseconds, struct vaai_nas_job *shown)
 {
     struct lane *lane = job->lane;
 
     job_show(job, shown);
-    if (!job_is_active(job) || milliseconds == 0 || !take_place(jobs, lane))
+    if (!job_is_active(job) || milliseconds == 0 || !jobs_take_place(jobs, lane))
         return;
-    job = wait_in_place(jobs, shown->id, milliseconds);
-    leave_place(jobs, lane);
+    job = jobs_wait_in_place(jobs, shown->id, milliseconds);
+    jobs_release_place(jobs, lane);
     if (job != NULL)
         job_show(job, shown);
 }
 
 /* Waits in a place for the job's end. Cancels it when that takes too long. */
-static struct job *wait_or_give_up(struct vaai_nas_jobs *jobs, uint64_t id)
+static struct job *jobs_wait_or_give_up(struct vaai_nas_jobs *jobs, uint64_t id)
 {
-    struct job *job = wait_in_place(jobs, id, jobs->do_milliseconds);
+    struct job *job = jobs_wait_in_place(jobs, id, jobs->do_milliseconds);
 
     if (job == NULL || !job_is_active(job))
         return job;
     job->given_up = !job->cancelled;
     job_cancel(job);
-    return wait_in_place(jobs, id, jobs->cancel_milliseconds);
+    return jobs_wait_in_place(jobs, id, jobs->cancel_milliseconds);
 }
 
-static enum vaai_nas_status cancel(struct vaai_nas_jobs *jobs, struct job *job, struct vaai_nas_job *shown)
+static enum vaai_nas_status jobs_cancel(struct vaai_nas_jobs *jobs, struct job *job, struct vaai_nas_job *shown)
 {
     if (job == NULL)
         return VAAI_NAS_NOT_FOUND;
@@ -177,11 +182,11 @@ static enum vaai_nas_status cancel(struct vaai_nas_jobs *jobs, struct job *job, 
         job_cancel(job);
     job = jobs_find_id(jobs, id);
     if (job != NULL)
-        wait_and_show(jobs, job, jobs->cancel_milliseconds, shown);
+        jobs_wait_and_show(jobs, job, jobs->cancel_milliseconds, shown);
     return VAAI_NAS_OK;
 }
 
-static struct job *find_in_export(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, enum vaai_nas_status *status)
+static struct job *jobs_find_in_export(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, enum vaai_nas_status *status)
 {
     struct job *job = jobs_find_id(jobs, id);
 
@@ -202,9 +207,9 @@ enum vaai_nas_status vaai_nas_jobs_submit(struct vaai_nas_jobs *jobs, struct vaa
 
     pthread_mutex_lock(&jobs->lock);
     struct lane *lane = lane_find(jobs, order);
-    struct job *job = lane == NULL ? NULL : find_or_enter(jobs, lane, order, &status, reason, &entered);
+    struct job *job = lane == NULL ? NULL : jobs_find_or_enter(jobs, lane, order, &status, reason, &entered);
     if (job != NULL) {
-        wait_and_show(jobs, job, wait_milliseconds, shown);
+        jobs_wait_and_show(jobs, job, wait_milliseconds, shown);
         status = VAAI_NAS_OK;
     }
     pthread_mutex_unlock(&jobs->lock);
@@ -214,16 +219,16 @@ enum vaai_nas_status vaai_nas_jobs_submit(struct vaai_nas_jobs *jobs, struct vaa
 }
 
 /* Makes the clone in a place of `lane`. */
-static enum vaai_nas_status do_in_place(struct vaai_nas_jobs *jobs, struct lane *lane, struct vaai_nas_order *order,
-                                        struct vaai_nas_job *shown, char reason[VAAI_NAS_REASON_SIZE], bool *entered)
+static enum vaai_nas_status jobs_do_in_place(struct vaai_nas_jobs *jobs, struct lane *lane, struct vaai_nas_order *order,
+                                             struct vaai_nas_job *shown, char reason[VAAI_NAS_REASON_SIZE], bool *entered)
 {
     enum vaai_nas_status status = VAAI_NAS_FAULT;
-    struct job *job = find_or_enter(jobs, lane, order, &status, reason, entered);
+    struct job *job = jobs_find_or_enter(jobs, lane, order, &status, reason, entered);
 
     if (job == NULL)
         return status;
     job_show(job, shown);
-    job = wait_or_give_up(jobs, shown->id);
+    job = jobs_wait_or_give_up(jobs, shown->id);
     if (job == NULL)
         return VAAI_NAS_FAULT;
     job_show(job, shown);
@@ -242,11 +247,11 @@ enum vaai_nas_status vaai_nas_jobs_do(struct vaai_nas_jobs *jobs, struct vaai_na
 
     pthread_mutex_lock(&jobs->lock);
     struct lane *lane = lane_find(jobs, order);
-    if (lane == NULL || jobs_active_of_host(jobs, lane, order->host) >= CALLERS_HOST_MAX || !take_place(jobs, lane)) {
+    if (lane == NULL || jobs_active_of_host(jobs, lane, order->host) >= CALLERS_HOST_MAX || !jobs_take_place(jobs, lane)) {
         snprintf(reason, VAAI_NAS_REASON_SIZE, "too many callers wait for clones; nothing was changed: try again");
     } else {
-        status = do_in_place(jobs, lane, order, shown, reason, &entered);
-        leave_place(jobs, lane);
+        status = jobs_do_in_place(jobs, lane, order, shown, reason, &entered);
+        jobs_release_place(jobs, lane);
     }
     pthread_mutex_unlock(&jobs->lock);
     if (!entered)
@@ -254,8 +259,8 @@ enum vaai_nas_status vaai_nas_jobs_do(struct vaai_nas_jobs *jobs, struct vaai_na
     return status;
 }
 
-enum vaai_nas_status vaai_nas_jobs_get_of_paths(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone, uint16_t export_id,
-                                                struct vaai_nas_job *shown)
+enum vaai_nas_status vaai_nas_jobs_get_of_paths(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone,
+                                                uint16_t export_id, struct vaai_nas_job *shown)
 {
     enum vaai_nas_status status = VAAI_NAS_NOT_FOUND;
 
@@ -277,14 +282,15 @@ enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, 
     enum vaai_nas_status status;
 
     pthread_mutex_lock(&jobs->lock);
-    const struct job *job = find_in_export(jobs, id, export_id, &status);
+    const struct job *job = jobs_find_in_export(jobs, id, export_id, &status);
     if (job != NULL)
         job_show(job, shown);
     pthread_mutex_unlock(&jobs->lock);
     return status;
 }
 
-enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, struct vaai_nas_listed_job *listed)
+enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode,
+                                               struct vaai_nas_listed_job *listed)
 {
     pthread_mutex_lock(&jobs->lock);
     const struct job *job = jobs_find_destination(jobs, device, inode, "");
@@ -297,10 +303,11 @@ enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t
     return job != NULL ? VAAI_NAS_OK : VAAI_NAS_NOT_FOUND;
 }
 
-enum vaai_nas_status vaai_nas_jobs_cancel_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, struct vaai_nas_job *shown)
+enum vaai_nas_status vaai_nas_jobs_cancel_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode,
+                                                  struct vaai_nas_job *shown)
 {
     pthread_mutex_lock(&jobs->lock);
-    const enum vaai_nas_status status = cancel(jobs, jobs_find_destination(jobs, device, inode, ""), shown);
+    const enum vaai_nas_status status = jobs_cancel(jobs, jobs_find_destination(jobs, device, inode, ""), shown);
     pthread_mutex_unlock(&jobs->lock);
     return status;
 }
@@ -310,15 +317,15 @@ enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t i
     enum vaai_nas_status status;
 
     pthread_mutex_lock(&jobs->lock);
-    struct job *job = find_in_export(jobs, id, export_id, &status);
+    struct job *job = jobs_find_in_export(jobs, id, export_id, &status);
     if (job != NULL)
-        status = cancel(jobs, job, shown);
+        status = jobs_cancel(jobs, job, shown);
     pthread_mutex_unlock(&jobs->lock);
     return status;
 }
 
 /* A job of the export that is active; `cancelled`: also those that are cancelled already. */
-static struct job *find_active(struct vaai_nas_jobs *jobs, uint16_t export_id, bool cancelled)
+static struct job *jobs_find_active(struct vaai_nas_jobs *jobs, uint16_t export_id, bool cancelled)
 {
     struct job *job = jobs->newest;
 
@@ -333,11 +340,11 @@ bool vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id,
     struct job *job;
 
     pthread_mutex_lock(&jobs->lock);
-    while ((job = find_active(jobs, export_id, false)) != NULL)
+    while ((job = jobs_find_active(jobs, export_id, false)) != NULL)
         job_cancel(job);
-    while (find_active(jobs, export_id, true) != NULL && pthread_cond_timedwait(&jobs->ended, &jobs->lock, until) == 0)
+    while (jobs_find_active(jobs, export_id, true) != NULL && pthread_cond_timedwait(&jobs->ended, &jobs->lock, until) == 0)
         ;
-    job = find_active(jobs, export_id, true);
+    job = jobs_find_active(jobs, export_id, true);
     pthread_mutex_unlock(&jobs->lock);
     return job == NULL;
 }

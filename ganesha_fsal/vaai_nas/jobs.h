@@ -8,7 +8,7 @@
 #include "service.h"
 
 /*
- * Clones under way and those that ended lately: a bounded table, and threads that make the clones. Thread-safe.
+ * Running clones and those that ended lately: a bounded table, and threads that make the clones. Thread-safe.
  * Each pair of pools (source, destination) is a lane with threads and limits of its own, so that a pool that hangs stops only itself.
  * In a lane no host gets more than half of the threads.
  */
@@ -38,7 +38,7 @@ enum vaai_nas_status vaai_nas_jobs_submit(struct vaai_nas_jobs *jobs, struct vaa
 
 /*
  * The same, but returns OK only when the clone is complete. After the options' do_milliseconds it cancels the clone and returns BUSY.
- * BUSY without a job if too many callers wait. Otherwise the status of the failed job. `job` is set if there is a job.
+ * BUSY without a job if too many callers wait. Otherwise the status of the failed job. `job` is set if a job exists.
  */
 enum vaai_nas_status vaai_nas_jobs_do(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order, struct vaai_nas_job *job,
                                       char reason[VAAI_NAS_REASON_SIZE]);
@@ -51,17 +51,19 @@ struct vaai_nas_listed_job {
 };
 
 /* The job of the clone's request id that writes to the export. NOT_FOUND: none. EXISTS: the id belongs to other paths. */
-enum vaai_nas_status vaai_nas_jobs_get_of_paths(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone, uint16_t export_id,
-                                                struct vaai_nas_job *job);
+enum vaai_nas_status vaai_nas_jobs_get_of_paths(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone,
+                                                uint16_t export_id, struct vaai_nas_job *job);
 
 /* A job that writes to the export. INTERRUPTED: an id of an earlier daemon. */
 enum vaai_nas_status vaai_nas_jobs_get(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, struct vaai_nas_job *job);
 
 /* The latest job whose destination is this file. */
-enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, struct vaai_nas_listed_job *job);
+enum vaai_nas_status vaai_nas_jobs_get_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode,
+                                               struct vaai_nas_listed_job *job);
 
 /* Cancels a job, and waits at most the options' cancel_milliseconds for its end. OK also if it had ended, or has not ended yet: see `job`. */
-enum vaai_nas_status vaai_nas_jobs_cancel_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, struct vaai_nas_job *job);
+enum vaai_nas_status vaai_nas_jobs_cancel_of_file(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode,
+                                                  struct vaai_nas_job *job);
 enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t id, uint16_t export_id, struct vaai_nas_job *job);
 
 /*

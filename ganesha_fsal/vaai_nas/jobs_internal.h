@@ -28,16 +28,16 @@ struct job {
     struct vaai_nas_job shown;
 };
 
-/* Clones from one pool to one pool. Lanes live as long as the service: there are few pools. */
+/* Clones from one pool to one pool. Lanes live as long as the service: pools are few. */
 struct lane {
     struct lane *next;
     struct vaai_nas_jobs *jobs;
     char source[VAAI_NAS_POOL_SIZE], destination[VAAI_NAS_POOL_SIZE];
-    struct job *head;     /* waiting, oldest first */
-    pthread_cond_t work;  /* a job may be startable, or the service ends */
-    size_t active;        /* jobs waiting and running */
-    size_t callers;       /* calls that wait for jobs of this lane */
-    size_t running[2];    /* by clone.fast */
+    struct job *head;    /* waiting, oldest first */
+    pthread_cond_t work; /* a job may be startable, or the service ends */
+    size_t active;       /* jobs waiting and running */
+    size_t callers;      /* calls that wait for jobs of this lane */
+    size_t running[2];   /* by clone.fast */
     unsigned int threads, idle;
     pthread_t thread[2 * WORKERS_MAX];
 };
@@ -65,14 +65,14 @@ static inline bool job_is_active(const struct job *job)
 bool job_has_request_id(const struct vaai_nas_clone *clone);
 
 /* Compares all but the request id. */
-bool job_is_same_request(const struct vaai_nas_clone *one, const struct vaai_nas_clone *other);
+bool job_is_same_request(const struct vaai_nas_clone *clone, const struct vaai_nas_clone *other);
 
 /* The functions below need the lock. */
 
 /* The job as it is now. */
 void job_show(const struct job *job, struct vaai_nas_job *shown);
 
-/* The latest one, or NULL. */
+/* The latest job, or NULL. */
 struct job *jobs_find_request(struct vaai_nas_jobs *jobs, const struct vaai_nas_clone *clone);
 struct job *jobs_find_id(struct vaai_nas_jobs *jobs, uint64_t id);
 struct job *jobs_find_destination(struct vaai_nas_jobs *jobs, dev_t device, ino_t inode, const char *name);
@@ -85,7 +85,7 @@ struct job *jobs_enter(struct vaai_nas_jobs *jobs, struct lane *lane, struct vaa
 /* The order's lane, made if needed. NULL: no memory. */
 struct lane *lane_find(struct vaai_nas_jobs *jobs, const struct vaai_nas_order *order);
 
-/* Queues the job for its lane's threads. false: there is no thread, and none can be started. */
+/* Queues the job for its lane's threads. false: the lane has no thread, and none can be started. */
 bool lane_enqueue(struct lane *lane, struct job *job);
 
 /* Cancels the job. One that waits ends at once: the lock is released meanwhile. */

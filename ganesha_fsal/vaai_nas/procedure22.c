@@ -51,7 +51,7 @@ static const uint32_t nfs_status[VAAI_NAS_STATUS_COUNT] = {
 /* A full clone that is refused ends within this time, and its answer says so. */
 #define REFUSED_WITHIN_MILLISECONDS 30u
 
-static void fail(struct procedure22_result *result, enum vaai_nas_status status)
+static void procedure22_fail(struct procedure22_result *result, enum vaai_nas_status status)
 {
     result->status = nfs_status[status];
     if (status == VAAI_NAS_BUSY)
@@ -60,13 +60,13 @@ static void fail(struct procedure22_result *result, enum vaai_nas_status status)
         result->result = PROCEDURE22_DISK_FULL;
 }
 
-static void to_handle(const struct procedure22_handle *from, struct vaai_nas_handle *to)
+static void procedure22_to_handle(const struct procedure22_handle *from, struct vaai_nas_handle *to)
 {
     to->length = from->length;
     memcpy(to->bytes, from->bytes, from->length);
 }
 
-static void show_progress(const struct vaai_nas_job *job, struct procedure22_result *result)
+static void procedure22_show_progress(const struct vaai_nas_job *job, struct procedure22_result *result)
 {
     switch (job->state) {
     case VAAI_NAS_WAITING:
@@ -79,19 +79,19 @@ static void show_progress(const struct vaai_nas_job *job, struct procedure22_res
         result->clone_flag = PROCEDURE22_COMPLETE;
         break;
     case VAAI_NAS_FAILED:
-        fail(result, job->status);
+        procedure22_fail(result, job->status);
         break;
     }
     result->clone_offset = job->done_bytes;
 }
 
 /*
- * The destination's handle tells which clone is asked for. The plug-in creates the file for a full clone, and polls until the clone ends.
+ * The destination's handle says which clone is requested. The plug-in creates the file for a full clone, and polls until the clone ends.
  * For a fast clone the handle is the directory and the server makes the file. The plug-in takes that answer as completion.
  * Within one export a fast clone shares blocks or is refused.
  */
-static void clone_file(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                       const struct procedure22_request *request, struct procedure22_result *result)
+static void procedure22_clone_file(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                   const struct procedure22_request *request, struct procedure22_result *result)
 {
     struct vaai_nas_clone clone = {0};
     char reason[VAAI_NAS_REASON_SIZE];
@@ -99,13 +99,13 @@ static void clone_file(struct vaai_nas_service *service, const struct vaai_nas_c
     bool is_directory, same_export;
 
     if (request->kind != PROCEDURE22_NEED_SOURCE) {
-        fail(result, VAAI_NAS_INVALID);
+        procedure22_fail(result, VAAI_NAS_INVALID);
         return;
     }
-    to_handle(&request->destination, &clone.destination);
-    to_handle(&request->source, &clone.source);
+    procedure22_to_handle(&request->destination, &clone.destination);
+    procedure22_to_handle(&request->source, &clone.source);
     enum vaai_nas_status status =
-        vaai_nas_look(service, caller, &clone.destination, &clone.source, &is_directory, &same_export);
+        vaai_nas_inspect(service, caller, &clone.destination, &clone.source, &is_directory, &same_export);
     if (status == VAAI_NAS_OK && is_directory)
         status = vaai_nas_split_path(service, caller, &clone.destination, request->name, clone.name);
     if (status == VAAI_NAS_OK) {
@@ -114,20 +114,20 @@ static void clone_file(struct vaai_nas_service *service, const struct vaai_nas_c
                               : vaai_nas_start_clone(service, caller, &clone, REFUSED_WITHIN_MILLISECONDS, &job, NULL);
     }
     if (status == VAAI_NAS_OK)
-        show_progress(&job, result);
+        procedure22_show_progress(&job, result);
     else
-        fail(result, status);
+        procedure22_fail(result, status);
 }
 
-static void supported(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                      const struct procedure22_request *request, const struct vaai_nas_handle *handle,
-                      struct procedure22_result *result)
+static void procedure22_supported(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                  const struct procedure22_request *request, const struct vaai_nas_handle *handle,
+                                  struct procedure22_result *result)
 {
     struct vaai_nas_capabilities capabilities;
     enum vaai_nas_status status = vaai_nas_get_capabilities(service, caller, handle, &capabilities);
 
     if (status != VAAI_NAS_OK) {
-        fail(result, status);
+        procedure22_fail(result, status);
         return;
     }
     /* A plug-in takes "not supported" for success. So Reserve Space is always supported, and refused as disk full. */
@@ -138,9 +138,9 @@ static void supported(struct vaai_nas_service *service, const struct vaai_nas_ca
         result->result = PROCEDURE22_NOT_SUPPORTED;
 }
 
-static void statistics_or_reserve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                  const struct procedure22_request *request, const struct vaai_nas_handle *handle,
-                                  struct procedure22_result *result)
+static void procedure22_statistics_or_reserve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                              const struct procedure22_request *request, const struct vaai_nas_handle *handle,
+                                              struct procedure22_result *result)
 {
     struct vaai_nas_statistics statistics;
     enum vaai_nas_status status = request->command == PROCEDURE22_RESERVE_SPACE
@@ -150,7 +150,7 @@ static void statistics_or_reserve(struct vaai_nas_service *service, const struct
     if (request->command == PROCEDURE22_RESERVE_SPACE && status == VAAI_NAS_NOT_SUPPORTED)
         status = VAAI_NAS_NO_SPACE;
     if (status != VAAI_NAS_OK) {
-        fail(result, status);
+        procedure22_fail(result, status);
         return;
     }
     result->total = statistics.total_bytes;
@@ -173,41 +173,41 @@ void vaai_nas_procedure22_serve(struct vaai_nas_service *service, const struct v
     result->version = PROCEDURE22_VERSION;
     result->command = request->command;
     if (fault != PROCEDURE22_GOOD) {
-        fail(result, fault == PROCEDURE22_ODD_VERSION ? VAAI_NAS_NOT_SUPPORTED : VAAI_NAS_INVALID);
+        procedure22_fail(result, fault == PROCEDURE22_ODD_VERSION ? VAAI_NAS_NOT_SUPPORTED : VAAI_NAS_INVALID);
         return;
     }
-    to_handle(&request->destination, &handle);
+    procedure22_to_handle(&request->destination, &handle);
     switch (request->command) {
     case PROCEDURE22_CLONE_FILE:
-        clone_file(service, caller, request, result);
+        procedure22_clone_file(service, caller, request, result);
         break;
     case PROCEDURE22_RESERVE_SPACE:
     case PROCEDURE22_EXTENDED_STATISTICS:
-        statistics_or_reserve(service, caller, request, &handle, result);
+        procedure22_statistics_or_reserve(service, caller, request, &handle, result);
         break;
     case PROCEDURE22_CLONE_PROGRESS:
         status = vaai_nas_get_job_of_file(service, caller, &handle, &job);
         if (status == VAAI_NAS_OK)
-            show_progress(&job, result);
+            procedure22_show_progress(&job, result);
         else
-            fail(result, status);
+            procedure22_fail(result, status);
         break;
     case PROCEDURE22_ABORT_CLONE:
         status = vaai_nas_cancel_job_of_file(service, caller, &handle, &job);
         if (status == VAAI_NAS_OK && job.state != VAAI_NAS_FAILED) { /* it was complete, or has not ended yet */
-            show_progress(&job, result);
+            procedure22_show_progress(&job, result);
             status = job.state == VAAI_NAS_COMPLETE ? VAAI_NAS_OK : VAAI_NAS_BUSY;
         }
         if (status != VAAI_NAS_OK)
-            fail(result, status);
+            procedure22_fail(result, status);
         break;
     case PROCEDURE22_CLONE_SUPPORTED:
     case PROCEDURE22_RESERVE_SUPPORTED:
     case PROCEDURE22_STATISTICS_SUPPORTED:
-        supported(service, caller, request, &handle, result);
+        procedure22_supported(service, caller, request, &handle, result);
         break;
     default:
-        fail(result, VAAI_NAS_NOT_SUPPORTED);
+        procedure22_fail(result, VAAI_NAS_NOT_SUPPORTED);
         break;
     }
 }

@@ -26,27 +26,27 @@ enum {
 
 #define FLAG_UNIQUE_EXACT 1u /* of RESULT_FLAGS */
 
-static uint32_t get_le32(const uint8_t *bytes)
+static uint32_t procedure22_get_le32(const uint8_t *bytes)
 {
     uint32_t value;
     memcpy(&value, bytes, sizeof(value));
     return le32toh(value);
 }
 
-static uint64_t get_le64(const uint8_t *bytes)
+static uint64_t procedure22_get_le64(const uint8_t *bytes)
 {
     uint64_t value;
     memcpy(&value, bytes, sizeof(value));
     return le64toh(value);
 }
 
-static void put_le32(uint8_t *bytes, uint32_t value)
+static void procedure22_put_le32(uint8_t *bytes, uint32_t value)
 {
     value = htole32(value);
     memcpy(bytes, &value, sizeof(value));
 }
 
-static void put_le64(uint8_t *bytes, uint64_t value)
+static void procedure22_put_le64(uint8_t *bytes, uint64_t value)
 {
     value = htole64(value);
     memcpy(bytes, &value, sizeof(value));
@@ -58,7 +58,7 @@ struct reader {
     size_t left;
 };
 
-static bool read_uint32(struct reader *reader, uint32_t *value)
+static bool procedure22_read_uint32(struct reader *reader, uint32_t *value)
 {
     uint32_t big_endian;
     if (reader->left < sizeof(big_endian))
@@ -71,9 +71,9 @@ static bool read_uint32(struct reader *reader, uint32_t *value)
 }
 
 /* opaque<limit>: *bytes points into the input. */
-static bool read_opaque(struct reader *reader, uint32_t limit, const uint8_t **bytes, uint32_t *length)
+static bool procedure22_read_opaque(struct reader *reader, uint32_t limit, const uint8_t **bytes, uint32_t *length)
 {
-    if (!read_uint32(reader, length) || *length > limit)
+    if (!procedure22_read_uint32(reader, length) || *length > limit)
         return false;
     size_t padded = ((size_t)*length + 3) & ~(size_t)3;
     if (reader->left < padded)
@@ -84,39 +84,39 @@ static bool read_opaque(struct reader *reader, uint32_t limit, const uint8_t **b
     return true;
 }
 
-static bool read_handle(struct reader *reader, struct procedure22_handle *handle)
+static bool procedure22_read_handle(struct reader *reader, struct procedure22_handle *handle)
 {
     const uint8_t *bytes;
-    if (!read_opaque(reader, PROCEDURE22_HANDLE_SIZE, &bytes, &handle->length))
+    if (!procedure22_read_opaque(reader, PROCEDURE22_HANDLE_SIZE, &bytes, &handle->length))
         return false;
     memcpy(handle->bytes, bytes, handle->length);
     return true;
 }
 
-static uint8_t *write_uint32(uint8_t *bytes, uint32_t value)
+static uint8_t *procedure22_write_uint32(uint8_t *bytes, uint32_t value)
 {
     value = htobe32(value);
     memcpy(bytes, &value, sizeof(value));
     return bytes + sizeof(value);
 }
 
-static uint8_t *write_handle(uint8_t *bytes, const struct procedure22_handle *handle)
+static uint8_t *procedure22_write_handle(uint8_t *bytes, const struct procedure22_handle *handle)
 {
     size_t padded = ((size_t)handle->length + 3) & ~(size_t)3;
-    bytes = write_uint32(bytes, handle->length);
+    bytes = procedure22_write_uint32(bytes, handle->length);
     memset(bytes, 0, padded);
     memcpy(bytes, handle->bytes, handle->length);
     return bytes + padded;
 }
 
-static enum procedure22_fault decode_argument(const uint8_t *bytes, struct procedure22_request *request)
+static enum procedure22_fault procedure22_decode_argument(const uint8_t *bytes, struct procedure22_request *request)
 {
-    request->version = get_le64(bytes + ARGUMENT_VERSION);
-    request->command = get_le32(bytes + ARGUMENT_COMMAND);
+    request->version = procedure22_get_le64(bytes + ARGUMENT_VERSION);
+    request->command = procedure22_get_le32(bytes + ARGUMENT_COMMAND);
     if (request->version != PROCEDURE22_VERSION)
         return PROCEDURE22_ODD_VERSION;
-    request->clone_flags = get_le32(bytes + ARGUMENT_CLONE_FLAGS);
-    uint32_t name_length = get_le32(bytes + ARGUMENT_NAME_LENGTH);
+    request->clone_flags = procedure22_get_le32(bytes + ARGUMENT_CLONE_FLAGS);
+    uint32_t name_length = procedure22_get_le32(bytes + ARGUMENT_NAME_LENGTH);
     const uint8_t *name = bytes + ARGUMENT_NAME;
     /* A plug-in sends an unusable name with a full clone of a long path. The destination's handle says enough. */
     if (name_length == 0 || name_length > PROCEDURE22_NAME_SIZE || memchr(name, 0, name_length) != name + name_length - 1)
@@ -133,49 +133,50 @@ enum procedure22_fault procedure22_decode_request(const uint8_t *bytes, size_t l
     uint32_t kind, argument_length;
 
     memset(request, 0, sizeof(*request));
-    if (!read_handle(&reader, &request->destination) || !read_uint32(&reader, &kind) || kind > PROCEDURE22_OTHER)
+    if (!procedure22_read_handle(&reader, &request->destination) || !procedure22_read_uint32(&reader, &kind) ||
+        kind > PROCEDURE22_OTHER)
         return PROCEDURE22_NO_XDR;
     request->kind = (enum procedure22_kind)kind;
-    if (request->kind == PROCEDURE22_NEED_SOURCE && !read_handle(&reader, &request->source))
+    if (request->kind == PROCEDURE22_NEED_SOURCE && !procedure22_read_handle(&reader, &request->source))
         return PROCEDURE22_NO_XDR;
-    if (!read_opaque(&reader, 1024, &argument, &argument_length) || reader.left != 0)
+    if (!procedure22_read_opaque(&reader, 1024, &argument, &argument_length) || reader.left != 0)
         return PROCEDURE22_NO_XDR;
     if (argument_length != PROCEDURE22_ARGUMENT_SIZE)
         return PROCEDURE22_ODD_ARGUMENT;
-    return decode_argument(argument, request);
+    return procedure22_decode_argument(argument, request);
 }
 
 size_t procedure22_encode_request(const struct procedure22_request *request, uint8_t *bytes)
 {
-    uint8_t *end = write_handle(bytes, &request->destination);
-    end = write_uint32(end, (uint32_t)request->kind);
+    uint8_t *end = procedure22_write_handle(bytes, &request->destination);
+    end = procedure22_write_uint32(end, (uint32_t)request->kind);
     if (request->kind == PROCEDURE22_NEED_SOURCE)
-        end = write_handle(end, &request->source);
-    end = write_uint32(end, PROCEDURE22_ARGUMENT_SIZE);
+        end = procedure22_write_handle(end, &request->source);
+    end = procedure22_write_uint32(end, PROCEDURE22_ARGUMENT_SIZE);
     memset(end, 0, PROCEDURE22_ARGUMENT_SIZE);
-    put_le64(end + ARGUMENT_VERSION, request->version);
-    put_le32(end + ARGUMENT_COMMAND, request->command);
-    put_le32(end + ARGUMENT_CLONE_FLAGS, request->clone_flags);
-    put_le32(end + ARGUMENT_NAME_LENGTH, request->name_length);
+    procedure22_put_le64(end + ARGUMENT_VERSION, request->version);
+    procedure22_put_le32(end + ARGUMENT_COMMAND, request->command);
+    procedure22_put_le32(end + ARGUMENT_CLONE_FLAGS, request->clone_flags);
+    procedure22_put_le32(end + ARGUMENT_NAME_LENGTH, request->name_length);
     memcpy(end + ARGUMENT_NAME, request->name, PROCEDURE22_NAME_SIZE);
     return (size_t)(end + PROCEDURE22_ARGUMENT_SIZE - bytes);
 }
 
 void procedure22_encode_result(const struct procedure22_result *result, uint8_t bytes[PROCEDURE22_ENCODED_RESULT_SIZE])
 {
-    uint8_t *structure = write_uint32(write_uint32(bytes, result->status), PROCEDURE22_RESULT_SIZE);
+    uint8_t *structure = procedure22_write_uint32(procedure22_write_uint32(bytes, result->status), PROCEDURE22_RESULT_SIZE);
     memset(structure, 0, PROCEDURE22_RESULT_SIZE);
-    put_le64(structure + RESULT_VERSION, result->version);
-    put_le32(structure + RESULT_COMMAND, result->command);
-    put_le32(structure + RESULT_RESULT, (uint32_t)result->result);
-    put_le64(structure + RESULT_TOTAL, result->total);
-    put_le64(structure + RESULT_ALLOCATED, result->allocated);
-    put_le64(structure + RESULT_UNIQUE, result->unique);
-    put_le64(structure + RESULT_RESERVED, result->reserved);
-    put_le64(structure + RESULT_CLONE_FLAG, result->clone_flag);
-    put_le64(structure + RESULT_CLONE_OFFSET, result->clone_offset);
-    put_le64(structure + RESULT_AS_OF, result->as_of);
-    put_le64(structure + RESULT_FLAGS, result->unique_exact ? FLAG_UNIQUE_EXACT : 0);
+    procedure22_put_le64(structure + RESULT_VERSION, result->version);
+    procedure22_put_le32(structure + RESULT_COMMAND, result->command);
+    procedure22_put_le32(structure + RESULT_RESULT, (uint32_t)result->result);
+    procedure22_put_le64(structure + RESULT_TOTAL, result->total);
+    procedure22_put_le64(structure + RESULT_ALLOCATED, result->allocated);
+    procedure22_put_le64(structure + RESULT_UNIQUE, result->unique);
+    procedure22_put_le64(structure + RESULT_RESERVED, result->reserved);
+    procedure22_put_le64(structure + RESULT_CLONE_FLAG, result->clone_flag);
+    procedure22_put_le64(structure + RESULT_CLONE_OFFSET, result->clone_offset);
+    procedure22_put_le64(structure + RESULT_AS_OF, result->as_of);
+    procedure22_put_le64(structure + RESULT_FLAGS, result->unique_exact ? FLAG_UNIQUE_EXACT : 0);
 }
 
 bool procedure22_decode_result(const uint8_t *bytes, size_t length, struct procedure22_result *result)
@@ -185,19 +186,20 @@ bool procedure22_decode_result(const uint8_t *bytes, size_t length, struct proce
     uint32_t structure_length;
 
     memset(result, 0, sizeof(*result));
-    if (!read_uint32(&reader, &result->status) || !read_opaque(&reader, 1024, &structure, &structure_length) ||
-        reader.left != 0 || structure_length != PROCEDURE22_RESULT_SIZE)
+    if (!procedure22_read_uint32(&reader, &result->status) ||
+        !procedure22_read_opaque(&reader, 1024, &structure, &structure_length) || reader.left != 0 ||
+        structure_length != PROCEDURE22_RESULT_SIZE)
         return false;
-    result->version = get_le64(structure + RESULT_VERSION);
-    result->command = get_le32(structure + RESULT_COMMAND);
-    result->result = (int32_t)get_le32(structure + RESULT_RESULT);
-    result->total = get_le64(structure + RESULT_TOTAL);
-    result->allocated = get_le64(structure + RESULT_ALLOCATED);
-    result->unique = get_le64(structure + RESULT_UNIQUE);
-    result->reserved = get_le64(structure + RESULT_RESERVED);
-    result->clone_flag = get_le64(structure + RESULT_CLONE_FLAG);
-    result->clone_offset = get_le64(structure + RESULT_CLONE_OFFSET);
-    result->as_of = get_le64(structure + RESULT_AS_OF);
-    result->unique_exact = (get_le64(structure + RESULT_FLAGS) & FLAG_UNIQUE_EXACT) != 0;
+    result->version = procedure22_get_le64(structure + RESULT_VERSION);
+    result->command = procedure22_get_le32(structure + RESULT_COMMAND);
+    result->result = (int32_t)procedure22_get_le32(structure + RESULT_RESULT);
+    result->total = procedure22_get_le64(structure + RESULT_TOTAL);
+    result->allocated = procedure22_get_le64(structure + RESULT_ALLOCATED);
+    result->unique = procedure22_get_le64(structure + RESULT_UNIQUE);
+    result->reserved = procedure22_get_le64(structure + RESULT_RESERVED);
+    result->clone_flag = procedure22_get_le64(structure + RESULT_CLONE_FLAG);
+    result->clone_offset = procedure22_get_le64(structure + RESULT_CLONE_OFFSET);
+    result->as_of = procedure22_get_le64(structure + RESULT_AS_OF);
+    result->unique_exact = (procedure22_get_le64(structure + RESULT_FLAGS) & FLAG_UNIQUE_EXACT) != 0;
     return true;
 }

@@ -38,7 +38,7 @@ enum procedure22_command {
 
 enum procedure22_kind { PROCEDURE22_NEED_SOURCE = 0, PROCEDURE22_OTHER = 1 };
 
-/* cmdres.result beside a failing nfsstat3; 0 says that the nfsstat3 tells all. For 6 to 8: 0 supported, 1 not. */
+/* cmdres.result with a failing nfsstat3; 0: the nfsstat3 says all. For 6 to 8: 0 supported, 1 not. */
 enum procedure22_result_code {
     PROCEDURE22_NO_DETAIL = 0,
     PROCEDURE22_NOT_SUPPORTED = 1,
@@ -61,8 +61,8 @@ struct procedure22_request {
     struct procedure22_handle source; /* with PROCEDURE22_NEED_SOURCE */
     uint64_t version;
     uint32_t command;
-    uint32_t clone_flags; /* bits of VMware's SDK, whose values are not public: nothing is derived from them */
-    uint32_t name_length; /* with its NUL; 0 for no name, and for one without NUL where its length says */
+    uint32_t clone_flags;             /* bits of VMware's SDK, whose values are not public: nothing is derived from them */
+    uint32_t name_length;             /* with its NUL; 0 for no name, and for one without NUL where its length says */
     char name[PROCEDURE22_NAME_SIZE]; /* always ends with NUL after decoding */
 };
 
@@ -74,16 +74,16 @@ struct procedure22_result {
     uint64_t total, allocated, unique, reserved; /* bytes */
     uint64_t clone_flag, clone_offset;
     /* In the last two words, which plug-ins do not read: */
-    uint64_t as_of;    /* when `unique` was counted: seconds since 1970; 0: unknown */
+    uint64_t as_of;    /* when `unique` was counted: UNIX seconds; 0: unknown */
     bool unique_exact; /* false: `unique` is an upper bound */
 };
 
 /* What is wrong with the bytes of a call. */
 enum procedure22_fault {
     PROCEDURE22_GOOD = 0,
-    PROCEDURE22_NO_XDR,        /* cut short, lengths beyond their bounds: GARBAGE_ARGS (RFC 5531 9) */
-    PROCEDURE22_ODD_ARGUMENT,  /* well-formed XDR, but cmdarg has another length */
-    PROCEDURE22_ODD_VERSION,   /* a version other than 1 */
+    PROCEDURE22_NO_XDR,       /* cut short, lengths beyond their bounds: GARBAGE_ARGS (RFC 5531 9) */
+    PROCEDURE22_ODD_ARGUMENT, /* well-formed XDR, but cmdarg has another length */
+    PROCEDURE22_ODD_VERSION,  /* a version other than 1 */
 };
 
 /*

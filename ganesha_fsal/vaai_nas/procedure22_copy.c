@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Copies opaque<limit> with its length and padding, undecoded. */
-static bool copy_opaque(XDR *xdrs, uint8_t *bytes, size_t *length, uint32_t limit)
+static bool procedure22_copy_opaque(XDR *xdrs, uint8_t *bytes, size_t *length, uint32_t limit)
 {
     uint32_t size, big_endian;
 
@@ -26,12 +26,12 @@ bool procedure22_copy_call(XDR *xdrs, uint8_t bytes[PROCEDURE22_COPIED_MAX], siz
     uint32_t kind, big_endian;
 
     *length = 0;
-    if (!copy_opaque(xdrs, bytes, length, PROCEDURE22_HANDLE_SIZE) || !XDR_GETUINT32(xdrs, &kind))
+    if (!procedure22_copy_opaque(xdrs, bytes, length, PROCEDURE22_HANDLE_SIZE) || !XDR_GETUINT32(xdrs, &kind))
         return false;
     big_endian = htonl(kind);
     memcpy(bytes + *length, &big_endian, sizeof(big_endian));
     *length += sizeof(big_endian);
-    if (kind == PROCEDURE22_NEED_SOURCE && !copy_opaque(xdrs, bytes, length, PROCEDURE22_HANDLE_SIZE))
+    if (kind == PROCEDURE22_NEED_SOURCE && !procedure22_copy_opaque(xdrs, bytes, length, PROCEDURE22_HANDLE_SIZE))
         return false;
-    return copy_opaque(xdrs, bytes, length, PROCEDURE22_COMMAND_MAX);
+    return procedure22_copy_opaque(xdrs, bytes, length, PROCEDURE22_COMMAND_MAX);
 }

@@ -10,7 +10,7 @@
 
 #include "procedure22_codec.h"
 
-#define PROCEDURE22_COMMAND_MAX 1024u /* bytes of cmdarg that the description lets be; the codec wants PROCEDURE22_ARGUMENT_SIZE */
+#define PROCEDURE22_COMMAND_MAX 1024u /* bytes of cmdarg that XDR allows; the codec takes PROCEDURE22_ARGUMENT_SIZE only */
 #define PROCEDURE22_COPIED_MAX (4u + PROCEDURE22_HANDLE_SIZE + 4u + 4u + PROCEDURE22_HANDLE_SIZE + 4u + PROCEDURE22_COMMAND_MAX)
 
 /* Gathers the bytes of a call, each part within its bounds, for the codec, which knows no ntirpc. Bytes that follow stay in the stream.

@@ -102,7 +102,7 @@ void service_close(struct vaai_nas_service *service, struct vaai_nas_file *file)
  * Whether files of the directory's file system can share blocks. Asks to clone a range of an empty file onto itself: EINVAL means
  * that only the overlap is wrong. *known: the answer holds for good.
  */
-static bool probe_sharing(int directory, bool *known)
+static bool service_probe_sharing(int directory, bool *known)
 {
     const int file = openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     bool shares = false;
@@ -119,7 +119,7 @@ static bool probe_sharing(int directory, bool *known)
 }
 
 /* Probes each file system once. */
-static bool shares_blocks(struct vaai_nas_service *service, const struct vaai_nas_file *directory)
+static bool service_shares_blocks(struct vaai_nas_service *service, const struct vaai_nas_file *directory)
 {
     struct probed *all = service->probed;
     bool shares = false, known = false;
@@ -132,10 +132,11 @@ static bool shares_blocks(struct vaai_nas_service *service, const struct vaai_na
     pthread_mutex_unlock(&service->lock);
     if (known)
         return shares;
-    shares = probe_sharing(directory->fd, &known);
+    shares = service_probe_sharing(directory->fd, &known);
     pthread_mutex_lock(&service->lock);
     if (known) {
-        const size_t place = service->probed_next++ % PROBED_MAX; /* beyond PROBED_MAX file systems the oldest answer makes room */
+        const size_t place =
+            service->probed_next++ % PROBED_MAX; /* beyond PROBED_MAX file systems the oldest answer makes room */
         all[place] = (struct probed){directory->device, shares};
         if (service->probed_count <= place)
             service->probed_count = place + 1;
@@ -149,33 +150,33 @@ enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service,
 {
     struct counted counted = service_begin(VAAI_NAS_OPERATION_CAPABILITIES);
     struct vaai_nas_file file;
-    enum vaai_nas_status status = service_open(service, caller, handle, VAAI_NAS_LOOK, &file);
+    enum vaai_nas_status status = service_open(service, caller, handle, VAAI_NAS_INSPECT, &file);
 
     memset(capabilities, 0, sizeof(*capabilities));
     if (status == VAAI_NAS_OK && !file.is_directory)
         status = VAAI_NAS_NOT_DIRECTORY;
     if (status == VAAI_NAS_OK) {
         capabilities->statistics = true;
-        capabilities->fast_clone = !file.read_only && shares_blocks(service, &file);
+        capabilities->fast_clone = !file.read_only && service_shares_blocks(service, &file);
     }
     service_end(service, &counted, caller, file.export_path, status);
     service_close(service, &file);
     return status;
 }
 
-enum vaai_nas_status vaai_nas_look(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                   const struct vaai_nas_handle *destination, const struct vaai_nas_handle *source,
-                                   bool *destination_is_directory, bool *same_export)
+enum vaai_nas_status vaai_nas_inspect(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                      const struct vaai_nas_handle *destination, const struct vaai_nas_handle *source,
+                                      bool *destination_is_directory, bool *same_export)
 {
     struct vaai_nas_file file;
     uint16_t export_id = 0;
-    enum vaai_nas_status status = service_open(service, caller, destination, VAAI_NAS_LOOK, &file);
+    enum vaai_nas_status status = service_open(service, caller, destination, VAAI_NAS_INSPECT, &file);
 
     if (status == VAAI_NAS_OK) {
         *destination_is_directory = file.is_directory;
         export_id = file.export_id;
         service_close(service, &file);
-        status = service_open(service, caller, source, VAAI_NAS_LOOK, &file);
+        status = service_open(service, caller, source, VAAI_NAS_INSPECT, &file);
     }
     if (status == VAAI_NAS_OK)
         *same_export = file.export_id == export_id;
@@ -184,7 +185,7 @@ enum vaai_nas_status vaai_nas_look(struct vaai_nas_service *service, const struc
 }
 
 /* What of `path` follows the folder `of`; NULL for what is not in it. */
-static const char *below(const char *path, const char *of)
+static const char *service_below(const char *path, const char *of)
 {
     size_t length = strlen(of);
 
@@ -197,7 +198,7 @@ static const char *below(const char *path, const char *of)
 }
 
 /* `path` with one slash between names, and none before or after them; false if it is too long. */
-static bool normalize(const char *path, char normal[VAAI_NAS_FILE_PATH_SIZE])
+static bool service_normalize(const char *path, char normal[VAAI_NAS_FILE_PATH_SIZE])
 {
     size_t used = 0;
 
@@ -213,16 +214,16 @@ static bool normalize(const char *path, char normal[VAAI_NAS_FILE_PATH_SIZE])
 }
 
 /* The directory's path below its export's. */
-static bool find_path(const struct vaai_nas_file *directory, char path[VAAI_NAS_PATH_SIZE])
+static bool service_find_path(const struct vaai_nas_file *directory, char path[VAAI_NAS_PATH_SIZE])
 {
-    char descriptor[32], found[PATH_MAX], root[PATH_MAX];
+    char descriptor[32], target[PATH_MAX], root[PATH_MAX];
 
     snprintf(descriptor, sizeof(descriptor), "/proc/self/fd/%d", directory->fd);
-    const ssize_t length = readlink(descriptor, found, sizeof(found) - 1);
+    const ssize_t length = readlink(descriptor, target, sizeof(target) - 1);
     if (length <= 0 || realpath(directory->export_directory, root) == NULL)
         return false;
-    found[length] = 0;
-    const char *rest = below(found, root);
+    target[length] = 0;
+    const char *rest = service_below(target, root);
     if (rest != NULL)
         snprintf(path, VAAI_NAS_PATH_SIZE, "%s", rest);
     return rest != NULL;
@@ -232,10 +233,10 @@ enum vaai_nas_status vaai_nas_split_path(struct vaai_nas_service *service, const
                                          const struct vaai_nas_handle *directory, const char *path,
                                          char name[VAAI_NAS_NAME_SIZE + 1])
 {
-    char normal[VAAI_NAS_FILE_PATH_SIZE], found[VAAI_NAS_PATH_SIZE];
+    char normal[VAAI_NAS_FILE_PATH_SIZE], directory_path[VAAI_NAS_PATH_SIZE];
     struct vaai_nas_file file;
 
-    if (!normalize(path, normal))
+    if (!service_normalize(path, normal))
         return VAAI_NAS_NAME_TOO_LONG;
     char *slash = strrchr(normal, '/');
     const char *last = slash == NULL ? normal : slash + 1;
@@ -244,36 +245,36 @@ enum vaai_nas_status vaai_nas_split_path(struct vaai_nas_service *service, const
     if (strlen(last) > VAAI_NAS_NAME_SIZE)
         return VAAI_NAS_NAME_TOO_LONG;
     strcpy(name, last);
-    enum vaai_nas_status status = service_open(service, caller, directory, VAAI_NAS_LOOK, &file);
+    enum vaai_nas_status status = service_open(service, caller, directory, VAAI_NAS_INSPECT, &file);
     if (status != VAAI_NAS_OK)
         return status;
-    const bool has_path = find_path(&file, found);
+    const bool has_path = service_find_path(&file, directory_path);
     service_close(service, &file);
     if (!has_path)
         return VAAI_NAS_NOT_FOUND;
-    if (strcmp(found, normal) == 0)
+    if (strcmp(directory_path, normal) == 0)
         return VAAI_NAS_IS_DIRECTORY;
     if (slash != NULL)
         *slash = 0;
-    return strcmp(found, slash == NULL ? "" : normal) == 0 ? VAAI_NAS_OK : VAAI_NAS_NOT_FOUND;
+    return strcmp(directory_path, slash == NULL ? "" : normal) == 0 ? VAAI_NAS_OK : VAAI_NAS_NOT_FOUND;
 }
 
-static enum vaai_nas_status read_statistics(const struct vaai_nas_file *file, struct vaai_nas_statistics *statistics)
+static enum vaai_nas_status service_read_statistics(const struct vaai_nas_file *file, struct vaai_nas_statistics *statistics)
 {
-    struct fileops_statistics found;
-    int error = fileops_statistics(file->dataset, file->fd, &found);
+    struct fileops_statistics figures;
+    int error = fileops_statistics(file->dataset, file->fd, &figures);
 
     memset(statistics, 0, sizeof(*statistics));
     if (error != 0)
         return vaai_nas_status_of_errno(error);
-    statistics->total_bytes = found.total;
-    statistics->allocated_bytes = found.allocated;
-    statistics->unique_bytes = found.unique;
-    statistics->unique_exact = found.unique_exact;
-    statistics->snapshot_bytes = found.snapshot;
-    statistics->deduplicated_bytes = found.deduplicated;
-    statistics->reserved_bytes = found.reserved;
-    statistics->as_of = found.as_of;
+    statistics->total_bytes = figures.total;
+    statistics->allocated_bytes = figures.allocated;
+    statistics->unique_bytes = figures.unique;
+    statistics->unique_exact = figures.unique_exact;
+    statistics->snapshot_bytes = figures.snapshot;
+    statistics->deduplicated_bytes = figures.deduplicated;
+    statistics->reserved_bytes = figures.reserved;
+    statistics->as_of = figures.as_of;
     return VAAI_NAS_OK;
 }
 
@@ -287,7 +288,7 @@ enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const st
     if (status == VAAI_NAS_OK) {
         status = vaai_nas_status_of_errno(fileops_reserve(file.dataset, file.fd));
         if (status == VAAI_NAS_OK)
-            status = read_statistics(&file, statistics);
+            status = service_read_statistics(&file, statistics);
         if (status == VAAI_NAS_OK)
             vaai_nas_count_reserved(service->counters, caller->host, file.export_path, statistics->reserved_bytes);
     }
@@ -301,10 +302,10 @@ enum vaai_nas_status vaai_nas_get_statistics(struct vaai_nas_service *service, c
 {
     struct counted counted = service_begin(VAAI_NAS_OPERATION_STATISTICS);
     struct vaai_nas_file file;
-    enum vaai_nas_status status = service_open(service, caller, handle, VAAI_NAS_LOOK, &file);
+    enum vaai_nas_status status = service_open(service, caller, handle, VAAI_NAS_INSPECT, &file);
 
     if (status == VAAI_NAS_OK)
-        status = file.is_directory ? VAAI_NAS_IS_DIRECTORY : read_statistics(&file, statistics);
+        status = file.is_directory ? VAAI_NAS_IS_DIRECTORY : service_read_statistics(&file, statistics);
     service_end(service, &counted, caller, file.export_path, status);
     service_close(service, &file);
     return status;

@@ -20,17 +20,17 @@
 /* Of a clone that is answered when it is complete. The public plug-in waits 60 s for an answer. */
 #define VAAI_NAS_DO_MAX_MILLISECONDS 45000u
 #define VAAI_NAS_CANCEL_MAX_MILLISECONDS 5000u /* until a cancelled clone has ended */
-#define VAAI_NAS_LANE_ACTIVE_MAX 256u /* clones waiting and running between two pools; more are BUSY */
-#define VAAI_NAS_HOST_ACTIVE_MAX 64u  /* of these, of one host */
-#define VAAI_NAS_JOBS_KNOWN_MAX 1024u /* with those that ended: the oldest are forgotten */
+#define VAAI_NAS_LANE_ACTIVE_MAX 256u          /* clones waiting and running between two pools; more are BUSY */
+#define VAAI_NAS_HOST_ACTIVE_MAX 64u           /* of these, of one host */
+#define VAAI_NAS_JOBS_KNOWN_MAX 1024u          /* with those that ended: the oldest are forgotten */
 
 struct vaai_nas_service;
 
 struct vaai_nas_service_options {
     const struct vaai_nas_adapter *adapter; /* outlives the service */
-    unsigned int workers;         /* threads between two pools for copies, and as many for fast clones; 0 for 4 */
-    uint32_t do_milliseconds;     /* 0 for VAAI_NAS_DO_MAX_MILLISECONDS */
-    uint32_t cancel_milliseconds; /* 0 for VAAI_NAS_CANCEL_MAX_MILLISECONDS */
+    unsigned int workers;                   /* threads between two pools for copies, and as many for fast clones; 0 for 4 */
+    uint32_t do_milliseconds;               /* 0 for VAAI_NAS_DO_MAX_MILLISECONDS */
+    uint32_t cancel_milliseconds;           /* 0 for VAAI_NAS_CANCEL_MAX_MILLISECONDS */
 };
 
 struct vaai_nas_capabilities {
@@ -66,9 +66,10 @@ struct vaai_nas_statistics {
     uint64_t total_bytes, allocated_bytes;
     uint64_t unique_bytes; /* of the allocated bytes, those that no other file shares */
     bool unique_exact;     /* otherwise unique_bytes is an upper bound */
-    uint64_t snapshot_bytes, deduplicated_bytes; /* of the allocated bytes: a snapshot also holds them; deduplicated, and who else has them is not known */
+    uint64_t snapshot_bytes,
+        deduplicated_bytes; /* of the allocated bytes: a snapshot also holds them; deduplicated, and who else has them is not known */
     uint64_t reserved_bytes; /* the size in a thick datastore, else 0 */
-    uint64_t as_of;        /* of which moment they are: seconds since 1970 */
+    uint64_t as_of;          /* the time of the figures: UNIX seconds */
 };
 
 /* NULL: no memory. */
@@ -88,9 +89,9 @@ enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service,
                                                const struct vaai_nas_handle *handle, struct vaai_nas_capabilities *capabilities);
 
 /* What two handles are. Needs the right to read the attributes of both. */
-enum vaai_nas_status vaai_nas_look(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                   const struct vaai_nas_handle *destination, const struct vaai_nas_handle *source,
-                                   bool *destination_is_directory, bool *same_export);
+enum vaai_nas_status vaai_nas_inspect(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                      const struct vaai_nas_handle *destination, const struct vaai_nas_handle *source,
+                                      bool *destination_is_directory, bool *same_export);
 
 /*
  * Splits `path`, which names a file to make in `directory`: `name` is its last component. Repeated and leading slashes count as one and none.

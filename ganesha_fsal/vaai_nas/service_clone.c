@@ -10,9 +10,8 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-
 /* One component, and none that means another place. */
-static enum vaai_nas_status check_name(const char *name)
+static enum vaai_nas_status service_check_name(const char *name)
 {
     if (strchr(name, '/') != NULL || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return VAAI_NAS_INVALID;
@@ -20,8 +19,8 @@ static enum vaai_nas_status check_name(const char *name)
 }
 
 /* Opens both files; what is open is in `order` whatever is returned. */
-static enum vaai_nas_status open_files(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                       struct vaai_nas_order *order, char reason[VAAI_NAS_REASON_SIZE])
+static enum vaai_nas_status service_open_files(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                               struct vaai_nas_order *order, char reason[VAAI_NAS_REASON_SIZE])
 {
     const struct vaai_nas_clone *clone = &order->clone;
     enum vaai_nas_access access = clone->name[0] != 0 ? VAAI_NAS_CREATE : VAAI_NAS_WRITE;
@@ -47,13 +46,13 @@ static enum vaai_nas_status open_files(struct vaai_nas_service *service, const s
 }
 
 /* POSIX ACLs that a directory gives to new files. */
-static bool has_default_acl(int directory)
+static bool service_has_default_acl(int directory)
 {
     return fgetxattr(directory, "system.posix_acl_default", NULL, 0) >= 0;
 }
 
 /* What can be checked once the files are open. */
-static enum vaai_nas_status check_files(struct vaai_nas_order *order, char reason[VAAI_NAS_REASON_SIZE])
+static enum vaai_nas_status service_check_files(struct vaai_nas_order *order, char reason[VAAI_NAS_REASON_SIZE])
 {
     const struct vaai_nas_clone *clone = &order->clone;
     struct stat attributes;
@@ -62,8 +61,9 @@ static enum vaai_nas_status check_files(struct vaai_nas_order *order, char reaso
         snprintf(reason, VAAI_NAS_REASON_SIZE, "the destination exists; nothing was changed");
         return VAAI_NAS_EXISTS;
     }
-    if (clone->name[0] != 0 && has_default_acl(order->destination.fd)) {
-        snprintf(reason, VAAI_NAS_REASON_SIZE, "the folder has default ACLs, which a clone does not inherit; nothing was changed");
+    if (clone->name[0] != 0 && service_has_default_acl(order->destination.fd)) {
+        snprintf(reason, VAAI_NAS_REASON_SIZE,
+                 "the folder has default ACLs, which a clone does not inherit; nothing was changed");
         return VAAI_NAS_NOT_SUPPORTED;
     }
     if (order->source.device == order->destination.device && order->source.inode == order->destination.inode) {
@@ -77,7 +77,7 @@ static enum vaai_nas_status check_files(struct vaai_nas_order *order, char reaso
     return VAAI_NAS_OK;
 }
 
-static void close_order(struct vaai_nas_service *service, struct vaai_nas_order *order)
+static void service_close_order(struct vaai_nas_service *service, struct vaai_nas_order *order)
 {
     service_close(service, &order->source);
     service_close(service, &order->destination);
@@ -85,9 +85,9 @@ static void close_order(struct vaai_nas_service *service, struct vaai_nas_order 
 }
 
 /* The order with its files open and checked, or NULL with *status. */
-static struct vaai_nas_order *open_order(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                         const struct vaai_nas_clone *clone, char export_path[VAAI_NAS_PATH_SIZE],
-                                         enum vaai_nas_status *status, char reason[VAAI_NAS_REASON_SIZE])
+static struct vaai_nas_order *service_open_order(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                                 const struct vaai_nas_clone *clone, char export_path[VAAI_NAS_PATH_SIZE],
+                                                 enum vaai_nas_status *status, char reason[VAAI_NAS_REASON_SIZE])
 {
     struct vaai_nas_order *order = calloc(1, sizeof(*order));
 
@@ -98,15 +98,15 @@ static struct vaai_nas_order *open_order(struct vaai_nas_service *service, const
     order->clone = *clone;
     memcpy(order->host, caller->host, sizeof(order->host));
     order->source.fd = order->destination.fd = -1;
-    *status = open_files(service, caller, order, reason);
+    *status = service_open_files(service, caller, order, reason);
     memcpy(export_path, order->destination.export_path, VAAI_NAS_PATH_SIZE);
-    if (*status == VAAI_NAS_OK && clone->name[0] != 0 && (*status = check_name(clone->name)) != VAAI_NAS_OK)
+    if (*status == VAAI_NAS_OK && clone->name[0] != 0 && (*status = service_check_name(clone->name)) != VAAI_NAS_OK)
         snprintf(reason, VAAI_NAS_REASON_SIZE, "a file can't have this name; nothing was changed");
     if (*status == VAAI_NAS_OK)
-        *status = check_files(order, reason);
+        *status = service_check_files(order, reason);
     if (*status == VAAI_NAS_OK)
         return order;
-    close_order(service, order);
+    service_close_order(service, order);
     return NULL;
 }
 
@@ -121,7 +121,7 @@ enum vaai_nas_status vaai_nas_start_clone(struct vaai_nas_service *service, cons
         reason = ignored;
     reason[0] = 0;
     enum vaai_nas_status status;
-    struct vaai_nas_order *order = open_order(service, caller, clone, export_path, &status, reason);
+    struct vaai_nas_order *order = service_open_order(service, caller, clone, export_path, &status, reason);
     if (order != NULL)
         status = vaai_nas_jobs_submit(service->jobs, order, wait_milliseconds, job, reason);
     if (status != VAAI_NAS_OK) /* a job is counted when it ends */
@@ -139,7 +139,7 @@ enum vaai_nas_status vaai_nas_do_clone(struct vaai_nas_service *service, const s
 
     reason[0] = 0;
     job->id = 0;
-    struct vaai_nas_order *order = open_order(service, caller, clone, export_path, &status, reason);
+    struct vaai_nas_order *order = service_open_order(service, caller, clone, export_path, &status, reason);
     if (order != NULL)
         status = vaai_nas_jobs_do(service->jobs, order, job, reason);
     if (status != VAAI_NAS_OK && job->id == 0)

@@ -10,7 +10,7 @@
 
 static const struct vaai_nas_caller local = {.local = true, .host = VAAI_NAS_LOCAL_HOST};
 
-static bool is_path(const char *path)
+static bool service_is_path(const char *path)
 {
     if (strlen(path) >= VAAI_NAS_FILE_PATH_SIZE)
         return false;
@@ -24,10 +24,10 @@ static bool is_path(const char *path)
     }
 }
 
-static enum vaai_nas_status find(struct vaai_nas_service *service, uint16_t export_id, const char *path,
-                                 struct vaai_nas_handle *handle)
+static enum vaai_nas_status service_find(struct vaai_nas_service *service, uint16_t export_id, const char *path,
+                                         struct vaai_nas_handle *handle)
 {
-    if (*path != 0 && !is_path(path))
+    if (*path != 0 && !service_is_path(path))
         return VAAI_NAS_INVALID;
     return service->adapter->find(export_id, path, handle);
 }
@@ -37,25 +37,25 @@ struct walked {
     struct vaai_nas_file file;
 };
 
-static bool is_ending(void *context)
+static bool service_is_ending(void *context)
 {
     const struct walked *walked = context;
 
     return walked->adapter->is_ending(&walked->file);
 }
 
-static enum vaai_nas_status list_files(struct vaai_nas_service *service, uint16_t export_id, const char *after, size_t limit,
-                                       struct vmdk_list *list)
+static enum vaai_nas_status service_list_files(struct vaai_nas_service *service, uint16_t export_id, const char *after,
+                                               size_t limit, struct vmdk_list *list)
 {
     struct vaai_nas_handle handle;
     struct walked walked = {.adapter = service->adapter};
-    enum vaai_nas_status status = find(service, export_id, "", &handle);
+    enum vaai_nas_status status = service_find(service, export_id, "", &handle);
 
     if (status == VAAI_NAS_OK)
-        status = service_open(service, &local, &handle, VAAI_NAS_LOOK, &walked.file);
+        status = service_open(service, &local, &handle, VAAI_NAS_INSPECT, &walked.file);
     if (status != VAAI_NAS_OK)
         return status;
-    const int error = vmdk_list(walked.file.fd, after, limit, is_ending, &walked, list);
+    const int error = vmdk_list(walked.file.fd, after, limit, service_is_ending, &walked, list);
     service_close(service, &walked.file);
     return error == ECANCELED ? VAAI_NAS_STALE : vaai_nas_status_of_errno(error);
 }
@@ -66,7 +66,7 @@ enum vaai_nas_status vaai_nas_list_files(struct vaai_nas_service *service, uint1
     memset(list, 0, sizeof(*list));
     if (!file_calls_begin(&service->file_calls, export_id))
         return VAAI_NAS_BUSY;
-    const enum vaai_nas_status status = list_files(service, export_id, after, limit, list);
+    const enum vaai_nas_status status = service_list_files(service, export_id, after, limit, list);
     file_calls_end(&service->file_calls, export_id);
     return status;
 }
@@ -78,7 +78,7 @@ enum vaai_nas_status vaai_nas_get_file_statistics(struct vaai_nas_service *servi
 
     if (!file_calls_begin(&service->file_calls, export_id))
         return VAAI_NAS_BUSY;
-    enum vaai_nas_status status = find(service, export_id, path, &handle);
+    enum vaai_nas_status status = service_find(service, export_id, path, &handle);
     if (status == VAAI_NAS_OK)
         status = vaai_nas_get_statistics(service, &local, &handle, statistics);
     file_calls_end(&service->file_calls, export_id);
@@ -86,21 +86,22 @@ enum vaai_nas_status vaai_nas_get_file_statistics(struct vaai_nas_service *servi
 }
 
 /* The export's root; service_close() follows when it is OK. */
-static enum vaai_nas_status open_root(struct vaai_nas_service *service, uint16_t export_id, struct vaai_nas_file *root)
+static enum vaai_nas_status service_open_root(struct vaai_nas_service *service, uint16_t export_id, struct vaai_nas_file *root)
 {
     struct vaai_nas_handle handle;
-    const enum vaai_nas_status status = find(service, export_id, "", &handle);
+    const enum vaai_nas_status status = service_find(service, export_id, "", &handle);
 
-    return status == VAAI_NAS_OK ? service_open(service, &local, &handle, VAAI_NAS_LOOK, root) : status;
+    return status == VAAI_NAS_OK ? service_open(service, &local, &handle, VAAI_NAS_INSPECT, root) : status;
 }
 
-enum vaai_nas_status vaai_nas_get_space(struct vaai_nas_service *service, uint16_t export_id, struct fileops_dataset_status *space)
+enum vaai_nas_status vaai_nas_get_space(struct vaai_nas_service *service, uint16_t export_id,
+                                        struct fileops_dataset_status *space)
 {
     struct vaai_nas_file root;
 
     if (!file_calls_begin(&service->file_calls, export_id))
         return VAAI_NAS_BUSY;
-    const enum vaai_nas_status status = open_root(service, export_id, &root);
+    const enum vaai_nas_status status = service_open_root(service, export_id, &root);
     if (status == VAAI_NAS_OK) {
         fileops_dataset_status(root.dataset, space);
         service_close(service, &root);
@@ -116,7 +117,7 @@ enum vaai_nas_status vaai_nas_get_shared(struct vaai_nas_service *service, uint1
 
     if (!file_calls_begin(&service->file_calls, export_id))
         return VAAI_NAS_BUSY;
-    enum vaai_nas_status status = open_root(service, export_id, &root);
+    enum vaai_nas_status status = service_open_root(service, export_id, &root);
     if (status == VAAI_NAS_OK) {
         status = vaai_nas_status_of_errno(fileops_dataset_shared(root.dataset, restart, shared));
         service_close(service, &root);
@@ -125,8 +126,8 @@ enum vaai_nas_status vaai_nas_get_shared(struct vaai_nas_service *service, uint1
     return status;
 }
 
-/* The directory that the destination is to be made in, and its name there. */
-static enum vaai_nas_status find_place(struct vaai_nas_service *service, uint16_t export_id, struct vaai_nas_clone *clone)
+/* The directory and the name of the destination. */
+static enum vaai_nas_status service_find_place(struct vaai_nas_service *service, uint16_t export_id, struct vaai_nas_clone *clone)
 {
     char directory[VAAI_NAS_FILE_PATH_SIZE] = "";
     const char *path = clone->destination_path, *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
@@ -134,14 +135,15 @@ static enum vaai_nas_status find_place(struct vaai_nas_service *service, uint16_
     if (slash != NULL)
         memcpy(directory, path, (size_t)(slash - path));
     memcpy(clone->name, name, strnlen(name, sizeof(clone->name) - 1)); /* zeroes behind */
-    return find(service, export_id, directory, &clone->destination);
+    return service_find(service, export_id, directory, &clone->destination);
 }
 
 /* The source's handle; it is a file that can be read. */
-static enum vaai_nas_status find_source(struct vaai_nas_service *service, uint16_t export_id, struct vaai_nas_clone *clone)
+static enum vaai_nas_status service_find_source(struct vaai_nas_service *service, uint16_t export_id,
+                                                struct vaai_nas_clone *clone)
 {
     struct vaai_nas_file file;
-    enum vaai_nas_status status = find(service, export_id, clone->source_path, &clone->source);
+    enum vaai_nas_status status = service_find(service, export_id, clone->source_path, &clone->source);
 
     if (status != VAAI_NAS_OK)
         return status;
@@ -150,19 +152,20 @@ static enum vaai_nas_status find_source(struct vaai_nas_service *service, uint16
     return status;
 }
 
-static enum vaai_nas_status start(struct vaai_nas_service *service, uint16_t export_id, struct vaai_nas_clone *clone,
-                                  struct vaai_nas_job *job, const char **field, char reason[VAAI_NAS_REASON_SIZE])
+static enum vaai_nas_status service_start(struct vaai_nas_service *service, uint16_t export_id, struct vaai_nas_clone *clone,
+                                          struct vaai_nas_job *job, const char **field, char reason[VAAI_NAS_REASON_SIZE])
 {
     *field = "source";
-    enum vaai_nas_status status = find_source(service, export_id, clone);
+    enum vaai_nas_status status = service_find_source(service, export_id, clone);
     if (status != VAAI_NAS_OK) {
         snprintf(reason, VAAI_NAS_REASON_SIZE, "source: %s; nothing was changed", vaai_nas_status_name(status));
         return status;
     }
     *field = "destination";
-    status = find_place(service, export_id, clone);
+    status = service_find_place(service, export_id, clone);
     if (status != VAAI_NAS_OK) {
-        snprintf(reason, VAAI_NAS_REASON_SIZE, "the folder of the destination: %s; nothing was changed", vaai_nas_status_name(status));
+        snprintf(reason, VAAI_NAS_REASON_SIZE, "the folder of the destination: %s; nothing was changed",
+                 vaai_nas_status_name(status));
         return status;
     }
     status = vaai_nas_start_clone(service, &local, clone, 0, job, reason);
@@ -172,62 +175,66 @@ static enum vaai_nas_status start(struct vaai_nas_service *service, uint16_t exp
 }
 
 /*
- * The job that the same request has begun: found by what was asked for, as neither the source nor the destination's folder need be there any more.
- * NOT_FOUND: there is none.
+ * The job that the same request has begun, by its paths: source and destination's folder may have been removed meanwhile.
+ * NOT_FOUND: no job.
  */
-static enum vaai_nas_status find_begun(struct vaai_nas_service *service, uint16_t export_id, const struct vaai_nas_clone *clone,
-                                       struct vaai_nas_job *job, char reason[VAAI_NAS_REASON_SIZE])
+static enum vaai_nas_status service_find_begun(struct vaai_nas_service *service, uint16_t export_id,
+                                               const struct vaai_nas_clone *clone, struct vaai_nas_job *job,
+                                               char reason[VAAI_NAS_REASON_SIZE])
 {
     const struct counted counted = service_begin(VAAI_NAS_OPERATION_JOB);
 
     const enum vaai_nas_status status = vaai_nas_jobs_get_of_paths(service->jobs, clone, export_id, job);
     if (status == VAAI_NAS_EXISTS)
-        snprintf(reason, VAAI_NAS_REASON_SIZE, "the request id belongs to another request; nothing was changed: use a new one");
+        snprintf(reason, VAAI_NAS_REASON_SIZE, "the request id belongs to another request; nothing was changed: use a new id");
     if (status != VAAI_NAS_NOT_FOUND)
         service_end(service, &counted, &local, "", status);
     return status;
 }
 
-enum vaai_nas_status vaai_nas_start_file_clone(struct vaai_nas_service *service, const struct vaai_nas_file_clone *asked,
+enum vaai_nas_status vaai_nas_start_file_clone(struct vaai_nas_service *service, const struct vaai_nas_file_clone *request,
                                                struct vaai_nas_job *job, const char **field, char reason[VAAI_NAS_REASON_SIZE])
 {
-    struct vaai_nas_clone clone = {.fast = asked->fast};
+    struct vaai_nas_clone clone = {.fast = request->fast};
 
-    *field = !is_path(asked->source) ? "source" : !is_path(asked->destination) ? "destination" : NULL;
+    *field = !service_is_path(request->source) ? "source" : !service_is_path(request->destination) ? "destination" : NULL;
     if (*field != NULL) {
         snprintf(reason, VAAI_NAS_REASON_SIZE, "%s: this is no path of a file; nothing was changed", *field);
         return VAAI_NAS_INVALID;
     }
-    memcpy(clone.request_id, asked->request_id, sizeof(clone.request_id));
-    strcpy(clone.source_path, asked->source);
-    strcpy(clone.destination_path, asked->destination);
-    enum vaai_nas_status status = find_begun(service, asked->export_id, &clone, job, reason);
+    memcpy(clone.request_id, request->request_id, sizeof(clone.request_id));
+    strcpy(clone.source_path, request->source);
+    strcpy(clone.destination_path, request->destination);
+    enum vaai_nas_status status = service_find_begun(service, request->export_id, &clone, job, reason);
     if (status == VAAI_NAS_EXISTS)
         *field = "request_id";
     if (status != VAAI_NAS_NOT_FOUND)
         return status;
-    if (!file_calls_begin(&service->file_calls, asked->export_id))
+    if (!file_calls_begin(&service->file_calls, request->export_id))
         return VAAI_NAS_BUSY;
-    status = start(service, asked->export_id, &clone, job, field, reason);
-    file_calls_end(&service->file_calls, asked->export_id);
+    status = service_start(service, request->export_id, &clone, job, field, reason);
+    file_calls_end(&service->file_calls, request->export_id);
     return status;
 }
 
-typedef enum vaai_nas_status about_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id, struct vaai_nas_job *job);
+typedef enum vaai_nas_status job_call(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
+                                      struct vaai_nas_job *job);
 
-/* Neither touches a file: a job is told of, and ended, whatever became of its export and of its destination. */
-static enum vaai_nas_status get(struct vaai_nas_service *service, uint16_t export_id, uint64_t id, struct vaai_nas_job *job)
+/* Neither touches a file: jobs are reported and cancelled whatever became of export and destination. */
+static enum vaai_nas_status service_get(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
+                                        struct vaai_nas_job *job)
 {
     return vaai_nas_jobs_get(service->jobs, id, export_id, job);
 }
 
-static enum vaai_nas_status cancel(struct vaai_nas_service *service, uint16_t export_id, uint64_t id, struct vaai_nas_job *job)
+static enum vaai_nas_status service_cancel(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
+                                           struct vaai_nas_job *job)
 {
     return vaai_nas_jobs_cancel(service->jobs, id, export_id, job);
 }
 
-static enum vaai_nas_status ask(struct vaai_nas_service *service, about_job *of, uint16_t export_id, uint64_t id,
-                                struct vaai_nas_job *job)
+static enum vaai_nas_status service_call_of_job(struct vaai_nas_service *service, job_call *of, uint16_t export_id, uint64_t id,
+                                                struct vaai_nas_job *job)
 {
     const struct counted counted = service_begin(VAAI_NAS_OPERATION_JOB);
     const enum vaai_nas_status status = of(service, export_id, id, job);
@@ -236,13 +243,14 @@ static enum vaai_nas_status ask(struct vaai_nas_service *service, about_job *of,
     return status;
 }
 
-enum vaai_nas_status vaai_nas_get_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id, struct vaai_nas_job *job)
+enum vaai_nas_status vaai_nas_get_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
+                                           struct vaai_nas_job *job)
 {
-    return ask(service, get, export_id, id, job);
+    return service_call_of_job(service, service_get, export_id, id, job);
 }
 
 enum vaai_nas_status vaai_nas_cancel_file_job(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
                                               struct vaai_nas_job *job)
 {
-    return ask(service, cancel, export_id, id, job);
+    return service_call_of_job(service, service_cancel, export_id, id, job);
 }

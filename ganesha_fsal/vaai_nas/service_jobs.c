@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-static bool may_write(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                      const struct vaai_nas_handle *destination)
+static bool service_may_write(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                              const struct vaai_nas_handle *destination)
 {
     struct vaai_nas_file file;
     const enum vaai_nas_status status = service_open(service, caller, destination, VAAI_NAS_MAY_WRITE, &file);
@@ -18,17 +18,17 @@ enum vaai_nas_status vaai_nas_get_job_of_file(struct vaai_nas_service *service, 
                                               const struct vaai_nas_handle *destination, struct vaai_nas_job *job)
 {
     struct counted counted = service_begin(VAAI_NAS_OPERATION_JOB);
-    struct vaai_nas_listed_job found;
+    struct vaai_nas_listed_job listed;
     struct vaai_nas_file file;
-    enum vaai_nas_status status = service_open(service, caller, destination, VAAI_NAS_LOOK, &file);
+    enum vaai_nas_status status = service_open(service, caller, destination, VAAI_NAS_INSPECT, &file);
 
     if (status == VAAI_NAS_OK)
-        status = vaai_nas_jobs_get_of_file(service->jobs, file.device, file.inode, &found);
-    if (status == VAAI_NAS_OK && (found.owner != file.owner || strcmp(found.job.host, caller->host) != 0) &&
-        !may_write(service, caller, &found.destination))
+        status = vaai_nas_jobs_get_of_file(service->jobs, file.device, file.inode, &listed);
+    if (status == VAAI_NAS_OK && (listed.owner != file.owner || strcmp(listed.job.host, caller->host) != 0) &&
+        !service_may_write(service, caller, &listed.destination))
         status = VAAI_NAS_NOT_FOUND;
     if (status == VAAI_NAS_OK)
-        *job = found.job;
+        *job = listed.job;
     service_end(service, &counted, caller, file.export_path, status);
     service_close(service, &file);
     return status;

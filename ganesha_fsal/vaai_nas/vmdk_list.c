@@ -20,7 +20,7 @@ static const char descriptor_begins[] = "# Disk DescriptorFile";
 struct walk {
     struct vmdk_list *list;
     const char *after;
-    size_t limit, looked;
+    size_t limit, scanned;
     bool (*is_to_end)(void *context);
     void *context;
     dev_t device;
@@ -28,11 +28,15 @@ struct walk {
 };
 
 /* Bytes of a well-formed character (RFC 3629, 4) that is no control character; 0 for none. */
-static size_t character(const unsigned char *text)
+static size_t vmdk_list_character(const unsigned char *text)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char first = text[0];
-    const size_t length = first < 0x80 ? 1 : (first & 0xe0) == 0xc0 ? 2 : (first & 0xf0) == 0xe0 ? 3 : (first & 0xf8) == 0xf0 ? 4 : 0;
+    const size_t length = first < 0x80             ? 1
+                          : (first & 0xe0) == 0xc0 ? 2
+                          : (first & 0xf0) == 0xe0 ? 3
+                          : (first & 0xf8) == 0xf0 ? 4
+                                                   : 0;
     uint32_t value = length < 2 ? first : first & (0x7fu >> length);
 
     for (size_t i = 1; i < length; i++) {
@@ -46,12 +50,12 @@ static size_t character(const unsigned char *text)
     return length;
 }
 
-static bool is_text(const char *name)
+static bool vmdk_list_is_text(const char *name)
 {
     const unsigned char *at = (const unsigned char *)name;
 
     while (*at != 0) {
-        size_t length = character(at);
+        size_t length = vmdk_list_character(at);
         if (length == 0)
             return false;
         at += length;
@@ -59,19 +63,19 @@ static bool is_text(const char *name)
     return true;
 }
 
-static bool is_vmdk(const char *name)
+static bool vmdk_list_is_vmdk(const char *name)
 {
     const size_t length = strlen(name);
 
     return length > 5 && strcasecmp(name + length - 5, ".vmdk") == 0;
 }
 
-/* `found` is the regular file itself, not open for reading: by its name another could be there by now, a device say, which opening would act upon. */
-static bool is_descriptor(int found)
+/* `opened` is the regular file, by O_PATH. Its name could lead to another file by now, for instance a device, on which open(2) has an effect. */
+static bool vmdk_list_is_descriptor(int opened)
 {
     char path[32], begin[sizeof(descriptor_begins) - 1];
 
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", found);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", opened);
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return false;
@@ -81,21 +85,21 @@ static bool is_descriptor(int found)
 }
 
 /* Whether it is a file with data, and its attributes. */
-static bool has_data(struct walk *walk, int directory, const char *name, struct stat *attributes)
+static bool vmdk_list_has_data(struct walk *walk, int directory, const char *name, struct stat *attributes)
 {
-    const int found = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    bool has = found >= 0 && fstat(found, attributes) == 0;
+    const int file = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    bool has = file >= 0 && fstat(file, attributes) == 0;
 
     if (!has)
         walk->list->incomplete = walk->list->incomplete || errno != ENOENT;
-    has = has && S_ISREG(attributes->st_mode) && (attributes->st_size > DESCRIPTOR_BYTES_MAX || !is_descriptor(found));
-    if (found >= 0)
-        close(found);
+    has = has && S_ISREG(attributes->st_mode) && (attributes->st_size > DESCRIPTOR_BYTES_MAX || !vmdk_list_is_descriptor(file));
+    if (file >= 0)
+        close(file);
     return has;
 }
 
 /* Keeps the file if it is one of the first after `after`, one more than the limit. */
-static int keep(struct walk *walk, int directory, const char *name)
+static int vmdk_list_insert(struct walk *walk, int directory, const char *name)
 {
     struct vmdk_list *list = walk->list;
     struct stat attributes;
@@ -107,7 +111,7 @@ static int keep(struct walk *walk, int directory, const char *name)
         place--;
     if (place > walk->limit)
         return 0;
-    if (!has_data(walk, directory, name, &attributes))
+    if (!vmdk_list_has_data(walk, directory, name, &attributes))
         return 0;
     char *path = strdup(walk->path);
     if (path == NULL)
@@ -121,9 +125,9 @@ static int keep(struct walk *walk, int directory, const char *name)
     return 0;
 }
 
-static int walk_directory(struct walk *walk, int directory, size_t length, unsigned int depth);
+static int vmdk_list_walk_directory(struct walk *walk, int directory, size_t length, unsigned int depth);
 
-static int enter(struct walk *walk, int parent, const char *name, size_t length, unsigned int depth)
+static int vmdk_list_enter(struct walk *walk, int parent, const char *name, size_t length, unsigned int depth)
 {
     struct stat attributes;
     const int directory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -142,10 +146,10 @@ static int enter(struct walk *walk, int parent, const char *name, size_t length,
         return 0;
     }
     walk->path[length] = '/';
-    return walk_directory(walk, directory, length + 1, depth + 1);
+    return vmdk_list_walk_directory(walk, directory, length + 1, depth + 1);
 }
 
-static int look(struct walk *walk, int directory, const struct dirent *entry, size_t length, unsigned int depth)
+static int vmdk_list_visit(struct walk *walk, int directory, const struct dirent *entry, size_t length, unsigned int depth)
 {
     const size_t name_length = strlen(entry->d_name);
     struct stat attributes;
@@ -153,24 +157,25 @@ static int look(struct walk *walk, int directory, const struct dirent *entry, si
 
     if (entry->d_type == DT_UNKNOWN && fstatat(directory, entry->d_name, &attributes, AT_SYMLINK_NOFOLLOW) == 0)
         is_directory = S_ISDIR(attributes.st_mode);
-    if (!is_directory && !is_vmdk(entry->d_name))
+    if (!is_directory && !vmdk_list_is_vmdk(entry->d_name))
         return 0;
-    if (length + name_length + 1 >= sizeof(walk->path) || !is_text(entry->d_name)) {
+    if (length + name_length + 1 >= sizeof(walk->path) || !vmdk_list_is_text(entry->d_name)) {
         walk->list->incomplete = true;
         return 0;
     }
     memcpy(walk->path + length, entry->d_name, name_length + 1);
-    return is_directory ? enter(walk, directory, entry->d_name, length + name_length, depth) : keep(walk, directory, entry->d_name);
+    return is_directory ? vmdk_list_enter(walk, directory, entry->d_name, length + name_length, depth)
+                        : vmdk_list_insert(walk, directory, entry->d_name);
 }
 
 /* Whether a name of the topmost directory is not the clients'. */
-static bool is_hidden(const char *name)
+static bool vmdk_list_is_hidden(const char *name)
 {
     return strcmp(name, FILEOPS_CLONES_FOLDER) == 0 || strcmp(name, ".zfs") == 0;
 }
 
 /* Takes `directory` over. The first `length` bytes of walk->path are its own, with a slash. */
-static int walk_directory(struct walk *walk, int directory, size_t length, unsigned int depth)
+static int vmdk_list_walk_directory(struct walk *walk, int directory, size_t length, unsigned int depth)
 {
     DIR *stream = fdopendir(directory);
     const struct dirent *entry;
@@ -181,21 +186,23 @@ static int walk_directory(struct walk *walk, int directory, size_t length, unsig
         close(directory);
         return error;
     }
-    while (error == 0 && walk->looked < VMDK_LIST_LOOKED && (errno = 0, entry = readdir(stream)) != NULL) {
-        if (++walk->looked % VMDK_LIST_ASKED == 0 && walk->is_to_end != NULL && walk->is_to_end(walk->context)) {
+    while (error == 0 && walk->scanned < VMDK_LIST_NAMES_MAX && (errno = 0, entry = readdir(stream)) != NULL) {
+        if (++walk->scanned % VMDK_LIST_CHECK_INTERVAL == 0 && walk->is_to_end != NULL && walk->is_to_end(walk->context)) {
             error = ECANCELED;
             break;
         }
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && (depth > 0 || !is_hidden(entry->d_name)))
-            error = look(walk, dirfd(stream), entry, length, depth);
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            (depth > 0 || !vmdk_list_is_hidden(entry->d_name)))
+            error = vmdk_list_visit(walk, dirfd(stream), entry, length, depth);
     }
-    if (walk->looked >= VMDK_LIST_LOOKED || (error == 0 && errno != 0))
+    if (walk->scanned >= VMDK_LIST_NAMES_MAX || (error == 0 && errno != 0))
         walk->list->incomplete = true;
     closedir(stream);
     return error;
 }
 
-int vmdk_list(int directory, const char *after, size_t limit, bool (*is_to_end)(void *context), void *context, struct vmdk_list *list)
+int vmdk_list(int directory, const char *after, size_t limit, bool (*is_to_end)(void *context), void *context,
+              struct vmdk_list *list)
 {
     struct walk walk = {.list = list,
                         .after = after,
@@ -203,17 +210,17 @@ int vmdk_list(int directory, const char *after, size_t limit, bool (*is_to_end)(
                         .is_to_end = is_to_end,
                         .context = context};
     struct stat attributes;
-    const int own = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* with an offset of its own */
+    const int root = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* with an offset of its own */
 
-    if (own < 0)
+    if (root < 0)
         return errno;
-    if (fstat(own, &attributes) != 0) {
+    if (fstat(root, &attributes) != 0) {
         const int error = errno;
-        close(own);
+        close(root);
         return error;
     }
     walk.device = attributes.st_dev;
-    const int error = walk_directory(&walk, own, 0, 0);
+    const int error = vmdk_list_walk_directory(&walk, root, 0, 0);
     list->more = list->count > walk.limit;
     if (list->more)
         free(list->file[--list->count].path);

@@ -12,10 +12,10 @@
  * .zfs are left out.
  */
 
-#define VMDK_LIST_MAX 500u       /* in one page */
-#define VMDK_LIST_DEPTH 8u       /* directories below one another; ESXi makes one for each virtual machine */
-#define VMDK_LIST_LOOKED 200000u /* names that are looked at for a page */
-#define VMDK_LIST_ASKED 256u
+#define VMDK_LIST_MAX 500u          /* in one page */
+#define VMDK_LIST_DEPTH 8u          /* directories below one another; ESXi makes one for each virtual machine */
+#define VMDK_LIST_NAMES_MAX 200000u /* read for a page */
+#define VMDK_LIST_CHECK_INTERVAL 256u
 
 struct vmdk_file {
     char *path; /* from the directory; UTF-8 without control characters */
@@ -25,15 +25,16 @@ struct vmdk_file {
 struct vmdk_list {
     struct vmdk_file file[VMDK_LIST_MAX + 1]; /* by the bytes of their paths */
     size_t count;
-    bool more;       /* there are files after these */
-    bool incomplete; /* something was not looked at: too deep, too many, not to be read, or a name that is no text */
+    bool more;       /* more files follow */
+    bool incomplete; /* something was left out: too deep, too many, not readable, or a name that is no text */
 };
 
 /*
- * Fills `list` with the first `limit` (VMDK_LIST_MAX at most) whose path is after `after`; all zero before. `is_to_end` (may be NULL) is asked every
- * VMDK_LIST_ASKED names. 0 or an errno value, ECANCELED where it was to end.
+ * Fills `list` with the first `limit` (VMDK_LIST_MAX at most) whose path is after `after`; all zero before. `is_to_end` (may be NULL) is called
+ * after each VMDK_LIST_CHECK_INTERVAL names. 0 or an errno value, ECANCELED where it was to end.
  */
-int vmdk_list(int directory, const char *after, size_t limit, bool (*is_to_end)(void *context), void *context, struct vmdk_list *list);
+int vmdk_list(int directory, const char *after, size_t limit, bool (*is_to_end)(void *context), void *context,
+              struct vmdk_list *list);
 
 void vmdk_list_free(struct vmdk_list *list);
 

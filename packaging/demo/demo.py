@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "uml"))
 
 import nfs  # noqa: E402
 import service  # noqa: E402
-from guest import CACHE, HOST_ADDRESS, REPOSITORY, Disk, Forward, GuestError, GuestOptions, GuestProcess  # noqa: E402
+from guest import CACHE, HOST_ADDRESS, REPOSITORY, ZVOL_CLONE, Disk, Forward, GuestError, GuestOptions, GuestProcess  # noqa: E402
 
 STATE = Path(os.environ.get("ZVAAI_DEMO_STATE") or REPOSITORY / ".demo").absolute()
 POOL_FILE = STATE / "pool.img"
@@ -37,7 +37,6 @@ TARGET = CACHE / "target/zvaai-target"
 FSAL = CACHE / "ganesha_fsal/fsal/libfsalzvaai.so"
 VAAI_NAS = CACHE / "ganesha_fsal/client/vaai-nas"
 GANESHA_LIBRARY = CACHE / "ganesha/lib"
-ZVOL_CLONE = CACHE / "zvol_clone/zvol_clone.ko"
 SERVE = REPOSITORY / "packaging/demo/serve.py"
 APPLIANCE = CACHE / "demo"
 IQN = "iqn.2026-11.example.zvaai:demo"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's appliance: root helper, worker and API, each as the user that its unit names, and the bus by which ganesha is asked.
+"""The demo's appliance: root helper, worker, API and nginx with the privileges of their units, and ganesha's message bus.
 
 Runs where the pool is, in the mount namespace of serve.py: what the helper mounts below /srv/zvaai is seen there and by ganesha
 only. The database lies in a dataset of the demo's pool, and so is kept with the data; keys of encrypted datasets lie outside it.
@@ -16,7 +16,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from programs import END_WITH_US, Ending, KeptRunning, StopSignal, end, report, run, wait_until
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "nginx"))
+
+from programs import END_WITH_US, Ending, KeptRunning, StopSignal, end, report, run, wait_until  # noqa: E402
+from render import render  # noqa: E402
 
 PORT = 8443
 IQN = "iqn.2026-11.example.zvaai:datastores"
@@ -32,7 +35,7 @@ DATASET = "appliance"
 ROOM = "256M"
 """Reserved for the database: hosts that fill the pool don't end the appliance."""
 READY_SECONDS = 120.0
-_WITHOUT_PRIVILEGES = ("--reuid", USER, "--regid", "nogroup", "--clear-groups", "--bounding-set=-all", "--no-new-privs")
+_AS_NOBODY = ("--reuid", USER, "--regid", "nogroup", "--clear-groups", "--bounding-set=-all", "--no-new-privs")
 _BUS_POLICY = Path(__file__).resolve().parents[1] / "dbus/zvaai-nfs.conf"
 _BUS_CONFIGURATION = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -61,7 +64,7 @@ class Options:
     control: Path
     """The target's control socket."""
     listen: tuple[str, int]
-    """Of the API."""
+    """Of nginx."""
     state: Path
     device_directory: str
     """Where the devices of the pool lie."""
@@ -103,6 +106,31 @@ class Appliance:
         configuration.write_text(self._configuration())
         for name in ("helper", "worker", "api"):  # who is asked first
             self._processes.start(f"the appliance's {name}", self._command(name), self._options.state / f"{name}.log")
+        self._processes.start("nginx", self._nginx(), self._options.state / "nginx.log")
+
+    def _nginx(self) -> list[str]:
+        """Its configuration, its certificate, and its command."""
+        runtime, certificates = HERE / "frontend", self._state / "frontend"
+        runtime.mkdir(mode=0o700)
+        certificates.mkdir(mode=0o755, exist_ok=True)
+        for folder in (runtime, certificates):
+            os.chown(folder, USER_ID, USER_ID)
+        made = [
+            "setpriv",
+            *_AS_NOBODY,
+            "env",
+            f"PYTHONPATH={self._options.library}",
+            sys.executable,
+            "-m",
+            "appliance.api.certificate",
+        ]
+        run(*made, certificates)
+        site = self._options.library / ".cache/console/site"
+        address, port = self._options.listen
+        configuration = HERE / "nginx.conf"
+        api = self._runtime / "http.sock"
+        configuration.write_text(render(address, port, api=api, certificates=certificates, site=site, runtime=runtime))
+        return [*END_WITH_US, *_AS_NOBODY, "nginx", "-c", str(configuration), "-g", "daemon off;"]
 
     def _mount_state(self) -> None:
         dataset = f"{self._options.pool}/{DATASET}"
@@ -115,13 +143,12 @@ class Appliance:
         self._state.chmod(0o700)
 
     def _configuration(self) -> str:
-        address, port = self._options.listen
         return f"""
             state_directory = "{self._state}"
             runtime_directory = "{self._runtime}"
             [http]
-            address = "{address}"
-            port = {port}
+            socket = "{self._runtime}/http.sock"
+            certificate = "{self._state}/frontend/certificate.pem"
             [target]
             control = "{self._options.control}"
             name = "{IQN}"
@@ -135,7 +162,7 @@ class Appliance:
             """
 
     def _command(self, name: str) -> list[str]:
-        command = [*END_WITH_US, *(_WITHOUT_PRIVILEGES if name != "helper" else ()), sys.executable, "-m", f"appliance.{name}"]
+        command = [*END_WITH_US, *(_AS_NOBODY if name != "helper" else ()), sys.executable, "-m", f"appliance.{name}"]
         if name == "helper":
             command += ["--socket", f"{HERE}/helper.sock", "--user", USER, "--target-user", "root", "--pool", self._options.pool]
             keys = self._options.state / "keys"
@@ -166,7 +193,7 @@ class Appliance:
     def facts(self) -> dict[str, str | None]:
         """The one-time code, None when the first administrator is made already; the certificate's SHA-256 fingerprint."""
         code = self._state / "setup-code"
-        certificate = (self._state / "certificate.pem").read_text()
+        certificate = (self._state / "frontend/certificate.pem").read_text()
         begin = certificate.index("-----BEGIN CERTIFICATE-----")
         end = certificate.index("-----END CERTIFICATE-----") + len("-----END CERTIFICATE-----")
         digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate[begin:end])).digest()

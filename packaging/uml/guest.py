@@ -28,8 +28,12 @@ from types import TracebackType
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = REPOSITORY / ".cache"
-KERNEL = CACHE / "uml"
-"""What `build` made: kernel and modules."""
+OPENZFS = os.environ.get("ZVAAI_ZFS", "2.3")
+"""The OpenZFS series of the guest: 2.3, that of the environment, or 2.4, of trixie-backports."""
+_SUFFIX = "" if OPENZFS == "2.3" else f"-{OPENZFS}"
+KERNEL = CACHE / f"uml{_SUFFIX}"
+"""What `build` made: kernel and modules; for 2.4 its user land too."""
+ZVOL_CLONE = CACHE / f"zvol_clone{_SUFFIX}" / "zvol_clone.ko"
 
 HOST_ADDRESS = "192.0.2.1"
 """Host side of the tap device; TEST-NET-1 (RFC 5737), inside the guest's own network namespace only."""
@@ -276,7 +280,7 @@ class GuestProcess:
     def _write_command(self) -> None:
         options = self._options
         disks = " ".join(f"/dev/ubd{chr(ord('a') + index)}" for index in range(len(options.disks)))
-        environment = {"ZVAAI_GUEST": "1", "ZVAAI_DISKS": disks, **options.environment}
+        environment = {"ZVAAI_GUEST": "1", "ZVAAI_ZFS": OPENZFS, "ZVAAI_DISKS": disks, **options.environment}
         lines = ["#!/bin/bash"]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
         lines += [f"cd {shlex.quote(str(options.working_directory))} || exit 127"]
@@ -306,6 +310,8 @@ class GuestProcess:
             f"guest.modules={self._kernel}/modules",
             f"guest.state={self._state}",
         ]
+        if (self._kernel / "userland").is_dir():
+            arguments.append(f"guest.userland={self._kernel}/userland")
         for index, disk in enumerate(self._options.disks):
             path = disk.path or self._state / f"disk{index}"
             with path.open("ab") as file:

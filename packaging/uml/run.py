@@ -36,7 +36,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
         prog="run",
         description="Runs CMD as root in a guest with the OpenZFS module, from the current directory of the repository. "
         "Console output is live; the exit code is the command's own (124: --timeout passed; 125: the guest itself failed). "
-        "ZVAAI_KERNEL names the folder of another kernel that `build` made.",
+        "ZVAAI_ZFS=2.4 takes OpenZFS of trixie-backports. ZVAAI_KERNEL names the folder of another kernel that `build` made.",
     )
     disk_help = "a disk, /dev/ubda first; scratch, or kept in FILE (named in $ZVAAI_DISKS inside)"
     parser.add_argument("--disk", type=_disk, action="append", default=[], metavar="SIZE[:FILE]", help=disk_help)

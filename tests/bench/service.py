@@ -147,7 +147,7 @@ class Client:
     """One connection that is kept, as a browser's."""
 
     def __init__(self, appliance: Appliance, token: str) -> None:
-        context = ssl.create_default_context(cafile=str(appliance.directory / "state" / "certificate.pem"))
+        context = ssl.create_default_context(cafile=str(appliance.frontend.certificate))
         self._connection = http.client.HTTPSConnection("127.0.0.1", appliance.port, timeout=120, context=context)
         self._token = token
 
@@ -224,13 +224,15 @@ def running(directory: Path, count: int) -> Iterator[tuple[Appliance, str, list[
         began = time.monotonic()
         for process in processes:
             process.start()
-        wait_for(lambda: "Listening at" in appliance.api.log.read_text(), "the API listens", timeout=60)
+        appliance.frontend.start()
+        wait_for(appliance.responds, "the API responds", timeout=60)
         caller = Client(appliance, token)
         wait_for(lambda: bool(caller.ask("/status")["reconciled_at"]), "it has reconciled", timeout=300)
         first = time.monotonic() - began
         assert len(appliance.luns()) == count, appliance.logs()
         yield appliance, token, uuids, first
     finally:
+        appliance.frontend.stop()
         for process in reversed(processes):
             process.stop()
         appliance.target.stop()

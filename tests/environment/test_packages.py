@@ -33,9 +33,11 @@ NEEDED = {
         "/usr/lib/zvaai/apiflask/__init__.py",
         "/usr/share/zvaai/console/index.html",
         "/etc/zfs/zed.d/all-zvaai.py",
+        "/etc/zvaai/nginx.conf",
         "/usr/share/dbus-1/system.d/zvaai-nfs.conf",
-        *(f"/usr/lib/systemd/system/zvaai-{name}" for name in ("api.service", "worker.service", "helper.service")),
+        *(f"/usr/lib/systemd/system/zvaai-{name}" for name in ("api.service", "api.socket", "worker.service", "helper.service")),
         *(f"/usr/lib/systemd/system/zvaai-{name}" for name in ("helper.socket", "mounts.service")),
+        *(f"/usr/lib/systemd/system/zvaai-frontend{name}" for name in (".service", "-reload.service", "-reload.timer")),
     },
     "zvaai-zvol-clone-dkms": {"/usr/src/zvol_clone-2.1/dkms.conf", "/usr/sbin/zvol_clone-load"},
     "libvaainas1": {"/usr/lib/x86_64-linux-gnu/libvaainas.so.1"},
@@ -127,8 +129,11 @@ def test_a_bare_debian_finds_all_of_them(served: str, packages: dict[str, Path])
     assert "exit code" in refused["update"] and "zvaai" not in refused["resolve"].partition("E: ")[0], refused
 
 
-EXPOSURE_MAX = {"zvaai-api": 2.5, "zvaai-worker": 2.5, "zvaai-target": 2.5}
-ENABLED = {"zvaai-api.service", "zvaai-worker.service", "zvaai-target.service", "zvaai-mounts.service", "zvaai-helper.socket"}
+EXPOSURE_MAX = {"zvaai-frontend": 2.5, "zvaai-api": 2.5, "zvaai-worker": 2.5, "zvaai-target": 2.5}
+ENABLED = {
+    *("zvaai-frontend.service", "zvaai-frontend-reload.timer", "zvaai-api.socket", "zvaai-api.service", "zvaai-worker.service"),
+    *("zvaai-target.service", "zvaai-mounts.service", "zvaai-helper.socket"),
+}
 LEFT = {"/run/zvaai-helper", "/run/zvaai-target", "/var/lib/zvaai-helper"}
 """What is in memory, and the keys of encrypted datastores."""
 

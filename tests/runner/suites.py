@@ -55,6 +55,7 @@ class Suite:
 TARGET, FSAL, CONSOLE, KERNEL = "build-target", "build-ganesha-fsal", "build-console", "build-kernel"
 PACKAGES = "build-repository"
 SCHEMATHESIS, LIBISCSI, FALLBACK = "build-schemathesis", "build-newest-libiscsi", "build-fallback-kernel"
+OPENZFS_2_4 = "build-kernel-2.4"
 
 BUILDS = (
     Job(KERNEL, ["packaging/build-kernel"], seconds=330),
@@ -65,6 +66,7 @@ BUILDS = (
     Job(SCHEMATHESIS, ["tests/environment/schemathesis"], seconds=30, processors=0.5),
     Job(LIBISCSI, ["tests/conformance/newest"], seconds=60),
     Job(FALLBACK, ["packaging/build-kernel"], seconds=900, environment={"UML_FALLBACK": "1"}),
+    Job(OPENZFS_2_4, ["packaging/build-kernel"], seconds=330, environment={"ZVAAI_ZFS": "2.4"}),
 )
 
 APPLIANCE = ("appliance", "packaging/systemd", "packaging/dbus", "packaging/zed")
@@ -243,6 +245,17 @@ ONLY_LONG = (
         needs=[FSAL, TARGET, KERNEL],
         seconds=600,
         processors=0.9,
+    ),
+    Suite(
+        "openzfs-2.4",
+        "the kernel tier once more, on OpenZFS of trixie-backports",
+        Run.LONG,
+        again=["tests/integration/kernel", "appliance/zfs/tests/contract"],
+        guest=True,
+        needs=[TARGET, FSAL, OPENZFS_2_4],
+        seconds=1500,
+        processors=0.9,
+        environment={"ZVAAI_ZFS": "2.4"},
     ),
     Suite("fuzz-target", "a fixed number of inputs from the seeds on", Run.LONG, ["zvol_target/fuzz/run", "short"], seconds=200),
     Suite("fuzz-fsal", "a fixed number of inputs from the seeds on", Run.LONG, ["ganesha_fsal/fuzz/run", "short"], seconds=100),

@@ -10,8 +10,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 from typer.testing import CliRunner
 
 from appliance.cli.__main__ import application
@@ -27,6 +26,7 @@ from appliance.domain.errors import UnavailableError
 from appliance.helper.client import HelperClient
 from appliance.worker.client import WorkerClient
 from appliance.zfs.errors import ZfsError
+from support.frontend import Frontend
 from support.programs import REPOSITORY, wait_for
 from support.target import Target
 
@@ -91,7 +91,7 @@ class Process:
 
 
 class Appliance:
-    """Worker, API and target in a folder of their own."""
+    """Worker, API, nginx and target in a folder of their own."""
 
     def __init__(
         self,
@@ -107,6 +107,7 @@ class Appliance:
         target_directory.mkdir(parents=True)
         self.target = Target(target_directory)
         self.worker, self.api = Process("worker", directory), Process("api", directory)
+        self.frontend = Frontend(directory / "frontend", PORT, directory / "run/http.sock")
         engine = "simulating-helper" if simulating_helper else "helper" if helper else "simulator"
         self.helper: Process | None = None
         if simulating_helper:
@@ -119,8 +120,8 @@ class Appliance:
             state_directory = "{directory}/state"
             runtime_directory = "{directory}/run"
             [http]
-            address = "127.0.0.1"
-            port = {PORT}
+            socket = "{directory}/run/http.sock"
+            certificate = "{self.frontend.certificate}"
             [target]
             control = "{self.target.socket_path}"
             name = "iqn.2026-11.example.zvaai:datastores"
@@ -147,28 +148,19 @@ class Appliance:
             self.helper.start()
         self.worker.start()
         self.api.start()
+        self.frontend.start()
         if self.helper:
             wait_for(lambda: _answers(self.helper_socket), "the helper answers", START_SECONDS)
         code = self.directory / "state" / "setup-code"
-        wait_for(
-            lambda: code.exists() and f"Listening at: https://127.0.0.1:{PORT}" in self.api.log.read_text(),
-            "the API listens",
-            START_SECONDS,
-        )
-        wait_for(self._shakes_hands, "the API answers", START_SECONDS)
+        wait_for(lambda: code.exists() and self.responds(), "the API responds", START_SECONDS)
         wait_for(self._works, "the worker answers", START_SECONDS)
         return code.read_text().strip()
 
-    def _shakes_hands(self) -> bool:
-        """It listens before its process that answers has begun; whoever asks then waits as long as that takes."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", PORT), timeout=START_SECONDS) as connection,
-            context.wrap_socket(connection),
-        ):
-            return True
+    def responds(self) -> bool:
+        """Whether the API does, through nginx."""
+        with contextlib.suppress(httpx.HTTPError):
+            url = f"https://127.0.0.1:{PORT}/api/v1/health/live"
+            return httpx.get(url, verify=self.frontend.context(), timeout=START_SECONDS).is_success
         return False
 
     def _works(self) -> bool:
@@ -186,14 +178,10 @@ class Appliance:
             "--setup-code",
             code,
             "--fingerprint",
-            self.fingerprint(),
+            self.frontend.fingerprint,
             text=PASSWORD,
         )
         wait_for(lambda: bool(self.json("status")["worker"]), "the API has the worker's answer", START_SECONDS)
-
-    def fingerprint(self) -> str:
-        """Of the certificate, as the log has it."""
-        return self.api.log.read_text().split("SHA-256 fingerprint ", 1)[1].split('"', 1)[0]
 
     def token(self) -> str:
         """Of the first admin, as `zvaai login` has kept it."""
@@ -240,7 +228,8 @@ class Appliance:
 
     def stop(self) -> None:
         """All of it. Raises AssertionError unless each ends well."""
-        codes = {one.name: one.stop() for one in (self.api, self.worker, self.helper) if one is not None}
+        codes = {"frontend": self.frontend.stop()}
+        codes |= {one.name: one.stop() for one in (self.api, self.worker, self.helper) if one is not None}
         codes["target"] = self.target.stop()
         assert set(codes.values()) == {0}, f"{codes}\n{self.logs()}"
 
@@ -288,7 +277,7 @@ def running_appliance(
         appliance.start()
         yield appliance
     except BaseException:
-        for process in (appliance.api, appliance.worker, appliance.helper):
+        for process in (appliance.frontend, appliance.api, appliance.worker, appliance.helper):
             with contextlib.suppress(Exception):
                 if process is not None:
                     process.kill()

@@ -57,3 +57,49 @@ class RestoreTold(Answer):
 
     changes: list[str]
     applied: bool
+
+
+class ConfigurationCopy(Answer):
+    """A copy of the configuration on a pool, sealed; the newest of its installation there."""
+
+    pool: str
+    installation: str
+    generation: int
+    hash: str
+    written_at: float
+    own: bool
+    """Of this appliance's installation."""
+    known: bool
+    """This appliance's database has written it, or an admin has decided since."""
+
+
+class RecoveryResponse(Answer):
+    """Recovery mode: the database is not certain to be the newest. Hosts are served as before; nothing is changed."""
+
+    active: bool
+    reason: str | None
+    since: float | None
+    installation: str
+    generation: int
+    """Of the configuration in the database: each change increases it."""
+    has_key: bool
+    """Whether copies are written: after the first admin was made, or a recovery key."""
+    suggested: str | None
+    """The pool whose copy can be taken; null where pools disagree."""
+    copies: list[ConfigurationCopy]
+
+
+class RecoverUpdate(Model):
+    """The admin's decision: a pool, or `keep`."""
+
+    from_pool: Annotated[str | None, Field(min_length=1, max_length=255)] = None
+    keep: bool = False
+    """The database is right."""
+    recovery_key: Annotated[str | None, Field(min_length=1, max_length=100)] = None
+    """Needed where the appliance's own key is not the one that sealed the copy."""
+
+
+class RecoveryKeyResponse(Answer):
+    """Shown once."""
+
+    secret: str

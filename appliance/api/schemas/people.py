@@ -52,6 +52,13 @@ class UserTold(Versioned):
     created_at: Time
 
 
+class SetupResponse(UserTold):
+    """The first admin."""
+
+    recovery_key: str
+    """Opens the copies of the configuration on pools. Shown once; the appliance does not store it."""
+
+
 class UserPage(Answer):
     """Users."""
 

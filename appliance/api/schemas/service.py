@@ -48,7 +48,7 @@ class StatusTold(Answer):
 
 
 class CertificateTold(Answer):
-    """The certificate that the API serves with. `own`: it has made that itself, and renews it."""
+    """The certificate that nginx presents. `own`: it is self-signed, as the one that the appliance makes and renews."""
 
     subject: str
     issuer: str
@@ -72,11 +72,23 @@ class CheckTold(Answer):
     subject: str
 
 
+class HostCommands(Answer):
+    """Commands for one host, beside those for all."""
+
+    host: str
+    esxcli: list[str]
+
+
 class ReadinessTold(Answer):
-    """All checks, and what to type on each host once."""
+    """All checks, and commands to paste on each host once."""
 
     checks: list[CheckTold]
     esxcli: list[str]
+    target: str
+    """iSCSI name of the target."""
+    portals: list[str]
+    """Where hosts reach it; "every address" is resolved to this server's addresses."""
+    hosts: list[HostCommands]
 
 
 class IscsiSettings(Model):

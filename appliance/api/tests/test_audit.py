@@ -3,17 +3,13 @@
 
 import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import create_engine, func, select, text
+from sqlalchemy import select
 
 from appliance.api import operation
-from appliance.database.models import AuditEntry, HostGroup, Job
-from appliance.database.store import Store
+from appliance.database.models import AuditEntry, HostGroup
 from appliance.domain import hosts, journal
 from appliance.testing import Appliance
 
@@ -104,26 +100,6 @@ def test_old_entries_go_to_files_and_old_files_go(appliance: Appliance, monkeypa
     assert [one["id"] for one in written] + list(kept) == list(range(written[0]["id"], 71))
     assert 20 <= len(kept) < 36 and len(written) == 20
     assert all(one["actor"] == "admin" and one["status"] == 201 for one in written)
-
-
-def test_a_database_of_the_version_before(tmp_path: Path) -> None:
-    file = tmp_path / "appliance.sqlite"
-    engine = create_engine(f"sqlite:///{file}")
-    configuration = Config()
-    configuration.set_main_option("script_location", str(Path(operation.__file__).parents[1] / "database" / "migrations"))
-    with engine.begin() as connection:
-        configuration.attributes["connection"] = connection
-        command.upgrade(configuration, "0001")
-        connection.execute(text("INSERT INTO audit VALUES (7, 1, 'admin', '::1', 'user.create', 'x', NULL, NULL, 201)"))
-        values = "'a', 1, 'k', 's', '{}', 'succeeded', '', 100, 0, NULL, NULL, 'admin', 1, 1, 1"
-        connection.execute(text(f"INSERT INTO jobs VALUES ({values})"))
-    engine.dispose()
-    store = Store(file)
-    with store.session() as session:
-        assert session.scalar(select(AuditEntry.status)) == 201 and session.scalar(select(Job.key)) is None
-        assert journal.record(session, actor="", address="", action="", subject="", status=None) == 8
-        assert session.scalar(select(func.count()).select_from(AuditEntry)) == 2
-    store.close()
 
 
 def test_filters_narrow_the_audit(appliance: Appliance) -> None:

@@ -12,36 +12,46 @@ from appliance.testing import Appliance
 
 
 def test_it_vouches_for_nobody_else(tmp_path: Path) -> None:
-    file = tmp_path / "certificate.pem"
-    first = certificate.ensure(file)
+    file = tmp_path / certificate.CERTIFICATE
+    first = certificate.ensure(tmp_path)
     made = x509.load_pem_x509_certificate(file.read_bytes())
     assert not made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert certificate.ensure(file) == first
+    assert file.stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / certificate.KEY).stat().st_mode & 0o777 == 0o600
+    assert certificate.ensure(tmp_path) == first
 
 
 def test_it_is_renewed_before_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "certificate.pem"
     with monkeypatch.context() as context:
         context.setattr(certificate, "VALID", certificate.RENEWED - datetime.timedelta(hours=1))
-        first = certificate.ensure(file)
-    assert certificate.ensure(file) != first
-    assert x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc > datetime.datetime.now(
-        datetime.UTC
-    ) + datetime.timedelta(days=800)
+        first = certificate.ensure(tmp_path)
+    assert certificate.ensure(tmp_path) != first
+    assert x509.load_pem_x509_certificate(
+        (tmp_path / certificate.CERTIFICATE).read_bytes()
+    ).not_valid_after_utc > datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=800)
 
 
-@pytest.mark.parametrize("kept", [0, 100, -40])
-def test_half_a_file_is_made_anew(tmp_path: Path, kept: int) -> None:
-    file = tmp_path / "certificate.pem"
-    first = certificate.ensure(file)
-    file.write_bytes(file.read_bytes()[:kept])
-    assert certificate.ensure(file) != first
+def test_one_that_is_valid_only_later_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock was ahead when it was made."""
+    ahead = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=365)
+    with monkeypatch.context() as context:
+        context.setattr(certificate, "_now", lambda: ahead)
+        first = certificate.ensure(tmp_path)
+    assert certificate.ensure(tmp_path) != first
+
+
+@pytest.mark.parametrize("name", [certificate.CERTIFICATE, certificate.KEY])
+@pytest.mark.parametrize("length", [0, 100, -40])
+def test_half_a_file_is_made_again(tmp_path: Path, name: str, length: int) -> None:
+    file = tmp_path / name
+    first = certificate.ensure(tmp_path)
+    file.write_bytes(file.read_bytes()[:length])
+    assert certificate.ensure(tmp_path) != first
 
 
 def test_what_is_told_is_what_is_served(appliance: Appliance) -> None:
     assert appliance.request("GET", "/certificate").status_code == 503, "it is not there yet"
-    fingerprint = certificate.ensure(appliance.configuration.own_certificate)
+    fingerprint = certificate.ensure(appliance.configuration.http.certificate.parent)
     told = appliance.request("GET", "/certificate", role="viewer").json
     assert told is not None and told["fingerprint"] == fingerprint and told["own"]
     assert {"localhost", "127.0.0.1"} <= set(told["names"])

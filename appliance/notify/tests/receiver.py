@@ -60,12 +60,12 @@ def receiver(directory: Path, *, tls: bool = True, port: int = 0, address: str =
     server = Server((address, port), Handler)
     told.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}/hook?token=t0ken"
     if tls:
-        file = directory / "receiver.pem"
-        certificate.ensure(file)
+        certificate.ensure(directory)
+        file = directory / certificate.CERTIFICATE
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(file)
+        context.load_cert_chain(file, directory / certificate.KEY)
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        told.pem = file.read_text().split("-----BEGIN PRIVATE", 1)[0]
+        told.pem = file.read_text()
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield told

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import select
 
 from appliance.config import Configuration
@@ -17,7 +18,8 @@ from appliance.database.models import Export, Job, Presentation
 from appliance.database.store import Store
 from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target_simulator import TargetSimulator
-from appliance.domain import jobs
+from appliance.domain import jobs, requests
+from appliance.domain.requests import Request
 from appliance.domain.secrets import Seal
 from appliance.worker.context import Context
 from appliance.worker.executor import Executor
@@ -95,9 +97,9 @@ class World:
         executor.start()
         return executor
 
-    def job(self, kind: str, /, **asked: Any) -> tuple[Job, bool]:
+    def job(self, request: Request) -> tuple[Job, bool]:
         """A job, ended; and whether a worker died meanwhile."""
-        job_id, died = self.executor.submit(kind, asked, "test"), False
+        job_id, died = self.executor.submit(request, "test"), False
         limit = time.monotonic() + 120
         while time.monotonic() < limit:
             with self.store.reading() as session:
@@ -111,7 +113,7 @@ class World:
             elif over:
                 return job, died
             time.sleep(0.002)
-        raise AssertionError(f"{kind} does not end")
+        raise AssertionError(f"{request} does not end")
 
     def check(self) -> None:
         """What is wanted is what is: no orphan volume, file system, number, LUN or export."""
@@ -145,50 +147,44 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.store.close()
 
 
+def _new(name: str) -> requests.CreateDatastore:
+    return requests.CreateDatastore(name=name, pool="tank", size=GIB, kind="nfs" if name.startswith("nfs") else "vmfs")
+
+
 def made(world: World, name: str) -> str:
-    kind = "nfs" if name.startswith("nfs") else "vmfs"
-    return str(world.job("datastore.create", name=name, pool="tank", size=GIB, kind=kind)[0].subject)
+    return str(world.job(_new(name))[0].subject)
 
 
 def snapshotted(world: World, name: str) -> str:
     store = made(world, name)
-    world.job("snapshot.create", name="one", datastores=[store])
+    world.job(requests.CreateSnapshots(name="one", datastores=[store]))
     return store
 
 
 def deleted(world: World, name: str) -> str:
     store = made(world, name)
-    world.job("datastore.delete", id=store)
+    world.job(requests.DeleteDatastore(id=store))
     return store
 
 
-SCRIPTS: dict[str, tuple[Callable[[World, str], str | None], str, Callable[[str | None, str], dict[str, Any]]]] = {
-    "create": (lambda world, name: None, "datastore.create", lambda store, name: {"name": name, "pool": "tank", "size": GIB}),
-    "change": (
-        made,
-        "datastore.change",
-        lambda store, name: {"id": store, "name": f"{name}-new", "soft_threshold": 50, "lun": 777},
-    ),
-    "grow": (made, "datastore.grow", lambda store, name: {"id": store, "size": 2 * GIB}),
-    "delete": (made, "datastore.delete", lambda store, name: {"id": store}),
-    "restore": (deleted, "datastore.restore", lambda store, name: {"id": store}),
-    "purge": (deleted, "datastore.purge", lambda store, name: {"id": store}),
-    "snapshot": (made, "snapshot.create", lambda store, name: {"name": "one", "datastores": [store]}),
-    "unsnapshot": (snapshotted, "snapshot.delete", lambda store, name: {"id": store, "snapshot": "one"}),
-    "rollback": (snapshotted, "snapshot.rollback", lambda store, name: {"id": store, "snapshot": "one"}),
-    "hold": (snapshotted, "snapshot.hold", lambda store, name: {"id": store, "snapshot": "one", "tag": "audit"}),
-    "clone": (made, "snapshot.clone", lambda store, name: {"id": store, "name": f"{name}-clone"}),
+SCRIPTS: dict[str, tuple[Callable[[World, str], str], Callable[[str, str], Request]]] = {
+    "create": (lambda world, name: "", lambda store, name: _new(name)),
+    "change": (made, lambda store, name: requests.ChangeDatastore(id=store, name=f"{name}-new", soft_threshold=50, lun=777)),
+    "grow": (made, lambda store, name: requests.GrowDatastore(id=store, size=2 * GIB)),
+    "delete": (made, lambda store, name: requests.DeleteDatastore(id=store)),
+    "restore": (deleted, lambda store, name: requests.RestoreDatastore(id=store)),
+    "purge": (deleted, lambda store, name: requests.PurgeDatastore(id=store)),
+    "snapshot": (made, lambda store, name: requests.CreateSnapshots(name="one", datastores=[store])),
+    "unsnapshot": (snapshotted, lambda store, name: requests.DeleteSnapshot(id=store, snapshot="one")),
+    "rollback": (snapshotted, lambda store, name: requests.RollBack(id=store, snapshot="one")),
+    "hold": (snapshotted, lambda store, name: requests.HoldSnapshot(id=store, snapshot="one", tag="audit")),
+    "clone": (made, lambda store, name: requests.CloneDatastore(id=store, name=f"{name}-clone")),
 }
 SCRIPTS |= {f"nfs-{name}": SCRIPTS[name] for name in ("grow", "delete", "restore", "purge", "snapshot", "rollback", "clone")} | {
-    "nfs-create": (
-        lambda world, name: None,
-        "datastore.create",
-        lambda store, name: {"name": name, "pool": "tank", "size": GIB, "kind": "nfs", "clients": ["192.0.2.0/24"]},
-    ),
+    "nfs-create": (lambda world, name: "", lambda store, name: replace(_new(name), clients=["192.0.2.0/24"])),
     "nfs-change": (
         made,
-        "datastore.change",
-        lambda store, name: {"id": store, "name": f"{name}-new", "soft_threshold": 50, "clients": ["192.0.2.9"]},
+        lambda store, name: requests.ChangeDatastore(id=store, name=f"{name}-new", soft_threshold=50, clients=["192.0.2.9"]),
     ),
 }
 
@@ -198,18 +194,18 @@ SCRIPTS |= {f"nfs-{name}": SCRIPTS[name] for name in ("grow", "delete", "restore
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_worker_that_dies_anywhere(script: str, after: bool, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    prepare, kind, asked = SCRIPTS[script]
+    prepare, request = SCRIPTS[script]
     points = 0
     while True:
         name = f"{script}-{after}-{points}"
         store = prepare(world, name)
         world.scissors.left, world.scissors.after = points, after
-        job, died = world.job(kind, **asked(store, name))
+        job, died = world.job(request(store, name))
         world.scissors.left = None
         assert job.state == jobs.SUCCEEDED, (points, job.problem)
         world.check()
         if script == "change":  # the number is needed again
-            world.job("datastore.change", id=store, lun=100 + points + 50 * after)
+            world.job(requests.ChangeDatastore(id=store, lun=100 + points + 50 * after))
         if not died:
             break
         points += 1
@@ -232,7 +228,7 @@ def test_a_rollback_is_not_done_again_once_hosts_may_write(world: World, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(world.target, "create_lun", create_lun)
-        job_id = world.executor.submit("snapshot.rollback", {"id": store, "snapshot": "one"}, "test")
+        job_id = world.executor.submit(requests.RollBack(id=store, snapshot="one"), "test")
         world.executor._thread.join(120)
     assert len(rollbacks) == 1
     written = world.simulator.volume(dataset).space.written

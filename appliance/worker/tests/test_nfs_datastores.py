@@ -15,6 +15,7 @@ from appliance.database.models import Export as ExportRow
 from appliance.dataplane.ganesha import Export, ExportRefusedError, GaneshaUnreachableError, NfsClient, ServedExport
 from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target import TargetUnreachableError
+from appliance.domain.addresses import Address
 from appliance.domain.exports import IDLE_SECONDS
 from appliance.testing import GIB, Appliance
 from appliance.zfs.errors import DatasetBusy, OutOfSpace
@@ -597,11 +598,13 @@ def test_readiness_tells_of_nfs(appliance: Appliance, monkeypatch: pytest.Monkey
         return {one["id"]: one["result"] for one in appliance.get("/readiness")["checks"] if one["subject"] in ("", store)}
 
     assert not {"nfs", "vaai_nas"} & results("").keys(), "who has no NFS datastore needs no NFS server"
+    own = [Address("eth0", "203.0.113.1"), Address("eth1", "192.0.2.1")]
+    monkeypatch.setattr("appliance.api.appliance_resource.own_addresses", lambda: own)
     store = appliance.nfs_datastore("first", host_groups=[cluster(appliance)])
     assert results(store).items() >= {"nfs": "ok", "exported": "ok", "clients": "ok"}.items()
     assert not {"served", "initiator", "squash", "version"} & results(store).keys(), results(store)
     (line,) = [one["remedy"] for one in appliance.get("/readiness")["checks"] if one["id"] == "clients"]
-    assert line.startswith("esxcli storage nfs add -H SERVER -s /first -v first")
+    assert line == "esxcli storage nfs add -H 192.0.2.1 -s /first -v first; esxcli storage nfs list"
     appliance.job("PATCH", f"/datastores/{store}", {"squash": "all", "versions": ["4"], "host_groups": []})
     assert results(store).items() >= {"squash": "failed", "version": "warning", "clients": "warning"}.items()
     appliance.nfs.remove(1)

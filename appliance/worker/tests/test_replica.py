@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from appliance.domain.errors import ConflictError
+from appliance.domain.requests import AdoptDataset
 from appliance.testing import GIB, Appliance
 from appliance.worker.operations import OPERATIONS
 from appliance.worker.tests.test_nfs_datastores import cluster
@@ -103,8 +104,8 @@ def test_an_adoption_looks_again_when_it_runs(appliance: Appliance) -> None:
     """The original has come back since it was asked for."""
     store, _ = lost(appliance, "vmfs")
     context, adopt = appliance.service.context, OPERATIONS["datastore.adopt"]
-    plan = adopt.plan(context, {"dataset": "rust/received", "name": "first", "identity": "keep"})
+    plan = adopt.plan(context, AdoptDataset(dataset="rust/received", name="first", identity="keep"))
     appliance.simulator.import_pool("tank")
     with pytest.raises(ConflictError, match="claims this identity"):
-        adopt.run(context, plan.parameters, "", lambda _step, _percent: None)
+        adopt.run(context, plan, "", lambda _step, _percent: None)
     assert appliance.get(f"/datastores/{store}")["dataset"].startswith("tank/")

@@ -32,7 +32,7 @@ from appliance.zfs.model import (
     Volume,
 )
 from appliance.zfs.names import is_user_property
-from appliance.zfs.properties import SETTABLE
+from appliance.zfs.properties import SHOWN
 
 SNAPSHOT_COLUMNS = ("name", "guid", "createtxg", "creation", "used", "referenced", "userrefs", "clones", "defer_destroy")
 _SOURCES = {source.name: source for source in Source}
@@ -62,7 +62,7 @@ def properties(told: Json) -> dict[str, Property]:
 
 
 def _shown(told: Json) -> dict[str, Property]:
-    return properties({name: one for name, one in told.items() if name in SETTABLE or is_user_property(name)})
+    return properties({name: one for name, one in told.items() if name in SHOWN or is_user_property(name)})
 
 
 def _space(text: dict[str, str]) -> Space:

@@ -23,7 +23,7 @@ from appliance.zfs.errors import (
     ZfsError,
 )
 from appliance.zfs.model import DiskHealth, Property, Source
-from appliance.zfs.properties import SETTABLE, On
+from appliance.zfs.properties import SHOWN, On
 from appliance.zfs.simulator import state
 from appliance.zfs.simulator.space import Figures, SpaceMap, parent_of
 from appliance.zfs.simulator.state import DatasetState, Machine, PoolState, SnapshotState
@@ -161,8 +161,8 @@ class Core:
     # --- properties
 
     def effective(self, pool: PoolState, path: str, name: str) -> Property | None:
-        """Value and source of a settable native or a user property; None when the kind has not it or it is not set."""
-        native = SETTABLE.get(name)
+        """Value and source of a native of SHOWN or a user property; None when the kind has not it or it is not set."""
+        native = SHOWN.get(name)
         kind = On.VOLUME if pool.datasets[path].is_volume else On.FILESYSTEM
         if native is not None and not native.on & kind:
             return None

@@ -67,7 +67,7 @@ static void growth_is_admitted_up_to_the_limit(void **state)
     assert_int_equal(admission->admitted, 0);
 }
 
-static void what_is_not_known_is_looked_up_by_the_caller(void **state)
+static void the_caller_counts_a_file_that_is_not_known(void **state)
 {
     struct admission *admission = *state;
     struct admission_change change;
@@ -101,7 +101,7 @@ static void a_shrunken_file_counts_less_once_it_shrank(void **state)
 }
 
 /* A write between the truncation's reading of the size and its end makes the file large again. */
-static void a_write_beside_a_truncation_stays_admitted(void **state)
+static void a_write_concurrent_with_a_truncation_stays_admitted(void **state)
 {
     struct admission *admission = *state;
     struct admission_change truncation, write;
@@ -134,7 +134,7 @@ static void thin_again_it_forgets_and_a_larger_limit_does_not(void **state)
     admission_set_limit(admission, 100 * MIB);
     admission_count(admission, 1, 50 * MIB);
     admission_counted(admission);
-    admission_set_limit(admission, 10 * MIB); /* smaller than what is there: nothing grows */
+    admission_set_limit(admission, 10 * MIB); /* smaller than the files: nothing grows */
     assert_false(admission->counting);
     assert_int_equal(grow(admission, 1, 51 * MIB), ENOSPC);
     assert_int_equal(grow(admission, 1, 50 * MIB), 0);
@@ -144,7 +144,7 @@ static void thin_again_it_forgets_and_a_larger_limit_does_not(void **state)
     assert_true(admission->counting);
 }
 
-/* Against sizes that are simply summed up: whatever happens, never less is admitted than files can take, and exactly that when nothing is under way. */
+/* Against sizes that are simply summed up: whatever happens, never less is admitted than files can take, and exactly that when no change is running. */
 static void a_random_history_agrees_with_a_sum(void **state)
 {
     enum { FILES = 3000, STEPS = 60000 };
@@ -192,10 +192,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_file_counts_whole_records_and_a_constant, begin, end),
         cmocka_unit_test_setup_teardown(growth_is_admitted_up_to_the_limit, begin, end),
-        cmocka_unit_test_setup_teardown(what_is_not_known_is_looked_up_by_the_caller, begin, end),
+        cmocka_unit_test_setup_teardown(the_caller_counts_a_file_that_is_not_known, begin, end),
         cmocka_unit_test_setup_teardown(while_files_are_counted_only_small_growth_goes_on, begin, end),
         cmocka_unit_test_setup_teardown(a_shrunken_file_counts_less_once_it_shrank, begin, end),
-        cmocka_unit_test_setup_teardown(a_write_beside_a_truncation_stays_admitted, begin, end),
+        cmocka_unit_test_setup_teardown(a_write_concurrent_with_a_truncation_stays_admitted, begin, end),
         cmocka_unit_test_setup_teardown(growth_that_failed_is_given_back, begin, end),
         cmocka_unit_test_setup_teardown(thin_again_it_forgets_and_a_larger_limit_does_not, begin, end),
         cmocka_unit_test_setup_teardown(a_random_history_agrees_with_a_sum, begin, end),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Clones with a kernel that shares, refuses and copies as the test wants. Two file systems stand for two datasets of a pool. */
+/* Clones with a kernel that shares, refuses and copies as the test says. Two file systems stand for two datasets of a pool. */
 #include "changes.h"
 #include "clone.h"
 #include "sharing_proof.h"
@@ -12,10 +12,10 @@
 #define SIZE (UINT64_C(70) << 20) /* more than a step */
 
 static struct {
-    int refuses;          /* FICLONERANGE, with this error */
-    unsigned int calls;   /* that shared, or copied */
-    unsigned int proven;  /* so many calls across file systems share, the later ones copy */
-    bool changes;         /* the source, after each call */
+    int refuses;         /* FICLONERANGE, with this error */
+    unsigned int calls;  /* that shared, or copied */
+    unsigned int proven; /* so many calls across file systems share, the later ones copy */
+    bool changes;        /* the source, after each call */
 } kernel;
 
 static struct fileops_dataset *dataset, *other;
@@ -59,8 +59,10 @@ int __wrap_ioctl(int file, unsigned long request, void *argument)
     return 0;
 }
 
-ssize_t __wrap_copy_file_range(int source, off_t *source_offset, int destination, off_t *destination_offset, size_t length, unsigned int flags);
-ssize_t __wrap_copy_file_range(int source, off_t *source_offset, int destination, off_t *destination_offset, size_t length, unsigned int flags)
+ssize_t __wrap_copy_file_range(int source, off_t *source_offset, int destination, off_t *destination_offset, size_t length,
+                               unsigned int flags);
+ssize_t __wrap_copy_file_range(int source, off_t *source_offset, int destination, off_t *destination_offset, size_t length,
+                               unsigned int flags)
 {
     assert_int_equal(flags, 0);
     copy(source, *source_offset, destination, *destination_offset, length);
@@ -100,15 +102,26 @@ static int end(void **state)
 
 static struct fileops_clone_request by_name(int source, const char *name)
 {
-    return (struct fileops_clone_request){.mode = FILEOPS_CLONE_FULL, .source = source, .destination = -1,
-                                          .directory = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC), .name = name, .owner = geteuid(),
-                                          .group = getegid(), .mode_bits = 0640, .source_dataset = dataset, .destination_dataset = dataset};
+    return (struct fileops_clone_request){.mode = FILEOPS_CLONE_FULL,
+                                          .source = source,
+                                          .destination = -1,
+                                          .directory = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                                          .name = name,
+                                          .owner = geteuid(),
+                                          .group = getegid(),
+                                          .mode_bits = 0640,
+                                          .source_dataset = dataset,
+                                          .destination_dataset = dataset};
 }
 
 static struct fileops_clone_request into(int source, int destination)
 {
-    return (struct fileops_clone_request){.mode = FILEOPS_CLONE_FULL, .source = source, .destination = destination, .directory = -1,
-                                          .source_dataset = dataset, .destination_dataset = dataset};
+    return (struct fileops_clone_request){.mode = FILEOPS_CLONE_FULL,
+                                          .source = source,
+                                          .destination = destination,
+                                          .directory = -1,
+                                          .source_dataset = dataset,
+                                          .destination_dataset = dataset};
 }
 
 static void are_equal(int one, int second)
@@ -270,7 +283,7 @@ static bool cancels(void *context, uint64_t done, uint64_t total)
     return done == 0;
 }
 
-static void a_cancelled_clone_leaves_nothing(void **state)
+static void nothing_remains_of_a_cancelled_clone(void **state)
 {
     struct fileops_clone_result result;
     (void)state;
@@ -315,7 +328,7 @@ static void a_copy_is_never_called_a_clone(void **state)
     close(request.directory);
 }
 
-/* Who can make names at the root can have nothing of ours put elsewhere. */
+/* A user who can create files at the root cannot redirect clones elsewhere. */
 static void the_folder_of_clones_is_ours_alone(void **state)
 {
     struct fileops_clone_result result;
@@ -339,7 +352,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(thick_storage_shares_nothing_and_admits_first, begin, end),
         cmocka_unit_test_setup_teardown(a_source_that_changes_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(a_file_without_data_becomes_the_source, begin, end),
-        cmocka_unit_test_setup_teardown(a_cancelled_clone_leaves_nothing, begin, end),
+        cmocka_unit_test_setup_teardown(nothing_remains_of_a_cancelled_clone, begin, end),
         cmocka_unit_test_setup_teardown(a_copy_is_never_called_a_clone, begin, end),
         cmocka_unit_test_setup_teardown(the_folder_of_clones_is_ours_alone, begin, end),
     };

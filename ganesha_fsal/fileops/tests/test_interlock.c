@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Nothing is freed while it is cloned, and who frees is not kept away by a clone of many steps. */
+/* Nothing is freed while it is cloned, and a clone of many steps does not starve those that free. */
 #include "interlock.h"
 
 #include "scratch.h"

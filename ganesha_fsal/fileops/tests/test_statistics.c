@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* What is told of a file, with a kernel module that says what the test wants. */
+/* Statistics of a file, with a kernel module whose figures the test sets. */
 #include "dataset_internal.h"
 #include "space_query.h"
 #include "statistics.h"
@@ -20,7 +20,8 @@ int __wrap_space_query(int file, uint64_t offset, uint64_t end, uint64_t nanosec
     assert_true(nanoseconds > 0 && nanoseconds <= UINT64_C(1000) * 1000 * 1000);
     const uint64_t length = counted_by_one_call != 0 && end - offset > counted_by_one_call ? counted_by_one_call : end - offset;
     /* A quarter is shared. */
-    *figures = (struct space_figures){.done = length, .allocated = length, .shared = length / 4, .snapshot = length / 8, .group = 7, .dirty = dirty};
+    *figures = (struct space_figures){
+        .done = length, .allocated = length, .shared = length / 4, .snapshot = length / 8, .group = 7, .dirty = dirty};
     return query_error;
 }
 
@@ -54,13 +55,13 @@ static void unique_is_what_nobody_shares(void **state)
 {
     const int file = make_file("disk", 8 * MIB);
     (void)state;
-    const struct fileops_statistics found = statistics_of(file);
-    assert_true(found.unique_exact);
-    assert_int_equal(found.allocated, 8 * MIB);
-    assert_int_equal(found.unique, 6 * MIB);
-    assert_int_equal(found.snapshot, MIB);
-    assert_int_equal(found.reserved, 0);
-    assert_true((int64_t)found.as_of <= time(NULL) && (int64_t)found.as_of > time(NULL) - 5);
+    const struct fileops_statistics statistics = statistics_of(file);
+    assert_true(statistics.unique_exact);
+    assert_int_equal(statistics.allocated, 8 * MIB);
+    assert_int_equal(statistics.unique, 6 * MIB);
+    assert_int_equal(statistics.snapshot, MIB);
+    assert_int_equal(statistics.reserved, 0);
+    assert_true((int64_t)statistics.as_of <= time(NULL) && (int64_t)statistics.as_of > time(NULL) - 5);
     assert_int_equal(fileops_dataset_set_thick(dataset, 100 * MIB), 0);
     assert_int_equal(statistics_of(file).reserved, 8 * MIB);
     close(file);
@@ -71,10 +72,10 @@ static void without_the_module_it_is_an_upper_bound(void **state)
     const int file = make_file("disk", MIB);
     (void)state;
     query_error = EOPNOTSUPP;
-    const struct fileops_statistics found = statistics_of(file);
-    assert_false(found.unique_exact);
-    assert_int_equal(found.unique, found.allocated);
-    assert_true(found.allocated >= MIB);
+    const struct fileops_statistics statistics = statistics_of(file);
+    assert_false(statistics.unique_exact);
+    assert_int_equal(statistics.unique, statistics.allocated);
+    assert_true(statistics.allocated >= MIB);
     close(file);
 }
 
@@ -86,14 +87,14 @@ static void a_large_file_is_counted_on_from_call_to_call(void **state)
     counted_by_one_call = 2 * MIB;
     uint64_t before = UINT64_MAX;
     for (int call = 0; call < 3; call++) {
-        const struct fileops_statistics found = statistics_of(file);
-        assert_false(found.unique_exact);
-        assert_true(found.unique >= 6 * MIB && found.unique < before);
-        before = found.unique;
+        const struct fileops_statistics statistics = statistics_of(file);
+        assert_false(statistics.unique_exact);
+        assert_true(statistics.unique >= 6 * MIB && statistics.unique < before);
+        before = statistics.unique;
     }
-    const struct fileops_statistics found = statistics_of(file);
-    assert_true(found.unique_exact);
-    assert_int_equal(found.unique, 6 * MIB);
+    const struct fileops_statistics statistics = statistics_of(file);
+    assert_true(statistics.unique_exact);
+    assert_int_equal(statistics.unique, 6 * MIB);
     assert_int_equal(queries, 8); /* and a block each time, for changes */
     close(file);
 }
@@ -125,16 +126,16 @@ static void the_pool_is_waited_for_seldom(void **state)
         statistics_of(file);
     assert_true(time(NULL) - begun < 3);
     assert_false(dataset->syncing);
-    assert_true(dataset->sync_asked != 0);
+    assert_true(dataset->sync_requested != 0);
     close(file);
 }
 
-static void nothing_but_files_is_told_of(void **state)
+static void only_files_have_statistics(void **state)
 {
-    struct fileops_statistics found;
+    struct fileops_statistics statistics;
     const int folder = open(scratch, O_RDONLY | O_DIRECTORY), file = make_file("empty", 0);
     (void)state;
-    assert_int_equal(fileops_statistics(dataset, folder, &found), EISDIR);
+    assert_int_equal(fileops_statistics(dataset, folder, &statistics), EISDIR);
     assert_true(statistics_of(file).unique_exact);
     close(folder);
     close(file);
@@ -172,7 +173,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_large_file_is_counted_on_from_call_to_call, begin, end),
         cmocka_unit_test_setup_teardown(a_changed_file_is_counted_from_its_beginning, begin, end),
         cmocka_unit_test_setup_teardown(the_pool_is_waited_for_seldom, begin, end),
-        cmocka_unit_test_setup_teardown(nothing_but_files_is_told_of, begin, end),
+        cmocka_unit_test_setup_teardown(only_files_have_statistics, begin, end),
         cmocka_unit_test_setup_teardown(what_all_files_share_is_summed_up, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

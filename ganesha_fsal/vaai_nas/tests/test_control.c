@@ -29,10 +29,10 @@ static char place[256];
 static bool gate_open;
 static unsigned int clones_begun;
 static uid_t owner;
-static bool ending;             /* of the export */
-static bool hangs;              /* whatever is looked for in export 2 */
+static bool ending;                     /* of the export */
+static bool hangs;                      /* every lookup in export 2 */
 static struct fileops_dataset *dataset; /* of export 1 */
-static unsigned int hanging;    /* so many calls do */
+static unsigned int hanging;            /* so many calls do */
 
 int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result);
 int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result)
@@ -85,7 +85,7 @@ static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, cons
     if (file->fd < 0 || fstat(file->fd, &attributes) != 0)
         return VAAI_NAS_STALE;
     file->is_directory = S_ISDIR(attributes.st_mode);
-    if (file->is_directory != (access == VAAI_NAS_CREATE) && access != VAAI_NAS_LOOK) {
+    if (file->is_directory != (access == VAAI_NAS_CREATE) && access != VAAI_NAS_INSPECT) {
         close(file->fd);
         file->fd = -1;
         return file->is_directory ? VAAI_NAS_IS_DIRECTORY : VAAI_NAS_NOT_DIRECTORY;
@@ -161,7 +161,7 @@ static int end(void **state)
 }
 
 /* The answer's text, to be freed. */
-static char *ask(void *service, const char *text)
+static char *call(void *service, const char *text)
 {
     struct json_object *response = vaai_nas_control_answer(service, text, strlen(text));
     char *answer = strdup(json_object_to_json_string_ext(response, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
@@ -176,7 +176,7 @@ static void expect(void *service, const char *method, const char *parameters, co
     char request[2048];
 
     snprintf(request, sizeof(request), "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"%s\",\"params\":%s}", method, parameters);
-    char *answer = ask(service, request);
+    char *answer = call(service, request);
     if (strstr(answer, part) == NULL || strstr(answer, "\"id\":5") == NULL)
         fail_msg("%s\nis answered with %s\nwithout %s", request, answer, part);
     free(answer);
@@ -185,12 +185,12 @@ static void expect(void *service, const char *method, const char *parameters, co
 static void wait_until(void *service, const char *about, const char *part)
 {
     char request[256];
-    bool there = false;
+    bool present = false;
 
     snprintf(request, sizeof(request), "{\"jsonrpc\":\"2.0\",\"method\":\"job.get\",\"params\":%s}", about);
-    while (!there) {
-        char *answer = ask(service, request);
-        there = strstr(answer, part) != NULL;
+    while (!present) {
+        char *answer = call(service, request);
+        present = strstr(answer, part) != NULL;
         free(answer);
         usleep(1000);
     }
@@ -219,21 +219,22 @@ static void files_are_listed_in_pages(void **state)
     expect(*state, "file.statistics", "{\"export\":1,\"path\":\"vm\"}", "\"status\":\"is_directory\",\"field\":\"path\"");
 }
 
-static void a_thick_dataset_tells_its_size_and_what_is_admitted(void **state)
+static void a_thick_dataset_reports_its_size_and_what_is_admitted(void **state)
 {
     char shown[512] = "";
 
-    expect(*state, "space.get", "{\"export\":1}", "\"thick\":false,\"size_bytes\":0,\"admitted_bytes\":0,\"counting\":false,\"problem\":\"\"");
+    expect(*state, "space.get", "{\"export\":1}",
+           "\"thick\":false,\"size_bytes\":0,\"admitted_bytes\":0,\"counting\":false,\"problem\":\"\"");
     expect(*state, "space.get", "{\"export\":2}", "\"status\":\"stale\",\"field\":\"export\"");
     expect(*state, "space.get", "{\"export\":1,\"refresh\":true}", "\"status\":\"invalid\"");
     assert_int_equal(fileops_dataset_set_thick(dataset, 1 << 30), 0);
-    struct fileops_dataset_status found;
+    struct fileops_dataset_status status;
     do
-        fileops_dataset_status(dataset, &found);
-    while (found.counting);
+        fileops_dataset_status(dataset, &status);
+    while (status.counting);
     snprintf(shown, sizeof(shown), "\"thick\":true,\"size_bytes\":1073741824,\"admitted_bytes\":%llu,\"counting\":false",
-             (unsigned long long)found.admitted);
-    assert_true(found.admitted > 100);
+             (unsigned long long)status.admitted);
+    assert_true(status.admitted > 100);
     expect(*state, "space.get", "{\"export\":1}", shown);
     assert_int_equal(fileops_dataset_set_thick(dataset, 0), 0);
     expect(*state, "space.get", "{\"export\":1}", "\"thick\":false");
@@ -247,8 +248,8 @@ static void why_hosts_get_no_vaai_is_reported(void **state)
     expect(*state, "service.get", "{\"export\":1}", "\"status\":\"invalid\"");
 }
 
-/* There is no kernel module beside a unit test. */
-static void what_is_shared_is_asked_of_the_module(void **state)
+/* A unit test has no kernel module. */
+static void shared_bytes_come_from_the_module(void **state)
 {
     expect(*state, "space.shared", "{\"export\":1}", "\"status\":\"invalid\",\"field\":\"restart\"");
     expect(*state, "space.shared", "{\"export\":1,\"restart\":1}", "\"status\":\"invalid\",\"field\":\"restart\"");
@@ -257,7 +258,8 @@ static void what_is_shared_is_asked_of_the_module(void **state)
 
 static void a_clone_is_one_job(void **state)
 {
-    static const char request[] = "{\"export\":1,\"source\":\"vm/disk-flat.vmdk\",\"destination\":\"vm/new.vmdk\",\"request_id\":\"" ID "\"}";
+    static const char request[] =
+        "{\"export\":1,\"source\":\"vm/disk-flat.vmdk\",\"destination\":\"vm/new.vmdk\",\"request_id\":\"" ID "\"}";
     char about[64];
 
     __atomic_store_n(&gate_open, false, __ATOMIC_SEQ_CST);
@@ -291,7 +293,8 @@ static void make_folder(const char *name)
 
 static void a_repeated_request_needs_no_files(void **state)
 {
-    static const char request[] = "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"made/new.vmdk\",\"request_id\":\"" ID "\"}";
+    static const char request[] =
+        "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"made/new.vmdk\",\"request_id\":\"" ID "\"}";
 
     make_folder("made");
     const uint64_t id = job_of(*state, request);
@@ -301,9 +304,10 @@ static void a_repeated_request_needs_no_files(void **state)
     assert_int_equal(job_of(*state, request), id);
     remove_file("made");
     assert_int_equal(job_of(*state, request), id);
-    expect(*state, "clone.start",
-           "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"made/new.vmdk\",\"request_id\":\"ffffffffffffffffffffffffffffffff\"}",
-           "\"status\":\"not_found\",\"field\":\"destination\"");
+    expect(
+        *state, "clone.start",
+        "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"made/new.vmdk\",\"request_id\":\"ffffffffffffffffffffffffffffffff\"}",
+        "\"status\":\"not_found\",\"field\":\"destination\"");
 }
 
 static void a_job_is_ended_whatever_became_of_its_folder(void **state)
@@ -316,7 +320,8 @@ static void a_job_is_ended_whatever_became_of_its_folder(void **state)
     snprintf(path, sizeof(path), "%s/other.vmdk", place);
     assert_int_equal(chown(path, 1234, 1234), 0);
     __atomic_store_n(&gate_open, false, __ATOMIC_SEQ_CST);
-    const uint64_t id = job_of(*state, "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"made/a.vmdk\",\"request_id\":\"" ID "\"}");
+    const uint64_t id =
+        job_of(*state, "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"made/a.vmdk\",\"request_id\":\"" ID "\"}");
     remove_file("made");
     snprintf(about, sizeof(about), "{\"export\":2,\"job\":%llu}", (unsigned long long)id);
     expect(*state, "job.get", about, "\"status\":\"not_found\",\"field\":\"job\"");
@@ -343,7 +348,8 @@ static void what_hangs_keeps_others_from_nothing(void **state)
     pthread_t threads[FILE_CALLS_EXPORT_MAX];
     char about[64];
 
-    const uint64_t id = job_of(*state, "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"a.vmdk\",\"request_id\":\"" ID "\"}");
+    const uint64_t id =
+        job_of(*state, "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"a.vmdk\",\"request_id\":\"" ID "\"}");
     hangs = true;
     for (size_t i = 0; i < FILE_CALLS_EXPORT_MAX; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, list_export_2, *state), 0);
@@ -391,7 +397,7 @@ static void a_listing_ends_with_its_export(void **state)
 {
     char name[32];
 
-    for (unsigned int i = 0; i < VMDK_LIST_ASKED; i++) {
+    for (unsigned int i = 0; i < VMDK_LIST_CHECK_INTERVAL; i++) {
         snprintf(name, sizeof(name), "vm/%u", i);
         write_file(name, 0);
     }
@@ -400,16 +406,17 @@ static void a_listing_ends_with_its_export(void **state)
     expect(*state, "files.list", "{\"export\":1}", "\"status\":\"stale\",\"field\":\"export\"");
 }
 
-static void how_the_bytes_went_is_told(void **state)
+static void cloned_and_copied_bytes_are_reported(void **state)
 {
     char about[64];
-    const uint64_t id = job_of(*state, "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"a.vmdk\",\"request_id\":\"" ID "\"}");
+    const uint64_t id =
+        job_of(*state, "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"a.vmdk\",\"request_id\":\"" ID "\"}");
 
     snprintf(about, sizeof(about), "{\"export\":1,\"job\":%llu}", (unsigned long long)id);
     wait_until(*state, about, "\"state\":\"complete\"");
     expect(*state, "job.get", about, "\"cloned_bytes\":60,\"copied_bytes\":30,\"hole_bytes\":10");
     expect(*state, "job.get", about, "\"misaligned\":30");
-    assert_int_equal(owner, getuid()); /* of the source, not who asks */
+    assert_int_equal(owner, getuid()); /* of the source, not of the caller */
 }
 
 static void a_clone_is_cancelled(void **state)
@@ -417,7 +424,8 @@ static void a_clone_is_cancelled(void **state)
     char about[64];
 
     __atomic_store_n(&gate_open, false, __ATOMIC_SEQ_CST);
-    const uint64_t id = job_of(*state, "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"a.vmdk\",\"request_id\":\"" ID "\"}");
+    const uint64_t id =
+        job_of(*state, "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"a.vmdk\",\"request_id\":\"" ID "\"}");
     snprintf(about, sizeof(about), "{\"export\":1,\"job\":%llu}", (unsigned long long)id);
     expect(*state, "job.cancel", about, "\"state\":\"failed\",\"status\":\"cancelled\"");
     expect(*state, "job.cancel", about, "\"state\":\"failed\",\"status\":\"cancelled\"");
@@ -425,14 +433,16 @@ static void a_clone_is_cancelled(void **state)
 
 static void wrong_paths_name_their_field(void **state)
 {
-    static const char *const wrong[] = {"/other.vmdk", "../other.vmdk", "vm/../other.vmdk", "vm//disk-flat.vmdk",
-                                        "vm/./disk-flat.vmdk", "vm/", "", "."};
+    static const char *const wrong[] = {
+        "/other.vmdk", "../other.vmdk", "vm/../other.vmdk", "vm//disk-flat.vmdk", "vm/./disk-flat.vmdk", "vm/", "", "."};
     char parameters[2048];
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        snprintf(parameters, sizeof(parameters), "{\"export\":1,\"source\":\"%s\",\"destination\":\"b.vmdk\",\"request_id\":\"" ID "\"}", wrong[i]);
+        snprintf(parameters, sizeof(parameters),
+                 "{\"export\":1,\"source\":\"%s\",\"destination\":\"b.vmdk\",\"request_id\":\"" ID "\"}", wrong[i]);
         expect(*state, "clone.start", parameters, "\"status\":\"invalid\",\"field\":\"source\"");
-        snprintf(parameters, sizeof(parameters), "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"%s\",\"request_id\":\"" ID "\"}", wrong[i]);
+        snprintf(parameters, sizeof(parameters),
+                 "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"%s\",\"request_id\":\"" ID "\"}", wrong[i]);
         expect(*state, "clone.start", parameters, "\"status\":\"invalid\",\"field\":\"destination\"");
     }
     snprintf(parameters, sizeof(parameters), "{\"export\":1,\"path\":\"%01100d\"}", 0);
@@ -441,9 +451,11 @@ static void wrong_paths_name_their_field(void **state)
            "\"status\":\"not_found\",\"field\":\"source\"");
     expect(*state, "clone.start", "{\"export\":1,\"source\":\"vm\",\"destination\":\"b.vmdk\",\"request_id\":\"" ID "\"}",
            "\"status\":\"is_directory\",\"field\":\"source\"");
-    expect(*state, "clone.start", "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"vm/disk-flat.vmdk\",\"request_id\":\"" ID "\"}",
+    expect(*state, "clone.start",
+           "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"vm/disk-flat.vmdk\",\"request_id\":\"" ID "\"}",
            "\"status\":\"exists\",\"field\":\"destination\"");
-    expect(*state, "clone.start", "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"gone/b.vmdk\",\"request_id\":\"" ID "\"}",
+    expect(*state, "clone.start",
+           "{\"export\":1,\"source\":\"other.vmdk\",\"destination\":\"gone/b.vmdk\",\"request_id\":\"" ID "\"}",
            "\"status\":\"not_found\",\"field\":\"destination\"");
     assert_int_equal(clones_begun, 0);
 }
@@ -467,28 +479,31 @@ static void what_is_no_request_is_refused(void **state)
         {"job.get", "{\"export\":1,\"job\":0}", "\"field\":\"job\""},
         {"job.get", "{\"export\":1,\"job\":18446744073709551615}", "\"field\":\"job\""},
         {"clone.start", "{\"export\":1,\"source\":\"a\",\"destination\":\"b\"}", "\"field\":\"request_id\""},
-        {"clone.start", "{\"export\":1,\"source\":\"a\",\"destination\":\"b\",\"request_id\":\"00\"}", "\"field\":\"request_id\""},
-        {"clone.start", "{\"export\":1,\"source\":\"a\",\"destination\":\"b\",\"request_id\":\"00000000000000000000000000000000\"}",
+        {"clone.start", "{\"export\":1,\"source\":\"a\",\"destination\":\"b\",\"request_id\":\"00\"}",
          "\"field\":\"request_id\""},
-        {"clone.start", "{\"export\":1,\"source\":\"a\",\"destination\":\"b\",\"request_id\":\"" ID "\",\"fast\":1}", "\"field\":\"fast\""},
+        {"clone.start",
+         "{\"export\":1,\"source\":\"a\",\"destination\":\"b\",\"request_id\":\"00000000000000000000000000000000\"}",
+         "\"field\":\"request_id\""},
+        {"clone.start", "{\"export\":1,\"source\":\"a\",\"destination\":\"b\",\"request_id\":\"" ID "\",\"fast\":1}",
+         "\"field\":\"fast\""},
         {"files.remove", "{}", "-32601"},
     };
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         expect(*state, wrong[i].method, wrong[i].parameters, wrong[i].part);
-    char *answer = ask(*state, "{\"id\":1,\"method\":");
+    char *answer = call(*state, "{\"id\":1,\"method\":");
     assert_non_null(strstr(answer, "-32700"));
     free(answer);
-    answer = ask(*state, "{\"jsonrpc\":\"2.0\",\"method\":\"statistics.get\"} x");
+    answer = call(*state, "{\"jsonrpc\":\"2.0\",\"method\":\"statistics.get\"} x");
     assert_non_null(strstr(answer, "-32700"));
     free(answer);
-    answer = ask(*state, " {\"jsonrpc\":\"2.0\",\"method\":\"statistics.get\"} \r");
+    answer = call(*state, " {\"jsonrpc\":\"2.0\",\"method\":\"statistics.get\"} \r");
     assert_non_null(strstr(answer, "\"exports\":["));
     free(answer);
-    answer = ask(*state, "[1]");
+    answer = call(*state, "[1]");
     assert_non_null(strstr(answer, "-32600"));
     free(answer);
-    answer = ask(*state, "{\"jsonrpc\":\"2.0\",\"method\":\"statistics.get\"}");
+    answer = call(*state, "{\"jsonrpc\":\"2.0\",\"method\":\"statistics.get\"}");
     assert_non_null(strstr(answer, "\"exports\":["));
     free(answer);
 }
@@ -497,16 +512,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_are_listed_in_pages, begin, end),
-        cmocka_unit_test_setup_teardown(a_thick_dataset_tells_its_size_and_what_is_admitted, begin, end),
+        cmocka_unit_test_setup_teardown(a_thick_dataset_reports_its_size_and_what_is_admitted, begin, end),
         cmocka_unit_test_setup_teardown(why_hosts_get_no_vaai_is_reported, begin, end),
-        cmocka_unit_test_setup_teardown(what_is_shared_is_asked_of_the_module, begin, end),
+        cmocka_unit_test_setup_teardown(shared_bytes_come_from_the_module, begin, end),
         cmocka_unit_test_setup_teardown(a_clone_is_one_job, begin, end),
         cmocka_unit_test_setup_teardown(a_repeated_request_needs_no_files, begin, end),
         cmocka_unit_test_setup_teardown(a_job_is_ended_whatever_became_of_its_folder, begin, end),
         cmocka_unit_test_setup_teardown(what_hangs_keeps_others_from_nothing, begin, end),
         cmocka_unit_test_setup_teardown(an_export_that_ends_waits_for_its_calls, begin, end),
         cmocka_unit_test_setup_teardown(a_listing_ends_with_its_export, begin, end),
-        cmocka_unit_test_setup_teardown(how_the_bytes_went_is_told, begin, end),
+        cmocka_unit_test_setup_teardown(cloned_and_copied_bytes_are_reported, begin, end),
         cmocka_unit_test_setup_teardown(a_clone_is_cancelled, begin, end),
         cmocka_unit_test_setup_teardown(wrong_paths_name_their_field, begin, end),
         cmocka_unit_test_setup_teardown(what_is_no_request_is_refused, begin, end),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Who is answered on the control socket, and when. The daemon comes up, and ends, as a test wants it. */
+/* Which peers get a response on the control socket, and when. Tests decide when the daemon is up and when it ends. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -26,8 +26,8 @@
 static char place[256];
 static struct vaai_nas_service *service;
 static bool is_up, is_ending;
-static unsigned int looked; /* for an export */
-static const char *swapped; /* what takes the socket's name as soon as it has one */
+static unsigned int lookups; /* for an export */
+static const char *swapped;  /* what takes the socket's name as soon as it has one */
 
 int __real_bind(int fd, const struct sockaddr *address, socklen_t length);
 int __wrap_bind(int fd, const struct sockaddr *address, socklen_t length);
@@ -48,7 +48,7 @@ static enum vaai_nas_status fake_find(uint16_t export_id, const char *path, stru
     (void)export_id;
     (void)path;
     (void)handle;
-    __atomic_add_fetch(&looked, 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&lookups, 1, __ATOMIC_SEQ_CST);
     return VAAI_NAS_STALE;
 }
 
@@ -76,7 +76,7 @@ static int begin(void **state)
     service = vaai_nas_service_new(&options);
     is_up = true;
     is_ending = false;
-    looked = 0;
+    lookups = 0;
     swapped = NULL;
     return mkdtemp(place) == NULL || service == NULL;
 }
@@ -92,10 +92,10 @@ static int end(void **state)
 
 static int start(uid_t user, char path[108])
 {
-    struct vaai_nas_control_socket asked = {.path = path, .user = user, .wait_until_up = wait_until_up, .is_ending = ends};
+    struct vaai_nas_control_socket options = {.path = path, .user = user, .wait_until_up = wait_until_up, .is_ending = ends};
 
     snprintf(path, 108, "%.90s/socket", place);
-    return vaai_nas_control_socket_start(service, &asked);
+    return vaai_nas_control_socket_start(service, &options);
 }
 
 static int connect_to(const char *path)
@@ -131,7 +131,7 @@ static void expect(int fd, const char *part)
     close(fd);
 }
 
-static void it_is_who_asks_alone_whose_it_is(void **state)
+static void only_allowed_users_get_a_response(void **state)
 {
     struct stat attributes;
     char path[108];
@@ -161,7 +161,7 @@ static void another_file_under_its_name_stays_as_it_is(void **state)
     assert_int_equal(attributes.st_uid, geteuid());
 }
 
-/* Who can make names there could take the socket's name, and answer in the daemon's place. */
+/* A user who can create files in the folder could take the socket's name, and respond in the daemon's place. */
 static void a_folder_where_others_make_names_is_refused(void **state)
 {
     char path[108];
@@ -195,14 +195,14 @@ static void nothing_is_answered_before_it_is_up_and_once_it_ends(void **state)
     say(fd, LIST);
     struct pollfd answer = {.fd = fd, .events = POLLIN};
     assert_int_equal(poll(&answer, 1, 50), 0);
-    assert_int_equal(__atomic_load_n(&looked, __ATOMIC_SEQ_CST), 0);
+    assert_int_equal(__atomic_load_n(&lookups, __ATOMIC_SEQ_CST), 0);
     __atomic_store_n(&is_up, true, __ATOMIC_SEQ_CST);
     expect(fd, "\"stale\"");
     __atomic_store_n(&is_ending, true, __ATOMIC_SEQ_CST);
     const int late = connect_to(path);
     say(late, LIST);
     expect(late, "");
-    assert_int_equal(__atomic_load_n(&looked, __ATOMIC_SEQ_CST), 1);
+    assert_int_equal(__atomic_load_n(&lookups, __ATOMIC_SEQ_CST), 1);
 }
 
 static void who_has_gone_has_nothing_done(void **state)
@@ -222,19 +222,19 @@ static void who_has_gone_has_nothing_done(void **state)
     assert_int_equal(shutdown(said_all, SHUT_WR), 0);
     __atomic_store_n(&is_up, true, __ATOMIC_SEQ_CST);
     expect(said_all, "\"exports\":[");
-    /* Those before are done with when as many connections as there are threads, and more, were served one after the other. */
+    /* Earlier connections are closed when more connections than threads have been served one after the other. */
     for (int i = 0; i < 200; i++) {
         const int fd = connect_to(path);
         say(fd, STATISTICS);
         expect(fd, "\"exports\":[");
     }
-    assert_int_equal(__atomic_load_n(&looked, __ATOMIC_SEQ_CST), 0);
+    assert_int_equal(__atomic_load_n(&lookups, __ATOMIC_SEQ_CST), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(it_is_who_asks_alone_whose_it_is, begin, end),
+        cmocka_unit_test_setup_teardown(only_allowed_users_get_a_response, begin, end),
         cmocka_unit_test_setup_teardown(another_file_under_its_name_stays_as_it_is, begin, end),
         cmocka_unit_test_setup_teardown(a_folder_where_others_make_names_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_answered_before_it_is_up_and_once_it_ends, begin, end),

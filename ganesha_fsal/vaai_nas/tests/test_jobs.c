@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* The service with an adapter of its own, and fileops_clone() replaced by one that does what a test tells it. */
+/* The service with an adapter of its own, and fileops_clone() replaced by a function that the tests control. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,12 +23,12 @@
 /* What the clones of a test wait for, and how often one was made. */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
-static bool gate_open, fast_pass, deaf; /* fast clones need no gate; clones do not look whether they are cancelled */
+static bool gate_open, fast_pass, deaf; /* fast clones need no gate; clones do not check whether they are cancelled */
 static unsigned int clones_begun, changes, open_files;
 static int clone_error;
 static struct fileops_clone_result clone_failed; /* what it says then */
 static uint16_t ending_export;
-static uint8_t denied; /* a file that may be looked at only */
+static uint8_t denied; /* a file whose attributes may be read, and nothing else */
 
 static void set_gate(bool open)
 {
@@ -74,8 +74,8 @@ int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fil
         error = clone_error;
     *result = clone_failed;
     if (error == 0)
-        *result = (struct fileops_clone_result){.done = 100, .cloned = 60, .copied = 40,
-                                                .fallback = {[FILEOPS_FALLBACK_MISALIGNED] = 40}};
+        *result = (struct fileops_clone_result){
+            .done = 100, .cloned = 60, .copied = 40, .fallback = {[FILEOPS_FALLBACK_MISALIGNED] = 40}};
     return error;
 }
 
@@ -90,7 +90,7 @@ static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, cons
         return VAAI_NAS_BAD_HANDLE;
     if (number == 255)
         return VAAI_NAS_STALE;
-    if (number == denied && access != VAAI_NAS_LOOK)
+    if (number == denied && access != VAAI_NAS_INSPECT)
         return VAAI_NAS_ACCESS;
     file->is_directory = number == 200;
     if (file->is_directory && (access == VAAI_NAS_READ || access == VAAI_NAS_WRITE || access == VAAI_NAS_MAY_WRITE))
@@ -121,7 +121,7 @@ static void fake_close(struct vaai_nas_file *file)
     __atomic_sub_fetch(&open_files, 1, __ATOMIC_RELAXED);
 }
 
-/* Who asks is told apart by the host alone: all have user 0. */
+/* Callers differ by the host alone: all have user 0. */
 static bool fake_is_ending(const struct vaai_nas_file *file)
 {
     return file->export_id == ending_export;
@@ -241,7 +241,7 @@ static void cancelling_ends_what_runs_and_what_waits(void **state)
     assert_int_equal(clones_begun, 2);
 }
 
-static void a_host_leaves_threads_to_others(void **state)
+static void a_host_gets_half_of_the_threads(void **state)
 {
     struct vaai_nas_caller another = caller;
     struct vaai_nas_job job;
@@ -327,7 +327,8 @@ static void queues_are_bounded(void **state)
             entered[host] += vaai_nas_start_clone(*state, &from, &clone, 0, &job, NULL) == VAAI_NAS_OK;
         }
     for (unsigned int host = 0; host < 6; host++)
-        assert_int_equal(entered[host], host < VAAI_NAS_LANE_ACTIVE_MAX / VAAI_NAS_HOST_ACTIVE_MAX ? VAAI_NAS_HOST_ACTIVE_MAX : 0);
+        assert_int_equal(entered[host],
+                         host < VAAI_NAS_LANE_ACTIVE_MAX / VAAI_NAS_HOST_ACTIVE_MAX ? VAAI_NAS_HOST_ACTIVE_MAX : 0);
 }
 
 static void what_ended_is_forgotten_oldest_first(void **state)
@@ -352,10 +353,8 @@ static void errors_say_what_is_left(void **state)
         enum vaai_nas_status status;
         const char *says;
     } cases[] = {
-        {ENOSPC, VAAI_NAS_NO_SPACE, "No space left"},
-        {EXDEV, VAAI_NAS_NOT_SUPPORTED, "other pool"},
-        {EOPNOTSUPP, VAAI_NAS_NOT_SUPPORTED, "can't share"},
-        {EBUSY, VAAI_NAS_BUSY, "the source is being written"},
+        {ENOSPC, VAAI_NAS_NO_SPACE, "No space left"},        {EXDEV, VAAI_NAS_NOT_SUPPORTED, "other pool"},
+        {EOPNOTSUPP, VAAI_NAS_NOT_SUPPORTED, "can't share"}, {EBUSY, VAAI_NAS_BUSY, "the source is being written"},
         {EIO, VAAI_NAS_INPUT_OUTPUT, "Input/output"},
     };
     struct vaai_nas_job job;
@@ -406,11 +405,15 @@ static void wrong_requests_are_refused_before_anything_is_done(void **state)
     assert_int_equal(clones_begun, 0);
 }
 
-static struct procedure22_result ask_procedure22(struct vaai_nas_service *service, enum procedure22_command command, uint8_t source,
-                                                 uint8_t destination)
+static struct procedure22_result call_procedure22(struct vaai_nas_service *service, enum procedure22_command command,
+                                                  uint8_t source, uint8_t destination)
 {
-    struct procedure22_request request = {
-        .destination = {1, {destination}}, .source = {1, {source}}, .version = 1, .command = command, .name_length = 2, .name = "x"};
+    struct procedure22_request request = {.destination = {1, {destination}},
+                                          .source = {1, {source}},
+                                          .version = 1,
+                                          .command = command,
+                                          .name_length = 2,
+                                          .name = "x"};
     struct procedure22_result result;
 
     request.kind = command == PROCEDURE22_CLONE_FILE ? PROCEDURE22_NEED_SOURCE : PROCEDURE22_OTHER;
@@ -440,48 +443,49 @@ static void procedure_22_says_done_only_of_what_is(void **state)
     struct procedure22_result result;
 
     fast_pass = true;
-    result = ask_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 200);
+    result = call_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 200);
     assert_int_equal(result.status, 0);
     assert_int_equal(result.clone_flag, PROCEDURE22_COMPLETE);
     fast_pass = false;
     set_gate(false);
-    result = ask_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 200); /* by name */
-    assert_int_equal(result.status, 10008); /* NFS3ERR_JUKEBOX */
+    result = call_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 200); /* by name */
+    assert_int_equal(result.status, 10008);                            /* NFS3ERR_JUKEBOX */
     assert_int_equal(result.result, PROCEDURE22_BUSY);
-    result = ask_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 3); /* into a file */
+    result = call_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 3); /* into a file */
     assert_int_equal(result.status, 0);
     assert_int_equal(result.clone_flag, PROCEDURE22_COPYING);
-    result = ask_procedure22(*state, PROCEDURE22_CLONE_PROGRESS, 0, 3);
+    result = call_procedure22(*state, PROCEDURE22_CLONE_PROGRESS, 0, 3);
     assert_int_equal(result.clone_flag, PROCEDURE22_COPYING);
     clone_error = ENOSPC;
     set_gate(true);
     do
-        result = ask_procedure22(*state, PROCEDURE22_CLONE_PROGRESS, 0, 3);
+        result = call_procedure22(*state, PROCEDURE22_CLONE_PROGRESS, 0, 3);
     while (result.status == 0);
     assert_int_equal(result.status, 28);
     assert_int_equal(result.result, PROCEDURE22_DISK_FULL);
-    result = ask_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 4); /* refused at once: the answer says so */
+    result = call_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 4); /* refused at once: the answer says so */
     assert_int_equal(result.status, 28);
 }
 
 static unsigned int answered;
 
-struct asker {
+struct waiting_caller {
     pthread_t thread;
     struct vaai_nas_service *service;
     unsigned int number;
     struct procedure22_result result;
 };
 
-static void *ask(void *argument)
+static void *call_in_thread(void *argument)
 {
-    struct asker *asker = argument;
-    struct procedure22_request request = {.destination = {1, {200}}, .source = {1, {1}}, .version = 1, .command = PROCEDURE22_CLONE_FILE};
+    struct waiting_caller *waiting = argument;
+    struct procedure22_request request = {
+        .destination = {1, {200}}, .source = {1, {1}}, .version = 1, .command = PROCEDURE22_CLONE_FILE};
     struct vaai_nas_caller from = caller;
 
-    request.name_length = 1 + (uint32_t)snprintf(request.name, sizeof(request.name), "made%u", asker->number);
-    snprintf(from.host, sizeof(from.host), "host%u", asker->number);
-    vaai_nas_procedure22_serve(asker->service, &from, &request, PROCEDURE22_GOOD, &asker->result);
+    request.name_length = 1 + (uint32_t)snprintf(request.name, sizeof(request.name), "made%u", waiting->number);
+    snprintf(from.host, sizeof(from.host), "host%u", waiting->number);
+    vaai_nas_procedure22_serve(waiting->service, &from, &request, PROCEDURE22_GOOD, &waiting->result);
     pthread_mutex_lock(&gate_lock);
     answered++;
     pthread_cond_broadcast(&gate_moved);
@@ -493,25 +497,25 @@ static void callers_beyond_the_places_to_wait_begin_nothing(void **state)
 {
     const struct vaai_nas_service_options options = {.adapter = &adapter};
     struct vaai_nas_service *service = vaai_nas_service_new(&options); /* as patient as the daemon's */
-    static struct asker askers[60];
+    static struct waiting_caller callers[60];
     unsigned int done = 0, busy = 0;
 
     (void)state;
     set_gate(false);
     answered = 0;
     for (unsigned int i = 0; i < 60; i++) {
-        askers[i] = (struct asker){.service = service, .number = i};
-        assert_int_equal(pthread_create(&askers[i].thread, NULL, ask, &askers[i]), 0);
+        callers[i] = (struct waiting_caller){.service = service, .number = i};
+        assert_int_equal(pthread_create(&callers[i].thread, NULL, call_in_thread, &callers[i]), 0);
     }
     pthread_mutex_lock(&gate_lock);
-    while (answered < 12) /* there are 48 places */
+    while (answered < 12) /* 48 places */
         pthread_cond_wait(&gate_moved, &gate_lock);
     pthread_mutex_unlock(&gate_lock);
     set_gate(true);
     for (unsigned int i = 0; i < 60; i++) {
-        pthread_join(askers[i].thread, NULL);
-        busy += askers[i].result.status == 10008;
-        done += askers[i].result.status == 0 && askers[i].result.clone_flag == PROCEDURE22_COMPLETE;
+        pthread_join(callers[i].thread, NULL);
+        busy += callers[i].result.status == 10008;
+        done += callers[i].result.status == 0 && callers[i].result.clone_flag == PROCEDURE22_COMPLETE;
     }
     assert_int_equal(busy, 12);
     assert_int_equal(done, 48);
@@ -524,18 +528,18 @@ static void an_abort_is_done_when_the_clone_has_ended(void **state)
     struct procedure22_result result;
 
     set_gate(false);
-    assert_int_equal(ask_procedure22(*state, PROCEDURE22_CLONE_FILE, 100, 2).status, 0);
+    assert_int_equal(call_procedure22(*state, PROCEDURE22_CLONE_FILE, 100, 2).status, 0);
     wait_until_begun(1);
     deaf = true;
-    result = ask_procedure22(*state, PROCEDURE22_ABORT_CLONE, 0, 2);
+    result = call_procedure22(*state, PROCEDURE22_ABORT_CLONE, 0, 2);
     assert_int_equal(result.status, 10008);
     assert_int_equal(result.clone_flag, PROCEDURE22_COPYING);
     deaf = false;
-    result = ask_procedure22(*state, PROCEDURE22_ABORT_CLONE, 0, 2);
+    result = call_procedure22(*state, PROCEDURE22_ABORT_CLONE, 0, 2);
     assert_int_equal(result.status, 0);
     set_gate(true);
-    assert_int_equal(ask_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 3).status, 0);
-    result = ask_procedure22(*state, PROCEDURE22_ABORT_CLONE, 0, 3);
+    assert_int_equal(call_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 3).status, 0);
+    result = call_procedure22(*state, PROCEDURE22_ABORT_CLONE, 0, 3);
     assert_int_equal(result.status, 0);
     assert_int_equal(result.clone_flag, PROCEDURE22_COMPLETE); /* nothing was taken back */
 }
@@ -584,7 +588,7 @@ static void jobs_are_shown_to_whose_they_are_and_who_may_write_there(void **stat
     assert_int_equal(vaai_nas_cancel_job_of_file(*state, &caller, &clone.destination, &job), VAAI_NAS_ACCESS);
 }
 
-struct found {
+struct counted_host {
     const char *host;
     struct vaai_nas_counter_set set;
     unsigned int rows;
@@ -592,17 +596,17 @@ struct found {
 
 static void find_host(void *context, const char *host, const char *export_path, const struct vaai_nas_counter_set *set)
 {
-    struct found *found = context;
+    struct counted_host *counted_host = context;
 
     (void)export_path;
-    found->rows += host != NULL;
-    if (host != NULL && strcmp(host, found->host) == 0)
-        found->set = *set;
+    counted_host->rows += host != NULL;
+    if (host != NULL && strcmp(host, counted_host->host) == 0)
+        counted_host->set = *set;
 }
 
 static void hosts_are_counted_apart_and_bounded(void **state)
 {
-    struct found found = {.host = "192.0.2.7"}, others = {.host = "others"};
+    struct counted_host counted_host = {.host = "192.0.2.7"}, others = {.host = "others"};
     const struct vaai_nas_clone clone = a_clone(1, 2, 0);
     struct vaai_nas_job job;
 
@@ -612,12 +616,12 @@ static void hosts_are_counted_apart_and_bounded(void **state)
         snprintf(many.host, sizeof(many.host), "host%u", i);
         assert_int_equal(vaai_nas_get_job_of_file(*state, &many, &clone.destination, &job), VAAI_NAS_OK);
     }
-    vaai_nas_counters_each(vaai_nas_service_counters(*state), find_host, &found);
-    assert_int_equal(found.set.cloned_bytes, 60);
-    assert_int_equal(found.set.copied_bytes, 40);
-    assert_int_equal(found.set.fallback_bytes[FILEOPS_FALLBACK_MISALIGNED], 40);
-    assert_int_equal(found.set.operation[VAAI_NAS_OPERATION_CLONE].operations, 1);
-    assert_int_equal(found.rows, VAAI_NAS_COUNTED_HOSTS + 1);
+    vaai_nas_counters_each(vaai_nas_service_counters(*state), find_host, &counted_host);
+    assert_int_equal(counted_host.set.cloned_bytes, 60);
+    assert_int_equal(counted_host.set.copied_bytes, 40);
+    assert_int_equal(counted_host.set.fallback_bytes[FILEOPS_FALLBACK_MISALIGNED], 40);
+    assert_int_equal(counted_host.set.operation[VAAI_NAS_OPERATION_CLONE].operations, 1);
+    assert_int_equal(counted_host.rows, VAAI_NAS_COUNTED_HOSTS + 1);
     vaai_nas_counters_each(vaai_nas_service_counters(*state), find_host, &others);
     assert_int_equal(others.set.operation[VAAI_NAS_OPERATION_JOB].operations, 51);
 }
@@ -631,7 +635,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_abort_is_done_when_the_clone_has_ended, begin, end),
         cmocka_unit_test_setup_teardown(an_export_that_ends_takes_no_jobs, begin, end),
         cmocka_unit_test_setup_teardown(an_export_does_not_wait_for_ever, begin, end),
-        cmocka_unit_test_setup_teardown(a_host_leaves_threads_to_others, begin, end),
+        cmocka_unit_test_setup_teardown(a_host_gets_half_of_the_threads, begin, end),
         cmocka_unit_test_setup_teardown(a_pool_that_hangs_stops_no_other, begin, end),
         cmocka_unit_test_setup_teardown(jobs_are_shown_to_whose_they_are_and_who_may_write_there, begin, end),
         cmocka_unit_test_setup_teardown(a_clone_runs_and_its_ways_are_shown, begin, end),

@@ -12,9 +12,14 @@
 
 static struct procedure22_request a_clone(void)
 {
-    struct procedure22_request request = {
-        .destination = {.length = 29}, .kind = PROCEDURE22_NEED_SOURCE, .source = {.length = 64}, .version = 1,
-        .command = PROCEDURE22_CLONE_FILE, .clone_flags = 5, .name_length = 9, .name = "dir/clone"};
+    struct procedure22_request request = {.destination = {.length = 29},
+                                          .kind = PROCEDURE22_NEED_SOURCE,
+                                          .source = {.length = 64},
+                                          .version = 1,
+                                          .command = PROCEDURE22_CLONE_FILE,
+                                          .clone_flags = 5,
+                                          .name_length = 9,
+                                          .name = "dir/clone"};
 
     request.name_length = 10;
     memset(request.destination.bytes, 0xd5, request.destination.length);
@@ -73,7 +78,8 @@ static void a_name_counts_only_if_it_ends_where_its_length_says(void **state)
         uint32_t length;
         const char *name;
         uint32_t decoded;
-    } cases[] = {{0, "ignored", 0}, {1, "", 1}, {5, "clone", 0}, {6, "clone", 6}, {7, "clone", 0}, {257, "clone", 0}, {UINT32_MAX, "", 0}};
+    } cases[] = {{0, "ignored", 0}, {1, "", 1},        {5, "clone", 0},    {6, "clone", 6},
+                 {7, "clone", 0},   {257, "clone", 0}, {UINT32_MAX, "", 0}};
     uint8_t bytes[PROCEDURE22_ENCODED_ARGUMENTS_MAX];
     struct procedure22_request received;
 
@@ -98,8 +104,18 @@ static void a_name_counts_only_if_it_ends_where_its_length_says(void **state)
 
 static void results_have_their_shape(void **state)
 {
-    static const struct procedure22_result sent = {.status = 28, .version = 1, .command = 2, .result = -1, .total = 1, .allocated = 2,
-                                            .unique = 3, .reserved = 4, .clone_flag = 5, .clone_offset = UINT64_MAX, .as_of = 6, .unique_exact = true};
+    static const struct procedure22_result sent = {.status = 28,
+                                                   .version = 1,
+                                                   .command = 2,
+                                                   .result = -1,
+                                                   .total = 1,
+                                                   .allocated = 2,
+                                                   .unique = 3,
+                                                   .reserved = 4,
+                                                   .clone_flag = 5,
+                                                   .clone_offset = UINT64_MAX,
+                                                   .as_of = 6,
+                                                   .unique_exact = true};
     uint8_t bytes[PROCEDURE22_ENCODED_RESULT_SIZE];
     struct procedure22_result received;
 
@@ -140,7 +156,8 @@ static void no_bytes_are_too_much(void **state)
         memcpy(exact, bytes, length);
         if (procedure22_decode_request(exact, length, &received) == PROCEDURE22_GOOD) {
             good++;
-            assert_true(received.destination.length <= PROCEDURE22_HANDLE_SIZE && received.source.length <= PROCEDURE22_HANDLE_SIZE);
+            assert_true(received.destination.length <= PROCEDURE22_HANDLE_SIZE &&
+                        received.source.length <= PROCEDURE22_HANDLE_SIZE);
             assert_true(memchr(received.name, 0, sizeof(received.name)) != NULL);
             size_t encoded = procedure22_encode_request(&received, again);
             assert_int_equal(procedure22_decode_request(again, encoded, &repeated), PROCEDURE22_GOOD);

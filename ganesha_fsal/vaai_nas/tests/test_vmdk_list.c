@@ -18,7 +18,7 @@
 static int root;
 static char place[256];
 
-/* "swapped.vmdk" is another file, a descriptor, as soon as it was looked at once. */
+/* "swapped.vmdk" is another file, a descriptor, as soon as it was checked once. */
 static bool swaps;
 int __real_openat64(int directory, const char *name, int flags, ...);
 int __wrap_openat64(int directory, const char *name, int flags, ...);
@@ -121,7 +121,7 @@ static void files_with_data_are_found_in_pages(void **state)
     }
 }
 
-static void sizes_are_told(void **state)
+static void sizes_are_reported(void **state)
 {
     struct vmdk_list list = {.count = 0};
 
@@ -174,7 +174,8 @@ static void what_is_left_out_is_said(void **state)
     collect(10, all, sizeof(all), &incomplete);
     assert_true(incomplete);
     unlinkat(root, "d/d/d/d/d/d/d/d/e", AT_REMOVEDIR);
-    static const char *const no_text[] = {"\xff.vmdk", "\xc0\x80.vmdk", "a\nb.vmdk", "\xed\xa0\x80.vmdk", "\xf4\x90\x80\x80.vmdk"};
+    static const char *const no_text[] = {"\xff.vmdk", "\xc0\x80.vmdk", "a\nb.vmdk", "\xed\xa0\x80.vmdk",
+                                          "\xf4\x90\x80\x80.vmdk"};
     for (size_t i = 0; i < sizeof(no_text) / sizeof(no_text[0]); i++) {
         write_file(no_text[i], "", 1);
         collect(10, all, sizeof(all), &incomplete);
@@ -188,7 +189,7 @@ static void what_is_left_out_is_said(void **state)
     assert_false(incomplete);
 }
 
-static void what_is_read_is_what_was_looked_at(void **state)
+static void the_checked_file_is_the_one_that_is_read(void **state)
 {
     struct vmdk_list list = {.count = 0};
 
@@ -206,25 +207,25 @@ static void what_is_read_is_what_was_looked_at(void **state)
 
 static bool ends_at_second(void *context)
 {
-    unsigned int *asked = context;
+    unsigned int *calls = context;
 
-    return ++*asked == 2;
+    return ++*calls == 2;
 }
 
 static void it_ends_when_it_is_to(void **state)
 {
     struct vmdk_list list = {.count = 0};
-    unsigned int asked = 0;
+    unsigned int calls = 0;
     char name[32];
 
     (void)state;
-    for (unsigned int i = 0; i < 3 * VMDK_LIST_ASKED; i++) {
+    for (unsigned int i = 0; i < 3 * VMDK_LIST_CHECK_INTERVAL; i++) {
         snprintf(name, sizeof(name), "%u.vmdk", i);
         write_file(name, "", 0);
     }
-    assert_int_equal(vmdk_list(root, "", 500, ends_at_second, &asked, &list), ECANCELED);
-    assert_int_equal(asked, 2);
-    assert_true(list.count > VMDK_LIST_ASKED && list.count < 2 * VMDK_LIST_ASKED);
+    assert_int_equal(vmdk_list(root, "", 500, ends_at_second, &calls, &list), ECANCELED);
+    assert_int_equal(calls, 2);
+    assert_true(list.count > VMDK_LIST_CHECK_INTERVAL && list.count < 2 * VMDK_LIST_CHECK_INTERVAL);
     vmdk_list_free(&list);
 }
 
@@ -232,10 +233,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_with_data_are_found_in_pages, begin, end),
-        cmocka_unit_test_setup_teardown(sizes_are_told, begin, end),
+        cmocka_unit_test_setup_teardown(sizes_are_reported, begin, end),
         cmocka_unit_test_setup_teardown(nothing_outside_is_seen, begin, end),
         cmocka_unit_test_setup_teardown(what_is_left_out_is_said, begin, end),
-        cmocka_unit_test_setup_teardown(what_is_read_is_what_was_looked_at, begin, end),
+        cmocka_unit_test_setup_teardown(the_checked_file_is_the_one_that_is_read, begin, end),
         cmocka_unit_test_setup_teardown(it_ends_when_it_is_to, begin, end),
     };
 

@@ -5,7 +5,7 @@
  * - It takes zv_suspend_lock of the destination, then of the source, as reader, and the range locks (source reader,
  *   destination writer), all by itself. A caller must hold none of them: a second reader behind a waiting writer deadlocks.
  * - It opens the destination's ZIL when nothing was written yet (zv_zilog == NULL), as zvol_request_impl() does for a write.
- * - It does not look at ZVOL_RDONLY or ZVOL_REMOVING (zvol_request_impl() does): we must.
+ * - It does not check ZVOL_RDONLY or ZVOL_REMOVING (zvol_request_impl() does): we must.
  * - It clamps the length to both volumes and returns 0: we check the bounds before and after.
  * - It logs TX_CLONE_RANGE (zvol_log_clone_range()) and commits the ZIL only under sync=always. A flush of the destination
  *   (fsync: REQ_OP_FLUSH, zvol_write(), zil_commit()) makes the clone durable.
@@ -13,7 +13,7 @@
  * - It allocates with KM_SLEEP holding locks that writeback to a zvol may need: zvol_request_impl() and zpl_ioctl.c mark the
  *   thread by spl_fstrans_mark(), which is memalloc_noio_save() here.
  * - A source block that is not on disk yet: dmu_read_l0_bps() (module/zfs/dmu.c) says EAGAIN. With zfs_bclone_wait_dirty=1,
- *   the default of 2.3.9, it then waits for a txg, uninterruptibly, with all its locks held. So we ask
+ *   the default of 2.3.9, it then waits for a txg, uninterruptibly, with all its locks held. So we call
  *   dmu_read_l0_bps() first, under the suspend lock of the source, and do not start on a dirty block. What remains: a writer
  *   of the source that comes in between our question and the range lock. It cannot be closed from outside: holding
  *   the range lock as reader ourselves deadlocks as soon as a writer queues. A caller who keeps writers off the range
@@ -21,7 +21,7 @@
  *   is on disk: the open, the quiescing and the syncing one at the most, each pushed at once, not after
  *   zfs_txg_timeout; no new dirt can come, because the range lock then keeps writers out.
  * - A source block that was discarded, where the discard is not on disk yet: dmu_read_l0_bps() of 2.3.9 gives its old block
- *   pointer (openzfs#16012, #18853). We ask dnode_block_freed() as well, and take such a block for a dirty one.
+ *   pointer (openzfs#16012, #18853). We call dnode_block_freed() as well, and treat such a block as dirty.
  * - dmu_tx_assign(DMU_TX_WAIT) may delay it like any write when the pool is behind.
  */
 #include <linux/fs.h>
@@ -38,7 +38,7 @@
 #include "zfs_layout.h"
 
 /*
- * One step at a time per pool. Two clones in opposite directions each hold one suspend lock as reader and want the other;
+ * One step at a time per pool. Two clones in opposite directions each hold one suspend lock as reader and wait for the other;
  * with a writer queued on both (two zvols rolled back or received at once) neither would ever get it. Nothing else on
  * stock Linux calls zvol_clone_range(), so this is enough.
  */
@@ -207,7 +207,9 @@ static int clone_clean(struct clone *clone, struct zvol_clone_range *request, u6
 		request->stopped = ZVOL_CLONE_DIRTY;
 		return -EAGAIN;
 	case EXDEV:
-		request->stopped = ZVOL_CLONE_OTHER_KEY;
+		/* The pools were compared before. Later than 2.4 differing properties are EXDEV too (zfs_bclone_strict_properties). */
+		request->stopped = volume_same_key(clone->destination, clone->source) ? ZVOL_CLONE_OTHER_PROPERTIES :
+											 ZVOL_CLONE_OTHER_KEY;
 		return -EXDEV;
 	case EBADE: /* ECKSUM of zfs */
 		request->stopped = ZVOL_CLONE_ZFS;
@@ -224,14 +226,14 @@ static int invalidate(struct address_space *mapping, u64 offset, u64 length)
 }
 
 /*
- * One step with the page caches of the block devices kept true, as a direct write does it: dirty pages of both are written
+ * One step that keeps the page caches of the block devices coherent, as a direct write does it: dirty pages of both are written
  * first, those of the destination dropped. The invalidate lock of the destination keeps buffered reads from bringing the old data
  * back meanwhile; a buffered write that runs at the same time is ordered by nobody, and the second invalidation drops what it left
  * clean.
  *
  * Both invalidate locks also keep BLKDISCARD out (blk_ioctl_discard() and blkdev_fallocate() take them): a discard of the
  * source between our question and the clone is what openzfs#18853 is about. A file system on the source, or a target inside of the
- * kernel, discards without them. The pool's mutex comes first, so that two clones in opposite directions can't each have one.
+ * kernel, discards without them. The pool's mutex comes first, so that two clones in opposite directions can't each hold one lock.
  */
 static int step(struct clone *clone, struct zvol_clone_range *request, u64 from, u64 to, u64 *length)
 {
@@ -304,7 +306,7 @@ int clone_range(struct volume *source, struct volume *destination, struct zvol_c
 }
 
 /*
- * Whether the pointer may be that of a clone that is not on disk yet, which dmu_read_l0_bps() gives like one that is. Each of those
+ * Whether the pointer may be that of a clone that is not on disk yet, which dmu_read_l0_bps() gives as if it were. Each of those
  * has a physical birth of its own (dmu_brt_clone(): the source was born in an earlier txg) or is embedded.
  */
 static bool may_be_new_clone(const char *block_pointer)
@@ -313,9 +315,9 @@ static bool may_be_new_clone(const char *block_pointer)
 }
 
 /*
- * What a block is whose pointer was read, and was not written since. dnode_block_freed() looks at all txgs that are not on disk, and a
+ * What a block is whose pointer was read, and that was not written later. dnode_block_freed() covers all txgs that are not on disk, and a
  * clone takes back only the frees of its own txg (dbuf_dirty()): a discard may be older than the clone over it. A block that was cloned
- * long ago and is discarded now looks the same. Both are called unsynced: live data is never called a hole.
+ * long ago and is discarded now gives the same result. Both are called unsynced: live data is never called a hole.
  */
 static enum zvol_clone_kind kind_of_clean(struct volume *volume, u64 offset, const char *block_pointer)
 {
@@ -338,7 +340,7 @@ static enum zvol_clone_kind kind_of(struct volume *volume, void *objset, u64 off
 	return *error ? ZVOL_CLONE_HOLE : kind_of_clean(volume, offset, block_pointer);
 }
 
-/* Whether there was room for it. */
+/* False: no room. */
 static bool add_extent(struct zvol_clone_map *request, struct zvol_clone_extent *extents, enum zvol_clone_kind kind, u64 length)
 {
 	if (!request->count || extents[request->count - 1].kind != kind) {
@@ -352,8 +354,8 @@ static bool add_extent(struct zvol_clone_map *request, struct zvol_clone_extent 
 }
 
 /*
- * One step of a map: the suspend lock is let go after it. *room is set to false when there is no room for another extent. All block
- * pointers are read at once, and one by one only when that fails: a block is not on disk yet, or can't be read.
+ * One step of a map: the suspend lock is let go after it. *room is set to false when another extent has no room. All block
+ * pointers are read at once, and singly only when that fails: a block is not on disk yet, or can't be read.
  */
 static int map_step(struct volume *volume, struct zvol_clone_map *request, struct zvol_clone_extent *extents, char *block_pointers,
 		    u64 length, bool *room)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Shared bytes by OpenZFS's block reference table (module/zfs/brt.c): for each top-level vdev a ZAP in the MOS has, by the offset of
- * a block's first DVA, how many references there are beside the first. A count of entries for each 16 MiB of the vdev in memory tells
+ * a block's first DVA, how many references it has after the first. A count of entries for each 16 MiB of the vdev in memory shows
  * where nothing is shared, at the price of an array access.
  *
  * brt_maybe_exists() and brt_entry_get_refcount() are for syncing context: they read the tree of pending entries and the dnode
@@ -111,7 +111,7 @@ static void copy_of_dnode(void *dnode, u64 block, u64 *count, char *pointers)
 	up_read(lock_of(dbuf, DB_RWLOCK));
 }
 
-/* The same where there are indirect blocks. Returns 0 or a positive errno; ENOENT: *count blocks are holes. */
+/* The same with indirect blocks. Returns 0 or a positive errno; ENOENT: *count blocks are holes. */
 static int copy_of_indirect(void *dnode, u64 block, u64 *count, char *pointers)
 {
 	const u64 each = (1ULL << FIELD(FIELD(dnode, DN_PHYS, char *), DNP_INDBLKSHIFT, u8)) / BLKPTR_SIZE;

@@ -7,7 +7,7 @@
 
 struct zvol_clone_space;
 
-/* Does what @request asks of the object and sets its out fields. Returns 0 or a negative errno. zvol_clone.h is the contract. */
+/* Carries out @request on the object and sets its out fields. Returns 0 or a negative errno. zvol_clone.h is the contract. */
 int space_of_range(struct zfs_object *object, struct zvol_clone_space *request);
 
 #endif

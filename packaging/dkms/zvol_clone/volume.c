@@ -77,7 +77,7 @@ static int identify(struct volume *volume, fmode_t mode, enum zvol_clone_stopped
 		return -ENXIO;
 	*stopped = ZVOL_CLONE_UNKNOWN_LAYOUT;
 	if (!layout_is_as_expected(disk, volume->zv)) {
-		pr_err_ratelimited("refused: the state of %s does not look as that of a zvol of this zfs module\n",
+		pr_err_ratelimited("refused: the state of %s is not that of a zvol of this zfs module\n",
 				   disk->disk_name);
 		return -EIO;
 	}
@@ -115,9 +115,10 @@ void *volume_hold_objset(struct volume *volume)
 
 	down_read(suspend_lock(volume));
 	objset = FIELD(volume->zv, ZV_OBJSET, void *);
-	if (!objset)
-		up_read(suspend_lock(volume));
-	return objset;
+	if (objset && FIELD(volume->zv, ZV_DN, void *))
+		return objset;
+	up_read(suspend_lock(volume));
+	return NULL;
 }
 
 void volume_release_objset(struct volume *volume)
@@ -167,6 +168,24 @@ bool volume_contains(const struct volume *volume, u64 offset, u64 length)
 	u64 end;
 
 	return !check_add_overflow(offset, length, &end) && end <= volume_current_size(volume);
+}
+
+bool volume_same_key(struct volume *volume, struct volume *other)
+{
+	void *objset = volume_hold_objset(volume), *other_objset = volume_hold_objset(other);
+	bool same = true;
+
+	if (objset && other_objset) {
+		const int encrypted = FIELD(objset, OS_ENCRYPTED, int);
+
+		same = encrypted == FIELD(other_objset, OS_ENCRYPTED, int) &&
+		       (!encrypted || zfs_crypto_key_equal(objset, other_objset));
+	}
+	if (other_objset)
+		volume_release_objset(other);
+	if (objset)
+		volume_release_objset(volume);
+	return same;
 }
 
 /* zvol_set_ro() in module/zfs/zvol.c sets both, for files that are open already too. */

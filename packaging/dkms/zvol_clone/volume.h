@@ -25,12 +25,15 @@ struct volume {
 int volume_acquire(struct volume *volume, int fd, fmode_t mode, enum zvol_clone_stopped *stopped);
 void volume_release(struct volume *volume);
 
-/* Under the suspend lock the dataset stays: zvol_suspend() (rollback, receive, rename) waits. NULL: there is none now. */
+/*
+ * Under the suspend lock the dataset stays: zvol_suspend() (rollback, receive, rename) waits. NULL: no dataset now, or zvol_resume()
+ * could not read it (zv_dn is NULL then).
+ */
 void *volume_hold_objset(struct volume *volume);
 void volume_release_objset(struct volume *volume);
 
 /*
- * Whether one of the blocks was freed by a discard that is not on disk yet. Its block pointer still is the old one, which
+ * Whether any of the blocks was freed by a discard that is not on disk yet. Its block pointer still is the old one, which
  * dmu_read_l0_bps() of 2.3.9 gives: the block that is freed would be cloned, with its old data, and be freed twice (openzfs#18853).
  * The objset is held.
  */
@@ -41,6 +44,12 @@ bool volume_has_pending_free(struct volume *volume, u64 offset, u64 length);
  * a few steps down the tree of block pointers. The objset is held.
  */
 u64 volume_clean_hole(struct volume *volume, u64 offset, u64 limit);
+
+/*
+ * Whether both are unencrypted, or encrypted with one master key; true also if a volume has lost its dataset meanwhile. Takes both suspend locks:
+ * the mutex of the pool is held, and volume_release_objset() was called for both.
+ */
+bool volume_same_key(struct volume *volume, struct volume *other);
 
 /* The pool (spa_t) of a held objset: for comparison only. */
 const void *objset_pool(const void *objset);

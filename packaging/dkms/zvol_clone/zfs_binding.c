@@ -34,6 +34,7 @@
 
 /* Never defined: they give static_call() its types. zfs_layout.c asserts that the zfs headers declare the same. */
 int zvol_clone_range_type(void *, u64, void *, u64, u64);
+int dmu_objset_crypto_key_equal_type(void *, void *);
 int dmu_read_l0_bps_type(void *, u64, u64, u64, void *, size_t *);
 u64 dnode_block_freed_type(void *, u64);
 int dnode_is_dirty_type(void *);
@@ -68,22 +69,22 @@ static struct module *zfs_module;
 
 static int verify_address(unsigned long address, const char *function, const struct module *zfs)
 {
-	char found[KSYM_SYMBOL_LEN];
+	char symbol[KSYM_SYMBOL_LEN];
 	char begin[64];
 	static const char end[] = " [" ZFS_MODULE "]";
-	size_t begin_length, found_length;
+	size_t begin_length, symbol_length;
 
 	if (!address) {
 		pr_err("refused: no address for %s (parameter %s=; zvol_clone-load reads it from /proc/kallsyms)\n",
 		       function, function);
 		return -EINVAL;
 	}
-	sprint_symbol(found, address);
+	sprint_symbol(symbol, address);
 	begin_length = scnprintf(begin, sizeof(begin), "%s+0x0/", function);
-	found_length = strlen(found);
-	if (strncmp(found, begin, begin_length) || found_length < sizeof(end) - 1 ||
-	    strcmp(found + found_length - (sizeof(end) - 1), end)) {
-		pr_err("refused: the address given for %s of the zfs module is %s\n", function, found);
+	symbol_length = strlen(symbol);
+	if (strncmp(symbol, begin, begin_length) || symbol_length < sizeof(end) - 1 ||
+	    strcmp(symbol + symbol_length - (sizeof(end) - 1), end)) {
+		pr_err("refused: the address given for %s of the zfs module is %s\n", function, symbol);
 		return -EINVAL;
 	}
 	if (!within_module(address, zfs)) {
@@ -94,7 +95,7 @@ static int verify_address(unsigned long address, const char *function, const str
 }
 
 /*
- * find_module() is not for modules since Linux 5.12. The file operations of /dev/zfs name their owner (zfsdev_fops in
+ * find_module() is not exported to modules (Linux 5.12 and later). The file operations of /dev/zfs name their owner (zfsdev_fops in
  * module/os/linux/zfs/zfs_ioctl_os.c), and an open file keeps it from being unloaded until we hold it ourselves.
  */
 static struct module *pin_zfs(void)
@@ -121,7 +122,7 @@ static bool same(const char *what, const char *expected, const char *loaded)
 	if (loaded && !strcmp(expected, loaded))
 		return true;
 	pr_err("refused: built for a zfs module of %s %s, loaded is %s: build zvol_clone again\n", what, expected,
-	       loaded ? loaded : "one without");
+	       loaded ? loaded : "a module without it");
 	return false;
 }
 
@@ -199,6 +200,11 @@ const struct module *zfs_binding_module(void)
 int zfs_zvol_clone_range(void *source_zv, u64 source_offset, void *destination_zv, u64 destination_offset, u64 length)
 {
 	return static_call(zvol_clone_range_call)(source_zv, source_offset, destination_zv, destination_offset, length);
+}
+
+bool zfs_crypto_key_equal(void *objset, void *other)
+{
+	return static_call(dmu_objset_crypto_key_equal_call)(objset, other);
 }
 
 int zfs_dmu_read_l0_bps(void *objset, u64 object, u64 offset, u64 length, void *block_pointers, size_t *count)

@@ -10,9 +10,10 @@ struct module;
 /* A field of a structure of zfs.ko; zfs_layout.h has the offsets. */
 #define FIELD(structure, offset, type) (*(type *)((char *)(structure) + (offset)))
 
-/* Every function that is called. Adding one: here, its type in zfs_binding.c, its prototype in zfs_layout.c. */
+/* Every function that is called. To add a function: here, its type in zfs_binding.c, its prototype in zfs_layout.c. */
 #define ZFS_FUNCTIONS(F) \
 	F(zvol_clone_range) \
+	F(dmu_objset_crypto_key_equal) \
 	F(dmu_read_l0_bps) \
 	F(dnode_block_freed) \
 	F(dnode_is_dirty) \
@@ -50,19 +51,22 @@ const struct module *zfs_binding_module(void);
 /* zvol_clone_range() of module/zfs/zvol.c: 0 or a positive errno. clone.c says what it needs and does. */
 int zfs_zvol_clone_range(void *source_zv, u64 source_offset, void *destination_zv, u64 destination_offset, u64 length);
 
+/* dmu_objset_crypto_key_equal() of module/zfs/dmu_objset.c: whether two encrypted objsets have one master key. Both are held. */
+bool zfs_crypto_key_equal(void *objset, void *other);
+
 /* dmu_read_l0_bps() of module/zfs/dmu.c: 0 or a positive errno; EAGAIN when a block is not on disk yet. */
 int zfs_dmu_read_l0_bps(void *objset, u64 object, u64 offset, u64 length, void *block_pointers, size_t *count);
 
 /* dnode_block_freed() of module/zfs/dnode.c: whether a transaction group that is not on disk yet frees the block. */
 bool zfs_dnode_block_freed(void *dnode, u64 block);
 
-/* dnode_is_dirty() there: whether anything of the object is not on disk yet. */
+/* dnode_is_dirty() of module/zfs/dnode.c: whether anything of the object is not on disk yet. */
 bool zfs_dnode_is_dirty(void *dnode);
 
-/* dnode_next_offset() there, for data: *offset becomes that of the next block on disk that is no hole. 0; ESRCH: there is none. */
+/* dnode_next_offset() of module/zfs/dnode.c, for data: *offset becomes that of the next block on disk that is no hole. 0; ESRCH: no more data. */
 int zfs_dnode_next_data(void *dnode, u64 *offset);
 
-/* dnode_hold() and dnode_rele() there: 0 or a positive errno; the object's type and block pointers can be read while it is held. */
+/* dnode_hold() and dnode_rele() of module/zfs/dnode.c: 0 or a positive errno; the object's type and block pointers can be read while it is held. */
 int zfs_dnode_hold(void *objset, u64 object, void **dnode);
 void zfs_dnode_release(void *dnode);
 
@@ -79,7 +83,7 @@ int zfs_zap_lookup(void *dnode, u64 key, u64 *value);
 /* bp_get_dsize() of module/zfs/spa_misc.c: bytes that the block takes, all copies, parity deflated as in st_blocks. */
 u64 zfs_bp_get_dsize(void *spa, const void *block_pointer);
 
-/* spa_last_synced_txg() there. */
+/* spa_last_synced_txg() of module/zfs/spa_misc.c. */
 u64 zfs_spa_last_synced_txg(void *spa);
 
 /* rrm_enter_read() and rrm_exit() of module/zfs/rrwlock.c. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Compiled to assembly only, never linked: the compiler computes from the headers of the zfs module where the few fields
- * lie that this module looks at, and Kbuild turns that into zfs_layout.h, a list of numbers. So no header of zfs reaches
+ * lie that this module reads, and Kbuild turns that into zfs_layout.h, a list of numbers. So no header of zfs reaches
  * the module's own source, and no inline function of zfs its object.
  */
 #include <linux/kbuild.h>
@@ -25,6 +25,7 @@
 /* The prototypes that zfs_binding.c declares with plain types. A change of either fails the build here. */
 static_assert(__builtin_types_compatible_p(typeof(zvol_clone_range),
     int(zvol_state_t *, uint64_t, zvol_state_t *, uint64_t, uint64_t)));
+static_assert(__builtin_types_compatible_p(typeof(dmu_objset_crypto_key_equal), boolean_t(objset_t *, objset_t *)));
 static_assert(__builtin_types_compatible_p(typeof(dmu_read_l0_bps),
     int(objset_t *, uint64_t, uint64_t, uint64_t, blkptr_t *, size_t *)));
 static_assert(__builtin_types_compatible_p(typeof(dnode_block_freed), uint64_t(dnode_t *, uint64_t)));
@@ -43,7 +44,7 @@ static_assert(__builtin_types_compatible_p(typeof(spa_last_synced_txg), uint64_t
 static_assert(__builtin_types_compatible_p(typeof(rrm_enter_read), void(rrmlock_t *, const void *)));
 static_assert(__builtin_types_compatible_p(typeof(rrm_exit), void(rrmlock_t *, const void *)));
 static_assert(sizeof(boolean_t) == sizeof(int));
-/* space.c looks a block up by one word, its offset. */
+/* space.c finds a block by one word, its offset. */
 static_assert(BRT_KEY_WORDS == 1);
 static_assert(__builtin_types_compatible_p(uint64_t, u64));
 
@@ -66,6 +67,7 @@ zfs_layout(void)
 	OFFSET(ZV_ZSO, zvol_state, zv_zso);
 	DEFINE(ZV_SUSPEND_LOCK, offsetof(struct zvol_state, zv_suspend_lock.rw_rwlock));
 	OFFSET(OS_SPA, objset, os_spa);
+	OFFSET(OS_ENCRYPTED, objset, os_encrypted);
 	DEFINE(BLKPTR_SIZE, sizeof (blkptr_t));
 	OFFSET(BLKPTR_DVA, blkptr, blk_dva[0]);
 	OFFSET(BLKPTR_PROP, blkptr, blk_prop);

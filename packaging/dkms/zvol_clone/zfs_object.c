@@ -82,7 +82,7 @@ void *zfs_object_hold_objset(struct zfs_object *object, u64 *number)
 	znode = znode_of(object);
 	zfs_teardown_enter(file_system + ZFSVFS_TEARDOWN_LOCK);
 	objset = FIELD(file_system, ZFSVFS_OBJSET, void *);
-	/* zfs_enter() and zfs_verify_zp(): unmounted by force, or rolled back to where the file was not there. */
+	/* zfs_enter() and zfs_verify_zp(): unmounted by force, or rolled back to a state without the file. */
 	if (FIELD(file_system, ZFSVFS_UNMOUNTED, int) || !FIELD(znode, ZNODE_SA_HANDLE, void *) || !objset) {
 		zfs_object_release_objset(object);
 		return NULL;

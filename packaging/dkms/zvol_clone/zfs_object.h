@@ -20,7 +20,7 @@ int zfs_object_acquire(struct zfs_object *object, int fd, enum zvol_clone_stoppe
 void zfs_object_release(struct zfs_object *object);
 
 /*
- * Holds its objset: rollback, receive and unmount wait until it is released. *number becomes the object's number in it. NULL: there is none
+ * Holds its objset: rollback, receive and unmount wait until it is released. *number becomes the object's number in it. NULL: no objset
  * now. Nothing that waits for another thread may be done meanwhile but reading blocks.
  */
 void *zfs_object_hold_objset(struct zfs_object *object, u64 *number);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
 /*
- * /dev/zvol_clone: clone a range of blocks between two open zvols of one OpenZFS pool; tell which blocks of one take space; count
+ * /dev/zvol_clone: clone a range of blocks between two open zvols of one OpenZFS pool; report which blocks of a zvol use space; count
  * how much of a zvol or of a file on OpenZFS is shared.
  *
  * The interface to user space. Programs of any licence may include this file.
@@ -17,7 +17,7 @@
 /* No range lock of a zvol is held for longer than one step. A volblocksize above it makes a step of one block. */
 #define ZVOL_CLONE_STEP (4U << 20)
 
-/* Blocks that one ZVOL_CLONE_MAP looks at, at most; it may skip holes besides. */
+/* Blocks that one ZVOL_CLONE_MAP reads, at most; it may skip more holes. */
 #define ZVOL_CLONE_MAP_BLOCKS 16384U
 
 /* Why the call stopped. The errno is the same for each, except where "any" says it is that of the part that failed. */
@@ -31,10 +31,10 @@ enum zvol_clone_stopped {
 	ZVOL_CLONE_NOT_ZVOL = 6,		/* ENODEV: a block device of another driver */
 	ZVOL_CLONE_PARTITION = 7,		/* ENODEV: a partition of a zvol */
 	ZVOL_CLONE_REMOVED = 8,			/* ENXIO: the zvol is being removed, or lost its dataset */
-	ZVOL_CLONE_UNKNOWN_LAYOUT = 9,		/* EIO: the zvol's state does not look as this module was built to expect */
+	ZVOL_CLONE_UNKNOWN_LAYOUT = 9,		/* EIO: the zvol's state is not as this module was built to expect */
 	ZVOL_CLONE_READ_ONLY = 10,		/* EROFS: the destination */
 	ZVOL_CLONE_OTHER_POOL = 11,		/* EXDEV */
-	ZVOL_CLONE_OTHER_KEY = 12,		/* EXDEV: encrypted with different master keys, or only one encrypted */
+	ZVOL_CLONE_OTHER_KEY = 12,		/* EXDEV: encrypted with different master keys, or only one of them encrypted */
 	ZVOL_CLONE_OTHER_BLOCK_SIZE = 13,	/* EINVAL: the volblocksizes differ */
 	ZVOL_CLONE_UNALIGNED = 14,		/* EINVAL: an offset or the length is no multiple of volblocksize */
 	ZVOL_CLONE_OUT_OF_RANGE = 15,		/* EINVAL: beyond the end of a zvol (also when it shrank meanwhile) */
@@ -43,8 +43,12 @@ enum zvol_clone_stopped {
 	ZVOL_CLONE_SIGNAL = 18,			/* EINTR */
 	ZVOL_CLONE_PAGE_CACHE = 19,		/* any: writing back or invalidating cached pages failed */
 	ZVOL_CLONE_NO_MEMORY = 20,		/* ENOMEM: nothing was done */
-	ZVOL_CLONE_NOT_ZFS = 22,		/* ENODEV: a regular file of another file system */
 	ZVOL_CLONE_ZFS = 21,			/* any: zvol_clone_range() failed: ENOSPC, EDQUOT, EIO, EOPNOTSUPP ... */
+	ZVOL_CLONE_NOT_ZFS = 22,		/* ENODEV: a regular file of another file system */
+	ZVOL_CLONE_OTHER_PROPERTIES = 23,	/*
+						 * EXDEV: checksum, compression, copies or dedup differ, and zfs does not clone then: OpenZFS
+						 * later than 2.4 with zfs_bclone_strict_properties=1
+						 */
 };
 
 /*
@@ -93,7 +97,7 @@ struct zvol_clone_extent {
  * The argument of ZVOL_CLONE_MAP: what the blocks of a range of one zvol are, now. Offset and length are multiples of its
  * volblocksize, length not 0.
  *
- * The ioctl returns 0 when a beginning of the range is told, one block at least, else -1 with errno and `stopped` as for
+ * The ioctl returns 0 when it has reported a beginning of the range, one block at least, else -1 with errno and `stopped` as for
  * ZVOL_CLONE_RANGE. Neighbouring extents differ. It ends early when `most` extents are full, after ZVOL_CLONE_MAP_BLOCKS
  * blocks, and for a signal.
  */
@@ -121,7 +125,7 @@ struct zvol_clone_map {
  * mean nothing. It ends early after its budget and for a signal: call it again from offset + bytes_done on, and add up. All figures are bytes as st_blocks
  * counts them: compressed, with all copies. unique = allocated - shared.
  *
- * Changes of transaction groups that are not synced yet are not in the figures, and may be in them by a part: `dirty` tells that there are some.
+ * Changes of transaction groups that are not synced yet are not in the figures, and may be in them by a part: `dirty` is set then.
  */
 struct zvol_clone_space {
 	__u32 version;			/* in: ZVOL_CLONE_VERSION; out: the module's, when it differs */

@@ -226,7 +226,7 @@ def test_chap_holds_from_the_next_login_on(appliance: Appliance) -> None:
 
 def test_a_wrong_password_logs_nobody_out(appliance: Appliance) -> None:
     kept = (appliance.directory / "zvaai" / "cli.json").read_bytes()
-    words = ("login", "https://127.0.0.1:8443", "--fingerprint", appliance.fingerprint())
+    words = ("login", "https://127.0.0.1:8443", "--fingerprint", appliance.frontend.fingerprint)
     assert appliance.run(*words, text="a wrong password").returncode == 5
     assert (appliance.directory / "zvaai" / "cli.json").read_bytes() == kept
     assert appliance.run("pool", "list").returncode == 0

@@ -208,7 +208,7 @@ def kill_all_day(appliance: Appliance, seed: int, kills: int) -> Killer:
     one of that time, at the pace of the steps since then in which nobody was killed.
     """
     choice = random.Random(seed)
-    certificate = appliance.directory / "state" / "certificate.pem"
+    certificate = appliance.frontend.certificate
     client = Client(appliance.port, certificate, appliance.token(), f"day-{seed}")
     day, killer = Day(client), Killer(appliance, client)
     moments: dict[str, tuple[float, float]] = {}

@@ -44,7 +44,7 @@ def test_answers_are_as_described(
     long = pytestconfig.getoption("--long")
     amount = ["examples,coverage,fuzzing,stateful", "30"] if long else ["fuzzing,stateful", "2"]
     with running(tmp_path / "appliance") as appliance:
-        certificate.ensure(appliance.configuration.own_certificate)
+        certificate.ensure(appliance.configuration.http.certificate.parent)
         appliance.datastore("first", host_groups=[appliance.group("cluster", "iqn.1998-01.com.vmware:esx1")])
         answers: dict[str, set[int]] = {}
 

@@ -46,7 +46,7 @@ class Sent:
 
     def ask(self, method: str, path: str, body: Any = None, token: str | None = None, **headers: str) -> tuple[int, Any]:
         """Status and what was told; text where it is no JSON."""
-        context = ssl.create_default_context(cafile=str(self.appliance.directory / "state" / "certificate.pem"))
+        context = ssl.create_default_context(cafile=str(self.appliance.frontend.certificate))
         connection = http.client.HTTPSConnection("127.0.0.1", self.appliance.port, timeout=60, context=context)
         sent = {"Content-Type": "application/json", **headers}
         if token is not None:

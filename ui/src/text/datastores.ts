@@ -331,7 +331,7 @@ export const datastores = {
         uses: "In use",
       },
       esxcli: "On each of its ESXi hosts",
-      esxcliNfs: "Type these on every host, with the address of this appliance in the storage network for SERVER.",
+      esxcliNfs: "Run these commands on every host.",
       noLines: "None: the datastore is not served, or has no hosts. See Readiness.",
     },
     events: {

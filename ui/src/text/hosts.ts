@@ -106,7 +106,7 @@ export const hosts = {
     noDatastores: "None. The host is in no group, or its group has no datastore.",
     esxcli: "Commands for this host",
     esxcliLead:
-      "Once, over SSH or in the ESXi shell. vmhba64 is the software iSCSI adapter; “esxcli iscsi adapter list” tells yours. SERVER is the appliance's address for NFS.",
+      "Paste these once, over SSH or in the ESXi shell. The first line checks the name of the software iSCSI adapter.",
     copyAll: "Copy all lines",
   },
   groups: {

@@ -12,7 +12,7 @@ export const readiness = {
   list: "Checks",
   esxcli: {
     title: "On each ESXi host, once",
-    lead: "Run these commands on every host, over SSH or in the ESXi shell. vmhba64 is the software iSCSI adapter: “esxcli iscsi adapter list” shows its name.",
+    lead: "Run these commands on every host, over SSH or in the ESXi shell. $HBA becomes the software iSCSI adapter.",
     copyAll: "Copy all lines",
   },
   again: "Check again",

@@ -170,5 +170,5 @@ export const world: Readonly<Record<string, unknown>> = {
   "/support-bundles": page(bundle),
   "/certificate": certificate,
   "/offloads": { luns: [], sessions: [], hosts: [], exports: [], nfs_hosts: [], nfs_problem: null },
-  "/readiness": { checks: [], esxcli: [] },
+  "/readiness": { checks: [], esxcli: [], target: "", portals: [], hosts: [] },
 };

@@ -12,7 +12,8 @@ from pathlib import Path
 from support.programs import CACHE, REPOSITORY, run
 
 PACKAGE = REPOSITORY / "packaging/dkms/zvol_clone"
-MODULE = CACHE / "zvol_clone/zvol_clone.ko"
+OPENZFS = os.environ.get("ZVAAI_ZFS", "2.3")
+MODULE = CACHE / ("zvol_clone" if OPENZFS == "2.3" else f"zvol_clone-{OPENZFS}") / "zvol_clone.ko"
 """Made by `packaging/build-kernel`, outside of the guest."""
 
 _SYS_FINIT_MODULE = 313

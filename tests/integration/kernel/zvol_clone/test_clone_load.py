@@ -14,7 +14,8 @@ from support.programs import run, wait_for
 from support.zfs import Pool
 
 FUNCTIONS = (
-    *("zvol_clone_range", "dmu_read_l0_bps", "dnode_block_freed", "dnode_is_dirty", "dnode_next_offset"),
+    *("zvol_clone_range", "dmu_objset_crypto_key_equal", "dmu_read_l0_bps", "dnode_block_freed", "dnode_is_dirty"),
+    "dnode_next_offset",
     *("dnode_hold", "dnode_rele", "dbuf_hold_impl", "dbuf_read", "dbuf_rele", "zap_lookup_uint64_by_dnode", "bp_get_dsize"),
     *("spa_last_synced_txg", "rrm_enter_read", "rrm_exit"),
 )

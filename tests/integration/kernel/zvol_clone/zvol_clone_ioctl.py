@@ -47,6 +47,7 @@ class Stopped(enum.IntEnum):
     NO_MEMORY = 20
     ZFS = 21
     NOT_ZFS = 22
+    OTHER_PROPERTIES = 23
 
 
 class Request(ctypes.Structure):

@@ -45,8 +45,8 @@ function Lines({ store }: { readonly store: Datastore }) {
   return (
     <Panel title={words.hosts.esxcli} lead={nfs ? words.hosts.esxcliNfs : text.readiness.esxcli.lead}>
       <Told query={query} what={words.hosts.esxcli}>
-        {({ checks, esxcli }) => {
-          const lines = linesFor({ checks, esxcli: nfs ? [] : esxcli }, [store]);
+        {(told) => {
+          const lines = linesFor({ ...told, esxcli: nfs ? [] : told.esxcli }, [store]);
           return lines.length === 0 ? (
             <p>{words.hosts.noLines}</p>
           ) : (

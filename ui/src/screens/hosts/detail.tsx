@@ -206,7 +206,7 @@ function Sees({ host }: { readonly host: Host }) {
             <>
               {about.length > 0 && <Checks checks={about} />}
               <Panel title={words.detail.esxcli} lead={words.detail.esxcliLead}>
-                <CopyLines lines={linesFor(told, seen)} label={words.detail.copyAll} />
+                <CopyLines lines={linesFor(told, seen, host.id)} label={words.detail.copyAll} />
               </Panel>
             </>
           );

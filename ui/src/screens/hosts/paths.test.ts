@@ -25,16 +25,21 @@ describe("linesFor", () => {
     checks: [
       check("served", "a", `LUN 0, ${ONE}`),
       check("served", "b", `LUN 1, ${OTHER}`),
-      check("clients", "c", "192.0.2.1", "esxcli storage nfs add -H SERVER -s /c -v c; esxcli storage nfs list"),
+      check("clients", "c", "192.0.2.1", "esxcli storage nfs add -H 192.0.2.9 -s /c -v c; esxcli storage nfs list"),
     ],
     esxcli: ["esxcli storage core adapter rescan --all", `esxcli x -d ${ONE}`, `esxcli x -d ${OTHER}`],
+    target: "iqn.2026-11.zvaai:datastores",
+    portals: ["192.0.2.9:3260"],
+    hosts: [{ host: "h", esxcli: ["esxcli of h"] }],
   };
   it("has devices that the host sees, and no others", () =>
     expect(linesFor(readiness, [store("a")])).toEqual([readiness.esxcli[0], readiness.esxcli[1]]));
+  it("begins with those of the host alone", () =>
+    expect(linesFor(readiness, [], "h")).toEqual(["esxcli of h", readiness.esxcli[0]]));
   it("mounts what it sees", () =>
     expect(linesFor(readiness, [store("c")])).toEqual([
       readiness.esxcli[0],
-      "esxcli storage nfs add -H SERVER -s /c -v c",
+      "esxcli storage nfs add -H 192.0.2.9 -s /c -v c",
       "esxcli storage nfs list",
     ]));
 });

@@ -46,9 +46,9 @@ const NAA = /\bnaa\.[0-9a-f]+/;
 
 /**
  * What to type on this host: of the lines for all hosts those about devices only where it sees them, and how it mounts the NFS
- * datastores that it sees. Both are the service's, of its readiness.
+ * datastores that it sees; first of all those of this `host` alone. All are the service's, of its readiness.
  */
-export function linesFor({ checks, esxcli }: Readiness, seen: readonly Datastore[]): string[] {
+export function linesFor({ checks, esxcli, hosts }: Readiness, seen: readonly Datastore[], host?: string): string[] {
   const about = checks.filter((check) => check.result === "ok" && seen.some((store) => store.id === check.subject));
   const devices = about.filter((check) => check.id === "served").map((check) => NAA.exec(check.evidence)?.[0]);
   const lines = esxcli.filter((line) => {
@@ -56,7 +56,8 @@ export function linesFor({ checks, esxcli }: Readiness, seen: readonly Datastore
     return device === undefined || devices.includes(device);
   });
   const mounts = about.filter((check) => check.id === "clients").flatMap((check) => check.remedy.split("; "));
-  return [...lines, ...new Set(mounts)];
+  const own = hosts.filter((one) => one.host === host).flatMap((one) => one.esxcli);
+  return [...own, ...lines, ...new Set(mounts.filter((line) => line !== ""))];
 }
 
 /** What was typed, one on each line. */

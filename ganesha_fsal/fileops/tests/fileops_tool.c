@@ -11,11 +11,11 @@
  *   piece BYTES
  *
  * A second dataset is opened by `open2 ROOT [THICK_SIZE]`: paths below its root are on it. */
-#include "changes.h"
-#include "clone.h"
-#include "interlock.h"
-#include "retry.h"
-#include "statistics.h"
+#include "../changes.h"
+#include "../clone.h"
+#include "../interlock.h"
+#include "../retry.h"
+#include "../statistics.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static struct fileops_dataset *datasets[2];
 static char roots[2][4096];
 static uint64_t piece = 1 << 20;
 
-static double now(void)
+static double tool_now(void)
 {
     struct timespec time;
 
@@ -39,7 +39,7 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-static struct fileops_dataset *dataset_of(const char *path)
+static struct fileops_dataset *tool_dataset_of(const char *path)
 {
     for (int i = 0; i < 2; i++)
         if (datasets[i] && !strncmp(path, roots[i], strlen(roots[i])))
@@ -47,9 +47,9 @@ static struct fileops_dataset *dataset_of(const char *path)
     return NULL;
 }
 
-static int open_dataset(int which, char **words, int count)
+static int tool_open_dataset(int which, char **words, int count)
 {
-    const double begin = now();
+    const double begin = tool_now();
     if (count < 2)
         return EINVAL;
     int error = fileops_dataset_open(words[1], &datasets[which]);
@@ -57,20 +57,20 @@ static int open_dataset(int which, char **words, int count)
         error = fileops_dataset_set_thick(datasets[which], strtoull(words[2], NULL, 10));
     if (!error) {
         snprintf(roots[which], sizeof roots[which], "%s", words[1]);
-        printf("ok seconds %f\n", now() - begin);
+        printf("ok seconds %f\n", tool_now() - begin);
     }
     return error;
 }
 
-static int clone_files(const struct fileops_clone_request *request)
+static int tool_clone_files(const struct fileops_clone_request *request)
 {
     struct fileops_clone_result result;
-    const double begin = now();
+    const double begin = tool_now();
     const int error = fileops_clone(request, &result);
     if (error)
         return error;
-    printf("ok seconds %f done %" PRIu64 " cloned %" PRIu64 " copied %" PRIu64 " holes %" PRIu64, now() - begin, result.done, result.cloned,
-           result.copied, result.holes);
+    printf("ok seconds %f done %" PRIu64 " cloned %" PRIu64 " copied %" PRIu64 " holes %" PRIu64, tool_now() - begin, result.done,
+           result.cloned, result.copied, result.holes);
     for (int i = 0; i < FILEOPS_FALLBACK_COUNT; i++)
         if (result.fallback[i])
             printf(" %s %" PRIu64, fileops_fallback_name((enum fileops_fallback)i), result.fallback[i]);
@@ -78,7 +78,7 @@ static int clone_files(const struct fileops_clone_request *request)
     return 0;
 }
 
-static int clone_command(char **words, int count)
+static int tool_clone_command(char **words, int count)
 {
     const bool by_name = !strcmp(words[0], "clone");
     struct fileops_clone_request request = {.destination = -1, .directory = -1, .source = -1, .mode_bits = 0644};
@@ -87,8 +87,8 @@ static int clone_command(char **words, int count)
         return EINVAL;
     request.mode = !strcmp(words[1], "fast") ? FILEOPS_CLONE_FAST : FILEOPS_CLONE_FULL;
     request.source = open(words[2], O_RDONLY | O_CLOEXEC);
-    request.source_dataset = dataset_of(words[2]);
-    request.destination_dataset = dataset_of(words[3]);
+    request.source_dataset = tool_dataset_of(words[2]);
+    request.destination_dataset = tool_dataset_of(words[3]);
     if (by_name) {
         request.directory = open(words[3], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         request.name = words[4];
@@ -100,7 +100,7 @@ static int clone_command(char **words, int count)
     else if (request.source < 0 || (request.directory < 0 && request.destination < 0))
         error = ENOENT;
     if (!error)
-        error = clone_files(&request);
+        error = tool_clone_files(&request);
     if (request.source >= 0)
         close(request.source);
     if (request.directory >= 0)
@@ -110,7 +110,7 @@ static int clone_command(char **words, int count)
     return error;
 }
 
-static void fill(char *buffer, uint64_t length, uint64_t *seed)
+static void tool_fill(char *buffer, uint64_t length, uint64_t *seed)
 {
     for (uint64_t i = 0; i + 8 <= length; i += 8) {
         *seed ^= *seed << 13;
@@ -127,7 +127,7 @@ struct open_file {
     uint64_t retries;
 };
 
-static int write_piece(struct open_file *of, uint64_t offset, uint64_t length, const char *data)
+static int tool_write_piece(struct open_file *of, uint64_t offset, uint64_t length, const char *data)
 {
     struct fileops_retry retry = {0};
     uint64_t done = 0;
@@ -145,7 +145,7 @@ static int write_piece(struct open_file *of, uint64_t offset, uint64_t length, c
 }
 
 /* As the FSAL makes it. */
-static int admit_and_write(struct open_file *of, uint64_t offset, uint64_t length, const char *data)
+static int tool_admit_and_write(struct open_file *of, uint64_t offset, uint64_t length, const char *data)
 {
     struct admission_change change;
     int error = fileops_growth_begin(of->dataset, of->status.st_ino, offset + length, &change);
@@ -155,13 +155,13 @@ static int admit_and_write(struct open_file *of, uint64_t offset, uint64_t lengt
     }
     if (error)
         return error;
-    error = write_piece(of, offset, length, data);
+    error = tool_write_piece(of, offset, length, data);
     fstat(of->file, &of->status);
     fileops_growth_end(of->dataset, &change, error ? (uint64_t)of->status.st_size : UINT64_MAX);
     return error;
 }
 
-static int write_command(struct open_file *of, char **words, int count)
+static int tool_write_command(struct open_file *of, char **words, int count)
 {
     const bool sync = count > 5 && !strcmp(words[5], "sync");
     const uint64_t offset = strtoull(words[2], NULL, 10), length = strtoull(words[3], NULL, 10);
@@ -170,8 +170,8 @@ static int write_command(struct open_file *of, char **words, int count)
     int error = buffer ? 0 : ENOMEM;
     for (uint64_t at = 0; at < length && !error; at += piece) {
         const uint64_t size = length - at < piece ? length - at : piece;
-        fill(buffer, size, &seed);
-        error = admit_and_write(of, offset + at, size, buffer);
+        tool_fill(buffer, size, &seed);
+        error = tool_admit_and_write(of, offset + at, size, buffer);
         if (!error && sync && fdatasync(of->file))
             error = errno;
     }
@@ -180,7 +180,7 @@ static int write_command(struct open_file *of, char **words, int count)
 }
 
 /* Blocks are freed: truncated, or punched. */
-static int free_command(struct open_file *of, char **words, int count)
+static int tool_free_command(struct open_file *of, char **words, int count)
 {
     const off_t offset = (off_t)strtoull(words[2], NULL, 10);
     int error = fileops_freeing_begin(of->status.st_dev, of->status.st_ino);
@@ -189,47 +189,49 @@ static int free_command(struct open_file *of, char **words, int count)
     if (count < 4)
         error = ftruncate(of->file, offset) ? errno : 0;
     else
-        error = fallocate(of->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, (off_t)strtoull(words[3], NULL, 10)) ? errno : 0;
+        error = fallocate(of->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, (off_t)strtoull(words[3], NULL, 10))
+                    ? errno
+                    : 0;
     fileops_freeing_end(of->status.st_dev, of->status.st_ino);
     return error;
 }
 
-static int change_command(char **words, int count)
+static int tool_change_command(char **words, int count)
 {
     const bool writes = !strcmp(words[0], "write"), truncates = !strcmp(words[0], "truncate");
-    if (count < (writes ? 5 : truncates ? 3 : 4) || !dataset_of(words[1]))
+    if (count < (writes ? 5 : truncates ? 3 : 4) || !tool_dataset_of(words[1]))
         return EINVAL;
-    struct open_file of = {.dataset = dataset_of(words[1]), .file = open(words[1], O_RDWR | O_CREAT | O_CLOEXEC, 0644)};
+    struct open_file of = {.dataset = tool_dataset_of(words[1]), .file = open(words[1], O_RDWR | O_CREAT | O_CLOEXEC, 0644)};
     if (of.file < 0 || fstat(of.file, &of.status))
         return errno;
-    const double begin = now();
-    const int error = writes ? write_command(&of, words, count) : free_command(&of, words, count);
+    const double begin = tool_now();
+    const int error = writes ? tool_write_command(&of, words, count) : tool_free_command(&of, words, count);
     close(of.file);
     if (!error)
-        printf("ok retries %" PRIu64 " seconds %f\n", of.retries, now() - begin);
+        printf("ok retries %" PRIu64 " seconds %f\n", of.retries, tool_now() - begin);
     return error;
 }
 
-static int remove_command(const char *path)
+static int tool_remove_command(const char *path)
 {
     struct stat status;
-    if (!dataset_of(path))
+    if (!tool_dataset_of(path))
         return EINVAL;
     if (stat(path, &status) || unlink(path))
         return errno;
     if (status.st_nlink == 1)
-        fileops_growth_forget(dataset_of(path), status.st_ino);
+        fileops_growth_forget(tool_dataset_of(path), status.st_ino);
     printf("ok\n");
     return 0;
 }
 
-static int stat_command(const char *path)
+static int tool_stat_command(const char *path)
 {
     struct fileops_statistics statistics;
     const int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0 || !dataset_of(path))
+    if (file < 0 || !tool_dataset_of(path))
         return file < 0 ? errno : EINVAL;
-    const int error = fileops_statistics(dataset_of(path), file, &statistics);
+    const int error = fileops_statistics(tool_dataset_of(path), file, &statistics);
     close(file);
     if (!error)
         printf("ok total %" PRIu64 " allocated %" PRIu64 " unique %" PRIu64 " exact %d snapshot %" PRIu64 " deduplicated %" PRIu64
@@ -239,7 +241,7 @@ static int stat_command(const char *path)
     return error;
 }
 
-static int close_command(void)
+static int tool_close_command(void)
 {
     for (int i = 0; i < 2; i++) {
         if (datasets[i])
@@ -250,25 +252,25 @@ static int close_command(void)
     return 0;
 }
 
-static int run(char **words, int count)
+static int tool_run(char **words, int count)
 {
     const char *word = words[0];
     if (!strcmp(word, "open") || !strcmp(word, "open2"))
-        return open_dataset(word[4] == '2', words, count);
+        return tool_open_dataset(word[4] == '2', words, count);
     if (!strcmp(word, "clone") || !strcmp(word, "into"))
-        return clone_command(words, count);
+        return tool_clone_command(words, count);
     if (!strcmp(word, "write") || !strcmp(word, "truncate") || !strcmp(word, "punch"))
-        return change_command(words, count);
+        return tool_change_command(words, count);
     if (count > 1 && !strcmp(word, "stat"))
-        return stat_command(words[1]);
+        return tool_stat_command(words[1]);
     if (count > 1 && !strcmp(word, "remove"))
-        return remove_command(words[1]);
+        return tool_remove_command(words[1]);
     if (count > 1 && !strcmp(word, "piece") && strtoull(words[1], NULL, 10)) {
         piece = strtoull(words[1], NULL, 10);
         printf("ok\n");
         return 0;
     }
-    return !strcmp(word, "close") ? close_command() : EINVAL;
+    return !strcmp(word, "close") ? tool_close_command() : EINVAL;
 }
 
 int main(void)
@@ -280,7 +282,7 @@ int main(void)
         int count = 0;
         for (char *word = strtok_r(line, " \n", &rest); word && count < 16; word = strtok_r(NULL, " \n", &rest))
             words[count++] = word;
-        const int error = count ? run(words, count) : 0;
+        const int error = count ? tool_run(words, count) : 0;
         if (error)
             printf("error %s\n", strerrorname_np(error));
     }

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command against a real API over HTTP."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+from werkzeug.serving import make_server
+
+from appliance.cli.__main__ import application
+from appliance.cli.client import CommandError
+from appliance.testing import Appliance, running
+
+
+@dataclass
+class Command:
+    """The command `zvaai`, logged in as an admin, and what its requests were."""
+
+    appliance: Appliance
+    home: Path
+    url: str
+    sent: list[dict[str, str]] = field(default_factory=list)
+    """Requests that changed something: their environment by WSGI."""
+    lost: int = 0
+    """So many answers to come are lost after the work is done."""
+
+    def run(self, *words: str, text: str = "", role: str | None = "admin", url: str | None = None) -> tuple[int, str]:
+        """Exit code, and all that it prints."""
+        environment = {"XDG_CONFIG_HOME": str(self.home), "ZVAAI_URL": url or self.url, "COLUMNS": "200"}
+        environment["ZVAAI_TOKEN"] = self.appliance.tokens[role] if role else ""
+        result = CliRunner(mix_stderr=False, env=environment).invoke(application, list(words), input=text, prog_name="zvaai")
+        if isinstance(result.exception, CommandError):
+            return result.exception.exit_code, f"{result.stdout}{result.stderr}{result.exception}"
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout + result.stderr
+
+    def __call__(self, *words: str, text: str = "") -> str:
+        """What it prints. Raises AssertionError when it fails."""
+        code, printed = self.run(*words, text=text)
+        assert code == 0, f"zvaai {' '.join(words)}: {code}\n{printed}"
+        return printed
+
+    def json(self, *words: str) -> Any:
+        """What it tells as JSON."""
+        return json.loads(self("-o", "json", *words))
+
+
+@pytest.fixture
+def zvaai(tmp_path: Path) -> Iterator[Command]:
+    """For one test."""
+    with running(tmp_path / "appliance") as appliance:
+
+        def serve(environment: dict[str, Any], start: Any) -> Iterable[bytes]:
+            if environment["REQUEST_METHOD"] != "GET":
+                command.sent.append({name: str(value) for name, value in environment.items() if name.isupper()})
+            answer = list(appliance.application(environment, start))
+            if environment["REQUEST_METHOD"] != "GET" and command.lost:
+                command.lost -= 1
+                environment["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+                raise ConnectionAbortedError("lost on the way")
+            return answer
+
+        server = make_server("127.0.0.1", 0, serve, threaded=True)
+        command = Command(appliance, tmp_path / "home", f"http://127.0.0.1:{server.port}")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield command
+        finally:
+            server.shutdown()
+            server.server_close()

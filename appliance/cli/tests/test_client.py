@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the command speaks to the API: each change once, whatever is lost; never over another change; and first contact."""
+
+import socket
+
+import pytest
+
+from appliance.cli.tests.conftest import Command
+
+
+def test_a_change_whose_answer_is_lost_is_made_once(zvaai: Command) -> None:
+    zvaai.lost = 1
+    zvaai("group", "create", "cluster")
+    assert [one["name"] for one in zvaai.json("group", "list")] == ["cluster"]
+    first, second = [one["HTTP_IDEMPOTENCY_KEY"] for one in zvaai.sent]
+    assert first == second
+
+
+def test_each_command_has_a_key_of_its_own(zvaai: Command) -> None:
+    zvaai("group", "create", "one")
+    zvaai("group", "create", "two")
+    assert len({one["HTTP_IDEMPOTENCY_KEY"] for one in zvaai.sent}) == 2
+
+
+def test_first_contact_says_to_log_in(zvaai: Command) -> None:
+    code, printed = zvaai.run("status", role=None)
+    assert code == 5 and "Log in first: zvaai login https://HOST:8443" in printed, printed
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    code, printed = zvaai.run("status", role=None, url=f"http://127.0.0.1:{port}")
+    assert code == 6 and "does not answer" in printed
+
+
+def test_offloads_are_a_table(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target's counters, as bytes are shown: this ended in a traceback."""
+    store = zvaai.appliance.datastore("gold1")
+    uuid = zvaai.appliance.get(f"/datastores/{store}")["uuid"]
+    offload = {"cloned_bytes": 64 << 20, "copied_bytes": 0, "zeroed_bytes": 3 << 30, "unmapped_bytes": 5}
+    told = {"luns": [{"number": 0, "uuid": uuid, "offload": offload}], "sessions": [], "hosts": []}
+    monkeypatch.setattr(zvaai.appliance.target, "statistics", lambda _target: told)
+    printed = zvaai("offloads")
+    assert "gold1" in printed and "64 MiB" in printed and "3 GiB" in printed and "0 B" in printed

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command in the documents is one that `zvaai` has, with options that it takes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+import typer.main
+
+from appliance.cli.__main__ import application
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PAGES = ("README.md", "docs/guide.md", "docs/install.md")
+LINE = re.compile(r"^ {4,}(zvaai [a-z].*)$|`(zvaai [a-z][^`]*)`", re.MULTILINE)
+
+
+def commands() -> list[str]:
+    """Of all pages. Options and lists of alternatives as `list, show` are no commands to paste."""
+    found = [first or second for page in PAGES for first, second in LINE.findall((REPOSITORY / page).read_text())]
+    return sorted({line.partition("#")[0].strip() for line in found if "," not in line.split("--")[0]})
+
+
+def test_there_are_many() -> None:
+    assert len(commands()) > 30
+
+
+@pytest.mark.parametrize("line", commands())
+def test_it_is_parsed(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    command: click.Command = typer.main.get_command(application)
+    words = shlex.split(line)[1:]
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        found = command.get_command(click.Context(command), words.pop(0))
+        assert found is not None, f"no such command: {line}"
+        command = found
+    if isinstance(command, click.Group) or words == ["--help"]:
+        return
+    required = [one for one in command.params if isinstance(one, click.Argument) and one.required]
+    if not words and required:
+        return  # in a sentence, the command's name alone
+    command.make_context(line, [word for word in words if word != "--help"])

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The generation of the configuration: a counter that each change of an admin's tables increases, in the same transaction.
+
+Triggers of SQLite count, so no writer can forget it: neither bulk statements nor a second process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy import Table
+
+from appliance.database.models import Base
+
+TABLES = (
+    "users", "host_groups", "hosts", "host_initiators", "presentations", "presentation_groups", "exports", "export_groups",
+    "schedules", "webhooks",
+)  # fmt: skip
+"""What an admin configures. Sessions, tokens, jobs, alerts and the audit are no configuration."""
+SETTINGS = ("iscsi",)
+"""Those of the table `settings` that an admin configures."""
+_STATE = {"hosts": {"chap_applied"}, "schedules": {"last_at"}}
+"""Columns that the appliance itself updates."""
+_COUNT = "UPDATE installation SET generation = generation + 1"
+
+
+def triggers() -> Iterator[str]:
+    """The statements that create them."""
+    for name in TABLES:
+        columns = [column.name for column in _table(name).columns if column.name not in _STATE.get(name, ())]
+        for event in ("INSERT", "DELETE", f"UPDATE OF {', '.join(columns)}"):
+            yield _trigger(name, event, "")
+    names = ", ".join(f"'{name}'" for name in SETTINGS)
+    for event, row in (("INSERT", "NEW"), ("DELETE", "OLD"), ("UPDATE", "NEW")):
+        yield _trigger("settings", event, f" WHEN {row}.name IN ({names})")
+
+
+def _table(name: str) -> Table:
+    return Base.metadata.tables[name]
+
+
+def _trigger(table: str, event: str, condition: str) -> str:
+    name = f"generation_{table}_{event.split()[0].lower()}"
+    return f"CREATE TRIGGER {name} AFTER {event} ON {table}{condition} BEGIN {_COUNT}; END"

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the database is the newest: it is compared with the copies of the configuration on pools.
+
+The database records each copy before it is written. So a copy of its own installation that it does not know is newer than it is,
+or comes from another state of it: the database is an older one. Then the appliance is in recovery mode, until an admin decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from appliance.database.models import Export, Job, LoginSession, Presentation, PublishedCopy, User
+from appliance.domain import jobs, restore
+from appliance.domain.errors import ConflictError, to_wire
+from appliance.domain.journal import Finding, settle
+from appliance.domain.sealed_copy import Copy, Opened, installation
+from appliance.domain.secrets import Seal
+
+AREA = "recovery"
+_HISTORY = 1000
+"""Copies that the database remembers."""
+_REMEDY = "see what the copies on the pools are of (zvaai recover), then: zvaai recover --from POOL, or zvaai recover --keep"
+_REPLACED = "the configuration was taken from a pool; nothing was begun again. Submit the job again if it is still needed"
+_ACTIVE = "the appliance is in recovery mode: nothing is changed until an admin decides (zvaai recover)"
+
+
+class RecoveryModeError(ConflictError):
+    """Nothing is changed until an admin has decided."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The newest copy of one installation on a pool."""
+
+    pool: str
+    copy: Copy
+    own: bool
+    """Of this database's installation."""
+    known: bool
+    """This database has written it."""
+
+
+def judge(session: Session, copies: Mapping[str, Iterable[Copy]]) -> list[Found]:
+    """The copies on pools, by pool, beside what the database knows of them."""
+    own = installation(session)
+    oldest = session.scalar(select(func.min(PublishedCopy.generation)))
+    found = []
+    for pool, of_pool in sorted(copies.items()):
+        for copy in of_pool:
+            header = copy.header
+            is_own = header.installation == own.id
+            written = session.get(PublishedCopy, header.generation) if is_own else None
+            old = is_own and (header.generation <= own.decided_generation or header.generation < (oldest or 0))
+            found.append(Found(pool, copy, is_own, old or (written is not None and written.hash == header.hash)))
+    return found
+
+
+def reason(found: Iterable[Found], generation: int) -> str | None:
+    """Why the database is not the newest; None if no copy says so. Copies of other installations say nothing of it."""
+    newer = [one for one in found if one.own and not one.known]
+    if not newer:
+        return None
+    pools = ", ".join(sorted({one.pool for one in newer}))
+    highest = max(one.copy.header.generation for one in newer)
+    if highest > generation:
+        return f"the database has generation {generation}, and pool {pools} has a copy of the later generation {highest}"
+    return f"pool {pools} has a copy of generation {highest} that this database, of generation {generation}, has not written"
+
+
+def is_new(session: Session) -> bool:
+    """Whether the database has never served anything, and nobody has said that it is right."""
+    return not installation(session).decided_generation and not any(
+        session.scalar(select(table).limit(1)) for table in (PublishedCopy, Job, Presentation, Export)
+    )
+
+
+def suggested(found: Iterable[Found]) -> str | None:
+    """The pool whose copy is the one to take; None where pools disagree, or none has a copy that the database does not know."""
+    unknown = [one for one in found if not one.known]
+    states = {(one.copy.header.installation, one.copy.header.generation, one.copy.header.hash) for one in unknown}
+    return unknown[0].pool if len(states) == 1 else None
+
+
+def enter(session: Session, why: str) -> None:
+    """From now on the appliance is in recovery mode."""
+    own = installation(session)
+    if own.recovery_reason is None:
+        own.recovery_since = time.time()
+    own.recovery_reason = why
+    settle(session, AREA, [Finding(f"{AREA}:database", "critical", "database", f"Recovery mode: {why}", _REMEDY)])
+
+
+def is_active(session: Session) -> bool:
+    """Whether an admin still has to decide."""
+    return installation(session).recovery_reason is not None
+
+
+def check_inactive(session: Session) -> None:
+    """Raises RecoveryModeError in recovery mode."""
+    own = installation(session)
+    if own.recovery_reason is not None:
+        raise RecoveryModeError(_ACTIVE, [own.recovery_reason])
+
+
+def published(session: Session, copy: Copy) -> None:
+    """Records a copy, before it is written to any pool."""
+    session.merge(PublishedCopy(generation=copy.header.generation, hash=copy.header.hash))
+    session.execute(delete(PublishedCopy).where(PublishedCopy.generation <= copy.header.generation - _HISTORY))
+
+
+def keep(session: Session, found: Iterable[Found]) -> None:
+    """This database is right: its next copy is higher than all that pools have of it."""
+    _leave(session, found)
+
+
+def take(session: Session, seal: Seal, chosen: Copy, opened: Opened, found: Iterable[Found], caller: str) -> None:
+    """The configuration becomes that of a copy, as does the installation. Who decides keeps user, role and password.
+
+    Jobs of the database fail: they are of before. In the caller's transaction.
+    """
+    content, secrets = opened.content, opened.secrets
+    for job in jobs.active(session):
+        jobs.end(session, job.id, jobs.FAILED, problem={**to_wire(ConflictError(_REPLACED)), "left": None})
+    names = {row.name for row in content.users}
+    for user in session.scalars(select(User).where(User.id != caller)):
+        if user.name not in names or user.id not in {row.id for row in content.users}:
+            session.execute(delete(LoginSession).where(LoginSession.user_id == user.id))
+            session.delete(user)
+    for table, known in ((Presentation, content.presentations), (Export, content.exports)):
+        session.execute(delete(table).where(table.datastore.not_in([row.datastore for row in known])))
+    session.flush()
+    restore.apply(session, seal, content, secrets, caller=caller, using=restore.Using(set(), set()), force=True)
+    own = installation(session)
+    if own.id != chosen.header.installation:
+        session.execute(delete(PublishedCopy))
+    own.id, own.recovery_seal, own.sealed_key = chosen.header.installation, chosen.recovery_seal, opened.sealed_key(seal)
+    session.flush()
+    _leave(session, found)
+
+
+def _leave(session: Session, found: Iterable[Found]) -> None:
+    own = installation(session)
+    session.flush()
+    session.refresh(own)  # triggers have counted
+    highest = max((one.copy.header.generation for one in found if one.copy.header.installation == own.id), default=0)
+    own.generation = own.decided_generation = max(own.generation, highest) + 1
+    own.recovery_reason = own.recovery_since = None
+    settle(session, AREA, [])

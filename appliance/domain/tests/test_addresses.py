@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""By which addresses hosts reach this server, and over how many interfaces."""
+
+import json
+import subprocess
+
+import pytest
+
+from appliance.domain.addresses import Address, nearest, own_addresses, paths, reachable, split_portal
+
+OWN = [
+    Address("eth0", "192.0.2.2"),
+    Address("eth1", "198.51.100.2"),
+    Address("eth1", "198.51.100.3"),
+    Address("eth0", "2001:db8::2"),
+]
+
+
+def test_the_kernel_says_the_same_as_ip() -> None:
+    """Tests run in a network namespace of their own: addresses are added to its loopback interface, the only one."""
+    added = ("192.0.2.77/32", "192.0.2.78/32", "2001:db8::77/128")
+    try:
+        for address in added:
+            subprocess.run(["ip", "address", "add", address, "dev", "lo"], check=True)
+        told = json.loads(subprocess.run(["ip", "-j", "address"], check=True, capture_output=True).stdout)
+        there = {
+            (link["ifname"], one["local"]) for link in told for one in link["addr_info"] if one["scope"] == "global"
+        }  # fmt: skip
+        assert {(one.interface, one.address) for one in own_addresses()} == there
+        assert there >= {("lo", address.partition("/")[0]) for address in added}
+    finally:
+        for address in added:
+            subprocess.run(["ip", "address", "delete", address, "dev", "lo"], check=False)
+
+
+@pytest.mark.parametrize(
+    ("portals", "hosts_use", "count"),
+    [
+        (["0.0.0.0:3260"], ["192.0.2.2:3260", "198.51.100.2:3260", "198.51.100.3:3260"], 2),
+        (["192.0.2.2:3260"], ["192.0.2.2:3260"], 1),
+        (["198.51.100.2:3260", "198.51.100.3:3261"], ["198.51.100.2:3260", "198.51.100.3:3261"], 1),
+        (["127.0.0.1:3260", "[::1]:3260"], [], 0),
+        (["[::]:3260", "192.0.2.2:3260"], ["[2001:db8::2]:3260", "192.0.2.2:3260"], 1),
+        (["203.0.113.9:3260", "192.0.2.2:3260"], ["203.0.113.9:3260", "192.0.2.2:3260"], 2),
+    ],
+)
+def test_portals_as_hosts_use_them(portals: list[str], hosts_use: list[str], count: int) -> None:
+    assert (reachable(portals, OWN), paths(portals, OWN)) == (hosts_use, count)
+
+
+@pytest.mark.parametrize("portal", ["192.0.2.1", "192.0.2.1:0", "192.0.2.1:70000", "::1:3260", "esx:3260", "192.0.2.1:x", ""])
+def test_what_is_no_portal(portal: str) -> None:
+    with pytest.raises(ValueError, match="."):
+        split_portal(portal)
+
+
+def test_the_address_for_nfs_is_in_the_network_of_the_clients() -> None:
+    assert nearest(OWN, ["198.51.100.0/24"]) == "198.51.100.2"
+    assert nearest(OWN, ["2001:db8::9"]) == "2001:db8::2"
+    assert nearest(OWN, []) == "192.0.2.2" and nearest([], ["192.0.2.9"]) is None

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of the configuration on pools: compared with the database when a pool comes, and written after each change.
+
+Each pool has a thread of its own while it is read or written, so a pool that hangs keeps nobody waiting but itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.orm import Session
+
+from appliance.domain import recovery, sealed_copy
+from appliance.domain.datastores import Inventory
+from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError
+from appliance.domain.pool_health import unlisted
+from appliance.domain.recovery import Found
+from appliance.domain.secrets import SealedError
+from appliance.worker.errors import as_domain_errors
+from appliance.zfs.configuration_copies import ConfigurationCopies
+from appliance.zfs.errors import ZfsError
+
+if TYPE_CHECKING:
+    from appliance.worker.context import Context
+
+READ_SECONDS = 10.0
+"""For all pools together, at the start; what is read later is compared then."""
+_PAUSE_SECONDS = 1.0
+"""Between two copies: several changes share one."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Pool:
+    name: str
+    copies: list[sealed_copy.Copy] | None = None
+    """As last read; None until then."""
+    compared: bool = False
+    """The database knows all of them: the pool may have newer ones."""
+    written: int | None = None
+    """The generation of the copy that was written last."""
+    thread: threading.Thread | None = None
+    failure: str | None = None
+    """Why the last attempt failed."""
+
+
+class Recovery:
+    """Of one worker."""
+
+    def __init__(self, context: Context, copies: ConfigurationCopies) -> None:
+        self._context, self._copies = context, copies
+        self._lock = threading.Lock()
+        self._pools: dict[int, _Pool] = {}
+        self._compared = threading.Event()
+        self._stopping = threading.Event()
+        self._publisher = threading.Thread(target=self._publish_after_commits, name="copies")
+        with context.store.reading() as session:
+            self.active = recovery.is_active(session)
+
+    def start(self) -> None:
+        """Begins to write copies."""
+        self._publisher.start()
+
+    def stop(self) -> None:
+        """Waits for no pool."""
+        self._stopping.set()
+        self._context.store.committed.set()
+        self._publisher.join()
+
+    @property
+    def allows_jobs(self) -> bool:
+        """Whether jobs may begin: the pools that answer were compared, and nobody has to decide."""
+        return self._compared.is_set() and not self.active
+
+    def check(self, inventory: Inventory) -> None:
+        """Compares what pools came with. Raises RecoveryModeError while an admin has to decide."""
+        self._refresh(inventory)
+        if not self.active:
+            with self._context.store.reading() as session:
+                why = self._reason(session)
+            if why is not None:
+                self._enter(why)
+        self._compared.set()
+        if self.active:
+            with self._context.store.reading() as session:
+                recovery.check_inactive(session)
+        if self._outdated():
+            self._context.store.committed.set()
+
+    def _enter(self, why: str) -> None:
+        _log.error("recovery mode: %s", why)
+        with self._context.store.session() as session:
+            recovery.enter(session, why)
+        self.active = True
+
+    def _reason(self, session: Session) -> str | None:
+        with self._lock:
+            new = [state for state in self._pools.values() if state.copies is not None and not state.compared]
+        if new and (why := recovery.reason(self._found(session), sealed_copy.installation(session).generation)):
+            return why
+        if recovery.is_new(session) and (why := self._serves_unknown()):
+            return why
+        for state in new:
+            state.compared = True
+        return None
+
+    def _serves_unknown(self) -> str | None:
+        served = []
+        try:
+            served += [f"LUN {lun.lun.number}" for one in self._context.served_targets() for lun in one.luns]
+        except DomainError as error:
+            _log.info("what the target serves is not known: %s", error)
+        served += [f"export {number}" for number in sorted(self._context.nfs.files())]
+        if not served:
+            return None
+        return f"the database is new and does not know what hosts are served: {', '.join(served[:20])}"
+
+    # --- reading
+
+    def _refresh(self, inventory: Inventory) -> None:
+        here = {pool.guid: pool.name for pool in inventory.pools}
+        waiting = []
+        with self._lock:
+            for gone in self._pools.keys() - here.keys():
+                del self._pools[gone]
+            for pool in inventory.pools:
+                state = self._pools.setdefault(pool.guid, _Pool(pool.name))
+                state.name = pool.name
+                if state.copies is None and not unlisted(pool):
+                    self._begin(state, lambda state=state: self._read_pool(state))  # type: ignore[misc]
+                    waiting.append(state.thread)
+        limit = time.monotonic() + READ_SECONDS
+        for thread in waiting:
+            if thread is not None and not self._compared.is_set():
+                thread.join(max(0.0, limit - time.monotonic()))
+            elif thread is not None:
+                thread.join(1.0)
+
+    def _begin(self, state: _Pool, act: Callable[[], None]) -> None:
+        """In the pool's thread, unless it has one. Under the lock."""
+        if state.thread is None or not state.thread.is_alive():
+            state.thread = threading.Thread(target=act, name=f"copies of {state.name}", daemon=True)
+            state.thread.start()
+
+    def _read_pool(self, state: _Pool) -> None:
+        try:
+            texts = self._copies.read_copies(state.name)
+        except ZfsError as error:
+            self._failed(state, f"cannot read: {error}")
+            return
+        found = [copy for text in texts if (copy := sealed_copy.parse(text)) is not None]
+        with self._lock:
+            state.copies, state.failure = found, None
+
+    def _failed(self, state: _Pool, why: str) -> None:
+        if state.failure != why:
+            _log.warning("copies of the configuration on pool %s: %s", state.name, why)
+        state.failure = why
+
+    def _found(self, session: Session) -> list[Found]:
+        with self._lock:
+            copies = {state.name: list(state.copies or ()) for state in self._pools.values()}
+        return recovery.judge(session, copies)
+
+    # --- writing
+
+    def _outdated(self) -> bool:
+        with self._context.store.reading() as session:
+            own = sealed_copy.installation(session)
+            generation = own.generation if own.sealed_key is not None else None
+        with self._lock:
+            return generation is not None and any(
+                state.compared and state.written != generation for state in self._pools.values()
+            )
+
+    def _publish_after_commits(self) -> None:
+        committed = self._context.store.committed
+        while committed.wait() and not self._stopping.is_set():
+            committed.clear()
+            try:
+                if self.allows_jobs and self._outdated():
+                    self.publish()
+            except (ConflictError, SealedError) as error:
+                _log.warning("no copy of the configuration is written: %s", error)
+            except Exception:
+                _log.exception("copies of the configuration")
+            self._stopping.wait(_PAUSE_SECONDS)
+
+    def publish(self) -> None:
+        """Begins to write a copy of the configuration to each pool that has an older one."""
+        with self._context.store.session() as session:
+            copy = sealed_copy.write(session, self._context.seal)
+            if copy is None:
+                return
+            recovery.published(session, copy)
+        with self._lock:
+            for state in self._pools.values():
+                if state.compared and state.written != copy.header.generation:
+                    self._begin(state, lambda state=state: self._write_pool(state, copy))  # type: ignore[misc]
+
+    def _write_pool(self, state: _Pool, copy: sealed_copy.Copy) -> None:
+        header = copy.header
+        try:
+            self._copies.write_copy(state.name, header.installation, header.generation, copy.model_dump_json())
+        except ZfsError as error:
+            self._failed(state, f"cannot write: {error}")
+            return
+        with self._lock:
+            others = [one for one in state.copies or () if one.header.installation != header.installation]
+            state.copies, state.written, state.failure = [*others, copy], header.generation, None
+
+    # --- deciding
+
+    def status(self) -> dict[str, Any]:
+        """As the API shows it."""
+        with self._context.store.reading() as session:
+            own, found = sealed_copy.installation(session), self._found(session)
+            return {
+                "active": own.recovery_reason is not None,
+                "reason": own.recovery_reason,
+                "since": own.recovery_since,
+                "installation": own.id,
+                "generation": own.generation,
+                "has_key": own.sealed_key is not None,
+                "suggested": recovery.suggested(found),
+                "copies": [
+                    {"pool": one.pool, **one.copy.header.model_dump(exclude={"version"}), "own": one.own, "known": one.known}
+                    for one in found
+                ],
+            }
+
+    def decide(self, pool: str | None, recovery_key: str | None, caller: str) -> None:
+        """Takes the configuration of a pool's copy; without a pool the database is right. Raises DomainError."""
+        context = self._context
+        with context.reconciling.lock, as_domain_errors():
+            with context.store.reading() as session:
+                found = self._found(session)
+                active = recovery.is_active(session)
+            chosen = self._chosen(found, pool) if pool is not None else None
+            if chosen is None and not active:
+                raise ConflictError("the appliance is not in recovery mode")
+            opened = sealed_copy.open_copy(chosen, context.seal, recovery_key) if chosen is not None else None
+            with context.store.session() as session:
+                if chosen is not None and opened is not None:
+                    recovery.take(session, context.seal, chosen, opened, found, caller)
+                else:
+                    recovery.keep(session, found)
+            self.active = False
+        with self._lock:
+            for state in self._pools.values():
+                state.written, state.compared = None, state.copies is not None
+
+    @staticmethod
+    def _chosen(found: list[Found], pool: str) -> sealed_copy.Copy:
+        of_pool = [one for one in found if one.pool == pool]
+        if not of_pool:
+            raise NotFoundError("copy of the configuration on pool", pool)
+        unknown = [one for one in of_pool if not one.known]
+        if not unknown:
+            raise InvalidError("from", f"the copy on pool {pool} is this database's own", "a pool whose copy is not")
+        return max(unknown, key=lambda one: (one.own, one.copy.header.written_at)).copy

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readiness of the storage network, and the commands for hosts: real addresses, ready to paste."""
+
+import pytest
+
+from appliance.dataplane.target import Status
+from appliance.domain.addresses import Address
+from appliance.testing import Appliance
+
+ONE, TWO = Address("eth0", "192.0.2.2"), Address("eth1", "198.51.100.2")
+ESX = "iqn.1998-01.com.vmware:esx1"
+
+
+def listening(appliance: Appliance, monkeypatch: pytest.MonkeyPatch, own: list[Address], *portals: str) -> None:
+    """The target listens there, on a server with these addresses."""
+    monkeypatch.setattr(appliance.target, "status", lambda: Status("1", 0, portals, 0, 0, 0))
+    monkeypatch.setattr("appliance.api.appliance_resource.own_addresses", lambda: own)
+
+
+def portals(appliance: Appliance) -> dict[str, str]:
+    (found,) = [one for one in appliance.get("/readiness")["checks"] if one["id"] == "portals"]
+    return dict(found)
+
+
+@pytest.mark.parametrize(
+    ("own", "at", "result"),
+    [
+        ([ONE], ["0.0.0.0:3260"], "warning"),
+        ([ONE, TWO], ["0.0.0.0:3260"], "ok"),
+        ([ONE, TWO], ["192.0.2.2:3260"], "warning"),
+        ([ONE, TWO], ["192.0.2.2:3260", "198.51.100.2:3260"], "ok"),
+        ([ONE], ["127.0.0.1:3260"], "failed"),
+        ([], ["0.0.0.0:3260"], "failed"),
+    ],
+)
+def test_two_paths_are_two_interfaces(
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch, own: list[Address], at: list[str], result: str
+) -> None:
+    """One portal at every address of a server with one address is one path: that was said to be all right."""
+    listening(appliance, monkeypatch, own, *at)
+    assert portals(appliance)["result"] == result
+    assert (portals(appliance)["remedy"] == "") == (result == "ok")
+
+
+def test_commands_can_be_pasted(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    appliance.group("cluster", ESX)
+    listening(appliance, monkeypatch, [ONE, TWO], "0.0.0.0:3260")
+    told = appliance.get("/readiness")
+    assert told["portals"] == ["192.0.2.2:3260", "198.51.100.2:3260"]
+    assert told["target"] == appliance.configuration.target.name
+    for portal in told["portals"]:
+        assert f"esxcli iscsi adapter discovery sendtarget add -A $HBA -a {portal}" in told["esxcli"]
+        assert f"esxcli iscsi adapter discovery statictarget add -A $HBA -a {portal} -n {told['target']}" in told["esxcli"]
+    (host,) = told["hosts"]
+    assert host["host"] == appliance.get("/hosts")["items"][0]["id"] and "iqn\\.1998-01\\.com\\.vmware:esx1" in host["esxcli"][0]
+    text = str(told)
+    assert "0.0.0.0" not in text.replace("listening at 0.0.0.0:3260", "") and "SERVER" not in text and "PORTAL" not in text

@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of the configuration on pools, and recovery mode by every way a database can be older or gone."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from appliance.database.models import Installation
+from appliance.database.store import Store
+from appliance.dataplane.target import ServedTarget
+from appliance.domain import access, recovery, sealed_copy
+from appliance.domain.access import Role
+from appliance.domain.errors import InvalidError
+from appliance.domain.secrets import Seal
+from appliance.testing import PASSWORD, Appliance
+from appliance.worker.recovery import Recovery
+from appliance.worker.tests.test_files import until
+from appliance.zfs.configuration_copies import RETAINED, FolderCopies
+from appliance.zfs.model import Redundancy, VdevSpec
+
+IQN = "iqn.1998-01.com.vmware:esx1"
+
+
+class Sealed:
+    """An appliance with two pools, a LUN that a host sees, and copies of its configuration on both pools."""
+
+    def __init__(self, appliance: Appliance) -> None:
+        self.appliance = appliance
+        disks = tuple(disk.path for disk in appliance.simulator.disks() if disk.used_by is None)[:2]
+        appliance.simulator.create_pool("rust", [VdevSpec(devices=disks, redundancy=Redundancy.MIRROR)])
+        self.store = appliance.datastore("first", lun=7, host_groups=[appliance.group("cluster", IQN)])
+        answer = appliance.request("POST", "/configuration/recovery-key").json
+        assert answer is not None
+        self.recovery_key = str(answer["secret"])
+        self.reconcile()
+        self.copied()
+        self.older = appliance.configuration.state_directory / "older"
+
+    @property
+    def generation(self) -> int:
+        """Of the database."""
+        with self.appliance.store.reading() as session:
+            return sealed_copy.installation(session).generation
+
+    @property
+    def copies(self) -> Path:
+        """The pools' folders."""
+        return self.appliance.configuration.state_directory / "copies"
+
+    def on(self, pool: str) -> int | None:
+        """The generation of this installation's copy on a pool."""
+        found = [copy for text in FolderCopies(self.copies).read_copies(pool) if (copy := sealed_copy.parse(text))]
+        with self.appliance.store.reading() as session:
+            own = sealed_copy.installation(session).id
+        return next((copy.header.generation for copy in found if copy.header.installation == own), None)
+
+    def copied(self, *pools: str) -> None:
+        """Waits until the pools have the configuration of now."""
+        until(lambda: {self.on(pool) for pool in pools or ("tank", "rust")} == {self.generation})
+
+    def reconcile(self) -> int:
+        """The status of the answer."""
+        return self.appliance.request("POST", "/reconcile").status_code
+
+    def save(self) -> None:
+        """Copies the database, as an admin would."""
+        copied(self.appliance.configuration.database, self.older)
+
+    def put_back(self) -> None:
+        """The database is the saved one again."""
+        self.restart(lambda: copied(self.older, self.appliance.configuration.database))
+
+    def restart(self, change: Callable[[], object]) -> None:
+        """Changes something while the worker is stopped."""
+        self.appliance.service.stop()
+        change()
+        self.appliance.restart_worker()
+
+    def change(self, name: str) -> None:
+        """Configures a host, and waits until that is on the pools that answer."""
+        answer = self.appliance.request("POST", "/hosts", {"name": name, "iqns": [f"iqn.1998-01.com.vmware:{name}"]})
+        assert answer.status_code == 201, answer.text
+
+    def hosts(self) -> set[str]:
+        """Names."""
+        return {one["name"] for one in self.appliance.get("/hosts")["items"]}
+
+    def served(self) -> ServedTarget:
+        """What the target serves."""
+        (target,) = self.appliance.target.targets()
+        return target
+
+    def told(self) -> dict[str, Any]:
+        """What the API shows of recovery mode."""
+        found: dict[str, Any] = self.appliance.get("/recovery")
+        return found
+
+    def recover(self, **body: Any) -> Any:
+        """An admin decides."""
+        answer = self.appliance.request("POST", "/recovery", body)
+        assert answer.status_code == 200, answer.text
+        assert not self.told()["active"] and "recovery:database" not in self.alerts()
+        self.appliance.settled()
+        return answer.json
+
+    def alerts(self) -> set[str]:
+        """Keys of the open ones."""
+        return {one["key"] for one in self.appliance.get("/alerts")["items"]}
+
+    def asks(self, before: ServedTarget) -> None:
+        """It is in recovery mode: hosts are served as before, and nothing is changed."""
+        told = self.told()
+        assert told["active"] and told["reason"] and "recovery:database" in self.alerts()
+        for method, path, body in (
+            ("POST", "/hosts", {"name": "refused", "iqns": []}),
+            ("DELETE", f"/datastores/{self.store}", None),
+            ("PUT", "/settings/iscsi", {"chap_required": True}),
+            ("POST", "/reconcile", None),
+        ):
+            assert self.appliance.request(method, path, body).status_code == 409, path
+        assert self.served() == before and "refused" not in self.hosts()
+        assert not self.appliance.service.context.recovery.allows_jobs
+
+
+def copied(source: Path, to: Path) -> None:
+    with closing(sqlite3.connect(source)) as older, closing(sqlite3.connect(to)) as newer:
+        older.backup(newer)
+
+
+@pytest.fixture
+def sealed(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> Sealed:
+    monkeypatch.setattr("appliance.worker.recovery._PAUSE_SECONDS", 0.01)
+    return Sealed(appliance)
+
+
+def test_each_change_is_on_the_pools_soon(sealed: Sealed) -> None:
+    before = sealed.generation
+    sealed.change("second")
+    assert sealed.generation > before
+    sealed.copied()
+    for number in range(RETAINED + 2):
+        sealed.change(f"host{number}")
+        sealed.copied()
+    assert len(list((sealed.copies / "tank").iterdir())) == RETAINED
+    before = sealed.generation
+    sealed.appliance.job("POST", "/snapshots", {"name": "s", "datastores": [sealed.store]})
+    assert sealed.generation == before, "a job is no configuration"
+
+
+def test_an_unchanged_database_is_not_asked_about(sealed: Sealed) -> None:
+    sealed.restart(lambda: None)
+    assert not sealed.told()["active"] and sealed.reconcile() == 200
+    sealed.copied()
+
+
+def test_an_older_database_takes_what_the_pools_have(sealed: Sealed) -> None:
+    sealed.save()
+    sealed.change("second")
+    user = sealed.appliance.request("DELETE", f"/users/{_user(sealed, 'viewer')}")
+    assert user.status_code == 200, user.text
+    sealed.copied()
+    before = sealed.served()
+    sealed.put_back()
+    sealed.asks(before)
+    assert sealed.told()["suggested"] in ("tank", "rust") and "second" not in sealed.hosts()
+    sealed.recover(from_pool="tank")
+    assert "second" in sealed.hosts() and sealed.served() == before
+    assert {one["name"] for one in sealed.appliance.get("/users")["items"]} == {"admin", "operator"}
+    sealed.copied()
+    sealed.change("third")
+    sealed.copied()
+    sealed.restart(lambda: None)
+    assert not sealed.told()["active"] and {"second", "third"} <= sealed.hosts()
+
+
+def _user(sealed: Sealed, name: str) -> str:
+    return next(str(one["id"]) for one in sealed.appliance.get("/users")["items"] if one["name"] == name)
+
+
+def test_an_older_database_can_be_right(sealed: Sealed) -> None:
+    sealed.save()
+    sealed.change("second")
+    sealed.copied()
+    before, highest = sealed.served(), sealed.on("tank")
+    sealed.put_back()
+    sealed.asks(before)
+    sealed.recover(keep=True)
+    sealed.copied()
+    assert "second" not in sealed.hosts() and sealed.generation > (highest or 0) and sealed.reconcile() == 200
+    sealed.restart(lambda: None)
+    assert not sealed.told()["active"]
+
+
+def test_a_database_of_the_same_generation_with_other_content(sealed: Sealed) -> None:
+    sealed.save()
+    sealed.change("second")
+    sealed.copied()
+    before, generation = sealed.served(), sealed.generation
+
+    def other() -> None:
+        copied(sealed.older, sealed.appliance.configuration.database)
+        sealed.change("other")
+        with sealed.appliance.store.session() as session:
+            session.execute(update(Installation).values(generation=generation))
+
+    sealed.restart(other)
+    sealed.asks(before)
+    assert "has not written" in sealed.told()["reason"]
+    sealed.recover(from_pool="rust")
+    assert "second" in sealed.hosts() and "other" not in sealed.hosts()
+
+
+@pytest.mark.parametrize("key_is_lost", [False, True])
+def test_a_lost_database(sealed: Sealed, tmp_path: Path, key_is_lost: bool) -> None:
+    before, appliance = sealed.served(), sealed.appliance
+    (group,) = appliance.get(f"/datastores/{sealed.store}")["host_groups"]
+
+    def lose() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            new = Store(Path(folder, "new"))
+            with new.session() as session:
+                user = access.add_user(session, "admin", Role.ADMIN, access.new_password("nobody", PASSWORD))
+                caller = access.Caller(user.id, user.name, Role.ADMIN, False, "")
+                token = access.add_token(session, caller, "test", Role.ADMIN, access.TOKEN_LONGEST_S)[1]
+            new.close()
+            copied(Path(folder, "new"), appliance.configuration.database)
+        appliance.tokens["admin"] = token
+        if key_is_lost:
+            appliance.service.context.seal = Seal(tmp_path / "another.key")
+
+    sealed.restart(lose)
+    sealed.asks(before)
+    assert "LUN 7" in sealed.told()["reason"] and sealed.told()["suggested"]
+    if key_is_lost:
+        wrong = "-".join(["AAAA"] * 8)
+        for key in (None, wrong, "nonsense"):
+            answer = appliance.request("POST", "/recovery", {"from_pool": "tank", "recovery_key": key})
+            assert answer.status_code == 422 and sealed.told()["active"], answer.text
+    sealed.recover(from_pool="tank", recovery_key=sealed.recovery_key if key_is_lost else None)
+    assert sealed.served() == before and appliance.get(f"/datastores/{sealed.store}")["host_groups"] == [group]
+    assert sealed.hosts() == {"host of cluster"}
+    sealed.copied()
+    sealed.restart(lambda: None)
+    assert not sealed.told()["active"] and sealed.reconcile() == 200
+
+
+def test_a_new_database_can_be_right(sealed: Sealed) -> None:
+    def lose() -> None:
+        with sealed.appliance.store.session() as session:
+            for table in ("presentation_groups", "presentations", "jobs", "published_copies"):
+                session.connection().exec_driver_sql(f"DELETE FROM {table}")
+            session.execute(update(Installation).values(id="00000000-0000-4000-8000-000000000001", generation=1))
+
+    before = sealed.served()
+    sealed.restart(lose)
+    sealed.asks(before)
+    sealed.recover(keep=True)
+    sealed.reconcile()
+    assert sealed.appliance.get(f"/datastores/{sealed.store}")["host_groups"] == []
+    assert [lun.lun.initiators for lun in sealed.served().luns] == [()], "the database says that nobody sees it"
+
+
+def test_another_installations_pool_is_offered_only(sealed: Sealed, tmp_path: Path) -> None:
+    other, seal = Store(tmp_path / "other"), Seal(tmp_path / "other.key")
+    with other.session() as session:
+        key = sealed_copy.new_recovery_key(session, seal)
+        access.add_user(session, "somebody", Role.VIEWER, access.new_password("nobody", PASSWORD))
+    with other.session() as session:
+        copy = sealed_copy.write(session, seal)
+        assert copy is not None
+    other.close()
+    FolderCopies(sealed.copies).write_copy("rust", copy.header.installation, copy.header.generation, copy.model_dump_json())
+    sealed.restart(lambda: None)
+    told = sealed.told()
+    assert not told["active"] and sealed.reconcile() == 200
+    assert [one["pool"] for one in told["copies"] if not one["own"]] == ["rust"] and told["suggested"] == "rust"
+    assert sealed.appliance.request("POST", "/recovery", {"from_pool": "tank"}).status_code == 422, "it is its own"
+    assert sealed.appliance.request("POST", "/recovery", {"keep": True}).status_code == 409, "there is nothing to decide"
+    sealed.recover(from_pool="rust", recovery_key=key)
+    assert {one["name"] for one in sealed.appliance.get("/users")["items"]} == {"admin", "somebody"} and sealed.hosts() == set()
+    assert sealed.told()["installation"] == copy.header.installation
+    sealed.copied()
+
+
+def test_pools_that_disagree_are_listed_and_none_is_suggested(sealed: Sealed) -> None:
+    sealed.save()
+    sealed.change("second")
+    sealed.copied()
+    (sealed.copies / "rust").rename(sealed.copies / "aside")
+    sealed.change("third")
+    sealed.copied("tank")
+    before = sealed.served()
+
+    def older() -> None:
+        shutil.rmtree(sealed.copies / "rust")
+        (sealed.copies / "aside").rename(sealed.copies / "rust")
+        copied(sealed.older, sealed.appliance.configuration.database)
+
+    sealed.restart(older)
+    sealed.asks(before)
+    told = sealed.told()
+    assert told["suggested"] is None and {one["pool"] for one in told["copies"]} == {"tank", "rust"}
+    sealed.recover(from_pool="rust")
+    assert "second" in sealed.hosts() and "third" not in sealed.hosts()
+    sealed.copied()
+    sealed.restart(lambda: None)
+    assert not sealed.told()["active"]
+
+
+class Hung:
+    """A pool that answers nobody until it is released."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+        self.released, really = threading.Event(), getattr(FolderCopies, call)
+
+        def hang(copies: FolderCopies, pool: str, *more: Any) -> Any:
+            if pool == "rust":
+                assert self.released.wait(60)
+            return really(copies, pool, *more)
+
+        monkeypatch.setattr(FolderCopies, call, hang)
+
+
+def test_a_pool_that_hangs_is_compared_when_it_answers(sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
+    sealed.save()
+    sealed.change("second")
+    sealed.copied()
+    shutil.rmtree(sealed.copies / "tank")
+    before, hung = sealed.served(), Hung(monkeypatch, "read_copies")
+    monkeypatch.setattr("appliance.worker.recovery.READ_SECONDS", 0.2)
+    sealed.put_back()
+    assert not sealed.told()["active"] and sealed.reconcile() == 200
+    sealed.appliance.job("POST", "/snapshots", {"name": "s", "datastores": [sealed.store]})
+    hung.released.set()
+    until(lambda: sealed.reconcile() == 409)
+    sealed.asks(before)
+    sealed.recover(from_pool="rust")
+    assert "second" in sealed.hosts()
+
+
+def test_a_pool_that_hangs_keeps_no_other_from_its_copy(sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
+    hung = Hung(monkeypatch, "write_copy")
+    for name in ("second", "third"):
+        sealed.change(name)
+        sealed.copied("tank")
+        assert sealed.on("rust") != sealed.generation
+    hung.released.set()
+    sealed.copied()
+
+
+def test_a_pool_that_is_imported_later_is_compared_then(sealed: Sealed) -> None:
+    sealed.save()
+    sealed.change("second")
+    sealed.copied()
+    before = sealed.served()
+    shutil.rmtree(sealed.copies / "tank")
+    sealed.appliance.simulator.export_pool("rust")
+    sealed.put_back()
+    assert not sealed.told()["active"]
+    sealed.appliance.simulator.import_pool("rust")
+    assert sealed.reconcile() == 409
+    sealed.asks(before)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("moment", ["before it is recorded", "before it is written", "on one pool", "when it is written"])
+def test_who_dies_between_a_change_and_its_copies_is_asked_nothing(
+    sealed: Sealed, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    died, write = threading.Event(), FolderCopies.write_copy
+
+    def die(*_: Any) -> None:
+        died.set()
+        raise SystemExit  # of the thread
+
+    def die_on_a_pool(copies: FolderCopies, pool: str, *more: Any) -> None:
+        if moment == "when it is written" or (moment == "on one pool" and pool == "tank"):
+            write(copies, pool, *more)
+        die()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recovery, "published", die) if moment == "before it is recorded" else None
+        patched.setattr(FolderCopies, "write_copy", die_on_a_pool)
+        sealed.change("second")
+        assert died.wait(60)
+        sealed.appliance.service.stop()
+    sealed.appliance.restart_worker()
+    assert not sealed.told()["active"] and sealed.reconcile() == 200 and "second" in sealed.hosts()
+    sealed.copied()
+
+
+def test_jobs_of_an_older_database_are_not_begun(sealed: Sealed) -> None:
+    appliance = sealed.appliance
+    appliance.service.executor.stop()
+    answer = appliance.request("DELETE", f"/datastores/{sealed.store}")
+    assert answer.status_code == 202 and answer.json is not None
+    sealed.save()
+    with appliance.store.session() as session:
+        session.connection().exec_driver_sql("DELETE FROM jobs")
+    appliance.restart_worker()
+    sealed.change("second")
+    sealed.copied()
+    before = sealed.served()
+    sealed.put_back()
+    sealed.asks(before)
+    assert appliance.get(f"/jobs/{answer.json['id']}")["state"] == "queued"
+    sealed.recover(from_pool="tank")
+    job = appliance.ended(answer.json["id"])
+    assert job["state"] == "failed" and "taken from a pool" in str(job["problem"])
+    assert appliance.get(f"/datastores/{sealed.store}")["state"] == "active"
+
+
+def test_a_damaged_copy_is_none(sealed: Sealed) -> None:
+    text = FolderCopies(sealed.copies).read_copies("tank")[0]
+    copy = sealed_copy.parse(text)
+    assert copy is not None
+    for damaged in (text[:-40], text.replace('"generation":', '"generation":1'), "", "{}", "\0"):
+        found = sealed_copy.parse(damaged)
+        if found is not None:
+            with pytest.raises(InvalidError):
+                sealed_copy.open_copy(found, sealed.appliance.service.context.seal, None)
+    opened = sealed_copy.open_copy(copy, Seal(Path("/nowhere")), sealed.recovery_key.lower())
+    assert "password_hash" in opened.secrets.model_dump_json() and "argon2id" not in text
+
+
+def test_a_viewer_can_not_decide(sealed: Sealed) -> None:
+    assert sealed.appliance.request("POST", "/recovery", {"keep": True}, role="operator").status_code == 403
+    assert isinstance(sealed.appliance.service.context.recovery, Recovery)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of the configuration on pools: files in POOL/zvaai-configuration, a small dataset of its own that is not encrypted.
+
+The helper knows only names and sizes of the files. What is in one is sealed by the worker (domain/sealed_copy.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+
+from appliance.zfs import stable
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.errors import DatasetExists, NoSuchDataset, OutOfSpace, Refused, UnexpectedFailure
+from appliance.zfs.mountinfo import topmost
+
+DATASET = "zvaai-configuration"
+"""Below the pool."""
+ROOM, QUOTA = 8 << 20, 64 << 20
+"""Bytes: reserved, so that a full pool still takes a copy, and the most that all copies may take."""
+RETAINED = 5
+"""Copies of each installation."""
+LARGEST = 3 << 20
+"""Bytes of a copy: base64 of a message to the helper has 4 MiB (protocol.MAX_REQUEST_BYTES)."""
+_INSTALLATIONS = 16
+_NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-([0-9]{1,19})\.json")
+
+
+class ConfigurationCopies(ABC):
+    """Copies of the configuration on pools. Any method may raise ZfsError."""
+
+    @abstractmethod
+    def read_copies(self, pool: str) -> list[str]:
+        """The newest copy of each installation, as text; none where the pool has no such dataset. Changes nothing."""
+
+    @abstractmethod
+    def write_copy(self, pool: str, installation: str, generation: int, content: str) -> None:
+        """Stores a copy. It is on stable storage when this returns; older copies than the newest RETAINED are removed."""
+
+
+def read_folder(folder: Path) -> list[str]:
+    """See ConfigurationCopies.read_copies."""
+    newest: dict[str, int] = {}
+    for name in os.listdir(folder):  # noqa: PTH208  # names only
+        if found := _NAME.fullmatch(name):
+            newest[found[1]] = max(newest.get(found[1], -1), int(found[2]))
+    texts = []
+    for installation, generation in sorted(newest.items())[:_INSTALLATIONS]:
+        with (folder / f"{installation}-{generation}.json").open(encoding="utf-8", errors="replace") as file:
+            texts.append(file.read(LARGEST))
+    return texts
+
+
+def write_folder(folder: Path, installation: str, generation: int, content: str) -> None:
+    """See ConfigurationCopies.write_copy. Raises OSError."""
+    stable.replace(folder / f"{installation}-{generation}.json", content.encode())
+    own = sorted(int(found[2]) for name in os.listdir(folder) if (found := _NAME.fullmatch(name)) and found[1] == installation)  # noqa: PTH208
+    for old in own[:-RETAINED]:
+        (folder / f"{installation}-{old}.json").unlink(missing_ok=True)
+
+
+class FolderCopies(ConfigurationCopies):
+    """In a folder for each pool: for simulated storage, which mounts nothing."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def read_copies(self, pool: str) -> list[str]:
+        """See ConfigurationCopies."""
+        folder = self._directory / pool
+        return read_folder(folder) if folder.is_dir() else []
+
+    def write_copy(self, pool: str, installation: str, generation: int, content: str) -> None:
+        """See ConfigurationCopies."""
+        folder = self._directory / pool
+        folder.mkdir(parents=True, exist_ok=True)
+        write_folder(folder, installation, generation, content)
+
+
+class PoolCopies(ConfigurationCopies):
+    """In a dataset of each pool, mounted below `directory` for root alone while the pool is imported."""
+
+    def __init__(self, engine: ZfsEngine, directory: str) -> None:
+        self._engine, self._directory = engine, directory
+        self._locks: dict[str, threading.Lock] = {}
+        self._changing = threading.Lock()
+
+    def read_copies(self, pool: str) -> list[str]:
+        """See ConfigurationCopies."""
+        with self._lock(pool), _told("read_copies"):
+            try:
+                self._engine.filesystem(f"{pool}/{DATASET}")
+            except NoSuchDataset:
+                return []
+            return read_folder(self._mounted(pool))
+
+    def write_copy(self, pool: str, installation: str, generation: int, content: str) -> None:
+        """See ConfigurationCopies."""
+        with self._lock(pool), _told("write_copy"):
+            self._create(pool)
+            write_folder(self._mounted(pool), installation, generation, content)
+
+    def _lock(self, pool: str) -> threading.Lock:
+        """Of one pool: a pool that hangs keeps no other one waiting."""
+        with self._changing:
+            return self._locks.setdefault(pool, threading.Lock())
+
+    def _create(self, pool: str) -> None:
+        name = f"{pool}/{DATASET}"
+        with contextlib.suppress(NoSuchDataset):
+            self._engine.filesystem(name)
+            return
+        properties = {"mountpoint": "none", "canmount": "noauto", "sync": "standard", "atime": "off", "quota": str(QUOTA)}
+        properties |= {"setuid": "off", "devices": "off", "exec": "off"}
+        with contextlib.suppress(DatasetExists):
+            try:
+                self._engine.create_filesystem(name, properties={**properties, "reservation": str(ROOM)})
+            except OutOfSpace:
+                self._engine.create_filesystem(name, properties=properties)
+
+    def _mounted(self, pool: str) -> Path:
+        """The folder, of the pool's GUID: two pools never meet there. Raises Refused where something else is mounted over it."""
+        name, place = f"{pool}/{DATASET}", f"{self._directory}.configuration-{self._engine.pool(pool).guid}"
+        found = self._engine.filesystem(name)
+        if found.mountpoint != place:
+            self._engine.set_properties(name, {"mountpoint": place})
+            found = self._engine.filesystem(name)
+        if not found.mounted:
+            self._engine.mount(name)
+        if (there := topmost(place)) != name:
+            raise Refused(f"{there or 'nothing'} is mounted at {place}, and not {name}")
+        folder = Path(place)
+        folder.chmod(0o700)
+        return folder
+
+
+@contextlib.contextmanager
+def _told(operation: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise UnexpectedFailure(operation, str(problem)) from problem

@@ -1,0 +1,478 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nginx, by the configuration that is installed, in front of the real API. No worker runs.
+
+Its clients say little, nothing, or too much at once. Some limits are shorter here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from support.frontend import Frontend
+from support.programs import REPOSITORY, wait_for
+
+from appliance.api import certificate
+from appliance.api.events import STREAMS
+
+THREADS = 12
+MOST_OF_ONE = 24
+"""Concurrent requests of one address, as nginx.conf has it."""
+HEALTH = b"GET /api/v1/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+DOCUMENT = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+BODY = b"POST /api/v1/hosts HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{"
+"""A body that does not come to its end."""
+PAGE, SCRIPT = b"<!doctype html>the page", b"export {};" * 100
+
+
+class Door(Frontend):
+    """nginx, the API behind it, and clients."""
+
+    def __init__(self, directory: Path, port: int, change: Callable[[str], str]) -> None:
+        site = directory / "site"
+        (site / "assets").mkdir(parents=True)
+        for name, content in {
+            "index.html": PAGE,
+            "assets/main-abc.js": SCRIPT,
+            "assets/main-abc.js.gz": gzip.compress(SCRIPT, mtime=0),
+            "notes.unknown": b"of no known kind",
+            "../secret.txt": b"not of the site",
+        }.items():
+            (site / name).write_bytes(content)
+        super().__init__(directory / "frontend", port, directory / "http.sock", site, change)
+        self.directory, self.api_log = directory, directory / "api.log"
+        (directory / "appliance.toml").write_text(
+            f"""
+            state_directory = "{directory}/state"
+            runtime_directory = "{directory}/run"
+            http = {{ socket = "{directory}/http.sock", threads = {THREADS}, certificate = "{self.certificate}" }}
+            """
+        )
+        environment = {**os.environ, "ZVAAI_CONFIG": str(directory / "appliance.toml"), "PYTHONPATH": str(REPOSITORY)}
+        with self.api_log.open("wb") as log:
+            self.api = subprocess.Popen([sys.executable, "-m", "appliance.api"], stdout=log, stderr=log, env=environment)
+        self.start()
+        wait_for(lambda: self.healthy("127.0.0.1"), "the API responds")
+
+    def connect(self, address: str = "127.0.0.1") -> socket.socket:
+        """From one of the addresses of this machine."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60, source_address=(address, 0))
+
+    def tls(self, address: str = "127.0.0.1") -> ssl.SSLSocket:
+        """The same, encrypted."""
+        return self.context().wrap_socket(self.connect(address), server_hostname="localhost")
+
+    def slow_reader(self, address: str) -> ssl.SSLSocket:
+        """The same, with a receive buffer that takes little."""
+        plain = socket.socket()
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plain.settimeout(60)
+        plain.bind((address, 0))
+        plain.connect(("127.0.0.1", self.port))
+        return self.context().wrap_socket(plain, server_hostname="localhost")
+
+    def healthy(self, address: str) -> bool:
+        """Whether a client at this address gets a response of the API."""
+        with contextlib.suppress(OSError), self.tls(address) as connection:
+            connection.sendall(HEALTH)
+            return connection.recv(4096).startswith(b"HTTP/1.1 200")
+        return False
+
+    def client(self) -> httpx.Client:
+        """At the root of the site."""
+        return httpx.Client(base_url=f"https://localhost:{self.port}", verify=self.context(), timeout=60)
+
+    def cookie(self) -> str:
+        """Of a session of the first admin, who is made at the first call."""
+        admin = {"name": "admin", "password": "correct horse battery"}
+        with self.client() as client:
+            code = self.directory / "state/setup-code"
+            if code.exists():
+                made = client.post("/api/v1/setup", json={"code": code.read_text().strip(), **admin})
+                assert made.status_code == 201, made.text
+            assert client.post("/api/v1/session", json=admin).status_code == 201
+            return "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+
+
+@contextlib.contextmanager
+def opened(directory: Path, port: int, change: Callable[[str], str] = lambda text: text) -> Iterator[Door]:
+    """Both end well."""
+    door = Door(directory, port, change)
+    try:
+        yield door
+        assert door.stop() == 0
+        door.api.send_signal(signal.SIGTERM)
+        assert door.api.wait(timeout=60) == 0
+        assert "Traceback" not in door.api_log.read_text(), door.api_log.read_text()
+        assert "[emerg]" not in door.log.read_text() and "[alert]" not in door.log.read_text(), door.log.read_text()
+    finally:
+        if door.api.poll() is None:
+            door.api.kill()
+            door.api.wait()
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    """As it is installed."""
+    with opened(tmp_path_factory.mktemp("door"), 8444) as door:
+        yield door
+
+
+def _soon(text: str) -> str:
+    for name, seconds in (("client_header_timeout", 2), ("client_body_timeout", 2), ("send_timeout", 2)):
+        text = re.sub(rf"{name} \d+s", f"{name} {seconds}s", text)
+    return re.sub(r"worker_connections \d+", "worker_connections 128", text)
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    """With short timeouts, and few connections."""
+    with opened(tmp_path_factory.mktemp("hasty"), 8445, _soon) as door:
+        yield door
+
+
+def closed(connection: socket.socket) -> bool:
+    """Whether the other side has ended it; what it still said is passed over."""
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        while connection.recv(65536):
+            pass
+    return True
+
+
+def response(connection: socket.socket) -> bytes:
+    """All that it says."""
+    said = b""
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        while part := connection.recv(65536):
+            said += part
+    return said
+
+
+# --- slow clients
+
+
+@pytest.mark.parametrize("said", [b"", b"\x16"], ids=["nothing", "one byte"])
+def test_a_client_without_a_handshake_is_disconnected(hasty: Door, said: bytes) -> None:
+    held = [hasty.connect(f"127.0.1.{number % 4 + 1}") for number in range(2 * THREADS)]
+    for connection in held:
+        connection.sendall(said)
+    assert hasty.healthy("127.0.0.9")
+    assert all(closed(connection) for connection in held)
+    for connection in held:
+        connection.close()
+
+
+@pytest.mark.parametrize(("said", "status"), [(HEALTH[:20], 408), (BODY, 408)], ids=["header", "body"])
+def test_a_request_that_does_not_arrive_is_ended(hasty: Door, said: bytes, status: int) -> None:
+    with hasty.tls("127.0.8.5") as connection:
+        connection.sendall(said)
+        assert response(connection) == b"" or status == 408
+
+
+def test_slow_requests_hold_no_thread(door: Door) -> None:
+    """Of four addresses, twice as many as the API has threads."""
+    held = [door.tls(f"127.0.8.{number % 4 + 1}") for number in range(2 * THREADS)]
+    for number, connection in enumerate(held):
+        connection.sendall((HEALTH[:20], BODY)[number % 2])
+    assert door.healthy("127.0.0.9")
+    for connection in held:
+        connection.setblocking(False)
+        with pytest.raises((BlockingIOError, ssl.SSLWantReadError)):  # neither closed nor responded to
+            connection.recv(1)
+        connection.close()
+
+
+def test_slow_readers_hold_no_thread(door: Door) -> None:
+    held = [door.slow_reader(f"127.0.9.{number % 4 + 1}") for number in range(THREADS + 4)]
+    for connection in held:
+        connection.sendall(DOCUMENT)
+    assert door.healthy("127.0.0.9")
+    for connection in held:
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        connection.close()
+
+
+def test_a_response_that_is_taken_slowly_is_whole(door: Door) -> None:
+    with door.tls("127.0.9.9") as connection:
+        connection.sendall(DOCUMENT)
+        said = b""
+        while part := connection.recv(16384):
+            said += part
+            time.sleep(0.002)
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert f"content-length: {len(body)}".encode() in head.lower() and json.loads(body)["openapi"] == "3.1.0"
+
+
+def test_a_response_that_is_not_taken_is_ended(hasty: Door) -> None:
+    asked = DOCUMENT.replace(b"Connection: close\r\n", b"")
+    with hasty.slow_reader("127.0.4.1") as connection, pytest.raises((ConnectionError, ssl.SSLError)):  # and not TimeoutError
+        while True:
+            connection.sendall(asked)
+
+
+# --- floods
+
+
+def test_one_address_has_not_all_requests(door: Door) -> None:
+    held = [door.tls("127.0.5.1") for _ in range(MOST_OF_ONE)]
+    for connection in held:
+        connection.sendall(BODY)
+
+    def refused() -> bool:
+        with door.tls("127.0.5.1") as surplus:
+            surplus.sendall(HEALTH)
+            said = response(surplus)
+        return said.startswith(b"HTTP/1.1 429 ") and b"Retry-After: 1" in said and b"application/problem+json" in said
+
+    wait_for(refused, "one request too many is refused")
+    assert door.healthy("127.0.0.9")
+    for connection in held:
+        connection.close()
+    wait_for(lambda: door.healthy("127.0.5.1"), "requests are admitted again")
+
+
+def test_passwords_are_tried_slowly(door: Door) -> None:
+    with door.client() as client:
+        statuses = [client.post("/api/v1/session", content=b"{}").status_code for _ in range(60)]
+        assert 429 in statuses
+        refused = client.post("/api/v1/session", content=b"{}")
+        if refused.status_code == 429:
+            assert refused.json()["retry_after"] == 1 and refused.headers["Retry-After"] == "1"
+        assert client.get("/api/v1/health/live").status_code == 200
+
+
+def test_connections_that_say_nothing_do_not_shut_others_out(hasty: Door) -> None:
+    """More than nginx has room for: those that have sent nothing make room."""
+    held = [hasty.connect(f"127.0.2.{number % 8 + 1}") for number in range(160)]
+    wait_for(lambda: hasty.healthy("127.0.0.9"), "others get a response")
+    for connection in held:
+        connection.close()
+
+
+# --- what cannot be taken
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n" + b"x" * 500_000, 413),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-Field: abcdefgh\r\n" * 4000, 431),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX-Field: " + b"x" * 9000 + b"\r\n\r\n", 431),
+        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 405),
+        (b"\x00\x01\x02\r\n\r\n", 400),
+    ],
+    ids=[
+        "body",
+        "header",
+        "field",
+        "address",
+        "two lengths",
+        "negative length",
+        "length and chunks",
+        "no host",
+        "method",
+        "bytes",
+    ],
+)
+def test_a_request_that_is_refused_gets_a_problem(door: Door, request_: bytes, status: int) -> None:
+    with door.tls("127.0.10.1") as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(request_)
+        said = response(connection)
+    assert said.startswith(f"HTTP/1.1 {status} ".encode()), said[:200]
+    problem = json.loads(said.partition(b"\r\n\r\n")[2])
+    assert problem["status"] == status and problem["detail"] and problem["code"]
+
+
+def test_a_body_in_chunks_is_bounded_too(door: Door) -> None:
+    head = b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with door.tls("127.0.10.4") as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(head)
+            for _ in range(20):
+                connection.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+        assert response(connection).startswith(b"HTTP/1.1 413 ")
+
+
+def test_two_requests_in_one_piece_and_one_in_many(door: Door) -> None:
+    with door.tls("127.0.10.2") as connection:
+        connection.sendall(HEALTH.replace(b"Connection: close\r\n", b"") + HEALTH)
+        assert response(connection).count(b"HTTP/1.1 200") == 2
+    with door.tls("127.0.10.2") as connection:
+        for byte in HEALTH:
+            connection.sendall(bytes([byte]))
+        assert response(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_expect_100_continue_is_answered(door: Door) -> None:
+    body = b'{"name": "x", "password": "y"}'
+    head = f"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n"
+    with door.tls("127.0.10.3") as connection:
+        connection.sendall(head.encode() + b"Content-Type: application/json\r\nConnection: close\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")
+        connection.sendall(body)
+        assert b"HTTP/1.1 401 " in response(connection)
+
+
+def test_resets_and_other_protocols_end_nothing(door: Door) -> None:
+    for _ in range(50):
+        with door.connect("127.0.6.1") as connection:
+            connection.sendall(b"\x16\x03\x01")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    for said in (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\0" * 4096, b"\x16\x03\x01\xff\xff" + b"\xff" * 512):
+        with door.connect("127.0.7.1") as connection:
+            connection.sendall(said)
+            assert closed(connection)
+    assert door.healthy("127.0.7.1")
+    assert door.api_log.read_text().count("Booting worker") == 1
+
+
+def test_the_address_of_a_client_is_nginx_to_say(door: Door) -> None:
+    """The audit has the client's address, whatever it sends."""
+    with door.client() as client:
+        sent = client.post(
+            "/api/v1/session",
+            json={"name": "nobody", "password": "x"},
+            headers={"X-Forwarded-For": "198.51.100.7", "Forwarded": "for=198.51.100.7", "X-Real-IP": "198.51.100.7"},
+        )
+        assert sent.status_code == 401
+        entries = client.get("/api/v1/audit", headers={"Cookie": door.cookie()}).json()["items"]
+    assert entries and "198.51.100.7" not in {one["address"] for one in entries}
+
+
+# --- certificate, streams of events
+
+
+def test_a_new_certificate_drops_no_connection(door: Door) -> None:
+    with door.tls("127.0.11.1") as stream, door.tls("127.0.11.2") as idle:
+        stream.sendall(f"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nCookie: {door.cookie()}\r\n\r\n".encode())
+        assert stream.recv(12) == b"HTTP/1.1 200"
+        begun = BODY.replace(b"900", b"12") + b'"name": '
+        idle.sendall(begun[:-6])
+        (door.certificates / certificate.KEY).unlink()
+        door.fingerprint = certificate.ensure(door.certificates)
+
+        def presented() -> bool:
+            found = ssl.get_server_certificate(("127.0.0.1", door.port))
+            return found.strip() == door.certificate.read_text().strip()
+
+        assert not presented()
+        door.reload()
+        wait_for(presented, "the new certificate is presented")
+        idle.sendall(begun[-6:] + b"   }")
+        assert idle.recv(12) == b"HTTP/1.1 401"
+        stream.settimeout(30)
+        seen = b""
+        while b": here" not in seen:  # the comment that comes every 15 s
+            part = stream.recv(65536)
+            assert part, "the stream has ended"
+            seen += part
+
+
+def test_streams_of_browsers_that_are_gone_are_freed(door: Door) -> None:
+    """A browser that loads a page anew leaves one each time."""
+    asked = f"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nCookie: {door.cookie()}\r\n\r\n".encode()
+    held: list[ssl.SSLSocket] = []
+
+    def streams() -> bool:
+        connection = door.tls(f"127.0.12.{len(held) % 4 + 1}")
+        connection.sendall(asked)
+        held.append(connection)
+        return connection.recv(12) == b"HTTP/1.1 200"
+
+    wait_for(streams, "a stream is free")  # the test before may have ended only now
+    assert [streams() for _ in range(STREAMS)].count(False) >= 1
+    for connection in held:
+        connection.close()
+    began = time.monotonic()
+    wait_for(streams, "a stream is free again")
+    assert time.monotonic() - began < 30
+    for connection in held:
+        connection.close()
+
+
+# --- the console
+
+
+@pytest.mark.parametrize("path", ["/", "/datastores", "/datastores/1234/overview", "/apiary"])
+def test_screens_get_the_page(door: Door, path: str) -> None:
+    with door.client() as client:
+        found = client.get(path)
+    assert (found.status_code, found.content) == (200, PAGE)
+    assert found.headers["Cache-Control"] == "no-cache"
+    assert found.headers["Content-Type"] == "text/html; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/assets/gone-123.js", "/secret.txt", "/../secret.txt", "/%2e%2e/secret.txt", "/assets/../../secret.txt", "/notes.unknown",
+     "/assets/main-abc.js.gz", "/api", "/api/", "/api/v1/nothing", "//secret.txt", "/.hidden", "/assets/%00.js"],
+)  # fmt: skip
+def test_a_path_without_a_file_is_not_found(door: Door, path: str) -> None:
+    with door.tls() as connection:  # as it is written, which a client would not send
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        said = response(connection)
+    assert said.split(b" ", 2)[1] in (b"404", b"400"), said
+    assert b"not of the site" not in said
+
+
+@pytest.mark.parametrize(("accepted", "encoding"), [("gzip, br", "gzip"), ("identity", None), ("gzip;q=0", None)])
+def test_scripts_are_compressed_and_cached(door: Door, accepted: str, encoding: str | None) -> None:
+    with door.client() as client:
+        found = client.get("/assets/main-abc.js", headers={"Accept-Encoding": accepted})
+    assert found.headers.get("Content-Encoding") == encoding and found.content == SCRIPT
+    assert found.headers["Vary"] == "Accept-Encoding"
+    assert found.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    assert found.headers["Content-Type"] == "text/javascript; charset=utf-8"
+
+
+def test_what_is_known_is_not_sent_again(door: Door) -> None:
+    with door.client() as client:
+        tag = client.get("/").headers["ETag"]
+        again = client.get("/", headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_nothing_inline_and_nothing_from_elsewhere(door: Door) -> None:
+    with door.client() as client:
+        page, problem, api = client.get("/").headers, client.get("/gone.js").headers, client.get("/api/v1/health/live").headers
+    for headers in (page, problem):
+        policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
+        assert policy["default-src"] == "'none'"
+        assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+        assert policy["frame-ancestors"] == "'none'"
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert headers["Referrer-Policy"] == "no-referrer" and headers["Cross-Origin-Opener-Policy"] == "same-origin"
+    assert api.get_list("Content-Security-Policy") == ["default-src 'none'; frame-ancestors 'none'"]
+    assert all(one["Strict-Transport-Security"] == "max-age=31536000" for one in (page, problem, api))
+    assert all("nginx/" not in one["Server"] for one in (page, problem, api)), "no version"
+
+
+def test_without_the_api_the_problem_says_so(tmp_path: Path) -> None:
+    frontend = Frontend(tmp_path / "alone", 8446, tmp_path / "http.sock")
+    frontend.start()
+    try:
+        found = httpx.get("https://localhost:8446/api/v1/status", verify=frontend.context())
+        assert (found.status_code, found.headers["Retry-After"]) == (502, "2")
+        assert found.json()["code"] == "unavailable" and "systemctl status zvaai-api" in found.json()["detail"]
+    finally:
+        assert frontend.stop() == 0
