@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the prose of Markdown pages: short sentences, and none of the words that docs/GLOSSARY.md replaces.
+"""Checks the prose of Markdown pages and of the console: short sentences, and none of the words that docs/GLOSSARY.md replaces.
 
 usage: prose.py [--all] [PAGE]...
 
-Without pages it checks those of tests/prose-pages. A page on that list must pass, so a page can only get better.
+Without pages it checks those of tests/prose-pages, and the texts of the console (ui/src/text). A page on that list must pass, so a page can only get better.
 With --all it prints figures of every page of the repository and always succeeds. Add a page to the list as soon as it passes.
 """
 
@@ -13,13 +13,15 @@ from __future__ import annotations
 import re
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = REPOSITORY / "tests" / "prose-pages"
 MOST_WORDS = 25
+CONSOLE = REPOSITORY / "ui/src/text"
+MOST_WORDS_ON_A_SCREEN = 20
 
 BANNED = {
     r"told": "say who reports what",
@@ -51,6 +53,9 @@ _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_\[]*\w)")
 _ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|No|Fig|approx)\.")
 _WORD = re.compile(r"\w")
+_LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
+_PLACEHOLDER = re.compile(r"\$\{[^}]*\}")
+_COMMENT = re.compile(r"^\s*(?:/\*|\*|//)|^import ")
 
 
 @dataclass(frozen=True)
@@ -108,19 +113,40 @@ def sentences(text: str) -> Iterator[Sentence]:
             yield from (Sentence(line, one) for one in _SENTENCE_END.split(plain(block)) if one)
 
 
+def literals(source: str) -> Iterator[Sentence]:
+    """The sentences in the string literals of a TypeScript file. A placeholder counts as a word."""
+    for number, line in enumerate(source.splitlines(), 1):
+        if _COMMENT.match(line):
+            continue
+        for double, template in _LITERAL.findall(line):
+            text = _PLACEHOLDER.sub("VALUE", double or template)
+            yield from (Sentence(number, one) for one in _SENTENCE_END.split(plain(text)) if one)
+
+
 def problems(text: str) -> Iterator[tuple[int, str]]:
     """What is wrong with a page: line and text."""
-    for sentence in sentences(text):
-        if sentence.words > MOST_WORDS and not sentence.is_table:
-            yield sentence.line, f"{sentence.words} words in a sentence (at most {MOST_WORDS}): {sentence.text[:60]}..."
+    return judged(sentences(text), MOST_WORDS)
+
+
+def problems_on_screen(source: str) -> Iterator[tuple[int, str]]:
+    """What is wrong with the texts of a TypeScript file: line and text."""
+    return judged(literals(source), MOST_WORDS_ON_A_SCREEN)
+
+
+def judged(found: Iterable[Sentence], most: int) -> Iterator[tuple[int, str]]:
+    """What is wrong with sentences of at most so many words: line and text."""
+    for sentence in found:
+        if sentence.words > most and not sentence.is_table:
+            yield sentence.line, f"{sentence.words} words in a sentence (at most {most}): {sentence.text[:60]}..."
         for pattern, instead in _BANNED:
-            if found := pattern.search(sentence.text):
-                yield sentence.line, f'"{found[0]}" (write: {instead}): {sentence.text[:60]}'
+            if banned := pattern.search(sentence.text):
+                yield sentence.line, f'"{banned[0]}" (write: {instead}): {sentence.text[:60]}'
 
 
 def listed() -> list[Path]:
-    """The pages that must pass."""
-    return [REPOSITORY / line for line in PAGES.read_text().splitlines() if line and not line.startswith("#")]
+    """The pages and the texts of the console, which must pass."""
+    pages = [REPOSITORY / line for line in PAGES.read_text().splitlines() if line and not line.startswith("#")]
+    return [*pages, *sorted(CONSOLE.glob("*.ts"))]
 
 
 def check(pages: list[Path]) -> int:
@@ -131,7 +157,8 @@ def check(pages: list[Path]) -> int:
             print(f"{page}: no such page: remove it from {PAGES.relative_to(REPOSITORY)}")
             count += 1
             continue
-        for line, problem in problems(page.read_text()):
+        judge = problems_on_screen if page.suffix == ".ts" else problems
+        for line, problem in judge(page.read_text()):
             print(f"{page.resolve().relative_to(REPOSITORY)}:{line}: {problem}")
             count += 1
     return count

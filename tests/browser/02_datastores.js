@@ -69,10 +69,10 @@ test("the wizard checks each step, and shows exactly what will be set", async ()
   await page.getByRole("checkbox", { name: "cluster" }).check();
   await look(page, "wizard-hosts");
   await next.click();
-  await page.getByText("Exactly what will be set.").waitFor();
+  await page.getByText("The appliance will create the datastore with these settings.").waitFor();
   for (const text of ["2 TiB (2,199,023,255,552)", "64 KiB", "85 %", "cluster"]) await page.getByText(text).first().waitFor();
   await look(page, "wizard-review");
-  const make = page.getByRole("button", { name: "Make the datastore" });
+  const make = page.getByRole("button", { name: "Create datastore" });
   await survive(page, "datastores Steps", make, { scope: page.getByRole("main") });
   await make.click();
   await page.getByRole("heading", { name: "Create datastore", level: 1 }).waitFor();
@@ -100,7 +100,7 @@ test("each tab of a datastore", async () => {
   await look(page, "datastore-overview");
   for (const [tab, shown] of [
     ["VAAI", "Locks files without reserving the whole LUN"],
-    ["Capacity", "What it takes of the pool"],
+    ["Capacity", "Pool usage"],
     ["Snapshots", "No snapshots"],
     ["Hosts", "Not logged in"],
     ["Events", "Create datastore"],
@@ -118,7 +118,7 @@ test("snapshots are taken", async () => {
     await page.getByRole("button", { name: "Actions", exact: true }).click();
     await page.getByRole("menuitem", { name: "Take snapshot" }).click();
     await page.getByRole("textbox", { name: "Name" }).fill(name);
-    const take = page.getByRole("button", { name: "Take it" });
+    const take = page.getByRole("button", { name: "Take snapshot" });
     if (name === "before") await survive(page, "datastores TakeSnapshot", take);
     await take.click();
     await page.getByRole("button", { name: `Actions for snapshot ${name}` }).waitFor();
@@ -195,11 +195,11 @@ test("the rollback says what will be lost and asks for the name", async () => {
   await survive(page, "datastores Rollback", button);
   await button.click();
   // The service refuses, says what is in the way, and that it can be forced.
-  await dialog.getByText("Something is in the way").waitFor();
+  await dialog.getByText("Refused in the present state").waitFor();
   await dialog.getByText("Nothing was changed.").waitFor();
   await look(page, "rollback-refused");
   await dialog.getByRole("checkbox").check();
-  await dialog.getByRole("button", { name: "Do it nevertheless" }).click();
+  await dialog.getByRole("button", { name: "Continue anyway" }).click();
   await page.getByText("Roll back: done").waitFor();
   await page.getByRole("button", { name: "Actions for snapshot after" }).waitFor({ state: "detached" });
 });
@@ -251,7 +251,7 @@ test("a viewer sees no button that he may not press", async () => {
   await other.getByRole("link", { name: "vmfs1" }).waitFor();
   assert.equal(await other.getByRole("link", { name: "New datastore" }).count(), 0);
   await other.goto("/datastores/new");
-  await other.getByText("You may not do this").waitFor();
+  await other.getByText("Your role does not allow this").waitFor();
   // Logged out, not even the back button shows what was there.
   await other.getByRole("button", { name: "User menu of watcher" }).click();
   await other.getByRole("menuitem", { name: "Log out" }).click();
@@ -269,7 +269,7 @@ test("readiness, with what each check is about, and alerts", async () => {
   for (const [address, shown, name] of [
     ["/readiness", "On each ESXi host, once", "readiness"],
     ["/alerts", "Alerts", "alerts"],
-    ["/nowhere", "There is no such page", "not-found"],
+    ["/nowhere", "Page not found", "not-found"],
   ]) {
     await page.goto(address);
     await page.getByText(shown).first().waitFor();

@@ -32,10 +32,10 @@ test("a form says what happened and what was not changed, whatever it is answere
   const dialog = page.getByRole("dialog");
   for (const [status, code, detail, shown] of [
     [409, "conflict", "a job is under way for it (datastore.grow)", "A job is under way for it (datastore.grow)."],
-    [412, "precondition_failed", "it has changed since it was read", "Somebody changed it meanwhile"],
-    [403, "forbidden", "this needs the role operator", "You may not do this"],
+    [412, "precondition_failed", "it has changed since it was read", "Someone else changed this in the meantime"],
+    [403, "forbidden", "this needs the role operator", "Your role does not allow this"],
     [429, "too_many_requests", "slowly", "Too many attempts"],
-    [500, "internal", "Traceback: secret of the service", "The appliance is at fault"],
+    [500, "internal", "Traceback: secret of the service", "Internal error of the appliance"],
     [503, "unavailable", "the worker does not answer", "A part of the appliance does not answer"],
   ]) {
     await refuse(page, "**/grow", status, problem(status, code, detail));
@@ -43,7 +43,7 @@ test("a form says what happened and what was not changed, whatever it is answere
     await dialog.getByText(shown).waitFor();
     // Nothing that is shown of it has changed: nobody is told to look at that.
     if (status === 412) assert.equal(await dialog.getByText("Look at what it is now").count(), 0);
-    await dialog.getByText(status < 500 ? "Nothing was changed." : "Whether something was changed is not known.").waitFor();
+    await dialog.getByText(status < 500 ? "Nothing was changed." : "The request may have been carried out.").waitFor();
     assert.ok(!(await page.content()).includes("Traceback"), "what the service said of its fault is shown");
     assert.equal(await page.getByRole("textbox", { name: "New size" }).inputValue(), "3 TiB");
     if (status === 409 || status === 500) await look(page, `form-${status}`);
@@ -91,14 +91,14 @@ test("a job that goes on can be cancelled, and whoever can't is told", async () 
   await survive(page, ". JobFacts", cancel, { scope: page.getByRole("main") });
   // It has ended long ago: the service says so.
   await cancel.click();
-  await page.getByText("Something is in the way").waitFor();
+  await page.getByText("Refused in the present state").waitFor();
   await page.unroute(`**/api/v1/jobs/${job.id}`);
 });
 
 test("a screen that can't be read says so, and asks again", async () => {
   await refuse(page, STORES, 500, problem(500, "internal", "no"), 1);
   await page.goto("/datastores");
-  await page.getByText("The appliance is at fault").waitFor();
+  await page.getByText("Internal error of the appliance").waitFor();
   await look(page, "screen-500");
   await page.getByRole("button", { name: "Try again" }).click();
   await page.getByRole("link", { name: "vmfs1" }).waitFor();

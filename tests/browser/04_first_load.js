@@ -46,7 +46,7 @@ test("a first load is below 500 kB as sent, and no request of the API waits for 
   page.on("requestfinished", (request) => waves.has(request) && (waves.get(request).ended = true));
   await page.reload();
   await page.getByText("Offloads").first().waitFor();
-  await page.getByText("Promised to hosts").first().waitFor();
+  await page.getByText("Provisioned").first().waitFor();
   const told = JSON.stringify([...waves.values()]);
   const deepest = Math.max(...[...waves.values()].map((one) => one.depth));
   assert.ok(waves.size > 4, "the dashboard asks for several things");

@@ -36,18 +36,18 @@ test("the wizard asks of NFS what NFS has, and makes it so", async () => {
   await page.getByLabel("Record size").selectOption({ label: "128 KiB" });
   await look(page, "wizard-nfs-size");
   await next.click();
-  const clients = page.getByRole("textbox", { name: "Further clients" });
+  const clients = page.getByRole("textbox", { name: "More clients" });
   await clients.fill("esx1.example");
   await page.getByText("Type addresses and networks").waitFor();
   assert.ok(await next.isDisabled());
   await clients.fill("192.0.2.17, 198.51.100.0/24");
   await look(page, "wizard-nfs-hosts");
   await next.click();
-  for (const text of ["1 TiB (1,099,511,627,776)", "128 KiB", " and slack", "as refquota", "192.0.2.17, 198.51.100.0/24"]) {
+  for (const text of ["1 TiB (1,099,511,627,776)", "128 KiB", " and slack", "thick: same as refquota", "192.0.2.17, 198.51.100.0/24"]) {
     await page.getByText(text).waitFor();
   }
   await look(page, "wizard-nfs-review");
-  await page.getByRole("button", { name: "Make the datastore" }).click();
+  await page.getByRole("button", { name: "Create datastore" }).click();
   await page.getByRole("heading", { name: "Create datastore", level: 1 }).waitFor();
   await page.getByText("Done").first().waitFor();
   const [made] = await nfsStores();
@@ -84,7 +84,7 @@ test("counters of VAAI-NAS are told, and why they can't be had", async () => {
   await page.route("**/api/v1/offloads", (route) => route.fulfill({ json: told }));
   await page.getByRole("tab", { name: "VAAI" }).click();
   await page.getByRole("row", { name: "Full File Clone" }).getByRole("gridcell", { name: "12", exact: true }).waitFor();
-  await page.getByText("Not on bounds of records").waitFor();
+  await page.getByText("Not aligned to records").waitFor();
   await look(page, "datastore-nfs-vaai-counted");
   Object.assign(told, { exports: [], nfs_problem: "the NFS server does not answer" });
   await page.getByText(told.nfs_problem).waitFor();
@@ -95,7 +95,7 @@ test("counters of VAAI-NAS are told, and why they can't be had", async () => {
   const nas = page.getByRole("region", { name: "NFS by VAAI-NAS" });
   await nas.getByText(told.nfs_problem).waitFor();
   Object.assign(told, { exports: [row, { ...row, export: "/nfs2", datastore: null }], nfs_problem: null });
-  for (const shown of ["4 GiB", "2 MiB", "Not on bounds of records"]) await nas.getByText(shown).first().waitFor();
+  for (const shown of ["4 GiB", "2 MiB", "Not aligned to records"]) await nas.getByText(shown).first().waitFor();
   await page.getByText(/^Time saved for hosts: about/).waitFor();
   row.offload.cloned_bytes = 2 ** 32;
   await nas.getByText("8 GiB", { exact: true }).waitFor(); // not the rate, "1.98 GiB/s now"
@@ -150,7 +150,7 @@ test("its VMDK files are listed, and one is cloned", async () => {
   await page.getByRole("button", { name: "Previous" }).click();
   await page.getByText("of-null.vmdk").waitFor();
   await page.getByRole("button", { name: "Next" }).click();
-  await page.getByText("Some files are not told").waitFor();
+  await page.getByText("Some files are not listed").waitFor();
   await page.getByText("of-x.vmdk").waitFor();
   await look(page, "datastore-nfs-files-half");
   await page.unrouteAll({ behavior: "wait" });
@@ -181,7 +181,7 @@ test("clients, versions and squash are changed", async () => {
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Change access" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByRole("textbox", { name: "Further clients" }).fill("192.0.2.99");
+  await dialog.getByRole("textbox", { name: "More clients" }).fill("192.0.2.99");
   await dialog.getByRole("checkbox", { name: "NFSv3" }).uncheck();
   await dialog.getByRole("radio", { name: "root", exact: true }).check();
   await look(page, "datastore-nfs-access");
@@ -211,8 +211,8 @@ test("its quota is made smaller", async () => {
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Set quota" }).click();
   await page.getByRole("textbox", { name: "New quota" }).fill("512 GiB");
-  await survive(page, "datastores Quota", page.getByRole("button", { name: "Set it" }));
-  await page.getByRole("button", { name: "Set it" }).click();
+  await survive(page, "datastores Quota", page.getByRole("button", { name: "Set quota" }));
+  await page.getByRole("button", { name: "Set quota" }).click();
   await page.getByText("Set quota: done").waitFor();
   assert.equal((await nfsStores())[0].size, String(512n * GIB));
   await closePage(page);

@@ -30,8 +30,8 @@ test("a group is made whose hosts are not offered ATS", async () => {
   await dialog.getByRole("textbox", { name: "Name" }).fill("lab");
   await dialog.getByRole("checkbox", { name: "ATS" }).uncheck();
   await look(page, "host-group-new");
-  await survive(page, "hosts AddGroup", dialog.getByRole("button", { name: "Make the group" }));
-  await dialog.getByRole("button", { name: "Make the group" }).click();
+  await survive(page, "hosts AddGroup", dialog.getByRole("button", { name: "Create group" }));
+  await dialog.getByRole("button", { name: "Create group" }).click();
   await page.getByRole("row", { name: "lab" }).getByText("Without ATS").waitFor();
   await look(page, "host-groups");
 });
@@ -45,13 +45,13 @@ test("a wrong iSCSI name is told at its field; with a right one the host is adde
   const names = dialog.getByRole("textbox", { name: "iSCSI names" });
   await names.fill("esx9");
   await dialog.getByRole("textbox", { name: "Addresses" }).fill("192.0.2.9");
-  await dialog.getByRole("button", { name: "Add the host" }).click();
+  await dialog.getByRole("button", { name: "Add host" }).click();
   await dialog.getByText("is not an iSCSI name").waitFor();
   assert.equal(await names.getAttribute("aria-invalid"), "true");
   await look(page, "host-new-wrong");
   await names.fill(IQN);
-  await survive(page, "hosts AddHost", dialog.getByRole("button", { name: "Add the host" }));
-  await dialog.getByRole("button", { name: "Add the host" }).click();
+  await survive(page, "hosts AddHost", dialog.getByRole("button", { name: "Add host" }));
+  await dialog.getByRole("button", { name: "Add host" }).click();
   await page.getByRole("row", { name: "esx9" }).getByText("Not logged in").waitFor();
 });
 
@@ -61,11 +61,11 @@ test("its CHAP secret is set by keyboard, is nowhere afterwards, and the focus g
   await page.getByRole("menuitem", { name: "Set CHAP secret" }).press("Enter");
   const dialog = page.getByRole("dialog");
   await dialog.getByText("CHAP is not required at present").waitFor();
-  await dialog.getByRole("button", { name: "Make a random one" }).press("Enter");
+  await dialog.getByRole("button", { name: "Generate" }).press("Enter");
   const secret = await dialog.getByRole("textbox", { name: "Secret" }).inputValue();
   assert.match(secret, /^[A-Za-z0-9]{24}$/);
   await look(page, "host-chap");
-  const set = dialog.getByRole("button", { name: "Set the secret" });
+  const set = dialog.getByRole("button", { name: "Set secret" });
   await survive(page, "hosts SetChap", set);
   await set.press("Enter");
   await dialog.waitFor({ state: "detached" });
@@ -77,8 +77,8 @@ test("its CHAP secret is set by keyboard, is nowhere afterwards, and the focus g
 test("its CHAP secret is removed", async () => {
   await choose("esx9", "Remove CHAP secret");
   const dialog = page.getByRole("dialog");
-  await survive(page, "hosts RemoveChap", dialog.getByRole("button", { name: "Remove it" }));
-  await dialog.getByRole("button", { name: "Remove it" }).click();
+  await survive(page, "hosts RemoveChap", dialog.getByRole("button", { name: "Remove secret" }));
+  await dialog.getByRole("button", { name: "Remove secret" }).click();
   await dialog.waitFor({ state: "detached" });
   assert.equal((await host()).chap_name, null);
 });
@@ -112,8 +112,8 @@ test("of two who change a host the later one is told what it is now, keeps what 
   await survive(page, "hosts ChangeHost", dialog.getByRole("button", { name: "Change" }));
   await other.told("PATCH", `/hosts/${id}`, { name: "esx9-theirs", addresses: ["192.0.2.99"] });
   await dialog.getByRole("button", { name: "Change" }).click();
-  await dialog.getByText("Somebody changed it meanwhile").waitFor();
-  await dialog.getByText("Yours was not saved.").waitFor();
+  await dialog.getByText("Someone else changed this in the meantime").waitFor();
+  await dialog.getByText("Your change was not saved.").waitFor();
   await dialog.getByText("Look at what it is now").waitFor();
   await dialog.getByText("Name: esx9-theirs (before: esx9)").waitFor();
   await dialog.getByText("Addresses: 192.0.2.99 (before: 192.0.2.9)").waitFor();
@@ -132,7 +132,7 @@ test("deleting says what is lost, and asks for the name; a dialog opens with wha
   await page.getByRole("menuitem", { name: "Delete" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByText("machines that run on it lose their disks").waitFor();
-  const button = dialog.getByRole("button", { name: "Delete the host" });
+  const button = dialog.getByRole("button", { name: "Delete host" });
   assert.ok(await button.isDisabled());
   await dialog.getByRole("textbox").fill("esx9-mine");
   await look(page, "host-delete");
@@ -154,8 +154,8 @@ test("a group that is in use can't be deleted, and what uses it is told", async 
   await dialog.getByRole("button", { name: "Change" }).click();
   await dialog.waitFor({ state: "detached" });
   await choose("laboratory", "Delete");
-  await survive(page, "hosts DeleteGroup", dialog.getByRole("button", { name: "Delete the group" }));
-  await dialog.getByRole("button", { name: "Delete the group" }).click();
+  await survive(page, "hosts DeleteGroup", dialog.getByRole("button", { name: "Delete group" }));
+  await dialog.getByRole("button", { name: "Delete group" }).click();
   await dialog.getByText("hosts are in this group", { exact: false }).waitFor();
   await dialog.getByText("esx8").last().waitFor();
   await closePage(page);

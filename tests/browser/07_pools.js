@@ -36,14 +36,14 @@ test("disks are added after a dry run that shows the layout and what is lost", a
   spare = (await disk.getAttribute("aria-label")).replace("Choose ", "");
   await disk.check();
   const form = { scope: page.getByRole("main") };
-  const show = page.getByRole("button", { name: "Show what will be made" });
+  const show = page.getByRole("button", { name: "Review" });
   await survive(page, "pools Builder.planned", show, form);
   await show.click();
   await page.getByText("Nothing has been changed yet").waitFor();
   assert.ok(!(await told()).vdevs.some((vdev) => vdev.role === "spare"), "a dry run changes nothing");
   await look(page, "pool-extend");
-  await survive(page, "pools Builder.made", page.getByRole("button", { name: "Add the disks" }), form);
-  await page.getByRole("button", { name: "Add the disks" }).click();
+  await survive(page, "pools Builder.made", page.getByRole("button", { name: "Add disks" }), form);
+  await page.getByRole("button", { name: "Add disks" }).click();
   await page.getByRole("heading", { name: "Extend pool", level: 1 }).waitFor();
   await page.getByText("Done").first().waitFor();
   assert.deepEqual((await told()).vdevs.filter((vdev) => vdev.role === "spare").map((vdev) => vdev.path), [spare]);
@@ -113,7 +113,7 @@ test("the key of encrypted datastores is told until somebody shows that he has i
   await dialog().getByRole("button", { name: "Show the key" }).click();
   const secret = await dialog().getByText(/^[0-9a-f]{64}$/).textContent();
   await look(page, "pool-key");
-  await dialog().getByRole("button", { name: "I have kept it safe" }).click();
+  await dialog().getByRole("button", { name: "I have stored the key" }).click();
   await dialog().waitFor({ state: "detached" });
   assert.ok(!(await page.content()).includes(secret), "the key is still in the page");
   await page.getByRole("button", { name: "Confirm key" }).click();
@@ -125,7 +125,7 @@ test("the key of encrypted datastores is told until somebody shows that he has i
   // Somebody else was faster: that is told, and what was typed stays.
   await (await openSession(browser)).told("POST", `/encryption-keys/${pool}/confirm`, { secret });
   await dialog().getByRole("button", { name: "I have it" }).click();
-  await dialog().getByText("Somebody changed it meanwhile").waitFor();
+  await dialog().getByText("Someone else changed this in the meantime").waitFor();
   await dialog().getByText(/^Confirmed: .* \(before: Not yet\)$/).waitFor();
   await dialog().getByRole("button", { name: "I have it" }).click();
   await page.getByRole("button", { name: "Export key" }).waitFor({ state: "detached" });
@@ -142,7 +142,7 @@ test("exporting says which datastores go out of service and asks for the name; i
   await dialog().getByRole("button", { name: "Export" }).click();
   await page.getByText("Export pool: done").waitFor();
   await page.goto("/pools");
-  await page.getByText("There is no pool").first().waitFor();
+  await page.getByText("No pool yet").first().waitFor();
   // As if another server had it, and had not exported it.
   await page.route("**/api/v1/importable-pools?*", async (route) => {
     const told = await (await route.fetch()).json();
@@ -171,22 +171,22 @@ test("a pool is made of mirrors; a name that can't be is told at its field", asy
   await disks.nth(0).check();
   await page.getByText("This layout needs 2 disks or more.").waitFor();
   await disks.nth(1).check();
-  await page.getByRole("button", { name: "Show what will be made" }).click();
-  await page.getByText("Some values are not right").waitFor();
+  await page.getByRole("button", { name: "Review" }).click();
+  await page.getByText("Some values are invalid").waitFor();
   assert.equal(await name.getAttribute("aria-invalid"), "true");
   // The answer to a dry run that comes after another choice is of something else: it is asked for anew.
   await name.fill("other");
   let letGo;
   const held = new Promise((resolve) => (letGo = resolve));
   await page.route("**/api/v1/pools/plan", async (route) => held.then(() => route.continue()), { times: 1 });
-  await page.getByRole("button", { name: "Show what will be made" }).click();
+  await page.getByRole("button", { name: "Review" }).click();
   await name.fill("vault");
   const late = page.waitForResponse("**/api/v1/pools/plan");
   letGo();
   await late;
-  await page.getByRole("button", { name: "Show what will be made" }).click();
+  await page.getByRole("button", { name: "Review" }).click();
   await page.getByText("Nothing has been changed yet").waitFor();
-  await page.getByRole("button", { name: "Make the pool" }).click();
+  await page.getByRole("button", { name: "Create pool" }).click();
   await page.getByRole("heading", { name: "Create pool", level: 1 }).waitFor();
   await page.getByText("Done").first().waitFor();
   const made = await apiOf(page).told("GET", "/pools/vault");

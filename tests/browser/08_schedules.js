@@ -27,7 +27,7 @@ async function choose(action) {
 test("a schedule is made, with what it reaches back", async () => {
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Schedules" }).click();
   await page.getByRole("button", { name: "New schedule" }).click();
-  const submit = dialog().getByRole("button", { name: "Make the schedule" });
+  const submit = dialog().getByRole("button", { name: "Create schedule" });
   await dialog().getByRole("textbox", { name: "Name" }).fill("hourly");
   await dialog().getByRole("checkbox").first().check();
   await dialog().getByRole("textbox", { name: "Keep of each datastore" }).fill("0");
@@ -47,7 +47,7 @@ test("a name that is taken is refused", async () => {
   await page.getByRole("button", { name: "New schedule" }).click();
   await dialog().getByRole("textbox", { name: "Name" }).fill("hourly");
   await dialog().getByRole("checkbox").first().check();
-  await dialog().getByRole("button", { name: "Make the schedule" }).click();
+  await dialog().getByRole("button", { name: "Create schedule" }).click();
   await dialog().getByText("The name is taken").waitFor();
   await dialog().getByRole("button", { name: "Cancel" }).click();
 });
@@ -83,8 +83,8 @@ test("deleting says what becomes of its snapshots", async () => {
   await choose("Delete");
   await dialog().getByText("Those that it has taken stay").waitFor();
   await dialog().getByRole("textbox").fill("hourly");
-  await survive(page, "schedules DeleteSchedule", dialog().getByRole("button", { name: "Delete the schedule" }));
-  await dialog().getByRole("button", { name: "Delete the schedule" }).click();
+  await survive(page, "schedules DeleteSchedule", dialog().getByRole("button", { name: "Delete schedule" }));
+  await dialog().getByRole("button", { name: "Delete schedule" }).click();
   await page.getByText("No schedules yet").waitFor();
   assert.deepEqual(await told(), []);
   await closePage(page);

@@ -35,8 +35,8 @@ test("a user is made, with the role that was chosen", async () => {
   await dialog().getByRole("radio", { name: "Viewer" }).check();
   await typePassword(PASSWORD);
   await look(page, "users-new");
-  await survive(page, "people CreateUser", dialog().getByRole("button", { name: "Make the user" }));
-  await dialog().getByRole("button", { name: "Make the user" }).click();
+  await survive(page, "people CreateUser", dialog().getByRole("button", { name: "Create user" }));
+  await dialog().getByRole("button", { name: "Create user" }).click();
   await page.getByRole("gridcell", { name: "olga", exact: true }).waitFor();
   assert.equal((await user("olga")).role, "viewer");
 });
@@ -51,10 +51,10 @@ async function changeOwnPassword(theirs) {
   await theirs.getByRole("button", { name: "User menu of olga" }).click();
   await theirs.getByRole("menuitem", { name: "Change password" }).click();
   const typed = async (current, next) => {
-    await own.getByRole("textbox", { name: "Present password" }).fill(current);
+    await own.getByRole("textbox", { name: "Current password" }).fill(current);
     await own.getByRole("textbox", { name: "New password" }).fill(next);
     await own.getByRole("textbox", { name: "Repeat the password" }).fill(next);
-    await own.getByRole("button", { name: "Change the password" }).click();
+    await own.getByRole("button", { name: "Change password" }).click();
   };
   await typed("not her password", OWN);
   await own.locator("#current-password-help").getByText("this is not your password").waitFor();
@@ -63,7 +63,7 @@ async function changeOwnPassword(theirs) {
   await look(theirs, "own-password");
   await own.getByRole("textbox", { name: "New password" }).fill(OWN);
   await own.getByRole("textbox", { name: "Repeat the password" }).fill(OWN);
-  await survive(theirs, "people OwnPassword", own.getByRole("button", { name: "Change the password" }));
+  await survive(theirs, "people OwnPassword", own.getByRole("button", { name: "Change password" }));
   // Her old session has ended with the old password: the page logs in by itself.
   const again = theirs.waitForResponse(
     (answer) => answer.request().method() === "POST" && new URL(answer.url()).pathname === "/api/v1/session",
@@ -80,7 +80,7 @@ async function changeOwnPassword(theirs) {
   await theirs.getByRole("tab", { name: "Host groups" }).click();
   await theirs.getByRole("button", { name: "New group" }).click();
   await own.getByRole("textbox", { name: "Name" }).fill("of-olga");
-  await own.getByRole("button", { name: "Make the group" }).click();
+  await own.getByRole("button", { name: "Create group" }).click();
   await theirs.getByRole("row", { name: "of-olga" }).waitFor();
   assert.equal(await theirs.getByRole("heading", { name: "Your session has ended" }).count(), 0);
 }
@@ -93,11 +93,11 @@ test("role, password and locking out are changed", async () => {
   await page.getByRole("row", { name: /^olga Operator/ }).waitFor();
   await act("olga", "Reset password");
   await typePassword("olga olga olga olga");
-  await dialog().getByRole("button", { name: "Set the password" }).click();
+  await dialog().getByRole("button", { name: "Set password" }).click();
   await dialog().locator("#new-password-help").getByText("easy to guess").waitFor();
   await typePassword(OTHER);
-  await survive(page, "people ResetPassword", dialog().getByRole("button", { name: "Set the password" }));
-  await dialog().getByRole("button", { name: "Set the password" }).click();
+  await survive(page, "people ResetPassword", dialog().getByRole("button", { name: "Set password" }));
+  await dialog().getByRole("button", { name: "Set password" }).click();
   await dialog().waitFor({ state: "detached" });
   const theirs = await openPage(browser);
   await logIn(theirs, { name: "olga", password: OTHER });
@@ -106,18 +106,18 @@ test("role, password and locking out are changed", async () => {
   assert.equal(await theirs.getByRole("heading", { name: "Users", exact: true }).count(), 0, "users are for administrators");
   assert.equal(await theirs.getByRole("link", { name: "Audit" }).count(), 0);
   await changeOwnPassword(theirs);
-  await act("olga", "Lock out");
-  await survive(page, "people LockOut", dialog().getByRole("button", { name: "Lock out" }));
-  await dialog().getByRole("button", { name: "Lock out" }).click();
-  await page.getByText("Locked out").waitFor();
+  await act("olga", "Disable");
+  await survive(page, "people LockOut", dialog().getByRole("button", { name: "Disable" }));
+  await dialog().getByRole("button", { name: "Disable" }).click();
+  await page.getByText("Disabled").waitFor();
   await look(page, "users");
   await theirs.goto("/datastores");
   await theirs.getByRole("heading", { name: "Log in to zvaai" }).waitFor();
   await closePage(theirs);
   await act("olga", "Delete");
   await dialog().getByRole("textbox", { name: "Type olga to confirm" }).fill("olga");
-  await survive(page, "people DeleteUser", dialog().getByRole("button", { name: "Delete the user" }));
-  await dialog().getByRole("button", { name: "Delete the user" }).click();
+  await survive(page, "people DeleteUser", dialog().getByRole("button", { name: "Delete user" }));
+  await dialog().getByRole("button", { name: "Delete user" }).click();
   await page.getByRole("gridcell", { name: "olga", exact: true }).waitFor({ state: "detached" });
 });
 
@@ -126,11 +126,11 @@ test("a token does what its scope allows; its secret is shown once", async () =>
   await dialog().getByRole("textbox", { name: "Name" }).fill("prometheus");
   await dialog().getByLabel("Valid for").selectOption({ label: "30 days" });
   await dialog().getByRole("textbox", { name: "Your password" }).fill("not my password");
-  await dialog().getByRole("button", { name: "Make the token" }).click();
+  await dialog().getByRole("button", { name: "Create token" }).click();
   await page.getByText("this is not your password").waitFor();
   await dialog().getByRole("textbox", { name: "Your password" }).fill(PASSWORD);
-  await survive(page, "people CreateToken", dialog().getByRole("button", { name: "Make the token" }));
-  await dialog().getByRole("button", { name: "Make the token" }).click();
+  await survive(page, "people CreateToken", dialog().getByRole("button", { name: "Create token" }));
+  await dialog().getByRole("button", { name: "Create token" }).click();
   const shown = dialog().getByRole("textbox", { name: "Token" });
   await shown.waitFor();
   await look(page, "token-secret");
@@ -147,9 +147,9 @@ test("a token does what its scope allows; its secret is shown once", async () =>
   const days = (Date.parse(token.expires_at) - Date.parse(token.created_at)) / 86_400_000;
   assert.equal(Math.round(days), 30);
 
-  await page.getByRole("button", { name: "Delete the token prometheus" }).click();
-  await survive(page, "people DeleteToken", dialog().getByRole("button", { name: "Delete the token" }));
-  await dialog().getByRole("button", { name: "Delete the token" }).click();
+  await page.getByRole("button", { name: "Delete token prometheus" }).click();
+  await survive(page, "people DeleteToken", dialog().getByRole("button", { name: "Delete token" }));
+  await dialog().getByRole("button", { name: "Delete token" }).click();
   await page.getByText("You have no API tokens.").waitFor();
   assert.equal((await request.get(`${URL_}/api/v1/metrics`, { headers })).status(), 401);
   await closePage(page);

@@ -67,7 +67,7 @@ test("a receiver is made, and its test says how the receiver took it", async () 
   await page.getByRole("row", { name: /^chat .* Off/ }).waitFor();
   await page.getByRole("button", { name: "Actions for chat" }).click();
   await page.getByRole("menuitem", { name: "New secret" }).click();
-  const renew = dialog().getByRole("button", { name: "Make a new one" });
+  const renew = dialog().getByRole("button", { name: "Generate secret" });
   await survive(page, "system RenewSecret", renew);
   await renew.click();
   await dialog().getByRole("textbox", { name: "Secret" }).waitFor();
@@ -76,7 +76,7 @@ test("a receiver is made, and its test says how the receiver took it", async () 
 
 test("what was changed since a backup comes back, and is shown before", async () => {
   await page.getByRole("button", { name: "Back up" }).click();
-  const make = dialog().getByRole("button", { name: "Make the file" });
+  const make = dialog().getByRole("button", { name: "Download backup" });
   await dialog().getByRole("textbox", { name: "Passphrase", exact: true }).fill(PASSPHRASE);
   await dialog().getByRole("textbox", { name: "Repeat the passphrase" }).fill(`${PASSPHRASE}!`);
   await dialog().getByText("The two passphrases differ.").waitFor();
@@ -100,22 +100,22 @@ test("what was changed since a backup comes back, and is shown before", async ()
   await page.getByRole("button", { name: "Restore" }).click();
   await dialog().locator("input[type=file]").setInputFiles(file);
   await dialog().getByRole("textbox", { name: "Passphrase" }).fill("another one of some length");
-  await dialog().getByRole("button", { name: "Show what would change" }).click();
+  await dialog().getByRole("button", { name: "Preview changes" }).click();
   await dialog().locator("#passphrase[aria-invalid=true]").waitFor();
   await dialog().getByRole("textbox", { name: "Passphrase" }).fill(PASSPHRASE);
   await dialog().getByRole("button", { name: "Show what would change" }).click();
   await dialog().getByText(/receiver.*chat|chat/).first().waitFor();
   assert.deepEqual((await told("GET", "/receivers")).items, [], "nothing is changed by looking");
   await look(page, "restore");
-  await survive(page, "system Restore", dialog().getByRole("button", { name: "Restore it" }));
-  await dialog().getByRole("button", { name: "Restore it" }).click();
+  await survive(page, "system Restore", dialog().getByRole("button", { name: "Restore" }));
+  await dialog().getByRole("button", { name: "Restore" }).click();
   await page.getByRole("row", { name: /^chat / }).waitFor();
 });
 
 test("a support bundle is made and downloaded", async () => {
   const bundles = page.getByRole("grid", { name: "Support bundles" }).getByRole("link", { name: /^Download/ });
   const before = await bundles.count();
-  const make = page.getByRole("button", { name: "Make a support bundle" });
+  const make = page.getByRole("button", { name: "Create support bundle" });
   await survive(page, "system Bundles", make, { scope: page.getByRole("main") });
   await make.click();
   await bundles.nth(before).waitFor();
@@ -124,8 +124,8 @@ test("a support bundle is made and downloaded", async () => {
   const [first, second] = readFileSync(await (await downloading).path());
   assert.deepEqual([first, second], [0x1f, 0x8b], "gzip (RFC 1952)");
   for (let all = await bundles.count(), left = all; left > 0; left -= 1) {
-    await page.getByRole("button", { name: /^Delete the bundle of/ }).first().click();
-    const remove = dialog().getByRole("button", { name: "Delete the bundle", exact: true });
+    await page.getByRole("button", { name: /^Delete bundle of/ }).first().click();
+    const remove = dialog().getByRole("button", { name: "Delete bundle", exact: true });
     if (left === all) await survive(page, "system Remove", remove);
     await remove.click();
     await bundles.nth(left - 1).waitFor({ state: "detached" });

@@ -30,11 +30,11 @@ test("what happens is told to all tabs by one stream, whichever is closed", asyn
   // The list of jobs is not asked for again by itself.
   const shown = async (page) => {
     await page.getByRole("heading", { name: "Jobs", level: 1 }).waitFor();
-    return page.getByRole("row", { name: /^Make support bundle .*Done/ }).count();
+    return page.getByRole("row", { name: /^Create support bundle .*Done/ }).count();
   };
   const known = await shown(first);
   const isTold = (page, count) =>
-    page.getByRole("row", { name: /^Make support bundle .*Done/ }).nth(known + count - 1).waitFor();
+    page.getByRole("row", { name: /^Create support bundle .*Done/ }).nth(known + count - 1).waitFor();
   await apiOf(first).job("POST", "/support-bundles");
   await Promise.all([first, ...others].map((page) => isTold(page, 1)));
 
@@ -76,7 +76,7 @@ test("who logs in again in one tab goes on working in the others, and who logs o
   await logIn(one);
   const other = await one.context().newPage();
   await other.goto("/system");
-  await other.getByRole("button", { name: "Make a support bundle" }).waitFor();
+  await other.getByRole("button", { name: "Create support bundle" }).waitFor();
   const ended = (page) => page.getByRole("heading", { name: "Your session has ended" });
 
   const late = await holdSession(one);
@@ -91,7 +91,7 @@ test("who logs in again in one tab goes on working in the others, and who logs o
   // What it sends is taken: it has the CSRF token of the new session.
   await other.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "System" }).click();
   const answering = other.waitForResponse((answer) => answer.request().method() === "POST");
-  await other.getByRole("button", { name: "Make a support bundle" }).click();
+  await other.getByRole("button", { name: "Create support bundle" }).click();
   assert.equal((await answering).status(), 202);
 
   await one.getByRole("button", { name: "User menu of admin" }).click();

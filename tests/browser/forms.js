@@ -6,15 +6,15 @@ import assert from "node:assert/strict";
 import { appendFileSync } from "node:fs";
 import { problem } from "./harness.js";
 
-const UNKNOWN = "Whether something was changed is not known.";
+const UNKNOWN = "The request may have been carried out.";
 const NOTHING = "Nothing was changed.";
 /** What is answered, and what the form says then. The session's end comes last: whoever logs in again goes on. */
 const FAILURES = [
   { status: 0, shown: ["The appliance does not answer", UNKNOWN] },
-  { status: 409, shown: ["Something is in the way", NOTHING, "what is in the way of it"] },
-  { status: 422, shown: ["Some values are not right", NOTHING, "a reason of the service"] },
-  { status: 500, shown: ["The appliance is at fault", UNKNOWN] },
-  { status: 401, shown: ["Your session has ended", NOTHING, "what you typed stays here"] },
+  { status: 409, shown: ["Refused in the present state", NOTHING, "what is in the way of it"] },
+  { status: 422, shown: ["Some values are invalid", NOTHING, "a reason of the service"] },
+  { status: 500, shown: ["Internal error of the appliance", UNKNOWN] },
+  { status: 401, shown: ["Your session has ended", NOTHING, "Your input is still here"] },
 ];
 const EVERYTHING = "**/api/v1/**";
 const LONG = process.env.ZVAAI_LONG === "1";

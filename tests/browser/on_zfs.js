@@ -68,7 +68,7 @@ async function make(kind, name, size, where) {
   await next.click();
   await where();
   await next.click();
-  await page.getByRole("button", { name: "Make the datastore" }).click();
+  await page.getByRole("button", { name: "Create datastore" }).click();
   await page.getByRole("heading", { name: "Create datastore", level: 1 }).waitFor();
   await page.getByText("Done").first().waitFor();
   return store(name);
@@ -102,14 +102,14 @@ async function story() {
   const first = await make("VMFS", "first", "1 GiB", () => presented(page));
   await write(image, first);
   const second = await make("NFS", "second", "1 GiB", () =>
-    page.getByRole("textbox", { name: "Further clients" }).fill(demo.console.nfs_client),
+    page.getByRole("textbox", { name: "More clients" }).fill(demo.console.nfs_client),
   );
   await run("nfs-cp", image, shareUrl(second, "disk"));
 
   say("a snapshot, and a clone of it");
   await open("first", "Snapshots");
   await mark();
-  await act("Take snapshot", (dialog) => dialog.getByRole("textbox", { name: "Name" }).fill("before"), "Take it");
+  await act("Take snapshot", (dialog) => dialog.getByRole("textbox", { name: "Name" }).fill("before"), "Take snapshot");
   await page.getByRole("button", { name: "Actions for snapshot before" }).click();
   await page.getByRole("menuitem", { name: "Clone" }).click();
   await page.getByRole("dialog").getByRole("textbox", { name: "Name of the clone" }).fill("again");

@@ -69,3 +69,11 @@ def test_unknown_options_are_refused() -> None:
 def test_the_listed_pages_pass() -> None:
     assert prose.listed()
     assert prose.main([]) == 0
+
+
+def test_texts_of_the_console_have_at_most_20_words_a_sentence() -> None:
+    words = " ".join(["word"] * 20)
+    assert not list(prose.problems_on_screen(f'  help: "{words}. {words}",\n'))
+    assert [line for line, _ in prose.problems_on_screen(f"\n  lead: (name: string) => `{words} ${{name}}`,\n")] == [2]
+    assert [line for line, _ in prose.problems_on_screen('  title: "What was asked",')] == [1]
+    assert not list(prose.problems_on_screen("  /** What was asked. */\n  asked: readonly string[];\n"))

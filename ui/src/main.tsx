@@ -1,17 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import "@patternfly/react-core/dist/styles/base.css";
-import "./console.css";
-import { StrictMode } from "react";
-import { createRoot } from "react-dom/client";
-import { App, newCache } from "./app";
-import { applyTheme, readTheme } from "./shell/theme";
+/** Loads the console, with its styles: neither keeps index.html from being shown. */
 
-applyTheme(readTheme());
-const root = document.getElementById("root");
-if (root === null) throw new Error("the page has no #root");
-const client = newCache();
-createRoot(root).render(
-  <StrictMode>
-    <App client={client} />
-  </StrictMode>,
-);
+void import("./start");

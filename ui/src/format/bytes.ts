@@ -28,11 +28,12 @@ export function formatExactBytes(value: string | number): string {
   return `${BigInt(value).toLocaleString()} bytes`;
 }
 
-const TYPED = /^\s*([0-9]+(?:[.,][0-9]+)?)\s*([kmgtp]?)(i?b?)\s*$/i;
+/** One or two digits after a comma: "1,000 GB" is 1 GB for some and 1000 GB for others, so it is no size. */
+const SIZE = /^\s*([0-9]+(?:\.[0-9]+|,[0-9]{1,2})?)\s*([kmgtp]?)(i?b?)\s*$/i;
 
-/** Bytes of what somebody typed: "2T", "1.5 TiB", "500 GiB"; null for what is no size. A unit is always binary, and needed. */
+/** Bytes of a typed size: "2T", "1.5 TiB", "500 GiB"; null if it is no size. Units are binary. A number without a unit is no size. */
 export function parseBytes(typed: string): bigint | null {
-  const match = TYPED.exec(typed);
+  const match = SIZE.exec(typed);
   const [, amount, letter] = match ?? [];
   if (!amount || !letter) return null;
   const power = "kmgtp".indexOf(letter.toLowerCase()) + 1;

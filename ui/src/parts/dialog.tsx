@@ -7,6 +7,7 @@ import type { ApiProblem } from "../api/problem";
 import { text } from "../text";
 import { standing } from "./answered";
 import { TextField } from "./field";
+import { firstField } from "./focus";
 import type { News } from "./known";
 import { ProblemAlert } from "./problem-alert";
 
@@ -55,7 +56,13 @@ export function SendDialog({
   const canForce = problem?.canForce ?? false;
   const sendable = ready && !pending && (confirm === undefined || typed === confirm);
   return (
-    <Modal isOpen variant={ModalVariant.small} onClose={onClose} aria-labelledby={`${id}-title`}>
+    <Modal
+      isOpen
+      variant={ModalVariant.small}
+      onClose={onClose}
+      aria-labelledby={`${id}-title`}
+      elementToFocus={firstField(`${id}-form`, `${id}-cancel`)}
+    >
       <ModalHeader title={title} labelId={`${id}-title`} titleIconVariant={danger ? "warning" : undefined} />
       <ModalBody>
         <Form
@@ -102,7 +109,7 @@ export function SendDialog({
         >
           {canForce ? words.force : submit}
         </Button>
-        <Button variant="link" onClick={onClose}>
+        <Button id={`${id}-cancel`} variant="link" onClick={onClose}>
           {text.common.cancel}
         </Button>
       </ModalFooter>

@@ -5,6 +5,7 @@ import { ActionGroup, Alert, Button, Form } from "@patternfly/react-core";
 import { useCallback, useState, type FormEvent } from "react";
 import { asProblem } from "../api/problem";
 import { TextField } from "../parts/field";
+import { useFocus } from "../parts/focus";
 import { ProblemAlert } from "../parts/problem-alert";
 import { useSubmission } from "../parts/use-submission";
 import { useSession } from "../session/session";
@@ -36,6 +37,7 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
     onDone,
   );
   const words = text.session.login;
+  useFocus(session === null ? "login-name" : "login-password");
 
   function submitted(event: FormEvent): void {
     event.preventDefault();

@@ -82,13 +82,10 @@ export function UserMenu() {
       <Menu label={text.common.user.menu(session.name)} icon={<UserIcon />} shown={session.name}>
         {() => (
           <>
-            <DropdownItem onClick={() => setChanging(true)}>{text.common.user.password}</DropdownItem>
-            <DropdownItem
-              description={text.common.user.role[session.role]}
-              onClick={() => void logOut().then(() => navigate("/login"))}
-            >
-              {text.common.user.logOut}
+            <DropdownItem description={text.common.user.role[session.role]} onClick={() => setChanging(true)}>
+              {text.common.user.password}
             </DropdownItem>
+            <DropdownItem onClick={() => void logOut().then(() => navigate("/login"))}>{text.common.user.logOut}</DropdownItem>
           </>
         )}
       </Menu>

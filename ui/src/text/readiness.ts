@@ -3,16 +3,17 @@
 
 export const readiness = {
   title: "Readiness",
-  lead: "Each thing that keeps offloads from working in the field, looked at now.",
-  result: { ok: "OK", warning: "Warning", failed: "Failed", unknown: "Not known" },
-  all: (count: number) => `All ${count} checks passed`,
-  some: (failed: number, count: number) => `${failed} of ${count} checks need somebody`,
-  columns: { check: "Check", about: "About", result: "Result", evidence: "What was seen", remedy: "What to do" },
+  lead: "Checks of everything that VAAI offloads need.",
+  result: { ok: "OK", warning: "Warning", failed: "Failed", unknown: "Unknown" },
+  all: (count: number) => (count === 1 ? "The check passed" : `All ${count} checks passed`),
+  some: (failed: number, count: number) =>
+    failed === 1 ? `1 of ${count} checks needs attention` : `${failed} of ${count} checks need attention`,
+  columns: { check: "Check", about: "Object", result: "Result", evidence: "Finding", remedy: "What to do" },
   list: "Checks",
   esxcli: {
     title: "On each ESXi host, once",
-    lead: "Paste these on every host, over SSH or in the ESXi shell. $HBA becomes the software iSCSI adapter.",
+    lead: "Run these commands on every host, over SSH or in the ESXi shell. $HBA becomes the software iSCSI adapter.",
     copyAll: "Copy all lines",
   },
-  again: "Look again",
+  again: "Check again",
 };

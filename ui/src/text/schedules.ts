@@ -3,14 +3,14 @@
 
 export const schedules = {
   title: "Schedules",
-  lead: "Snapshots by the clock: of all datastores of a schedule in one moment. What is too old goes by itself.",
+  lead: "Scheduled snapshots, consistent across all datastores of a schedule. Old ones are deleted automatically.",
   list: "Schedules",
   menu: "Actions",
   create: {
     action: "New schedule",
     title: "New schedule",
-    submit: "Make the schedule",
-    done: (name: string) => `Schedule ${name} was made`,
+    submit: "Create schedule",
+    done: (name: string) => `Schedule ${name} was created`,
   },
   change: {
     action: "Change",
@@ -19,7 +19,7 @@ export const schedules = {
     done: (name: string) => `${name} was changed`,
   },
   changeLead:
-    "Fewer kept snapshots, or a shorter time, mean that older ones are destroyed soon, but never those that are held or have clones.",
+    "If the schedule retains fewer snapshots, older ones are destroyed soon. Snapshots with holds or clones are retained.",
   columns: {
     name: "Name",
     datastores: "Datastores",
@@ -36,23 +36,23 @@ export const schedules = {
   keeps: (count: number) => (count === 1 ? "1 snapshot" : `the newest ${count}`),
   gone: (count: number) => (count === 1 ? "1 that is not there" : `${count} that are not there`),
   newestOnly: "the newest only",
-  soon: "At once",
+  soon: "Now",
   overdue: "Due",
   empty: {
     title: "No schedules yet",
-    body: "With one, a mistake or a damaged machine costs the time since the last snapshot only. Snapshots take space only as data changes.",
+    body: "Snapshots let you go back after a mistake. They take space only as data changes.",
   },
   pause: {
     action: "Pause",
     title: (name: string) => `Pause ${name}?`,
-    lead: "No snapshots are taken until it is resumed. Those that are there stay, and none is removed for its age meanwhile unless others are taken.",
+    lead: "No snapshots are taken or deleted until you resume the schedule.",
     submit: "Pause",
     done: (name: string) => `${name} is paused`,
   },
   resume: {
     action: "Resume",
     title: (name: string) => `Resume ${name}`,
-    lead: "If it is overdue, a snapshot is taken at once.",
+    lead: "If a snapshot is overdue, it is taken immediately.",
     submit: "Resume",
     done: (name: string) => `${name} is on`,
   },
@@ -65,16 +65,16 @@ export const schedules = {
   delete: {
     action: "Delete",
     title: (name: string) => `Delete ${name}?`,
-    lead: "No more snapshots are taken. Those that it has taken stay, and are not removed for their age any more: delete them yourself.",
-    submit: "Delete the schedule",
+    lead: "No more snapshots are taken. Existing snapshots are retained until you delete them.",
+    submit: "Delete schedule",
     done: (name: string) => `${name} was deleted`,
   },
   form: {
     name: "Name",
     datastores: "Datastores",
-    datastoresHelp: "Of one pool: so they are taken in one moment.",
+    datastoresHelp: "All in one pool: their snapshots are consistent with each other.",
     search: "Find a datastore",
-    noDatastores: "There is no datastore that a snapshot could be taken of.",
+    noDatastores: "No active datastore.",
     every: "Every",
     unit: "Unit",
     units: { minutes: "Minutes", hours: "Hours", days: "Days" },

@@ -6,7 +6,7 @@ import { begun, DISKS, page } from "./world";
 
 const POOL = { at: "/pools/tank", answer: begun };
 const [ONE, , FREE = "", OTHER = ""] = DISKS;
-const LOOK = "Show what will be made";
+const LOOK = "Review";
 const PASSWORD = "correct horse battery";
 const KEY = "0123456789abcdef".repeat(4);
 
@@ -26,7 +26,7 @@ export const pools: readonly Form[] = [
     ...EXTEND,
     form: "pools Builder.made",
     first: [LOOK, { layout: ["tank", `  spare ${FREE}`] }],
-    send: ["Add the disks"],
+    send: ["Add disks"],
     sends: ["POST", "/pools/tank/extend", SPARE],
     answer: begun,
     done: "Grow datastore",
@@ -67,12 +67,12 @@ export const pools: readonly Form[] = [
     open: ["Actions", "Import pool"],
     fill: {
       "vault: ONLINE, 2 disks": true,
-      "It is not in use there, and will not be: import it nevertheless": true,
-      "Name here": "safe",
+      "No other server uses the pool: import anyway": true,
+      "New name": "safe",
     },
     send: ["Import"],
     sends: ["POST", "/pools/import", { pool: "31", new_name: "safe", force: true }],
-    marks: { new_name: "Name here" },
+    marks: { new_name: "New name" },
     answer: begun,
   },
   {
@@ -96,7 +96,7 @@ export const pools: readonly Form[] = [
     sends: ["POST", "/encryption-keys/tank/confirm", { secret: KEY }],
     marks: { secret: "Key" },
     answer: {},
-    done: "The key is confirmed",
+    done: "The key was confirmed",
   },
 ];
 
@@ -118,7 +118,7 @@ export const firstStart: readonly Form[] = [
     inPage: true,
     withoutKey: true,
     fill: { "One-time code": "0000-0000-0000-0000-0000", Password: PASSWORD, "Repeat the password": PASSWORD },
-    send: ["Make the administrator"],
+    send: ["Create administrator"],
     sends: ["POST", "/setup", { code: "0000-0000-0000-0000-0000", name: "admin", password: PASSWORD }],
     marks: { code: "One-time code", name: "User name", password: "Password" },
     answer: {},
@@ -135,7 +135,7 @@ export const firstStart: readonly Form[] = [
     ...FIRST_POOL,
     form: "first-start PoolForm.made",
     first: [LOOK, { layout: ["tank", "  mirror-0"] }],
-    send: ["Make the pool"],
+    send: ["Create pool"],
     sends: ["POST", "/pools", MIRROR],
     answer: begun,
   },

@@ -50,7 +50,7 @@ export interface Form {
   readonly done?: string;
 }
 
-const UNKNOWN = "Whether something was changed is not known.";
+const UNKNOWN = "The request may have been carried out.";
 const NOTHING = "Nothing was changed.";
 const BLOCKING = "what is in the way of it";
 const REASON = "a reason of the service";
@@ -64,13 +64,13 @@ const refusal = (status: number, more = {}): Answer => ({ status, body: problemB
 /** The session's end comes last: whoever logs in again goes on. */
 const FAILURES: readonly Failure[] = [
   { answer: null, shown: ["The appliance does not answer", UNKNOWN] },
-  { answer: refusal(409, { blocking: [BLOCKING] }), shown: ["Something is in the way", NOTHING, BLOCKING] },
+  { answer: refusal(409, { blocking: [BLOCKING] }), shown: ["Refused in the present state", NOTHING, BLOCKING] },
   {
     answer: refusal(422, { errors: [{ field: "nowhere", reason: REASON }] }),
-    shown: ["Some values are not right", NOTHING, REASON],
+    shown: ["Some values are invalid", NOTHING, REASON],
   },
-  { answer: refusal(500), shown: ["The appliance is at fault", UNKNOWN] },
-  { answer: refusal(401), shown: ["Your session has ended", NOTHING, "what you typed stays here"] },
+  { answer: refusal(500), shown: ["Internal error of the appliance", UNKNOWN] },
+  { answer: refusal(401), shown: ["Your session has ended", NOTHING, "Your input is still here"] },
 ];
 
 /** Where a form is, and who fills it in. */
@@ -88,6 +88,7 @@ async function openForm(form: Form): Promise<Place> {
   const user = newUser();
   await press(user, form.open ?? []);
   const scope = await until("it does not open", () => (form.inPage ? document.querySelector("main") : dialog()));
+  if (!form.inPage) await until("the focus is on no field and not on Cancel", () => isFirstField(scope, document.activeElement));
   for (const [name, value] of Object.entries(form.fill ?? {})) await fill(user, scope, name, value);
   for (const [button, values] of form.steps ?? []) {
     for (const [name, value] of Object.entries(values)) await fill(user, scope, name, value);
@@ -101,6 +102,12 @@ async function openForm(form: Form): Promise<Place> {
   await until("it can't be sent", () => isReady(form, scope));
   service.sent = [];
   return { user, scope, form, before: typed(scope) };
+}
+
+/** A dialog opens with the focus on a field or on Cancel: a space on its button X would close it. */
+function isFirstField(scope: Element, focused: Element | null): boolean {
+  if (focused === null || !scope.contains(focused)) return false;
+  return focused.matches("input, select, textarea") || focused.textContent === "Cancel";
 }
 
 function isReady({ send: [button = ""] }: Form, scope: Element): boolean {
@@ -151,7 +158,7 @@ async function refuseAll(place: Place): Promise<void> {
   const reasonOf = (name: string) => `what is wrong with ${name}.`;
   await sendOnce(place, {
     answer: refusal(422, { errors: names.map((name) => ({ field: name, reason: reasonOf(name) })) }),
-    shown: ["Some values are not right", NOTHING],
+    shown: ["Some values are invalid", NOTHING],
   });
   for (const name of names) expect(scope.textContent).toContain(reasonOf(name));
   for (const [name, label] of Object.entries(marks)) {

@@ -14,7 +14,7 @@ import { text } from "../../text";
 
 const words = text.dashboard.health;
 
-/** What of the status needs somebody. */
+/** Counts the problems that need attention. */
 function troubles(status: Status): number {
   const parts = [status.worker_problem, status.target?.problem, status.storage_problem, status.reconcile_problem];
   return parts.filter((problem) => problem != null).length + status.open_alerts;
@@ -28,13 +28,14 @@ export function HealthCard() {
       <Told query={query} what={words.title} lines={5}>
         {(status) => {
           const count = troubles(status);
+          const failed = readiness === undefined ? 0 : failedChecks(readiness);
           return (
             <>
               <p className="zv-verdict">
-                <Icon status={count === 0 ? "success" : "warning"} size="lg">
-                  {count === 0 ? <CheckCircleIcon /> : <ExclamationTriangleIcon />}
+                <Icon status={count + failed === 0 ? "success" : "warning"} size="lg">
+                  {count + failed === 0 ? <CheckCircleIcon /> : <ExclamationTriangleIcon />}
                 </Icon>
-                {count === 0 ? words.allWell : words.needs(count)}
+                {count > 0 ? words.needs(count) : readiness !== undefined && failed > 0 ? checksSaid(readiness) : words.allWell}
               </p>
               <Facts
                 facts={[
@@ -65,9 +66,13 @@ function nfsSaid(readiness: Readiness | undefined): Fact {
   return check === undefined ? null : [words.nfs, capitalised(check.evidence)];
 }
 
-function checksSaid({ checks }: Readiness): string {
-  const needy = checks.filter(({ result }) => result !== "ok").length;
-  return needy === 0 ? words.checksPassed(checks.length) : words.checksNeedy(needy, checks.length);
+function failedChecks({ checks }: Readiness): number {
+  return checks.filter(({ result }) => result !== "ok").length;
+}
+
+function checksSaid(readiness: Readiness): string {
+  const [failed, all] = [failedChecks(readiness), readiness.checks.length];
+  return failed === 0 ? words.checksPassed(all) : words.checksNeedy(failed, all);
 }
 
 function Luns({ status }: { readonly status: Status }) {

@@ -3,9 +3,10 @@
 
 import { Tab, Tabs, TabTitleText } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
+import { useCallback } from "react";
 import { useNavigate, useParams } from "react-router";
 import { datastoreQuery } from "../../api/queries";
-import type { Datastore } from "../../api/types";
+import type { Datastore, Job } from "../../api/types";
 import { useBegun } from "../../parts/begun";
 import { Screen } from "../../parts/page";
 import { Told } from "../../parts/states";
@@ -45,9 +46,19 @@ export default function DatastoreScreen() {
   );
 }
 
-/** What is begun here is followed here: the jobs of this page. */
+/** Jobs after which the datastore no longer exists. */
+const LAST_JOBS: readonly string[] = ["datastore.purge", "datastore.forget"];
+
+/** The page follows the jobs that it has started. When its datastore is gone, the list takes its place. */
 function Actions({ store }: { readonly store: Datastore }) {
-  const [begin, news] = useBegun();
+  const navigate = useNavigate();
+  const leave = useCallback(
+    (job: Job) => {
+      if (job.state === "succeeded" && LAST_JOBS.includes(job.kind)) void navigate("/datastores", { replace: true });
+    },
+    [navigate],
+  );
+  const [begin, news] = useBegun(leave);
   return (
     <>
       <ActionMenu store={store} onBegin={begin} />

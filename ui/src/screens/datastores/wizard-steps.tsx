@@ -20,6 +20,7 @@ import type { Datastore, Group, Pool } from "../../api/types";
 import { formatBytes, formatShare } from "../../format/bytes";
 import { Facts } from "../../parts/facts";
 import { describedBy, Field, TextField } from "../../parts/field";
+import { useFocus } from "../../parts/focus";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { text } from "../../text";
 import { promised } from "./promise";
@@ -72,6 +73,7 @@ export function TypeStep({ wanted, change }: Pick<StepProps, "wanted" | "change"
 
 export function PlaceStep({ wanted, change, pools, stores, fieldProblem }: StepProps) {
   const [left, setLeft] = useState(false);
+  useFocus("name");
   const problem = left || wanted.name !== "" ? nameProblem(wanted, stores) : undefined;
   return (
     <Form onSubmit={(event) => event.preventDefault()}>
@@ -104,6 +106,7 @@ export function PlaceStep({ wanted, change, pools, stores, fieldProblem }: StepP
 
 export function SizeStep({ wanted, change, pools, stores, fieldProblem }: StepProps) {
   const [left, setLeft] = useState(false);
+  useFocus("size");
   const [open, setOpen] = useState(false);
   const pool = pools.find((one) => one.name === wanted.pool);
   const bytes = sizeOf(wanted);

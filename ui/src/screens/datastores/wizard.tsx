@@ -3,13 +3,14 @@
 
 import { Wizard, WizardStep } from "@patternfly/react-core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useCallback } from "react";
+import { useCallback, useState } from "react";
 import { useNavigate } from "react-router";
 import { api, idempotent, told } from "../../api/client";
 import { ApiProblem } from "../../api/problem";
-import { datastoresQuery, groupsQuery, jobsQuery, poolsQuery } from "../../api/queries";
-import type { Datastore, DatastoreAsked, Group, Pool } from "../../api/types";
-import { useForm } from "../../parts/form";
+import { datastoresQuery, groupsQuery, jobQuery, jobsQuery, poolsQuery } from "../../api/queries";
+import type { Datastore, DatastoreAsked, Group, Job, Pool } from "../../api/types";
+import { useDraft } from "../../parts/form";
+import { JobNews, JobProgress } from "../../parts/job";
 import { Screen } from "../../parts/page";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { Told } from "../../parts/states";
@@ -20,6 +21,7 @@ import { askedOf, clientsProblem, nameProblem, NOTHING_YET, sizeProblem, thresho
 import { HostsStep, PlaceStep, ReviewStep, SizeStep, TypeStep } from "./wizard-steps";
 
 const words = text.datastores.wizard;
+const DRAFT = "zvaai-new-datastore";
 /** Where each field of the service is typed. */
 const STEP_OF: Readonly<Record<string, string>> = {
   name: "place",
@@ -61,18 +63,20 @@ interface Props {
 function Steps({ pools, groups, stores }: Props) {
   const navigate = useNavigate();
   const client = useQueryClient();
-  const [wanted, change] = useForm<Wanted>(() => ({ ...NOTHING_YET, pool: pools[0]?.name ?? "" }));
+  const [wanted, change, discard] = useDraft<Wanted>(DRAFT, () => ({ ...NOTHING_YET, pool: pools[0]?.name ?? "" }));
+  const [job, setJob] = useState<Job | null>(null);
   const submission = useSubmission(
     useCallback(
       (body: DatastoreAsked, key: string) => told(api.POST("/api/v1/datastores", { body, headers: idempotent(key) })),
       [],
     ),
     useCallback(
-      (job: { id: string }) => {
-        void client.invalidateQueries({ queryKey: jobsQuery.queryKey });
-        void navigate(`/jobs/${job.id}`);
+      (begun: Job) => {
+        client.setQueryData(jobQuery(begun.id).queryKey, begun);
+        void client.invalidateQueries({ queryKey: jobsQuery.queryKey, exact: true });
+        setJob(begun);
       },
-      [client, navigate],
+      [client],
     ),
   );
   const { problem, pending, fieldProblem } = submission;
@@ -83,12 +87,26 @@ function Steps({ pools, groups, stores }: Props) {
   const status = (step: string) => (marked(step) ? ("error" as const) : ("default" as const));
   const step = { wanted, change, pools, groups, stores, fieldProblem };
   const common = { backButtonText: text.common.back, cancelButtonText: text.common.cancel };
+  if (job !== null)
+    return (
+      <Creating
+        job={job}
+        onCreated={() => {
+          discard();
+          void navigate(`/datastores/${job.subject}/overview`, { replace: true });
+        }}
+        onFailed={() => setJob(null)}
+      />
+    );
   // Identifiers of steps become those of their buttons: none may be a field's too, or its label names the button.
   return (
     <Wizard
       className="zv-wizard"
       navAriaLabel={words.title}
-      onClose={() => void navigate("/datastores")}
+      onClose={() => {
+        discard();
+        void navigate("/datastores");
+      }}
       onSave={() => void submission.send(askedOf(wanted))}
     >
       <WizardStep id="step-type" name={words.steps.type} footer={{ ...common, nextButtonText: text.common.next }}>
@@ -134,5 +152,28 @@ function Steps({ pools, groups, stores }: Props) {
         <ReviewStep {...step} problem={problem} onRetry={() => void submission.send(askedOf(wanted))} />
       </WizardStep>
     </Wizard>
+  );
+}
+
+interface CreatingProps {
+  readonly job: Job;
+  readonly onCreated: () => void;
+  readonly onFailed: () => void;
+}
+
+/** Follows the job. A failed one leads back to the wizard, with its input. */
+function Creating({ job, onCreated, onFailed }: CreatingProps) {
+  const { data: now = job } = useQuery(jobQuery(job.id));
+  const ended = useCallback(
+    ({ state }: Job) => (state === "succeeded" ? onCreated() : onFailed()),
+    [onCreated, onFailed],
+  );
+  return (
+    <>
+      <h2 className="zv-step-title">{words.started}</h2>
+      <JobProgress job={now} />
+      <p className="zv-below">{text.common.job.goOn}</p>
+      <JobNews id={job.id} onEnd={ended} />
+    </>
   );
 }

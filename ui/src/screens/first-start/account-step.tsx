@@ -5,6 +5,7 @@ import { useCallback, useState, type FormEvent } from "react";
 import { api, told } from "../../api/client";
 import { setupQuery } from "../../api/queries";
 import { TextField } from "../../parts/field";
+import { useFocus } from "../../parts/focus";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { useSubmission } from "../../parts/use-submission";
 import { useSession } from "../../session/session";
@@ -38,6 +39,8 @@ export function AccountStep() {
       [client, logIn],
     ),
   );
+
+  useFocus("code");
 
   const missing = (value: string) => (checked && value === "" ? words.missing : undefined);
   const problems = {

@@ -185,6 +185,7 @@ interface DiskTableProps {
 export function DiskTable({ prefix = "disk", disks, chosen, onChange }: DiskTableProps) {
   const carrying = disks.some((disk) => disk.used_by != null);
   const { usedBy } = text.pools.disks.columns;
+  if (disks.length === 0) return <p>{words.noDisks.title}</p>;
   return (
     <Table aria-label={words.disks} variant="compact">
       <Thead>

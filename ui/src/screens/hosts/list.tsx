@@ -26,7 +26,7 @@ import { GroupsTab } from "./groups-tab";
 import { AddGroup } from "./group-dialogs";
 import { AddHost } from "./host-dialogs";
 import { HostMenu } from "./host-menu";
-import { isToldOf, matches, mountsOf, pathsOf } from "./paths";
+import { isRecent, isToldOf, matches, mountsOf, pathsOf } from "./paths";
 
 const words = text.hosts;
 const TABS = ["hosts", "groups"] as const;
@@ -188,8 +188,8 @@ interface StateProps {
 
 export function HostState({ host, sessions, clients }: StateProps) {
   const paths = pathsOf(host, sessions ?? []).length;
-  const mounts = mountsOf(host, clients ?? []).length;
-  if (paths === 0 && mounts === 0) {
+  const mounts = mountsOf(host, clients ?? []);
+  if (paths === 0 && mounts.length === 0) {
     if (!isToldOf(host, sessions, clients)) return <Label>{words.state.unknown}</Label>;
     return <Label color="grey">{words.state.offline}</Label>;
   }
@@ -200,7 +200,11 @@ export function HostState({ host, sessions, clients }: StateProps) {
           {words.state.paths(paths)}
         </Label>
       )}{" "}
-      {mounts > 0 && <Label color="green">{words.state.nfs}</Label>}
+      {mounts.length > 0 && (
+        <Label color={mounts.some((mount) => isRecent(mount, Date.now())) ? "green" : "grey"}>
+          {mounts.some((mount) => isRecent(mount, Date.now())) ? words.state.nfs : words.state.nfsIdle}
+        </Label>
+      )}
     </>
   );
 }

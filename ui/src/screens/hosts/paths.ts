@@ -13,6 +13,13 @@ export function mountsOf(host: Host, clients: readonly NfsClient[]): NfsClient[]
   return clients.filter((client) => host.addresses.includes(client.address));
 }
 
+const IDLE_AFTER_MS = 5 * 60_000;
+
+/** Whether an NFS client has open files, or has sent a request in the last 5 minutes. */
+export function isRecent(client: NfsClient, now: number): boolean {
+  return client.opens > 0 || now - Date.parse(client.seen_at) < IDLE_AFTER_MS;
+}
+
 /** Whether all has been told by which it can be seen that the host uses nothing; no NFS client is one without addresses. */
 export function isToldOf(
   host: Host,

@@ -67,7 +67,7 @@ export function RoleChoice({ label, name, value, most = "admin", onChange }: Rol
 
 export function CreateUser({ onClose }: Pick<Props, "onClose">) {
   const [name, setName] = useState("");
-  const [role, setRole] = useState<Role>("operator");
+  const [role, setRole] = useState<Role>("viewer");
   const { password, good, field } = usePassword();
   const body = { name, role, password };
   return (
