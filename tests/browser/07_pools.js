@@ -109,8 +109,8 @@ test("the key of encrypted datastores is told until somebody shows that he has i
   await page.getByRole("button", { name: "Export key" }).click();
   await dialog().getByText("Have a safe place ready").waitFor();
   await dialog().getByLabel("Your password").fill(PASSWORD);
-  await survive(page, "pools ExportKey", dialog().getByRole("button", { name: "Show the key" }));
-  await dialog().getByRole("button", { name: "Show the key" }).click();
+  await survive(page, "pools ExportKey", dialog().getByRole("button", { name: "Show key" }));
+  await dialog().getByRole("button", { name: "Show key" }).click();
   const secret = await dialog().getByText(/^[0-9a-f]{64}$/).textContent();
   await look(page, "pool-key");
   await dialog().getByRole("button", { name: "I have stored the key" }).click();

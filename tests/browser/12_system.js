@@ -61,7 +61,7 @@ test("a receiver is made, and its test says how the receiver took it", async () 
   await look(page, "system");
   await page.getByRole("button", { name: "Actions for chat" }).click();
   await page.getByRole("menuitem", { name: "Change" }).click();
-  await dialog().getByRole("switch", { name: "Send alerts there" }).click({ force: true });
+  await dialog().getByRole("switch", { name: "Enabled" }).click({ force: true });
   await survive(page, "system ChangeReceiver", dialog().getByRole("button", { name: "Change it" }));
   await dialog().getByRole("button", { name: "Change it" }).click();
   await page.getByRole("row", { name: /^chat .* Off/ }).waitFor();
@@ -103,7 +103,7 @@ test("what was changed since a backup comes back, and is shown before", async ()
   await dialog().getByRole("button", { name: "Preview changes" }).click();
   await dialog().locator("#passphrase[aria-invalid=true]").waitFor();
   await dialog().getByRole("textbox", { name: "Passphrase" }).fill(PASSPHRASE);
-  await dialog().getByRole("button", { name: "Show what would change" }).click();
+  await dialog().getByRole("button", { name: "Preview changes" }).click();
   await dialog().getByText(/receiver.*chat|chat/).first().waitFor();
   assert.deepEqual((await told("GET", "/receivers")).items, [], "nothing is changed by looking");
   await look(page, "restore");

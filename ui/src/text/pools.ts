@@ -175,9 +175,9 @@ export const pools = {
   exportKey: {
     action: "Export key",
     title: (pool: string) => `Export the key of ${pool}?`,
-    lead: "Have a safe place ready that is not on this server and not on its disks. That you had the key is in the audit. It is told until somebody confirms to have it, and then never again.",
+    lead: "Store the key in a safe place outside this server. The audit records the export. After an administrator confirms the key, it cannot be exported again.",
     password: "Your password",
-    submit: "Show the key",
+    submit: "Show key",
     done: "The key was shown",
     told: (pool: string) => `The key of ${pool}`,
     toldLead:

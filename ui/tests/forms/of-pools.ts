@@ -80,7 +80,7 @@ export const pools: readonly Form[] = [
     form: "pools ExportKey",
     open: ["Export key"],
     fill: { "Your password": "correct horse battery" },
-    send: ["Show the key"],
+    send: ["Show key"],
     sends: ["POST", "/encryption-keys/tank/export", { password: "correct horse battery" }],
     marks: { password: "Your password" },
     answer: { pool: "tank", secret: KEY },
