@@ -32,7 +32,6 @@ from appliance.worker import (
     pool_operations,
     portals,
     readiness,
-    reservations,
     thick,
     vm_operations,
 )
