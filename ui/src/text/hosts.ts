@@ -104,8 +104,7 @@ export const hosts = {
     datastoreColumns: { name: "Name", type: "Type", number: "LUN or share", state: "State" },
     noDatastores: "It sees none: it is in no group, or none is presented to its group.",
     esxcli: "What to type on this host",
-    esxcliLead:
-      "Paste these once, over SSH or in the ESXi shell. The first line checks the name of the software iSCSI adapter.",
+    esxcliLead: "Paste these once, over SSH or in the ESXi shell. The first line checks the name of the software iSCSI adapter.",
     copyAll: "Copy all lines",
   },
   groups: {
