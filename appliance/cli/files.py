@@ -65,7 +65,9 @@ def browse_snapshot(
 def restore_vm(context: typer.Context, datastore: Store, snapshot: str, folder: FilePath, name: str, wait: Wait = False) -> None:
     """Restore one VM from a snapshot of an NFS datastore, beside the original and by a new name.
 
-    Then register its .vmx file at a host. Example: zvaai file restore-vm nfs1 nightly_2026-11-25_220000Z web web-restored
+    Then register its .vmx file at a host.
+
+    Example: zvaai file restore-vm nfs1 nightly_2026-11-25_220000Z web web-restored
     """
     run = shared(context)
     path = f"/datastores/{run.client.named('/datastores', datastore)}/snapshots/{quote(snapshot, safe='')}/restore-vm"

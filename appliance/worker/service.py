@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 from sqlalchemy import select
 
-from appliance.database.models import Schedule
+from appliance.database.models import Schedule, Setting
 from appliance.dataplane import vaai_nas
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.domain import capacity, requests, retention, schedules
+from appliance.domain import capacity, hazards, requests, retention, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.addresses import Address
 from appliance.domain.errors import ConflictError, DomainError, NotFoundError, UnavailableError
-from appliance.domain.journal import settle
+from appliance.domain.journal import note, settle
 from appliance.worker import (
     encryption,
     file_operations,
@@ -62,6 +62,7 @@ class Service:
             lambda _: self.watch.pools(),
             lambda _: encryption.settle_alerts(context, self._fresh),
             lambda _: self._count(),
+            lambda _: self._hazards(),
         )
         self.totals = Totals(context.store)
         self.rounds = Rounds(steps, context.configuration.worker.reconcile_seconds)
@@ -383,6 +384,18 @@ class Service:
     def _capacity(self) -> None:
         self._look()
         pool_operations.tell_capacity(self.context)
+
+    def _hazards(self) -> None:
+        stores = self.context.datastores(self._fresh)
+        certificate = hazards.read_certificate(self.context.configuration.http.certificate)
+        with self.context.store.session() as session:
+            settle(session, hazards.SYNC, hazards.of_datastores(stores))
+            settle(session, hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
+            known = session.get(Setting, hazards.CERTIFICATE)
+            if certificate is not None and (known is None or known.value["fingerprint"] != certificate.fingerprint):
+                session.merge(Setting(name=hazards.CERTIFICATE, value={"fingerprint": certificate.fingerprint}))
+                if known is not None:
+                    note(session, hazards.renewed(certificate))
 
     def _schedules(self) -> None:
         if not self.context.recovery.allows_jobs:

@@ -105,8 +105,7 @@ export const hosts = {
     datastoreColumns: { name: "Name", type: "Type", number: "LUN or share", state: "State" },
     noDatastores: "None. The host is in no group, or its group has no datastore.",
     esxcli: "Commands for this host",
-    esxcliLead:
-      "Paste these once, over SSH or in the ESXi shell. The first line checks the name of the software iSCSI adapter.",
+    esxcliLead: "Paste these once, over SSH or in the ESXi shell. The first line checks the name of the software iSCSI adapter.",
     copyAll: "Copy all lines",
   },
   groups: {

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What works today and will hurt later: datastores that lose writes in a power cut, a certificate that ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+
+from appliance.domain.datastores import Datastore
+from appliance.domain.journal import Finding
+
+SYNC, CERTIFICATE = "sync", "certificate"
+"""Areas of alerts."""
+WARNING_DAYS, CRITICAL_DAYS = 21, 7
+"""The appliance renews its own certificate 30 days before its end: an alert means that this failed, or that it is another's."""
+_DAY_S = 86400
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """When it ends, in seconds since 1970, and its SHA-256 fingerprint in hexadecimal digits."""
+
+    not_after: float
+    fingerprint: str
+    own: bool
+    """The appliance signed it itself."""
+
+
+def read_certificate(file: Path) -> Certificate | None:
+    """The first certificate of a PEM file; None if it cannot be read."""
+    try:
+        found = x509.load_pem_x509_certificate(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    fingerprint = found.fingerprint(hashes.SHA256()).hex().upper()
+    return Certificate(found.not_valid_after_utc.timestamp(), fingerprint, found.issuer == found.subject)
+
+
+def of_certificate(certificate: Certificate | None, now: float) -> list[Finding]:
+    """Before it ends, and after."""
+    if certificate is None:
+        return []
+    days = (certificate.not_after - now) / _DAY_S
+    if days > WARNING_DAYS:
+        return []
+    when = time.strftime("%Y-%m-%d", time.gmtime(certificate.not_after))
+    text = f"The certificate of the appliance ended on {when}" if days < 0 else f"The certificate of the appliance ends on {when}"
+    remedy = "systemctl reload zvaai-frontend renews it" if certificate.own else "replace its files, then systemctl reload nginx"
+    severity = "critical" if days <= CRITICAL_DAYS else "warning"
+    return [Finding(f"{CERTIFICATE}:ends", severity, "appliance", text, remedy)]
+
+
+def renewed(certificate: Certificate) -> Finding:
+    """The news of another certificate."""
+    pairs = ":".join(certificate.fingerprint[at : at + 2] for at in range(0, len(certificate.fingerprint), 2))
+    text = f"The appliance has another certificate, with the SHA-256 fingerprint {pairs}"
+    remedy = "compare it where the old one was trusted, then run zvaai login again"
+    return Finding(f"{CERTIFICATE}:{certificate.fingerprint[:16]}", "info", "appliance", text, remedy)
+
+
+def of_datastores(stores: Iterable[Datastore]) -> list[Finding]:
+    """Those with sync=disabled: hosts believe writes that a power cut loses."""
+    return [
+        Finding(
+            f"{SYNC}:{store.id}",
+            "warning",
+            store.id,
+            f"{store.name} has sync=disabled: a power cut loses writes that hosts believe are stable, and can damage VMFS",
+            f"zfs set sync=standard {store.dataset}",
+        )
+        for store in stores
+        if store.state == "active" and store.sync == "disabled"
+    ]

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alerts before something hurts: writes that a power cut loses, a certificate that ends or was renewed."""
+
+import time
+from typing import Any
+
+import pytest
+
+from appliance.api import certificate as maker
+from appliance.domain import hazards
+from appliance.domain.hazards import Certificate
+from appliance.testing import Appliance
+
+
+def alerts(appliance: Appliance, area: str, *, open_only: bool = True) -> list[Any]:
+    appliance.service.rounds.ask()
+    appliance.settled()
+    found = appliance.get("/alerts" if open_only else "/alerts?open=false")["items"]
+    return [one for one in found if one["key"].startswith(f"{area}:")]
+
+
+def test_sync_disabled_is_an_alert(appliance: Appliance) -> None:
+    appliance.datastore("safe")
+    assert alerts(appliance, hazards.SYNC) == []
+    store = appliance.datastore("fast", sync="disabled")
+    (alert,) = alerts(appliance, hazards.SYNC)
+    assert alert["subject"] == store and "fast" in alert["text"] and "zfs set sync=standard" in alert["remedy"]
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert alerts(appliance, hazards.SYNC) == []
+
+
+@pytest.mark.parametrize(("days", "severity"), [(100, None), (20, "warning"), (5, "critical"), (-1, "critical")])
+def test_a_certificate_that_ends(days: int, severity: str | None) -> None:
+    now = time.time()
+    found = hazards.of_certificate(Certificate(now + days * 86400, "AB" * 32, True), now)
+    assert [one.severity for one in found] == ([severity] if severity else [])
+    assert hazards.of_certificate(None, now) == []
+
+
+def test_another_certificate_is_announced_once(appliance: Appliance) -> None:
+    file = appliance.configuration.http.certificate
+    file.parent.mkdir(parents=True, exist_ok=True)
+    maker.ensure(file.parent)
+    assert alerts(appliance, hazards.CERTIFICATE, open_only=False) == [], "the first one is no news"
+    file.unlink()
+    file.with_name(maker.KEY).unlink()
+    maker.ensure(file.parent)
+    for _ in range(2):
+        (told,) = alerts(appliance, hazards.CERTIFICATE, open_only=False)
+    assert told["severity"] == "info" and told["cleared_at"] and maker.describe(file).fingerprint in told["text"]
