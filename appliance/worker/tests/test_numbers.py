@@ -15,8 +15,6 @@ from appliance.domain import datastores as domain
 from appliance.testing import GIB, PASSWORD, Appliance
 from appliance.worker.tests.test_nfs_datastores import told
 
-IQN = "iqn.1998-01.com.vmware:esx1"
-
 
 def reconcile(appliance: Appliance) -> Any:
     answer = appliance.request("POST", "/reconcile")
@@ -73,38 +71,13 @@ def test_a_queued_jobs_number_that_is_anothers_when_it_begins_is_a_conflict(kind
     with appliance.store.session() as session:
         decided = jobs.job(session, job).parameters
         if kind == "vmfs":
-            domain.present(session, found, decided["lun"], None)
+            domain.present(session, found, decided["shown"]["lun"], None)
         else:
-            exports.show(session, found, decided["export"], "/found")
+            exports.show(session, found, decided["shown"]["export"], "/found")
     appliance.restart_worker()
     ended = appliance.ended(job)
     assert ended["state"] == "failed" and ended["problem"]["code"] == "conflict" and found in str(ended["problem"]), ended
     assert [one["id"] for one in appliance.get("/datastores")["items"]] == [found], "the job took back what it had made"
-
-
-@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
-def test_a_pool_that_comes_while_datasets_are_listed_loses_nothing(
-    appliance: Appliance, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    """The list of datasets was made before the pool was there, the list of pools after."""
-    group = appliance.group("cluster", IQN)
-    store = appliance.datastore("first", kind=kind, host_groups=[group])
-    simulator, pending, really = appliance.simulator, [True], appliance.simulator.datasets
-    before = appliance.target.targets(), appliance.nfs.served()
-    simulator.export_pool("tank")
-
-    def listed(*arguments: Any) -> Any:
-        found = really(*arguments)
-        if pending and appliance.service.context.reconciling.lock.locked():
-            pending.clear()
-            simulator.import_pool("tank")
-        return found
-
-    monkeypatch.setattr(simulator, "datasets", listed)
-    for _ in range(2):
-        reconcile(appliance)
-        assert not pending and (appliance.target.targets(), appliance.nfs.served()) == before
-    assert told(appliance, store)["state"] == "active"
 
 
 def test_chap_switched_on_by_hand_is_switched_off_again(appliance: Appliance) -> None:
