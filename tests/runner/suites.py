@@ -230,7 +230,7 @@ ON_ZFS = (
 ONLY_LONG = (
     Suite(
         "machine",
-        "a Debian 13 booted by systemd: installation, first start, reboot, upgrade, downgrade, purge",
+        "a Debian 13 booted by systemd: installation, first start, reboot, without the appliance",
         Run.LONG,
         files=["tests/machine"],
         needs=[PACKAGES, MACHINE],
