@@ -42,6 +42,10 @@ class Http(_Section):
     """What nginx presents, so that console and command can show it."""
     threads: Annotated[int, Field(ge=4, le=128)] = 40
     """Concurrent requests, streams of events among them. nginx passes on 24 of one address."""
+    user: str = "zvaai-api"
+    """Of the HTTP process: the worker admits this user and root."""
+    logs: Path = Path("/var/lib/zvaai-api/logs")
+    """Newest lines of the log of the HTTP process, for support bundles."""
 
 
 class Target(_Section):
@@ -130,13 +134,8 @@ class Configuration(_Section):
 
     @property
     def log_directory(self) -> Path:
-        """The newest lines of the logs, for support bundles."""
+        """The newest lines of the worker's log, for support bundles."""
         return self.state_directory / "logs"
-
-    @property
-    def sender_lock(self) -> Path:
-        """Who has it sends what waits for webhooks."""
-        return self.state_directory / "sender.lock"
 
     @property
     def worker_socket(self) -> Path:

@@ -52,11 +52,11 @@ def to_standard_error() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
-def to_files(directory: Path, name: str) -> logging.Handler:
-    """Also there, readable by the service's own user only; what writes them. Raises OSError."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+def to_files(directory: Path, name: str, mode: int = 0o600) -> logging.Handler:
+    """Also there, in files of that mode; what writes them. Raises OSError."""
+    directory.mkdir(mode=0o700 if mode == 0o600 else 0o750, parents=True, exist_ok=True)
     file = directory / f"{name}.log"
-    file.touch(mode=0o600)
+    file.touch(mode=mode)
     handler = logging.handlers.RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="ascii")
     handler.setFormatter(_Lines())
     logging.getLogger().addHandler(handler)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import os
+import socket
 import tempfile
 import threading
 import time
@@ -15,11 +17,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 from apiflask import APIFlask
 from werkzeug.test import TestResponse
 
-from appliance.api.application import create
-from appliance.api.operation import Services
+from appliance.api.operation import carry_out
+from appliance.api.wire import HttpRequest, Reply
 from appliance.config import Configuration, Http, Worker
 from appliance.database.store import Store
 from appliance.dataplane.ganesha import ExportControl
@@ -30,9 +33,10 @@ from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
 from appliance.domain import access
 from appliance.domain.access import Role
 from appliance.domain.secrets import Seal
-from appliance.worker.client import WorkerClient
+from appliance.gateway.application import create
+from appliance.gateway.forward import Worker as Carrier
 from appliance.worker.context import Context
-from appliance.worker.server import WorkerServer
+from appliance.worker.server import WorkerServer, feed, services_of
 from appliance.worker.service import Service
 from appliance.zfs.model import Redundancy, VdevSpec
 from appliance.zfs.simulator import Simulator
@@ -55,6 +59,7 @@ class Appliance:
     application: APIFlask
     tokens: dict[str, str] = field(default_factory=dict)
     server: WorkerServer | None = None
+    direct: Direct | None = None
 
     def restart_worker(
         self,
@@ -136,6 +141,33 @@ class Appliance:
         return str(group["id"])
 
 
+class Direct:
+    """Has requests carried out in the thread of the test, which sees what is raised, and not in one behind the socket."""
+
+    def __init__(self, server: WorkerServer) -> None:
+        self._server = server
+        self.timeout_s = 60.0
+        """Of the worker's own methods."""
+
+    def request(self, sent: HttpRequest) -> tuple[Reply, bytes | int]:
+        """As WorkerClient does."""
+        try:
+            line = msgspec.json.encode(sent)
+        except UnicodeEncodeError:
+            line = json.dumps(msgspec.to_builtins(sent)).encode()
+        outcome = carry_out(services_of(self._server.service, self.timeout_s), msgspec.json.decode(line, type=HttpRequest))
+        headers = outcome.headers
+        if isinstance(outcome.content, bytes):
+            length = len(outcome.content)
+            return Reply(status=outcome.status, headers=headers, length=length, cookie=outcome.cookie), outcome.content
+        reply = Reply(status=outcome.status, headers=headers, length=None, cookie=outcome.cookie)
+        if isinstance(outcome.content, Path):
+            return reply, os.open(outcome.content, os.O_RDONLY)
+        ours, theirs = socket.socketpair()
+        threading.Thread(target=feed, args=(ours, outcome.content), daemon=True).start()
+        return reply, theirs.detach()
+
+
 @cache
 def _tables() -> bytes:
     """A database as a new installation has it: its tables are made once for all tests."""
@@ -154,12 +186,12 @@ def _password() -> str:
 @cache
 def _routes() -> APIFlask:
     """The application without what it serves from: its routes are compiled once for all tests."""
-    return create(cast("Services", None))
+    return create(cast("Carrier", None))
 
 
-def _application(services: Services) -> APIFlask:
+def _application(worker: Carrier) -> APIFlask:
     application = copy.copy(_routes())
-    application.extensions = {**application.extensions, "zvaai": services}
+    application.extensions = {**application.extensions, "zvaai": worker}
     return application
 
 
@@ -204,8 +236,8 @@ def running(
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     service.start()
-    services = Services(configuration, store, WorkerClient(configuration.worker_socket), Seal(configuration.secrets_key))
-    appliance = Appliance(configuration, simulator, control, nfs, service, _application(services), server=server)
+    direct = Direct(server)
+    appliance = Appliance(configuration, simulator, control, nfs, service, _application(direct), server=server, direct=direct)
     for role in Role:
         with store.session() as session:
             user = access.add_user(session, role.label, role, _password())

@@ -34,7 +34,7 @@ resource = Resource("appliance")
 _log = logging.getLogger(__name__)
 
 
-@resource.operation("GET", "/health/live", role=None, answer=Healthy)
+@resource.operation("GET", "/health/live", role=None, answer=Healthy, local=True)
 def read_liveness(call: Call) -> BaseModel:
     """That this process answers. Where it does not, starting it anew may help."""
     return Healthy(status="ok")
@@ -42,23 +42,19 @@ def read_liveness(call: Call) -> BaseModel:
 
 @resource.operation("GET", "/health/ready", role=None, answer=Healthy)
 def read_health(call: Call) -> BaseModel:
-    """That it can do its work: database and worker answer too. Else 503, which says which does not and no more."""
+    """That it can do its work: worker and database answer too. Else 503, which says which does not and no more."""
     try:
         with call.services.store.reading() as session:
             session.scalar(select(func.count()).select_from(Setting))
     except SQLAlchemyError as error:
         _log.warning("the database does not answer: %s", error)
         raise UnavailableError("the database does not answer") from error
-    try:
-        call.services.worker.quick().call("ping")
-    except UnavailableError as error:
-        raise UnavailableError("the worker does not answer") from error
     return Healthy(status="ok")
 
 
 @resource.operation("GET", "/status", role=Role.VIEWER, answer=StatusTold)
 def read_status(call: Call) -> BaseModel:
-    """What an admin wants to know first. Answers also while the worker does not."""
+    """What an admin wants to know first."""
     with call.services.store.reading() as session:
         open_alerts = session.scalar(select(func.count()).select_from(Alert).where(Alert.cleared_at.is_(None))) or 0
         active = session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(jobs.ACTIVE))) or 0
@@ -68,12 +64,8 @@ def read_status(call: Call) -> BaseModel:
         "worker_problem": None,
         "open_alerts": open_alerts,
         "active_jobs": active,
+        **call.services.worker.call("status"),
     }
-    try:
-        told |= call.services.worker.call("status")
-    except UnavailableError as error:
-        told |= {"worker": False, "worker_problem": str(error), "target": None, "pools": [], "storage_problem": None,
-                 "reconciled_at": None, "reconcile_problem": None}  # fmt: skip
     return StatusTold.model_validate(told)
 
 

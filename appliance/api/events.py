@@ -6,17 +6,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from select import POLLRDHUP, poll
-from socket import socket
+from collections.abc import Callable, Iterator
 
-from flask import Response, request
 from pydantic import BaseModel
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas.common import Empty
+from appliance.api.wire import Response, Stream
 from appliance.database.models import Event
 from appliance.database.store import Store
 from appliance.domain import access
@@ -36,36 +34,17 @@ def stream_events(call: Call) -> BaseModel | Response:
     """Server-sent events from now on, or from the one after `Last-Event-ID`: jobs, alerts, drift. For an hour at most."""
     if not _free.acquire(blocking=False):
         raise TooManyError(f"{STREAMS} streams of events are open", 30)
-    store = call.services.store
     try:
-        last = request.headers.get("Last-Event-ID", "")
+        store = call.services.store
+        last = call.request.last_event_id or ""
         with store.reading() as session:
             newest = session.scalar(select(func.max(Event.id))) or 0
         after = int(last) if last.isascii() and last.isdigit() and len(last) < 18 else newest
-        events = _Stream(store, after, call.who, _ended(request.environ.get("gunicorn.socket")))
     except BaseException:
         _free.release()
         raise
-    response = Response(events, content_type="text/event-stream")
-    response.call_on_close(events.close)
-    return response
-
-
-class _Stream:
-    """The events of one listener; gives its place back once, however it ends."""
-
-    def __init__(self, store: Store, after: int, caller: Caller, ended: Callable[[], bool]) -> None:
-        self._events = _events(store, after, caller, ended)
-        self._closed = threading.Lock()
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._events
-
-    def close(self) -> None:
-        """The listener has gone."""
-        if self._closed.acquire(blocking=False):
-            _free.release()
-            self._events.close()
+    caller = call.who
+    return Response(Stream(lambda gone: _events(store, after, caller, gone), _free.release), "text/event-stream")
 
 
 def _allowed(session: Session, caller: Caller) -> bool:
@@ -77,21 +56,12 @@ def _allowed(session: Session, caller: Caller) -> bool:
     return True
 
 
-def _ended(connection: socket | None) -> Callable[[], bool]:
-    """Tells whether the listener has closed the connection (POLLRDHUP of poll(2)): writing would tell of it much later."""
-    if connection is None:  # a test's
-        return lambda: False
-    ready = poll()
-    ready.register(connection, POLLRDHUP)
-    return lambda: bool(ready.poll(0))
-
-
-def _events(store: Store, after: int, caller: Caller, ended: Callable[[], bool]) -> Generator[bytes]:
+def _events(store: Store, after: int, caller: Caller, gone: Callable[[], bool]) -> Iterator[bytes]:
     yield b"retry: 2000\n\n"
     began = said = time.monotonic()
     seen: int | None = None
     with store.engine.connect().execution_options(zvaai_reading=True) as connection:
-        while time.monotonic() - began < LONGEST_S and not ended():
+        while time.monotonic() - began < LONGEST_S and not gone():
             version = connection.scalar(text("PRAGMA data_version"))
             connection.rollback()
             if version != seen:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from appliance.api.operation import Call, Resource, after, encoded
-from appliance.api.schemas.files import FileCloneAsked, FilePage, FileQuery
+from appliance.api.operation import Call, Resource, after, encoded, page
+from appliance.api.schemas.files import FileCloneAsked, FilePage, FileQuery, FolderPage, FolderQuery, RestoreVmCreate
 from appliance.api.schemas.journal import JobTold
 from appliance.domain import requests
 from appliance.domain.access import Role
@@ -34,3 +34,22 @@ def list_files(call: Call, datastore_id: str, query: FileQuery) -> BaseModel:
 def clone_file(call: Call, datastore_id: str, body: FileCloneAsked) -> BaseModel:
     """A clone of one file, made by the NFS server. Its job can be cancelled until it ends, and tells how each byte went."""
     return call.submit(requests.CloneFile.of(body, id=datastore_id))
+
+
+@resource.operation(
+    "GET", "/datastores/<datastore_id>/snapshots/<name>/folder", role=Role.VIEWER, query=FolderQuery, answer=FolderPage,
+    conflicts=True,
+)  # fmt: skip
+def list_folder(call: Call, datastore_id: str, name: str, query: FolderQuery) -> BaseModel:
+    """Lists a folder of a snapshot of an NFS datastore, or its root."""
+    found = call.services.worker.call("snapshot_folder", id=datastore_id, snapshot=name, folder=query.folder)
+    return FolderPage.model_validate(page(found, query, lambda one: str(one["name"])))
+
+
+@resource.operation(
+    "POST", "/datastores/<datastore_id>/snapshots/<name>/restore-vm", role=Role.OPERATOR, audit="vm.restore",
+    body=RestoreVmCreate, answer=JobTold, status=202,
+)  # fmt: skip
+def restore_vm(call: Call, datastore_id: str, name: str, body: RestoreVmCreate) -> BaseModel:
+    """Restores one VM from a snapshot of an NFS datastore: beside the original, by a new name, which its descriptors get too."""
+    return call.submit(requests.RestoreVm(id=datastore_id, snapshot=name, folder=body.folder, name=body.name))

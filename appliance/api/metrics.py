@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flask import Response
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -22,9 +21,9 @@ from sqlalchemy import func, select
 from appliance import __version__
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas.common import Empty
+from appliance.api.wire import Response
 from appliance.database.models import Alert, Job, LoginSession, Schedule
 from appliance.domain.access import Role
-from appliance.domain.errors import UnavailableError
 
 resource = Resource("metrics")
 
@@ -88,16 +87,11 @@ def read_metrics(call: Call) -> BaseModel | Response:
     """Prometheus metrics in the text format. While the worker or the target is away, its part is missing and `_up` is 0."""
     families = _Families()
     families.gauge("build_info", "The version that runs.", 1, version=__version__)
-    try:
-        told = call.services.worker.call("metrics")
-    except UnavailableError:
-        told = {"storage": None, "target": None, "nfs": None, "reconciled_at": None, "reconcile_problem": None}
-        families.gauge("worker_up", "Whether the worker answers.", 0)
-    else:
-        families.gauge("worker_up", "Whether the worker answers.", 1)
-        in_order = told["reconcile_problem"] is None
-        families.gauge("reconcile_ok", "Whether the data planes serve what they should, as last looked at.", in_order)
-        families.gauge("reconcile_timestamp_seconds", "When that was looked at last.", told["reconciled_at"] or 0)
+    told = call.services.worker.call("metrics")
+    families.gauge("worker_up", "Whether the worker answers.", 1)
+    in_order = told["reconcile_problem"] is None
+    families.gauge("reconcile_ok", "Whether the data planes serve what they should, as last looked at.", in_order)
+    families.gauge("reconcile_timestamp_seconds", "When that was looked at last.", told["reconciled_at"] or 0)
     families.gauge("storage_up", "Whether OpenZFS answers.", told["storage"] is not None)
     families.gauge("target_up", "Whether the iSCSI target answers.", told["target"] is not None)
     stores = (told["storage"] or {}).get("datastores", [])

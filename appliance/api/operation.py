@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How every operation of the API is declared and carried out.
+"""How every operation of the API is declared, and how the worker carries it out.
 
 A declaration says the path, who may (`role`; None: anybody), what the audit calls it (`audit`; all that changes something has
-one), what it takes and what it answers. Carried out in this order: who asks, CSRF, role, body, idempotency key, the view, audit.
+one), what it takes and what it returns. The HTTP process (appliance/gateway) makes routes and the OpenAPI document of these,
+and runs no view. The worker runs it, in this order: caller, CSRF, role, body, idempotency key, audit, the view, end of the audit.
+
+To add an operation, write a view with `Resource.operation` in the module of its resource. A new module also needs a place in
+RESOURCES of appliance/api/resources.py.
 """
 
 from __future__ import annotations
@@ -10,23 +14,24 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
 
-from apiflask import APIBlueprint
-from flask import Response, current_app, g, request
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
-from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
-from appliance.api.problems import answer_of, problem_of
+from appliance.api.problems import headers_of, invalid, problem, problem_of
 from appliance.api.schemas.journal import JobTold
 from appliance.api.types import Versioned, entity_tag
+from appliance.api.wire import HttpRequest, Response, Stream
 from appliance.config import Configuration
 from appliance.database.models import IdempotencyKey
 from appliance.database.store import Store
@@ -43,15 +48,19 @@ from appliance.domain.errors import (
 from appliance.domain.journal import complete, record, rotate, withdraw
 from appliance.domain.requests import Request
 from appliance.domain.secrets import Seal, SealedError, is_sealed
-from appliance.worker.client import WorkerClient
 
 COOKIE = "__Host-zvaai"
 CSRF_HEADER = "X-CSRF-Token"
 _KEYS_KEPT_S = 86400
 _ROTATED_AFTER = 100
+_LONGEST_WAIT_S = 30
 _LONGEST_AUDITED = 4096
 _TELLING = {200, 201, 401}
 """What came of attempts of nobody in particular: logins, and those that failed, which have to wait."""
+_log = logging.getLogger(__name__)
+_ended = threading.Condition()
+_running: set[str | None] = set()
+"""Keys of requests that are carried out now; under `_ended`, which tells of the end of each."""
 SECRET_FIELDS = {"password", "recovery_key", "passphrase", "secret", "code", "current", "new", "chap", "url"}
 """"url" of a webhook: it may have a token in it."""
 
@@ -73,32 +82,57 @@ class _TakenBack(Exception):  # noqa: N818  # not a failure
     """Ends a transaction of which nothing is to stay."""
 
 
+class Refused(Exception):  # noqa: N818  # not a failure
+    """What the HTTP process or a schema found wrong with the request."""
+
+    def __init__(self, problem: dict[str, Any]) -> None:
+        super().__init__(problem["detail"])
+        self.problem = problem
+
+
+class WorkerMethods(Protocol):
+    """The rest of the worker, as views call it."""
+
+    def call(self, method: str, **parameters: Any) -> Any:
+        """The result, as JSON has it. Raises DomainError."""
+
+    def submit(self, request: Request, actor: str, key: str | None) -> str:
+        """Identifier of a job that is checked and queued. The same `key` again is the same job. Raises DomainError."""
+
+
 @dataclass
 class Services:
-    """What views ask."""
+    """What views use."""
 
     configuration: Configuration
     store: Store
-    worker: WorkerClient
+    worker: WorkerMethods
     seal: Seal
 
 
 @dataclass
 class Call:
-    """One request: who asks, what is asked, and what the audit is to say."""
+    """One request: the caller, what is requested, and what the audit is to say."""
 
     services: Services
-    caller: Caller | None
-    address: str
+    request: HttpRequest
+    caller: Caller | None = None
     subject: str = ""
     key: str | None = None
-    """The request's idempotency key, with who asks and what is asked for."""
+    """The request's idempotency key, with the caller and what is requested."""
+    running: bool = False
+    """It is in `_running`."""
     entry: int | None = None
     """Of the audit, when it has begun."""
     before: dict[str, Any] | None = None
     cookies: list[tuple[str, int | None]] = field(default_factory=list)
     _transaction: tuple[Session, contextlib.ExitStack] | None = None
     _tells_worker: bool = False
+
+    @property
+    def address(self) -> str:
+        """Of the client."""
+        return self.request.address[:64]
 
     @property
     def who(self) -> Caller:
@@ -158,7 +192,7 @@ class Call:
         """Refuses when If-Match names another version; the operation is declared as one that `matches`."""
         told = current.model_dump_json(exclude={"etag"} if isinstance(current, Versioned) else None)
         self.before = _without_secrets(json.loads(told))
-        asked = request.headers.get("If-Match")
+        asked = self.request.if_match
         if asked is not None and asked.strip() != "*" and etag(current) not in [one.strip() for one in asked.split(",")]:
             raise PreconditionError
 
@@ -171,33 +205,53 @@ View = TypeVar("View", bound=Callable[..., BaseModel | Response])
 class Declaration:
     """What is declared of an operation."""
 
+    name: str
+    view: Callable[..., BaseModel | Response]
     method: str
     path: str
     role: Role | None
     audit: str | None
+    answer: type[BaseModel]
     status: int
-    has_body: bool
-    has_query: bool
-    tells_secret: bool
-    is_list: bool
+    body: type[BaseModel] | None
+    query: type[BaseModel] | None
     media: str | None = None
-    """The answer's media type, where it is no JSON."""
+    """The response's media type, where it is no JSON."""
     conflicts: bool = False
     """Something can be in the way, as with all that changes something."""
     matches: bool = False
-    """If-Match is heeded: it changes something that is told with a version."""
-    measures: bool = False
-    """What is told has values that change by themselves, and are not in its version."""
+    """If-Match is heeded: it changes something that has a version."""
+    local: bool = False
+    """The HTTP process responds by itself."""
+
+    @property
+    def has_body(self) -> bool:
+        """Whether it takes one."""
+        return self.body is not None
+
+    @property
+    def has_query(self) -> bool:
+        """Whether it takes parameters."""
+        return self.query is not None
+
+    @property
+    def tells_secret(self) -> bool:
+        """Whether the response has a secret, which is shown once."""
+        return "secret" in self.answer.model_fields
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the response is a list, without a version of its own."""
+        return bool({"items", "checks"} & self.answer.model_fields.keys())
+
+    @property
+    def measures(self) -> bool:
+        """Whether the response has values that change by themselves, and are not in its version."""
+        return issubclass(self.answer, Versioned) and bool(self.answer.MEASURED)
 
 
 DECLARATIONS: dict[str, Declaration] = {}
-"""By endpoint."""
-
-
-def services() -> Services:
-    """Of this application."""
-    found: Services = current_app.extensions["zvaai"]
-    return found
+"""By name: of the resource, a dot, and the view's."""
 
 
 def etag(model: BaseModel) -> str:
@@ -209,8 +263,8 @@ class Resource:
     """Operations of one resource."""
 
     def __init__(self, name: str) -> None:
-        self.blueprint = APIBlueprint(name, __name__, url_prefix="/api/v1")
-        self._name = name
+        self.name = name
+        self.declarations: list[Declaration] = []
 
     def operation(
         self,
@@ -226,69 +280,61 @@ class Resource:
         media: str | None = None,
         conflicts: bool = False,
         matches: bool = False,
+        local: bool = False,
     ) -> Callable[[View], View]:
-        """Declares one."""
+        """Declares one. The view takes the call, then path, body and query by name."""
         assert (audit is not None) == (method != "GET"), "all that changes something is audited"
 
         def declare(view: View) -> View:
-            endpoint = f"{self._name}.{view.__name__}"
+            name = f"{self.name}.{view.__name__}"
             declared = Declaration(
-                method,
-                f"/api/v1{path}",
-                role,
-                audit,
-                status,
-                body is not None,
-                query is not None,
-                "secret" in answer.model_fields,
-                bool({"items", "checks"} & answer.model_fields.keys()),
-                media,
-                conflicts or method != "GET",
-                matches,
-                issubclass(answer, Versioned) and bool(answer.MEASURED),
-            )
-            DECLARATIONS[endpoint] = declared
-            function: Any = view
-
-            def answered(**asked: Any) -> BaseModel | Response:
-                call: Call = g.zvaai_call
-                return _as_response((call.begun_before() if status == 202 else None) or function(call, **asked), status)
-
-            plain: Any = wraps(function)(answered)
-            plain = self.blueprint.output(answer, status_code=status)(plain)
-            if body is not None:
-                plain = self.blueprint.input(body, location="json", arg_name="body")(plain)
-            if query is not None:
-                plain = self.blueprint.input(query, location="query", arg_name="query")(plain)
-            carried_out = wraps(plain)(lambda **asked: _carry_out(declared, plain, asked))
-            route: Any = self.blueprint.route(path, methods=[method])
-            route(carried_out)
+                name, view, method, f"/api/v1{path}", role, audit, answer, status, body, query, media,
+                conflicts or method != "GET", matches, local,
+            )  # fmt: skip
+            DECLARATIONS[name] = declared
+            self.declarations.append(declared)
             return view
 
         return declare
 
 
-def _as_response(told: BaseModel | Response, status: int) -> BaseModel | Response:
-    """Serialized at once by pydantic: a page of 500 takes a fifth of the time."""
-    if isinstance(told, BaseModel):
-        with contextlib.suppress(ValueError):  # half a character, which only escapes can tell
-            return Response(told.model_dump_json(), status, content_type="application/json")
-    return told
-
-
 # --- carrying out
 
 
-def _carry_out(declared: Declaration, view: Callable[..., Any], asked: dict[str, Any]) -> Response:
-    call = Call(services(), None, request.remote_addr or "")
-    g.zvaai_call = call
-    call.subject = "/".join(str(value) for value in asked.values())
+@dataclass
+class Outcome:
+    """The response, before it goes to the HTTP process."""
+
+    status: int
+    headers: dict[str, str]
+    content: bytes | Path | Stream
+    cookie: tuple[str, int | None] | None = None
+
+
+def carry_out(services: Services, sent: HttpRequest) -> Outcome:
+    """A request that anybody may have made up: nothing of it is believed but that it has arrived."""
+    declared = DECLARATIONS.get(sent.operation)
+    if declared is None or declared.local:
+        return _refusal(problem(404, "not_found", "there is no such operation"))
+    call = Call(services, sent)
+    call.subject = "/".join(str(value) for value in sent.path.values())
+    try:
+        return _carried_out(declared, call)
+    finally:
+        if call.running:
+            with _ended:
+                _running.discard(call.key)
+                _ended.notify_all()
+
+
+def _carried_out(declared: Declaration, call: Call) -> Outcome:
+    sent = call.request
     claimed: str | None = None
     try:
         call.caller = _who(declared, call)
-        if declared.has_body:
-            _read_body()
-        if declared.method != "GET" and not declared.matches and request.headers.get("If-Match", "*").strip() != "*":
+        if sent.refusal is not None:
+            raise Refused(_believable(sent.refusal))
+        if declared.method != "GET" and not declared.matches and (sent.if_match or "*").strip() != "*":
             raise PreconditionError  # of what has no version, or no one that is looked at, none matches
         if declared.method != "GET" and not (declared.audit or "").startswith(_IN_RECOVERY_MODE):
             with call.services.store.reading() as session:
@@ -297,35 +343,77 @@ def _carry_out(declared: Declaration, view: Callable[..., Any], asked: dict[str,
         if earlier is not None:
             return earlier
         _begin(declared, call)
-        response: Response = current_app.make_response(view(**asked))
-    except (DomainError, HTTPException) as error:
-        response = answer_of(problem_of(error))
-    except Exception as error:
-        if not hasattr(error, "status_code"):  # APIFlask's own are answers
-            _finish(declared, call, None, claimed)
-            raise
-        response = answer_of(problem_of(error))
-    for value, age in call.cookies:
-        response.set_cookie(COOKIE, value, max_age=age, secure=True, httponly=True, samesite="Strict", path="/")
-    if declared.method == "GET" and response.status_code == 200 and response.is_json and not response.is_streamed:
-        # A list has none that If-Match could name: it is not taken apart for its tag. What is in it has its own.
-        told: Any = response.get_data(as_text=True) if declared.is_list else response.get_json()
-        tag: str = ("" if declared.is_list else told.get("etag")) or entity_tag(told)
-        response.headers["ETag"] = tag
-        if not declared.measures and tag in [one.strip() for one in request.headers.get("If-None-Match", "").split(",")]:
-            return Response(status=304, headers={"ETag": tag})
-    if response.status_code == 202:
-        response.headers["Location"] = f"/api/v1/jobs/{response.get_json()['id']}"
-    _finish(declared, call, response, claimed)
-    return response
+        outcome = _viewed(declared, call)
+    except DomainError as error:
+        outcome = _refusal(problem_of(error))
+    except Refused as error:
+        outcome = _refusal(error.problem)
+    except Exception:
+        _finish(declared, call, None, claimed)
+        raise
+    if call.cookies:
+        outcome.cookie = call.cookies[-1]
+    _finish(declared, call, outcome, claimed)
+    if outcome.status >= 400 or declared.method != "GET":
+        _log.info("%s %s: %d", declared.method, urlsplit(sent.target).path[:256], outcome.status)
+    return outcome
+
+
+def failed() -> Outcome:
+    """A request that failed by our fault."""
+    return _refusal(problem(500, "internal", "the service is at fault; see its log"))
+
+
+def _refusal(body: dict[str, Any]) -> Outcome:
+    return Outcome(body["status"], headers_of(body), json.dumps(body).encode())
+
+
+def _believable(refusal: dict[str, Any]) -> dict[str, Any]:
+    """What the HTTP process says of a request is a refusal, whatever it says."""
+    status = refusal.get("status")
+    status = status if isinstance(status, int) and 400 <= status < 500 else 400
+    return problem(status, str(refusal.get("code")), str(refusal.get("detail")), errors=refusal.get("errors") or [])
+
+
+def _viewed(declared: Declaration, call: Call) -> Outcome:
+    arguments: dict[str, Any] = dict(call.request.path)
+    try:
+        if declared.body is not None:
+            arguments["body"] = declared.body.model_validate(_json(call.request.body))
+        if declared.query is not None:
+            arguments["query"] = declared.query.model_validate(call.request.query)
+    except ValidationError as error:
+        raise Refused(invalid(error)) from error
+    begun = call.begun_before() if declared.status == 202 else None
+    response = begun or declared.view(call, **arguments)
+    if isinstance(response, Response):
+        headers = {"Content-Type": response.content_type}
+        if response.download_name is not None:
+            headers["Content-Disposition"] = f"attachment; filename={response.download_name}"
+        return Outcome(declared.status, headers, response.content)
+    headers = {"Content-Type": "application/json"}
+    if declared.status == 202:
+        headers["Location"] = f"/api/v1/jobs/{response.model_dump()['id']}"
+    try:
+        content = response.model_dump_json()
+    except ValueError:  # half a character, which only escapes can express
+        content = json.dumps(response.model_dump(mode="json"))
+    return Outcome(declared.status, headers, content.encode())
+
+
+def _json(text: str | None) -> Any:
+    """Raises Refused."""
+    try:
+        return json.loads(text or "null")
+    except (ValueError, RecursionError) as error:
+        raise Refused(problem(400, "bad_request", "the body is not JSON")) from error
 
 
 def _who(declared: Declaration, call: Call) -> Caller | None:
     if declared.role is None:
         return None
     store = call.services.store
-    authorization = request.headers.get("Authorization", "")
-    cookie = request.cookies.get(COOKIE)
+    authorization, cookie = call.request.authorization or "", call.request.cookie
     with store.reading() as session:
         if authorization:
             kind, _, token = authorization.partition(" ")
@@ -338,7 +426,7 @@ def _who(declared: Declaration, call: Call) -> Caller | None:
             touch = access.session_needs_touch(session, caller.credential)
         else:
             raise UnauthenticatedError
-    if caller.cookie and declared.method != "GET" and request.headers.get(CSRF_HEADER) != access.csrf_token(cookie or ""):
+    if caller.cookie and declared.method != "GET" and call.request.csrf != access.csrf_token(cookie or ""):
         raise ForbiddenError(f"the header {CSRF_HEADER} is missing or not the session's")
     if touch:
         with store.session() as session:
@@ -349,27 +437,23 @@ def _who(declared: Declaration, call: Call) -> Caller | None:
     return caller
 
 
-def _read_body() -> None:
-    if request.mimetype != "application/json":  # what a form of another site can't send
-        raise UnsupportedMediaType("the body has to be application/json")
-    try:
-        request.get_json()
-    except RecursionError as error:
-        raise BadRequest("the JSON is too deep") from error
-
-
-def _claim(declared: Declaration, call: Call) -> tuple[str | None, Response | None]:
+def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | None]:
     """Takes the idempotency key for this request; or the answer of the one that had it before."""
-    key = request.headers.get("Idempotency-Key")
+    key = call.request.idempotency_key
     if key is None or declared.method == "GET" or call.caller is None:
         return None, None
     if not 1 <= len(key) <= 128 or not key.isprintable():
         raise InvalidError("Idempotency-Key", "not a key", "1 to 128 printable characters")
-    asked = [declared.method.encode(), request.full_path.encode(), request.get_data()]
+    asked = [declared.method.encode(), call.request.target.encode(), (call.request.body or "").encode()]
     asked.append(call.caller.credential.encode() if declared.tells_secret else b"")
     digest = call.services.seal.digest(b"\0".join(asked))
     call.key = f"{call.caller.user_id} {digest} {key}"
     store, actor, now = call.services.store, call.caller.user_id, time.time()
+    with _ended:  # the HTTP process may have died, and the client sent it again: that waits for the end of the first one
+        if not _ended.wait_for(lambda: call.key not in _running, _LONGEST_WAIT_S):
+            raise ConflictError("the request with this idempotency key is under way", [key])
+        _running.add(call.key)
+        call.running = True
     with store.session() as session:
         session.execute(delete(IdempotencyKey).where(IdempotencyKey.created_at < now - _KEYS_KEPT_S))
     try:
@@ -389,7 +473,7 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Response | No
         told = call.services.seal.open(earlier.body) if is_sealed(earlier.body) else earlier.body
     except SealedError as error:
         raise ConflictError("it is done already, and the key that its answer was sealed with is gone", [key]) from error
-    return None, Response(told, earlier.status, earlier.headers)
+    return None, Outcome(earlier.status, dict(earlier.headers), told.encode())
 
 
 def forget_unfinished(store: Store) -> None:
@@ -411,43 +495,49 @@ def _record(session: Session, declared: Declaration, call: Call, status: int | N
         session, actor=call.caller.name if call.caller else "", token=call.caller.token if call.caller else None,
         address=call.address, action=declared.audit or "",
         subject=call.subject[:512], status=status, before=call.before,
-        after=_without_secrets(request.get_json(silent=True)) if with_body else None,
+        after=_without_secrets(_parsed(call.request.body)) if with_body else None,
     )  # fmt: skip
 
 
-def _finish(declared: Declaration, call: Call, response: Response | None, key: str | None) -> None:
+def _finish(declared: Declaration, call: Call, outcome: Outcome | None, key: str | None) -> None:
     """Audit, and the answer for the idempotency key. A request that failed by our fault may be sent again with its key."""
     try:
-        _write_end(declared, call, response, key)
+        _write_end(declared, call, outcome, key)
     except Exception:
         with contextlib.suppress(Exception), call.services.store.session() as session:
             session.execute(delete(IdempotencyKey).where(IdempotencyKey.key == key, IdempotencyKey.status.is_(None)))
         raise
 
 
-def _write_end(declared: Declaration, call: Call, response: Response | None, key: str | None) -> None:
-    status = response.status_code if response is not None else 500
+def _write_end(declared: Declaration, call: Call, outcome: Outcome | None, key: str | None) -> None:
+    status = outcome.status if outcome is not None else 500
     if declared.audit is None or (call.caller is None and declared.role is not None):
         return  # who is nobody fills no disk
     with call.ending(made=status < 400) as session:
-        if call.entry is None:
-            call.entry = _record(session, declared, call, status)
-        elif call.caller is None and status not in _TELLING:
+        if call.caller is None and status not in _TELLING:
+            if call.entry is None:
+                return
             withdraw(session, call.entry)  # or who is nobody turns the audit over until nothing of it is left
+        elif call.entry is None:
+            call.entry = _record(session, declared, call, status)
         else:
             complete(session, call.entry, subject=call.subject[:512], status=status, before=call.before)
         if call.entry % _ROTATED_AFTER == 0:
             rotate(session, call.services.configuration.audit_directory)
         if key is not None and call.caller is not None:
             kept = session.get(IdempotencyKey, (call.caller.user_id, key))
-            if kept is not None and response is not None and status < 500:
-                told = "" if declared.tells_secret else response.get_data(as_text=True)
+            if kept is not None and outcome is not None and isinstance(outcome.content, bytes) and status < 500:
+                told = "" if declared.tells_secret else outcome.content.decode()
                 kept.status, kept.body = status, call.services.seal.seal(told) if told else ""  # it may have a URL with a token
-                kept.headers = {
-                    name: response.headers[name] for name in ("Content-Type", "Location", "ETag") if name in response.headers
-                }
+                kept.headers = {name: value for name, value in outcome.headers.items() if name in ("Content-Type", "Location")}
             elif kept is not None:
                 session.delete(kept)
+
+
+def _parsed(body: str | None) -> Any:
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(body or "null")
+    return None
 
 
 def _without_secrets(asked: Any) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from appliance.api.schemas.common import ForceQuery, ListQuery
 from appliance.api.schemas.journal import JobTold
 from appliance.api.schemas.pools import (
     DeviceAsked,
+    DeviceName,
     DiskPage,
     ExtendAsked,
     ImportablePage,
@@ -22,10 +23,11 @@ from appliance.api.schemas.pools import (
     PoolTold,
     ReplaceAsked,
     ScrubAsked,
+    TrimRequest,
 )
 from appliance.domain import requests
 from appliance.domain.access import Role
-from appliance.domain.errors import NotFoundError
+from appliance.domain.errors import ForbiddenError, NotFoundError
 
 resource = Resource("pools")
 
@@ -62,6 +64,34 @@ def scrub(call: Call, name: str, body: ScrubAsked) -> BaseModel:
     return call.submit(requests.ScrubPool(pool=name, action=body.action))
 
 
+def _only_admins(call: Call, force: bool) -> None:
+    if force and call.who.role < Role.ADMIN:
+        raise ForbiddenError("only an admin may force this: it destroys what the device carries")
+
+
+@resource.operation(
+    "POST", "/pools/<name>/trim", role=Role.OPERATOR, audit="pool.trim", body=TrimRequest, answer=JobTold, status=202
+)
+def trim(call: Call, name: str, body: TrimRequest) -> BaseModel:
+    """Starts or stops the trim of a pool. Its devices show the progress."""
+    return call.submit(requests.TrimPool(pool=name, action=body.action))
+
+
+@resource.operation("POST", "/pools/<name>/upgrade", role=Role.ADMIN, audit="pool.upgrade", answer=JobTold, status=202)
+def upgrade_pool(call: Call, name: str) -> BaseModel:
+    """Enables all features of this OpenZFS. Older versions can't import the pool afterwards."""
+    return call.submit(requests.UpgradePool(pool=name))
+
+
+@resource.operation(
+    "DELETE", "/pools/<name>", role=Role.ADMIN, audit="pool.destroy", query=ForceQuery, answer=JobTold, status=202, matches=True
+)
+def destroy_pool(call: Call, name: str, query: ForceQuery) -> BaseModel:
+    """Destroys a pool that has no datastores. Refused while it has other datasets, unless forced."""
+    call.match(read_pool(call, name))
+    return call.submit(requests.DestroyPool(pool=name, force=query.force))
+
+
 @resource.operation("GET", "/disks", role=Role.VIEWER, query=ListQuery, answer=DiskPage)
 def list_disks(call: Call, query: ListQuery) -> BaseModel:
     """Block devices that could be a pool's, and by what they are used."""
@@ -78,7 +108,7 @@ def list_importable(call: Call, query: ListQuery) -> BaseModel:
 @resource.operation("POST", "/pools/plan", role=Role.ADMIN, audit="pool.plan", body=PlanAsked, answer=PlanTold)
 def plan_pool(call: Call, body: PlanAsked) -> BaseModel:
     """The layout that making or extending would give. Refused as that would be; changes nothing."""
-    return PlanTold(layout=call.services.worker.call("pool_plan", **body.model_dump()))
+    return PlanTold.model_validate(call.services.worker.call("pool_plan", **body.model_dump()))
 
 
 @resource.operation("POST", "/pools", role=Role.ADMIN, audit="pool.create", body=PoolAsked, answer=JobTold, status=202)
@@ -113,8 +143,34 @@ def extend_pool(call: Call, name: str, body: ExtendAsked) -> BaseModel:
     "POST", "/pools/<name>/replace", role=Role.OPERATOR, audit="pool.replace", body=ReplaceAsked, answer=JobTold, status=202
 )
 def replace_device(call: Call, name: str, body: ReplaceAsked) -> BaseModel:
-    """Begins the resilver onto a new device; the pool tells how far it is."""
+    """Starts the resilver onto a new device; the pool shows its progress. Only an admin may force it onto a device with data."""
+    _only_admins(call, body.force)
     return call.submit(requests.ReplaceDevice.of(body, pool=name))
+
+
+@resource.operation(
+    "POST", "/pools/<name>/attach", role=Role.OPERATOR, audit="pool.attach", body=ReplaceAsked, answer=JobTold, status=202
+)
+def attach_device(call: Call, name: str, body: ReplaceAsked) -> BaseModel:
+    """Attaches a new device to a single one, or to a mirror, and starts the resilver. Only an admin may force it."""
+    _only_admins(call, body.force)
+    return call.submit(requests.AttachDevice.of(body, pool=name))
+
+
+@resource.operation(
+    "POST", "/pools/<name>/detach", role=Role.ADMIN, audit="pool.detach", body=DeviceName, answer=JobTold, status=202
+)
+def detach_device(call: Call, name: str, body: DeviceName) -> BaseModel:
+    """Detaches a device from its mirror, or ends a replacement."""
+    return call.submit(requests.DetachDevice(pool=name, device=body.device))
+
+
+@resource.operation(
+    "POST", "/pools/<name>/remove", role=Role.ADMIN, audit="pool.remove", body=DeviceName, answer=JobTold, status=202
+)
+def remove_device(call: Call, name: str, body: DeviceName) -> BaseModel:
+    """Removes a spare, a cache or a log device; a mirror of logs as a whole."""
+    return call.submit(requests.RemoveDevice(pool=name, device=body.device))
 
 
 @resource.operation(

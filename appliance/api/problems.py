@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
 from typing import Any
 
-from flask import Response
-from werkzeug.exceptions import HTTPException
+from pydantic import ValidationError
 
 from appliance.domain.errors import DomainError
 
@@ -43,35 +41,26 @@ def problem(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def problem_of(error: Exception) -> dict[str, Any]:
-    """Of a refusal of the domain, of Flask or of APIFlask's validation."""
-    if isinstance(error, DomainError):
-        return problem(_STATUS.get(error.code, 409), error.code, str(error), **error.details())
-    if isinstance(error, HTTPException):
-        return problem(error.code or 500, (error.name or "error").lower().replace(" ", "_"), error.description or error.name)
-    status = int(getattr(error, "status_code", 500))
-    detail = getattr(error, "detail", {})
+def problem_of(error: DomainError) -> dict[str, Any]:
+    """Of a refusal of the domain."""
+    return problem(_STATUS.get(error.code, 409), error.code, str(error), **error.details())
+
+
+def invalid(error: ValidationError) -> dict[str, Any]:
+    """Of values that a schema refuses."""
     fields = [
-        {"field": name, "reason": str(reason).removeprefix("Value error, "), "allowed": ""}
-        for location in (detail if isinstance(detail, dict) else {}).values()
-        for name, reasons in location.items()
-        for reason in reasons
+        {"field": ".".join(map(str, one["loc"])) or "_schema", "reason": one["msg"].removeprefix("Value error, "), "allowed": ""}
+        for one in error.errors(include_url=False, include_context=False, include_input=False)
     ]
-    if fields:
-        text = "; ".join(f"{one['field']}: {one['reason']}" for one in fields[:5])
-        return problem(status, "invalid", text, errors=fields)
-    message = str(getattr(error, "message", "") or HTTPStatus(status).phrase)
-    return problem(status, HTTPStatus(status).phrase.lower().replace(" ", "_"), message)
+    text = "; ".join(f"{one['field']}: {one['reason']}" for one in fields[:5])
+    return problem(422, "invalid", text, errors=fields)
 
 
-def answer_of(body: dict[str, Any], headers: Any = None) -> Response:
-    """As an answer."""
-    response = Response(json.dumps(body), body["status"], content_type=MEDIA_TYPE)
+def headers_of(body: dict[str, Any]) -> dict[str, str]:
+    """That go with the body."""
+    found = {"Content-Type": MEDIA_TYPE}
     if body["status"] == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
+        found["WWW-Authenticate"] = "Bearer"
     if body["retry_after"] is not None:
-        response.headers["Retry-After"] = str(body["retry_after"])
-    for name, value in (headers or {}).items():
-        if name.lower() in ("allow", "retry-after"):
-            response.headers[name] = value
-    return response
+        found["Retry-After"] = str(body["retry_after"])
+    return found

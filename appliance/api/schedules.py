@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots by the clock."""
+"""Snapshots and scrubs by the clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import select
 from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import Empty, ListQuery
 from appliance.api.schemas.journal import JobTold
-from appliance.api.schemas.snapshots import ScheduleAsked, ScheduleChange, SchedulePage, ScheduleTold
+from appliance.api.schemas.snapshots import RoomResponse, ScheduleAsked, ScheduleChange, SchedulePage, ScheduleTold
 from appliance.database.models import Schedule
 from appliance.domain import requests, schedules
 from appliance.domain.access import Role
@@ -32,10 +32,10 @@ def list_schedules(call: Call, query: ListQuery) -> BaseModel:
     "POST", "/schedules", role=Role.OPERATOR, audit="schedule.create", body=ScheduleAsked, answer=ScheduleTold, status=201
 )
 def create_schedule(call: Call, body: ScheduleAsked) -> BaseModel:
-    """Its first snapshot is taken at once. Its datastores have to be there, in one pool."""
-    call.services.worker.call("check_scheduled", datastores=body.datastores)
+    """Creates a schedule. Its first snapshot is taken at once. The datastores must be active and in one pool."""
+    call.services.worker.call("check_scheduled", datastores=body.datastores, pool=body.pool)
     with call.changing() as session:
-        told = ScheduleTold.model_validate(schedules.add(session, **body.model_dump()))
+        told = ScheduleTold.model_validate(schedules.add(session, schedules.Settings(**body.model_dump())))
     call.subject = told.id
     call.changed()
     return told
@@ -58,27 +58,40 @@ def read_schedule(call: Call, schedule_id: str) -> BaseModel:
     matches=True,
 )
 def change_schedule(call: Call, schedule_id: str, body: ScheduleChange) -> BaseModel:
-    """What is given."""
+    """Changes what is given. Only an admin may lower what it retains or protects."""
     if body.datastores is not None:
         with call.services.store.reading() as session:
             schedules.schedule(session, schedule_id)
         call.services.worker.call("check_scheduled", datastores=body.datastores)
     with call.changing() as session:
         call.match(ScheduleTold.model_validate(schedules.schedule(session, schedule_id)))
-        return ScheduleTold.model_validate(schedules.change(session, schedule_id, **body.model_dump()))
+        values = body.model_dump(exclude_none=True)
+        may_destroy = call.who.role >= Role.ADMIN
+        return ScheduleTold.model_validate(schedules.change(session, schedule_id, values, may_destroy=may_destroy))
+
+
+@resource.operation("GET", "/schedules/<schedule_id>/room", role=Role.VIEWER, answer=RoomResponse)
+def read_room(call: Call, schedule_id: str) -> BaseModel:
+    """Shows the room that the next snapshots need in the pool: a snapshot of a thick datastore reserves what it holds."""
+    with call.services.store.reading() as session:
+        found = schedules.schedule(session, schedule_id)
+    return RoomResponse.model_validate(call.services.worker.call("snapshot_room", datastores=found.datastores))
 
 
 @resource.operation("POST", "/schedules/<schedule_id>/run", role=Role.OPERATOR, audit="schedule.run", answer=JobTold, status=202)
 def run_schedule(call: Call, schedule_id: str) -> BaseModel:
-    """Takes its snapshots now, also while it is disabled; when it is due by the clock does not change."""
+    """Takes its snapshots now, or starts its scrub, also while it is disabled. Its next slot stays the same."""
     with call.services.store.reading() as session:
         found = schedules.schedule(session, schedule_id)
+    if found.kind == schedules.SCRUB:
+        return call.submit(requests.ScrubPool(pool=str(found.pool), action="start", schedule=found.id))
     there = {store["id"] for store in call.services.worker.call("datastores") if store["state"] == "active"}
     chosen = [one for one in found.datastores if one in there]
     if not chosen:
         raise ConflictError("none of its datastores is there", found.datastores)
     name = schedules.snapshot_name(found, time.time())
-    return call.submit(requests.CreateSnapshots(name=name, datastores=chosen, schedule=found.id))
+    days = found.protect_days
+    return call.submit(requests.CreateSnapshots(name=name, datastores=chosen, schedule=found.id, protect_days=days))
 
 
 @resource.operation("DELETE", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.delete", answer=Empty, matches=True)

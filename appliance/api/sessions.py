@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from flask import request
 from pydantic import BaseModel
 from sqlalchemy import select
 
-from appliance.api.operation import COOKIE, Call, Resource
+from appliance.api.operation import Call, Resource
 from appliance.api.schemas.common import Empty
 from appliance.api.schemas.people import LoginAsked, PasswordChange, SessionTold, SetupAsked, SetupResponse, SetupState, UserTold
 from appliance.database.models import User
@@ -30,38 +29,34 @@ def set_up(call: Call, body: SetupAsked) -> BaseModel:
     """Makes the first admin, with the one-time code that the server printed at its first start."""
     store = call.services.store
     with store.session() as session:
-        access.check_wait(session, "setup", call.address)
-    try:
-        with store.reading() as session:
-            access.check_setup(session, body.code)
-        password_hash = access.new_password(body.name, body.password)
-        with call.changing() as session:
-            user = access.set_up(session, body.code, body.name, password_hash)
-            key = sealed_copy.new_recovery_key(session, call.services.seal)
-    except UnauthenticatedError:
-        with store.session() as session:
-            access.count_failure(session, "setup", call.address)
-        raise
+        access.count_attempt(session, "setup", call.address)
+    with store.session() as session:
+        access.check_setup(session, body.code)
+        access.forget_failures(session, "setup", call.address)
+    password_hash = access.new_password(body.name, body.password)
+    with call.changing() as session:
+        user = access.set_up(session, body.code, body.name, password_hash)
+        key = sealed_copy.new_recovery_key(session, call.services.seal)
+        fields = {name: getattr(user, name) for name in UserTold.model_fields if name != "etag"}
+        response = SetupResponse.model_validate({**fields, "recovery_key": key})
     call.services.configuration.setup_code.unlink(missing_ok=True)
     call.subject = user.id
     call.changed()
-    fields = {name: getattr(user, name) for name in UserTold.model_fields if name != "etag"}
-    return SetupResponse.model_validate({**fields, "recovery_key": key})
+    return response
 
 
 @resource.operation("POST", "/session", role=None, audit="session.begin", body=LoginAsked, answer=SessionTold, status=201)
 def log_in(call: Call, body: LoginAsked) -> BaseModel:
     """Begins a session: sets its cookie, and tells the CSRF token."""
     store = call.services.store
-    call.subject = body.name
     with store.session() as session:
-        access.check_wait(session, body.name, call.address)
+        access.count_attempt(session, body.name, call.address)
     with store.reading() as session:
         user = session.scalar(select(User).where(User.name == body.name))
     if not access.check_password(user, body.password) or user is None:
-        with store.session() as session:
-            access.count_failure(session, body.name, call.address)
+        # The audit has no name of it: what was typed there may be a password.
         raise UnauthenticatedError("the name or the password is wrong")
+    call.subject = user.name
     with call.changing() as session:
         access.forget_failures(session, body.name, call.address)
         cookie = access.begin_session(session, user.id, call.address)
@@ -74,7 +69,7 @@ def log_in(call: Call, body: LoginAsked) -> BaseModel:
 @resource.operation("GET", "/session", role=Role.VIEWER, answer=SessionTold)
 def read_session(call: Call) -> BaseModel:
     """Who asks."""
-    token = access.csrf_token(request.cookies[COOKIE]) if call.who.cookie else None
+    token = access.csrf_token(call.request.cookie or "") if call.who.cookie else None
     return SessionTold.model_validate(
         {"user": call.who.user_id, "name": call.who.name, "role": call.who.role.label, "csrf_token": token}
     )
@@ -102,10 +97,10 @@ def change_password(call: Call, body: PasswordChange) -> BaseModel:
 def confirm_password(call: Call, password: str, field: str) -> None:
     """That it is the caller's, who is logged in whatever it is. Raises InvalidError, TooManyError."""
     store = call.services.store
-    with store.reading() as session:
-        access.check_wait(session, call.who.name, call.address)
+    with store.session() as session:
+        access.count_attempt(session, call.who.name, call.address)
         user = access.user(session, call.who.user_id)
     if not access.check_password(user, password):
-        with store.session() as session:
-            access.count_failure(session, call.who.name, call.address)
         raise InvalidError(field, "this is not your password")
+    with store.session() as session:
+        access.forget_failures(session, call.who.name, call.address)

@@ -35,7 +35,7 @@ def create_snapshots(call: Call, body: SnapshotAsked) -> BaseModel:
 @resource.operation(
     "DELETE",
     "/datastores/<datastore_id>/snapshots/<name>",
-    role=Role.OPERATOR,
+    role=Role.ADMIN,
     audit="snapshot.delete",
     answer=JobTold,
     status=202,
@@ -64,7 +64,7 @@ def hold_snapshot(call: Call, datastore_id: str, name: str, body: HoldAsked) -> 
 
 
 @resource.operation(
-    "DELETE", "/datastores/<datastore_id>/snapshots/<name>/holds/<tag>", role=Role.OPERATOR, audit="snapshot.release",
+    "DELETE", "/datastores/<datastore_id>/snapshots/<name>/holds/<tag>", role=Role.ADMIN, audit="snapshot.release",
     answer=JobTold, status=202,
 )  # fmt: skip
 def release_snapshot(call: Call, datastore_id: str, name: str, tag: str) -> BaseModel:
@@ -77,11 +77,13 @@ def release_snapshot(call: Call, datastore_id: str, name: str, tag: str) -> Base
     body=RollbackAsked, answer=JobTold, status=202,
 )  # fmt: skip
 def roll_back(call: Call, datastore_id: str, name: str, body: RollbackAsked) -> BaseModel:
-    """What was written since is lost. Refused while hosts are logged in or newer snapshots would go, unless forced.
+    """Rolls a datastore back. What was written since is lost.
 
-    While newer ones are held or cloned it is always refused.
+    Refused while hosts are logged in, unless forced. Newer snapshots are destroyed with `force` of an admin only, and never
+    while they are held, protected or cloned.
     """
-    return call.submit(requests.RollBack(id=datastore_id, snapshot=name, force=body.force))
+    may_destroy = call.who.role >= Role.ADMIN
+    return call.submit(requests.RollBack(id=datastore_id, snapshot=name, force=body.force, may_destroy=may_destroy))
 
 
 @resource.operation(
@@ -96,3 +98,11 @@ def roll_back(call: Call, datastore_id: str, name: str, body: RollbackAsked) -> 
 def clone_datastore(call: Call, datastore_id: str, body: CloneAsked) -> BaseModel:
     """An instant copy with an identity of its own; hosts resignature it."""
     return call.submit(requests.CloneDatastore.of(body, id=datastore_id))
+
+
+@resource.operation(
+    "POST", "/datastores/<datastore_id>/promote", role=Role.OPERATOR, audit="datastore.promote", answer=JobTold, status=202
+)
+def promote_datastore(call: Call, datastore_id: str) -> BaseModel:
+    """Makes a clone independent of its origin, so that the origin can be purged. The shared snapshots become the clone's."""
+    return call.submit(requests.PromoteDatastore(id=datastore_id))

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from flask import Response, send_file
 from pydantic import BaseModel
 
 from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import Empty, ListQuery
 from appliance.api.schemas.journal import JobTold
 from appliance.api.schemas.support import BundlePage
+from appliance.api.wire import Response
 from appliance.domain import requests, support
 from appliance.domain.access import Role
 
@@ -33,7 +33,7 @@ def create_bundle(call: Call) -> BaseModel:
 def read_bundle(call: Call, bundle_id: str) -> BaseModel | Response:
     """The file, tar and gzip."""
     file = support.existing(call.services.configuration.support_directory, bundle_id)
-    return send_file(file, "application/gzip", as_attachment=True, download_name=f"zvaai-support-{bundle_id[:8]}.tar.gz")
+    return Response(file, "application/gzip", download_name=f"zvaai-support-{bundle_id[:8]}.tar.gz")
 
 
 @resource.operation("DELETE", "/support-bundles/<bundle_id>", role=Role.ADMIN, audit="support.delete", answer=Empty)

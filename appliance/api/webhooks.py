@@ -139,7 +139,7 @@ def test_webhook(call: Call, webhook_id: str) -> BaseModel:
     with services.store.session() as session:
         begun = webhooks.begin_test(session, webhook_id).id
     trusted = services.configuration.webhooks.trusted_networks
-    Sender(services.store, services.seal, trusted, services.configuration.sender_lock).one(begun, time.time())
+    Sender(services.store, services.seal, trusted).one(begun, time.time())
     with services.store.reading() as session:
         found = session.get(WebhookDelivery, begun)
         if found is None:

@@ -13,8 +13,9 @@ from typing import Annotated
 import typer
 
 from appliance.cli import appliance_commands as whole
-from appliance.cli import configuration, files, hosts, setup, storage, support, upgrade
+from appliance.cli import configuration, files, hosts, schedules, setup, storage, support, upgrade
 from appliance.cli import holds as _holds  # noqa: F401  # verbs of `zvaai snapshot`
+from appliance.cli import pool_devices as _pool_devices  # noqa: F401  # verbs of `zvaai pool`
 from appliance.cli import webhooks as receivers
 from appliance.cli.client import USAGE, Client, CommandError
 from appliance.cli.output import Output
@@ -22,7 +23,7 @@ from appliance.cli.shared import Shared
 
 application = typer.Typer(no_args_is_help=True, help="VMware storage with VAAI on OpenZFS.", pretty_exceptions_enable=False)
 for name, noun in (
-    ("pool", storage.pool), ("datastore", storage.datastore), ("snapshot", storage.snapshot), ("schedule", storage.schedule),
+    ("pool", storage.pool), ("datastore", storage.datastore), ("snapshot", storage.snapshot), ("schedule", schedules.schedule),
     ("file", files.file), ("key", storage.key),
     ("host", hosts.host), ("group", hosts.group), ("job", whole.job), ("alert", whole.alert), ("audit", whole.audit),
     ("user", whole.user), ("token", whole.token), ("webhook", receivers.webhook), ("configuration", configuration.configuration),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -36,3 +37,30 @@ def clone_file(
     store = run.client.named("/datastores", datastore)
     body = {"source": source, "destination": destination, "fast": fast}
     run.job(run.client.call("POST", f"/datastores/{store}/files/clone", body), wait)
+
+
+@file.command("browse")
+def browse_snapshot(
+    context: typer.Context,
+    datastore: Store,
+    snapshot: str,
+    folder: Annotated[str, typer.Argument(help="A folder's path in the snapshot. Default: its root.")] = "",
+) -> None:
+    """List a folder of a snapshot of an NFS datastore.
+
+    Example: zvaai file browse nfs1 nightly_2026-11-25_220000Z web
+    """
+    run = shared(context)
+    path = f"/datastores/{run.client.named('/datastores', datastore)}/snapshots/{quote(snapshot, safe='')}/folder"
+    run.output.rows(run.client.all(path, folder=folder), "name", "kind", "size", "modified_at")
+
+
+@file.command("restore-vm")
+def restore_vm(context: typer.Context, datastore: Store, snapshot: str, folder: FilePath, name: str, wait: Wait = False) -> None:
+    """Restore one VM from a snapshot of an NFS datastore, beside the original and by a new name.
+
+    Then register its .vmx file at a host. Example: zvaai file restore-vm nfs1 nightly_2026-11-25_220000Z web web-restored
+    """
+    run = shared(context)
+    path = f"/datastores/{run.client.named('/datastores', datastore)}/snapshots/{quote(snapshot, safe='')}/restore-vm"
+    run.job(run.client.call("POST", path, {"folder": folder, "name": name}), wait)

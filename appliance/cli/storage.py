@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools, datastores, snapshots, schedules."""
+"""Pools, datastores, snapshots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from appliance.cli.shared import Force, Groups, Number, Wait, as_bytes, group_id
 pool = noun("Pools.")
 datastore = noun("Datastores: VMFS on LUNs, and NFS.")
 snapshot = noun("Snapshots of datastores.")
-schedule = noun("Snapshots by the clock.")
 key = noun("Keys of encrypted datastores, one for each pool.")
 Clients = Annotated[
     list[str] | None, typer.Option("--client", help="NFS: an address or network that may mount it; again for another.")
@@ -130,17 +129,25 @@ def create_pool(
     context: typer.Context,
     name: str,
     vdevs: VdevWords,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be made.")] = False,
+    ashift: Annotated[int, typer.Option(help="Block of the devices: 2 to the power of this. It can't be changed later.")] = 12,
+    autotrim: Annotated[bool, typer.Option("--autotrim", help="Tell SSDs at once which blocks are free.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the layout, and create nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Whatever the devices carry.")] = False,
     wait: Wait = False,
 ) -> None:
-    """A new pool on empty disks."""
+    """Create a pool on empty disks.
+
+    Example: zvaai pool create tank mirror /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B
+    """
     run = shared(context)
     body = {"name": name, "vdevs": vdevs_of(vdevs), "force": force}
+    plan = run.client.call("POST", "/pools/plan", body)
+    for warning in plan["warnings"]:
+        print(f"Warning: {warning}", file=sys.stderr)
     if dry_run:
-        print("\n".join(run.client.call("POST", "/pools/plan", body)["layout"]))
+        print("\n".join(plan["layout"]))
         return
-    run.job(run.client.call("POST", "/pools", body), wait)
+    run.job(run.client.call("POST", "/pools", {**body, "ashift": ashift, "autotrim": autotrim}), wait)
 
 
 @pool.command("extend")
@@ -385,6 +392,16 @@ def clone_datastore(
     run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/clone", body), wait)
 
 
+@datastore.command("promote")
+def promote_datastore(context: typer.Context, store: Store, wait: Wait = False) -> None:
+    """Make a clone independent of its origin, so that the origin can be purged. The shared snapshots become the clone's.
+
+    Example: zvaai datastore promote vmfs1-clone
+    """
+    run = shared(context)
+    run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/promote"), wait)
+
+
 @datastore.command("adopt")
 def adopt(
     context: typer.Context,
@@ -438,7 +455,14 @@ def list_snapshots(context: typer.Context, store: Store) -> None:
     run = shared(context)
     store_id = run.client.named("/datastores", store)
     run.output.rows(
-        run.client.all(f"/datastores/{store_id}/snapshots"), "name", "created_at", "used", "referenced", "holds", "clones"
+        run.client.all(f"/datastores/{store_id}/snapshots"),
+        "name",
+        "created_at",
+        "used",
+        "referenced",
+        "holds",
+        "protected_until",
+        "clones",
     )
 
 
@@ -447,11 +471,16 @@ def create_snapshot(
     context: typer.Context,
     name: str,
     stores: Annotated[list[str], typer.Argument(help="Datastores, all in one atomic step.")],
+    protect_days: Annotated[int, typer.Option(help="Nobody can destroy the snapshots for so many days.")] = 0,
     wait: Wait = False,
 ) -> None:
-    """Of one or several datastores of a pool."""
+    """Create snapshots of one or several datastores of a pool.
+
+    Example: zvaai snapshot create before-update vmfs1 vmfs2 --protect-days 7
+    """
     run = shared(context)
-    body = {"name": name, "datastores": [run.client.named("/datastores", store) for store in stores]}
+    body: dict[str, Any] = {"name": name, "protect_days": protect_days}
+    body["datastores"] = [run.client.named("/datastores", store) for store in stores]
     run.job(run.client.call("POST", "/snapshots", body), wait)
 
 
@@ -468,46 +497,6 @@ def rollback(context: typer.Context, store: Store, name: str, force: Force = Fal
     run = shared(context)
     path = f"/datastores/{run.client.named('/datastores', store)}/snapshots/{name}/rollback"
     run.job(run.client.call("POST", path, {"force": force}), wait)
-
-
-@schedule.command("list")
-def list_schedules(context: typer.Context) -> None:
-    """All schedules."""
-    run = shared(context)
-    run.output.rows(run.client.all("/schedules"), "name", "every_minutes", "keep", "enabled", "last_at", "datastores")
-
-
-@schedule.command("create")
-def create_schedule(
-    context: typer.Context,
-    name: str,
-    stores: Annotated[list[str], typer.Argument(help="Datastores, all in one atomic step.")],
-    every_minutes: Annotated[int, typer.Option()],
-    keep: Annotated[int, typer.Option(help="How many of each datastore.")],
-) -> None:
-    """Its first snapshot is taken at once."""
-    run = shared(context)
-    body = {
-        "name": name,
-        "datastores": [run.client.named("/datastores", store) for store in stores],
-        "every_minutes": every_minutes,
-        "keep": keep,
-    }
-    run.output.one(run.client.call("POST", "/schedules", body))
-
-
-@schedule.command("run")
-def run_schedule(context: typer.Context, name: str, wait: Wait = False) -> None:
-    """Takes its snapshots now; its clock goes on as before."""
-    run = shared(context)
-    run.job(run.client.call("POST", f"/schedules/{run.client.named('/schedules', name)}/run"), wait)
-
-
-@schedule.command("delete")
-def delete_schedule(context: typer.Context, name: str) -> None:
-    """Its snapshots stay."""
-    run = shared(context)
-    run.client.call("DELETE", f"/schedules/{run.client.named('/schedules', name)}")
 
 
 @key.command("list")

@@ -293,14 +293,26 @@ class IdempotencyKey(Base):
 
 
 class Schedule(Base):
-    """Snapshots of datastores, taken by the clock in one atomic step, the newest `keep` of them kept."""
+    """Snapshots of datastores, taken by the clock in one atomic step; or the scrub of a pool. domain/schedules.py: Settings."""
 
     __tablename__ = "schedules"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
+    kind: Mapped[str]
     datastores: Mapped[list[str]]
+    pool: Mapped[str | None]
     every_minutes: Mapped[int]
+    at: Mapped[str]
+    time_zone: Mapped[str]
     keep: Mapped[int]
+    hourly: Mapped[int]
+    daily: Mapped[int]
+    weekly: Mapped[int]
+    monthly: Mapped[int]
+    protect_days: Mapped[int]
     enabled: Mapped[bool]
     last_at: Mapped[float | None]
+    """When its last job that succeeded ended."""
+    attempted_at: Mapped[float | None]
+    """The last slot for which a job was queued."""
     created_at: Mapped[float]

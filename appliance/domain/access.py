@@ -191,9 +191,19 @@ def _keys(name: str, address: str) -> dict[str, str]:
     return {"pair": f"pair:{digest(name)}:{address}", "address": f"address:{address}"}
 
 
+def count_attempt(session: Session, name: str, address: str) -> None:
+    """Counts an attempt as failed, before its password is checked: attempts at the same time count too. Raises TooManyError."""
+    check_wait(session, name, address)
+    count_failure(session, name, address)
+
+
 def forget_failures(session: Session, name: str, address: str) -> None:
-    """After a login that was right."""
-    session.execute(delete(LoginFailure).where(LoginFailure.key == _keys(name, address)["pair"]))
+    """After an attempt that was counted, and was right."""
+    keys = _keys(name, address)
+    session.execute(delete(LoginFailure).where(LoginFailure.key == keys["pair"]))
+    counted = session.get(LoginFailure, keys["address"])
+    if counted is not None:
+        counted.count, counted.locked_until = max(0, counted.count - 1), 0
 
 
 def check_wait(session: Session, name: str, address: str) -> None:

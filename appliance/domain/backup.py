@@ -118,13 +118,22 @@ class ExportRow(_Row):
 
 
 class ScheduleRow(_Row):
-    """A schedule of snapshots."""
+    """A schedule of snapshots or scrubs."""
 
     id: _Id
     name: _Name
-    datastores: Annotated[list[_Id], Field(min_length=1, max_length=256)]
-    every_minutes: Annotated[int, Field(ge=5, le=525600)]
+    kind: Literal["snapshot", "scrub"]
+    datastores: Annotated[list[_Id], Field(max_length=256)]
+    pool: Annotated[str, Field(max_length=255)] | None
+    every_minutes: Annotated[int, Field(ge=5, le=527040)]
+    at: Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+    time_zone: Annotated[str, Field(max_length=64)]
     keep: Annotated[int, Field(ge=1, le=1000)]
+    hourly: Annotated[int, Field(ge=0, le=1000)]
+    daily: Annotated[int, Field(ge=0, le=1000)]
+    weekly: Annotated[int, Field(ge=0, le=1000)]
+    monthly: Annotated[int, Field(ge=0, le=1000)]
+    protect_days: Annotated[int, Field(ge=0, le=3650)]
     enabled: bool
     created_at: _Time
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
+from appliance.domain.retention import PROTECTED
 from appliance.zfs.errors import InvalidName
 from appliance.zfs.names import hold_tag
 
@@ -46,6 +47,8 @@ def check_release(tag: str, there: Iterable[str]) -> None:
         raise NotFoundError("hold", tag)
     if owner(tag) == "openzfs":
         raise ConflictError("a hold of OpenZFS itself; it ends with the zfs send that made it", [tag])
+    if tag == PROTECTED:
+        raise ConflictError("the snapshot is protected: the hold ends with the protection, and nobody can end it before", [tag])
     if owner(tag) == "appliance":
         text = "a hold of the appliance's own; it ends with the schedule, the replica or the job that needs the snapshot"
         raise ConflictError(text, [tag])

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from appliance.domain.errors import InvalidError
 from appliance.domain.journal import Finding
-from appliance.zfs.model import Health, Pool, ScanState, Vdev
+from appliance.zfs.model import Health, Pool, Role, ScanState, Vdev
 
 AREA = "pool"
 SCAN_TOLD_S = 86400
@@ -23,9 +23,27 @@ UNSEEN = frozenset((Health.SUSPENDED, Health.UNAVAILABLE, Health.FAULTED))
 FINE = (Health.ONLINE, Health.AVAILABLE, Health.IN_USE)
 
 
-def findings(pools: Iterable[Pool], now: float) -> list[Finding]:
-    """Of devices that are lost or have errors, of damaged data, of scrubs and resilvers that ended."""
-    return [finding for pool in pools for finding in _of(pool, now)]
+def findings(pools: Iterable[Pool], now: float, with_datastores: Collection[str] = ()) -> list[Finding]:
+    """Of devices that are lost or have errors, of damaged data, of scrubs and resilvers that ended, of missing redundancy.
+
+    `with_datastores` are names of pools that have some: of those that carry the system an alert is raised.
+    """
+    found: list[Finding] = []
+    for pool in pools:
+        found += _of(pool, now)
+        if pool.of_the_system and pool.name in with_datastores:
+            text = (
+                f"Pool {pool.name} carries the running system (/, /usr, /var, /boot, swap, or the appliance's state). "
+                "The appliance serves the datastores in it, but changes nothing"
+            )
+            remedy = "Move the datastores to a pool of their own."
+            found.append(Finding(f"{AREA}:system:{pool.guid}", "warning", pool.name, text, remedy))
+    return found
+
+
+def single_devices(pool: Pool) -> list[Vdev]:
+    """Devices that hold the only copy of some data."""
+    return [vdev for vdev in pool.vdevs if vdev.role in (Role.DATA, Role.SPECIAL, Role.DEDUP) and vdev.kind in ("disk", "file")]
 
 
 def unlisted(pool: Pool) -> bool:
@@ -50,6 +68,11 @@ def _of(pool: Pool, now: float) -> Iterator[Finding]:
             counts = f"{device.read_errors} read, {device.write_errors} write, {device.checksum_errors} checksum errors"
             remedy = "look at the disk and its cables; when mended: zvaai pool device clear"
             yield Finding(f"{AREA}:errors:{key}", "warning", pool.name, f"device {name} had {counts}", remedy)
+    if single := single_devices(pool):
+        names = " or ".join(vdev.path or vdev.was or vdev.name for vdev in single[:5])
+        text = f"Pool {pool.name} has no redundancy: if {names} fails, all its data is lost"
+        remedy = f"Attach a second device to each: zvaai pool attach {pool.name} DEVICE NEW_DEVICE"
+        yield Finding(f"{AREA}:redundancy:{pool.guid}", "warning", pool.name, text, remedy)
     if pool.error_count:
         text = f"pool {pool.name} has {pool.error_count} damaged files or blocks"
         yield Finding(f"{AREA}:data:{pool.guid}", "critical", pool.name, text, "restore what zpool status -v names")

@@ -131,11 +131,12 @@ class ForgetDatastore(Request, frozen=True, kw_only=True):
 
 
 class CreateSnapshots(Request, frozen=True, kw_only=True):
-    """Of datastores of one pool; `schedule` is the one that takes them."""
+    """Of datastores of one pool; `schedule` is the one that takes them. Nobody can destroy them for `protect_days`."""
 
     name: str
     datastores: list[str]
     schedule: str | None = None
+    protect_days: int = 0
 
 
 class DeleteSnapshot(Request, frozen=True, kw_only=True):
@@ -146,19 +147,21 @@ class DeleteSnapshot(Request, frozen=True, kw_only=True):
 
 
 class RetireSnapshots(Request, frozen=True, kw_only=True):
-    """By retention: full `names` of snapshots of a pool; `about` are their datastores."""
+    """By retention: full `names` of snapshots of a pool; `about` are their datastores. Protection of the `expired` has ended."""
 
     pool: str
     names: list[str]
     about: list[str]
+    expired: list[str] = []
 
 
 class RollBack(Request, frozen=True, kw_only=True):
-    """Datastore `id` to a snapshot."""
+    """Datastore `id` to a snapshot. `may_destroy`: whether the caller may destroy newer snapshots."""
 
     id: str
     snapshot: str
     force: bool = False
+    may_destroy: bool = False
 
 
 class CloneDatastore(ShownRequest, frozen=True, kw_only=True):
@@ -167,6 +170,12 @@ class CloneDatastore(ShownRequest, frozen=True, kw_only=True):
     id: str
     name: str
     snapshot: str | None = None
+
+
+class PromoteDatastore(Request, frozen=True, kw_only=True):
+    """A clone."""
+
+    id: str
 
 
 class HoldSnapshot(Request, frozen=True, kw_only=True):
@@ -206,10 +215,19 @@ class PlanPool(Request, frozen=True, kw_only=True):
 
 
 class CreatePool(Request, frozen=True, kw_only=True):
-    """On empty devices."""
+    """On empty devices. A device's block is 2 to the power of `ashift` bytes, which can't be changed later."""
 
     name: str
     vdevs: list[VdevRequest]
+    ashift: int = 12
+    autotrim: bool = False
+    force: bool = False
+
+
+class DestroyPool(Request, frozen=True, kw_only=True):
+    """One without datastores; `force`: with the other datasets that are in it."""
+
+    pool: str
     force: bool = False
 
 
@@ -246,6 +264,42 @@ class ChangeDevice(Request, frozen=True, kw_only=True):
     action: Literal["offline", "online", "clear"]
 
 
+class AttachDevice(Request, frozen=True, kw_only=True):
+    """`device` by path, name or GUID, which `new_device` then mirrors."""
+
+    pool: str
+    device: str
+    new_device: str
+    force: bool = False
+
+
+class DetachDevice(Request, frozen=True, kw_only=True):
+    """From its mirror; `device` by path, name or GUID."""
+
+    pool: str
+    device: str
+
+
+class RemoveDevice(Request, frozen=True, kw_only=True):
+    """A spare, cache or log; `device` by path, name or GUID."""
+
+    pool: str
+    device: str
+
+
+class TrimPool(Request, frozen=True, kw_only=True):
+    """Starts or stops it."""
+
+    pool: str
+    action: Literal["start", "stop"]
+
+
+class UpgradePool(Request, frozen=True, kw_only=True):
+    """Enables all features."""
+
+    pool: str
+
+
 class ImportPool(Request, frozen=True, kw_only=True):
     """`pool` by name or GUID."""
 
@@ -262,10 +316,11 @@ class ExportPool(Request, frozen=True, kw_only=True):
 
 
 class ScrubPool(Request, frozen=True, kw_only=True):
-    """Starts, pauses or stops it."""
+    """Starts, pauses or stops it. `schedule` is the one that starts it."""
 
     pool: str
     action: Literal["start", "pause", "stop"]
+    schedule: str | None = None
 
 
 # --- others
@@ -278,6 +333,15 @@ class CloneFile(Request, frozen=True, kw_only=True):
     source: str
     destination: str
     fast: bool = False
+
+
+class RestoreVm(Request, frozen=True, kw_only=True):
+    """From a snapshot of NFS datastore `id`: the VM's folder, by its path in the snapshot, to folder `name` beside it."""
+
+    id: str
+    snapshot: str
+    folder: str
+    name: str
 
 
 class CreateBundle(Request, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from appliance.database.models import (
     User,
     Webhook,
 )
-from appliance.domain import exports, hosts, jobs, webhooks
+from appliance.domain import exports, hosts, jobs, schedules, webhooks
 from appliance.domain.backup import Content, Secrets
 from appliance.domain.errors import ConflictError, DomainError, InvalidError
 from appliance.domain.secrets import Seal, SealedError
@@ -221,13 +221,17 @@ def _people(session: Session, content: Content, secrets: Secrets, caller: str) -
 
 def _rest(session: Session, seal: Seal, content: Content, secrets: Secrets) -> None:
     session.merge(Setting(name="iscsi", value=content.iscsi.model_dump()))
-    last = {schedule.id: schedule.last_at for schedule in session.scalars(select(Schedule))}
+    ran = {one.id: (one.last_at, one.attempted_at) for one in session.scalars(select(Schedule))}
     now = time.time()
     session.flush()
     session.execute(delete(Schedule))
     session.expunge_all()
     # One that comes back takes its next snapshot when it is due, not all of them at once.
-    session.add_all(Schedule(**row.model_dump(), last_at=last.get(row.id, now)) for row in content.schedules)
+    for one in content.schedules:
+        last_at, attempted_at = ran.get(one.id, (None, now))
+        restored = Schedule(**one.model_dump(), last_at=last_at, attempted_at=attempted_at)
+        schedules.settings(restored).check()
+        session.add(restored)
     session.execute(delete(Webhook).where(Webhook.id.not_in({row.id for row in content.webhooks})))
     for number, hook in enumerate(session.scalars(select(Webhook)).all()):
         hook.name = f"\0{number}"
@@ -315,7 +319,8 @@ def _told(session: Session, seal: Seal) -> dict[str, dict[str, dict[str, Any]]]:
             for row in session.scalars(select(Export))
         },
         "schedule": {
-            row.name: _fields(row, "datastores", "every_minutes", "keep", "enabled") for row in session.scalars(select(Schedule))
+            row.name: {**vars(schedules.settings(row)), "datastores": list(row.datastores)}
+            for row in session.scalars(select(Schedule))
         },
         "webhook": {
             row.name: _fields(row, "severity", "enabled", "certificate") | {"url": _url(seal, row)}

@@ -1,22 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots by the clock: when one is due, what it is called, which are too old."""
+"""Snapshots and scrubs by the clock: what a schedule has, when it is due, how its snapshots are called."""
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Schedule
+from appliance.domain import schedule_times
 from appliance.domain.datastores import Datastore
-from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
+from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from appliance.domain.journal import Finding, settle
+from appliance.domain.retention import SCHEDULE, Retention, is_of_schedule
 from appliance.zfs.model import Snapshot
 
 SCHEDULES = 256
+SCRUB = "scrub"
+OVERDUE = "schedule-overdue"
+"""Area of alerts."""
+OVERDUE_GRACE_S = 300.0
+"""A job may wait and take so long."""
 
 
 def schedule(session: Session, schedule_id: str) -> Schedule:
@@ -39,48 +49,75 @@ def check_datastores(stores: Sequence[Datastore], wanted: Sequence[str]) -> None
         raise InvalidError("datastores", f"they are in several pools: {', '.join(pools)}", allowed)
 
 
-def add(session: Session, *, name: str, datastores: Sequence[str], every_minutes: int, keep: int, enabled: bool) -> Schedule:
-    """The first snapshot is taken at once."""
-    _check_name(session, name, None)
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All of a schedule that an admin sets. `kind`: snapshots of datastores, or the scrub of a pool."""
+
+    name: str
+    kind: Literal["snapshot", "scrub"] = "snapshot"
+    datastores: Sequence[str] = ()
+    pool: str | None = None
+    every_minutes: int
+    at: str = "00:00"
+    time_zone: str = "UTC"
+    keep: int = 1
+    hourly: int = 0
+    daily: int = 0
+    weekly: int = 0
+    monthly: int = 0
+    protect_days: int = 0
+    """So long nobody can destroy a snapshot that the schedule took."""
+    enabled: bool = True
+
+    def check(self) -> None:
+        """Raises InvalidError."""
+        schedule_times.check(self.every_minutes, self.at, self.time_zone)
+        if self.kind == SCRUB:
+            if self.pool is None or self.datastores:
+                raise InvalidError("pool", "a scrub is of one pool", "its name, and no datastores")
+            if self.every_minutes < schedule_times.DAY:
+                raise InvalidError("every_minutes", "a pool is not scrubbed more than once a day", "whole days of 1440")
+        elif self.pool is not None or not self.datastores:
+            raise InvalidError("datastores", "snapshots are of datastores", "identifiers of datastores, and no pool")
+
+
+def settings(one: Schedule) -> Settings:
+    """As they are."""
+    return Settings(**{field.name: getattr(one, field.name) for field in fields(Settings)})
+
+
+def retention(one: Schedule) -> Retention:
+    """What it retains."""
+    return Retention(one.keep, one.hourly, one.daily, one.weekly, one.monthly, one.time_zone)
+
+
+def add(session: Session, new: Settings) -> Schedule:
+    """The first snapshot is taken at once, the first scrub in the next slot. Raises InvalidError, ConflictError."""
+    new.check()
+    _check_name(session, new.name, None)
     if (session.scalar(select(func.count()).select_from(Schedule)) or 0) >= SCHEDULES:
         raise ConflictError(f"there are {SCHEDULES} schedules already")
-    added = Schedule(
-        id=str(uuid.uuid4()),
-        name=name,
-        datastores=list(dict.fromkeys(datastores)),
-        every_minutes=every_minutes,
-        keep=keep,
-        enabled=enabled,
-        created_at=time.time(),
-    )
+    values = {**vars(new), "datastores": list(dict.fromkeys(new.datastores))}
+    now = time.time()
+    added = Schedule(id=str(uuid.uuid4()), **values, created_at=now, attempted_at=now if new.kind == SCRUB else None)
     session.add(added)
     session.flush()
     return added
 
 
-def change(
-    session: Session,
-    schedule_id: str,
-    *,
-    name: str | None,
-    datastores: Sequence[str] | None,
-    every_minutes: int | None,
-    keep: int | None,
-    enabled: bool | None,
-) -> Schedule:
-    """Changes what is given."""
+def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may_destroy: bool) -> Schedule:
+    """Changes what is given. Raises ForbiddenError for what destroys snapshots, unless the caller may."""
     changed = schedule(session, schedule_id)
-    if name is not None:
-        _check_name(session, name, schedule_id)
-        changed.name = name
-    if datastores is not None:
-        changed.datastores = list(dict.fromkeys(datastores))
-    if every_minutes is not None:
-        changed.every_minutes = every_minutes
-    if keep is not None:
-        changed.keep = keep
-    if enabled is not None:
-        changed.enabled = enabled
+    before, kept = settings(changed), retention(changed)
+    after = replace(before, **values)
+    after.check()
+    if after.name != before.name:
+        _check_name(session, after.name, schedule_id)
+    for name in values:
+        setattr(changed, name, list(dict.fromkeys(after.datastores)) if name == "datastores" else getattr(after, name))
+    lower = retention(changed).is_lower(kept) or after.every_minutes < before.every_minutes
+    if (lower or after.protect_days < before.protect_days) and not may_destroy:
+        raise ForbiddenError("only an admin may lower what a schedule retains or protects: that destroys snapshots")
     return changed
 
 
@@ -97,46 +134,70 @@ def _check_name(session: Session, name: str, own: str | None) -> None:
         raise ConflictError("the name is taken", [name])
 
 
+def slot(one: Schedule, now: float) -> float:
+    """The newest that is not after `now`."""
+    return schedule_times.latest_slot(now, one.every_minutes, one.at, one.time_zone)
+
+
 def due(one: Schedule, now: float) -> bool:
     """Whether it is time; what was missed while the appliance was off is taken once."""
-    return one.enabled and (one.last_at is None or now >= one.last_at + 60 * one.every_minutes)
+    return one.enabled and schedule_times.is_due(now, one.attempted_at, slot(one, now))
 
 
 def snapshot_name(one: Schedule, now: float) -> str:
     """By schedule and time, UTC."""
-    return f"auto-{one.id[:8]}-{time.strftime('%Y-%m-%d_%H%M%S', time.gmtime(now))}"
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", one.name).strip("-.")[:40] or "schedule"
+    return f"{name}_{time.strftime('%Y-%m-%d_%H%M%SZ', time.gmtime(now))}"
 
 
-def taken(session: Session, schedule_id: str, now: float, missing: Sequence[str]) -> None:
-    """It was its time. An alert tells of datastores that are not there."""
+def attempted(session: Session, schedule_id: str, used: float, missing: Sequence[str]) -> None:
+    """A job for this slot is queued. An alert tells of datastores that are not there."""
     found = session.get(Schedule, schedule_id)
     if found is None:
         return
-    found.last_at = now
+    found.attempted_at = used
     text = f"schedule {found.name}: {len(missing)} of its datastores are not there: {', '.join(missing[:5])}"
     area = f"schedule-missing-{schedule_id}"
     settle(session, area, [Finding(f"{area}:gone", "warning", found.name, text, "change the schedule")] if missing else [])
 
 
-def ended(session: Session, schedule_id: str, problem: str | None) -> None:
+def ended(session: Session, schedule_id: str, problem: str | None, now: float | None = None) -> None:
     """Its snapshots were taken, or were not: an alert says so."""
     found = session.get(Schedule, schedule_id)
     if found is None:
         return
+    if problem is None:
+        found.last_at = time.time() if now is None else now
     area = f"schedule-{schedule_id}"
     text = f"schedule {found.name}: {problem}"
     settle(session, area, [Finding(f"{area}:failed", "warning", found.name, text, "see its last job")] if problem else [])
 
 
-def surplus(snapshots: Iterable[Snapshot], kept: Mapping[str, int]) -> list[Snapshot]:
-    """Those of a schedule's own beyond the number it keeps of each datastore; never held ones or those with clones."""
-    own: dict[tuple[str, str], list[Snapshot]] = {}
-    for snapshot in snapshots:
-        mark = snapshot.properties.get("zvaai:schedule")
-        if mark is not None and mark.value in kept and snapshot.tag.startswith(f"auto-{mark.value[:8]}-"):
-            own.setdefault((snapshot.dataset, mark.value), []).append(snapshot)
-    found = []
-    for (_dataset, schedule_id), taken_ones in own.items():
-        old = sorted(taken_ones, key=lambda one: one.createtxg)[: -kept[schedule_id]]
-        found += [snapshot for snapshot in old if not snapshot.holds and not snapshot.clones]
-    return found
+def overdue(found: Iterable[Schedule], snapshots: Iterable[Snapshot], names: Mapping[str, str], now: float) -> list[Finding]:
+    """Of schedules whose newest snapshot of a datastore, or last scrub, is older than two intervals.
+
+    `names` are the datastores that can be seen, by dataset: of others it is not known how old their snapshots are.
+    """
+    newest: dict[tuple[str, str], float] = {}
+    for one in snapshots:
+        mark = one.properties.get(SCHEDULE)
+        if mark is not None and one.dataset in names and is_of_schedule(one, mark.value):
+            key = (mark.value, names[one.dataset])
+            newest[key] = max(newest.get(key, 0.0), float(one.creation))
+    findings = []
+    for schedule_ in found:
+        limit = now - 2 * 60 * schedule_.every_minutes - OVERDUE_GRACE_S
+        if not schedule_.enabled or schedule_.created_at > limit:
+            continue
+        if schedule_.kind == SCRUB:
+            late = max(schedule_.last_at or 0, schedule_.created_at) < limit
+            text = f"schedule {schedule_.name}: no scrub of pool {schedule_.pool} was started for two intervals"
+        else:
+            seen = set(names.values())
+            old = [store for store in schedule_.datastores if store in seen and newest.get((schedule_.id, store), 0) < limit]
+            late = bool(old)
+            text = f"schedule {schedule_.name}: the newest snapshot is older than two intervals, of {', '.join(old[:5])}"
+        if late:
+            remedy = "See the jobs of the schedule, and the alerts of the pool."
+            findings.append(Finding(f"{OVERDUE}:{schedule_.id}", "warning", schedule_.name, text, remedy))
+    return findings

@@ -118,7 +118,7 @@ def main() -> int:
         return 0 if places.settle(engine, policy.mount_directories) else 1
 
     def system() -> frozenset[str]:
-        return frozenset() if options.simulator else pools_of_the_system(policy.mount_directories)
+        return frozenset() if options.simulator else pools_of_the_system()
 
     keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
     ganesha = Ganesha(options.exports, options.bus, options.with_exports) if options.exports else None

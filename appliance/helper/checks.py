@@ -17,6 +17,7 @@ from appliance.helper.mounts import SAFE, is_allowed
 from appliance.zfs import names
 from appliance.zfs.configuration_copies import LARGEST
 from appliance.zfs.errors import InvalidName, NoSuchDevice, Refused
+from appliance.zfs.folders import MOST_RANGE_BYTES, MOST_TEXT_BYTES
 from appliance.zfs.layout import check_layout, device_path
 from appliance.zfs.model import Dataset, DatasetList, Dependant, ImportablePool, NewEncryption, Pool, Snapshot, VdevSpec
 from appliance.zfs.properties import (
@@ -81,20 +82,25 @@ class Policy:
     def _check(self, operation: str, name: str, value: Any) -> None:
         pool_check = names.pool_name if operation == "create_pool" else names.dataset_name
         simple: dict[str, Callable[[Any], object]] = {
+            "called": file_name,
             "clients": clients,
             "content": copy_content,
             "dataset": names.dataset_name,
             "destroy": snapshot_names,
             "device": existing_device,
             "encryption": encryption,
+            "file": file_name,
             "generation": lambda value: within("generation", value + 1, MAX_GENERATION),
             "guid": lambda value: within("guid", value, MAX_GUID),
             "identifier": _identifier,
             "installation": _identifier,
             "key": key,
+            "length": lambda value: within("length", value, MOST_RANGE_BYTES),
             "new_device": self._new_device,
             "new_name": _new_name_check(operation),
             "number": lambda value: within("number", value, MAX_EXPORTS),
+            "offset": lambda value: within("offset", value + 1, 1 << 62),
+            "path": folder_path,
             "pool": _existing_pool,
             "root": names.dataset_name,
             "share": share,
@@ -102,6 +108,7 @@ class Policy:
             "snapshots": snapshot_names,
             "squash": squash,
             "tag": names.hold_tag,
+            "text": lambda value: within("text", len(value) + 1, MOST_TEXT_BYTES + 1),
             "thick_size": lambda size: within("thick_size", size, MAX_SIZE),
             "user_properties": _user_property_names,
             "vdevs": self._vdevs,
@@ -192,6 +199,20 @@ def share(value: str) -> None:
     """The path that clients mount. Raises Refused."""
     if len(value) > 255 or not _SHARE.fullmatch(value) or {".", ".."} & set(value.split("/")):
         raise Refused(f"{value[:300]!r} is no path of an export")
+
+
+def folder_path(value: str) -> None:
+    """Names with one slash between them; empty is the root. Raises Refused."""
+    if len(value) > 1023:
+        raise Refused("a path of more than 1023 characters")
+    for name in value.split("/") if value else ():
+        file_name(name)
+
+
+def file_name(value: str) -> None:
+    """Raises Refused."""
+    if not 0 < len(value) <= 255 or value in (".", "..") or "/" in value or not value.isprintable():
+        raise Refused(f"{value[:300]!r} is no name of a file")
 
 
 def squash(value: str) -> None:

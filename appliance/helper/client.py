@@ -22,6 +22,7 @@ from appliance.helper.operations import OPERATIONS, Operation
 from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import EngineUnavailable, Refused, Timeout, UnexpectedFailure
+from appliance.zfs.folders import Folders
 from appliance.zfs.keys import Keys
 from appliance.zfs.log import Log
 
@@ -117,7 +118,7 @@ class _Connections:
             self._idle.clear()
 
 
-class HelperClient(ZfsEngine, Keys, Exports, ConfigurationCopies, Log):
+class HelperClient(ZfsEngine, Keys, Exports, ConfigurationCopies, Folders, Log):
     """The engine behind the helper's socket: `connect` makes one. Threads may share it."""
 
     @abstractmethod

@@ -3,23 +3,25 @@
 
 A mount in the wrong place, or a set-uid file, would make root of the caller. A mountpoint is one name below a directory that is
 root's own. It is never inherited: below a mounted file system a client may have put a link where the mount would go. Nothing that
-is mounted has set-uid files, devices or programs. A pool that has file systems of the running system is not touched at all.
+is mounted has set-uid files, devices or programs. A pool that carries the running system is not changed at all.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from appliance.zfs import names
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.errors import NoSuchDataset, Refused, ZfsError
+from appliance.zfs.errors import NoSuchDataset, Refused, UnexpectedFailure, ZfsError
 from appliance.zfs.model import Filesystem, Pool, Source
-from appliance.zfs.mountinfo import stack
+from appliance.zfs.mountinfo import stack, topmost
 
 RESERVATIONS = "zvaai-reservations"
 """POOL/this is where the target keeps the persistent reservations of the pool's LUNs, and its user's."""
@@ -37,16 +39,44 @@ def is_allowed(mountpoint: str, directories: Collection[str]) -> bool:
     return f"{beginning}/" in directories and name not in {"", ".", ".."}
 
 
-def pools_of_the_system(directories: Collection[str]) -> frozenset[str]:
-    """Pools with a file system that is mounted neither below the directories nor at /POOL, where OpenZFS mounts it by itself."""
-    found = set()
-    for line in Path("/proc/self/mounts").read_text().splitlines():
+SYSTEM = ("/", "/usr", "/var", "/boot", "/var/lib/zvaai", "/var/lib/zvaai-helper")
+"""What carries one of these carries the running system: a rollback or an export there would stop it."""
+
+_BLKZNAME = 0x8100_127D
+"""The name of a volume by its device: _IOR(0x12, 125, char[256]) of OpenZFS's sys/fs/zfs.h, as zvol_id calls it."""
+
+
+def pools_of_the_system(
+    table: Path = Path("/proc/self/mounts"), swaps: Path = Path("/proc/swaps"), paths: Collection[str] = SYSTEM
+) -> frozenset[str]:
+    """Pools that carry one of the paths, or swap space. What is mounted anywhere else does not make a pool the system's."""
+    mounted: dict[str, str | None] = {}
+    for line in table.read_text().splitlines():
         source, where, kind, *_ = line.split(" ")
-        pool = names.pool_of(source.replace("\\040", " "))
-        own = (*directories, f"/{pool}/")
-        if kind == "zfs" and not f"{where}/".replace("\\040", " ").startswith(own):
-            found.add(pool)
-    return frozenset(found)
+        mounted[_plain(where)] = names.pool_of(_plain(source)) if kind == "zfs" else None  # later ones lie over earlier ones
+    found = {mounted[above] for path in paths if (above := _mount_of(path, mounted)) is not None}
+    found |= {_pool_of_device(line.split()[0]) for line in swaps.read_text().splitlines()[1:] if line.startswith("/dev/zd")}
+    return frozenset(pool for pool in found if pool is not None)
+
+
+def _mount_of(path: str, mounted: Collection[str]) -> str | None:
+    """The longest mountpoint at or above the path."""
+    above = [where for where in mounted if path == where or path.startswith(where.rstrip("/") + "/")]
+    return max(above, key=len) if above else None
+
+
+def _plain(field: str) -> str:
+    return field.replace("\\040", " ")
+
+
+def _pool_of_device(device: str) -> str:
+    """Of a volume. Raises UnexpectedFailure: the pool that swap lies on must not be guessed."""
+    try:
+        with Path(device).open("rb", buffering=0) as file:
+            name: bytes = fcntl.ioctl(file, _BLKZNAME, bytes(256))
+    except OSError as problem:
+        raise UnexpectedFailure("swap", f"cannot find the pool of swap device {device}: {problem}") from problem
+    return names.pool_of(name.rstrip(b"\0").decode())
 
 
 def give_folder(path: str, user: int) -> None:
@@ -97,6 +127,15 @@ def is_its_own(engine: ZfsEngine, filesystem: Filesystem) -> bool:
     return True
 
 
+def elsewhere(filesystems: Iterable[Filesystem], directories: Collection[str]) -> list[Filesystem]:
+    """Those that `zfs mount -a` would mount, but not below one of the directories."""
+    return [
+        one
+        for one in filesystems
+        if one.properties["canmount"].value == "on" and one.mountpoint is not None and not is_allowed(one.mountpoint, directories)
+    ]
+
+
 class Mounts:
     """What is looked at and done before and after the operations that mount."""
 
@@ -113,6 +152,19 @@ class Mounts:
         self._directories = tuple(directories)
         self._system, self._pools = system, pools
         self._target_user = target_user
+
+    def place(self, filesystem: Filesystem) -> str:
+        """Where files of it may be read and written: it is what is seen at its mountpoint, which is ours. Raises Refused."""
+        place = filesystem.mountpoint or ""
+        if not is_allowed(place, self._directories) or topmost(place) != filesystem.name:
+            raise Refused(f"{filesystem.name} is not mounted below {' or '.join(self._directories)}")
+        its_own(filesystem)
+        return place
+
+    def marked(self, pools: Iterable[Pool]) -> list[Pool]:
+        """The same, with those marked that are not changed."""
+        system = self._system()
+        return [replace(pool, of_the_system=pool.name in system) for pool in pools]
 
     def before(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments to go on with. Changes nothing. Raises Refused."""
@@ -157,12 +209,22 @@ class Mounts:
         self._nothing_over(filesystem)
 
     def after(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any], result: Any) -> None:
-        """Mounts of an imported pool what may be mounted. Gives the folder of reservations to who writes there."""
+        """Mounts of an imported pool what may be mounted; what would be mounted elsewhere gets canmount=noauto.
+
+        Gives the folder of reservations to who writes there.
+        """
         if operation in {"create_filesystem", "mount", "set_properties"}:
             self._give(engine, arguments["name"])
-        if operation != "import_pool" or not arguments["mount"] or not isinstance(result, Pool):
+        if operation != "import_pool" or not isinstance(result, Pool):
             return
-        for filesystem in engine.filesystems(result.name):
+        found = engine.filesystems(result.name)
+        for filesystem in elsewhere(found, self._directories):  # first: `zfs mount -a` would mount these at the next boot
+            try:
+                engine.set_properties(filesystem.name, {"canmount": "noauto"})
+                _log.warning("%s is not mounted at %s, now or at the next boot", filesystem.name, filesystem.mountpoint)
+            except ZfsError as problem:  # the worker sets it again, and reports it
+                _log.error("%s may be mounted at %s at the next boot: %s", filesystem.name, filesystem.mountpoint, problem)
+        for filesystem in found if arguments["mount"] else ():
             if filesystem.properties["canmount"].value == "on" and is_allowed(filesystem.mountpoint or "", self._directories):
                 try:
                     its_own(filesystem)
@@ -229,7 +291,10 @@ class Mounts:
             value = arguments.get(name) or ()
             for one in (value,) if isinstance(value, str) else value:
                 if names.pool_of(one) in system:
-                    raise Refused(f"pool {names.pool_of(one)} has file systems of this system")
+                    raise Refused(
+                        f"pool {names.pool_of(one)} carries the running system ({', '.join(SYSTEM[:4])}, swap, or the appliance's"
+                        " state), so the appliance does not change it"
+                    )
 
     def _made(self, engine: ZfsEngine, name: str, properties: Mapping[str, str] | None) -> dict[str, str]:
         made = {**(properties or {}), **SAFE}

@@ -18,6 +18,7 @@ import msgspec
 from appliance.helper.exports import Exports
 from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.folders import Folders
 from appliance.zfs.keys import Keys
 from appliance.zfs.log import Log
 
@@ -31,11 +32,13 @@ _READING = frozenset(
         "holders",
         "holds",
         "kept_keys",
+        "list_folder",
         "importable",
         "log_lines",
         "pools",
         "properties",
         "read_copies",
+        "read_text",
         "snapshots",
         "volume",
         "zpool_status",
@@ -56,7 +59,7 @@ class Operation:
 
 
 def _operation(
-    owner: type[ZfsEngine] | type[Keys] | type[Exports] | type[ConfigurationCopies] | type[Log], name: str
+    owner: type[ZfsEngine] | type[Keys] | type[Exports] | type[ConfigurationCopies] | type[Folders] | type[Log], name: str
 ) -> Operation:
     method = getattr(owner, name)
     types = get_type_hints(method)
@@ -78,6 +81,8 @@ OF_EXPORTS = frozenset(Exports.__abstractmethods__)
 """Those of the NFS server."""
 OF_COPIES = frozenset(ConfigurationCopies.__abstractmethods__)
 """Copies of the configuration on pools."""
+OF_FOLDERS = frozenset(Folders.__abstractmethods__)
+"""Folders in snapshots."""
 OF_LOG = frozenset(Log.__abstractmethods__)
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
@@ -87,6 +92,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             (Keys, OF_KEYS),
             (Exports, OF_EXPORTS),
             (ConfigurationCopies, OF_COPIES),
+            (Folders, OF_FOLDERS),
             (Log, OF_LOG),
         )
         for name in sorted(found)

@@ -21,11 +21,12 @@ from appliance.helper import protocol
 from appliance.helper.checks import Policy
 from appliance.helper.exports import Exports
 from appliance.helper.mounts import Mounts
-from appliance.helper.operations import OF_COPIES, OF_EXPORTS, OF_KEYS, OF_LOG, OPERATIONS, Operation
+from appliance.helper.operations import OF_COPIES, OF_EXPORTS, OF_FOLDERS, OF_KEYS, OF_LOG, OPERATIONS, Operation
 from appliance.helper.pool_locks import PoolLocks, pools_of
 from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError
+from appliance.zfs.folders import Folders, SnapshotFolders
 from appliance.zfs.keys import Keys
 from appliance.zfs.log import Log
 
@@ -60,6 +61,7 @@ class Server:
     ) -> None:
         self._keys, self._exports, self._copies, self._log_lines = keys, exports, copies, log
         self._mounts = Mounts(policy.mount_directories, system, target_user, policy.pools, allow)
+        self._folders = SnapshotFolders(engine, self._mounts.place)
         self._engine = engine
         self._listener = listener
         self._users = frozenset(users)
@@ -166,7 +168,7 @@ class Server:
             raise Refused(f"{operation.name}: {problem}"[:300]) from None
         return {name: getattr(decoded, name) for name in operation.arguments.__struct_fields__}
 
-    def _owner(self, operation: Operation) -> ZfsEngine | Keys | Exports | ConfigurationCopies:
+    def _owner(self, operation: Operation) -> ZfsEngine | Keys | Exports | ConfigurationCopies | Folders:
         if operation.name in OF_KEYS:
             if self._keys is None:
                 raise Refused("this helper keeps no keys: it has no directory for them")
@@ -179,14 +181,15 @@ class Server:
             if self._copies is None:
                 raise Refused("this helper stores no copies of the configuration")
             return self._copies
-        return self._engine
+        return self._folders if operation.name in OF_FOLDERS else self._engine
 
     def _perform(self, operation: Operation, arguments: Mapping[str, Any], process: int, user: int) -> Any:
         if operation.name in OF_LOG:
             return self._log_lines.log_lines() if self._log_lines else []
         method = getattr(self._owner(operation), operation.name)
         if not operation.changes:
-            return self._policy.shown(method(**arguments))
+            shown = self._policy.shown(method(**arguments))
+            return self._mounts.marked(shown) if operation.name == "pools" and isinstance(shown, list) else shown
         with self._locks.held(pools_of(arguments), operation.name):
             return self._change(operation, method, arguments, process, user)
 
@@ -232,6 +235,8 @@ def auditable(name: str, value: Any) -> Any:
     """As it may be written down: no keys, and not without end."""
     if name in {"content", "key"}:
         return "(not shown)"
+    if name == "text":
+        return f"({len(value)} bytes)"
     if name == "encryption" and value is not None:
         return {"key": "(not shown)", "key_format": value.key_format.value, "algorithm": value.algorithm}
     if name in {"snapshots", "clients"} and len(value) > 20:

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends what waits for webhooks, in the background, in the process that has a network: the API's. One of an installation does."""
+"""Sends what waits for webhooks, in the background, in the worker."""
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from sqlalchemy.orm import Session
 
@@ -30,13 +28,13 @@ _log = logging.getLogger(__name__)
 class Sender:
     """Of one installation. What was sent and not yet written down when the process died is sent again."""
 
-    def __init__(self, store: Store, seal: Seal, trusted: Sequence[Network], lock: Path) -> None:
-        self._store, self._seal, self._trusted, self._lock = store, seal, tuple(trusted), lock
+    def __init__(self, store: Store, seal: Seal, trusted: Sequence[Network]) -> None:
+        self._store, self._seal, self._trusted = store, seal, tuple(trusted)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
 
     def start(self) -> None:
-        """In the background, once no other process does it."""
+        """In the background."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -45,21 +43,14 @@ class Sender:
         self._thread.join()
 
     def _run(self) -> None:
-        with self._lock.open("w") as lock:
-            while not self._stopping.is_set():
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    self._stopping.wait(_LOOK_S)
-            while not self._stopping.is_set():
-                try:
-                    done = self.turn(time.time())
-                except Exception:  # a full disk, a locked database: it must go on when that is over
-                    _log.exception("sending")
-                    done = 0
-                if not done:
-                    self._stopping.wait(_LOOK_S)
+        while not self._stopping.is_set():
+            try:
+                done = self.turn(time.time())
+            except Exception:  # a full disk, a locked database: it must go on when that is over
+                _log.exception("sending")
+                done = 0
+            if not done:
+                self._stopping.wait(_LOOK_S)
 
     def turn(self, now: float) -> int:
         """Tries what is due by then, one of each destination; how many."""

@@ -11,20 +11,25 @@ import threading
 from collections.abc import Callable
 
 from appliance import config
+from appliance.api.operation import forget_unfinished
+from appliance.api.resources import RESOURCES
 from appliance.config import Configuration
 from appliance.database.store import Store
 from appliance.dataplane.ganesha import ExportControl, Ganesha
 from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target import TargetControl, TargetSocket
 from appliance.dataplane.target_simulator import TargetSimulator
+from appliance.domain import access
 from appliance.domain.secrets import Seal
+from appliance.domain.webhooks import seal_urls
 from appliance.helper.client import connect
 from appliance.logs import to_files, to_standard_error
+from appliance.notify.sender import Sender
 from appliance.worker import simulated
 from appliance.worker.context import Context
 from appliance.worker.exports import ExportsByHelper
 from appliance.worker.nfs_serving import MOUNTS
-from appliance.worker.server import WorkerServer
+from appliance.worker.server import WorkerServer, user_of
 from appliance.worker.service import Service
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.model import Volume
@@ -58,6 +63,16 @@ def nfs_of(configuration: Configuration) -> ExportControl:
     return ExportsByHelper(Ganesha(nfs.exports, nfs.bus), connect(configuration.storage.helper))
 
 
+def _prepare(context: Context) -> None:
+    """What requests of the API need before the first of them."""
+    forget_unfinished(context.store)
+    with context.store.session() as session:
+        seal_urls(session, context.seal)
+        code = access.prepare_setup(session, context.configuration.setup_code)
+    if code is not None:
+        print(f"zvaai: the one-time code to make the first admin with: {code}", file=sys.stderr, flush=True)
+
+
 def main() -> int:
     """Exit code 78 (EX_CONFIG) for a configuration that can't be used, 75 (EX_TEMPFAIL) while another worker runs."""
     to_standard_error()
@@ -77,6 +92,7 @@ def main() -> int:
         engine, device = engine_of(configuration)
         storage = configuration.storage
         folders = storage.simulator_directory if storage.engine != "helper" else None
+        seal = Seal(configuration.secrets_key)
         context = Context(
             configuration=configuration,
             store=Store(configuration.database),
@@ -89,19 +105,23 @@ def main() -> int:
             topmost=topmost if storage.engine == "helper" else None,
             on_files=storage.engine != "helper",
             folder=simulated.folders(folders),
-            seal=Seal(configuration.secrets_key),
+            seal=seal,
         )
         service = Service(context)
-        server = WorkerServer(configuration.worker_socket, service)
+        server = WorkerServer(configuration.worker_socket, service, user_of(configuration.http.user))
+        sender = Sender(context.store, seal, configuration.webhooks.trusted_networks)
         stopping = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopping.set())
         threading.Thread(target=server.serve_forever, name="socket", daemon=True).start()
+        _prepare(context)
         service.start()
-        _log.info("ready at %s", configuration.worker_socket)
+        sender.start()
+        _log.info("ready at %s, with %d resources of the API", configuration.worker_socket, len(RESOURCES))
         stopping.wait()
         server.shutdown()
         server.server_close()
+        sender.stop()
         service.stop()
         context.store.close()
     return 0

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the HTTP process asks the worker. It imports nothing that changes storage."""
+"""How the HTTP process, and root's programs, reach the worker. It imports nothing that changes storage."""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from appliance import logs
+from appliance.api.wire import METHOD, HttpRequest, Reply
 from appliance.domain.errors import UnavailableError, from_wire
-from appliance.domain.requests import Request
 
+_LONGEST_HEAD = 64 << 10
 _LONGEST_ANSWER = 256 << 20
-_QUICK_S = 2.0
 
 
 class WorkerClient:
@@ -26,19 +26,24 @@ class WorkerClient:
         self._path = path
         self._timeout_s = timeout_s
 
-    def quick(self) -> WorkerClient:
-        """One that does not wait long, for what only has to know whether somebody answers."""
-        return WorkerClient(self._path, _QUICK_S)
-
-    def call(self, method: str, **parameters: Any) -> Any:
-        """The result. Raises the DomainError that the worker did, UnavailableError when it does not answer."""
+    def request(self, sent: HttpRequest) -> tuple[Reply, bytes | int]:
+        """One request of the API: the reply, and its content or a descriptor to read it from. Raises UnavailableError."""
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(self._timeout_s)
                 connection.connect(str(self._path))
-                connection.sendall(
-                    json.dumps({"method": method, "params": parameters, "request": logs.request()}).encode() + b"\n"
-                )
+                connection.sendall(_encoded({"method": METHOD, "params": sent, "request": logs.request()}) + b"\n")
+                return _received(connection)
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            raise UnavailableError(f"the worker does not answer: {error}") from error
+
+    def call(self, method: str, **parameters: Any) -> Any:
+        """The result of another method, for root only. Raises the DomainError that the worker did, UnavailableError."""
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(self._timeout_s)
+                connection.connect(str(self._path))
+                connection.sendall(_encoded({"method": method, "params": parameters, "request": logs.request()}) + b"\n")
                 with connection.makefile("rb") as lines:
                     line = lines.readline(_LONGEST_ANSWER)
             answer = msgspec.json.decode(line)
@@ -48,10 +53,36 @@ class WorkerClient:
             raise from_wire(answer["error"])
         return answer["result"]
 
-    def submit(self, request: Request, actor: str, key: str | None) -> str:
-        """A job's identifier, once it is checked and queued. Raises DomainError when it is refused.
 
-        The same `key` again is the same job. What the worker can't queue while somebody waits for the answer it does not queue.
-        """
-        until = time.monotonic() + self._timeout_s * 0.9  # one clock for all processes
-        return str(self.call("submit", request=msgspec.to_builtins(request), actor=actor, key=key, until=until)["job"])
+def _encoded(sent: Any) -> bytes:
+    try:
+        return msgspec.json.encode(sent)
+    except UnicodeEncodeError:  # half a character, which only escapes can express
+        return json.dumps(msgspec.to_builtins(sent)).encode()
+
+
+def _received(connection: socket.socket) -> tuple[Reply, bytes | int]:
+    data, descriptors, _, _ = socket.recv_fds(connection, _LONGEST_HEAD, 1)
+    try:
+        while b"\n" not in data:
+            part = connection.recv(_LONGEST_HEAD)
+            if not part or len(data) > _LONGEST_HEAD:
+                raise ValueError("the reply has no end")
+            data += part
+        head, _, content = data.partition(b"\n")
+        reply = msgspec.json.decode(head, type=Reply)
+        if reply.length is None:
+            return reply, descriptors.pop()
+        parts, length = [content], len(content)
+        while length < reply.length:
+            part = connection.recv(min(1 << 20, reply.length - length))
+            if not part:
+                raise ValueError("the reply is cut off")
+            parts.append(part)
+            length += len(part)
+        return reply, b"".join(parts)
+    except IndexError as error:
+        raise ValueError("the reply has no descriptor") from error
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)

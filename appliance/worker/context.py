@@ -21,7 +21,7 @@ from appliance.dataplane.ganesha import ExportControl, NfsClient
 from appliance.dataplane.target import ServedTarget, TargetControl
 from appliance.dataplane.vaai_nas import FileControl, VaaiNas
 from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
-from appliance.domain import capacity, exports, identity, jobs
+from appliance.domain import capacity, exports, identity, jobs, retention
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.secrets import Seal
@@ -33,6 +33,7 @@ from appliance.worker.recovery import Recovery
 from appliance.worker.settling import Settling
 from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies
 from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.folders import Folders, SnapshotFolders
 from appliance.zfs.keys import KeptKeys, Keys
 from appliance.zfs.model import Filesystem, Pool, Volume
 
@@ -61,6 +62,8 @@ class Context:
     """Where the target keeps the persistent reservations of a pool's LUNs."""
     keys: Keys = field(init=False)
     """Of encrypted datasets: the helper's, or our own where there is none."""
+    folders: Folders = field(init=False)
+    """Of snapshots of NFS datastores: the helper's, or our own where there is none."""
     files: FileControl = field(init=False)
     """Of NFS datastores, as the NFS server has them."""
     reconciling: Reconciling = field(init=False)
@@ -88,7 +91,7 @@ class Context:
         nfs = self.configuration.nfs
         self.settling = Settling(self.store)
         self.reconciling = Reconciling(self)
-        self._reading = PoolReading(engine, ("zvaai:job", "zvaai:schedule"))
+        self._reading = PoolReading(engine, ("zvaai:job", retention.SCHEDULE, retention.PROTECT))
         copies = (
             engine if isinstance(engine, ConfigurationCopies) else FolderCopies(self.configuration.state_directory / "copies")
         )
@@ -98,6 +101,8 @@ class Context:
             self.files = VaaiNasSimulator(folder=self._exported_folder, served=self.nfs.served)
         with self.store.reading() as session:
             self.pool_thresholds |= capacity.kept(session)
+        own = SnapshotFolders(engine, lambda filesystem: self.path(filesystem))
+        self.folders = engine if isinstance(engine, Folders) else own
         self.keys = engine if isinstance(engine, Keys) else KeptKeys(engine, self.configuration.state_directory / "keys")
 
     def _exported_folder(self, export: int) -> Path | None:

@@ -19,7 +19,14 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
             return ConflictError(f"{error.name} has dependants", error.dependants)
         case zfs.NewerSnapshots():
             return ConflictError(f"a rollback to {error.name} destroys newer snapshots", error.newer, can_force=True)
-        case zfs.SnapshotHeld() | zfs.DatasetBusy() | zfs.KeyLoaded() | zfs.KeyNotLoaded() | zfs.KeyToldAlready():
+        case (
+            zfs.HoldersUnknown()
+            | zfs.SnapshotHeld()
+            | zfs.DatasetBusy()
+            | zfs.KeyLoaded()
+            | zfs.KeyNotLoaded()
+            | zfs.KeyToldAlready()
+        ):
             return ConflictError(str(error))
         case zfs.DatasetExists() | zfs.SnapshotExists():
             return ConflictError(str(error), [error.name])

@@ -21,12 +21,15 @@ from appliance.domain.errors import ConflictError, DomainError, InternalError, I
 from appliance.domain.jobs import Plan, Result
 from appliance.domain.requests import Request
 from appliance.worker import (
+    device_operations,
     file_operations,
     hold_operations,
     operations,
+    pool_lifecycle,
     pool_operations,
     snapshot_operations,
     support,
+    vm_operations,
 )
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
@@ -35,7 +38,8 @@ from appliance.zfs.model import Health
 
 OPERATIONS: Operations = {
     **operations.OPERATIONS, **snapshot_operations.OPERATIONS, **pool_operations.OPERATIONS, **support.OPERATIONS,
-    **file_operations.OPERATIONS, **hold_operations.OPERATIONS,
+    **file_operations.OPERATIONS, **hold_operations.OPERATIONS, **device_operations.OPERATIONS, **pool_lifecycle.OPERATIONS,
+    **vm_operations.OPERATIONS,
 }  # fmt: skip
 BY_REQUEST: Mapping[type[Request], Operation[Any, Any]] = {operation.request: operation for operation in OPERATIONS.values()}
 _REQUESTS: Any = Union[tuple(BY_REQUEST)]  # noqa: UP007  # of so many as there are

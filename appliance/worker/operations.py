@@ -15,7 +15,7 @@ from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.jobs import Claims, Plan
 from appliance.domain.thick import without_slack
-from appliance.worker import reservations, thick
+from appliance.worker import encryption, reservations, thick
 from appliance.worker.context import Context
 from appliance.worker.kinds import KINDS, Layout, Shown, dataset_kind, mount_path, only_own
 from appliance.worker.steps import (
@@ -86,6 +86,8 @@ class Create(Operation[requests.CreateDatastore, CreatePlan]):
             )
         uuid = domain.new_uuid()
         dataset = domain.dataset_name(pool.name, request.name, uuid, encrypted=request.encrypted)
+        if request.encrypted:
+            encryption.check_exported(context, stores, pool.name)
         if request.thick:
             thick.check_dedup(context, dataset)
         layout = kind.decide_new(request, pool)

@@ -7,13 +7,15 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 
 from msgspec import UNSET, UnsetType
 
-from appliance.domain import capacity, jobs, requests
+from appliance.domain import capacity, jobs, pool_health, requests
 from appliance.domain import datastores as domain
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.domain.jobs import Plan, Result
+from appliance.domain.journal import Finding, note
 from appliance.domain.requests import VdevRequest
 from appliance.worker.context import Context
 from appliance.worker.steps import Advance, Operation, by_kind, out_of_service, problems_serving, unreserved
@@ -141,6 +143,8 @@ class PoolResult(Result, frozen=True, kw_only=True):
 
     pool: str
     problems: list[str] | UnsetType = UNSET
+    not_mounted: list[str] | UnsetType = UNSET
+    """After an import: file systems with a mountpoint outside the appliance's folder."""
 
 
 class VdevsPlan(PoolPlan, frozen=True, kw_only=True):
@@ -150,22 +154,34 @@ class VdevsPlan(PoolPlan, frozen=True, kw_only=True):
     force: bool
 
 
-class CreatePool(Operation[requests.CreatePool, VdevsPlan]):
+class CreatePlan(VdevsPlan, frozen=True, kw_only=True):
+    """With these properties of the pool."""
+
+    properties: dict[str, str]
+
+
+class CreatePool(Operation[requests.CreatePool, CreatePlan]):
     """On empty disks."""
 
     kind = "pool.create"
 
-    def plan(self, context: Context, request: requests.CreatePool) -> VdevsPlan:
-        """A dry run tells what is in the way."""
+    def plan(self, context: Context, request: requests.CreatePool) -> CreatePlan:
+        """A dry run shows what is in the way."""
         dry_run(context, requests.PlanPool(name=request.name, vdevs=request.vdevs, force=request.force))
-        name = request.name
-        return VdevsPlan(subject=subject_of(name), pools=(name,), pool=name, vdevs=request.vdevs, force=request.force)
+        return CreatePlan(
+            subject=subject_of(request.name),
+            pools=(request.name,),
+            pool=request.name,
+            vdevs=request.vdevs,
+            properties={"ashift": str(request.ashift), "autotrim": "on" if request.autotrim else "off"},
+            force=request.force,
+        )
 
-    def run(self, context: Context, plan: VdevsPlan, job_id: str, advance: Advance) -> PoolResult:
+    def run(self, context: Context, plan: CreatePlan, job_id: str, advance: Advance) -> PoolResult:
         """One call; resumed, it finds its own pool by its devices."""
         advance("making it", 10)
         try:
-            context.engine.create_pool(plan.pool, vdevs_of(plan.vdevs), force=plan.force)
+            context.engine.create_pool(plan.pool, vdevs_of(plan.vdevs), properties=plan.properties, force=plan.force)
         except zfs.PoolExists:
             made = context.engine.pool(plan.pool)
             if not all(has_device(made, device) for vdev in plan.vdevs for device in vdev.devices):
@@ -351,8 +367,33 @@ class ImportPool(Operation[requests.ImportPool, ImportPlan]):
         advance("importing it", 10)
         if plan.guid not in {str(pool.guid) for pool in context.engine.pools()}:
             context.engine.import_pool(plan.guid, new_name=plan.new_name, force=plan.force)
+        outside = _keep_unmounted(context, plan)
         advance("serving its datastores", 70)
-        return PoolResult(pool=plan.pool, problems=problems_serving(context, self.kind))
+        return PoolResult(pool=plan.pool, problems=problems_serving(context, self.kind), not_mounted=outside)
+
+
+def _keep_unmounted(context: Context, plan: ImportPlan) -> list[str]:
+    """File systems that have a mountpoint outside the appliance's folder: with canmount=noauto no boot mounts them.
+
+    The helper sets it at the import; here it is set again, for an import after which a process was killed.
+    """
+    found = [
+        one
+        for one in context.engine.filesystems(plan.pool)
+        if one.mountpoint is not None
+        and str(PurePath(one.mountpoint).parent) != context.mounts
+        and one.properties["canmount"].value != "off"
+    ]
+    for one in found:
+        if one.properties["canmount"].value == "on":
+            context.engine.set_properties(one.name, {"canmount": "noauto"})
+    if found:
+        names = ", ".join(f"{one.name} ({one.mountpoint})" for one in found[:10])
+        text = f"Pool {plan.pool} was imported. These file systems are not mounted, now or at the next boot: {names}"
+        remedy = "To mount one of them, run: zfs set canmount=on NAME"
+        with context.store.session() as session:
+            note(session, Finding(f"{pool_health.AREA}-import:{plan.guid}:{time.time():.0f}", "info", plan.pool, text, remedy))
+    return [one.name for one in found]
 
 
 class ExportPlan(PoolPlan, frozen=True, kw_only=True):
@@ -404,7 +445,7 @@ class Scrub(Operation[requests.ScrubPool, ScrubPlan]):
     def plan(self, context: Context, request: requests.ScrubPool) -> ScrubPlan:
         """The pool has to be there."""
         name = find_pool(context, request.pool).name
-        return ScrubPlan(subject=subject_of(name), pools=(name,), pool=name, action=request.action)
+        return ScrubPlan(subject=subject_of(name), pools=(name,), pool=name, action=request.action, schedule=request.schedule)
 
     def run(self, context: Context, plan: ScrubPlan, job_id: str, advance: Advance) -> PoolResult:
         """One call."""

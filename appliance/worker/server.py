@@ -1,34 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker's Unix socket: JSON, a message a line; `{"method", "params"}` and `{"result"}` or `{"error"}`.
+"""The worker's Unix socket. Messages are JSON, a line each: `{"method", "params"}`, then `{"result"}` or `{"error"}`.
 
-It answers root and the service's own user only.
+It answers root, and the HTTP process by the user it runs as (SO_PEERCRED of unix(7)). That user has one method, `request`
+(appliance/api/wire.py): whoever takes the HTTP process over can send what any client can send, and no more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import pwd
 import socket
 import socketserver
 import struct
 import threading
+import time
 from pathlib import Path
+from select import POLLRDHUP, poll
 from typing import Any
 
 import msgspec
 
 from appliance import logs
-from appliance.domain.errors import DomainError, InternalError, to_wire
+from appliance.api.operation import Outcome, Services, carry_out, failed
+from appliance.api.wire import METHOD, HttpRequest, Reply, Stream
+from appliance.domain.errors import DomainError, ForbiddenError, InternalError, to_wire
+from appliance.domain.requests import Request
 from appliance.worker.service import Service
 
-LONGEST_REQUEST = 1 << 20
+LONGEST_REQUEST = 8 << 20
+"""A body of 1 MiB, and what escapes add."""
 CONNECTIONS = 64
 IDLE_S = 60
+STALLED_S = 30
+"""For the HTTP process to take a part of a stream."""
+ROOT = 0
 _log = logging.getLogger(__name__)
 
 
-def _encoded(answer: dict[str, Any]) -> bytes:
+class LocalWorker:
+    """The methods of the same process, as views of the API call them."""
+
+    def __init__(self, service: Service, timeout_s: float = 60) -> None:
+        self._service, self._timeout_s = service, timeout_s
+
+    def call(self, method: str, **parameters: Any) -> Any:
+        """The result, as JSON has it. Raises DomainError."""
+        return msgspec.to_builtins(self._service.call(method, parameters), str_keys=True)
+
+    def submit(self, request: Request, actor: str, key: str | None) -> str:
+        """What the worker can't queue while somebody waits for the response it does not queue."""
+        until = time.monotonic() + self._timeout_s * 0.9
+        return str(self.call("submit", request=msgspec.to_builtins(request), actor=actor, key=key, until=until)["job"])
+
+
+def services_of(service: Service, timeout_s: float = 60) -> Services:
+    """What views use."""
+    context = service.context
+    return Services(context.configuration, context.store, LocalWorker(service, timeout_s), context.seal)
+
+
+class _Message(msgspec.Struct):
+    method: str
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+    request: str | None = None
+
+
+def _encoded(answer: Any) -> bytes:
     try:
         return msgspec.json.encode(answer)
     except UnicodeEncodeError:  # half a character, which somebody has asked for
@@ -43,7 +83,8 @@ class _Connection(socketserver.StreamRequestHandler):
         """Requests until the other side has no more."""
         credentials = self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _process, user, _group = struct.unpack("3i", credentials)
-        if user not in (0, os.geteuid()):
+        if user not in (ROOT, self.server.api_user):
+            _log.warning("user %d is not admitted", user)
             return
         while True:
             try:
@@ -52,32 +93,92 @@ class _Connection(socketserver.StreamRequestHandler):
                 return
             if not line.endswith(b"\n"):
                 return
-            self.wfile.write(_encoded(self._answer(line)) + b"\n")
+            self._respond(line, user)
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
+    def _respond(self, line: bytes, user: int) -> None:
         try:
-            request = json.loads(line)
-            logs.of_request(request.get("request"))
-            return {"result": self.server.service.call(str(request["method"]), dict(request.get("params") or {}))}
+            message = msgspec.json.decode(line, type=_Message)
+            logs.of_request(message.request)
+            if message.method == METHOD:
+                self._carry_out(msgspec.json.decode(message.params, type=HttpRequest))
+                return
+            if user != ROOT:
+                raise ForbiddenError(f"only root has the method {message.method!r}")
+            answer = {"result": self.server.service.call(message.method, json.loads(bytes(message.params) or b"{}"))}
         except DomainError as error:
-            return {"error": to_wire(error)}
+            answer = {"error": to_wire(error)}
         except Exception:
             _log.exception("a request")
-            return {"error": to_wire(InternalError())}
+            answer = {"error": to_wire(InternalError())}
+        self.wfile.write(_encoded(answer) + b"\n")
+
+    def _carry_out(self, sent: HttpRequest) -> None:
+        try:
+            outcome = carry_out(services_of(self.server.service), sent)
+        except Exception:
+            _log.exception("%s", sent.operation)
+            outcome = failed()
+        content = outcome.content
+        if isinstance(content, bytes):
+            self.wfile.write(_head(outcome, len(content)) + content)
+        elif isinstance(content, Path):
+            with content.open("rb") as file:
+                outcome.headers["Content-Length"] = str(os.fstat(file.fileno()).st_size)
+                socket.send_fds(self.connection, [_head(outcome, None)], [file.fileno()])
+        else:
+            self._stream(outcome, content)
+
+    def _stream(self, outcome: Outcome, stream: Stream) -> None:
+        """Ends when the HTTP process closes its end, which it does when the client is gone."""
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                socket.send_fds(self.connection, [_head(outcome, None)], [theirs.fileno()])
+        except OSError:
+            ours.close()
+        feed(ours, stream)
+
+
+def feed(connection: socket.socket, stream: Stream) -> None:
+    """Writes the stream until it ends or its reader is gone. Closes both."""
+    try:
+        with connection, contextlib.suppress(OSError):
+            gone = poll()
+            gone.register(connection, POLLRDHUP)
+            connection.settimeout(STALLED_S)
+            for part in stream.parts(lambda: bool(gone.poll(0))):
+                connection.sendall(part)
+    except ValueError:  # the HTTP process was gone before it had the descriptor
+        _log.debug("a stream has no reader")
+    finally:
+        stream.close()
+
+
+def _head(outcome: Outcome, length: int | None) -> bytes:
+    return _encoded(Reply(status=outcome.status, headers=outcome.headers, length=length, cookie=outcome.cookie)) + b"\n"
+
+
+def user_of(name: str) -> int | None:
+    """Of the HTTP process; None while the system has no such user: only root is admitted then."""
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        _log.warning("there is no user %s: only root can reach the worker", name)
+        return None
 
 
 class WorkerServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Listens until it is shut down."""
+    """Listens until it is shut down. Its folder says who can connect."""
 
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, path: Path, service: Service) -> None:
-        self.service = service
+    def __init__(self, path: Path, service: Service, api_user: int | None = None) -> None:
+        self.service, self.api_user = service, api_user
         self._free = threading.BoundedSemaphore(CONNECTIONS)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        before = os.umask(0o177)
+        before = os.umask(0o111)
         try:
             super().__init__(str(path), _Connection)
         finally:

@@ -16,21 +16,30 @@ from sqlalchemy import select
 from appliance.database.models import Schedule
 from appliance.dataplane import vaai_nas
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.domain import capacity, requests, schedules
+from appliance.domain import capacity, requests, retention, schedules
 from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.addresses import Address
-from appliance.domain.errors import DomainError, NotFoundError, UnavailableError
-from appliance.worker import file_operations, hold_operations, measures, pool_operations, readiness, reservations
+from appliance.domain.errors import ConflictError, DomainError, NotFoundError, UnavailableError
+from appliance.domain.journal import settle
+from appliance.worker import (
+    encryption,
+    file_operations,
+    hold_operations,
+    measures,
+    pool_lifecycle,
+    pool_operations,
+    readiness,
+    thick,
+    vm_operations,
+)
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.executor import Executor, request_of
 from appliance.worker.picture import Picture
 from appliance.worker.rounds import EVENT, Rounds
 from appliance.worker.watch import Watch
-from appliance.zfs import configuration_copies
-from appliance.zfs.keys import PROPERTY as KEY_PROPERTY
-from appliance.zfs.model import Filesystem, Pool
+from appliance.zfs.model import FeatureState, Filesystem, Pool
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +57,7 @@ class Service:
             lambda _: self._schedules(),
             lambda _: self._capacity(),
             lambda _: self.watch.pools(),
+            lambda _: encryption.settle_alerts(context, self._fresh),
         )
         self.rounds = Rounds(steps, context.configuration.worker.reconcile_seconds)
         context.settling.ask = self.rounds.ask
@@ -63,11 +73,13 @@ class Service:
             "pool_plan": self._pool_plan,
             "datastores": self._datastores,
             "check_scheduled": self._check_scheduled,
+            "snapshot_room": lambda asked: thick.room(context, asked["datastores"]),
             "snapshots": self._snapshots,
             "holds": lambda asked: hold_operations.listed(context, asked, self._fresh),
             "volumes": self._volumes,
             "filesystems": self._filesystems,
             "space": self._space,
+            "snapshot_folder": lambda asked: vm_operations.listed(context, asked),
             "files": lambda asked: file_operations.listed(context, asked),
             "nfs_clients": self._nfs_clients,
             "nfs_users": self._nfs_users,
@@ -159,9 +171,11 @@ class Service:
         with as_domain_errors():
             return [asdict(pool) for pool in self.context.engine.importable()]
 
-    def _pool_plan(self, asked: dict[str, Any]) -> list[str]:
+    def _pool_plan(self, asked: dict[str, Any]) -> dict[str, list[str]]:
+        request = msgspec.convert(asked, requests.PlanPool)
         with as_domain_errors():
-            return pool_operations.dry_run(self.context, msgspec.convert(asked, requests.PlanPool))
+            layout = pool_operations.dry_run(self.context, request)
+        return {"layout": layout, "warnings": pool_lifecycle.warnings(pool_operations.vdevs_of(request.vdevs))}
 
     def _datastores(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
         """All, or the one with this `id`, or so many of a `state` and `kind` `after` the key of a page's last."""
@@ -188,6 +202,7 @@ class Service:
                 "referenced": snapshot.referenced,
                 "holds": snapshot.holds,
                 "clones": list(snapshot.clones),
+                "protected_until": retention.protected_until(snapshot),
             }
             for snapshot in self._look().snapshots
             if snapshot.dataset in by_dataset
@@ -195,6 +210,8 @@ class Service:
 
     def _check_scheduled(self, asked: dict[str, Any]) -> dict[str, Any]:
         schedules.check_datastores(self.context.datastores(self._fresh), asked["datastores"])
+        if (pool := asked.get("pool")) is not None and pool not in {one.name for one in self._look().pools}:
+            raise NotFoundError("pool", pool)
         return {}
 
     def _volumes(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
@@ -209,14 +226,7 @@ class Service:
     def _filesystems(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         inventory = self._look()
         known = {store.dataset: store for store in self.context.datastores(self._fresh)}
-        own = (
-            domain.FOLDER,
-            domain.TRASH,
-            domain.ENCRYPTED,
-            f"{domain.ENCRYPTED}/{domain.TRASH}",
-            reservations.DATASET,
-            configuration_copies.DATASET,
-        )
+        own = pool_lifecycle.OWN
         return [
             {"dataset": one.name, "used": one.space.used, "quota": one.refquota, "record_size": one.recordsize,
              "mountpoint": one.mountpoint, "guid": one.guid, "datastore": known[one.name].id if one.name in known else None}
@@ -316,34 +326,11 @@ class Service:
         outcome = self.context.reconciling.reconcile(str(asked.get("cause", "asked")))
         return {"differences": list(outcome.differences), "failures": [asdict(failure) for failure in outcome.failures]}
 
-    def _roots(self) -> list[Filesystem]:
-        """Encryption roots of the appliance."""
-        found = self._look().filesystems
-        return [one for one in found if one.encryption and one.encryption.root == one.name == f"{one.pool}/{domain.ENCRYPTED}"]
-
     def _root(self, pool: str) -> Filesystem:
-        for root in self._roots():
-            if root.pool == pool:
-                return root
-        raise NotFoundError("encryption of pool", pool)
+        return encryption.root(self.context, self._fresh, pool)
 
     def _keys(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
-        roots = self._roots()
-        if not roots:
-            return []
-        with as_domain_errors():
-            kept = {one.identifier: one for one in self.context.keys.kept_keys()}
-        told = []
-        for root in roots:
-            name = root.properties.get(KEY_PROPERTY)
-            own = kept.get(name.value) if name else None
-            assert root.encryption is not None
-            told.append(
-                {"pool": root.pool, "dataset": root.name, "algorithm": root.encryption.algorithm,
-                 "key_status": root.encryption.key_status.value, "kept": own is not None,
-                 "exported_at": own.told_at if own else None, "confirmed_at": own.confirmed_at if own else None}
-            )  # fmt: skip
-        return told
+        return encryption.listed(self.context, self._fresh)
 
     def _export_key(self, asked: dict[str, Any]) -> str:
         root = self._root(asked["pool"])
@@ -380,39 +367,64 @@ class Service:
         with self.context.store.reading() as session:
             due = [schedule for schedule in session.scalars(select(Schedule)) if schedules.due(schedule, self.now())]
         for schedule in due:
-            name = schedules.snapshot_name(schedule, self.now())
+            slot = schedules.slot(schedule, self.now())
             there = {store.id for store in self.context.datastores(self._fresh) if store.state == "active"}
-            chosen = [store for store in schedule.datastores if store in there]
-            request = requests.CreateSnapshots(name=name, datastores=chosen, schedule=schedule.id)
+            missing = sorted(set(schedule.datastores) - there)
             problem: str | None = None
-            try:
-                if chosen:  # who dies before it is noted as taken finds the same job
-                    key = f"schedule {schedule.id} {schedule.last_at}"
-                    self.executor.submit(request, f"schedule {schedule.name}", key=key)
+            try:  # who dies before the slot is noted finds the same job
+                self._submit_due(schedule, sorted(set(schedule.datastores) & there), f"schedule {schedule.id} {slot}")
             except UnavailableError:
                 raise
+            except ConflictError as error:  # tried again in the next round, while the slot lasts
+                _log.info("schedule %s: %s", schedule.name, error)
+                problem, slot = str(error), schedule.attempted_at or 0.0
             except DomainError as error:
                 problem = str(error)
             with self.context.store.session() as session:
-                schedules.taken(session, schedule.id, self.now(), sorted(set(schedule.datastores) - there))
+                schedules.attempted(session, schedule.id, slot, missing)
                 if problem is not None:
                     schedules.ended(session, schedule.id, problem)
+        self._overdue()
         self._retention()
+
+    def _submit_due(self, schedule: Schedule, there: list[str], key: str) -> None:
+        actor = f"schedule {schedule.name}"
+        if schedule.kind == schedules.SCRUB:
+            scrub = requests.ScrubPool(pool=str(schedule.pool), action="start", schedule=schedule.id)
+            self.executor.submit(scrub, actor, key=key)
+        elif there:
+            name, days = schedules.snapshot_name(schedule, self.now()), schedule.protect_days
+            take = requests.CreateSnapshots(name=name, datastores=there, schedule=schedule.id, protect_days=days)
+            self.executor.submit(take, actor, key=key)
+
+    def _overdue(self) -> None:
+        """An alert for each schedule whose snapshots are too old, by the snapshots that are there."""
+        inventory = self._look()
+        with self.context.store.session() as session:
+            names = {one.dataset: one.id for one in domain.datastores(inventory, session) if one.state == "active"}
+            found = schedules.overdue(session.scalars(select(Schedule)), inventory.snapshots, names, self.now())
+            settle(session, schedules.OVERDUE, found)
 
     def _retention(self) -> None:
         with self.context.store.reading() as session:
-            kept = {schedule.id: schedule.keep for schedule in session.scalars(select(Schedule))}
+            rules = {schedule.id: schedules.retention(schedule) for schedule in session.scalars(select(Schedule))}
             stores = {store.dataset: store for store in domain.datastores(self._look(), session)}
             busy = {job.subject for job in job_store.active(session)}
-        pools: dict[str, list[tuple[str, str]]] = {}
-        for snapshot in schedules.surplus(self._look().snapshots, kept):
-            store = stores.get(snapshot.dataset)
-            if store is not None and store.state == "active" and store.id not in busy:
-                pools.setdefault(store.pool, []).append((snapshot.name, store.id))
-        for pool, surplus in pools.items():
-            names, about = [name for name, _ in surplus], sorted({store for _, store in surplus})
+        snapshots = self._look().snapshots
+        surplus, expired = retention.surplus(snapshots, rules), retention.expired(snapshots, self.now())
+        pools: dict[str, set[str]] = {}
+        idle: dict[str, list[str]] = {"surplus": [], "expired": []}
+        for what, chosen in (("surplus", surplus), ("expired", expired)):
+            for snapshot in chosen:
+                store = stores.get(snapshot.dataset)
+                if store is not None and store.state == "active" and store.id not in busy:
+                    pools.setdefault(store.pool, set()).add(store.id)
+                    idle[what].append(snapshot.name)
+        for pool, about in pools.items():
+            names, over = ([one for one in idle[what] if one.startswith(f"{pool}/")] for what in ("surplus", "expired"))
             try:
-                self.executor.submit(requests.RetireSnapshots(pool=pool, names=names, about=about), "retention")
+                retire = requests.RetireSnapshots(pool=pool, names=names, about=sorted(about), expired=over)
+                self.executor.submit(retire, "retention")
             except DomainError as error:
                 _log.info("retention leaves %s for now: %s", pool, error)
 
@@ -433,6 +445,7 @@ def pool_as_wire(pool: Pool) -> dict[str, Any]:
     """A pool as it goes over the socket."""
     told = asdict(pool)
     told["features"] = {}
+    told["upgradable"] = FeatureState.DISABLED in pool.features.values()
     if pool.scan is not None:
         told["scan"]["progress"] = pool.scan.progress
     return told

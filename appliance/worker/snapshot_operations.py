@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
+from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from appliance.domain import datastores as domain
-from appliance.domain import identity, requests
-from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
+from appliance.domain import identity, requests, retention
+from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from appliance.domain.jobs import Plan, Result
 from appliance.worker import thick
 from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
 from appliance.worker.kinds import KINDS, Layout, Shown, mount_path, only_own
 from appliance.worker.steps import (
     Advance,
@@ -53,9 +56,10 @@ class SnapshotResult(Result, frozen=True, kw_only=True):
 
 
 class SnapshotsPlan(Plan, frozen=True, kw_only=True):
-    """Full names of snapshots of one pool."""
+    """Full names of snapshots of one pool. Nobody can destroy them before `protected_until`, in seconds since 1970."""
 
     names: list[str]
+    protected_until: int | None = None
 
 
 class TakeSnapshot(Operation[requests.CreateSnapshots, SnapshotsPlan]):
@@ -82,6 +86,7 @@ class TakeSnapshot(Operation[requests.CreateSnapshots, SnapshotsPlan]):
             subject=f"snapshot {request.name} of {about[0]}",
             pools=(chosen[0].pool,),
             names=names,
+            protected_until=int(time.time()) + request.protect_days * 86400 if request.protect_days else None,
             schedule=request.schedule,
             about=about,
         )
@@ -91,7 +96,9 @@ class TakeSnapshot(Operation[requests.CreateSnapshots, SnapshotsPlan]):
         advance("taking it", 10)
         properties = {identity.CREATED_BY: job_id}
         if plan.schedule:
-            properties["zvaai:schedule"] = plan.schedule
+            properties[retention.SCHEDULE] = plan.schedule
+        if plan.protected_until:
+            properties[retention.PROTECT] = str(plan.protected_until)
         try:
             context.engine.snapshot(plan.names, properties=properties)
         except zfs.SnapshotExists:
@@ -100,6 +107,9 @@ class TakeSnapshot(Operation[requests.CreateSnapshots, SnapshotsPlan]):
                 raise
         except zfs.OutOfSpace as error:
             raise thick.snapshot_refused(context, plan.names) from error
+        if plan.protected_until:
+            with contextlib.suppress(zfs.HoldExists):  # the job was resumed
+                context.engine.hold(plan.names, retention.PROTECTED)
         context.look()
         return SnapshotResult(snapshots=plan.names)
 
@@ -114,6 +124,19 @@ def _snapshot_of(context: Context, datastore: str, snapshot: str) -> tuple[domai
 
 def _tags(context: Context, snapshot: Snapshot) -> list[str]:
     return [hold.tag for hold in context.engine.holds(snapshot.name)]
+
+
+def held(context: Context, snapshots: Sequence[Snapshot], *, of_one: bool = False) -> ConflictError:
+    """Why these can't be destroyed, and what to do. `of_one`: the request names the snapshot, so only its holds are listed."""
+    until = [at for one in snapshots if (at := retention.protected_until(one)) is not None]
+    blocking = [f"{one.name} ({', '.join(_tags(context, one))})" for one in snapshots]
+    if of_one:
+        blocking = _tags(context, snapshots[0])
+    if until:
+        when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(max(until)))
+        reason = f"Cannot destroy protected snapshots. Their protection ends at {when}, and nobody can end it before"
+        return ConflictError(reason, blocking)
+    return ConflictError("Cannot destroy snapshots that are held. Release the holds first", blocking)
 
 
 class SnapshotPlan(Plan, frozen=True, kw_only=True):
@@ -134,7 +157,7 @@ class DeleteSnapshot(Operation[requests.DeleteSnapshot, SnapshotPlan]):
         if found.clones:
             raise ConflictError("clones depend on it", found.clones)
         if found.holds:
-            raise ConflictError("it is held", _tags(context, found))
+            raise held(context, [found], of_one=True)
         return SnapshotPlan(subject=f"{store.id}@{request.snapshot}", pools=(store.pool,), name=name, about=(store.id,))
 
     def run(self, context: Context, plan: SnapshotPlan, job_id: str, advance: Advance) -> SnapshotResult:
@@ -145,19 +168,28 @@ class DeleteSnapshot(Operation[requests.DeleteSnapshot, SnapshotPlan]):
         return SnapshotResult(snapshot=plan.name)
 
 
-class Retire(Operation[requests.RetireSnapshots, SnapshotsPlan]):
-    """Destroys what schedules keep no longer, of one pool, in few steps."""
+class RetirePlan(SnapshotsPlan, frozen=True, kw_only=True):
+    """The protection of the `expired` has ended."""
+
+    expired: list[str] = []
+
+
+class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
+    """Destroys what schedules do not retain, of one pool, in few steps."""
 
     kind = "snapshot.retention"
 
-    def plan(self, context: Context, request: requests.RetireSnapshots) -> SnapshotsPlan:
+    def plan(self, context: Context, request: requests.RetireSnapshots) -> RetirePlan:
         """As the schedules say."""
-        subject, about = f"retention of {request.pool}", tuple(request.about)
-        return SnapshotsPlan(subject=subject, pools=(request.pool,), names=request.names, about=about)
+        subject, about, pools = f"retention of {request.pool}", tuple(request.about), (request.pool,)
+        return RetirePlan(subject=subject, pools=pools, names=request.names, expired=request.expired, about=about)
 
-    def run(self, context: Context, plan: SnapshotsPlan, job_id: str, advance: Advance) -> SnapshotResult:
+    def run(self, context: Context, plan: RetirePlan, job_id: str, advance: Advance) -> SnapshotResult:
         """What is held or was cloned meanwhile stays."""
         destroyed = 0
+        for name in plan.expired:
+            with contextlib.suppress(zfs.NoSuchHold, zfs.NoSuchSnapshot):
+                context.engine.release([name], retention.PROTECTED)
         for begin in range(0, len(plan.names), _AT_ONCE):
             advance("destroying them", 10 + 80 * begin // len(plan.names))
             there = {one.name for one in context.look().snapshots if not one.holds and not one.clones}
@@ -195,10 +227,13 @@ class Rollback(Operation[requests.RollBack, RollbackPlan]):
         clones = [clone for snapshot in newer for clone in snapshot.clones]
         if clones:
             raise ConflictError("clones depend on newer snapshots", clones)
-        if held := [f"{snapshot.name} ({', '.join(_tags(context, snapshot))})" for snapshot in newer if snapshot.holds]:
-            raise ConflictError("newer snapshots are held: release them first", held)
+        if kept := [snapshot for snapshot in newer if snapshot.holds]:
+            raise held(context, kept)
         if newer and not force:
             raise ConflictError("newer snapshots would be destroyed", [snapshot.name for snapshot in newer], can_force=True)
+        if newer and not request.may_destroy:
+            names = ", ".join(snapshot.name for snapshot in newer[:5])
+            raise ForbiddenError(f"only an admin may roll back to {request.snapshot}: that destroys {names}")
         unused(context, store, force, "what they have in memory does not fit the data after a rollback")
         unreserved(context, store, force)
         return RollbackPlan(
@@ -323,4 +358,55 @@ class Clone(Operation[requests.CloneDatastore, ClonePlan]):
             destroy_origin(context, origin_guid(context, plan.snapshot))
 
 
-OPERATIONS = by_kind(TakeSnapshot(), DeleteSnapshot(), Retire(), Rollback(), Clone())
+class PromotePlan(Plan, frozen=True, kw_only=True):
+    """`origin`: the snapshot that it is a clone of."""
+
+    uuid: str
+    dataset: str
+    origin: str
+
+
+class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
+    """Makes a clone independent of its origin: the snapshots up to its own origin become the clone's.
+
+    The origin then is a clone itself, and can be purged. No data is copied, and hosts notice nothing.
+    """
+
+    kind = "datastore.promote"
+
+    def plan(self, context: Context, request: requests.PromoteDatastore) -> PromotePlan:
+        """It must be a clone, and have no snapshot of the name of one that it gets."""
+        store = domain.find(context.datastores(), request.id, "active")
+        inventory = context.look(60)
+        found = inventory.dataset(store.dataset)
+        if found is None or found.origin is None:
+            raise ConflictError(f"Cannot promote {store.name}: it is no clone", [store.name])
+        source, _, tag = found.origin.partition("@")
+        of_source = [one.tag for one in inventory.snapshots if one.dataset == source]
+        moving = of_source[: of_source.index(tag) + 1] if tag in of_source else [tag]
+        own = {one.tag for one in inventory.snapshots if one.dataset == store.dataset}
+        if twice := [name for name in moving if name in own]:
+            reason = f"Cannot promote {store.name}: it has snapshots of the same name as its origin. Delete one of each pair"
+            raise ConflictError(reason, twice)
+        there = [one.id for one in context.datastores(60) if one.dataset == source]
+        return PromotePlan(
+            subject=store.id,
+            pools=(store.pool,),
+            about=tuple(there),
+            uuid=store.id,
+            dataset=store.dataset,
+            origin=found.origin,
+        )
+
+    def run(self, context: Context, plan: PromotePlan, job_id: str, advance: Advance) -> DatastoreResult:
+        """One call. With another origin, or none, it was promoted before a crash."""
+        advance("promoting it", 10)
+        with as_domain_errors():
+            found = context.engine.properties(plan.dataset).get("origin")
+        if found is not None and found.value == plan.origin:
+            context.engine.promote(plan.dataset)
+        context.look()
+        return DatastoreResult(datastore=plan.uuid)
+
+
+OPERATIONS = by_kind(TakeSnapshot(), DeleteSnapshot(), Retire(), Rollback(), Clone(), Promote())

@@ -206,6 +206,8 @@ def _wait_until_closed(context: Context, uuid: str) -> None:
             who = context.engine.holders(dataset)
         except zfs.NoSuchDataset:  # put aside, or destroyed, before a crash
             return
+        except zfs.HoldersUnknown as error:
+            who = (str(error),)
         if not who:
             return
         if time.monotonic() > limit:

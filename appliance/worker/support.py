@@ -126,7 +126,7 @@ class Bundle(Operation[requests.CreateBundle, BundlePlan]):
                 for place, (name, telling) in enumerate(parts):
                     advance(name, 10 + 80 * place // len(parts))
                     _add(archive, name, redact(_told(name, telling)))
-                for log in sorted(context.configuration.log_directory.glob("*.log*")):
+                for log in sorted(_logs(context)):
                     advance(log.name, 90)
                     with suppress(OSError):
                         _add(archive, f"logs/{log.name}", redact(log.read_text(errors="replace")))
@@ -205,6 +205,12 @@ def _zpool_status(context: Context) -> str:
         except ZfsError as error:
             told.append(f"  pool: {name}\n(not told: {error})\n")
     return "\n".join(told)
+
+
+def _logs(context: Context) -> Iterator[Path]:
+    """Of the worker, and of the HTTP process, whose folder the worker's group can read."""
+    for folder in (context.configuration.log_directory, context.configuration.http.logs):
+        yield from folder.glob("*.log*")
 
 
 def _helper_log(context: Context) -> str:

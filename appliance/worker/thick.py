@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
@@ -23,7 +23,7 @@ from appliance.domain.requests import ChangeDatastore
 from appliance.domain.thick import with_slack
 from appliance.worker.errors import as_domain_errors
 from appliance.zfs import errors as zfs
-from appliance.zfs.model import Pool, Property, Volume
+from appliance.zfs.model import Filesystem, Pool, Property, Volume
 from appliance.zfs.properties import thick_refreservation
 
 if TYPE_CHECKING:
@@ -222,10 +222,30 @@ def missing(context: Context, dataset: str, size: int) -> int:
 # --- refusals of OpenZFS
 
 
+def snapshot_room(found: Volume | Filesystem) -> int:
+    """Bytes that a snapshot needs: OpenZFS reserves again what the snapshot then holds, up to the refreservation."""
+    return min(found.space.used_by_dataset, found.refreservation)
+
+
+def room(context: Context, datastores: Collection[str]) -> dict[str, Any]:
+    """What snapshots of datastores of one pool need together, and what that pool has, outside of all reservations."""
+    inventory, rows = context.look(60), []
+    available = 0
+    for store in context.datastores(60):
+        found = inventory.dataset(store.dataset) if store.id in datastores else None
+        if found is None:
+            continue
+        above = inventory.dataset(store.pool)
+        available = above.space.available if above is not None else 0
+        if found.refreservation:
+            rows.append({"datastore": store.id, "name": store.name, "needed": snapshot_room(found)})
+    return {"needed": sum(row["needed"] for row in rows), "available": available, "datastores": rows}
+
+
 def snapshot_refused(context: Context, names: Sequence[str]) -> ConflictError:
-    """OpenZFS reserves again what the snapshot then holds, up to the refreservation."""
+    """Says what they need."""
     found = [context.look(60).dataset(name.partition("@")[0]) for name in names]
-    needed = {one.name: min(one.space.used_by_dataset, one.refreservation) for one in found if one and one.refreservation}
+    needed = {one.name: snapshot_room(one) for one in found if one and one.refreservation}
     told = ", ".join(f"{size} bytes for {name}" for name, size in needed.items()) or "more space"
     return ConflictError(f"Cannot take the snapshot: it needs {told}, and the pool has less. {_REMEDY}", list(needed))
 

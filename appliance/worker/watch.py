@@ -15,7 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Alert, Setting
-from appliance.domain import disks, pool_health
+from appliance.domain import disks, identity, pool_health
 from appliance.domain.errors import DomainError
 from appliance.domain.journal import Finding, note, settle, tell
 from appliance.worker.context import Context
@@ -71,7 +71,9 @@ class Watch:
         """As last looked at."""
         with self._settling:  # what was looked at first is settled first
             inventory, now = self._context.look(60), self.now()
-            found = pool_health.findings(inventory.pools, now)
+            datasets = (*inventory.filesystems, *inventory.volumes)
+            with_datastores = {one.pool for one in datasets if identity.UUID in one.properties}
+            found = pool_health.findings(inventory.pools, now, with_datastores)
             with self._lock:
                 names = {pool.name for pool in inventory.pools}
                 self._slow = {

@@ -92,7 +92,10 @@ class ZfsEngine(ABC):
 
     @abstractmethod
     def remove_vdev(self, pool: str, device: str) -> None:
-        """Takes a spare, a cache or a log device out of the pool. Raises NoSuchDevice, NotSupported for others."""
+        """Takes a spare, a cache or a log device out of the pool, of a mirror of logs all.
+
+        Raises NoSuchDevice, NotSupported for others, DatasetBusy for a spare that is in use: detach that one.
+        """
 
     @abstractmethod
     def replace(self, pool: str, device: str, new_device: str, *, force: bool = False) -> None:
@@ -153,6 +156,18 @@ class ZfsEngine(ABC):
     @abstractmethod
     def export_pool(self, pool: str, *, force: bool = False) -> None:
         """Unmounts its file systems and gives its devices free. `force` unmounts what is in use. Raises DatasetBusy."""
+
+    @abstractmethod
+    def destroy_pool(self, pool: str) -> None:
+        """Destroys the pool with all that is in it. Raises DatasetBusy while a program uses it, HoldersUnknown."""
+
+    @abstractmethod
+    def trim_start(self, pool: str) -> None:
+        """Tells all devices which blocks are free; goes on in the background (Vdev.trim). Raises ScanRunning, NotSupported."""
+
+    @abstractmethod
+    def trim_stop(self, pool: str) -> None:
+        """Ends it. Raises NoScanRunning."""
 
     @abstractmethod
     def upgrade_pool(self, pool: str) -> tuple[str, ...]:
@@ -237,7 +252,10 @@ class ZfsEngine(ABC):
 
     @abstractmethod
     def holders(self, name: str) -> tuple[str, ...]:
-        """Programs and devices that have a volume open or work in a mounted file system. Sorted. Raises NoSuchDataset."""
+        """Programs and devices that have a volume open or work in a mounted file system. Sorted.
+
+        Raises NoSuchDataset, and HoldersUnknown when not all programs could be examined: then nothing is known.
+        """
 
     @abstractmethod
     def mount(self, name: str) -> None:

@@ -188,6 +188,18 @@ class DatasetBusy(ZfsError):
 
 
 @dataclass(eq=False)
+class HoldersUnknown(ZfsError):
+    """Whether a program has the dataset open could not be found out, so nothing was done to it."""
+
+    name: str
+    reason: str
+    code: ClassVar[str] = "holders_unknown"
+
+    def __str__(self) -> str:
+        return f"cannot find out whether a program has {self.name} open: {self.reason}. Try again"
+
+
+@dataclass(eq=False)
 class HasDependants(ZfsError):
     """Snapshots, children or clones hang on it: see ZfsEngine.dependants."""
 

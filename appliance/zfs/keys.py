@@ -147,7 +147,16 @@ class KeptKeys(Keys):
         if len(key) != KEY_BYTES:
             raise WrongKey(name)
         identifier = self._identifier(name)
-        self._engine.load_key(name, key)
+        try:
+            self._engine.load_key(name, key)
+        except KeyLoaded:
+            # A call that was killed had loaded the key, and written it: only what opens the dataset is written.
+            with self._lock:
+                written = self._identifier_of(key)
+            if written is None:
+                raise
+            self._engine.set_properties(name, {PROPERTY: written})
+            return
         now = int(time.time())
         with self._lock:
             if self._file(identifier).exists():
@@ -167,6 +176,14 @@ class KeptKeys(Keys):
                 told_at, confirmed_at = kept.get("told_at"), kept.get("confirmed_at")
                 found.append(KeptKey(identifier=file.stem, made_at=kept["made_at"], told_at=told_at, confirmed_at=confirmed_at))
         return found
+
+    def _identifier_of(self, key: bytes) -> str | None:
+        """Of a key that is kept."""
+        for file in sorted(self._directory.glob("*.key")):
+            sealed = str(json.loads(file.read_text())["key"])
+            if hmac.compare_digest(self._fernet().decrypt(sealed.encode()), key):
+                return file.stem
+        return None
 
     def _identifier(self, name: str) -> str:
         found = self._engine.filesystem(name)

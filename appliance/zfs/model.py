@@ -113,6 +113,10 @@ class Vdev:
     write_errors: int = 0
     checksum_errors: int = 0
     slow_ios: int = 0
+    trim: str = ""
+    """Of a device: "active", "suspended", "canceled" or "complete"; empty when it was never trimmed, or can't be."""
+    trim_progress: float = 0.0
+    """From 0 to 1."""
     was: str | None = None
     """The path a missing device had."""
     vdevs: tuple[Vdev, ...] = ()
@@ -188,6 +192,9 @@ class Pool:
     """Space that cloning saves."""
     bclone_ratio: float = 1.0
     features: Mapping[str, FeatureState] = field(default_factory=dict)
+    autotrim: bool = False
+    of_the_system: bool = False
+    """It carries the running system, so the root helper changes nothing in it. The helper sets this."""
 
 
 class FeatureState(StrEnum):

@@ -149,6 +149,8 @@ class Appliance:
             [http]
             socket = "{self._runtime}/http.sock"
             certificate = "{self._state}/frontend/certificate.pem"
+            user = "{USER}"
+            logs = "{self._state}/logs"
             [target]
             control = "{self._options.control}"
             name = "{IQN}"
@@ -162,7 +164,8 @@ class Appliance:
             """
 
     def _command(self, name: str) -> list[str]:
-        command = [*END_WITH_US, *(_AS_NOBODY if name != "helper" else ()), sys.executable, "-m", f"appliance.{name}"]
+        module = "appliance.gateway" if name == "api" else f"appliance.{name}"
+        command = [*END_WITH_US, *(_AS_NOBODY if name != "helper" else ()), sys.executable, "-m", module]
         if name == "helper":
             command += ["--socket", f"{HERE}/helper.sock", "--user", USER, "--target-user", "root", "--pool", self._options.pool]
             keys = self._options.state / "keys"

@@ -24,11 +24,13 @@ from support.units import SYSTEMD, allowed, analyze, called
 from appliance.config import Configuration
 
 SERVICES = ("worker", "api", "frontend")
-EXPOSURE_MAX = {"worker": 4, "api": 13, "frontend": 13}
-"""Tenths, as systemd-analyze counts: the API has the network."""
+EXPOSURE_MAX = {"worker": 16, "api": 4, "frontend": 13}
+"""Tenths, as systemd-analyze counts: the worker sends webhooks, the frontend has the network, the HTTP process has nothing."""
 REFUSED = {"setgroups"}
 """By which gunicorn drops groups; it goes on when it may not (EPERM, which the unit answers)."""
 NOBODY = 65534
+USERS = {"worker": ("nobody", "bin"), "api": ("games", "games"), "frontend": ("www-data", "www-data")}
+"""User and group in place of the unit's; the worker's group is the target's (zvaai.sysusers)."""
 TARGET = 2
 """The target's user and group here: bin of any Debian."""
 PORT = 8445
@@ -47,11 +49,14 @@ def test_the_unit_is_valid_and_tight(name: str) -> None:
 
 
 def test_the_api_has_no_way_past_the_worker() -> None:
-    """It is the worker's user, whom helper, target and ganesha answer: it does not see the folders of their sockets, whoever is
-    started anew. (By the units' text: no systemd runs here.)"""
+    """It does not see the folders of the other sockets, nor database and keys, and is another user. (By the units' text: no
+    systemd runs here.)"""
+    assert setting("api", "User") != setting("worker", "User") and setting("api", "PrivateNetwork") == "yes"
+    assert setting("api", "User") == Configuration().http.user
     hidden = set(re.findall(r"-(/\S+)", "".join(re.findall(r"^InaccessiblePaths=(.*)$", unit("api").read_text(), re.MULTILINE))))
     asked = {Configuration().storage.helper.parent, Configuration().target.control.parent}
-    assert {str(path) for path in asked} | {"/run/dbus"} <= hidden
+    state = {Configuration().state_directory, *(Path(f"/var/lib/zvaai-{name}") for name in ("target", "helper"))}
+    assert {str(path) for path in asked | state} | {"/run/dbus"} <= hidden
     made = {line.split()[1] for line in (SYSTEMD / "zvaai.tmpfiles").read_text().splitlines() if line.startswith("d ")}
     assert {str(path) for path in asked} <= made
     assert setting("target", "RuntimeDirectoryPreserve") == "yes"
@@ -111,28 +116,43 @@ def home() -> Iterator[Path]:
             f"""
             state_directory = "{directory}/state"
             runtime_directory = "{directory}/run"
-            http = {{ socket = "{directory}/run/http.sock", certificate = "{directory}/frontend/certificate.pem" }}
-            target = {{ control = "{directory}/target/control.sock" }}
-            storage = {{ engine = "simulator", simulator_directory = "{directory}/volumes" }}
+            [http]
+            socket = "{directory}/api/http.sock"
+            certificate = "{directory}/frontend/certificate.pem"
+            user = "games"
+            logs = "{directory}/api/logs"
+            [target]
+            control = "{directory}/target/control.sock"
+            [storage]
+            engine = "simulator"
+            simulator_directory = "{directory}/volumes"
             """
         )
-        for path in (directory, directory / "state", directory / "run", directory / "volumes", directory / "frontend"):
+        for path, user, group, mode in (
+            (directory, "nobody", "nogroup", 0o711),
+            (directory / "state", "nobody", "nogroup", 0o700),
+            (directory / "run", "nobody", "games", 0o750),  # as zvaai.tmpfiles has it
+            (directory / "volumes", "nobody", "nogroup", 0o700),
+            (directory / "api", "games", "www-data", 0o750),  # as zvaai-api.socket has it
+            (directory / "frontend", "www-data", "www-data", 0o755),
+        ):
             path.mkdir(exist_ok=True)
-            os.chown(path, NOBODY, NOBODY)
-        directory.chmod(0o711)
+            shutil.chown(path, user, group)
+            path.chmod(mode)
         yield directory
 
 
 def start(name: str, home: Path, trace: Path) -> subprocess.Popen[bytes]:
     """A service as an unprivileged user, every system call written to `trace`."""
-    groups = f"--groups={TARGET}"  # as sysusers has it
-    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", groups, "--bounding-set=-all", "--no-new-privs"]
-    program = [sys.executable, "-m", f"appliance.{name}"]
+    own, group = USERS[name]
+    groups = f"--groups={group},games" if name == "worker" else "--clear-groups"
+    user = ["setpriv", f"--reuid={own}", f"--regid={group}", groups, "--bounding-set=-all", "--no-new-privs"]
+    program = [sys.executable, "-m", "appliance.gateway" if name == "api" else f"appliance.{name}"]
     if name == "frontend":
         folder = home / "frontend"
         made = [*user, "env", f"PYTHONPATH={home}/lib", sys.executable, "-m", "appliance.api.certificate", str(folder)]
         subprocess.run(made, check=True, capture_output=True, timeout=60)
-        paths = {"api": home / "run/http.sock", "certificates": folder, "site": folder, "runtime": folder}
+        paths = {"api": home / "api/http.sock", "certificates": folder, "site": folder, "runtime": folder}
         (folder / "nginx.conf").write_text(render("127.0.0.1", PORT, **paths))
         program = ["nginx", "-c", str(folder / "nginx.conf"), "-g", "daemon off;"]
     command = ["strace", "-f", "-qq", "-o", str(trace), *user, *program]
@@ -201,7 +221,8 @@ def test_they_live_within_their_units(home: Path, tmp_path: Path, target: Target
         trace.with_suffix(".log").read_text() for trace in traces.values()
     )
     for name, trace in traces.items():
-        used = called(trace, "nginx" if name == "frontend" else f"appliance.{name}")
+        used = called(trace, {"frontend": "nginx", "api": "appliance.gateway"}.get(name, f"appliance.{name}"))
         assert {"accept4", "fdatasync"} & used
         assert used - allowed(unit(name)) <= REFUSED, name
     assert {path.stat().st_mode & 0o077 for path in (home / "state").iterdir()} == {0}
+    assert {path.stat().st_mode & 0o027 for path in (home / "api/logs").iterdir()} == {0}

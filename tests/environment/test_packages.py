@@ -33,7 +33,7 @@ NEEDED = {
     },
     "zvaai": {
         "/usr/bin/zvaai",
-        "/usr/lib/zvaai/appliance/api/__main__.py",
+        "/usr/lib/zvaai/appliance/gateway/__main__.py",
         "/usr/lib/zvaai/apiflask/__init__.py",
         "/usr/share/zvaai/console/index.html",
         "/etc/zfs/zed.d/all-zvaai.py",

@@ -106,7 +106,7 @@ class Appliance:
         target_directory = directory / "target"
         target_directory.mkdir(parents=True)
         self.target = Target(target_directory)
-        self.worker, self.api = Process("worker", directory), Process("api", directory)
+        self.worker, self.api = Process("worker", directory), Process("gateway", directory)
         self.frontend = Frontend(directory / "frontend", PORT, directory / "run/http.sock")
         engine = "simulating-helper" if simulating_helper else "helper" if helper else "simulator"
         self.helper: Process | None = None
@@ -122,6 +122,7 @@ class Appliance:
             [http]
             socket = "{directory}/run/http.sock"
             certificate = "{self.frontend.certificate}"
+            logs = "{directory}/state/logs"
             [target]
             control = "{self.target.socket_path}"
             name = "iqn.2026-11.example.zvaai:datastores"

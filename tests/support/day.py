@@ -328,7 +328,7 @@ class Day:
                 break
             assert time.monotonic() < until, "the schedule takes no snapshot"
             time.sleep(0.05)
-        assert len(new) == 1 and new[0].startswith(f"auto-{self.schedules[name][:8]}-"), new
+        assert len(new) == 1 and new[0].startswith(f"{name}_2"), new
         of.snapshots += new
 
     def _unschedule(self, name: str) -> None:

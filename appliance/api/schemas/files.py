@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -55,3 +55,32 @@ class FileCloneAsked(Model):
     source: FilePath
     destination: FilePath
     fast: bool = False
+
+
+class FolderQuery(ListQuery):
+    """Which folder of the snapshot; empty for its root."""
+
+    folder: Annotated[str, Field(max_length=1023)] = ""
+
+
+class FolderEntry(Answer):
+    """Of a folder in a snapshot."""
+
+    name: str
+    kind: Literal["folder", "file", "other"]
+    size: Bytes
+    modified_at: Time
+
+
+class FolderPage(Answer):
+    """Entries, by name."""
+
+    items: list[FolderEntry]
+    next_cursor: str | None
+
+
+class RestoreVmCreate(Model):
+    """`folder`: the VM's, by its path in the snapshot. `name`: of the restored VM, and of its folder beside the original."""
+
+    folder: Annotated[str, Field(min_length=1, max_length=1023)]
+    name: Annotated[str, Field(min_length=1, max_length=200)]

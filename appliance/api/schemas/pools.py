@@ -24,6 +24,9 @@ class VdevTold(Answer):
     read_errors: int
     write_errors: int
     checksum_errors: int
+    trim: Literal["", "active", "suspended", "canceled", "complete"]
+    """Empty for a device that was never trimmed, or can't be."""
+    trim_progress: float
     vdevs: list[VdevTold] = []
 
 
@@ -44,7 +47,7 @@ class PoolTold(Versioned):
     MEASURED = frozenset(
         {
             "health", "size", "allocated", "free", "fragmentation", "readonly", "error_count", "status", "action", "scan",
-            "vdevs", "bclone_used", "bclone_saved", "bclone_ratio",
+            "vdevs", "upgradable", "bclone_used", "bclone_saved", "bclone_ratio",
         }
     )  # fmt: skip
     name: str
@@ -60,6 +63,12 @@ class PoolTold(Versioned):
     action: str
     scan: ScanTold | None
     vdevs: list[VdevTold]
+    ashift: int
+    autotrim: bool
+    upgradable: bool
+    """This OpenZFS has features that the pool has not enabled."""
+    of_the_system: bool
+    """It carries the running system, so the appliance changes nothing in it."""
     bclone_used: Bytes
     bclone_saved: Bytes
     bclone_ratio: float
@@ -151,10 +160,15 @@ Vdevs = Annotated[list[VdevAsked], Field(min_length=1, max_length=32)]
 
 
 class PoolAsked(Model):
-    """A new pool. `force` overrides what a device carries, never that it is in use now."""
+    """A new pool. `force` overrides what a device carries, never that it is in use now.
+
+    Blocks of its devices have 2 to the power of `ashift` bytes, which can't be changed later: 12 (4 KiB) fits nearly all disks.
+    """
 
     name: PoolName
     vdevs: Vdevs
+    ashift: Annotated[int, Field(ge=9, le=16)] = 12
+    autotrim: bool = False
     force: bool = False
 
 
@@ -178,6 +192,7 @@ class PlanTold(Answer):
     """The layout as `zpool status` would print it."""
 
     layout: list[str]
+    warnings: list[str]
 
 
 Percent = Annotated[int, Field(ge=1, le=100)]
@@ -196,6 +211,18 @@ class ReplaceAsked(Model):
     device: Device
     new_device: Device
     force: bool = False
+
+
+class DeviceName(Model):
+    """A device that the pool tells, by name, path or GUID."""
+
+    device: Device
+
+
+class TrimRequest(Model):
+    """What to do."""
+
+    action: Literal["start", "stop"]
 
 
 class DeviceAsked(Model):

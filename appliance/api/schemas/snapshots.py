@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from appliance.api.schemas.datastores import Clients, Groups, Squash, Versions
+from appliance.api.schemas.pools import PoolName
 from appliance.api.types import Answer, Bytes, DatastoreName, Guid, Identifier, Lun, Model, Name, SnapshotName, Time, Versioned
 
 
@@ -23,6 +24,8 @@ class SnapshotTold(Answer):
     referenced: Bytes
     holds: int
     clones: list[str]
+    protected_until: Time | None
+    """Nobody can destroy it before."""
 
 
 class SnapshotPage(Answer):
@@ -58,6 +61,8 @@ class SnapshotAsked(Model):
 
     name: SnapshotName
     datastores: Annotated[list[Identifier], Field(min_length=1, max_length=256)]
+    protect_days: Annotated[int, Field(ge=0, le=3650)] = 0
+    """So long nobody can destroy them."""
 
 
 class CloneAsked(Model):
@@ -79,17 +84,43 @@ class RollbackAsked(Model):
 
 
 class ScheduleTold(Versioned):
-    """Snapshots by the clock."""
+    """Snapshots of datastores, or scrubs of a pool, by the clock."""
 
     MEASURED = frozenset({"last_at"})
     id: str
     name: str
+    kind: Literal["snapshot", "scrub"]
     datastores: list[str]
+    pool: str | None
     every_minutes: int
+    at: str
+    time_zone: str
     keep: int
+    hourly: int
+    daily: int
+    weekly: int
+    monthly: int
+    protect_days: int
     enabled: bool
     last_at: Time | None
+    """When its last job that succeeded ended."""
     created_at: Time
+
+
+class RoomOfDatastore(Answer):
+    """What the next snapshot of a thick datastore needs, at most its size."""
+
+    datastore: str
+    name: str
+    needed: Bytes
+
+
+class RoomResponse(Answer):
+    """What the next snapshots of a schedule need in the pool; thin datastores need nothing. With less they are refused."""
+
+    needed: Bytes
+    available: Bytes
+    datastores: list[RoomOfDatastore]
 
 
 class SchedulePage(Answer):
@@ -99,13 +130,36 @@ class SchedulePage(Answer):
     next_cursor: str | None
 
 
+At = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+TimeZone = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9_+/-]*$")]
+Every = Annotated[int, Field(ge=5, le=527040)]
+Keep = Annotated[int, Field(ge=1, le=1000)]
+Tier = Annotated[int, Field(ge=0, le=1000)]
+Days = Annotated[int, Field(ge=0, le=3650)]
+Scheduled = Annotated[list[Identifier], Field(max_length=256)]
+
+
 class ScheduleAsked(Model):
-    """Snapshots of datastores of a pool in one atomic step, every so many minutes; the newest `keep` of each are kept."""
+    """Snapshots of `datastores` of one pool, in one atomic step, or with kind `scrub` the scrub of a `pool`.
+
+    It runs at `at` in `time_zone`, and from there each `every_minutes`: a part of a day, or whole days. It retains the newest
+    `keep` snapshots of each datastore, and the newest of so many hours, days, weeks and months. A snapshot that it took can't be
+    destroyed for `protect_days`, by nobody.
+    """
 
     name: Name
-    datastores: Annotated[list[Identifier], Field(min_length=1, max_length=256)]
-    every_minutes: int = Field(ge=5, le=525600)
-    keep: int = Field(ge=1, le=1000)
+    kind: Literal["snapshot", "scrub"] = "snapshot"
+    datastores: Scheduled = []
+    pool: PoolName | None = None
+    every_minutes: Every
+    at: At = "00:00"
+    time_zone: TimeZone = "UTC"
+    keep: Keep = 1
+    hourly: Tier = 0
+    daily: Tier = 0
+    weekly: Tier = 0
+    monthly: Tier = 0
+    protect_days: Days = 0
     enabled: bool = True
 
 
@@ -113,7 +167,14 @@ class ScheduleChange(Model):
     """What to change."""
 
     name: Name | None = None
-    datastores: Annotated[list[Identifier], Field(min_length=1, max_length=256)] | None = None
-    every_minutes: int | None = Field(None, ge=5, le=525600)
-    keep: int | None = Field(None, ge=1, le=1000)
+    datastores: Scheduled | None = None
+    every_minutes: Every | None = None
+    at: At | None = None
+    time_zone: TimeZone | None = None
+    keep: Keep | None = None
+    hourly: Tier | None = None
+    daily: Tier | None = None
+    weekly: Tier | None = None
+    monthly: Tier | None = None
+    protect_days: Days | None = None
     enabled: bool | None = None

@@ -16,7 +16,9 @@ from appliance.api.metrics import BOUNDS, NFS_OPERATIONS, cumulative
 from appliance.config import Nfs
 from appliance.dataplane.ganesha import GaneshaUnreachableError, NfsClient
 from appliance.dataplane.ganesha_simulator import GaneshaSimulator
+from appliance.gateway.application import create
 from appliance.testing import GIB, Appliance, running
+from appliance.worker.client import WorkerClient
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 NFS_HOST = "192.0.2.11"
@@ -158,26 +160,14 @@ def test_who_may(appliance: Appliance) -> None:
     assert appliance.request("GET", "/metrics", role="").status_code == 401
 
 
-@pytest.fixture
-def alone(tmp_path: Path) -> Iterator[Appliance]:
-    """One whose worker does not answer."""
-    with running(tmp_path / "alone") as one:
-        socket = one.configuration.worker_socket
-        hidden = socket.with_suffix(".hidden")
-        socket.rename(hidden)
-        yield one
-        hidden.rename(socket)
-
-
-def test_without_the_worker(alone: Appliance) -> None:
-    """What the database knows is told; ready it is not, though it lives."""
-    families = scrape(alone)
-    assert value(families, "zvaai_worker_up") == value(families, "zvaai_target_up") == 0
-    assert "zvaai_pool_health" not in families and value(families, "zvaai_jobs", state="failed") == 0
-    assert alone.request("GET", "/health/live", role="").status_code == 200
-    answer = alone.request("GET", "/health/ready", role="")
-    assert answer.status_code == 503 and answer.json
-    assert answer.json["detail"] == "the worker does not answer", "and no path or address"
+def test_without_the_worker(tmp_path: Path) -> None:
+    """The HTTP process lives, and is not ready."""
+    client = create(WorkerClient(tmp_path / "worker.sock")).test_client()
+    assert client.get("/api/v1/health/live").status_code == 200
+    for path in ("/health/ready", "/metrics", "/status"):
+        answer = client.get(f"/api/v1{path}")
+        assert answer.status_code == 503 and answer.json
+        assert answer.json["detail"] == "the worker does not answer", "and no path or address"
 
 
 def test_ready_and_not(appliance: Appliance) -> None:

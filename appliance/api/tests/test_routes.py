@@ -7,10 +7,11 @@ from typing import cast
 
 import pytest
 
-from appliance.api.application import create, openapi
-from appliance.api.operation import DECLARATIONS, SECRET_FIELDS, Services
+from appliance.api.operation import DECLARATIONS, SECRET_FIELDS
 from appliance.database.models import AuditEntry
 from appliance.domain.access import Role
+from appliance.gateway.application import create, openapi
+from appliance.gateway.forward import Worker
 from appliance.testing import Appliance
 
 MUTATING = {"POST", "PUT", "PATCH", "DELETE"}
@@ -87,7 +88,7 @@ def test_the_description_is_the_same_for_all(shared: Appliance) -> None:
     """And as it is printed for the console's types: it names no server, which would be what the first who asked had as Host."""
     told = shared.get("/openapi.json")
     assert "servers" not in told
-    assert told == json.loads(openapi(create(cast(Services, None))))
+    assert told == json.loads(openapi(create(cast(Worker, None))))
 
 
 def test_the_description_is_whole(shared: Appliance) -> None:

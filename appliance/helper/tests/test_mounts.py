@@ -17,7 +17,7 @@ from appliance.helper.mounts import RESERVATIONS, give_folder, is_allowed, pools
 from appliance.helper.server import Server
 from appliance.helper.tests.served import client_of
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.errors import DatasetBusy, Refused
+from appliance.zfs.errors import DatasetBusy, Refused, UnexpectedFailure
 from appliance.zfs.model import Redundancy, VdevSpec
 from appliance.zfs.mountinfo import topmost
 from appliance.zfs.simulator import Simulator
@@ -139,13 +139,46 @@ def test_pools_of_others_are_neither_shown_nor_touched(simulator: Simulator) -> 
     assert len(simulator.snapshots()) == 1
 
 
-def test_which_pools_are_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
-    mounts = (
-        "rpool/ROOT / zfs rw 0 0\nrpool/home /home zfs rw 0 0\ntank /tank zfs rw 0 0\ntank/a /srv/zvaai/a zfs rw 0 0\n"
-        "my\\040pool /my\\040pool zfs rw 0 0\nodd /var/odd zfs rw 0 0\n/dev/sda1 /boot ext4 rw 0 0\n"
-    )
-    monkeypatch.setattr(Path, "read_text", lambda self: mounts)
-    assert pools_of_the_system(("/srv/zvaai/",)) == {"rpool", "odd"}
+def test_a_pool_of_the_system_carries_what_the_system_runs_on(tmp_path: Path) -> None:
+    table, swaps = tmp_path / "mounts", tmp_path / "swaps"
+    swaps.write_text("Filename\tType\tSize\tUsed\tPriority\n/dev/sda2 partition 1 0 -2\n")
+    lines = [
+        "rpool/ROOT/debian / zfs rw 0 0",
+        "bpool/BOOT /boot zfs rw 0 0",
+        "my\\040pool/var /var zfs rw 0 0",
+        "/dev/sda1 /boot/efi vfat rw 0 0",
+        "tank/backup /mnt/backup zfs rw 0 0",
+        "tank/docker /var/lib/docker zfs rw 0 0",
+        "tank/home /home zfs rw 0 0",
+        "state/zvaai /var/lib/zvaai zfs rw 0 0",
+    ]
+    table.write_text("\n".join(lines) + "\n")
+    assert pools_of_the_system(table, swaps) == {"rpool", "bpool", "my pool", "state"}
+    table.write_text("\n".join(["/dev/sda1 / ext4 rw 0 0", *lines[4:7]]) + "\n")
+    assert pools_of_the_system(table, swaps) == frozenset()
+    swaps.write_text(swaps.read_text() + "/dev/zd_absent partition 1 0 -3\n")
+    with pytest.raises(UnexpectedFailure, match="/dev/zd_absent"):  # its pool is unknown, so no pool may be changed
+        pools_of_the_system(table, swaps)
+
+
+def test_a_pool_of_the_system_is_marked(simulator: Simulator, tmp_path: Path) -> None:
+    server = Server(simulator, None, users=(), policy=Policy(), system=lambda: ["tank"])  # type: ignore[arg-type]
+    assert b'"of_the_system":true' in server.answer(b'{"operation":"pools"}', 1, 0)
+    with client_of(simulator, tmp_path / "helper.sock") as client:
+        assert not client.pool("tank").of_the_system
+
+
+def test_what_an_imported_pool_would_mount_elsewhere_is_not_mounted_at_the_next_boot(
+    client: HelperClient, simulator: Simulator
+) -> None:
+    """`zfs mount -a`, which runs at each boot, mounts what has canmount=on."""
+    for name, mountpoint in (("evil", "/etc"), ("home", "/home"), ("good", "/srv/zvaai/good"), ("none", "none")):
+        simulator.create_filesystem(f"tank/{name}", properties={"mountpoint": mountpoint, "canmount": "on"})
+    simulator.create_filesystem("tank/home/below")
+    simulator.export_pool("tank")
+    client.import_pool("tank", mount=False)
+    found = {one.name: one.properties["canmount"].value for one in simulator.filesystems()}
+    assert {name.partition("/")[2] for name, value in found.items() if value == "noauto"} == {"evil", "home", "home/below"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")

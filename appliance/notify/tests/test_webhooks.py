@@ -37,7 +37,7 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
 
 
 def sender_of(appliance: Appliance) -> Sender:
-    return Sender(appliance.store, appliance.service.context.seal, TRUSTED, appliance.configuration.sender_lock)
+    return Sender(appliance.store, appliance.service.context.seal, TRUSTED)
 
 
 def hook(appliance: Appliance, there: Receiver, **more: Any) -> dict[str, Any]:

@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from appliance.api.operation import Services
 from appliance.domain.errors import UnavailableError
 from appliance.testing import GIB, Appliance
-from appliance.worker.client import WorkerClient
-from appliance.zfs.errors import OutOfSpace
 
 Call = Callable[[dict[str, Any]], Any]
 
@@ -44,8 +41,8 @@ def test_the_same_request_after_a_503_is_the_same_job(appliance: Appliance) -> N
 
 
 def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    services: Services = appliance.application.extensions["zvaai"]
-    services.worker = WorkerClient(appliance.configuration.worker_socket, timeout_s=0.5)
+    assert appliance.direct is not None
+    appliance.direct.timeout_s = 0.5
     appliance.service.context.look()
     looked = appliance.service.context.look
 
@@ -68,7 +65,7 @@ def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: p
         assert answer.status_code == 503
         assert late.wait(60)
     assert jobs_of(appliance, "datastore.create") == []
-    services.worker = WorkerClient(appliance.configuration.worker_socket)
+    appliance.direct.timeout_s = 60
     appliance.datastore("first")
 
 
@@ -119,71 +116,3 @@ def test_its_own_fault_is_no_restart(appliance: Appliance) -> None:
     answer = appliance.request("GET", "/pools")
     assert answer.status_code == 500 and answer.json is not None and answer.json["code"] == "internal"
     assert "a fault" not in answer.text
-
-
-class Clock:
-    """By which snapshots are taken here, instead of the worker's own."""
-
-    def __init__(self, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.appliance, self.now = appliance, 1_800_000_000.0
-        self._take = appliance.service._schedules
-        monkeypatch.setattr(appliance.service, "_schedules", lambda: None)
-        monkeypatch.setattr(appliance.service, "now", lambda: self.now)
-
-    def schedule(self, *datastores: str, keep: int = 2) -> str:
-        """One that is due every five minutes."""
-        body = {"name": "often", "datastores": datastores, "every_minutes": 5, "keep": keep}
-        made = self.appliance.request("POST", "/schedules", body).json
-        assert made is not None
-        return str(made["id"])
-
-    def due(self) -> None:
-        """Five minutes later."""
-        self.now += 300
-        self.appliance.service.context.look(0)
-        self._take()
-        for job in self.appliance.get("/jobs?limit=500")["items"]:
-            self.appliance.ended(job["id"])
-
-
-@pytest.fixture
-def clock(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(appliance, monkeypatch)
-
-
-def test_a_schedule_whose_job_fails_raises_an_alert_until_one_succeeds(appliance: Appliance, clock: Clock) -> None:
-    schedule = clock.schedule(appliance.datastore("first"))
-    appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
-    clock.due()
-    alerts = appliance.get("/alerts")["items"]
-    assert [one["key"] for one in alerts] == [f"schedule-{schedule}:failed"] and "often" in alerts[0]["text"]
-    clock.due()
-    assert appliance.get("/alerts")["items"] == []
-
-
-def test_a_deleted_datastore_does_not_stop_its_schedule(appliance: Appliance, clock: Clock) -> None:
-    stays, goes = appliance.datastore("stays"), appliance.datastore("goes")
-    schedule = clock.schedule(stays, goes)
-    appliance.job("DELETE", f"/datastores/{goes}")
-    clock.due()
-    assert len(appliance.get(f"/datastores/{stays}/snapshots")["items"]) == 1
-    alerts = appliance.get("/alerts")["items"]
-    assert [one["key"] for one in alerts] == [f"schedule-missing-{schedule}:gone"] and goes in alerts[0]["text"]
-    assert appliance.request("DELETE", f"/schedules/{schedule}").status_code == 200
-    assert appliance.get("/alerts")["items"] == []
-
-
-def test_retention_is_one_job(appliance: Appliance, clock: Clock) -> None:
-    stores = [appliance.datastore("first"), appliance.datastore("second")]
-    schedule = clock.schedule(*stores, keep=20)
-    for _ in range(12):
-        clock.due()
-    oldest = min(appliance.get(f"/datastores/{stores[0]}/snapshots")["items"], key=lambda one: one["name"])
-    appliance.simulator.hold([oldest["full_name"]], "kept")
-    assert appliance.request("PATCH", f"/schedules/{schedule}", {"keep": 2}).status_code == 200
-    appliance.service.context.look(0)
-    appliance.service._retention()
-    (job,) = jobs_of(appliance, "snapshot.retention")
-    assert appliance.ended(job["id"])["result"] == {"destroyed": 19}
-    left = [len(appliance.get(f"/datastores/{store}/snapshots")["items"]) for store in stores]
-    assert left == [3, 2]

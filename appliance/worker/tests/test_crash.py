@@ -93,6 +93,7 @@ class World:
         engine, target, nfs = (self.scissors.before(one) for one in (self.simulator, self.target, self.nfs))
         seal = Seal(self.configuration.secrets_key)
         context = Context(self.configuration, self.store, engine, target, nfs, seal, device=lambda volume: "/dev/null")
+        context.recovery._compared.set()  # as after the first reconciliation: no pool has a copy of the configuration
         executor = Executor(context)
         executor.start()
         return executor

@@ -325,7 +325,7 @@ def test_schedules_take_and_keep(appliance: Appliance) -> None:
     with appliance.store.session() as session:
         found = session.get(Schedule, schedule["id"])
         assert found is not None
-        found.last_at = now[0] - 301
+        found.attempted_at = now[0] - 301
     for _ in range(4):
         appliance.service._schedules()
         for job in appliance.get("/jobs")["items"]:
@@ -375,10 +375,10 @@ def test_a_schedule_runs_when_told(appliance: Appliance) -> None:
     path = f"/schedules/{schedule['id']}"
     appliance.job("POST", f"{path}/run")
     snapshots = appliance.get(f"/datastores/{store}/snapshots")["items"]
-    assert [one["name"].startswith(f"auto-{schedule['id'][:8]}-") for one in snapshots] == [True]
-    assert appliance.get(path)["last_at"] is None
+    assert [one["name"].startswith("often_2") for one in snapshots] == [True]
+    assert appliance.get(path)["last_at"] is not None
     appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
-    while time.strftime("%H%M%S", time.gmtime()) == snapshots[0]["name"][-6:]:  # the snapshots are named by the second
+    while time.strftime("%H%M%SZ", time.gmtime()) == snapshots[0]["name"][-7:]:  # the snapshots are named by the second
         time.sleep(0.01)
     failed = appliance.job("POST", f"{path}/run", expect="failed")
     alerts = appliance.get("/alerts")["items"]
@@ -399,12 +399,12 @@ def test_a_worker_that_dies_before_it_notes_that_a_schedule_was_taken(
         pass
 
     store = appliance.datastore("first")
-    now = time.time()
+    now = time.time() // 300 * 300 + 60  # not at the end of a slot
     appliance.service.now = lambda: now
     with appliance.store.session() as session:
-        schedules.add(session, name="often", datastores=[store], every_minutes=5, keep=2, enabled=True)
+        schedules.add(session, schedules.Settings(name="often", datastores=[store], every_minutes=5, keep=2))
     with monkeypatch.context() as patch:
-        patch.setattr(schedules, "taken", lambda *_: (_ for _ in ()).throw(Killed()))
+        patch.setattr(schedules, "attempted", lambda *_: (_ for _ in ()).throw(Killed()))
         with pytest.raises(Killed):
             appliance.service._schedules()
     now += 2  # the next worker, at another second

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from appliance.zfs import names
 from appliance.zfs.errors import (
     DifferentPools,
     EngineUnavailable,
+    HoldersUnknown,
     NoSuchDataset,
     NoSuchPool,
     PoolUnavailable,
@@ -22,16 +24,20 @@ from appliance.zfs.kernel import commands, messages
 from appliance.zfs.kernel.commands import Json
 from appliance.zfs.kernel.library import Library
 from appliance.zfs.kernel.messages import Request
+from appliance.zfs.model import Properties
 
 READ_SECONDS, CHANGE_SECONDS, POOL_SECONDS = 120.0, 60.0, 300.0
 """Time limits of reading, of a change, and of creating, importing and exporting a pool."""
 DEVICE_SECONDS = 10.0
 KSTAT = Path("/proc/spl/kstat/zfs")
-_HOLDER_SECONDS = 2.0
+_PROCESSES = Path("/proc")
+_HOLDER_SECONDS = 20.0
+"""A scan of /proc costs about 20 us for each open file: enough for a million of them."""
+_INHIBITED = Path("/sys/module/zfs/parameters/zvol_inhibit_dev")
 _MAX_HOLDERS = 8
 
 
-class Core:
+class Core(ABC):
     """OpenZFS of this machine. `device_directories` are searched for pools instead of what zpool searches by itself."""
 
     def __init__(self, *, device_directories: Sequence[str] = ()) -> None:
@@ -114,6 +120,10 @@ class Core:
                 if not Path(link).exists():  # the kernel makes the device in the background, after the command has ended
                     time.sleep(0.02)
 
+    @abstractmethod
+    def properties(self, name: str) -> Properties:
+        """See ZfsEngine; in `datasets`."""
+
     def holders(self, name: str) -> tuple[str, ...]:
         """See ZfsEngine; as far as /proc and /sys tell."""
         self.need_dataset(name)
@@ -121,36 +131,56 @@ class Core:
             raise NoSuchDataset(name)
         return self.holders_of([name])[name]
 
+    def who(self, name: str) -> tuple[str, ...]:
+        """The same for the text of an error: none when that can't be found out."""
+        try:
+            return self.holders(name)
+        except HoldersUnknown:
+            return ()
+
     def holders_of(self, wanted: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """The same of several, with one look at all processes."""
+        """The same of several, by one scan of all processes. Raises HoldersUnknown when the scan is not complete."""
         mounted = _mounted()
         found: dict[str, list[str]] = {name: [] for name in wanted}
         devices: dict[str, str] = {}
         places: dict[str, str] = {}
         for name in wanted:
-            link = Path("/dev/zvol", name)
-            with contextlib.suppress(OSError):
-                if link.is_symlink():
-                    device = link.resolve(strict=True)
-                    devices[str(device)] = name
-                    found[name] += _above(device)
-                elif name in mounted:
-                    places[mounted[name]] = name
+            if name in mounted:
+                places[mounted[name]] = name
+            elif (device := self._device_of(name)) is not None:
+                devices[str(device)] = name
+                found[name] += _above(device)
         until = time.monotonic() + _HOLDER_SECONDS
-        for process in Path("/proc").iterdir():
+        for process in _PROCESSES.iterdir() if devices or places else ():
             if not process.name.isdecimal() or int(process.name) == os.getpid():
                 continue
             held = set()
-            for path in _used_by(process):
+            for path in _used_by(process, wanted[0]):
                 if path in devices:
                     held.add(devices[path])
                 held |= {name for place, name in places.items() if path == place or path.startswith(f"{place}/")}
+                if time.monotonic() > until:
+                    reason = f"the scan of all processes took more than {_HOLDER_SECONDS:.0f} s"
+                    raise HoldersUnknown(wanted[0], reason)
             for name in held:
                 if len(found[name]) < _MAX_HOLDERS:
                     found[name].append(f"{_text(process / 'comm')} (process {process.name})")
-            if time.monotonic() > until:
-                break
         return {name: tuple(sorted(who)) for name, who in found.items()}
+
+    def _device_of(self, name: str) -> Path | None:
+        """The block device of a volume; None for what has none. Raises HoldersUnknown for one that udev does not show (yet)."""
+        link = Path("/dev/zvol", name)
+        with contextlib.suppress(OSError):
+            if link.is_symlink():
+                return link.resolve(strict=True)
+        properties = self.properties(name)
+        if properties["type"].value != "volume" or properties["volmode"].value == "none":
+            return None
+        if "keystatus" in properties and properties["keystatus"].value == "unavailable":
+            return None
+        if _text(_INHIBITED) == "1":
+            return None
+        raise HoldersUnknown(name, f"{link} is not there; run: udevadm trigger --settle --subsystem-match=block")
 
 
 def _mounted() -> dict[str, str]:
@@ -169,15 +199,25 @@ def _above(device: Path) -> list[str]:
     return [f"device {entry.name}" for entry in holders.iterdir()] if holders.is_dir() else []
 
 
-def _used_by(process: Path) -> Iterator[str]:
-    """Paths of what a process has open. They are not looked at: that could wait for a file system that does not answer."""
+def _used_by(process: Path, wanted: str) -> Iterator[str]:
+    """Paths of what a process has open. The files themselves are not touched: their file system may hang.
+
+    A process that ends meanwhile holds nothing. Raises HoldersUnknown for one that may not be read.
+    """
     try:
-        links = [process / "cwd", process / "root", *(process / "fd").iterdir()]
-    except OSError:
-        return
-    for link in links:
-        with contextlib.suppress(OSError):
-            yield str(link.readlink())
+        yield from (str(link.readlink()) for link in (process / "cwd", process / "root"))
+    except (FileNotFoundError, ProcessLookupError):  # it ended, or is a thread of the kernel
+        pass
+    except OSError as problem:
+        raise HoldersUnknown(wanted, f"{problem.filename}: {problem.strerror}") from problem
+    try:
+        for link in (process / "fd").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # closed meanwhile
+                yield str(link.readlink())
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    except OSError as problem:
+        raise HoldersUnknown(wanted, f"{problem.filename}: {problem.strerror}") from problem
 
 
 def _text(path: Path) -> str:

@@ -176,7 +176,7 @@ class Datasets(Core):
                 return
             except DatasetBusy:
                 commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
-                who = self.holders(name)
+                who = self.who(name)
                 if attempt + 1 == _BUSY_TRIES or any(not _is_udev(one) for one in who):
                     raise DatasetBusy(name, who) from None
                 time.sleep(0.1 * attempt)
@@ -207,7 +207,7 @@ class Datasets(Core):
                 raise SnapshotHeld(snapshot, self._tags(snapshot))
         if snapshots:
             # Both would be refused only after the snapshots are gone.
-            who = self.holders(name)
+            who = self.who(name)
             if any(not _is_udev(one) for one in who):
                 raise DatasetBusy(name, who)
             self.destroy_snapshots(snapshots)
@@ -284,7 +284,7 @@ class Datasets(Core):
         try:
             self.zfs(Request("unmount", name), "unmount", *(("-f",) if force else ()), mounted[0].name)
         except DatasetBusy:
-            who = tuple(one for filesystem in mounted for one in self.holders(filesystem.name))
+            who = tuple(one for filesystem in mounted for one in self.who(filesystem.name))
             raise DatasetBusy(name, who) from None
         for other in reversed(self.datasets(name).filesystems):
             if other.mounted:

@@ -153,6 +153,12 @@ _TABLE: tuple[tuple[str, Maker], ...] = (
         lambda r, f: errors.NotSupported(f"{r.device or r.name}: {f['reason']}"),
     ),
     (r"currently scrubbing", lambda r, f: errors.ScanRunning(r.name, "scrub")),
+    (r"currently trimming", lambda r, f: errors.ScanRunning(r.name, "trim")),
+    (r"no active trim", lambda r, f: errors.NoScanRunning(r.name)),
+    (
+        r"no devices in pool support trim[^\n]*|trim operations? (?:are |is )?not supported[^\n]*",
+        lambda r, f: errors.NotSupported(f"no device of pool {r.name} supports trim"),
+    ),
     (r"currently resilvering", lambda r, f: errors.ScanRunning(r.name, "resilver")),
     (r"no active scrub|scrub is paused", lambda r, f: errors.NoScanRunning(r.name)),
     (r"(?s)pool was previously in use from another system.*|is in use by another|multihost.*", _foreign),

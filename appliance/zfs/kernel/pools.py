@@ -27,6 +27,7 @@ from appliance.zfs.model import (
     Disk,
     DiskHealth,
     FeatureState,
+    Health,
     ImportablePool,
     Pool,
     PoolPlan,
@@ -58,7 +59,7 @@ class KernelEngine(Snapshots, ZfsEngine):
     def pools(self) -> list[Pool]:
         """See ZfsEngine."""
         request = Request("pools")
-        status = commands.json_of(self.zpool(request, "status", "-j", "-p", "-P", seconds=READ_SECONDS), "pools")
+        status = commands.json_of(self.zpool(request, "status", "-j", "-p", "-P", "-t", seconds=READ_SECONDS), "pools")
         listed = commands.json_of(self.zpool(request, "list", "-j", "-p", "-o", "all", seconds=READ_SECONDS), "pools")
         found, properties = status.get("pools", {}), listed.get("pools", {})
         return [reading.pool(name, found[name], properties[name]["properties"]) for name in sorted(found) if name in properties]
@@ -141,15 +142,17 @@ class KernelEngine(Snapshots, ZfsEngine):
     def remove_vdev(self, pool: str, device: str) -> None:
         """See ZfsEngine."""
         self._need(pool)
-        self._part(pool, device)
-        self._refuse_data(pool, device)
-        self._change(pool, device, "remove")
-
-    def _refuse_data(self, pool: str, device: str) -> None:
         for vdev in self.pool(pool).vdevs:
-            below = {one for part in (vdev, *vdev.devices()) for one in (part.name, part.path, str(part.guid))}
-            if device in below and vdev.role not in {Role.SPARE, Role.CACHE, Role.LOG}:
+            below = {one for part in (vdev, *vdev.devices()) for one in (part.name, part.path, part.was, str(part.guid))}
+            if device not in below:
+                continue
+            if vdev.role not in {Role.SPARE, Role.CACHE, Role.LOG}:
                 raise NotSupported(f"{device} is neither a spare nor a cache or log device")
+            if vdev.health == Health.IN_USE:
+                raise DatasetBusy(device, ("it is in use as a spare; detach it, or the device that it replaces",))
+            self._change(pool, str(vdev.guid), "remove")
+            return
+        raise NoSuchDevice(device, pool)
 
     def replace(self, pool: str, device: str, new_device: str, *, force: bool = False) -> None:
         """See ZfsEngine."""
@@ -235,14 +238,22 @@ class KernelEngine(Snapshots, ZfsEngine):
 
     def export_pool(self, pool: str, *, force: bool = False) -> None:
         """See ZfsEngine."""
+        self._away(pool, "export", *(("-f",) if force else ()))
+
+    def destroy_pool(self, pool: str) -> None:
+        """See ZfsEngine."""
+        self._away(pool, "destroy")
+
+    def _away(self, pool: str, *words: str) -> None:
+        """`zpool WORDS POOL` once no program has anything of the pool open."""
         self._need(pool)
         volumes = [volume.name for volume in self.volumes(pool)]
         # OpenZFS 2.3 waits in the kernel, without end, for each volume that is open, and lets nobody open it any more.
         commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
         self._nobody_holds(volumes)
-        request = Request("export", pool)
+        request = Request(words[0], pool)
         try:
-            self.zpool(request, "export", *(("-f",) if force else ()), pool, seconds=POOL_SECONDS)
+            self.zpool(request, *words, pool, seconds=POOL_SECONDS)
         except DatasetBusy:
             self._nobody_holds([filesystem.name for filesystem in self.filesystems(pool) if filesystem.mounted])
             raise
@@ -251,6 +262,16 @@ class KernelEngine(Snapshots, ZfsEngine):
         for name, who in self.holders_of(wanted).items():
             if who:
                 raise DatasetBusy(name, who)
+
+    def trim_start(self, pool: str) -> None:
+        """See ZfsEngine."""
+        self._need(pool)
+        self.zpool(Request("trim", pool), "trim", pool)
+
+    def trim_stop(self, pool: str) -> None:
+        """See ZfsEngine."""
+        self._need(pool)
+        self.zpool(Request("trim", pool), "trim", "-c", pool)
 
     def upgrade_pool(self, pool: str) -> tuple[str, ...]:
         """See ZfsEngine."""

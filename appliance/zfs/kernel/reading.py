@@ -175,6 +175,12 @@ def health(text: object) -> Health:
     return _HEALTHS.get(str(text), Health.FAULTED)
 
 
+def _trim(told: Json) -> str:
+    """Of `zpool status -t`; VDEV_TRIM_NONE is "UNTRIMMED" there."""
+    state = str(told.get("trim_state", "")).lower()
+    return state if state in {"active", "suspended", "canceled", "complete"} else ""
+
+
 def _vdev(name: str, told: Json, role: Role) -> Vdev:
     below = tuple(_vdev(key, one, role) for key, one in told.get("vdevs", {}).items())
     return Vdev(
@@ -190,6 +196,8 @@ def _vdev(name: str, told: Json, role: Role) -> Vdev:
         write_errors=number(told.get("write_errors")),
         checksum_errors=number(told.get("checksum_errors")),
         slow_ios=number(told.get("slow_ios")),
+        trim=_trim(told),
+        trim_progress=min(1.0, number(told.get("trimmed")) / max(1, number(told.get("to_trim")))),
         was=cast("str | None", told.get("was")),
         vdevs=below,
     )
@@ -237,6 +245,7 @@ def pool(name: str, status: Json, listed: Json) -> Pool:
         fragmentation=number(text.get("fragmentation")),
         readonly=text.get("readonly") == "on",
         ashift=number(text.get("ashift")),
+        autotrim=text.get("autotrim") == "on",
         altroot=_or_none(text.get("altroot")),
         error_count=number(status.get("error_count")),
         status=" ".join(str(status.get("status", "")).split()),

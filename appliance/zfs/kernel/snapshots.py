@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from appliance.zfs import names
@@ -162,8 +161,8 @@ class Snapshots(Datasets):
     # --- back, and on beside
 
     def _need_closed(self, volume: str) -> None:
-        """Raises DatasetBusy while somebody has it open."""
-        if Path("/dev/zvol", volume).is_symlink() and (who := self.holders(volume)):
+        """Raises DatasetBusy while a program has the volume open, HoldersUnknown when that can't be found out."""
+        if self.properties(volume)["type"].value == "volume" and (who := self.holders(volume)):
             raise DatasetBusy(volume, who)
 
     def rollback(self, name: str, *, destroy: Sequence[str] = ()) -> None:
@@ -187,7 +186,7 @@ class Snapshots(Datasets):
 
         def translate(problem: BaseException, kinds: Any) -> ZfsError:
             if isinstance(problem, kinds.DatasetBusy):
-                return DatasetBusy(dataset, self.holders(dataset))
+                return DatasetBusy(dataset, self.who(dataset))
             if isinstance(problem, kinds.SnapshotNotLatest):
                 return NewerSnapshots(name, ())
             if isinstance(problem, kinds.DatasetNotFound):

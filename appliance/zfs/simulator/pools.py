@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from appliance.zfs import names
 from appliance.zfs.engine import LONGEST_STATUS
@@ -131,6 +132,7 @@ class Pools(Datasets):
             allocated=space.allocated,
             free=max(0, space.raw - space.allocated),
             ashift=int(pool.properties.get("ashift", "12")),
+            autotrim=pool.properties.get("autotrim") == "on",
             status=status.get(health, _DEGRADED_TEXT),
             action="" if health == Health.ONLINE else "Replace the device using 'zpool replace'.",
             scan=self._tell_scan(pool),
@@ -143,6 +145,8 @@ class Pools(Datasets):
 
     def _tell_top(self, pool: PoolState, top: Top) -> Vdev:
         leaves = tuple(self._tell_leaf(leaf, top.role) for leaf in top.leaves)
+        if pool.trimming:
+            leaves = tuple(replace(leaf, trim="active") for leaf in leaves)
         if top.redundancy == Redundancy.STRIPE:
             return leaves[0]
         kind = "mirror" if top.redundancy == Redundancy.MIRROR else "raidz"
@@ -427,8 +431,9 @@ class Pools(Datasets):
                 found.spares.remove(spare)
                 self.changed(found)
                 return
-        top, _, _ = self._device(found, device)
-        if top.role not in {Role.CACHE, Role.LOG} or top.redundancy != Redundancy.STRIPE:
+        named = (top for top in found.tops if device in {f"{top.redundancy.value}-{top.index}", str(top.guid)})
+        top = next(named, None) or self._device(found, device)[0]
+        if top.role not in {Role.CACHE, Role.LOG}:
             raise NotSupported(f"{device} is neither a spare nor a cache or log device")
         found.tops.remove(top)
         self.changed(found)
@@ -560,13 +565,42 @@ class Pools(Datasets):
         self.changed(found)
         return self._tell(found)
 
-    @operation
-    def export_pool(self, pool: str, *, force: bool = False) -> None:
-        """See ZfsEngine."""
+    def _unused_pool(self, pool: str, *, force: bool) -> PoolState:
         found = self.pool_state(pool)
         for path, dataset in found.datasets.items():
             if dataset.holders and not (force and not dataset.is_volume):
                 raise DatasetBusy(found.full_name(path), tuple(dataset.holders))
+        return found
+
+    @operation
+    def destroy_pool(self, pool: str) -> None:
+        """See ZfsEngine."""
+        found = self._unused_pool(pool, force=False)
+        self.machine.pools.remove(found)
+        self.changed()
+
+    @operation
+    def trim_start(self, pool: str) -> None:
+        """See ZfsEngine. It goes on until it is stopped."""
+        found = self.pool_state(pool)
+        if found.trimming:
+            raise ScanRunning(pool, "trim")
+        found.trimming = True
+        self.changed(found)
+
+    @operation
+    def trim_stop(self, pool: str) -> None:
+        """See ZfsEngine."""
+        found = self.pool_state(pool)
+        if not found.trimming:
+            raise NoScanRunning(pool)
+        found.trimming = False
+        self.changed(found)
+
+    @operation
+    def export_pool(self, pool: str, *, force: bool = False) -> None:
+        """See ZfsEngine."""
+        found = self._unused_pool(pool, force=force)
         for dataset in found.datasets.values():
             dataset.mounted = False
             dataset.key_loaded = False

@@ -148,6 +148,7 @@ class PoolState:
     """Another system that uses it or did not export it."""
     scan: RunningScan | None = None
     suspended: bool = False
+    trimming: bool = False
     bclone_used: int = 0
     bclone_saved: int = 0
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -125,6 +126,48 @@ def test_out_and_in_with_the_same_identity(rig: Rig) -> None:
     with pytest.raises(NoSuchPool):
         rig.engine.import_pool("nosuchpool")
     rig.engine.export_pool("renamed")
+
+
+def test_destroyed(rig: Rig) -> None:
+    pool = rig.mirror("gone")
+    rig.engine.create_volume(f"{pool}/volume", MIB)
+    with rig.hands.opened(f"{pool}/volume"), pytest.raises(DatasetBusy):
+        rig.engine.destroy_pool(pool)
+    assert rig.engine.volume(f"{pool}/volume").volsize == MIB
+    rig.engine.destroy_pool(pool)
+    with pytest.raises(NoSuchPool):
+        rig.engine.destroy_pool(pool)
+    assert pool not in {one.name for one in rig.engine.importable()}
+    rig.engine.create_pool("next", [VdevSpec(devices=tuple(rig.devices[:2]))], properties={"autotrim": "on", "ashift": "13"})
+    made = rig.engine.pool("next")
+    assert made.autotrim and made.ashift == 13
+    rig.engine.destroy_pool("next")
+
+
+def test_mirrored_logs_and_cache_are_removed(rig: Rig) -> None:
+    pool, devices = rig.mirror("auxiliary"), rig.devices
+    logs = VdevSpec(devices=(devices[2], devices[3]), redundancy=Redundancy.MIRROR, role=Role.LOG)
+    rig.engine.add_vdevs(pool, [logs, VdevSpec(devices=(devices[4],), role=Role.CACHE)], force=True)
+    assert {vdev.role for vdev in rig.engine.pool(pool).vdevs} == {Role.DATA, Role.LOG, Role.CACHE}
+    rig.engine.remove_vdev(pool, devices[3])
+    rig.engine.remove_vdev(pool, devices[4])
+    left = rig.engine.pool(pool)
+    assert {device.path for vdev in left.vdevs for device in vdev.devices()} == set(devices[:2])
+    rig.engine.destroy_pool(pool)
+
+
+def test_trim(rig: Rig) -> None:
+    pool = rig.mirror("trimmed")
+    with pytest.raises(NoScanRunning):
+        rig.engine.trim_stop(pool)
+    rig.engine.trim_start(pool)
+    told = {device.trim for vdev in rig.engine.pool(pool).vdevs for device in vdev.devices()}
+    assert told <= {"active", "complete"} and told
+    with contextlib.suppress(NoScanRunning):  # on an empty pool it may have ended
+        rig.engine.trim_stop(pool)
+    with pytest.raises(NoSuchPool):
+        rig.engine.trim_start("nosuchpool")
+    rig.engine.destroy_pool(pool)
 
 
 def test_devices_of_a_mirror(rig: Rig) -> None:

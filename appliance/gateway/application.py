@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application: all resources, errors, OpenAPI."""
+"""The application: routes of all declarations, errors, OpenAPI."""
 
 from __future__ import annotations
 
@@ -7,44 +7,28 @@ import json
 import logging
 import re
 import uuid
+from functools import wraps
 from typing import Any
 
-from apiflask import APIFlask
+from apiflask import APIBlueprint, APIFlask
 from flask import Response, request
+from pydantic import BaseModel
 from werkzeug.exceptions import HTTPException
 
 from appliance import __version__, logs
-from appliance.api import (
-    appliance_resource,
-    configuration,
-    datastores,
-    events,
-    files,
-    hosts,
-    journal,
-    metrics,
-    pools,
-    schedules,
-    sessions,
-    snapshots,
-    support,
-    users,
-    webhooks,
-)
-from appliance.api.operation import DECLARATIONS, Services
-from appliance.api.problems import MEDIA_TYPE, answer_of, problem, problem_of
+from appliance.api.operation import DECLARATIONS, Declaration, Resource
+from appliance.api.problems import MEDIA_TYPE, problem
+from appliance.api.resources import RESOURCES
 from appliance.api.schemas.common import Problem
+from appliance.gateway.forward import Worker, forward
+from appliance.gateway.problems import http_problem_of, response_of
 
-RESOURCES = (
-    sessions, users, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, journal, webhooks, configuration,
-    events, metrics, support,
-)  # fmt: skip
 LONGEST_BODY = 1 << 20
 _log = logging.getLogger(__name__)
 
 
-def create(services: Services) -> APIFlask:
-    """A WSGI application."""
+def create(worker: Worker) -> APIFlask:
+    """A WSGI application that has requests carried out by `worker`."""
     application = APIFlask("zvaai", title="zvaai", version=__version__, spec_path="/api/v1/openapi.json", docs_path=None)
     application.config.update(
         OPENAPI_VERSION="3.1.0",
@@ -57,10 +41,10 @@ def create(services: Services) -> APIFlask:
         MAX_CONTENT_LENGTH=LONGEST_BODY,
         VALIDATION_ERROR_STATUS_CODE=422,
     )
-    application.extensions["zvaai"] = services
+    application.extensions["zvaai"] = worker
     application.json.sort_keys = False  # type: ignore[attr-defined]
     for resource in RESOURCES:
-        application.register_blueprint(resource.resource.blueprint)
+        application.register_blueprint(_blueprint(resource.resource))
 
     @application.before_request
     def _identify() -> None:
@@ -70,14 +54,14 @@ def create(services: Services) -> APIFlask:
 
     @application.error_processor
     def _refused(error: Any) -> Response:
-        return answer_of(problem_of(error), getattr(error, "headers", None))
+        return response_of(http_problem_of(error), getattr(error, "headers", None))
 
     @application.errorhandler(Exception)
     def _failed(error: Exception) -> Response:
         if isinstance(error, HTTPException):
-            return answer_of(problem_of(error))
+            return response_of(http_problem_of(error))
         _log.error("%s %s", request.method, request.path, exc_info=error)
-        return answer_of(problem(500, "internal", "the service is at fault; see its log"))
+        return response_of(problem(500, "internal", "the service is at fault; see its log"))
 
     @application.spec_processor
     def _complete(spec: dict[str, Any] | str) -> dict[str, Any] | str:
@@ -95,6 +79,33 @@ def create(services: Services) -> APIFlask:
         return response
 
     return application
+
+
+def _blueprint(resource: Resource) -> APIBlueprint:
+    blueprint = APIBlueprint(resource.name, __name__, url_prefix="/api/v1")
+    for declared in resource.declarations:
+        _route(blueprint, declared)
+    return blueprint
+
+
+def _route(blueprint: APIBlueprint, declared: Declaration) -> None:
+    def local() -> Response:
+        model = declared.view(None)
+        assert isinstance(model, BaseModel)
+        return Response(model.model_dump_json(), content_type="application/json")
+
+    def check(**_: Any) -> Response:
+        return Response()
+
+    check.__name__, check.__doc__ = declared.view.__name__, declared.view.__doc__
+    checked: Any = blueprint.output(declared.answer, status_code=declared.status)(check)
+    if declared.body is not None:
+        checked = blueprint.input(declared.body, location="json", arg_name="body")(checked)
+    if declared.query is not None:
+        checked = blueprint.input(declared.query, location="query", arg_name="query")(checked)
+    whole: Any = wraps(checked)(local if declared.local else lambda **asked: forward(declared, checked, asked))
+    route: Any = blueprint.route(declared.path.removeprefix("/api/v1"), methods=[declared.method])
+    route(whole)
 
 
 def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a list

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python3 -m appliance.api`: the HTTP process, gunicorn with threads on a Unix socket, behind nginx. Runs until SIGTERM."""
+"""`python3 -m appliance.gateway`: gunicorn with threads on a Unix socket, behind nginx. Runs until SIGTERM."""
 
 from __future__ import annotations
 
@@ -11,25 +11,12 @@ from gunicorn.app.base import BaseApplication
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from appliance import config
-from appliance.api.application import create
-from appliance.api.operation import Services, forget_unfinished
 from appliance.config import Configuration
-from appliance.database.store import Store
-from appliance.domain import access
-from appliance.domain.secrets import Seal
-from appliance.domain.webhooks import seal_urls
+from appliance.gateway.application import create
 from appliance.logs import to_files, to_standard_error
-from appliance.notify.sender import Sender
 from appliance.worker.client import WorkerClient
 
 _log = logging.getLogger(__name__)
-
-
-def services_of(configuration: Configuration) -> Services:
-    """What the views ask."""
-    return Services(
-        configuration, Store(configuration.database), WorkerClient(configuration.worker_socket), Seal(configuration.secrets_key)
-    )
 
 
 class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
@@ -44,14 +31,8 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             self.cfg.set(name, value)
 
     def load(self) -> Any:
-        """The application; in the process that serves, after the fork: gunicorn starts another when it was killed."""
-        services = services_of(self._configuration)
-        forget_unfinished(services.store)
-        with services.store.session() as session:
-            seal_urls(session, services.seal)
-        trusted = self._configuration.webhooks.trusted_networks
-        Sender(services.store, services.seal, trusted, self._configuration.sender_lock).start()
-        application = create(services)
+        """The application."""
+        application = create(WorkerClient(self._configuration.worker_socket))
         # Only nginx and root reach the socket, and nginx overwrites X-Forwarded-For.
         application.wsgi_app = ProxyFix(application.wsgi_app, x_for=1, x_proto=1)  # type: ignore[method-assign]
         return application
@@ -65,18 +46,11 @@ def main() -> int:
     except config.ConfigurationError as error:
         _log.error("%s", error)
         return 78
-    configuration.state_directory.mkdir(parents=True, exist_ok=True)
     configuration.http.socket.parent.mkdir(parents=True, exist_ok=True)
-    to_files(configuration.log_directory, "api")
-    store = Store(configuration.database)
-    with store.session() as session:
-        code = access.prepare_setup(session, configuration.setup_code)
-    store.close()
-    if code is not None:
-        print(f"zvaai: the one-time code to make the first admin with: {code}", file=sys.stderr, flush=True)
+    to_files(configuration.http.logs, "api", mode=0o640)  # the worker puts them into support bundles
     settings = {
         "bind": f"unix:{configuration.http.socket}",
-        "umask": 0o077,
+        "umask": 0o111,  # the folder says who reaches it
         "worker_class": "gthread",
         "workers": 1,
         "threads": configuration.http.threads,

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One request of the public API between the HTTP process and the worker, over the worker's Unix socket.
+
+The HTTP process is not trusted: it says what arrived. The worker decides who sent it, what the sender may, and whether the
+values are valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+METHOD = "request"
+"""The method of the worker's socket that carries a HttpRequest."""
+
+
+class HttpRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What arrived by HTTP."""
+
+    operation: str
+    """Name of the declaration: "datastores.create_datastore"."""
+    target: str
+    """Path and query as they were sent."""
+    path: dict[str, str | int] = {}
+    """Values of the path's parameters."""
+    query: dict[str, str] = {}
+    body: str | None = None
+    """JSON."""
+    address: str = ""
+    """Of the client, as nginx saw it."""
+    authorization: str | None = None
+    cookie: str | None = None
+    """Of the session."""
+    csrf: str | None = None
+    if_match: str | None = None
+    idempotency_key: str | None = None
+    last_event_id: str | None = None
+    refusal: dict[str, Any] | None = None
+    """The problem that the HTTP process found with the request: it is recorded and returned, nothing is carried out."""
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """Head of the response. `length` bytes of content follow. Without a length a descriptor came along: read it to its end."""
+
+    status: int
+    headers: dict[str, str]
+    length: int | None
+    cookie: tuple[str, int | None] | None = None
+    """New value of the session's cookie, and its age in seconds."""
+
+
+@dataclass
+class Stream:
+    """Content without an end of its own. `close` is called once, however it ends."""
+
+    parts: Callable[[Callable[[], bool]], Iterator[bytes]]
+    """Takes a function that says whether the reader is gone."""
+    close: Callable[[], None]
+
+
+@dataclass
+class Response:
+    """What an operation returns that is no JSON: text, a file, or a stream."""
+
+    content: bytes | Path | Stream
+    content_type: str
+    download_name: str | None = None

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schedules of snapshots and scrubs."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli.client import INVALID, CommandError
+from appliance.cli.shared import Wait, noun, shared
+
+schedule = noun("Snapshots and scrubs by the clock.")
+
+Every = Annotated[str, typer.Option(help="Interval: 15m, 1h, 1d, 1w, 28d. A part of a day, or whole days.")]
+At = Annotated[str | None, typer.Option(help="Time of day, HH:MM. Default: 00:00.")]
+Zone = Annotated[str | None, typer.Option("--time-zone", help="Time zone of --at, such as Europe/Berlin. Default: UTC.")]
+Keep = Annotated[int | None, typer.Option(help="Retain the newest snapshots of each datastore.")]
+Hourly = Annotated[int | None, typer.Option(help="Retain the newest snapshot of so many hours.")]
+Daily = Annotated[int | None, typer.Option(help="Retain the newest snapshot of so many days.")]
+Weekly = Annotated[int | None, typer.Option(help="Retain the newest snapshot of so many weeks.")]
+Monthly = Annotated[int | None, typer.Option(help="Retain the newest snapshot of so many months.")]
+Protect = Annotated[str | None, typer.Option(help="Nobody can destroy a new snapshot before this age: 7d. 0d: no protection.")]
+TIERS = {"hourly": 24, "daily": 14, "weekly": 8, "monthly": 12}
+
+
+def minutes(text: str) -> int:
+    """Of an interval. Raises CommandError."""
+    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip())
+    if not match:
+        raise CommandError(f"{text!r} is no interval: a number with m, h, d or w, such as 15m, 1h or 1d", INVALID)
+    return int(match[1]) * {"m": 1, "h": 60, "d": 1440, "w": 10080}[match[2]]
+
+
+def interval(every: int) -> str:
+    """As it is written."""
+    for unit, size in (("w", 10080), ("d", 1440), ("h", 60)):
+        if every % size == 0:
+            return f"{every // size}{unit}"
+    return f"{every}m"
+
+
+def _days(text: str) -> int:
+    days, rest = divmod(minutes(text), 1440)
+    if rest:
+        raise CommandError(f"--protect {text}: whole days, such as 7d", INVALID)
+    return days
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """What was given on the command line."""
+    every, protect = values.pop("every", None), values.pop("protect", None)
+    values["every_minutes"] = None if every is None else minutes(every)
+    values["protect_days"] = None if protect is None else _days(protect)
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@schedule.command("list")
+def list_schedules(context: typer.Context) -> None:
+    """List all schedules. `last_at`: when the last run ended that succeeded."""
+    run = shared(context)
+    found = run.client.all("/schedules")
+    if not run.output.as_json:
+        for one in found:
+            one["every"] = interval(one["every_minutes"])
+            one["retains"] = " ".join([str(one["keep"]), *(f"{one[tier]}{tier[0]}" for tier in TIERS if one[tier])])
+            one["of"] = one["pool"] or ", ".join(one["datastores"])
+    run.output.rows(found, "name", "kind", "every", "at", "time_zone", "retains", "protect_days", "enabled", "last_at", "of")
+
+
+@schedule.command("show")
+def show_schedule(context: typer.Context, name: str) -> None:
+    """Show a schedule, and the room that its next snapshot of thick datastores needs in the pool."""
+    run = shared(context)
+    path = f"/schedules/{run.client.named('/schedules', name)}"
+    found, room = run.client.call("GET", path), run.client.call("GET", f"{path}/room")
+    if run.output.as_json:
+        return run.output.raw({**found, "room": room})
+    run.output.one(found)
+    if room["needed"] != "0":
+        run.output.one(room)
+    return None
+
+
+@schedule.command("create")
+def create_schedule(
+    context: typer.Context,
+    name: str,
+    stores: Annotated[list[str], typer.Argument(help="Datastores of one pool: their snapshots are one atomic step.")],
+    every: Every,
+    at: At = None,
+    time_zone: Zone = None,
+    keep: Keep = None,
+    tiers: Annotated[bool, typer.Option("--tiers", help="Retain 24 hourly, 14 daily, 8 weekly, 12 monthly snapshots.")] = False,
+    hourly: Hourly = None,
+    daily: Daily = None,
+    weekly: Weekly = None,
+    monthly: Monthly = None,
+    protect: Protect = None,
+) -> None:
+    """Create a schedule of snapshots. The first snapshot is taken at once.
+
+    Example: zvaai schedule create hourly vmfs1 --every 1h --tiers --time-zone Europe/Berlin --protect 7d
+    """
+    run = shared(context)
+    given = _given(
+        every=every, at=at, time_zone=time_zone, keep=keep, hourly=hourly, daily=daily, weekly=weekly, monthly=monthly,
+        protect=protect,
+    )  # fmt: skip
+    if keep is None and not tiers and not {*TIERS} & given.keys():
+        raise CommandError("say what to retain: --keep NUMBER, or --tiers", INVALID)
+    body = {**(TIERS if tiers else {}), **given, "name": name}
+    body["datastores"] = [run.client.named("/datastores", store) for store in stores]
+    run.output.one(run.client.call("POST", "/schedules", body))
+
+
+@schedule.command("scrub")
+def create_scrub(
+    context: typer.Context, name: str, pool: str, every: Every = "28d", at: At = None, time_zone: Zone = None
+) -> None:
+    """Create a schedule of scrubs of a pool. The first scrub starts in the next slot.
+
+    Example: zvaai schedule scrub monthly tank --every 28d --at 02:00 --time-zone Europe/Berlin
+    """
+    run = shared(context)
+    body = {**_given(every=every, at=at, time_zone=time_zone), "name": name, "kind": "scrub", "pool": pool}
+    run.output.one(run.client.call("POST", "/schedules", body))
+
+
+@schedule.command("change")
+def change_schedule(
+    context: typer.Context,
+    name: str,
+    new_name: Annotated[str | None, typer.Option("--name", help="A new name.")] = None,
+    every: Annotated[str | None, typer.Option(help="Interval: 15m, 1h, 1d, 1w.")] = None,
+    at: At = None,
+    time_zone: Zone = None,
+    keep: Keep = None,
+    hourly: Hourly = None,
+    daily: Daily = None,
+    weekly: Weekly = None,
+    monthly: Monthly = None,
+    protect: Protect = None,
+    add_store: Annotated[list[str] | None, typer.Option("--add-datastore", help="Again for another.")] = None,
+    remove_store: Annotated[list[str] | None, typer.Option("--remove-datastore", help="Again for another.")] = None,
+    enabled: Annotated[bool | None, typer.Option("--enable/--disable")] = None,
+) -> None:
+    """Change a schedule. Only an admin may lower what it retains or protects.
+
+    Example: zvaai schedule change hourly --daily 30 --add-datastore vmfs2
+    """
+    run = shared(context)
+    path = f"/schedules/{run.client.named('/schedules', name)}"
+    body = _given(
+        every=every, at=at, time_zone=time_zone, keep=keep, hourly=hourly, daily=daily, weekly=weekly, monthly=monthly,
+        protect=protect, enabled=enabled, name=new_name,
+    )  # fmt: skip
+    if add_store or remove_store:
+        gone = {run.client.named("/datastores", store) for store in remove_store or ()}
+        new = [run.client.named("/datastores", store) for store in add_store or ()]
+        body["datastores"] = [
+            one for one in dict.fromkeys([*run.client.call("GET", path)["datastores"], *new]) if one not in gone
+        ]
+    run.output.one(run.client.call("PATCH", path, body))
+
+
+@schedule.command("run")
+def run_schedule(context: typer.Context, name: str, wait: Wait = False) -> None:
+    """Take the snapshots of a schedule now, or start its scrub. Its next slot stays the same."""
+    run = shared(context)
+    run.job(run.client.call("POST", f"/schedules/{run.client.named('/schedules', name)}/run"), wait)
+
+
+@schedule.command("delete")
+def delete_schedule(context: typer.Context, name: str) -> None:
+    """Delete a schedule. Its snapshots stay."""
+    run = shared(context)
+    run.client.call("DELETE", f"/schedules/{run.client.named('/schedules', name)}")

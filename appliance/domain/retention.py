@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which snapshots of a schedule are retained: the newest ones, and the newest of each hour, day, week and month."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from appliance.domain import schedule_times
+from appliance.zfs.model import Snapshot
+
+SCHEDULE = "zvaai:schedule"
+"""User property of a snapshot: the schedule that took it."""
+PROTECT = "zvaai:protect"
+"""User property of a snapshot: until when it is protected, in seconds since 1970. It has the hold PROTECTED meanwhile."""
+PROTECTED = "zvaai-protect"
+"""Tag of the hold: OpenZFS destroys no snapshot that has a hold (zfs-hold(8)). Nobody but the worker releases it."""
+TIERS = ("hourly", "daily", "weekly", "monthly")
+_TAKEN_AT = re.compile(r".+_\d{4}-\d\d-\d\d_\d{6}Z")
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How many snapshots of each datastore a schedule retains. Tiers count the hours, days, ... that have a snapshot."""
+
+    keep: int
+    """The newest ones, at least 1."""
+    hourly: int = 0
+    daily: int = 0
+    weekly: int = 0
+    monthly: int = 0
+    time_zone: str = "UTC"
+
+    def is_lower(self, other: Retention) -> bool:
+        """Whether it retains less than the other in any tier."""
+        return any(getattr(self, name) < getattr(other, name) for name in ("keep", *TIERS))
+
+    def retained(self, snapshots: Sequence[Snapshot]) -> set[str]:
+        """Names of those of one datastore that stay."""
+        newest = sorted(snapshots, key=lambda one: one.createtxg, reverse=True)
+        stay = {one.name for one in newest[: self.keep]}
+        where = schedule_times.zone(self.time_zone)
+        for tier in TIERS:
+            stay |= _first_of_each(newest, getattr(self, tier), _BUCKETS[tier], where)
+        return stay
+
+
+_BUCKETS: Mapping[str, Callable[[dt.datetime], tuple[int, ...]]] = {
+    "hourly": lambda at: (at.year, at.month, at.day, at.hour, at.fold),
+    "daily": lambda at: (at.year, at.month, at.day),
+    "weekly": lambda at: at.isocalendar()[:2],
+    "monthly": lambda at: (at.year, at.month),
+}
+
+
+def _first_of_each(
+    newest: Sequence[Snapshot], count: int, bucket: Callable[[dt.datetime], tuple[int, ...]], where: dt.tzinfo
+) -> set[str]:
+    """The newest snapshot of each of the newest `count` periods that have one."""
+    found: dict[tuple[int, ...], str] = {}
+    for one in newest:
+        period = bucket(dt.datetime.fromtimestamp(one.creation, where))
+        if period not in found and len(found) < count:
+            found[period] = one.name
+    return set(found.values())
+
+
+def is_of_schedule(snapshot: Snapshot, schedule_id: str) -> bool:
+    """Whether the schedule took it: by its mark and the form of its name."""
+    mark = snapshot.properties.get(SCHEDULE)
+    return mark is not None and mark.value == schedule_id and _TAKEN_AT.fullmatch(snapshot.tag) is not None
+
+
+def surplus(snapshots: Iterable[Snapshot], rules: Mapping[str, Retention]) -> list[Snapshot]:
+    """Those that their schedule does not retain; never held ones or those with clones."""
+    own: dict[tuple[str, str], list[Snapshot]] = {}
+    for snapshot in snapshots:
+        mark = snapshot.properties.get(SCHEDULE)
+        if mark is not None and mark.value in rules and is_of_schedule(snapshot, mark.value):
+            own.setdefault((snapshot.dataset, mark.value), []).append(snapshot)
+    found = []
+    for (_dataset, schedule_id), taken in own.items():
+        stay = rules[schedule_id].retained(taken)
+        found += [one for one in taken if one.name not in stay and not one.holds and not one.clones]
+    return found
+
+
+def protected_until(snapshot: Snapshot) -> float | None:
+    """Until when nobody may destroy it, in seconds since 1970; None for one without protection."""
+    told = snapshot.properties.get(PROTECT)
+    return float(told.value) if told is not None and re.fullmatch(r"\d{1,12}", told.value) and snapshot.holds else None
+
+
+def expired(snapshots: Iterable[Snapshot], now: float) -> list[Snapshot]:
+    """Those whose protection has ended and that still have the hold."""
+    return [one for one in snapshots if (until := protected_until(one)) is not None and until <= now]

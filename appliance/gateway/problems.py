@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Problems of HTTP itself: of Flask, and of APIFlask's validation."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from flask import Response
+from werkzeug.exceptions import HTTPException
+
+from appliance.api.problems import MEDIA_TYPE, headers_of, problem
+
+
+def http_problem_of(error: Exception) -> dict[str, Any]:
+    """Of a refusal of Flask or of APIFlask's validation."""
+    if isinstance(error, HTTPException):
+        return problem(error.code or 500, (error.name or "error").lower().replace(" ", "_"), error.description or error.name)
+    status = int(getattr(error, "status_code", 500))
+    detail = getattr(error, "detail", {})
+    fields = [
+        {"field": name, "reason": str(reason).removeprefix("Value error, "), "allowed": ""}
+        for location in (detail if isinstance(detail, dict) else {}).values()
+        for name, reasons in location.items()
+        for reason in reasons
+    ]
+    if fields:
+        text = "; ".join(f"{one['field']}: {one['reason']}" for one in fields[:5])
+        return problem(status, "invalid", text, errors=fields)
+    message = str(getattr(error, "message", "") or HTTPStatus(status).phrase)
+    return problem(status, HTTPStatus(status).phrase.lower().replace(" ", "_"), message)
+
+
+def response_of(body: dict[str, Any], headers: Any = None) -> Response:
+    """As a response."""
+    response = Response(json.dumps(body), body["status"], headers_of(body), content_type=MEDIA_TYPE)
+    for name, value in (headers or {}).items():
+        if name.lower() in ("allow", "retry-after"):
+            response.headers[name] = value
+    return response

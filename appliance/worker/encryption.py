@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keys of encrypted datastores, one for each pool: which are here, and which exist here only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from appliance.domain import datastores as domain
+from appliance.domain import encryption_keys
+from appliance.domain.datastores import Datastore
+from appliance.domain.errors import NotFoundError
+from appliance.domain.journal import settle
+from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
+from appliance.zfs.keys import PROPERTY
+from appliance.zfs.model import Filesystem
+
+
+def roots(context: Context, newest: float) -> list[Filesystem]:
+    """Encryption roots of the appliance; `newest` as of Context.look."""
+    found = context.look(newest).filesystems
+    return [one for one in found if one.encryption and one.encryption.root == one.name == f"{one.pool}/{domain.ENCRYPTED}"]
+
+
+def root(context: Context, newest: float, pool: str) -> Filesystem:
+    """Of one pool. Raises NotFoundError."""
+    for one in roots(context, newest):
+        if one.pool == pool:
+            return one
+    raise NotFoundError("encryption of pool", pool)
+
+
+def listed(context: Context, newest: float) -> list[dict[str, Any]]:
+    """Of each root whether its key is loaded, kept here, and was exported and confirmed."""
+    found = roots(context, newest)
+    if not found:
+        return []
+    with as_domain_errors():
+        kept = {one.identifier: one for one in context.keys.kept_keys()}
+    rows = []
+    for one in found:
+        name = one.properties.get(PROPERTY)
+        own = kept.get(name.value) if name else None
+        assert one.encryption is not None
+        rows.append(
+            {"pool": one.pool, "dataset": one.name, "algorithm": one.encryption.algorithm,
+             "key_status": one.encryption.key_status.value, "kept": own is not None, "made_at": own.made_at if own else None,
+             "exported_at": own.told_at if own else None, "confirmed_at": own.confirmed_at if own else None}
+        )  # fmt: skip
+    return rows
+
+
+def check_exported(context: Context, stores: Iterable[Datastore], pool: str) -> None:
+    """Before another encrypted datastore is created. Raises ConflictError."""
+    encrypted = sum(store.pool == pool and bool(store.dataset) and domain.is_below_root(store.dataset) for store in stores)
+    encryption_keys.check_exported(listed(context, 60), pool, encrypted)
+
+
+def settle_alerts(context: Context, newest: float) -> None:
+    """Raises and clears alerts of keys that nobody has exported. Raises DomainError."""
+    findings = encryption_keys.unexported(listed(context, newest), time.time())
+    with context.store.session() as session:
+        settle(session, encryption_keys.AREA, findings)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools and their devices through their life: created, warned about, mirrored, trimmed, upgraded, destroyed."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from appliance.domain import requests
+from appliance.testing import GIB, Appliance
+from appliance.worker import encryption
+from appliance.worker.pool_lifecycle import DestroyPool
+from appliance.worker.tests.test_pools import devices_of, free_disks, mirror
+from appliance.zfs.model import FeatureState
+
+
+def pool(appliance: Appliance, name: str = "fast") -> Any:
+    """As the API tells it."""
+    return appliance.get(f"/pools/{name}")
+
+
+def alerts(appliance: Appliance, kind: str) -> list[Any]:
+    """Open ones, by the second part of their key."""
+    appliance.service.context.look(0)
+    appliance.service.watch.pools()
+    return [one for one in appliance.get("/alerts")["items"] if one["key"].split(":")[1] == kind]
+
+
+def test_blocks_and_trim_are_chosen_at_creation(appliance: Appliance) -> None:
+    first, second, third, fourth = free_disks(appliance)[:4]
+    appliance.job("POST", "/pools", {"name": "fast", "vdevs": [mirror(first, second)], "ashift": 13, "autotrim": True})
+    assert (pool(appliance)["ashift"], pool(appliance)["autotrim"]) == (13, True)
+    appliance.job("POST", "/pools", {"name": "usual", "vdevs": [mirror(third, fourth)]})
+    assert (pool(appliance, "usual")["ashift"], pool(appliance, "usual")["autotrim"]) == (12, False)
+    for wrong in (8, 17, "large"):
+        body = {"name": "wrong", "vdevs": [mirror(first, second)], "ashift": wrong}
+        assert appliance.request("POST", "/pools", body).status_code == 422, wrong
+
+
+def test_a_pool_without_redundancy_is_warned_about_until_it_has_some(appliance: Appliance) -> None:
+    first, second = free_disks(appliance)[:2]
+    body = {"name": "fast", "vdevs": [{"devices": [first]}]}
+    plan = appliance.request("POST", "/pools/plan", body).json
+    assert plan is not None and "No redundancy" in plan["warnings"][0] and first in plan["warnings"][0]
+    safe = appliance.request("POST", "/pools/plan", {"name": "fast", "vdevs": [mirror(first, second)]}).json
+    assert safe is not None and safe["warnings"] == []
+    appliance.job("POST", "/pools", body)
+    (alert,) = alerts(appliance, "redundancy")
+    assert alert["severity"] == "warning" and first in alert["text"] and "zvaai pool attach fast" in alert["remedy"]
+    appliance.job("POST", "/pools/fast/attach", {"device": first, "new_device": second})
+    assert devices_of(pool(appliance)["vdevs"]) == {first, second} and pool(appliance)["vdevs"][0]["kind"] == "mirror"
+    assert alerts(appliance, "redundancy") == []
+    appliance.job("POST", "/pools/fast/detach", {"device": second})
+    assert devices_of(pool(appliance)["vdevs"]) == {first}
+    assert appliance.request("POST", "/pools/fast/detach", {"device": first}).status_code == 409, "the last one stays"
+
+
+def test_what_can_not_be_attached(appliance: Appliance) -> None:
+    disks = free_disks(appliance)
+    appliance.job("POST", "/pools", {"name": "fast", "vdevs": [{"devices": disks[:3], "redundancy": "raidz1"}]})
+    refused = appliance.request("POST", "/pools/fast/attach", {"device": disks[0], "new_device": disks[3]})
+    assert refused.status_code == 409 and refused.json and "raidz" in refused.json["detail"]
+    assert appliance.request("POST", "/pools/fast/attach", {"device": "absent", "new_device": disks[3]}).status_code == 404
+    tank = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]["path"]
+    assert appliance.request("POST", "/pools/tank/attach", {"device": tank, "new_device": disks[0]}).status_code == 409, "in use"
+    forced = {"device": tank, "new_device": disks[3], "force": True}
+    for verb in ("attach", "replace"):
+        assert appliance.request("POST", f"/pools/tank/{verb}", forced, "operator").status_code == 403, verb
+    appliance.job("POST", "/pools/tank/attach", forced)
+
+
+def test_spares_caches_and_logs_are_removed_and_data_is_not(appliance: Appliance) -> None:
+    disks = free_disks(appliance)
+    data = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]["path"]
+    vdevs = [
+        {**mirror(*disks[:2]), "role": "log"},
+        {"devices": [disks[2]], "role": "cache"},
+        {"devices": [disks[3]], "role": "spare"},
+    ]
+    appliance.job("POST", "/pools/tank/extend", {"vdevs": vdevs})
+    for device in (disks[1], disks[2], disks[3]):
+        appliance.job("POST", "/pools/tank/remove", {"device": device})
+    assert not devices_of(pool(appliance, "tank")["vdevs"]) & set(disks)
+    refused = appliance.request("POST", "/pools/tank/remove", {"device": data})
+    assert refused.status_code == 409 and refused.json and "holds data" in refused.json["detail"]
+    assert appliance.request("POST", "/pools/tank/remove", {"device": disks[2]}).status_code == 404
+
+
+def test_trim_and_upgrade(appliance: Appliance) -> None:
+    assert pool(appliance, "tank")["vdevs"][0]["vdevs"][0]["trim"] == ""
+    appliance.job("POST", "/pools/tank/trim", {"action": "start"})
+    assert pool(appliance, "tank")["vdevs"][0]["vdevs"][0]["trim"] == "active"
+    appliance.job("POST", "/pools/tank/trim", {"action": "start"}, expect="failed")
+    appliance.job("POST", "/pools/tank/trim", {"action": "stop"})
+    assert pool(appliance, "tank")["upgradable"] is False
+    state = appliance.simulator.machine.pools[0]
+    state.features["block_cloning"] = FeatureState.DISABLED
+    appliance.service.context.look(0)
+    assert pool(appliance, "tank")["upgradable"] is True
+    assert appliance.request("POST", "/pools/tank/upgrade", role="operator").status_code == 403
+    assert appliance.job("POST", "/pools/tank/upgrade")["result"]["features"] == ["block_cloning"]
+    assert pool(appliance, "tank")["upgradable"] is False
+
+
+def test_a_pool_is_destroyed_only_when_nobody_needs_what_is_in_it(appliance: Appliance) -> None:
+    disks = free_disks(appliance)[:2]
+    appliance.job("POST", "/pools", {"name": "fast", "vdevs": [mirror(*disks)]})
+    job = appliance.job("POST", "/datastores", {"name": "store", "pool": "fast", "size": str(GIB)})
+    store = job["result"]["datastore"]
+    for force in ("", "?force=true"):
+        refused = appliance.request("DELETE", f"/pools/fast{force}")
+        assert refused.status_code == 409 and refused.json and refused.json["blocking"] == ["store"]
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert appliance.request("DELETE", "/pools/fast?force=true").status_code == 409, "it can be restored"
+    appliance.job("POST", f"/datastores/{store}/purge")
+    appliance.simulator.create_volume("fast/foreign", GIB)
+    refused = appliance.request("DELETE", "/pools/fast")
+    assert refused.status_code == 409 and refused.json
+    assert refused.json["blocking"] == ["fast/foreign"] and refused.json["can_force"]
+    assert appliance.request("DELETE", "/pools/fast?force=true", role="operator").status_code == 403
+    appliance.job("DELETE", "/pools/fast?force=true")
+    assert "fast" not in {one["name"] for one in appliance.get("/pools")["items"]}
+    assert appliance.get("/importable-pools")["items"] == []
+    appliance.job("POST", "/pools", {"name": "next", "vdevs": [mirror(*disks)]})
+
+
+def test_a_job_that_is_resumed_destroys_no_other_pool_of_the_name(appliance: Appliance) -> None:
+    disks = free_disks(appliance)[:2]
+    appliance.job("POST", "/pools", {"name": "fast", "vdevs": [mirror(*disks)]})
+    context, operation = appliance.service.context, DestroyPool()
+    plan = operation.plan(context, requests.DestroyPool(pool="fast"))
+    appliance.job("DELETE", "/pools/fast")
+    appliance.job("POST", "/pools", {"name": "fast", "vdevs": [mirror(*disks)]})
+    operation.run(context, plan, "resumed", lambda *_: None)
+    assert "fast" in {one["name"] for one in appliance.get("/pools")["items"]}
+
+
+def test_an_import_reports_what_it_does_not_mount(appliance: Appliance) -> None:
+    disks = free_disks(appliance)[:2]
+    appliance.job("POST", "/pools", {"name": "old", "vdevs": [mirror(*disks)]})
+    appliance.simulator.create_filesystem("old/home", properties={"mountpoint": "/home"})
+    appliance.simulator.create_filesystem("old/none", properties={"mountpoint": "none"})
+    appliance.job("POST", "/pools/old/export")
+    result = appliance.job("POST", "/pools/import", {"pool": "old"})["result"]
+    assert result["not_mounted"] == ["old/home"]
+    assert appliance.simulator.filesystem("old/home").properties["canmount"].value == "noauto"
+    assert appliance.simulator.filesystem("old/none").properties["canmount"].value == "on"
+    told = [one for one in appliance.get("/alerts?open=false")["items"] if "old/home (/home)" in one["text"]]
+    assert [one["severity"] for one in told] == ["info"]
+
+
+def test_a_pool_of_the_system_with_datastores_raises_an_alert(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = appliance.simulator.pools
+    monkeypatch.setattr(appliance.simulator, "pools", lambda: [replace(one, of_the_system=True) for one in real()])
+    assert alerts(appliance, "system") == [], "nothing of the appliance is in it"
+    appliance.datastore("first")
+    (alert,) = alerts(appliance, "system")
+    assert "carries the running system" in alert["text"] and pool(appliance, "tank")["of_the_system"]
+
+
+def test_a_promoted_clone_lets_its_origin_be_purged(appliance: Appliance) -> None:
+    origin = appliance.datastore("origin")
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [origin]})
+    clone = appliance.job("POST", f"/datastores/{origin}/clone", {"name": "clone", "snapshot": "one"})["result"]["datastore"]
+    assert appliance.request("POST", f"/datastores/{origin}/promote").status_code == 409, "it is no clone"
+    appliance.job("DELETE", f"/datastores/{origin}")
+    assert appliance.request("POST", f"/datastores/{origin}/purge").status_code == 409, "the clone needs it"
+    appliance.job("POST", f"/datastores/{clone}/promote")
+    assert [one["name"] for one in appliance.get(f"/datastores/{clone}/snapshots")["items"]] == ["one"]
+    appliance.job("POST", f"/datastores/{origin}/purge")
+    assert [volume.name.split("/")[-1].split("-")[0] for volume in appliance.simulator.volumes()] == ["clone"]
+
+
+def test_the_room_of_a_schedule_of_thick_datastores(appliance: Appliance) -> None:
+    thin, thick = appliance.datastore("thin"), appliance.datastore("thick", thick=True)
+    dataset = appliance.get(f"/datastores/{thick}")["dataset"]
+    appliance.simulator.write(dataset, 100 << 20)
+    appliance.service.context.look(0)
+    body = {"name": "often", "datastores": [thin, thick], "every_minutes": 60, "keep": 2, "enabled": False}
+    made = appliance.request("POST", "/schedules", body).json
+    assert made is not None
+    room = appliance.get(f"/schedules/{made['id']}/room")
+    assert [one["name"] for one in room["datastores"]] == ["thick"]
+    assert 100 << 20 <= int(room["needed"]) <= 101 << 20 and int(room["available"]) > 0
+
+
+def test_a_key_that_nobody_has_exported(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told() -> list[tuple[str, str]]:
+        encryption.settle_alerts(appliance.service.context, 0)
+        return [(one["key"], one["severity"]) for one in appliance.get("/alerts")["items"] if one["key"].startswith("key:")]
+
+    assert told() == []
+    appliance.datastore("first", encrypted=True)
+    assert told() == [("key:unexported:tank", "warning")]
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 86401)
+    assert told() == [("key:unexported:tank", "critical")]
+    body = {"name": "second", "pool": "tank", "size": str(GIB), "encrypted": True}
+    refused = appliance.request("POST", "/datastores", body)
+    assert refused.status_code == 409 and refused.json and "zvaai key export tank" in refused.json["detail"]
+    appliance.datastore("plain")
+    assert appliance.request("POST", "/encryption-keys/tank/export").status_code == 200
+    assert told() == []
+    appliance.job("POST", "/datastores", body)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One VM out of a snapshot of an NFS datastore: browsed, and restored beside the original by another name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.testing import Appliance, running
+from appliance.zfs.errors import OutOfSpace
+from appliance.zfs.folders import UNFINISHED
+
+VMX = 'displayName = "web"\nscsi0:0.fileName = "web.vmdk"\n'
+VMDK = '# Disk DescriptorFile\nRW 2048 VMFS "web-flat.vmdk"\n'
+DISK = os.urandom(1 << 20) + bytes(1 << 20)
+
+
+@pytest.fixture
+def appliance(tmp_path: Path) -> Iterator[Appliance]:
+    """Whose datastores are folders."""
+    with running(tmp_path / "state", volumes=tmp_path / "volumes") as appliance:
+        yield appliance
+
+
+@pytest.fixture
+def store(appliance: Appliance) -> str:
+    """An NFS datastore with a VM, which its snapshot has too."""
+    store = appliance.nfs_datastore("nfs")
+    root = _root(appliance, store)
+    vm = root / "vms" / "web"
+    vm.mkdir(parents=True)
+    (vm / "web.vmx").write_text(VMX)
+    (vm / "web.vmdk").write_text(VMDK)
+    (vm / "web-flat.vmdk").write_bytes(DISK)
+    (vm / "vmware.log").write_text("old")
+    (vm / "link").symlink_to("/etc/passwd")
+    appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    shutil.copytree(root / "vms", root / ".zfs" / "snapshot" / "one" / "vms", symlinks=True)  # what OpenZFS shows there
+    (vm / "web-flat.vmdk").write_bytes(b"changed since")
+    return store
+
+
+def _root(appliance: Appliance, store: str) -> Path:
+    dataset = appliance.get(f"/datastores/{store}")["dataset"]
+    return Path(appliance.service.context.path(appliance.simulator.filesystem(dataset)))
+
+
+def _folder(appliance: Appliance, store: str, path: str) -> list[Any]:
+    found: list[Any] = appliance.get(f"/datastores/{store}/snapshots/one/folder?folder={path}")["items"]
+    return found
+
+
+def test_a_snapshot_is_browsed_by_folder(appliance: Appliance, store: str) -> None:
+    assert [(one["name"], one["kind"]) for one in _folder(appliance, store, "")] == [("vms", "folder")]
+    found = {one["name"]: (one["kind"], one["size"]) for one in _folder(appliance, store, "vms/web")}
+    assert found["web-flat.vmdk"] == ("file", str(len(DISK))) and found["link"] == ("other", "0")
+    for wrong in ("vms/absent", "../..", "/etc", "vms/web/link", "vms/web/web.vmx"):
+        answer = appliance.request("GET", f"/datastores/{store}/snapshots/one/folder?folder={wrong}")
+        assert answer.status_code == 422, wrong
+    assert appliance.request("GET", f"/datastores/{store}/snapshots/two/folder").status_code == 404
+    vmfs = appliance.datastore("vmfs")
+    assert appliance.request("GET", f"/datastores/{vmfs}/snapshots/one/folder").status_code == 409
+
+
+def test_a_vm_is_restored_beside_the_original(appliance: Appliance, store: str) -> None:
+    body = {"folder": "vms/web", "name": "web2"}
+    path = f"/datastores/{store}/snapshots/one/restore-vm"
+    result = appliance.job("POST", path, body)["result"]
+    assert result["configuration"] == "vms/web2/web2.vmx" and result["folder"] == "vms/web2"
+    made = _root(appliance, store) / "vms" / "web2"
+    assert sorted(file.name for file in made.iterdir()) == ["web2-flat.vmdk", "web2.vmdk", "web2.vmx"]
+    assert (made / "web2-flat.vmdk").read_bytes() == DISK, "as in the snapshot"
+    assert '"web2-flat.vmdk"' in (made / "web2.vmdk").read_text()
+    vmx = (made / "web2.vmx").read_text()
+    assert 'displayName = "web2"' in vmx and 'scsi0:0.fileName = "web2.vmdk"' in vmx and 'uuid.action = "create"' in vmx
+    assert (made.parent / "web" / "web-flat.vmdk").read_bytes() == b"changed since", "the original stays"
+    failed = appliance.job("POST", path, body, expect="failed")
+    assert "web2 already" in failed["problem"]["text"] and (made / "web2-flat.vmdk").read_bytes() == DISK
+    assert [file.name for file in made.parent.iterdir() if file.name.startswith(UNFINISHED)] == []
+
+
+def test_what_is_half_restored_is_removed(appliance: Appliance, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = appliance.service.context.folders
+    real = folders.restore_range
+
+    def full(*arguments: Any) -> int:
+        real(*arguments)
+        raise OutOfSpace("web-flat.vmdk", quota=True)
+
+    monkeypatch.setattr(folders, "restore_range", full)
+    appliance.job("POST", f"/datastores/{store}/snapshots/one/restore-vm", {"folder": "vms/web", "name": "web2"}, expect="failed")
+    assert [file.name for file in (_root(appliance, store) / "vms").iterdir()] == ["web"]
+
+
+def test_what_can_not_be_restored(appliance: Appliance, store: str) -> None:
+    path = f"/datastores/{store}/snapshots/one/restore-vm"
+    for body, status in (
+        ({"folder": "vms", "name": "new"}, 409),
+        ({"folder": "vms/web", "name": "a/b"}, 422),
+        ({"folder": "../web", "name": "new"}, 422),
+        ({"folder": "absent", "name": "new"}, 422),
+    ):
+        assert appliance.request("POST", path, body).status_code == status, body
+    assert appliance.request("POST", path, {"folder": "vms/web", "name": "new"}, "viewer").status_code == 403

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schedules of snapshots and scrubs: when they run, what an alert says, what stays, and what nobody can destroy."""
+
+import time
+from typing import Any
+
+import pytest
+
+from appliance.domain.errors import ConflictError
+from appliance.testing import Appliance
+from appliance.zfs.errors import OutOfSpace
+
+DAY = 86400
+
+
+class Clock:
+    """By which snapshots are taken here, instead of the worker's own."""
+
+    def __init__(self, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.appliance, self.now = appliance, float(int(time.time()) // 300 * 300)
+        self._take = appliance.service._schedules
+        monkeypatch.setattr(appliance.service, "_schedules", lambda: None)
+        monkeypatch.setattr(appliance.service, "now", lambda: self.now)
+        monkeypatch.setattr(appliance.simulator, "clock", lambda: self.now)
+
+    def schedule(self, *datastores: str, keep: int = 2) -> str:
+        """One that is due every five minutes."""
+        body = {"name": "often", "datastores": datastores, "every_minutes": 5, "keep": keep}
+        made = self.appliance.request("POST", "/schedules", body).json
+        assert made is not None
+        return str(made["id"])
+
+    def due(self, seconds: float = 300) -> None:
+        """Five minutes later."""
+        self.now += seconds
+        self.appliance.service.context.look(0)
+        self._take()
+        for job in self.appliance.get("/jobs?limit=500")["items"]:
+            self.appliance.ended(job["id"])
+
+
+@pytest.fixture
+def clock(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(appliance, monkeypatch)
+
+
+def test_a_schedule_whose_job_fails_raises_an_alert_until_one_succeeds(appliance: Appliance, clock: Clock) -> None:
+    schedule = clock.schedule(appliance.datastore("first"))
+    appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
+    clock.due()
+    alerts = appliance.get("/alerts")["items"]
+    assert [one["key"] for one in alerts] == [f"schedule-{schedule}:failed"] and "often" in alerts[0]["text"]
+    clock.due()
+    assert appliance.get("/alerts")["items"] == []
+
+
+def test_a_deleted_datastore_does_not_stop_its_schedule(appliance: Appliance, clock: Clock) -> None:
+    stays, goes = appliance.datastore("stays"), appliance.datastore("goes")
+    schedule = clock.schedule(stays, goes)
+    appliance.job("DELETE", f"/datastores/{goes}")
+    clock.due()
+    assert len(appliance.get(f"/datastores/{stays}/snapshots")["items"]) == 1
+    alerts = appliance.get("/alerts")["items"]
+    assert [one["key"] for one in alerts] == [f"schedule-missing-{schedule}:gone"] and goes in alerts[0]["text"]
+    assert appliance.request("DELETE", f"/schedules/{schedule}").status_code == 200
+    assert appliance.get("/alerts")["items"] == []
+
+
+def test_retention_is_one_job(appliance: Appliance, clock: Clock) -> None:
+    stores = [appliance.datastore("first"), appliance.datastore("second")]
+    schedule = clock.schedule(*stores, keep=20)
+    for _ in range(12):
+        clock.due()
+    oldest = min(appliance.get(f"/datastores/{stores[0]}/snapshots")["items"], key=lambda one: one["name"])
+    appliance.simulator.hold([oldest["full_name"]], "kept")
+    assert appliance.request("PATCH", f"/schedules/{schedule}", {"keep": 2}).status_code == 200
+    appliance.service.context.look(0)
+    appliance.service._retention()
+    (job,) = [job for job in appliance.get("/jobs?limit=500")["items"] if job["kind"] == "snapshot.retention"]
+    assert appliance.ended(job["id"])["result"] == {"destroyed": 19}
+    left = [len(appliance.get(f"/datastores/{store}/snapshots")["items"]) for store in stores]
+    assert left == [3, 2]
+
+
+def names(appliance: Appliance, store: str) -> list[str]:
+    """Of its snapshots."""
+    return [one["name"] for one in appliance.get(f"/datastores/{store}/snapshots")["items"]]
+
+
+def overdue(appliance: Appliance) -> list[str]:
+    """Texts of the alerts."""
+    return [one["text"] for one in appliance.get("/alerts")["items"] if one["key"].startswith("schedule-overdue:")]
+
+
+def test_last_run_is_what_ran(appliance: Appliance, clock: Clock) -> None:
+    schedule = clock.schedule(appliance.datastore("first"))
+    appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
+    clock.due()
+    assert appliance.get(f"/schedules/{schedule}")["last_at"] is None, "the job failed"
+    clock.due()
+    assert appliance.get(f"/schedules/{schedule}")["last_at"] is not None
+
+
+def test_a_clock_that_was_ahead_stops_nothing(appliance: Appliance, clock: Clock) -> None:
+    store = appliance.datastore("first")
+    clock.schedule(store, keep=10)
+    clock.due(365 * DAY)
+    assert len(names(appliance, store)) == 1
+    clock.due(-365 * DAY)  # it is set right
+    clock.due()
+    assert len(names(appliance, store)) == 3
+
+
+def test_snapshots_that_are_too_old_raise_an_alert_until_there_is_a_new_one(appliance: Appliance, clock: Clock) -> None:
+    first, second = appliance.datastore("first"), appliance.datastore("second")
+    clock.schedule(first, second)
+    clock.due()
+    assert overdue(appliance) == []
+    for _ in range(4):
+        appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
+        clock.due()
+    (text,) = overdue(appliance)
+    assert "often" in text and "two intervals" in text and first in text and second in text
+    clock.due()
+    clock.due(1)
+    assert overdue(appliance) == []
+
+
+def test_a_job_in_the_way_costs_no_slot(appliance: Appliance, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of a minute must not cost a day's snapshot: it is tried again in the next round."""
+    store = appliance.datastore("first")
+    clock.schedule(store)
+    real = appliance.service.executor.submit
+
+    def submit(*_: Any, **__: Any) -> Any:
+        raise ConflictError("a job is running for it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(appliance.service.executor, "submit", submit)
+        clock.due()
+    assert names(appliance, store) == [] and appliance.service.executor.submit == real
+    clock.due(30)
+    assert len(names(appliance, store)) == 1
+
+
+def test_named_by_schedule_and_time_at_a_time_of_day(appliance: Appliance, clock: Clock) -> None:
+    store = appliance.datastore("first")
+    body = {"name": "every night", "datastores": [store], "every_minutes": 1440, "at": "22:00", "time_zone": "Europe/Berlin"}
+    made = appliance.request("POST", "/schedules", {**body, "keep": 1, "daily": 7}).json
+    assert made is not None and made["daily"] == 7 and made["at"] == "22:00"
+    clock.due(1)
+    (name,) = names(appliance, store)
+    assert name == f"every-night_{time.strftime('%Y-%m-%d_%H%M%SZ', time.gmtime(clock.now))}"
+    clock.due(60)
+    assert len(names(appliance, store)) == 1, "its first one is taken at once, the next one in the next slot"
+    mistakes: list[dict[str, Any]] = [{"at": "25:00"}, {"time_zone": "Europe/Atlantis"}, {"every_minutes": 7}, {"datastores": []}]
+    for wrong in mistakes:
+        assert appliance.request("POST", "/schedules", {**body, "name": "wrong", **wrong}).status_code == 422, wrong
+
+
+def test_only_an_admin_lowers_what_is_retained(appliance: Appliance, clock: Clock) -> None:
+    schedule = clock.schedule(appliance.datastore("first"), keep=20)
+    path = f"/schedules/{schedule}"
+    assert appliance.request("PATCH", path, {"keep": 21, "daily": 7, "protect_days": 7}, "operator").status_code == 200
+    for lower in ({"keep": 20}, {"daily": 6}, {"protect_days": 6}):
+        assert appliance.request("PATCH", path, lower, "operator").status_code == 403, lower
+        assert appliance.request("PATCH", path, lower).status_code == 200, lower
+    assert appliance.get(path)["keep"] == 20
+
+
+def test_a_protected_snapshot_can_be_destroyed_by_nobody_before_its_age(appliance: Appliance, clock: Clock) -> None:
+    store = appliance.datastore("first")
+    schedule = clock.schedule(store, keep=1)
+    assert appliance.request("PATCH", f"/schedules/{schedule}", {"protect_days": 7}).status_code == 200
+    appliance.job("POST", "/snapshots", {"name": "before", "datastores": [store]})
+    clock.due()
+    clock.due()
+    protected = [one for one in names(appliance, store) if one != "before"]
+    assert len(protected) == 2, "the schedule keeps 1, and may not destroy the other"
+    path = f"/datastores/{store}/snapshots/{protected[0]}"
+    refused = appliance.request("DELETE", path)
+    assert refused.status_code == 409 and refused.json and "protection ends" in refused.json["detail"]
+    assert appliance.request("DELETE", f"{path}/holds/zvaai-protect").status_code == 409
+    rollback = appliance.request("POST", f"/datastores/{store}/snapshots/before/rollback", {"force": True})
+    assert rollback.status_code == 409 and rollback.json and "protect" in rollback.json["detail"]
+    assert appliance.request("PATCH", f"/schedules/{schedule}", {"protect_days": 0}).status_code == 200
+    assert appliance.request("DELETE", path).status_code == 409, "less protection is for snapshots to come"
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert appliance.request("POST", f"/datastores/{store}/purge").status_code == 409
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    clock.due(7 * DAY)  # the hold is released
+    clock.due(1)
+    assert [one for one in names(appliance, store) if one in protected] == []
+
+
+def test_a_pool_is_scrubbed_by_the_clock(appliance: Appliance, clock: Clock) -> None:
+    body = {"name": "scrub tank", "kind": "scrub", "pool": "tank", "every_minutes": 7 * 1440, "at": "02:00"}
+    made = appliance.request("POST", "/schedules", body).json
+    assert made is not None
+    clock.due(1)
+    assert appliance.get("/pools/tank")["scan"] is None, "the first is in the next slot"
+    clock.due(7 * DAY)
+    assert appliance.get("/pools/tank")["scan"]["function"] == "scrub" and overdue(appliance) == []
+    for wrong in ({"pool": "absent"}, {"pool": None}, {"every_minutes": 60}, {"datastores": [appliance.datastore("first")]}):
+        assert appliance.request("POST", "/schedules", {**body, "name": "wrong", **wrong}).status_code in (404, 422), wrong
