@@ -71,8 +71,6 @@ def test_hosts_write_and_survive_a_reboot(machine_of: MachineMaker, installed: M
         assert 0 < order[0] <= order[1]
         for unit in SERVING:
             assert order[1] <= started_at(again, unit) <= min(started_at(again, one) for one in APPLIANCE), unit
-        last = again.run("journalctl -b -1 --no-pager -o cat -u zvaai-target -u zvaai-worker -u zvaai-api")
-        assert "Stopped zvaai-target.service" in last and "Killing process" not in last
         tell(f"booted in {booted:.0f} s")
         again.run(
             "systemctl mask zvaai-worker.service zvaai-api.service zvaai-api.socket zvaai-helper.socket zvaai-helper.service"
