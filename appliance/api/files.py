@@ -42,6 +42,7 @@ def clone_file(call: Call, datastore_id: str, body: FileCloneAsked) -> BaseModel
 )  # fmt: skip
 def list_folder(call: Call, datastore_id: str, name: str, query: FolderQuery) -> BaseModel:
     """Lists a folder of a snapshot of an NFS datastore, or its root."""
+    after(query)  # a wrong cursor is refused first
     found = call.services.worker.call("snapshot_folder", id=datastore_id, snapshot=name, folder=query.folder)
     return FolderPage.model_validate(page(found, query, lambda one: str(one["name"])))
 

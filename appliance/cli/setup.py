@@ -112,9 +112,11 @@ def read_seed(path: Path) -> Seed:
 def set_up(
     seed: Annotated[Path | None, typer.Option(help="Set the server up from this file, then delete it.")] = None,
 ) -> None:
-    """Shows the console's address and one-time code. With --seed: makes the first administrator, pools, hosts and datastores.
+    """Show the console's address and one-time code. With --seed, set up the administrator, pools, hosts and datastores.
 
-    Needs root. Example: zvaai setup --seed /etc/zvaai/setup.toml
+    Needs root.
+
+    Example: zvaai setup --seed /etc/zvaai/setup.toml
     """
     if os.geteuid() != 0:
         raise CommandError("only root can read the one-time code; run: sudo zvaai setup", NOT_ALLOWED)

@@ -73,9 +73,9 @@ def _run(*words: str) -> str:
 def upgrade(
     check: Annotated[bool, typer.Option("--check", help="Say what an upgrade will do. Changes nothing.")] = False,
 ) -> None:
-    """Says what `apt upgrade` will do. Needs root. Exit code 1 when something is in the way.
+    """Show what `apt upgrade` will do. Needs root. The exit code is 1 if something prevents the upgrade.
 
-    Example: apt update && zvaai upgrade --check && apt upgrade
+    Example: zvaai upgrade --check
     """
     if not check:
         raise CommandError("packages are upgraded by apt: apt update && zvaai upgrade --check && apt upgrade", FAILED)

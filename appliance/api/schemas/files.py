@@ -60,7 +60,7 @@ class FileCloneAsked(Model):
 class FolderQuery(ListQuery):
     """Which folder of the snapshot; empty for its root."""
 
-    folder: Annotated[str, Field(max_length=1023)] = ""
+    folder: Annotated[str, Field(max_length=1023, pattern=r"^[^\x00]*$")] = ""
 
 
 class FolderEntry(Answer):

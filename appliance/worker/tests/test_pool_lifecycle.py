@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from appliance.domain import requests
-from appliance.testing import GIB, Appliance
+from appliance.testing import GIB, PASSWORD, Appliance
 from appliance.worker import encryption
 from appliance.worker.pool_lifecycle import DestroyPool
 from appliance.worker.tests.test_pools import devices_of, free_disks, mirror
@@ -200,6 +200,6 @@ def test_a_key_that_nobody_has_exported(appliance: Appliance, monkeypatch: pytes
     refused = appliance.request("POST", "/datastores", body)
     assert refused.status_code == 409 and refused.json and "zvaai key export tank" in refused.json["detail"]
     appliance.datastore("plain")
-    assert appliance.request("POST", "/encryption-keys/tank/export").status_code == 200
+    assert appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}).status_code == 200
     assert told() == []
     appliance.job("POST", "/datastores", body)

@@ -59,10 +59,11 @@ def test_reservations_lie_in_a_dataset_of_the_pool(appliance: Appliance) -> None
 def test_without_its_folder_a_lun_is_not_served_anew(appliance: Appliance) -> None:
     """It would be as if nothing were reserved. One that is served stays."""
     store = appliance.datastore("first")
-    appliance.simulator.fail_next("filesystem", PoolUnavailable("tank", "odd"), times=2)
+    appliance.simulator.unmount(f"tank/{DATASET}")
+    appliance.simulator.fail_next("mount", PoolUnavailable("tank", "odd"), times=2)
     appliance.request("POST", "/reconcile")
     assert luns(appliance).keys() == {store}
-    appliance.simulator.fail_next("filesystem", PoolUnavailable("tank", "odd"), times=9)
+    appliance.simulator.fail_next("mount", PoolUnavailable("tank", "odd"), times=9)
     job = appliance.job("POST", "/datastores", {"name": "second", "pool": "tank", "size": str(GIB)})
     assert not job["result"]["served"] and "reservations" in job["result"]["problem"] and luns(appliance).keys() == {store}
     assert any("reservations" in alert["text"] for alert in appliance.get("/alerts")["items"])
