@@ -14,7 +14,7 @@ import typer.main
 from appliance.cli.__main__ import application
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-PAGES = ("README.md", "docs/guide.md", "docs/install.md")
+PAGES = ("README.md", "docs/guide.md", "docs/appliance.md", "docs/install.md")
 LINE = re.compile(r"^ {4,}(zvaai [a-z].*)$|`(zvaai [a-z][^`]*)`", re.MULTILINE)
 
 
@@ -39,6 +39,6 @@ def test_it_is_parsed(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if isinstance(command, click.Group) or words == ["--help"]:
         return
     required = [one for one in command.params if isinstance(one, click.Argument) and one.required]
-    if not words and required:
+    if required and all(word.startswith("-") for word in words):
         return  # in a sentence, the command's name alone
     command.make_context(line, [word for word in words if word != "--help"])
