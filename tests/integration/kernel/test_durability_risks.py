@@ -34,6 +34,5 @@ def test_sync_disabled_and_write_through_are_reported(target: Target, pool: Pool
     reports()
     run("zfs", "inherit", "sync", dataset)
     reports("write_through")
-    queue.write_text("write back")
-    reports()
+    # Linux 6.1 does not take "write back" for a zvol again: EINVAL. A zvol that is opened anew by an import has it.
     target.call("luns.delete", {"target": IQN, "number": 0})
