@@ -217,6 +217,11 @@ class Appliance:
         assert done.stdout, f"zvaai {' '.join(words)}: {done.returncode}\n{done.stderr}\n{self.logs()}"
         return json.loads(done.stdout)
 
+    def has_succeeded(self, job: str) -> bool:
+        """Whether the job has; no while the worker does not answer."""
+        done = self.run("-o", "json", "job", "show", job)
+        return done.returncode == 0 and bool(json.loads(done.stdout)["state"] == "succeeded")
+
     def logs(self) -> str:
         """Of its processes."""
         processes = [one for one in (self.helper, self.worker, self.api) if one is not None and one.log.exists()]

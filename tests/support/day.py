@@ -21,7 +21,8 @@ from typing import Any
 
 GIB = 1 << 30
 PATIENCE_S = 120.0
-_AWAY = 503
+_AWAY = (0, 502, 503)
+"""No answer; nginx without the HTTP process; the HTTP process without the worker."""
 
 
 class Client:
@@ -68,7 +69,7 @@ class Client:
             if status in (200, 201, 202):
                 return told
             under_way = status == 409 and "idempotency key is under way" in told["detail"]
-            assert status in (0, _AWAY) or under_way, f"{method} {path} {body}: {status} {told}"
+            assert status in _AWAY or under_way, f"{method} {path} {body}: {status} {told}"
             assert time.monotonic() < until, f"{method} {path}: no answer; the last was {status} {told}"
             self.sent_again += 1
             time.sleep(0.03)

@@ -86,7 +86,7 @@ def test_who_is_logged_in_keeps_its_disk(appliance: Appliance) -> None:
     appliance.cli("snapshot", "hold", "used", "before", "audit", "--wait")
     assert [(one["tag"], one["of"]) for one in appliance.json("snapshot", "holds", "used", "before")] == [("audit", "user")]
     held = appliance.run("snapshot", "delete", "used", "before")
-    assert held.returncode == 4 and "held: audit" in held.stderr
+    assert held.returncode == 4 and "Release the holds first: audit" in held.stderr
     appliance.cli("snapshot", "release", "used", "before", "audit", "--wait")
     assert appliance.run("snapshot", "release", "used", "before", "audit").returncode == 3
 
@@ -129,7 +129,7 @@ def test_registrations_survive_or_are_not_lost_unless_forced(appliance: Applianc
 
     asyncio.run(registers(lun, 0x1111, aptpl=False))
     alone()
-    for words in (["change", "clustered", "--lun", "700"], ["delete", "clustered"]):
+    for words in (["change", "clustered", "--lun", "700"], ["delete", "clustered", "--yes"]):
         refused = appliance.run("datastore", *words)
         assert refused.returncode == 4 and FIRST in refused.stderr and "reservations" in refused.stderr, refused
     assert len(registered(lun)) == 1

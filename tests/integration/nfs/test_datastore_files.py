@@ -99,7 +99,7 @@ def test_a_clone_that_a_worker_has_begun_is_ended_by_the_next(rig: Rig) -> None:
     job = rig.appliance.json("file", "clone", "first", DISK, "killed.vmdk")
     rig.appliance.worker.kill()
     rig.appliance.worker.start()
-    wait_for(lambda: rig.appliance.json("job", "show", job["id"])["state"] == "succeeded", "it has succeeded")
+    wait_for(lambda: rig.appliance.has_succeeded(job["id"]), "it has succeeded")
     with mounted("/first") as host:
         assert host.read_file("/killed.vmdk") == rig.data
 
@@ -109,6 +109,6 @@ def test_while_the_nfs_server_is_away_a_clone_waits(rig: Rig) -> None:
     assert rig.appliance.run("file", "list", "first").returncode == AWAY
     job = rig.appliance.json("file", "clone", "first", DISK, "away.vmdk")
     rig.server.start()
-    wait_for(lambda: rig.appliance.json("job", "show", job["id"])["state"] == "succeeded", "it has succeeded")
+    wait_for(lambda: rig.appliance.has_succeeded(job["id"]), "it has succeeded")
     with mounted("/first") as host:
         assert host.read_file("/away.vmdk") == rig.data

@@ -13,31 +13,31 @@ export function partsOf(subject: string): readonly [about: string, rest: string]
   return [about, subject.slice(about.length)];
 }
 
-/** What has an identifier by its name, as long as it is there; a pool or dataset as it is; nothing where it is the whole appliance. */
-export function useAbout(): (subject: string) => ReactNode {
+/** The object's name at the time (`name`), or else its name now, with a link if the object exists. "–" is the whole appliance. */
+export function useAbout(): (subject: string, name?: string | null) => ReactNode {
   const { data: hosts = [] } = useQuery(hostsQuery);
   const { data: stores = [] } = useQuery(datastoresQuery);
   const { data: groups = [] } = useQuery(groupsQuery);
   const { data: schedules = [] } = useQuery(schedulesQuery);
   const { data: users = [] } = useQuery({ ...usersQuery, enabled: useMay("admin") });
-  return (subject) => {
+  return (subject, name) => {
     const [about, rest] = partsOf(subject);
     const host = hosts.find(({ id }) => id === about);
-    if (host !== undefined) return <Link to={`/hosts/${host.id}`}>{host.name}</Link>;
+    if (host !== undefined) return <Link to={`/hosts/${host.id}`}>{name || host.name}</Link>;
     const store = stores.find(({ id, uuid }) => id === about || uuid === about);
     if (store !== undefined)
       return (
         <>
-          <Link to={`/datastores/${store.id}/overview`}>{store.name}</Link>
-          {rest}
+          <Link to={`/datastores/${store.id}/overview`}>{name || store.name}</Link>
+          {!name && rest}
         </>
       );
     const group = groups.find(({ id }) => id === about);
-    if (group !== undefined) return <Link to="/hosts?show=groups">{group.name}</Link>;
+    if (group !== undefined) return <Link to="/hosts?show=groups">{name || group.name}</Link>;
     const schedule = schedules.find(({ id }) => id === about);
-    if (schedule !== undefined) return <Link to="/schedules">{schedule.name}</Link>;
+    if (schedule !== undefined) return <Link to="/schedules">{name || schedule.name}</Link>;
     const user = users.find(({ id }) => id === about);
-    if (user !== undefined) return user.name;
-    return subject || "–";
+    if (user !== undefined) return name || user.name;
+    return name || subject || "–";
   };
 }

@@ -144,7 +144,7 @@ function AuditTable({ entries }: { readonly entries: readonly AuditEntry[] }) {
           <Entry
             key={entry.id}
             entry={entry}
-            about={about(entry.subject)}
+            about={about(entry.subject, entry.name)}
             open={open === entry.id}
             onToggle={() => setOpen(open === entry.id ? null : entry.id)}
           />

@@ -47,7 +47,7 @@ export function JobsScreen() {
 interface TableProps {
   readonly jobs: readonly Job[];
   /** Where they are not all about one. */
-  readonly about?: (subject: string) => ReactNode;
+  readonly about?: (subject: string, name: string) => ReactNode;
 }
 
 export function JobTable({ jobs, about }: TableProps) {
@@ -71,7 +71,7 @@ export function JobTable({ jobs, about }: TableProps) {
             </Td>
             {about !== undefined && (
               <Td dataLabel={words.columns.subject} modifier="breakWord">
-                {about(job.subject)}
+                {about(job.subject, job.name)}
               </Td>
             )}
             <Td dataLabel={words.columns.state} width={30}>
@@ -134,7 +134,7 @@ function JobFacts({ job }: { readonly job: Job }) {
             job.problem == null ? null : [words.problem, sentence(job.problem.text)],
             job.state === "failed" ? [words.traces, tracesOf(job)] : null,
             missing.length === 0 ? null : [words.shortcomings, missing.map((one) => <div key={one}>{one}</div>)],
-            [words.columns.subject, about(job.subject)],
+            [words.columns.subject, about(job.subject, job.name)],
             [words.columns.actor, job.actor],
             [words.created, <Time key="created" at={job.created_at} />],
             job.started_at == null ? null : [words.columns.started, <Time key="started" at={job.started_at} />],

@@ -112,7 +112,7 @@ const importable: Told.Importable = {
 };
 
 const running: Told.Job = {
-  ...{ id: ID.job, kind: "datastore.grow", subject: ID.vmfs, state: "running", step: "growing", percent: 50 },
+  ...{ id: ID.job, kind: "datastore.grow", subject: ID.vmfs, name: "vmfs", state: "running", step: "growing", percent: 50 },
   ...{ problem: null, result: null, actor: "admin", created_at: AT, started_at: AT, ended_at: null },
 };
 /** What begins a job is answered with it. */
