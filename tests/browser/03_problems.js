@@ -42,7 +42,7 @@ test("a form says what happened and what was not changed, whatever it is answere
     await dialog.getByRole("button", { name: "Grow", disabled: false }).click();
     await dialog.getByText(shown).waitFor();
     // Nothing that is shown of it has changed: nobody is told to look at that.
-    if (status === 412) assert.equal(await dialog.getByText("Look at what it is now").count(), 0);
+    if (status === 412) assert.equal(await dialog.getByText("Check the new values").count(), 0);
     await dialog.getByText(status < 500 ? "Nothing was changed." : "The request may have been carried out.").waitFor();
     assert.ok(!(await page.content()).includes("Traceback"), "what the service said of its fault is shown");
     assert.equal(await page.getByRole("textbox", { name: "New size" }).inputValue(), "3 TiB");

@@ -38,7 +38,7 @@ test("the wizard asks of NFS what NFS has, and makes it so", async () => {
   await next.click();
   const clients = page.getByRole("textbox", { name: "More clients" });
   await clients.fill("esx1.example");
-  await page.getByText("Type addresses and networks").waitFor();
+  await page.getByText("Enter addresses or networks").waitFor();
   assert.ok(await next.isDisabled());
   await clients.fill("192.0.2.17, 198.51.100.0/24");
   await look(page, "wizard-nfs-hosts");
@@ -48,8 +48,7 @@ test("the wizard asks of NFS what NFS has, and makes it so", async () => {
   }
   await look(page, "wizard-nfs-review");
   await page.getByRole("button", { name: "Create datastore" }).click();
-  await page.getByRole("heading", { name: "Create datastore", level: 1 }).waitFor();
-  await page.getByText("Done").first().waitFor();
+  await page.getByRole("heading", { name: "nfs1", level: 1 }).waitFor();
   const [made] = await nfsStores();
   assert.deepEqual(
     [made.name, made.size, made.block_size, made.thick, made.share, made.clients, made.squash],
@@ -63,7 +62,7 @@ test("its tabs tell what NFS has", async () => {
   await page.getByText("/nfs1", { exact: true }).waitFor();
   await look(page, "datastore-nfs-overview");
   for (const [tab, shown] of [
-    ["VAAI", "Nothing was asked of it by VAAI-NAS"],
+    ["VAAI", "No VAAI-NAS requests"],
     ["Capacity", "0 B of 1 TiB"],
   ]) {
     await page.getByRole("tab", { name: tab }).click();
@@ -113,7 +112,7 @@ test("its VMDK files are listed, and one is cloned", async () => {
   const folder = join(process.env.ZVAAI_VOLUMES, `${guid}.files`, "vm");
   mkdirSync(folder);
   writeFileSync(join(folder, "disk-flat.vmdk"), Buffer.alloc(4 << 20, 7));
-  await page.getByRole("button", { name: "Look again" }).click();
+  await page.getByRole("button", { name: "Refresh" }).click();
   const disk = page.getByRole("row", { name: /^vm\/disk-flat.vmdk 4 MiB/ });
   await disk.getByText("at most 4 MiB").waitFor();
   await disk.getByRole("button", { name: "Clone vm/disk-flat.vmdk" }).click();

@@ -60,7 +60,7 @@ test("its CHAP secret is set by keyboard, is nowhere afterwards, and the focus g
   await menu.press("Enter");
   await page.getByRole("menuitem", { name: "Set CHAP secret" }).press("Enter");
   const dialog = page.getByRole("dialog");
-  await dialog.getByText("CHAP is not required at present").waitFor();
+  await dialog.getByText("CHAP is not required: hosts can log in without it.").waitFor();
   await dialog.getByRole("button", { name: "Generate" }).press("Enter");
   const secret = await dialog.getByRole("textbox", { name: "Secret" }).inputValue();
   assert.match(secret, /^[A-Za-z0-9]{24}$/);
@@ -114,7 +114,7 @@ test("of two who change a host the later one is told what it is now, keeps what 
   await dialog.getByRole("button", { name: "Change" }).click();
   await dialog.getByText("Someone else changed this in the meantime").waitFor();
   await dialog.getByText("Your change was not saved.").waitFor();
-  await dialog.getByText("Look at what it is now").waitFor();
+  await dialog.getByText("Check the new values").waitFor();
   await dialog.getByText("Name: esx9-theirs (before: esx9)").waitFor();
   await dialog.getByText("Addresses: 192.0.2.99 (before: 192.0.2.9)").waitFor();
   assert.equal(await name.inputValue(), "esx9-mine");
@@ -131,7 +131,7 @@ test("deleting says what is lost, and asks for the name; a dialog opens with wha
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByText("machines that run on it lose their disks").waitFor();
+  await dialog.getByText("its running VMs lose their disks").waitFor();
   const button = dialog.getByRole("button", { name: "Delete host" });
   assert.ok(await button.isDisabled());
   await dialog.getByRole("textbox").fill("esx9-mine");

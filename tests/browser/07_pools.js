@@ -39,7 +39,7 @@ test("disks are added after a dry run that shows the layout and what is lost", a
   const show = page.getByRole("button", { name: "Review" });
   await survive(page, "pools Builder.planned", show, form);
   await show.click();
-  await page.getByText("Nothing has been changed yet").waitFor();
+  await page.getByText("Dry run: nothing was changed.").waitFor();
   assert.ok(!(await told()).vdevs.some((vdev) => vdev.role === "spare"), "a dry run changes nothing");
   await look(page, "pool-extend");
   await survive(page, "pools Builder.made", page.getByRole("button", { name: "Add disks" }), form);
@@ -52,7 +52,7 @@ test("disks are added after a dry run that shows the layout and what is lost", a
 test("a scrub is started; while it runs it tells how far it is, and can be paused and stopped", async () => {
   await page.goto(`/pools/${pool}`);
   await choose("Actions", "Start scrub");
-  await dialog().getByText("Reads all data and its copies").waitFor();
+  await dialog().getByText("Reads all data and repairs damage").waitFor();
   await survive(page, "pools Scrub", dialog().getByRole("button", { name: "Start scrub" }));
   await dialog().getByRole("button", { name: "Start scrub" }).click();
   await page.getByText("Scrub pool: done").waitFor();
@@ -65,7 +65,7 @@ test("a scrub is started; while it runs it tells how far it is, and can be pause
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Pause scrub" }).waitFor();
   await page.getByRole("menuitem", { name: "Stop scrub" }).click();
-  await dialog().getByText("How far it came is lost").waitFor();
+  await dialog().getByText("The progress is lost").waitFor();
   await look(page, "pool-scrub");
   await page.unroute(`**/api/v1/pools/${pool}`);
   await dialog().getByRole("button", { name: "Stop scrub" }).click();
@@ -77,7 +77,7 @@ test("a scrub is started; while it runs it tells how far it is, and can be pause
 test("a disk is taken offline, its partner is refused, and it is replaced by the spare", async () => {
   const [one, other] = (await told()).vdevs.find((vdev) => vdev.kind === "mirror").vdevs.map((vdev) => vdev.path);
   await choose(`Actions for ${one}`, "Take offline");
-  await dialog().getByText("a further failed disk can lose the pool").waitFor();
+  await dialog().getByText("another failed disk can lose the pool").waitFor();
   await survive(page, "pools ChangeDevice", dialog().getByRole("button", { name: "Take offline" }));
   await dialog().getByRole("button", { name: "Take offline" }).click();
   await page.getByRole("row", { name: one }).getByText("OFFLINE").waitFor();
@@ -91,7 +91,7 @@ test("a disk is taken offline, its partner is refused, and it is replaced by the
   const acknowledge = row.getByRole("button", { name: "Acknowledge" });
   await survive(page, ". AlertTable", acknowledge, { scope: page.getByRole("main") });
   await acknowledge.click();
-  await row.getByText("admin looks after it").waitFor();
+  await row.getByText("Acknowledged by admin").waitFor();
   await page.goto(`/pools/${pool}`);
   await choose(`Actions for ${one}`, "Replace");
   await dialog().getByRole("radio", { name: spare }).check();
@@ -107,7 +107,7 @@ test("the key of encrypted datastores is told until somebody shows that he has i
   await apiOf(page).job("POST", "/datastores", { name: "secret1", pool, size: String(GIB), encrypted: true });
   await page.reload();
   await page.getByRole("button", { name: "Export key" }).click();
-  await dialog().getByText("Have a safe place ready").waitFor();
+  await dialog().getByText("Store the key in a safe place").waitFor();
   await dialog().getByLabel("Your password").fill(PASSWORD);
   await survive(page, "pools ExportKey", dialog().getByRole("button", { name: "Show key" }));
   await dialog().getByRole("button", { name: "Show key" }).click();
@@ -118,16 +118,16 @@ test("the key of encrypted datastores is told until somebody shows that he has i
   assert.ok(!(await page.content()).includes(secret), "the key is still in the page");
   await page.getByRole("button", { name: "Confirm key" }).click();
   await dialog().getByRole("textbox", { name: "Key" }).fill(secret.replace(/^./, (first) => (first === "0" ? "1" : "0")));
-  await dialog().getByRole("button", { name: "I have it" }).click();
+  await dialog().getByRole("button", { name: "Confirm" }).click();
   await dialog().getByRole("alert").waitFor();
   await dialog().getByRole("textbox", { name: "Key" }).fill(secret);
-  await survive(page, "pools EnterKey", dialog().getByRole("button", { name: "I have it" }));
+  await survive(page, "pools EnterKey", dialog().getByRole("button", { name: "Confirm" }));
   // Somebody else was faster: that is told, and what was typed stays.
   await (await openSession(browser)).told("POST", `/encryption-keys/${pool}/confirm`, { secret });
-  await dialog().getByRole("button", { name: "I have it" }).click();
+  await dialog().getByRole("button", { name: "Confirm" }).click();
   await dialog().getByText("Someone else changed this in the meantime").waitFor();
   await dialog().getByText(/^Confirmed: .* \(before: Not yet\)$/).waitFor();
-  await dialog().getByRole("button", { name: "I have it" }).click();
+  await dialog().getByRole("button", { name: "Confirm" }).click();
   await page.getByRole("button", { name: "Export key" }).waitFor({ state: "detached" });
   await look(page, "pool");
 });
@@ -152,7 +152,7 @@ test("exporting says which datastores go out of service and asks for the name; i
   await dialog().getByRole("radio").first().check();
   const submit = dialog().getByRole("button", { name: "Import" });
   assert.ok(await submit.isDisabled());
-  await dialog().getByRole("checkbox", { name: /^It is not in use there/ }).check();
+  await dialog().getByRole("checkbox", { name: /^No other server uses the pool/ }).check();
   await look(page, "pool-import");
   await survive(page, "pools ImportPool", submit);
   const asking = page.waitForRequest("**/api/v1/pools/import");
@@ -185,7 +185,7 @@ test("a pool is made of mirrors; a name that can't be is told at its field", asy
   letGo();
   await late;
   await page.getByRole("button", { name: "Review" }).click();
-  await page.getByText("Nothing has been changed yet").waitFor();
+  await page.getByText("Dry run: nothing was changed.").waitFor();
   await page.getByRole("button", { name: "Create pool" }).click();
   await page.getByRole("heading", { name: "Create pool", level: 1 }).waitFor();
   await page.getByText("Done").first().waitFor();

@@ -54,7 +54,7 @@ test("a name that is taken is refused", async () => {
 
 test("it is paused, run all the same, and changed", async () => {
   await choose("Pause");
-  await dialog().getByText("No snapshots are taken until it is resumed").waitFor();
+  await dialog().getByText("No snapshots are taken or deleted until you resume").waitFor();
   await survive(page, "schedules PauseSchedule", dialog().getByRole("button", { name: "Pause" }));
   await dialog().getByRole("button", { name: "Pause" }).click();
   await row().getByText("Paused").waitFor();
@@ -81,7 +81,7 @@ test("it is paused, run all the same, and changed", async () => {
 
 test("deleting says what becomes of its snapshots", async () => {
   await choose("Delete");
-  await dialog().getByText("Those that it has taken stay").waitFor();
+  await dialog().getByText("Existing snapshots are retained").waitFor();
   await dialog().getByRole("textbox").fill("hourly");
   await survive(page, "schedules DeleteSchedule", dialog().getByRole("button", { name: "Delete schedule" }));
   await dialog().getByRole("button", { name: "Delete schedule" }).click();

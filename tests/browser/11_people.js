@@ -88,8 +88,8 @@ async function changeOwnPassword(theirs) {
 test("role, password and locking out are changed", async () => {
   await act("olga", "Change role");
   await dialog().getByRole("radio", { name: "Operator" }).check();
-  await survive(page, "people ChangeRole", dialog().getByRole("button", { name: "Change it" }));
-  await dialog().getByRole("button", { name: "Change it" }).click();
+  await survive(page, "people ChangeRole", dialog().getByRole("button", { name: "Change role" }));
+  await dialog().getByRole("button", { name: "Change role" }).click();
   await page.getByRole("row", { name: /^olga Operator/ }).waitFor();
   await act("olga", "Reset password");
   await typePassword("olga olga olga olga");
@@ -135,7 +135,7 @@ test("a token does what its scope allows; its secret is shown once", async () =>
   await shown.waitFor();
   await look(page, "token-secret");
   const secret = await shown.inputValue();
-  await dialog().getByRole("button", { name: "I have it" }).click();
+  await dialog().getByRole("button", { name: "Close" }).click();
   await page.getByRole("row", { name: /^prometheus Viewer/ }).waitFor();
   assert.ok(!(await page.content()).includes(secret), "the secret is still there");
 

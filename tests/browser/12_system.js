@@ -41,17 +41,17 @@ test("a receiver is made, and its test says how the receiver took it", async () 
   await page.getByRole("button", { name: "New receiver" }).click();
   await dialog().getByRole("textbox", { name: "Name" }).fill("chat");
   await dialog().getByRole("textbox", { name: "Address" }).fill("not an address");
-  await dialog().getByRole("button", { name: "Create the receiver" }).click();
+  await dialog().getByRole("button", { name: "Create receiver" }).click();
   await dialog().locator("#receiver-url[aria-invalid=true]").waitFor();
   await look(page, "receiver-new");
   await dialog().getByRole("textbox", { name: "Address" }).fill(`http://127.0.0.1:${receiver.address().port}/hook`);
-  await survive(page, "system CreateReceiver", dialog().getByRole("button", { name: "Create the receiver" }));
-  await dialog().getByRole("button", { name: "Create the receiver" }).click();
+  await survive(page, "system CreateReceiver", dialog().getByRole("button", { name: "Create receiver" }));
+  await dialog().getByRole("button", { name: "Create receiver" }).click();
   await dialog().getByRole("textbox", { name: "Secret" }).waitFor();
-  await dialog().getByRole("button", { name: "I have it" }).click();
+  await dialog().getByRole("button", { name: "Close" }).click();
   const whole = { scope: page.getByRole("main") };
   await survive(page, "system ReceiverTable", page.getByRole("button", { name: "Actions for chat" }), { ...whole, item: "Send a test" });
-  for (const outcome of ["did not take", "took"]) {
+  for (const outcome of ["did not accept", "accepted"]) {
     await page.getByRole("button", { name: "Actions for chat" }).click();
     await page.getByRole("menuitem", { name: "Send a test" }).click();
     await page.getByText(`chat ${outcome} the test`).waitFor();
@@ -62,8 +62,8 @@ test("a receiver is made, and its test says how the receiver took it", async () 
   await page.getByRole("button", { name: "Actions for chat" }).click();
   await page.getByRole("menuitem", { name: "Change" }).click();
   await dialog().getByRole("switch", { name: "Enabled" }).click({ force: true });
-  await survive(page, "system ChangeReceiver", dialog().getByRole("button", { name: "Change it" }));
-  await dialog().getByRole("button", { name: "Change it" }).click();
+  await survive(page, "system ChangeReceiver", dialog().getByRole("button", { name: "Change" }));
+  await dialog().getByRole("button", { name: "Change" }).click();
   await page.getByRole("row", { name: /^chat .* Off/ }).waitFor();
   await page.getByRole("button", { name: "Actions for chat" }).click();
   await page.getByRole("menuitem", { name: "New secret" }).click();
@@ -71,7 +71,7 @@ test("a receiver is made, and its test says how the receiver took it", async () 
   await survive(page, "system RenewSecret", renew);
   await renew.click();
   await dialog().getByRole("textbox", { name: "Secret" }).waitFor();
-  await dialog().getByRole("button", { name: "I have it" }).click();
+  await dialog().getByRole("button", { name: "Close" }).click();
 });
 
 test("what was changed since a backup comes back, and is shown before", async () => {
@@ -91,7 +91,7 @@ test("what was changed since a backup comes back, and is shown before", async ()
   const { told } = apiOf(page);
   await page.getByRole("button", { name: "Actions for chat" }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
-  const remove = dialog().getByRole("button", { name: "Delete the receiver" });
+  const remove = dialog().getByRole("button", { name: "Delete receiver" });
   await survive(page, "system DeleteReceiver", remove);
   await remove.click();
   await dialog().waitFor({ state: "detached" });

@@ -69,8 +69,7 @@ async function make(kind, name, size, where) {
   await where();
   await next.click();
   await page.getByRole("button", { name: "Create datastore" }).click();
-  await page.getByRole("heading", { name: "Create datastore", level: 1 }).waitFor();
-  await page.getByText("Done").first().waitFor();
+  await page.getByRole("heading", { name, level: 1 }).waitFor();
   return store(name);
 }
 

@@ -92,7 +92,7 @@ export const pools: readonly Form[] = [
     version: '"key"',
     open: ["Confirm key"],
     fill: { Key: KEY },
-    send: ["I have it"],
+    send: ["Confirm"],
     sends: ["POST", "/encryption-keys/tank/confirm", { secret: KEY }],
     marks: { secret: "Key" },
     answer: {},
