@@ -30,7 +30,7 @@ export const people: readonly Form[] = [
     form: "people ChangeRole",
     open: ["Actions for olga", "Change role"],
     fill: { Operator: true },
-    send: ["Change"],
+    send: ["Change role"],
     sends: ["PATCH", `/users/${ID.user}`, { role: "operator" }],
     done: "olga was changed",
   },
