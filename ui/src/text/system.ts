@@ -114,7 +114,7 @@ export const system = {
     test: "Send a test",
     testing: (name: string) => `Sending a test to ${name}`,
     testDone: (name: string, status: number | null | undefined) =>
-      status == null ? `${name} took the test` : `${name} took the test (${status})`,
+      status == null ? `${name} accepted the test` : `${name} accepted the test (${status})`,
     testFailed: (name: string) => `${name} did not accept the test`,
     renew: "New secret",
     renewTitle: (name: string) => `New secret for ${name}?`,

@@ -182,7 +182,7 @@ export const system: readonly Form[] = [
     send: ["Actions for chat", "Send a test"],
     sends: ["POST", `/receivers/${ID.receiver}/test`],
     answer: { state: "delivered", status: 200 },
-    done: "chat took the test (200)",
+    done: "chat accepted the test (200)",
   },
 ];
 
