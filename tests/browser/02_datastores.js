@@ -145,7 +145,7 @@ test("a snapshot that is held shows its tag, is not deleted, and is released", a
   await page.getByRole("row", { name: "held: audit-2026" }).waitFor();
   await choose("Delete");
   await dialog.getByRole("button", { name: "Delete" }).click();
-  await dialog.getByText("It is held: audit-2026").waitFor();
+  await dialog.getByText("Release the holds first: audit-2026").waitFor();
   await dialog.getByText("Nothing was changed.").waitFor();
   await dialog.getByRole("button", { name: "Cancel" }).click();
   await hasFocus(page.getByRole("button", { name: "Actions for snapshot after" }));
