@@ -99,7 +99,7 @@ fn the_line_and_the_reason_are_named() {
             "portal_groups[1].relative_target_port: 1 is another group's",
         ),
         (
-            "{\"version\": 1, \"targets\": [\n{\"name\": \"iqn.2026-11.example:a\"},\n{\"name\": \"iqn.2026-11.example:a\"}]}".into(),
+            "{\"version\": 2, \"targets\": [\n{\"name\": \"iqn.2026-11.example:a\"},\n{\"name\": \"iqn.2026-11.example:a\"}]}".into(),
             3,
             "targets[1].name: iqn.2026-11.example:a is there twice",
         ),

@@ -65,7 +65,7 @@ fn secrets_survive_a_restart_sealed() {
     let accounts = daemon.call("accounts.list", &json!({"target": IQN}));
     assert_eq!(
         accounts,
-        json!({"required": true, "incoming": [{"name": "host", "initiators": null}], "mutual": null, "problem": null})
+        json!({"required": true, "incoming": [{"name": "host", "initiators": "any"}], "mutual": null, "problem": null})
     );
 }
 
