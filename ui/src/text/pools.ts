@@ -116,7 +116,7 @@ export const pools = {
     carrying: "Also show disks that have data or are in use",
     tooFew: (count: number) => `This layout needs ${count} disks or more.`,
     uneven: (count: number) => `Mirrors of ${count} need a multiple of ${count} disks.`,
-    look: "Show what will be made",
+    look: "Review",
     review: "What will be made",
     reviewLead: (count: number) =>
       count === 1
