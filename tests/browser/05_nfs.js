@@ -79,7 +79,8 @@ test("counters of VAAI-NAS are told, and why they can't be had", async () => {
     clone: { operations: 12, errors: 3, refused: 2, latency: {} },
     offload: { cloned_bytes: 2 ** 31, copied_bytes: 2 ** 20, fallback_bytes: { misaligned: 2 ** 20 } },
   };
-  const told = { luns: [], sessions: [], hosts: [], exports: [row], nfs_hosts: [], nfs_problem: null };
+  const totals = { luns: {}, exports: { cloned_bytes: 2 ** 32, copied_bytes: 2 ** 21, fallback_bytes: { misaligned: 2 ** 21 } } };
+  const told = { luns: [], sessions: [], hosts: [], exports: [row], nfs_hosts: [], nfs_problem: null, totals };
   await page.route("**/api/v1/offloads", (route) => route.fulfill({ json: told }));
   await page.getByRole("tab", { name: "VAAI" }).click();
   await page.getByRole("row", { name: "Full File Clone" }).getByRole("gridcell", { name: "12", exact: true }).waitFor();
@@ -97,6 +98,7 @@ test("counters of VAAI-NAS are told, and why they can't be had", async () => {
   for (const shown of ["4 GiB", "2 MiB", "Not aligned to records"]) await nas.getByText(shown).first().waitFor();
   await page.getByText(/^Time saved for hosts: about/).waitFor();
   row.offload.cloned_bytes = 2 ** 32;
+  totals.exports.cloned_bytes = 2 ** 33;
   await nas.getByText("8 GiB", { exact: true }).waitFor(); // not the rate, "1.98 GiB/s now"
   await nas.getByText(/iB\/s now$/).waitFor();
   await look(page, "dashboard-nfs");
