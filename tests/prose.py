@@ -4,8 +4,8 @@
 
 usage: prose.py [--all] [PAGE]...
 
-Without pages it checks those of tests/prose-pages, and the texts of the console (ui/src/text). A page on that list must pass, so a
-page can only get better.
+Without pages it checks those of tests/prose-pages, and the texts of the console (ui/src/text). A page on that list must pass,
+so a page can only get better.
 With --all it prints figures of every page of the repository and always succeeds. Add a page to the list as soon as it passes.
 """
 
