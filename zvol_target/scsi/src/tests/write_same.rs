@@ -195,7 +195,10 @@ fn a_thick_unit_writes_zeroes_and_unmaps_nothing() {
     let seen = initiator.sense(&block_16(0x93, UNMAP | NDOB, 0, 1));
     assert_eq!((seen.code, seen.field), ((0x24, 0), Some([0xcb, 0, 1])));
     initiator.send(&block_16(0x93, NDOB, 0, 1), &[]);
-    assert!(matches!(volume.events()[..], [Event::WriteZeroes { .. }, Event::Flush]));
+    assert!(matches!(
+        volume.events()[..],
+        [Event::WriteZeroes { .. }, Event::Flush]
+    ));
 }
 
 #[test]
