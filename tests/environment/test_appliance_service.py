@@ -199,12 +199,12 @@ def test_they_live_within_their_units(home: Path, tmp_path: Path, target: Target
 
     def listens() -> bool:
         try:
-            return bool(client.get("/health/live").is_success)
+            return bool(client.get("/health/ready").is_success)
         except httpx.HTTPError:
             return False
 
     try:
-        wait_for(listens, "the API listens")
+        wait_for(listens, "API and worker answer")
         user = {"name": "admin", "password": "correct horse battery"}
         told("POST", "/setup", {"code": (home / "state" / "setup-code").read_text(), **user})
         client.headers["X-CSRF-Token"] = told("POST", "/session", user)["csrf_token"]

@@ -163,6 +163,6 @@ export const datastores: readonly Form[] = [
       },
     ],
     answer: begun,
-    done: "Grow datastore",
+    done: "Creating the datastore",
   },
 ];

@@ -20,7 +20,7 @@ export const hosts: readonly Form[] = [
     send: ["Create group"],
     sends: ["POST", "/host-groups", { name: "cluster", disabled_offloads: ["compare_and_write"] }],
     marks: { name: "Name" },
-    done: "Group cluster was made",
+    done: "Group cluster was created",
   },
   {
     ...GROUPS,
@@ -100,7 +100,7 @@ export const schedules: readonly Form[] = [
     send: ["Create schedule"],
     sends: ["POST", "/schedules", { name: "daily", datastores: [ID.vmfs], every_minutes: 2880, keep: 30, enabled: true }],
     marks: SCHEDULE_MARKS,
-    done: "Schedule daily was made",
+    done: "Schedule daily was created",
   },
   {
     ...SCHEDULES,

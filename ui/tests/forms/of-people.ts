@@ -23,7 +23,7 @@ export const people: readonly Form[] = [
     send: ["Create user"],
     sends: ["POST", "/users", { name: "anna", role: "viewer", password: PASSWORD }],
     marks: { name: "User name", password: "Password" },
-    done: "The user anna was made",
+    done: "User anna was created",
   },
   {
     ...USERS,
@@ -81,7 +81,7 @@ export const people: readonly Form[] = [
     sends: ["POST", "/tokens", { name: "backup", scope: "viewer", days: 30, password: PASSWORD }],
     marks: { name: "Name", password: "Your password" },
     answer: { ...token, name: "backup", secret: SECRET },
-    done: "The token backup",
+    done: "Token backup",
   },
   {
     at: "/users",
@@ -90,7 +90,7 @@ export const people: readonly Form[] = [
     send: ["Delete token"],
     sends: ["DELETE", `/tokens/${ID.token}`],
     answer: {},
-    done: "The token prometheus was deleted",
+    done: "Token prometheus was deleted",
   },
 ];
 
@@ -103,7 +103,7 @@ export const system: readonly Form[] = [
     send: ["Download backup"],
     sends: ["POST", "/configuration/backup", { passphrase: PASSWORD, password: PASSWORD }],
     marks: { passphrase: "Passphrase", password: "Your password" },
-    done: "The backup was made",
+    done: "The backup was downloaded",
   },
   {
     ...SYSTEM,

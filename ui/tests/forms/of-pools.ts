@@ -20,7 +20,7 @@ export const pools: readonly Form[] = [
     send: [LOOK],
     sends: ["POST", "/pools/plan", { ...SPARE, name: "tank", extend: true }],
     answer: { layout: ["tank", `  spare ${FREE}`] },
-    done: "Nothing has been changed yet",
+    done: "Dry run: nothing was changed.",
   },
   {
     ...EXTEND,
