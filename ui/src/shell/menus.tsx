@@ -79,12 +79,10 @@ export function UserMenu() {
   if (session === null) return null;
   return (
     <>
-      <Menu label={text.common.user.menu(session.name)} icon={<UserIcon />} shown={session.name}>
+      <Menu label={text.common.user.menu(session.name)} icon={<UserIcon />} shown={text.common.user.shown(session.name, session.role)}>
         {() => (
           <>
-            <DropdownItem description={text.common.user.role[session.role]} onClick={() => setChanging(true)}>
-              {text.common.user.password}
-            </DropdownItem>
+            <DropdownItem onClick={() => setChanging(true)}>{text.common.user.password}</DropdownItem>
             <DropdownItem onClick={() => void logOut().then(() => navigate("/login"))}>{text.common.user.logOut}</DropdownItem>
           </>
         )}

@@ -3,6 +3,8 @@
 
 import type { Job, Role } from "../api/types";
 
+const ROLES: Record<Role, string> = { viewer: "Viewer", operator: "Operator", admin: "Administrator" };
+
 export const common = {
   product: "zvaai",
   skip: "Skip to content",
@@ -26,7 +28,8 @@ export const common = {
   theme: { label: "Appearance", light: "Light", dark: "Dark", system: "Same as system" },
   user: {
     menu: (name: string) => `User menu of ${name}`,
-    role: { viewer: "Viewer", operator: "Operator", admin: "Administrator" } satisfies Record<Role, string>,
+    shown: (name: string, role: Role) => `${name} (${ROLES[role]})`,
+    role: ROLES,
     password: "Change password",
     logOut: "Log out",
   },
