@@ -28,7 +28,9 @@ describe("parseBytes", () => {
     ["64m", 64n << 20n],
   ])("%s", (typed, bytes) => expect(parseBytes(typed)).toBe(bytes));
 
-  it.each(["", "12", "GiB", "1e3G", "-1G", "1 GiB x", "1.G", "1,000 GB", "1,000,000 KB"])("refuses %j", (typed) => expect(parseBytes(typed)).toBeNull());
+  it.each(["", "12", "GiB", "1e3G", "-1G", "1 GiB x", "1.G", "1,000 GB", "1,000,000 KB"])("refuses %j", (typed) =>
+    expect(parseBytes(typed)).toBeNull(),
+  );
 
   it("reads what it writes", () => {
     for (const power of [20n, 30n, 40n, 50n]) {

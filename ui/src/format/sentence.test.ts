@@ -6,7 +6,7 @@ describe("capitalised", () => {
   it.each([
     ["it listens at 127.0.0.1:3260 only", "It listens at 127.0.0.1:3260 only"],
     ["version 0.1.0, portals none", "Version 0.1.0, portals none"],
-    ["nobody", "Unused"],
+    ["nobody", "Nobody"],
     ["ONLINE; no errors", "ONLINE; no errors"],
     ["0 % is used", "0 % is used"],
   ])("%s", (said, shown) => expect(capitalised(said)).toBe(shown));

@@ -14,30 +14,31 @@ export function partsOf(subject: string): readonly [about: string, rest: string]
 }
 
 /** The object's name at the time (`name`), or else its name now, with a link if the object exists. "–" is the whole appliance. */
-export function useAbout(): (subject: string, name?: string | null) => ReactNode {
+export function useAbout(): (subject: string, name?: string) => ReactNode {
   const { data: hosts = [] } = useQuery(hostsQuery);
   const { data: stores = [] } = useQuery(datastoresQuery);
   const { data: groups = [] } = useQuery(groupsQuery);
   const { data: schedules = [] } = useQuery(schedulesQuery);
   const { data: users = [] } = useQuery({ ...usersQuery, enabled: useMay("admin") });
-  return (subject, name) => {
+  return (subject, name = "") => {
+    const shown = (now: string): string => (name === "" ? now : name);
     const [about, rest] = partsOf(subject);
     const host = hosts.find(({ id }) => id === about);
-    if (host !== undefined) return <Link to={`/hosts/${host.id}`}>{name || host.name}</Link>;
+    if (host !== undefined) return <Link to={`/hosts/${host.id}`}>{shown(host.name)}</Link>;
     const store = stores.find(({ id, uuid }) => id === about || uuid === about);
     if (store !== undefined)
       return (
         <>
-          <Link to={`/datastores/${store.id}/overview`}>{name || store.name}</Link>
-          {!name && rest}
+          <Link to={`/datastores/${store.id}/overview`}>{shown(store.name)}</Link>
+          {name === "" && rest}
         </>
       );
     const group = groups.find(({ id }) => id === about);
-    if (group !== undefined) return <Link to="/hosts?show=groups">{name || group.name}</Link>;
+    if (group !== undefined) return <Link to="/hosts?show=groups">{shown(group.name)}</Link>;
     const schedule = schedules.find(({ id }) => id === about);
-    if (schedule !== undefined) return <Link to="/schedules">{name || schedule.name}</Link>;
+    if (schedule !== undefined) return <Link to="/schedules">{shown(schedule.name)}</Link>;
     const user = users.find(({ id }) => id === about);
-    if (user !== undefined) return name || user.name;
-    return name || subject || "–";
+    if (user !== undefined) return shown(user.name);
+    return shown(subject === "" ? "–" : subject);
   };
 }

@@ -30,7 +30,7 @@ export function useDraft<Form extends object>(
 function draftOf<Form>(name: string): Partial<Form> {
   try {
     const draft: unknown = JSON.parse(sessionStorage.getItem(name) ?? "{}");
-    return typeof draft === "object" && draft !== null ? (draft as Partial<Form>) : {};
+    return typeof draft === "object" && draft !== null ? draft : {};
   } catch {
     return {};
   }

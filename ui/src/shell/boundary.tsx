@@ -2,20 +2,14 @@
 /** Catches what a screen throws: no empty page, no stack trace. */
 
 import { Component, type ReactNode } from "react";
+import { api } from "../api/client";
 import { ApiProblem, connectionProblem } from "../api/problem";
 import { ProblemAlert } from "../parts/problem-alert";
+import { failureOf, type Failure } from "./load-failure";
 
-type Failure = "none" | "code" | "load";
-
-/** What browsers say if a part of the console can't be loaded: no network, or an updated appliance, which has other files. */
-const LOAD = /dynamically imported module|importing a module script|preload CSS/i;
 const RELOADED = "zvaai-reloaded-at";
 const RELOAD_AT_MOST_EVERY_MS = 60_000;
 const TRY_EVERY_MS = 3_000;
-
-export function failureOf(error: unknown): Failure {
-  return LOAD.test(String(error)) ? "load" : "code";
-}
 
 export class Boundary extends Component<{ readonly children: ReactNode }, { readonly failure: Failure }> {
   override state: { readonly failure: Failure } = { failure: "none" };
@@ -52,7 +46,7 @@ export class Boundary extends Component<{ readonly children: ReactNode }, { read
 async function reloadIfReached(): Promise<void> {
   if (Date.now() - Number(sessionStorage.getItem(RELOADED) ?? 0) < RELOAD_AT_MOST_EVERY_MS) return;
   try {
-    await fetch("/favicon.svg", { cache: "no-store" });
+    await api.GET("/api/v1/health/live");
   } catch {
     return;
   }

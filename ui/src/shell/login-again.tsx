@@ -8,7 +8,13 @@ import { text } from "../text";
 export function LoginAgain() {
   const words = text.problems.session;
   return (
-    <Modal id="login-again-dialog" isOpen variant={ModalVariant.small} aria-labelledby="login-again" elementToFocus="#login-password">
+    <Modal
+      id="login-again-dialog"
+      isOpen
+      variant={ModalVariant.small}
+      aria-labelledby="login-again"
+      elementToFocus="#login-password"
+    >
       <ModalHeader title={words.title} labelId="login-again" description={`${words.body} ${words.remedy}`} />
       <ModalBody>
         <LoginForm submit={text.session.login.again} />

@@ -79,7 +79,11 @@ export function UserMenu() {
   if (session === null) return null;
   return (
     <>
-      <Menu label={text.common.user.menu(session.name)} icon={<UserIcon />} shown={text.common.user.shown(session.name, session.role)}>
+      <Menu
+        label={text.common.user.menu(session.name)}
+        icon={<UserIcon />}
+        shown={text.common.user.shown(session.name, session.role)}
+      >
         {() => (
           <>
             <DropdownItem onClick={() => setChanging(true)}>{text.common.user.password}</DropdownItem>

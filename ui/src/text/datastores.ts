@@ -206,7 +206,10 @@ export const datastores = {
       noFallbacks: "All copies that could share blocks did.",
       fallbackColumns: { reason: "Reason", bytes: "Copied", remedy: "What to do" },
       reasons: {
-        unsupported: ["Block cloning is not available", "Load zvol_clone, and enable feature@block_cloning of the pool; see Readiness."],
+        unsupported: [
+          "Block cloning is not available",
+          "Load zvol_clone, and enable feature@block_cloning of the pool; see Readiness.",
+        ],
         unaligned: ["Not aligned to blocks", "Nothing. Partial blocks at the ends of a copy are always copied."],
         other_pool: ["Source and destination lie in different pools", "Keep machines and their templates in one pool."],
         other_block_size: ["Source and destination have different block sizes", "Make datastores with the same block size."],
@@ -276,8 +279,7 @@ export const datastores = {
       },
       lead: "Hosts return the space of deleted files by UNMAP. The space is free when no snapshot uses it.",
       quota: "Quota",
-      leadNfs:
-        "The space of deleted files is free when no snapshot uses it. Without a quota the datastore can fill the pool.",
+      leadNfs: "The space of deleted files is free when no snapshot uses it. Without a quota the datastore can fill the pool.",
     },
     snapshots: {
       empty: {
@@ -354,8 +356,7 @@ export const datastores = {
       quota: {
         action: "Set quota",
         title: (name: string) => `Set the quota of ${name}`,
-        lead: (now: string) =>
-          `Quota now: ${now}. The new quota can be smaller, but not below the used space.`,
+        lead: (now: string) => `Quota now: ${now}. The new quota can be smaller, but not below the used space.`,
         size: "New quota",
         submit: "Set quota",
       },

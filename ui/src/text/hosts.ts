@@ -59,7 +59,8 @@ export const hosts = {
     group: "Host group",
     groupHelp: "The host sees the datastores of this group.",
     iqns: "iSCSI names",
-    iqnsHelp: "One per line, for example iqn.1998-01.com.vmware:esx1-0a1b2c3d. To find it, run on the host: esxcli iscsi adapter list",
+    iqnsHelp:
+      "One per line, for example iqn.1998-01.com.vmware:esx1-0a1b2c3d. To find it, run on the host: esxcli iscsi adapter list",
     addresses: "Addresses",
     addressesHelp: "For NFS, one per line. To find them, run on the host: esxcli network ip interface ipv4 get",
   },

@@ -180,8 +180,7 @@ export const pools = {
     submit: "Show key",
     done: "The key was shown",
     told: (pool: string) => `The key of ${pool}`,
-    toldLead:
-      "Copy the key to the safe place now. Then confirm it by typing it from there.",
+    toldLead: "Copy the key to the safe place now. Then confirm it by typing it from there.",
     copy: "Copy key",
     close: "I have stored the key",
   },

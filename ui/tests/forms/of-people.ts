@@ -152,7 +152,7 @@ export const system: readonly Form[] = [
     ...HOOK,
     form: "system ChangeReceiver",
     open: ["Actions for chat", "Change"],
-    fill: { "Enabled": false },
+    fill: { Enabled: false },
     send: ["Change"],
     sends: ["PATCH", `/receivers/${ID.receiver}`, { enabled: false }],
     marks: { name: "Name", url: "Address" },

@@ -164,10 +164,7 @@ interface CreatingProps {
 /** Follows the job. A failed one leads back to the wizard, with its input. */
 function Creating({ job, onCreated, onFailed }: CreatingProps) {
   const { data: now = job } = useQuery(jobQuery(job.id));
-  const ended = useCallback(
-    ({ state }: Job) => (state === "succeeded" ? onCreated() : onFailed()),
-    [onCreated, onFailed],
-  );
+  const ended = useCallback(({ state }: Job) => (state === "succeeded" ? onCreated() : onFailed()), [onCreated, onFailed]);
   return (
     <>
       <h2 className="zv-step-title">{words.started}</h2>

@@ -4,7 +4,7 @@
 import { Alert, Button, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { api, type Outcome } from "../../api/client";
+import { api } from "../../api/client";
 import { asProblem } from "../../api/problem";
 import { keyQuery, keysQuery } from "../../api/queries";
 import type { Key, KeySecret } from "../../api/types";
@@ -12,7 +12,7 @@ import { ChangeDialog } from "../../parts/change-dialog";
 import { CopyLines } from "../../parts/copy-lines";
 import { Facts } from "../../parts/facts";
 import { TextField } from "../../parts/field";
-import { useKnown, type SentWith } from "../../parts/known";
+import { useKnown } from "../../parts/known";
 import { Panel } from "../../parts/panel";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { Time } from "../../parts/values";
@@ -42,7 +42,6 @@ function KeyFacts({ found }: { readonly found: Key }) {
   // Shown and kept nowhere: gone with the dialog.
   const [secret, setSecret] = useState<string | null>(null);
   const onClose = () => setChosen(null);
-  const path = { path: { pool: found.pool } };
   const open = found.kept && found.confirmed_at == null;
   return (
     <Panel title={words.detail.encryption} lead={words.detail.encryptionLead}>
@@ -75,22 +74,7 @@ function KeyFacts({ found }: { readonly found: Key }) {
       {chosen === "export" && (
         <ExportKey found={found} onClose={onClose} onDone={(answer: KeySecret) => setSecret(answer.secret)} />
       )}
-      {chosen === "confirm" && (
-        <EnterKey
-          said={words.confirmKey}
-          found={found}
-          onClose={onClose}
-          ask={(body, headers) => api.POST("/api/v1/encryption-keys/{pool}/confirm", { params: path, body, headers })}
-        />
-      )}
-      {chosen === "keep" && (
-        <EnterKey
-          said={words.keepKey}
-          found={found}
-          onClose={onClose}
-          ask={(body, headers) => api.PUT("/api/v1/encryption-keys/{pool}", { params: path, body, headers })}
-        />
-      )}
+      {(chosen === "confirm" || chosen === "keep") && <EnterKey action={chosen} found={found} onClose={onClose} />}
       {secret !== null && <ToldKey pool={found.pool} secret={secret} onClose={() => setSecret(null)} />}
     </Panel>
   );
@@ -162,14 +146,15 @@ function ToldKey({ pool, secret, onClose }: ToldProps) {
 }
 
 interface EnterProps {
-  readonly said: typeof words.confirmKey;
+  readonly action: "confirm" | "keep";
   readonly found: Key;
   readonly onClose: () => void;
-  readonly ask: (body: { secret: string }, headers: SentWith) => Promise<Outcome<Key>>;
 }
 
 /** The key, typed by who has it. */
-function EnterKey({ said, found, onClose, ask }: EnterProps) {
+function EnterKey({ action, found, onClose }: EnterProps) {
+  const said = action === "confirm" ? words.confirmKey : words.keepKey;
+  const params = { path: { pool: found.pool } };
   const [secret, setSecret] = useState("");
   const known = useKnown(found, keyQuery(found.pool), factsOf);
   return (
@@ -184,7 +169,11 @@ function EnterKey({ said, found, onClose, ask }: EnterProps) {
       changes={CHANGES}
       onClose={onClose}
       asked={() => ({ secret: secret.trim() })}
-      ask={ask}
+      ask={(body, headers) =>
+        action === "confirm"
+          ? api.POST("/api/v1/encryption-keys/{pool}/confirm", { params, body, headers })
+          : api.PUT("/api/v1/encryption-keys/{pool}", { params, body, headers })
+      }
     >
       {(problem) => (
         <TextField

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-import { expect, it, vi } from "vitest";
-
-// Where the service is: there is no page here.
-vi.hoisted(() => vi.stubGlobal("window", { location: { origin: "https://appliance.example" } }));
-
-import { failureOf } from "./boundary";
+import { expect, it } from "vitest";
+import { failureOf } from "./load-failure";
 
 it.each([
   "TypeError: Failed to fetch dynamically imported module: https://appliance.example/assets/list.js",

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Why a screen failed, as far as its error tells. */
+
+/** `load`: a part of the console could not be loaded. The network is away, or an updated appliance has other files. */
+export type Failure = "none" | "code" | "load";
+
+/** What Chromium, Firefox and Safari say, and Vite. */
+const LOAD = /dynamically imported module|importing a module script|preload CSS/i;
+
+export function failureOf(error: unknown): Failure {
+  return LOAD.test(String(error)) ? "load" : "code";
+}
