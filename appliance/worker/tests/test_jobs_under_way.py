@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, Appliance
+from simulators.target import TargetSimulator
 from sqlalchemy import select
 
 from appliance.database.models import Delivery
 from appliance.dataplane.ganesha import ExportRefusedError
-from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import jobs
 from appliance.domain.capacity import HIDDEN_SECONDS
 from appliance.domain.journal import Finding
-from appliance.testing import GIB, Appliance
 from appliance.zfs.errors import OutOfSpace
 
 
