@@ -39,7 +39,7 @@ class FileResponse(Answer):
 
 
 class FilePage(Answer):
-    """Files, by the bytes of their paths. `complete` is false if some are missing: too deep, too many, or names that are no text."""
+    """Files, by the bytes of their paths. `complete` is false if some are missing: too deep, too many, or undecodable names."""
 
     items: list[FileResponse]
     next_cursor: str | None
