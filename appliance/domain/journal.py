@@ -93,7 +93,7 @@ def rotate(session: Session, directory: Path) -> None:
         surplus.unlink(missing_ok=True)
 
 
-def tell(session: Session, kind: str, subject: str, **data: Any) -> None:
+def publish(session: Session, kind: str, subject: str, **data: Any) -> None:
     """An event, for who listens."""
     event = Event(at=time.time(), kind=kind, subject=subject, data=data)
     session.add(event)
@@ -114,16 +114,16 @@ class Finding:
     remedy: str = ""
 
 
-def settle(session: Session, area: str, findings: Iterable[Finding], unsure: Collection[str] = ()) -> frozenset[str]:
+def update_alerts(session: Session, area: str, findings: Iterable[Finding], unsure: Collection[str] = ()) -> frozenset[str]:
     """Raises an alert for each finding of an area that has none, and clears those of what is found no more.
 
-    The keys of an area begin with its name and a colon. Of keys that are `unsure` it can't be told yet: they stay as they are;
+    The keys of an area begin with its name and a colon. Keys that are `unsure` can't be decided yet: their alerts do not change;
     returned are those of them that would have been raised or cleared.
     """
     now = time.time()
     found = {finding.key: finding for finding in findings}
-    wanted = {key: finding for key, finding in found.items() if key not in unsure}
-    assert all(key.startswith(f"{area}:") for key in wanted)
+    sure = {key: finding for key, finding in found.items() if key not in unsure}
+    assert all(key.startswith(f"{area}:") for key in sure)
     open_alerts = session.scalars(
         select(Alert).where(Alert.cleared_at.is_(None), Alert.key.startswith(f"{area}:", autoescape=True))
     ).all()
@@ -131,18 +131,18 @@ def settle(session: Session, area: str, findings: Iterable[Finding], unsure: Col
     for alert in open_alerts:
         if alert.key in unsure:
             continue
-        finding = wanted.pop(alert.key, None)
+        finding = sure.pop(alert.key, None)
         if finding is None:
             alert.cleared_at = now
-            tell(session, "alert.cleared", alert.subject, key=alert.key, text=alert.text)
+            publish(session, "alert.cleared", alert.subject, key=alert.key, text=alert.text)
             announce(session, "alert.cleared", alert)
         elif (alert.text, alert.severity) != (finding.text, finding.severity):
             changed = alert.severity != finding.severity  # how full a pool is by now is no news
             alert.text, alert.severity, alert.remedy = finding.text, finding.severity, finding.remedy
             if changed:
-                tell(session, "alert.changed", alert.subject, key=alert.key, text=alert.text)
+                publish(session, "alert.changed", alert.subject, key=alert.key, text=alert.text)
                 announce(session, "alert.changed", alert)
-    for finding in wanted.values():
+    for finding in sure.values():
         raised = Alert(
             key=finding.key,
             severity=finding.severity,
@@ -152,7 +152,7 @@ def settle(session: Session, area: str, findings: Iterable[Finding], unsure: Col
             raised_at=now,
         )
         session.add(raised)
-        tell(session, "alert.raised", finding.subject, key=finding.key, text=finding.text)
+        publish(session, "alert.raised", finding.subject, key=finding.key, text=finding.text)
         announce(session, "alert.raised", raised)
     if (session.scalar(select(func.count()).select_from(Alert)) or 0) > ALERTS_KEPT:
         oldest = select(Alert.id).where(Alert.cleared_at.is_not(None)).order_by(Alert.id).limit(ALERTS_KEPT // 10)
@@ -160,28 +160,28 @@ def settle(session: Session, area: str, findings: Iterable[Finding], unsure: Col
     return left
 
 
-def are_told_of(session: Session, subjects: Collection[str]) -> bool:
+def have_alerts(session: Session, subjects: Collection[str]) -> bool:
     """Whether an alert about one of these is open."""
     found = select(Alert.id).where(Alert.cleared_at.is_(None), Alert.subject.in_(subjects)).limit(1)
     return session.scalar(found) is not None
 
 
 def note(session: Session, finding: Finding) -> None:
-    """Something that happened and asks for nothing: told once, by its key, and over at once."""
+    """Records an event that needs no action: reported once, by its key, and cleared at once."""
     if session.scalar(select(Alert.id).where(Alert.key == finding.key)) is not None:
         return
     now = time.time()
-    told = Alert(
+    alert = Alert(
         key=finding.key, severity=finding.severity, subject=finding.subject, text=finding.text, remedy=finding.remedy,
         raised_at=now, cleared_at=now,
     )  # fmt: skip
-    session.add(told)
-    tell(session, "alert.raised", finding.subject, key=finding.key, text=finding.text)
-    announce(session, "alert.raised", told)
+    session.add(alert)
+    publish(session, "alert.raised", finding.subject, key=finding.key, text=finding.text)
+    announce(session, "alert.raised", alert)
 
 
 def acknowledge(session: Session, alert_id: int, who: str) -> Alert:
-    """Somebody looks after it."""
+    """Records that somebody handles the alert."""
     alert = session.get(Alert, alert_id)
     if alert is None:
         raise NotFoundError("alert", str(alert_id))

@@ -125,7 +125,7 @@ class Context:
         self.settling = Settling(self.store)
         self._reading = PoolReading(self.engine, ("zvaai:job", retention.SCHEDULE, retention.PROTECT))
         with self.store.reading() as session:
-            self.pool_thresholds |= capacity.kept(session)
+            self.pool_thresholds |= capacity.stored_thresholds(session)
 
     # --- looking
 
@@ -170,7 +170,7 @@ class Context:
         return self._inventory
 
     @property
-    def looked_at(self) -> float:
+    def scanned_at(self) -> float:
         """When that was last begun with success, by the monotonic clock."""
         return self._inventory.at
 
@@ -228,14 +228,14 @@ class Context:
 
     def about_since(self, session: Session, inventory: Inventory) -> set[str]:
         """What jobs are about that run, or have ended since this was looked at: it may show half of it (jobs.about_since)."""
-        return jobs.about_since(session, inventory.looked_at)
+        return jobs.about_since(session, inventory.scanned_at)
 
     def unsure(self, session: Session, inventory: Inventory) -> set[str]:
         """Of what it can't be told yet how it is: `about_since`, but not what a job runs for longer than HIDDEN_SECONDS already.
 
         A datastore is left out of what is served as long as a job has it out of service: of that nothing is found, however long.
         """
-        since = inventory.looked_at
+        since = inventory.scanned_at
         about = jobs.about_since(session, since, time.time() - capacity.HIDDEN_SECONDS)
         return about | jobs.out_of_service_since(session, since)
 

@@ -115,7 +115,7 @@ def tell_capacity(context: Context) -> None:
     inventory = context.look(60)
     with context.store.reading() as session:
         stores = domain.datastores(inventory, session)
-        about = jobs.about_since(session, inventory.looked_at, time.time() - capacity.HIDDEN_SECONDS)
+        about = jobs.about_since(session, inventory.scanned_at, time.time() - capacity.HIDDEN_SECONDS)
         unsure = capacity.unsure(stores, about)
         findings = capacity.findings(inventory, stores, context.pool_thresholds)
     with context.store.session() as session:

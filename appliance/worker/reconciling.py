@@ -20,7 +20,7 @@ from appliance.domain import capacity, exports, hosts, jobs
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError, InternalError, UnavailableError
-from appliance.domain.journal import Finding, settle, tell
+from appliance.domain.journal import Finding, publish, update_alerts
 from appliance.domain.recovery import RecoveryModeError
 from appliance.worker import copies, nfs_serving, reservations, thick
 from appliance.worker.context import Context
@@ -145,7 +145,7 @@ class Reconciling:
 
     def _unavailable(self, findings: list[Finding]) -> None:
         with self._context.store.session() as session:
-            settle(session, "unavailable", findings)  # what was wrong with single LUNs and exports is so still
+            update_alerts(session, "unavailable", findings)  # what was wrong with single LUNs and exports is so still
 
     def _reconcile_target(
         self, inventory: Inventory, stores: list[Datastore], about: set[str]
@@ -249,7 +249,7 @@ class Reconciling:
         text = f"Hosts get NFS without VAAI-NAS: {problem}"
         finding = Finding("vaai-nas:library", "warning", "appliance", text, "apt install zvaai-nfs")
         with self._context.store.session() as session:
-            settle(session, "vaai-nas", [finding] if problem else [])
+            update_alerts(session, "vaai-nas", [finding] if problem else [])
         self._without_vaai_nas = problem
 
     def _settle(
@@ -263,7 +263,7 @@ class Reconciling:
     ) -> None:
         if outcome.differences:
             told = "drift" if cause in (PERIODIC, EVENT) else "reconciled"
-            tell(session, told, "target", cause=cause, differences=list(outcome.differences))
+            publish(session, told, "target", cause=cause, differences=list(outcome.differences))
         found = {_AREAS[plane]: list(one.failures) for plane, one in outcomes.items()}
         if "reconcile" in found:
             found["reconcile"] += locked

@@ -21,7 +21,7 @@ from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.addresses import Address
 from appliance.domain.errors import ConflictError, DomainError, NotFoundError, UnavailableError
-from appliance.domain.journal import note, settle
+from appliance.domain.journal import note, update_alerts
 from appliance.worker import (
     encryption,
     file_operations,
@@ -346,7 +346,7 @@ class Service:
         if not asked.get("wait"):
             self.rounds.ask()
             return {}
-        outcome = self.context.reconciling.reconcile(str(asked.get("cause", "asked")))
+        outcome = self.context.reconciling.reconcile(str(asked.get("cause", "request")))
         return {"differences": list(outcome.differences), "failures": [asdict(failure) for failure in outcome.failures]}
 
     def _root(self, pool: str) -> Filesystem:
@@ -388,8 +388,8 @@ class Service:
         stores = self.context.datastores(self._fresh)
         certificate = hazards.read_certificate(self.context.configuration.http.certificate)
         with self.context.store.session() as session:
-            settle(session, hazards.SYNC, hazards.of_datastores(stores))
-            settle(session, hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
+            update_alerts(session, hazards.SYNC, hazards.of_datastores(stores))
+            update_alerts(session, hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
             known = session.get(Setting, hazards.CERTIFICATE)
             if certificate is not None and (known is None or known.value["fingerprint"] != certificate.fingerprint):
                 session.merge(Setting(name=hazards.CERTIFICATE, value={"fingerprint": certificate.fingerprint}))
@@ -438,7 +438,7 @@ class Service:
         with self.context.store.session() as session:
             names = {one.dataset: one.id for one in domain.datastores(inventory, session) if one.state == "active"}
             found = schedules.overdue(session.scalars(select(Schedule)), inventory.snapshots, names, self.now())
-            settle(session, schedules.OVERDUE, found)
+            update_alerts(session, schedules.OVERDUE, found)
 
     def _retention(self) -> None:
         with self.context.store.reading() as session:

@@ -36,8 +36,8 @@ class Settling:
             return any(self._left.values())
 
     def settle(self, session: Session, area: str, findings: Iterable[Finding], unsure: Collection[str]) -> None:
-        """As journal.settle; whoever calls it calls `consider` when the session has ended."""
-        left = frozenset(journal.settle(session, area, findings, unsure))
+        """As journal.update_alerts; whoever calls it calls `consider` when the session has ended."""
+        left = frozenset(journal.update_alerts(session, area, findings, unsure))
         with self._lock:
             self._left[area] = left
 
@@ -49,7 +49,7 @@ class Settling:
     def ended(self, job: Job) -> None:
         """It has, by the database."""
         with self._store.reading() as session:
-            told = journal.are_told_of(session, jobs.involved(job))
+            told = journal.have_alerts(session, jobs.involved(job))
         with self._lock:
             self._ended, self._told = True, self._told or told
         self.consider()
