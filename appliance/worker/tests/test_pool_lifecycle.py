@@ -10,7 +10,7 @@ import pytest
 from appliance.domain import requests
 from appliance.testing import GIB, PASSWORD, Appliance
 from appliance.worker import encryption
-from appliance.worker.pool_lifecycle import DestroyPool
+from appliance.worker.pool_operations import DestroyPool
 from appliance.worker.tests.test_pools import devices_of, free_disks, mirror
 from appliance.zfs.model import FeatureState
 

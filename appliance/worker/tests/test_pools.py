@@ -11,7 +11,7 @@ from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.target import LoggedIn, TargetUnreachableError
 from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.testing import GIB, Appliance, running
-from appliance.worker.pool_operations import is_device
+from appliance.worker.pools import is_device
 from appliance.zfs.model import ImportablePool
 
 ESX = "iqn.1998-01.com.vmware:esx1"
