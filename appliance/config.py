@@ -7,8 +7,7 @@
     [target]    control = "/run/zvaai-target/control.sock", name = "iqn..."
     [nfs]       exports = "/etc/zvaai/exports.d", statistics = "/run/zvaai-nfs/vaai-nas.socket"
     [alerts]  trusted_networks = ["192.0.2.0/24"]
-    [storage]   engine = "helper" | "simulator" | "simulating-helper", helper = "/run/zvaai-helper/helper.sock",
-                simulator_directory
+    [storage]   helper = "/run/zvaai-helper/helper.sock"
 
 `ZVAAI_CONFIG` names another file than /etc/zvaai/appliance.toml.
 """
@@ -19,7 +18,7 @@ import ipaddress
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -52,8 +51,6 @@ class Target(_Section):
     """The iSCSI target: its control socket, and the name it has for hosts."""
 
     control: Path = Path("/run/zvaai-target/control.sock")
-    simulated: bool = False
-    """Instead of the daemon one in the worker's memory, for tests."""
     name: Annotated[str, Field(pattern=r"^iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[a-z0-9.:-]+)?$", max_length=223)] = (
         "iqn.2026-11.zvaai:datastores"
     )
@@ -64,26 +61,16 @@ class Nfs(_Section):
 
     exports: Path = Path("/etc/zvaai/exports.d")
     """The folder of exports that its configuration includes. The root helper writes there (its --exports), the worker reads."""
-    vaai_nas: Path = Path("/etc/zvaai/vaai-nas.conf")
-    """Its block VAAI_NAS, which goes with each new export: the first one loads FSAL_ZVAAI, and nothing else is read then. For
-    tests with the storage engine "simulator"; else the root helper is told (its --with-exports).
-    """
     bus: str = "SYSTEM"
     """Where it is on DBus; an address, for tests."""
     statistics: Path = Path("/run/zvaai-nfs/vaai-nas.socket")
     """Its Control_Socket."""
-    simulated: bool = False
-    """Instead of the daemon one in the worker's memory, for tests."""
 
 
 class Storage(_Section):
-    """Who holds ZFS: the root helper behind its socket, or a simulator in the worker's memory, for tests."""
+    """The root helper, which has OpenZFS."""
 
-    engine: Literal["helper", "simulator", "simulating-helper"] = "helper"
-    """The last is the helper started with `--simulator`: as in the field there are three processes then."""
     helper: Path = Path("/run/zvaai-helper/helper.sock")
-    simulator_directory: Path | None = None
-    """The simulator's volumes are sparse files here, so that a target can serve them."""
 
 
 class Alerts(_Section):

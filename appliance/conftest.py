@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 from hypothesis import HealthCheck, settings
+from simulators.appliance import Appliance, running
 
 from appliance.domain import secrets
-from appliance.testing import Appliance, running
 from appliance.worker import alerts
 
 # The same inputs each time, those of the seed where tests/run gives one (--hypothesis-seed), however long a machine takes.

@@ -125,6 +125,10 @@ class FileControl(ABC):
         """Why hosts get no VAAI-NAS, and which package to install; "" if they get it."""
 
     @abstractmethod
+    def counters(self) -> dict[str, Any]:
+        """What was offloaded since the daemon began, by `exports` and `hosts`."""
+
+    @abstractmethod
     def files(self, export: int, after: str, limit: int) -> FilePage:
         """Those whose path is after `after`, 500 at most."""
 
@@ -162,6 +166,13 @@ class VaaiNas(FileControl):
     def problem(self) -> str:
         """See FileControl."""
         return self._call("service.get", lambda service: str(service["problem"]))
+
+    def counters(self) -> dict[str, Any]:
+        """See FileControl."""
+        try:
+            return self._call("statistics.get", lambda counted: {**counted})
+        except FileRefusedError as error:
+            raise GaneshaUnreachableError(f"the NFS server's counters can't be read at {self._path}: {error}") from error
 
     def files(self, export: int, after: str, limit: int) -> FilePage:
         """See FileControl."""
@@ -242,11 +253,3 @@ def _ask(path: Path, method: str, parameters: dict[str, Any], timeout_s: float) 
         return dict(answer)
     except (OSError, ValueError, TypeError) as error:
         raise GaneshaUnreachableError(f"the NFS server does not answer at {path}: {error}") from error
-
-
-def statistics(path: Path, timeout_s: float = 10) -> dict[str, Any]:
-    """What was offloaded since the daemon began, `exports` and `hosts`. Raises GaneshaUnreachableError."""
-    try:
-        return dict(_ask(path, "statistics.get", {}, timeout_s)["result"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise GaneshaUnreachableError(f"the NFS server's counters can't be had at {path}: {error}") from error

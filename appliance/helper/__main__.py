@@ -14,6 +14,8 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.dataplane.ganesha import Ganesha
@@ -23,13 +25,12 @@ from appliance.helper.exports import CheckedExports
 from appliance.helper.log import keep
 from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.server import Server
-from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies, PoolCopies
+from appliance.zfs.configuration_copies import ConfigurationCopies, PoolCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import KernelEngine
 from appliance.zfs.kernel.delegation import allow_reservation
 from appliance.zfs.keys import KeptKeys
-from appliance.zfs.simulator import Simulator
 
 FIRST_PASSED_DESCRIPTOR = 3
 """SD_LISTEN_FDS_START of sd_listen_fds(3)."""
@@ -67,7 +68,6 @@ def _arguments() -> argparse.Namespace:
         help="no service: unmount copies of datastores that are mounted at their places, mount these, and end",
     )
     parser.add_argument("--search", action="append", default=[], help="where to look for pools to import (/dev/disk/by-id)")
-    parser.add_argument("--simulator", type=Path, metavar="FILE", help="no OpenZFS but a simulator that keeps its state there")
     return parser.parse_args()
 
 
@@ -89,7 +89,25 @@ def _directories(given: list[str], usual: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{directory.rstrip('/')}/" for directory in given) or usual
 
 
-def main() -> int:
+@dataclass(frozen=True)
+class Storage:
+    """What the helper works on."""
+
+    engine: ZfsEngine
+    copies: ConfigurationCopies
+    system: Callable[[], frozenset[str]] = pools_of_the_system
+    allow: Callable[[str, int], None] | None = allow_reservation
+    """Lets the target's user reserve space; see kernel.delegation."""
+
+
+def openzfs(options: argparse.Namespace, policy: Policy) -> Storage:
+    """OpenZFS of this machine."""
+    # Not what zpool searches by itself: zvols are among it, and what a host wrote into one could look like a pool.
+    engine = KernelEngine(device_directories=options.search or ["/dev/disk/by-id"])
+    return Storage(engine, PoolCopies(engine, policy.mount_directories[0]))
+
+
+def main(storage_of: Callable[[argparse.Namespace, Policy], Storage] = openzfs) -> int:
     """Runs the helper."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
     options = _arguments()
@@ -106,9 +124,8 @@ def main() -> int:
         mount_directories=_directories(options.mount_directory, usual.mount_directories),
         pools=frozenset(options.pool) if options.pool else None,
     )
-    # Not what zpool searches by itself: zvols are among it, and what a host wrote into one could look like a pool.
-    search = options.search or ["/dev/disk/by-id"]
-    engine: ZfsEngine = Simulator(path=options.simulator) if options.simulator else KernelEngine(device_directories=search)
+    storage = storage_of(options, policy)
+    engine = storage.engine
     try:
         engine.pools()
     except ZfsError as problem:
@@ -117,20 +134,14 @@ def main() -> int:
     if options.settle_mounts:
         return 0 if places.settle(engine, policy.mount_directories) else 1
 
-    def system() -> frozenset[str]:
-        return frozenset() if options.simulator else pools_of_the_system()
-
     keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
     ganesha = Ganesha(options.exports, options.bus, options.with_exports) if options.exports else None
     exports = CheckedExports(engine, ganesha, policy.mount_directories) if ganesha else None
-    copies: ConfigurationCopies = PoolCopies(engine, policy.mount_directories[0])
-    if options.simulator:
-        copies = FolderCopies(options.simulator.with_suffix(".copies"))
     listener = _listener(options.socket)
     server = Server(
-        engine, listener, users=users, policy=policy, system=system, target_user=target_user,
-        allow=None if options.simulator else allow_reservation, keys=keys, exports=exports,
-        copies=copies, log=log,
+        engine, listener, users=users, policy=policy, system=storage.system, target_user=target_user,
+        allow=storage.allow, keys=keys, exports=exports,
+        copies=storage.copies, log=log,
     )  # fmt: skip
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -14,53 +14,15 @@ from appliance import config
 from appliance.api.operation import forget_unfinished
 from appliance.api.resources import RESOURCES
 from appliance.config import Configuration
-from appliance.database.store import Store
-from appliance.dataplane.ganesha import ExportControl, Ganesha
-from appliance.dataplane.ganesha_simulator import GaneshaSimulator
-from appliance.dataplane.target import TargetControl, TargetSocket
-from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import access
-from appliance.domain.secrets import Seal
-from appliance.helper.client import connect
 from appliance.logs import to_files, to_standard_error
 from appliance.notify.sender import Sender
-from appliance.worker import simulated
-from appliance.worker.assembly import assemble
+from appliance.worker.assembly import configured
 from appliance.worker.context import Context
-from appliance.worker.exports import ExportsByHelper
-from appliance.worker.nfs_serving import MOUNTS
 from appliance.worker.server import WorkerServer, user_of
 from appliance.worker.service import Service
-from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.model import Volume
-from appliance.zfs.mountinfo import topmost
 
 _log = logging.getLogger(__name__)
-
-
-def engine_of(configuration: Configuration) -> tuple[ZfsEngine, Callable[[Volume], str]]:
-    """The configured one, and where its volumes are opened."""
-    storage = configuration.storage
-    if storage.engine == "helper":
-        return connect(storage.helper), lambda volume: volume.device
-    own = storage.engine == "simulator"
-    simulator = simulated.engine(configuration.state_directory) if own else connect(storage.helper)
-    return simulator, simulated.devices(storage.simulator_directory)
-
-
-def target_of(configuration: Configuration) -> TargetControl:
-    """The configured one."""
-    return TargetSimulator() if configuration.target.simulated else TargetSocket(configuration.target.control)
-
-
-def nfs_of(configuration: Configuration) -> ExportControl:
-    """The configured one."""
-    nfs = configuration.nfs
-    if nfs.simulated:
-        return GaneshaSimulator()
-    if configuration.storage.engine == "simulator":  # there is no helper
-        return Ganesha(nfs.exports, nfs.bus, nfs.vaai_nas)
-    return ExportsByHelper(Ganesha(nfs.exports, nfs.bus), connect(configuration.storage.helper))
 
 
 def _prepare(context: Context) -> None:
@@ -72,7 +34,7 @@ def _prepare(context: Context) -> None:
         print(f"zvaai: the one-time code to make the first admin with: {code}", file=sys.stderr, flush=True)
 
 
-def main() -> int:
+def main(make: Callable[[Configuration], Context] = configured) -> int:
     """Exit code 78 (EX_CONFIG) for a configuration that can't be used, 75 (EX_TEMPFAIL) while another worker runs."""
     to_standard_error()
     try:
@@ -88,28 +50,11 @@ def main() -> int:
         except BlockingIOError:
             _log.error("another worker has %s", configuration.state_directory)
             return 75
-        engine, device = engine_of(configuration)
-        storage = configuration.storage
-        folders = storage.simulator_directory if storage.engine != "helper" else None
-        seal = Seal(configuration.secrets_key)
-        context = assemble(
-            configuration=configuration,
-            store=Store(configuration.database),
-            engine=engine,
-            device=device,
-            target=target_of(configuration),
-            nfs=nfs_of(configuration),
-            path=simulated.paths(folders),
-            mounts=str(folders or MOUNTS),
-            topmost=topmost if storage.engine == "helper" else None,
-            on_files=storage.engine != "helper",
-            folder=simulated.folders(folders),
-            seal=seal,
-        )
+        context = make(configuration)
         _prepare(context)
         service = Service(context)
         server = WorkerServer(configuration.worker_socket, service, user_of(configuration.http.user))
-        sender = Sender(context.store, seal, configuration.alerts.trusted_networks)
+        sender = Sender(context.store, context.seal, configuration.alerts.trusted_networks)
         stopping = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopping.set())

@@ -3,32 +3,40 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from appliance.config import Configuration
 from appliance.database.store import Store
-from appliance.dataplane.ganesha import ExportControl
-from appliance.dataplane.target import TargetControl
+from appliance.dataplane.ganesha import Ganesha
+from appliance.dataplane.target import TargetSocket
+from appliance.dataplane.vaai_nas import VaaiNas
 from appliance.domain.secrets import Seal
+from appliance.helper.client import connect
 from appliance.worker.context import Context
+from appliance.worker.exports import ExportsByHelper
 from appliance.worker.reconciling import Reconciling
 from appliance.worker.recovery import Recovery
-from appliance.zfs.configuration_copies import ConfigurationCopies, FolderCopies
-from appliance.zfs.engine import ZfsEngine
 
 
-def assemble(
-    configuration: Configuration,
-    store: Store,
-    engine: ZfsEngine,
-    target: TargetControl,
-    nfs: ExportControl,
-    seal: Seal,
-    **simulated: Any,
-) -> Context:
-    """A context with its reconciler. `simulated`: further fields of Context, where storage is simulated."""
-    context = Context(configuration, store, engine, target, nfs, seal, **simulated)
-    copies = engine if isinstance(engine, ConfigurationCopies) else FolderCopies(configuration.state_directory / "copies")
+def complete(context: Context) -> Context:
+    """The context, with the parts that depend on it."""
     context.reconciling = Reconciling(context)
-    context.recovery = Recovery(context, copies)
+    context.recovery = Recovery(context, context.copies)
     return context
+
+
+def configured(configuration: Configuration) -> Context:
+    """A context with the database, helper, target and NFS server of the configuration. Waits for none of them."""
+    helper = connect(configuration.storage.helper)
+    return complete(
+        Context(
+            configuration=configuration,
+            store=Store(configuration.database),
+            engine=helper,
+            keys=helper,
+            folders=helper,
+            copies=helper,
+            target=TargetSocket(configuration.target.control),
+            nfs=ExportsByHelper(Ganesha(configuration.nfs.exports, configuration.nfs.bus), helper),
+            files=VaaiNas(configuration.nfs.statistics),
+            seal=Seal(configuration.secrets_key),
+        )
+    )

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from sqlalchemy import select
@@ -19,8 +18,7 @@ from appliance.database.store import Store
 from appliance.dataplane.ganesha import ExportControl, NfsClient
 from appliance.dataplane.reconcile import Outcome
 from appliance.dataplane.target import ServedTarget, TargetControl
-from appliance.dataplane.vaai_nas import FileControl, VaaiNas
-from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
+from appliance.dataplane.vaai_nas import FileControl
 from appliance.domain import capacity, exports, identity, retention
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
@@ -29,9 +27,11 @@ from appliance.worker import nfs_serving, reservations
 from appliance.worker.alerts import Alerts
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.pool_reading import PoolReading
+from appliance.zfs import mountinfo
+from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.folders import Folders, SnapshotFolders
-from appliance.zfs.keys import KeptKeys, Keys
+from appliance.zfs.folders import Folders
+from appliance.zfs.keys import Keys
 from appliance.zfs.model import Filesystem, Pool, Volume
 
 
@@ -79,25 +79,27 @@ class Context:
     engine: ZfsEngine
     target: TargetControl
     nfs: ExportControl
+    keys: Keys
+    """Of encrypted datasets."""
+    folders: Folders
+    """Of snapshots of NFS datastores."""
+    copies: ConfigurationCopies
+    """Of the configuration, on the pools."""
+    files: FileControl
+    """Of NFS datastores, as the NFS server has them."""
     seal: Seal
     device: Callable[[Volume], str] = lambda volume: volume.device
-    """Where a volume is opened: the simulator's are files."""
+    """Where the target opens a volume."""
     path: Callable[[Filesystem], str] = lambda filesystem: filesystem.mountpoint or ""
-    """Where a file system is found: the simulator's are folders."""
-    topmost: Callable[[str], str | None] | None = None
-    """What is mounted at a path; None where file systems are folders."""
+    """Where the NFS server finds a file system."""
+    topmost: Callable[[str], str | None] | None = mountinfo.topmost
+    """What is mounted at a path; None where nothing is ever mounted."""
     mounts: str = nfs_serving.MOUNTS
     """Where datastores are mounted, each as one name below."""
     on_files: bool = False
     """Volumes are opened as files, of which none can be thick."""
     folder: Callable[[Pool], str] = reservations.mountpoint
     """Where the target keeps the persistent reservations of a pool's LUNs."""
-    keys: Keys = field(init=False)
-    """Of encrypted datasets: the helper's, or our own where there is none."""
-    folders: Folders = field(init=False)
-    """Of snapshots of NFS datastores: the helper's, or our own where there is none."""
-    files: FileControl = field(init=False)
-    """Of NFS datastores, as the NFS server has them."""
     reconciling: Reconciler = field(init=False)
     """What makes target and NFS server serve what they should."""
     recovery: ConfigurationRecovery = field(init=False)
@@ -119,22 +121,10 @@ class Context:
     _looking: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        engine = self.engine
-        nfs = self.configuration.nfs
         self.alerts = Alerts(self.store)
-        self._reading = PoolReading(engine, ("zvaai:job", retention.SCHEDULE, retention.PROTECT))
-        self.files = VaaiNas(nfs.statistics)
-        if nfs.simulated:
-            self.files = VaaiNasSimulator(folder=self._exported_folder, served=self.nfs.served)
+        self._reading = PoolReading(self.engine, ("zvaai:job", retention.SCHEDULE, retention.PROTECT))
         with self.store.reading() as session:
             self.pool_thresholds |= capacity.kept(session)
-        own = SnapshotFolders(engine, lambda filesystem: self.path(filesystem))
-        self.folders = engine if isinstance(engine, Folders) else own
-        self.keys = engine if isinstance(engine, Keys) else KeptKeys(engine, self.configuration.state_directory / "keys")
-
-    def _exported_folder(self, export: int) -> Path | None:
-        """Of the NFS server."""
-        return next((Path(one.path) for one in self.nfs.served() if one.export_id == export), None)
 
     # --- looking
 

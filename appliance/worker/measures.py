@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from appliance.dataplane import vaai_nas
 from appliance.dataplane.ganesha import ExportRefusedError, GaneshaUnreachableError
 from appliance.domain import exports
 from appliance.domain.errors import DomainError
@@ -63,8 +62,7 @@ def _nfs(context: Context, newest: float) -> dict[str, Any] | None:
             for store in exported
         ]  # fmt: skip
     with contextlib.suppress(GaneshaUnreachableError):
-        if not context.configuration.nfs.simulated:
-            told["counters"] = vaai_nas.statistics(context.configuration.nfs.statistics)
+        told["counters"] = context.files.counters()
     told["paths"] = {path: store.id for store in exported for path in (store.path, store.share) if path}
     return told
 

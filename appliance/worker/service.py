@@ -15,7 +15,6 @@ import msgspec
 from sqlalchemy import select
 
 from appliance.database.models import Schedule, Setting
-from appliance.dataplane import vaai_nas
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.domain import capacity, hazards, requests, retention, schedules
 from appliance.domain import datastores as domain
@@ -302,11 +301,11 @@ class Service:
         """Of the NFS server, while there are NFS datastores; each export's by its datastore, if it is one."""
         exported = [store for store in self.context.datastores(self._fresh) if store.export is not None]
         nothing: dict[str, Any] = {"exports": [], "nfs_hosts": [], "nfs_problem": None}
-        if not exported or self.context.configuration.nfs.simulated:
+        if not exported:
             return nothing
         by_path = {path: store.id for store in exported for path in (store.path, store.share)}
         try:
-            counted = vaai_nas.statistics(self.context.configuration.nfs.statistics)
+            counted = self.context.files.counters()
         except GaneshaUnreachableError as error:
             return {**nothing, "nfs_problem": str(error)}
         exports = [{**row, "datastore": by_path.get(str(row.get("export")))} for row in counted.get("exports", ())]

@@ -64,24 +64,6 @@ def write_folder(folder: Path, installation: str, generation: int, content: str)
         (folder / f"{installation}-{old}.json").unlink(missing_ok=True)
 
 
-class FolderCopies(ConfigurationCopies):
-    """In a folder for each pool: for simulated storage, which mounts nothing."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def read_copies(self, pool: str) -> list[str]:
-        """See ConfigurationCopies."""
-        folder = self._directory / pool
-        return read_folder(folder) if folder.is_dir() else []
-
-    def write_copy(self, pool: str, installation: str, generation: int, content: str) -> None:
-        """See ConfigurationCopies."""
-        folder = self._directory / pool
-        folder.mkdir(parents=True, exist_ok=True)
-        write_folder(folder, installation, generation, content)
-
-
 class PoolCopies(ConfigurationCopies):
     """In a dataset of each pool, mounted below `directory` for root alone while the pool is imported."""
 

@@ -159,7 +159,6 @@ class Appliance:
             bus = "{BUS}"
             statistics = "{NFS_STATISTICS}"
             [storage]
-            engine = "helper"
             helper = "{HERE}/helper.sock"
             """
 

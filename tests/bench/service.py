@@ -27,6 +27,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from simulators.zfs import Simulator, state
+from simulators.zfs.state import DatasetState, SnapshotState
 from support.appliance import Appliance, Process
 from support.programs import wait_for
 
@@ -35,8 +37,6 @@ from appliance.database.store import Store
 from appliance.domain import access
 from appliance.domain.access import Caller, Role
 from appliance.zfs.model import Redundancy, VdevSpec
-from appliance.zfs.simulator import Simulator, state
-from appliance.zfs.simulator.state import DatasetState, SnapshotState
 
 GIB, TIB, MIB = 1 << 30, 1 << 40, 1 << 20
 SNAPSHOTS = 10

@@ -111,7 +111,8 @@ def home() -> Iterator[Path]:
     """A folder of the services' user, which everybody can reach, as a checkout need not be; with the programs."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         directory = Path(name)
-        shutil.copytree(REPOSITORY / "appliance", directory / "lib" / "appliance", ignore=shutil.ignore_patterns("tests"))
+        for source in (REPOSITORY / "appliance", REPOSITORY / "tests/simulators"):
+            shutil.copytree(source, directory / "lib" / source.name, ignore=shutil.ignore_patterns("tests"))
         (directory / "appliance.toml").write_text(
             f"""
             state_directory = "{directory}/state"
@@ -123,9 +124,6 @@ def home() -> Iterator[Path]:
             logs = "{directory}/api/logs"
             [target]
             control = "{directory}/target/control.sock"
-            [storage]
-            engine = "simulator"
-            simulator_directory = "{directory}/volumes"
             """
         )
         for path, user, group, mode in (
@@ -147,7 +145,9 @@ def start(name: str, home: Path, trace: Path) -> subprocess.Popen[bytes]:
     own, group = USERS[name]
     groups = f"--groups={group},games" if name == "worker" else "--clear-groups"
     user = ["setpriv", f"--reuid={own}", f"--regid={group}", groups, "--bounding-set=-all", "--no-new-privs"]
-    program = [sys.executable, "-m", "appliance.gateway" if name == "api" else f"appliance.{name}"]
+    program = [sys.executable, "-m", "appliance.gateway"]
+    if name == "worker":
+        program = [sys.executable, "-m", "simulators.worker", "--volumes", str(home / "volumes")]
     if name == "frontend":
         folder = home / "frontend"
         made = [*user, "env", f"PYTHONPATH={home}/lib", sys.executable, "-m", "appliance.api.certificate", str(folder)]

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from simulators.zfs import Simulator
 from support.ganesha import Export, mounted_xfs, running_ganesha
 from support.message_bus import message_bus
 from support.programs import REPOSITORY
@@ -21,7 +22,6 @@ from appliance.helper.checks import Policy
 from appliance.helper.exports import CheckedExports
 from appliance.helper.tests.served import served
 from appliance.zfs.model import VdevSpec
-from appliance.zfs.simulator import Simulator
 
 CONFIGURATION = REPOSITORY / "packaging/ganesha/ganesha.conf"
 VAAI_NAS = REPOSITORY / "packaging/ganesha/vaai-nas.conf"

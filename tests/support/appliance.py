@@ -33,6 +33,7 @@ from support.target import Target
 PASSWORD = "correct horse battery"
 PORT = 8443
 GIB = 1 << 30
+PYTHONPATH = f"{REPOSITORY}:{REPOSITORY / 'tests'}"
 START_SECONDS = 120
 """That a process has to start: in a guest beside much else it takes over 30 s to import what it needs."""
 
@@ -49,10 +50,11 @@ class Done:
 class Process:
     """One of its processes, in a process group of its own."""
 
-    def __init__(self, name: str, directory: Path, *options: str | Path) -> None:
-        self.name, self.log = name, directory / f"{name}.log"
-        self._command = [sys.executable, "-m", f"appliance.{name}", *map(str, options)]
-        self._environment = {**os.environ, "ZVAAI_CONFIG": str(directory / "appliance.toml"), "PYTHONPATH": str(REPOSITORY)}
+    def __init__(self, module: str, directory: Path, *options: str | Path) -> None:
+        self.name = module.rpartition(".")[2]
+        self.log = directory / f"{self.name}.log"
+        self._command = [sys.executable, "-m", module, *map(str, options)]
+        self._environment = {**os.environ, "ZVAAI_CONFIG": str(directory / "appliance.toml"), "PYTHONPATH": PYTHONPATH}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -101,20 +103,22 @@ class Appliance:
         simulating_helper: bool = False,
         inventory_seconds: float = 0.05,
         nfs: str = "",
+        vaai_nas: Path | None = None,
     ) -> None:
         self.directory, self.port = directory, PORT
         target_directory = directory / "target"
         target_directory.mkdir(parents=True)
         self.target = Target(target_directory)
-        self.worker, self.api = Process("worker", directory), Process("gateway", directory)
+        options = [*(("--helper",) if simulating_helper else ()), *(("--vaai-nas", vaai_nas) if vaai_nas else ())]
+        simulated = Process("simulators.worker", directory, "--volumes", directory / "volumes", *options)
+        self.worker = Process("appliance.worker", directory) if helper else simulated
+        self.api = Process("appliance.gateway", directory)
         self.frontend = Frontend(directory / "frontend", PORT, directory / "run/http.sock")
-        engine = "simulating-helper" if simulating_helper else "helper" if helper else "simulator"
         self.helper: Process | None = None
         if simulating_helper:
             helper = self.helper_socket = directory / "helper.sock"
             mounts = ("--mount-directory", "/srv/zvaai", "--mount-directory", directory / "volumes")
-            simulator = ("--simulator", directory / "simulator.json")
-            self.helper = Process("helper", directory, "--socket", helper, *simulator, *mounts)
+            self.helper = Process("simulators.helper", directory, directory / "simulator.json", "--socket", helper, *mounts)
         (directory / "appliance.toml").write_text(
             f"""
             state_directory = "{directory}/state"
@@ -127,11 +131,9 @@ class Appliance:
             control = "{self.target.socket_path}"
             name = "iqn.2026-11.example.zvaai:datastores"
             [storage]
-            engine = "{engine}"
             helper = "{helper or "/nowhere"}"
-            simulator_directory = "{directory}/volumes"
             [nfs]
-            {nfs or "simulated = true"}
+            {nfs}
             [alerts]
             trusted_networks = ["127.0.0.0/8"]
             [worker]
@@ -276,9 +278,10 @@ def running_appliance(
     helper: Path | None = None,
     simulating_helper: bool = False,
     nfs: str = "",
+    vaai_nas: Path | None = None,
 ) -> Iterator[Appliance]:
     """One, with a first admin who is logged in; on real storage behind a helper's socket, or a simulator in one of its own."""
-    appliance = Appliance(directory, reconcile_seconds, helper, simulating_helper, nfs=nfs)
+    appliance = Appliance(directory, reconcile_seconds, helper, simulating_helper, nfs=nfs, vaai_nas=vaai_nas)
     try:
         appliance.start()
         yield appliance

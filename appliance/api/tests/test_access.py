@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from simulators.appliance import PASSWORD, Appliance
 from werkzeug.test import TestResponse
 
 from appliance.api.operation import COOKIE
@@ -14,7 +15,6 @@ from appliance.database.models import LoginSession, Token, User
 from appliance.database.store import Store
 from appliance.domain import access
 from appliance.domain.errors import ConflictError, UnauthenticatedError
-from appliance.testing import PASSWORD, Appliance
 
 
 def log_in(appliance: Appliance, name: str = "admin", password: str = PASSWORD, address: str = "127.0.0.1") -> TestResponse:

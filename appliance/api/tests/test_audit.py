@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from simulators.appliance import Appliance
 from sqlalchemy import select
 
 from appliance.api import operation
 from appliance.database.models import AuditEntry, HostGroup
 from appliance.domain import hosts, journal
-from appliance.testing import Appliance
 
 
 class Killed(BaseException):

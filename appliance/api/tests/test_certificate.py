@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from simulators.appliance import Appliance
 
 from appliance.api import certificate
-from appliance.testing import Appliance
 
 
 def test_it_vouches_for_nobody_else(tmp_path: Path) -> None:

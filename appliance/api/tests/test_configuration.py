@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.appliance import PASSWORD, Appliance, running
+from simulators.ganesha import GaneshaSimulator
+from simulators.target import TargetSimulator
 from sqlalchemy import delete, text
 
 from appliance.database.models import User
 from appliance.dataplane.ganesha import NfsClient
-from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target import LoggedIn, Registrations
-from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import access, backup
 from appliance.domain.secrets import Seal
-from appliance.testing import PASSWORD, Appliance, running
 
 ESX, OTHER = "iqn.1998-01.com.vmware:esx1", "iqn.1998-01.com.vmware:esx2"
 PASSPHRASE = "a long passphrase"

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, PASSWORD, Appliance
 from sqlalchemy import update
 from werkzeug.test import TestResponse
 
@@ -13,7 +14,6 @@ from appliance.api.events import STREAMS
 from appliance.api.operation import forget_unfinished
 from appliance.database.models import IdempotencyKey
 from appliance.domain.errors import UnavailableError
-from appliance.testing import GIB, PASSWORD, Appliance
 
 GOOD = {"name": "store", "pool": "tank", "size": str(GIB)}
 BAD: list[tuple[str, Any]] = [

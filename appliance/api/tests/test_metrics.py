@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from prometheus_client import parser
 from prometheus_client.metrics_core import Metric
+from simulators.appliance import GIB, Appliance, running
+from simulators.ganesha import GaneshaSimulator
 
 from appliance.api.metrics import BOUNDS, NFS_OPERATIONS, cumulative
-from appliance.config import Nfs
 from appliance.dataplane.ganesha import GaneshaUnreachableError, NfsClient
-from appliance.dataplane.ganesha_simulator import GaneshaSimulator
+from appliance.dataplane.vaai_nas import VaaiNas
 from appliance.gateway.application import create
-from appliance.testing import GIB, Appliance, running
 from appliance.worker.client import WorkerClient
 
 ESX = "iqn.1998-01.com.vmware:esx1"
@@ -93,7 +93,8 @@ def counting(tmp_path: Path) -> Iterator[Appliance]:
     with socketserver.ThreadingUnixStreamServer(str(path), _Counters) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
-        with running(tmp_path / "appliance", nfs=Nfs(statistics=path)) as appliance:
+        with running(tmp_path / "appliance") as appliance:
+            appliance.service.context.files = VaaiNas(path)
             yield appliance
         server.shutdown()
         thread.join()

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.appliance import Appliance
 
 from appliance.api import metrics
 from appliance.api.tests.test_metrics import scrape
-from appliance.testing import Appliance
 
 MONITORING = Path(__file__).resolve().parents[3] / "packaging" / "monitoring"
 RULES, TESTS, DASHBOARD = (MONITORING / f"zvaai-{name}" for name in ("alerts.yml", "alerts-test.yml", "dashboard.json"))

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from appliance.testing import Appliance
+from simulators.appliance import Appliance
 
 
 def test_names_are_those_of_then(appliance: Appliance) -> None:

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from simulators.appliance import GIB, PASSWORD, Appliance
+from simulators.target import TargetSimulator
 from sqlalchemy import text
 
 from appliance.api.operation import DECLARATIONS
 from appliance.dataplane.target import LoggedIn
-from appliance.dataplane.target_simulator import TargetSimulator
-from appliance.testing import GIB, PASSWORD, Appliance
 
 NOTED = {"audit", "login_failures", "idempotency_keys"}
 """Tables that have refused attempts in them."""

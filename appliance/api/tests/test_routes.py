@@ -6,13 +6,13 @@ import re
 from typing import cast
 
 import pytest
+from simulators.appliance import Appliance
 
 from appliance.api.operation import DECLARATIONS, SECRET_FIELDS
 from appliance.database.models import AuditEntry
 from appliance.domain.access import Role
 from appliance.gateway.application import create, openapi
 from appliance.gateway.forward import Worker
-from appliance.testing import Appliance
 
 MUTATING = {"POST", "PUT", "PATCH", "DELETE"}
 OPEN = {"sessions.read_setup", "sessions.set_up", "sessions.log_in", "appliance.read_liveness", "appliance.read_health"}

@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, PASSWORD, Appliance
 
 from appliance.api.operation import DECLARATIONS
 from appliance.api.schemas.datastores import DatastoreTold
 from appliance.api.schemas.receivers import ReceiverCreated, ReceiverResponse
-from appliance.testing import GIB, PASSWORD, Appliance
 
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "/hosts": ({"name": "esx1"}, {"addresses": ["192.0.2.1"]}),

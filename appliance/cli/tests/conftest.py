@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.appliance import Appliance, running
 from typer.testing import CliRunner
 from werkzeug.serving import make_server
 
 from appliance.cli.__main__ import application
 from appliance.cli.client import CommandError
-from appliance.testing import Appliance, running
 
 
 @dataclass

@@ -160,8 +160,9 @@ def test_everybody_needs_to_be_meant(zvaai: Command) -> None:
 
 def test_login_has_the_role_of_the_user(zvaai: Command) -> None:
     """The token's scope is the user's role unless another is given."""
+    from simulators.appliance import PASSWORD  # noqa: PLC0415
+
     from appliance.cli import overview  # noqa: PLC0415
-    from appliance.testing import PASSWORD  # noqa: PLC0415
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overview, "_server_certificate", lambda _url, _fingerprint: None)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulators.target import TargetSimulator
 
 from appliance.dataplane.reconcile import Wanted, WantedAccount, differences, reconcile
 from appliance.dataplane.target import Account, HostGroup, Lun, TargetRefusedError
-from appliance.dataplane.target_simulator import TargetSimulator
 
 NAME = "iqn.2026-11.zvaai:test"
 IQNS = [f"iqn.1998-01.com.vmware:esx{number}" for number in range(4)]

@@ -10,11 +10,12 @@ import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from simulators.copies import FolderCopies
+
 from appliance.helper.checks import Policy
 from appliance.helper.client import HelperClient, connect
 from appliance.helper.exports import Exports
 from appliance.helper.server import Server
-from appliance.zfs.configuration_copies import FolderCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.keys import KeptKeys
 from appliance.zfs.log import Log

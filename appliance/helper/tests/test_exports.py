@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.ganesha import GaneshaSimulator
+from simulators.zfs import Simulator
 
 from appliance.dataplane.ganesha import Clients, Export, ExportRefusedError, GaneshaUnreachableError, NoSuchExportError
-from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.helper.checks import Policy
 from appliance.helper.client import HelperClient, connect
 from appliance.helper.exports import CheckedExports
 from appliance.helper.tests.served import client_of, served
 from appliance.zfs.errors import NoSuchDataset, Refused, ZfsError
 from appliance.zfs.model import VdevSpec
-from appliance.zfs.simulator import Simulator
 
 PLACE = "/srv/zvaai/one"
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from simulators.zfs import Simulator
 
 from appliance.helper.checks import Policy
 from appliance.helper.client import HelperClient
@@ -20,7 +21,6 @@ from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import DatasetBusy, Refused, UnexpectedFailure
 from appliance.zfs.model import Redundancy, VdevSpec
 from appliance.zfs.mountinfo import topmost
-from appliance.zfs.simulator import Simulator
 
 
 @pytest.fixture

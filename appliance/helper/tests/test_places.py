@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import pytest
+from simulators.zfs import Simulator
 
 from appliance.helper.places import settle
 from appliance.zfs.errors import DatasetBusy
 from appliance.zfs.model import VdevSpec
-from appliance.zfs.simulator import Simulator
 
 PLACE = "/srv/zvaai/one"
 DIRECTORIES = ("/srv/zvaai/",)

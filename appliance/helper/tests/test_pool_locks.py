@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from simulators.zfs import Simulator
 
 from appliance.helper.client import connect
 from appliance.helper.pool_locks import PoolLocks, pools_of
@@ -17,7 +18,6 @@ from appliance.zfs.errors import EngineUnavailable, PoolBusy, Timeout
 from appliance.zfs.kernel import commands
 from appliance.zfs.kernel.library import MAX_STUCK, Library
 from appliance.zfs.model import Redundancy, VdevSpec
-from appliance.zfs.simulator import Simulator
 
 
 def test_pools_that_arguments_name() -> None:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from simulators.zfs import Simulator
 
 from appliance.helper import protocol
 from appliance.helper.client import connect
@@ -24,7 +25,6 @@ from appliance.helper.tests.served import client_of, served
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import DatasetExists, EngineUnavailable, Refused, Timeout
 from appliance.zfs.model import Redundancy, VdevSpec
-from appliance.zfs.simulator import Simulator
 
 REPOSITORY = Path(__file__).parents[3]
 NOBODY = 65534

@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
+from simulators.appliance import Appliance, running
 
 from appliance.api import certificate
 from appliance.config import Alerts
 from appliance.domain.journal import Finding, settle
 from appliance.notify.sender import Sender
-from appliance.testing import Appliance, running
 
 TRUSTED = (ip_network("127.0.0.0/8"),)
 PASSWORD = "p@ss of the mail server"

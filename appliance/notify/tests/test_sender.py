@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.appliance import Appliance, running
 
 from appliance.config import Alerts
 from appliance.database.models import Delivery
@@ -17,7 +18,6 @@ from appliance.domain.journal import Finding, settle
 from appliance.domain.secrets import Seal
 from appliance.notify.sender import Sender
 from appliance.notify.tests.web_server import Receiver, receiver
-from appliance.testing import Appliance, running
 
 TRUSTED = (ipaddress.ip_network("127.0.0.0/8"),)
 

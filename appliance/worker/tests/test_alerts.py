@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, Appliance
+from simulators.target import TargetSimulator
 from sqlalchemy import select
 
 from appliance.database.models import Delivery
 from appliance.dataplane.ganesha import ExportRefusedError
-from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain.journal import Finding
-from appliance.testing import GIB, Appliance
 from appliance.worker import alerts
 from appliance.worker.alerts import Alerts
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, Appliance
 
 from appliance.domain.errors import UnavailableError
-from appliance.testing import GIB, Appliance
 
 Call = Callable[[dict[str, Any]], Any]
 

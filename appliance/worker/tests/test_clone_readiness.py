@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from appliance.testing import Appliance
+from simulators.appliance import Appliance
 
 
 def clone_properties(appliance: Appliance) -> list[dict[str, Any]]:

@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from simulators.appliance import Appliance
+from simulators.target import TargetSimulator
 
 from appliance.dataplane.target import ServedLun
-from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import datastores
-from appliance.testing import Appliance
 from appliance.zfs.model import Filesystem, Volume
 
 ESX = "iqn.1998-01.com.vmware:esx1"

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from simulators.ganesha import GaneshaSimulator
+from simulators.storage import assembled
+from simulators.target import TargetSimulator
+from simulators.vaai_nas import VaaiNasSimulator
+from simulators.zfs import Simulator
 from sqlalchemy import select
 
 from appliance.config import Configuration
 from appliance.database.models import Export, Job, Presentation
 from appliance.database.store import Store
-from appliance.dataplane.ganesha_simulator import GaneshaSimulator
-from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import jobs, requests
 from appliance.domain.requests import Request
-from appliance.domain.secrets import Seal
-from appliance.worker.assembly import assemble
 from appliance.worker.executor import Executor
 from appliance.zfs.model import VdevSpec
-from appliance.zfs.simulator import Simulator
 
 GIB = 1 << 30
 CHANGING = {
@@ -91,8 +91,9 @@ class World:
     def worker(self) -> Executor:
         """A new one, which takes up what was under way."""
         engine, target, nfs = (self.scissors.before(one) for one in (self.simulator, self.target, self.nfs))
-        seal = Seal(self.configuration.secrets_key)
-        context = assemble(self.configuration, self.store, engine, target, nfs, seal, device=lambda volume: "/dev/null")
+        files = VaaiNasSimulator(served=nfs.served)
+        context = assembled(self.configuration, engine, target, nfs, files, self.store)
+        context.device = lambda volume: "/dev/null"
         context.recovery.check(context.look())  # as the first round of a worker does; no job begins before
         executor = Executor(context)
         executor.start()

@@ -13,10 +13,10 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from simulators.appliance import GIB, running
+from simulators.target import TargetSimulator
 
 from appliance.dataplane.target import LoggedIn
-from appliance.dataplane.target_simulator import TargetSimulator
-from appliance.testing import GIB, running
 from appliance.zfs.errors import OutOfSpace
 
 HOST = "iqn.1998-01.com.vmware:esx1"

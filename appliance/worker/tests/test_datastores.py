@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, Appliance
+from simulators.target import TargetSimulator
 
 from appliance.database.models import Schedule
 from appliance.dataplane.target import LoggedIn, ServedLun
-from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import datastores as domain
 from appliance.domain import schedules
 from appliance.domain.secrets import Seal
-from appliance.testing import GIB, Appliance
 from appliance.zfs.errors import DatasetBusy, EngineUnavailable, NoSuchDataset, OutOfSpace
 from appliance.zfs.model import DatasetList, Source, VdevSpec
 

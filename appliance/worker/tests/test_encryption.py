@@ -6,9 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from appliance.dataplane.target_simulator import TargetSimulator
+from simulators.appliance import GIB, PASSWORD, Appliance
+from simulators.target import TargetSimulator
+
 from appliance.domain.access import Role
-from appliance.testing import GIB, PASSWORD, Appliance
 from appliance.zfs.keys import KeptKeys
 from appliance.zfs.model import KeyStatus
 

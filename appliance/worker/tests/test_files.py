@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.appliance import Appliance
+from simulators.vaai_nas import VaaiNasSimulator
 
 from appliance.dataplane.vaai_nas import FileStatistics
-from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
-from appliance.testing import Appliance
 
 DISK = "vm/disk-flat.vmdk"
 SIZE = 40 << 30

@@ -5,11 +5,11 @@ import time
 from typing import Any
 
 import pytest
+from simulators.appliance import Appliance
 
 from appliance.api import certificate as maker
 from appliance.domain import hazards
 from appliance.domain.hazards import Certificate
-from appliance.testing import Appliance
 
 
 def alerts(appliance: Appliance, area: str, *, open_only: bool = True) -> list[Any]:

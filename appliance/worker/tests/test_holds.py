@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from appliance.testing import Appliance
+from simulators.appliance import Appliance
 
 
 @pytest.fixture

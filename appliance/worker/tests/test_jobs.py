@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from simulators.appliance import GIB, Appliance
 
 from appliance.domain import jobs, requests
 from appliance.domain.errors import InvalidError
-from appliance.testing import GIB, Appliance
 from appliance.worker.executor import BY_REQUEST, OPERATIONS, request_of
 from appliance.zfs.model import Redundancy, VdevSpec
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, PASSWORD, Appliance
+from simulators.ganesha import GaneshaSimulator
 from sqlalchemy import select
 
 from appliance.database.models import Export as ExportRow
 from appliance.dataplane.ganesha import Export, ExportRefusedError, GaneshaUnreachableError, NfsClient, ServedExport
-from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target import TargetUnreachableError
 from appliance.domain.addresses import Address
 from appliance.domain.exports import IDLE_SECONDS
-from appliance.testing import GIB, PASSWORD, Appliance
 from appliance.zfs.errors import DatasetBusy, OutOfSpace
 from appliance.zfs.model import Property, Source
 

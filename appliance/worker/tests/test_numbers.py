@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, PASSWORD, Appliance
 
 from appliance.domain import backup, exports, jobs
 from appliance.domain import datastores as domain
-from appliance.testing import GIB, PASSWORD, Appliance
 from appliance.worker.tests.test_nfs_datastores import told
 
 

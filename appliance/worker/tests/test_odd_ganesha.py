@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, Appliance, running
 
 from appliance.dataplane.ganesha import Ganesha
-from appliance.testing import GIB, Appliance, running
 
 ESX = "192.0.2.11"
 NOW = (1_800_000_000, 0)

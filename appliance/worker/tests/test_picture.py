@@ -11,10 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from simulators.appliance import Appliance, running
+from simulators.storage import again
 
 from appliance.config import Worker
-from appliance.testing import Appliance, running
-from appliance.worker.assembly import assemble
 from appliance.zfs.errors import EngineUnavailable
 
 
@@ -110,7 +110,7 @@ def test_what_is_too_old_is_waited_for(tmp_path: Path) -> None:
 def test_before_the_first_look_nothing_is_told_of_an_empty_machine(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though the monotonic clock began a moment ago, with the machine."""
     old = appliance.service.context
-    new = assemble(old.configuration, old.store, old.engine, old.target, old.nfs, old.seal)
+    new = again(old)
     with monkeypatch.context() as patch:
         patch.setattr("appliance.worker.context.time", SimpleNamespace(monotonic=lambda: 5.0, time=time.time, sleep=time.sleep))
         found = new.look(60)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, PASSWORD, Appliance
 
 from appliance.domain import requests
-from appliance.testing import GIB, PASSWORD, Appliance
 from appliance.worker import encryption
 from appliance.worker.pool_operations import DestroyPool
 from appliance.worker.tests.test_pools import devices_of, free_disks, mirror

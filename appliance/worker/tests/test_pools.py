@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, Appliance, running
+from simulators.target import TargetSimulator
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.target import LoggedIn, TargetUnreachableError
-from appliance.dataplane.target_simulator import TargetSimulator
-from appliance.testing import GIB, Appliance, running
 from appliance.worker.pools import is_device
 from appliance.zfs.model import ImportablePool
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, Appliance
+from simulators.target import TargetSimulator
 
 from appliance.dataplane.target import LoggedIn, Lun, Registrations
-from appliance.dataplane.target_simulator import TargetSimulator
 from appliance.domain import datastores as domain
-from appliance.testing import GIB, Appliance
 from appliance.worker import steps
 from appliance.worker.presenting import present_found
 from appliance.worker.reservations import DATASET

@@ -2,10 +2,10 @@
 """Readiness of the storage network, and the commands for hosts: real addresses, ready to paste."""
 
 import pytest
+from simulators.appliance import Appliance
 
 from appliance.dataplane.target import Status
 from appliance.domain.addresses import Address
-from appliance.testing import Appliance
 
 ONE, TWO = Address("eth0", "192.0.2.2"), Address("eth1", "198.51.100.2")
 ESX = "iqn.1998-01.com.vmware:esx1"

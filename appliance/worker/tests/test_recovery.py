@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.appliance import PASSWORD, Appliance
+from simulators.copies import FolderCopies
 from sqlalchemy import update
 
 from appliance.database.models import Installation
@@ -22,10 +24,9 @@ from appliance.domain import access, recovery, sealed_copy
 from appliance.domain.access import Role
 from appliance.domain.errors import InvalidError
 from appliance.domain.secrets import Seal
-from appliance.testing import PASSWORD, Appliance
 from appliance.worker.recovery import Recovery
 from appliance.worker.tests.test_files import until
-from appliance.zfs.configuration_copies import RETAINED, FolderCopies
+from appliance.zfs.configuration_copies import RETAINED
 from appliance.zfs.model import Redundancy, VdevSpec
 
 IQN = "iqn.1998-01.com.vmware:esx1"

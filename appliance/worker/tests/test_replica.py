@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, Appliance
 
 from appliance.domain.errors import ConflictError
 from appliance.domain.requests import AdoptDataset
-from appliance.testing import GIB, Appliance
 from appliance.worker.operations import OPERATIONS
 from appliance.worker.tests.test_nfs_datastores import cluster
 from appliance.zfs.errors import OutOfSpace

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.appliance import Appliance, running
 
-from appliance.testing import Appliance, running
 from appliance.zfs.errors import OutOfSpace
 from appliance.zfs.folders import UNFINISHED
 

@@ -5,10 +5,10 @@ import time
 from typing import Any
 
 import pytest
+from simulators.appliance import Appliance
 from sqlalchemy import text
 
 from appliance.domain.errors import ConflictError
-from appliance.testing import Appliance
 from appliance.zfs.errors import OutOfSpace
 
 DAY = 86400

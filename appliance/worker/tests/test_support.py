@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.appliance import PASSWORD, Appliance
+from simulators.zfs import Simulator
 
 from appliance import logs
 from appliance.dataplane.target import TargetUnreachableError
@@ -18,11 +20,9 @@ from appliance.domain import support as files
 from appliance.domain.secrets import Seal
 from appliance.helper.log import LINES, Kept
 from appliance.helper.tests.served import client_of
-from appliance.testing import PASSWORD, Appliance
 from appliance.worker.support import Redaction
 from appliance.zfs.errors import EngineUnavailable, Timeout
 from appliance.zfs.model import DiskHealth, Redundancy, VdevSpec
-from appliance.zfs.simulator import Simulator
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 CHAP_SECRET = 'a "quoted" secret'

@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, Appliance
+from simulators.target import TargetSimulator
 
 from appliance.dataplane.target import LunSpace
-from appliance.dataplane.target_simulator import TargetSimulator
-from appliance.testing import GIB, Appliance
 from appliance.worker import thick
 from appliance.zfs.errors import OutOfSpace
 from appliance.zfs.model import Volume

@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, Appliance
+from simulators.vaai_nas import VaaiNasSimulator
 
 from appliance.dataplane.vaai_nas import FileRefusedError, SharedSpace
-from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
 from appliance.domain.thick import with_slack, without_slack
-from appliance.testing import GIB, Appliance
 from appliance.worker import thick
 from appliance.worker.tests.test_nfs_datastores import refused, told
 from appliance.zfs.errors import OutOfSpace

@@ -4,8 +4,7 @@
 from typing import Any
 
 import pytest
-
-from appliance.testing import Appliance
+from simulators.appliance import Appliance
 
 
 def row(uuid: str, cloned: int, dirty: int = 0) -> dict[str, Any]:

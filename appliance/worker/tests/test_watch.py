@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from simulators.appliance import Appliance
 
 from appliance.database.models import Event
 from appliance.dataplane.target import ServedTarget
 from appliance.domain import disks
 from appliance.domain.errors import InvalidError
-from appliance.testing import Appliance
 from appliance.worker import watch
 from appliance.zfs.errors import Timeout
 from appliance.zfs.model import DiskHealth

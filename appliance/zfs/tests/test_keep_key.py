@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from simulators.zfs import Simulator
 
 from appliance.zfs.errors import KeyLoaded
 from appliance.zfs.keys import PROPERTY, KeptKeys
 from appliance.zfs.model import KeyStatus, NewEncryption, VdevSpec
-from appliance.zfs.simulator import Simulator
 
 ROOT, OTHER = "tank/encrypted", "11111111-1111-4111-8111-111111111111"
 

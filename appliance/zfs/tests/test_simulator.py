@@ -10,10 +10,10 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from simulators.zfs import Simulator
 
 from appliance.zfs.errors import DeviceInUse, OutOfSpace, PoolUnavailable, UnexpectedFailure, ZfsError
 from appliance.zfs.model import Health, Redundancy, ScanState, VdevSpec
-from appliance.zfs.simulator import Simulator
 
 MIB = 1 << 20
 

@@ -24,8 +24,9 @@ from typing import Any
 
 import httpx
 import pytest
+from support.appliance import PYTHONPATH
 from support.frontend import Frontend
-from support.programs import REPOSITORY, wait_for
+from support.programs import wait_for
 
 from appliance.api import certificate
 from appliance.api.events import STREAMS
@@ -65,19 +66,14 @@ class Door(Frontend):
             threads = {THREADS}
             certificate = "{self.certificate}"
             logs = "{directory}/logs"
-            [storage]
-            engine = "simulator"
-            simulator_directory = "{directory}/volumes"
-            [target]
-            simulated = true
-            [nfs]
-            simulated = true
             """
         )
-        environment = {**os.environ, "ZVAAI_CONFIG": str(directory / "appliance.toml"), "PYTHONPATH": str(REPOSITORY)}
+        environment = {**os.environ, "ZVAAI_CONFIG": str(directory / "appliance.toml"), "PYTHONPATH": PYTHONPATH}
         with self.api_log.open("wb") as log:
             options: dict[str, Any] = {"stdout": log, "stderr": log, "env": environment}
-            self.worker = subprocess.Popen([sys.executable, "-m", "appliance.worker"], **options)
+            self.worker = subprocess.Popen(
+                [sys.executable, "-m", "simulators.worker", "--target", "--volumes", str(directory / "volumes")], **options
+            )
             self.api = subprocess.Popen([sys.executable, "-m", "appliance.gateway"], **options)
         self.start()
         wait_for(lambda: self.healthy("127.0.0.1"), "the API responds")

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.zfs import state
 from support.appliance import Appliance, running_appliance
 from support.day import Client, Day
 from support.programs import wait_for
-
-from appliance.zfs.simulator import state
 
 FOLDERS = {"", "zvaai", "zvaai-deleted", "zvaai-reservations"}
 VICTIMS = ("worker", "helper", "api", "server")

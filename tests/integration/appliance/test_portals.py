@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.appliance import Appliance, running
 from support.programs import wait_for
 from support.raw_initiator import Refused, Session
 from support.target import Account, Target
 
 from appliance.dataplane.target import TargetSocket
-from appliance.testing import Appliance, running
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 OTHER = "iqn.1998-01.com.vmware:esx2"

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 from flask import Response, request
+from simulators.appliance import running
 from support.programs import CACHE
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from appliance.api import certificate
 from appliance.api.operation import DECLARATIONS
 from appliance.domain import secrets
-from appliance.testing import running
 
 PROGRAM = CACHE / "schemathesis/bin/schemathesis"
 LEFT_OUT = {"/api/v1/events", "/api/v1/pools/<name>/export"}

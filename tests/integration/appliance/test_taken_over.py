@@ -80,7 +80,8 @@ def home() -> Iterator[Path]:
     """What everybody can reach, as a checkout need not be."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         directory = Path(name)
-        shutil.copytree(REPOSITORY / "appliance", directory / "lib/appliance", ignore=shutil.ignore_patterns("tests"))
+        for source in (REPOSITORY / "appliance", REPOSITORY / "tests/simulators"):
+            shutil.copytree(source, directory / "lib" / source.name, ignore=shutil.ignore_patterns("tests"))
         for path, group, mode in (("", "nogroup", 0o711), ("state", "nogroup", 0o700), ("run", "games", 0o750)):
             (directory / path).mkdir(exist_ok=True)
             shutil.chown(directory / path, "nobody", group)
@@ -90,9 +91,6 @@ def home() -> Iterator[Path]:
             state_directory = "{directory}/state"
             runtime_directory = "{directory}/run"
             http = {{ user = "games", logs = "{directory}/logs" }}
-            target = {{ simulated = true }}
-            nfs = {{ simulated = true }}
-            storage = {{ engine = "simulator" }}
             """
         )
         yield directory
@@ -108,7 +106,7 @@ def as_user(name: str, group: str, *command: str | Path) -> list[str]:
 def worker(home: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The real one."""
     environment = {**os.environ, "ZVAAI_CONFIG": str(home / "appliance.toml"), "PYTHONPATH": str(home / "lib")}
-    command = as_user("nobody", "nogroup", sys.executable, "-m", "appliance.worker")
+    command = as_user("nobody", "nogroup", sys.executable, "-m", "simulators.worker", "--target")
     process = subprocess.Popen(command, env=environment, cwd="/", umask=0o077, stderr=subprocess.DEVNULL)
     wait_for((home / "run/worker.sock").exists, "the worker listens")
     yield process

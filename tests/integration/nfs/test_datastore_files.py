@@ -49,12 +49,12 @@ def rig(lasting_store: Path, tmp_path_factory: pytest.TempPathFactory, seed: int
     block.write_text(f'VAAI_NAS {{ Control_Socket = "{socket}"; }}\n')
     blocks = f'FSAL_LIST {{ Name = VAAI_NAS; }}\n%include "{block}"\n%dir "{exports}/*.conf"\n'
     with message_bus(directory / "bus") as bus:
-        settings = f'exports = "{exports}"\nbus = "{bus}"\nvaai_nas = "{block}"\nstatistics = "{socket}"'
+        settings = f'exports = "{exports}"\nbus = "{bus}"\nstatistics = "{socket}"'
         environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus}
         always = [daemon.Export(9, Path("/usr"), "/somebody-elses", fsal="VFS", access="RO")]
         with (
             daemon.running_ganesha(directory / "ganesha", always, environment=environment, blocks=blocks) as server,
-            running_appliance(lasting_store / "a", nfs=settings) as appliance,
+            running_appliance(lasting_store / "a", nfs=settings, vaai_nas=block) as appliance,
         ):
             words = ["--kind", "nfs", "--pool", "tank", "--size", "1G", "--client", "127.0.0.1", "--wait"]
             appliance.cli("datastore", "create", "first", *words)

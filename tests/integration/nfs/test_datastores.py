@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulators.appliance import GIB, Appliance, running
 from support import ganesha as daemon
 from support.libnfs import mounted
 from support.message_bus import message_bus
@@ -21,7 +22,6 @@ from support.vaai_nas import vaai_nas
 
 from appliance.config import Nfs
 from appliance.dataplane.ganesha import ClientRights, Clients, Export, Ganesha
-from appliance.testing import GIB, Appliance, running
 
 pytestmark = pytest.mark.skipif(IN_GUEST, reason="the kernel tier has them on datasets")
 
@@ -63,7 +63,7 @@ def rig(nfs_store: Path, tmp_path: Path) -> Iterator[Rig]:
             statistics, block = tmp_path / "vaai-nas.socket", tmp_path / "vaai-nas.conf"
             block.write_text(f'VAAI_NAS {{ Control_Socket = "{statistics}"; }}\n')
             blocks = f'FSAL_LIST {{ Name = VAAI_NAS; }}\n%include "{block}"\n%dir "{exports}/*.conf"\n'
-            settings = Nfs(exports=exports, bus=bus, vaai_nas=block, statistics=statistics)
+            settings = Nfs(exports=exports, bus=bus, statistics=statistics)
             environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus}
             with daemon.running_ganesha(
                 tmp_path / "ganesha", others, daemon.Daemon.PATCHED, environment=environment, blocks=blocks

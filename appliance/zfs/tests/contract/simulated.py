@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from simulators.zfs import Simulator
+
 from appliance.zfs.model import Redundancy, VdevSpec
-from appliance.zfs.simulator import Simulator
 from appliance.zfs.tests.contract.rig import MIB, Rig
 
 

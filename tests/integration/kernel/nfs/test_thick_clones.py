@@ -18,7 +18,7 @@ from support.procedure22 import COMPLETE, DISK_FULL, Procedure22, Result
 from support.programs import wait_for
 from support.short_pool import MIB, ShortPool
 
-from appliance.dataplane.vaai_nas import FileRefusedError, VaaiNas, statistics
+from appliance.dataplane.vaai_nas import FileRefusedError, VaaiNas
 
 SIZE, DISK = 144 * MIB, 64 * MIB
 THICK, THIN = 1, 2
@@ -38,7 +38,7 @@ class Stores:
 
     def copied_for_thickness(self) -> int:
         """Bytes, of all clones of the daemon."""
-        exports = statistics(self.socket)["exports"]
+        exports = VaaiNas(self.socket).counters()["exports"]
         return sum(one["offload"]["fallback_bytes"]["thick"] for one in exports)
 
     def full_clone(self, source: int, name: str, destination: int) -> Result:

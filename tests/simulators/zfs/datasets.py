@@ -40,9 +40,9 @@ from appliance.zfs.properties import (
     check_volume_size,
     thick_refreservation,
 )
-from appliance.zfs.simulator.core import Core, operation
-from appliance.zfs.simulator.space import parent_of, size_of
-from appliance.zfs.simulator.state import DatasetState, PoolState, SnapshotState
+from simulators.zfs.core import Core, operation
+from simulators.zfs.space import parent_of, size_of
+from simulators.zfs.state import DatasetState, PoolState, SnapshotState
 
 NEW_FILESYSTEM_BYTES = 96 << 10
 NEW_VOLUME_BYTES = 56 << 10

@@ -24,9 +24,9 @@ from appliance.zfs.errors import (
 )
 from appliance.zfs.model import DiskHealth, Property, Source
 from appliance.zfs.properties import SHOWN, On
-from appliance.zfs.simulator import state
-from appliance.zfs.simulator.space import Figures, SpaceMap, parent_of
-from appliance.zfs.simulator.state import DatasetState, Machine, PoolState, SnapshotState
+from simulators.zfs import state
+from simulators.zfs.space import Figures, SpaceMap, parent_of
+from simulators.zfs.state import DatasetState, Machine, PoolState, SnapshotState
 
 _LISTS_KEPT = 16
 Found = tuple[PoolState, str, DatasetState]

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from appliance.zfs.model import FeatureState, KeyFormat, Redundancy, Role
-from appliance.zfs.simulator.blocks import Blocks
+from simulators.zfs.blocks import Blocks
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from appliance.zfs.model import Redundancy, Role, Space
-from appliance.zfs.simulator.blocks import born_after, gone_from, total
-from appliance.zfs.simulator.state import DatasetState, Device, PoolState, SnapshotState, Top
+from simulators.zfs.blocks import born_after, gone_from, total
+from simulators.zfs.state import DatasetState, Device, PoolState, SnapshotState, Top
 
 SLOP_SHIFT = 5
 """spa_slop_shift: a 32nd of the pool stays free for what must always go."""

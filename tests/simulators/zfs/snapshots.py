@@ -20,12 +20,12 @@ from appliance.zfs.errors import (
 )
 from appliance.zfs.model import Hold, Snapshot
 from appliance.zfs.properties import On, check_properties, check_user_properties
-from appliance.zfs.simulator.blocks import born_after, total
-from appliance.zfs.simulator.core import operation
-from appliance.zfs.simulator.datasets import without_none
-from appliance.zfs.simulator.properties import PropertiesAndKeys
-from appliance.zfs.simulator.space import parent_of, size_of, snapshot_used
-from appliance.zfs.simulator.state import DatasetState, PoolState, SnapshotState
+from simulators.zfs.blocks import born_after, total
+from simulators.zfs.core import operation
+from simulators.zfs.datasets import without_none
+from simulators.zfs.properties import PropertiesAndKeys
+from simulators.zfs.space import parent_of, size_of, snapshot_used
+from simulators.zfs.state import DatasetState, PoolState, SnapshotState
 
 
 class Snapshots(PropertiesAndKeys):

@@ -17,10 +17,10 @@ from appliance.zfs.errors import (
 )
 from appliance.zfs.model import Properties, Property, Source, Volume
 from appliance.zfs.properties import SETTABLE, On, check_properties, check_user_properties, thick_refreservation
-from appliance.zfs.simulator.core import operation
-from appliance.zfs.simulator.datasets import Datasets, digest, without_none
-from appliance.zfs.simulator.space import size_of
-from appliance.zfs.simulator.state import DatasetState, PoolState, SnapshotState
+from simulators.zfs.core import operation
+from simulators.zfs.datasets import Datasets, digest, without_none
+from simulators.zfs.space import size_of
+from simulators.zfs.state import DatasetState, PoolState, SnapshotState
 
 
 class PropertiesAndKeys(Datasets):

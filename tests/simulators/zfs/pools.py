@@ -40,10 +40,10 @@ from appliance.zfs.model import (
     VdevSpec,
 )
 from appliance.zfs.properties import On, check_pool_properties, check_properties
-from appliance.zfs.simulator.core import operation
-from appliance.zfs.simulator.datasets import NEW_FILESYSTEM_BYTES, Datasets, without_none
-from appliance.zfs.simulator.space import top_size
-from appliance.zfs.simulator.state import DatasetState, Device, Leaf, PoolState, RunningScan, Top
+from simulators.zfs.core import operation
+from simulators.zfs.datasets import NEW_FILESYSTEM_BYTES, Datasets, without_none
+from simulators.zfs.space import top_size
+from simulators.zfs.state import DatasetState, Device, Leaf, PoolState, RunningScan, Top
 
 MIN_DEVICE_BYTES = 64 << 20
 """SPA_MINDEVSIZE."""

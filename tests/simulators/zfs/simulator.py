@@ -11,12 +11,12 @@ from pathlib import Path
 
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import NoSuchDevice, NoSuchPool, OutOfSpace, ZfsError
-from appliance.zfs.simulator import state
-from appliance.zfs.simulator.blocks import total, with_written
-from appliance.zfs.simulator.pools import Pools
-from appliance.zfs.simulator.snapshots import Snapshots
-from appliance.zfs.simulator.space import parent_of, size_of
-from appliance.zfs.simulator.state import DatasetState, Device, Machine, PoolState, SnapshotState
+from simulators.zfs import state
+from simulators.zfs.blocks import total, with_written
+from simulators.zfs.pools import Pools
+from simulators.zfs.snapshots import Snapshots
+from simulators.zfs.space import parent_of, size_of
+from simulators.zfs.state import DatasetState, Device, Machine, PoolState, SnapshotState
 
 GIB = 1 << 30
 TIB = 1 << 40

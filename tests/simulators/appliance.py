@@ -26,20 +26,19 @@ from appliance.api.wire import HttpRequest, Reply
 from appliance.config import Configuration, Http, Worker
 from appliance.database.store import Store
 from appliance.dataplane.ganesha import ExportControl
-from appliance.dataplane.ganesha_simulator import GaneshaSimulator
 from appliance.dataplane.target import TargetControl
-from appliance.dataplane.target_simulator import TargetSimulator
-from appliance.dataplane.vaai_nas_simulator import VaaiNasSimulator
+from appliance.dataplane.vaai_nas import VaaiNas
 from appliance.domain import access
 from appliance.domain.access import Role
-from appliance.domain.secrets import Seal
 from appliance.gateway.application import create
 from appliance.gateway.forward import Worker as Carrier
-from appliance.worker.assembly import assemble
 from appliance.worker.server import WorkerServer, feed, services_of
 from appliance.worker.service import Service
-from appliance.zfs.model import Redundancy, VdevSpec
-from appliance.zfs.simulator import Simulator
+from simulators.ganesha import GaneshaSimulator
+from simulators.storage import again, assembled, in_folder, simulator
+from simulators.target import TargetSimulator
+from simulators.vaai_nas import VaaiNasSimulator
+from simulators.zfs import Simulator
 
 PASSWORD = "correct horse battery"
 GIB = 1 << 30
@@ -70,10 +69,7 @@ class Appliance:
         """
         self.service.stop()
         old = self.service.context
-        new = assemble(old.configuration, old.store, old.engine, old.target, old.nfs, old.seal)
-        for name in ("device", "path", "mounts", "on_files", "folder", "files"):
-            setattr(new, name, getattr(old, name))
-        self.service = Service(new)
+        self.service = Service(again(old))
         assert self.server is not None
         self.server.service = self.service
         self.service.start()
@@ -211,33 +207,26 @@ def running(
         http=Http(certificate=directory / "certificate.pem"),
         **{"worker": Worker(reconcile_seconds=3600, inventory_seconds=0.05, inventory_oldest_seconds=0.05), **settings},
     )
-    simulator = Simulator()
-    simulator.create_pool(
-        "tank", [VdevSpec(devices=tuple(disk.path for disk in simulator.disks()[:2]), redundancy=Redundancy.MIRROR)]
-    )
+    storage = simulator()
     if not configuration.database.exists():
         configuration.database.touch(0o600)
         configuration.database.write_bytes(_tables())
     store = Store(configuration.database)
     control = target or TargetSimulator()
     nfs = exports or GaneshaSimulator()
-    context = assemble(configuration, store, simulator, control, nfs, Seal(configuration.secrets_key))
+    files = VaaiNasSimulator(served=nfs.served) if exports is None else VaaiNas(configuration.nfs.statistics)
+    context = assembled(configuration, storage, control, nfs, files, store)
     if volumes is not None:
-        from appliance.worker.simulated import devices, folders, paths  # noqa: PLC0415
-
-        context.device, context.folder, context.on_files = devices(volumes), folders(volumes), True
-        context.path, context.mounts = paths(volumes), str(volumes)
+        in_folder(context, volumes)
     elif isinstance(control, TargetSimulator):
         context.device = lambda volume: "/dev/null"  # there at once
-    if exports is None:
-        context.files = VaaiNasSimulator(served=nfs.served)
     service = Service(context)
     server = WorkerServer(configuration.worker_socket, service)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     service.start()
     direct = Direct(server)
-    appliance = Appliance(configuration, simulator, control, nfs, service, _application(direct), server=server, direct=direct)
+    appliance = Appliance(configuration, storage, control, nfs, service, _application(direct), server=server, direct=direct)
     for role in Role:
         with store.session() as session:
             user = access.add_user(session, role.label, role, _password())

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from appliance.dataplane import export_file
 from appliance.dataplane.ganesha import ServedExport
@@ -67,6 +68,10 @@ class VaaiNasSimulator(FileControl):
     _jobs: dict[int, _Clone] = field(default_factory=dict)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1000))
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def counters(self) -> dict[str, Any]:
+        """See FileControl."""
+        return {"exports": [], "hosts": []}
 
     def put(self, export: int, path: str, size: int) -> None:
         """A file that shares nothing."""

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator as a worker's storage: its state in a file, a pool to begin with, volumes as sparse files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from appliance.config import Configuration
+from appliance.database.store import Store
+from appliance.dataplane.ganesha import ExportControl
+from appliance.dataplane.target import TargetControl
+from appliance.dataplane.vaai_nas import FileControl
+from appliance.domain.secrets import Seal
+from appliance.helper.client import HelperClient
+from appliance.worker.assembly import complete
+from appliance.worker.context import Context
+from appliance.zfs.engine import ZfsEngine
+from appliance.zfs.folders import SnapshotFolders
+from appliance.zfs.keys import KeptKeys
+from appliance.zfs.model import Filesystem, Pool, Redundancy, VdevSpec, Volume
+from simulators.copies import FolderCopies
+from simulators.zfs import Simulator
+
+POOL = "tank"
+
+
+def simulator(file: Path | None = None) -> Simulator:
+    """As it was left in the file; at first with one pool of two mirrored disks."""
+    found = Simulator(path=file)
+    if not found.pools():
+        devices = tuple(disk.path for disk in found.disks()[:2])
+        found.create_pool(POOL, [VdevSpec(devices=devices, redundancy=Redundancy.MIRROR)])
+    return found
+
+
+def assembled(
+    configuration: Configuration,
+    engine: ZfsEngine | HelperClient,
+    target: TargetControl,
+    nfs: ExportControl,
+    files: FileControl,
+    store: Store | None = None,
+) -> Context:
+    """A worker's context. What the engine does not have itself, keys, folders and copies, is kept in the state directory."""
+    directory = configuration.state_directory
+    context = Context(
+        configuration=configuration,
+        store=store or Store(configuration.database),
+        engine=engine,
+        keys=engine if isinstance(engine, HelperClient) else KeptKeys(engine, directory / "keys"),
+        folders=engine if isinstance(engine, HelperClient) else SnapshotFolders(engine, lambda one: context.path(one)),
+        copies=engine if isinstance(engine, HelperClient) else FolderCopies(directory / "copies"),
+        target=target,
+        nfs=nfs,
+        files=files,
+        seal=Seal(configuration.secrets_key),
+        topmost=None,
+    )
+    return complete(context)
+
+
+def again(old: Context) -> Context:
+    """What another worker has in its place: it knows nothing but what is in database, storage, target and NFS server."""
+    new = assembled(old.configuration, old.engine, old.target, old.nfs, old.files, old.store)
+    for name in ("seal", "device", "path", "mounts", "on_files", "folder"):
+        setattr(new, name, getattr(old, name))
+    return new
+
+
+def in_folder(context: Context, directory: Path) -> None:
+    """Volumes are sparse files of their size, and file systems folders, for a real target and a real NFS server.
+
+    They hold what is written to them and nothing else: snapshots, clones and rollbacks are the simulator's only.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+
+    def device(volume: Volume) -> str:
+        path = directory / f"{volume.guid}.volume"  # no rename changes the GUID
+        if not path.exists() or path.stat().st_size != volume.volsize:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                os.ftruncate(descriptor, volume.volsize)
+            finally:
+                os.close(descriptor)
+        return str(path)
+
+    def folder(name: str) -> str:
+        path = directory / name
+        path.mkdir(parents=True, exist_ok=True)
+        return str(path)
+
+    def files(filesystem: Filesystem) -> str:
+        return folder(f"{filesystem.guid}.files")
+
+    def reservations(pool: Pool) -> str:
+        return folder(f"reservations-{pool.guid}")
+
+    context.device, context.path, context.folder = device, files, reservations
+    context.on_files, context.mounts = True, str(directory)
