@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from simulators.appliance import Appliance, running
 
 from appliance.domain import secrets
+from appliance.worker import alerts
 
 # The same inputs each time, those of the seed where tests/run gives one (--hypothesis-seed), however long a machine takes.
 _own_seed = "ZVAAI_SEED" not in os.environ
@@ -26,6 +27,12 @@ def quick_passwords() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(secrets, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
         yield
+
+
+@pytest.fixture(autouse=True)
+def one_round_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alerts follow each round."""
+    monkeypatch.setattr(alerts, "APART_S", 0.0)
 
 
 @pytest.fixture

@@ -25,8 +25,6 @@ COPY_REMEDY = (
 WARNING_PERCENT, CRITICAL_PERCENT = 80, 90
 WARNING, CRITICAL = "zvaai:pool_warning", "zvaai:pool_critical"
 """User properties of a pool's root dataset: percent of the pool."""
-HIDDEN_SECONDS = 300.0
-"""A job that runs for longer, as one that is tried again without end, hides nothing of what it is about."""
 _KEPT = "pool_thresholds"
 """The setting that remembers them."""
 
@@ -129,12 +127,6 @@ def findings(
             remedy = "import its pool, or forget it: zvaai datastore forget"
             found.append(Finding(f"capacity:missing:{store.id}", "warning", store.id, text, remedy))
     return found + _copies(inventory, stores)
-
-
-def unsure(stores: Iterable[Datastore], about: Collection[str]) -> frozenset[str]:
-    """Keys of findings of what jobs are about (jobs.about_since): of datastores, and of what claims to be one of them."""
-    keys = {f"capacity:{what}:{one}" for what in ("datastore", "thick", "missing", "copy") for one in about}
-    return frozenset(keys | {f"capacity:copy:{store.dataset}" for store in stores if store.copy_of in about})
 
 
 def originals(stores: Iterable[Datastore]) -> set[str | None]:

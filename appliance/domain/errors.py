@@ -12,6 +12,10 @@ class DomainError(Exception):
     """Any refusal; nothing was changed."""
 
     code: ClassVar[str] = "refused"
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
 
     def details(self) -> dict[str, Any]:
         """Fields of the problem in addition to its text."""
@@ -78,9 +82,6 @@ class UnauthenticatedError(DomainError):
     reason: str = "log in, or send a token"
     code: ClassVar[str] = "unauthenticated"
 
-    def __str__(self) -> str:
-        return self.reason
-
 
 @dataclass(eq=False)
 class ForbiddenError(DomainError):
@@ -88,9 +89,6 @@ class ForbiddenError(DomainError):
 
     reason: str
     code: ClassVar[str] = "forbidden"
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 @dataclass(eq=False)
@@ -116,9 +114,6 @@ class UnavailableError(DomainError):
     reason: str
     code: ClassVar[str] = "unavailable"
 
-    def __str__(self) -> str:
-        return self.reason
-
 
 @dataclass(eq=False)
 class InternalError(DomainError):
@@ -126,9 +121,6 @@ class InternalError(DomainError):
 
     reason: str = "the worker is at fault; see its log"
     code: ClassVar[str] = "internal"
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 @dataclass(eq=False)
@@ -139,9 +131,6 @@ class StorageError(DomainError):
     reason: str
     fields: dict[str, Any] = field(default_factory=dict)
     code: ClassVar[str] = "storage"
-
-    def __str__(self) -> str:
-        return self.reason
 
     def details(self) -> dict[str, Any]:
         """The engine's own code and fields."""

@@ -136,27 +136,13 @@ def subjects_since(session: Session, since: float) -> set[str]:
     return set(session.scalars(select(Job.subject).where(Job.state.in_(ACTIVE) | (Job.ended_at >= since))))
 
 
-def about_since(session: Session, since: float, begun_since: float = 0) -> set[str]:
-    """Subjects and datasets of jobs that run, or have ended since then: a scan since then may have seen half of their changes.
+def about_since(session: Session, since: float) -> set[str]:
+    """Subjects and datasets of jobs that run, or have ended since then: what was looked at since may be half of what they do.
 
-    Not of those that only wait: they have changed nothing. `begun_since` leaves out such as have run for longer.
+    Not of those that only wait: they have changed nothing.
     """
-    running = (Job.state == RUNNING) & (Job.started_at >= begun_since)
-    found = session.scalars(select(Job).where(running | (Job.ended_at >= since)))
-    return {one for job in found for one in (job.subject, plan_of(job).dataset) if one}
-
-
-def out_of_service_since(session: Session, since: float) -> set[str]:
-    """Datastores that jobs have taken out of service that run, or have ended since then (seconds since 1970)."""
     found = session.scalars(select(Job).where((Job.state == RUNNING) | (Job.ended_at >= since)))
-    return {uuid for job in found for uuid in plan_of(job).out_of_service}
-
-
-def involved(job: Job) -> set[str]:
-    """Its subject, and the datastores and datasets that it needs, makes or changes."""
-    its = plan_of(job)
-    named = (its.uuid, its.source, its.dataset)
-    return {job.subject, *(one for one in named if one), *its.about, *its.out_of_service}
+    return {one for job in found for one in (job.subject, plan_of(job).dataset) if one}
 
 
 def is_claimed(session: Session, claims: Claims) -> bool:

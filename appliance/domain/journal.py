@@ -7,7 +7,7 @@ import gzip
 import json
 import os
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,24 +114,24 @@ class Finding:
     remedy: str = ""
 
 
-def update_alerts(session: Session, area: str, findings: Iterable[Finding], unsure: Collection[str] = ()) -> frozenset[str]:
+def open_alerts(session: Session, area: str) -> Sequence[Alert]:
+    """Open alerts of an area."""
+    prefix = Alert.key.startswith(f"{area}:", autoescape=True)
+    return session.scalars(select(Alert).where(Alert.cleared_at.is_(None), prefix)).all()
+
+
+def update_alerts(session: Session, area: str, findings: Iterable[Finding], unchanged: Collection[str] = ()) -> None:
     """Raises an alert for each finding of an area that has none, and clears those of what is found no more.
 
-    The keys of an area begin with its name and a colon. Keys that are `unsure` can't be decided yet: their alerts do not change;
-    returned are those of them that would have been raised or cleared.
+    The keys of an area begin with its name and a colon. Alerts of keys that are `unchanged` stay as they are.
     """
     now = time.time()
-    found = {finding.key: finding for finding in findings}
-    sure = {key: finding for key, finding in found.items() if key not in unsure}
-    assert all(key.startswith(f"{area}:") for key in sure)
-    open_alerts = session.scalars(
-        select(Alert).where(Alert.cleared_at.is_(None), Alert.key.startswith(f"{area}:", autoescape=True))
-    ).all()
-    left = frozenset(unsure) & (found.keys() ^ {alert.key for alert in open_alerts})
-    for alert in open_alerts:
-        if alert.key in unsure:
+    found = {finding.key: finding for finding in findings if finding.key not in unchanged}
+    assert all(key.startswith(f"{area}:") for key in found)
+    for alert in open_alerts(session, area):
+        if alert.key in unchanged:
             continue
-        finding = sure.pop(alert.key, None)
+        finding = found.pop(alert.key, None)
         if finding is None:
             alert.cleared_at = now
             publish(session, "alert.cleared", alert.subject, key=alert.key, text=alert.text)
@@ -142,7 +142,7 @@ def update_alerts(session: Session, area: str, findings: Iterable[Finding], unsu
             if changed:
                 publish(session, "alert.changed", alert.subject, key=alert.key, text=alert.text)
                 announce(session, "alert.changed", alert)
-    for finding in sure.values():
+    for finding in found.values():
         raised = Alert(
             key=finding.key,
             severity=finding.severity,
@@ -157,13 +157,6 @@ def update_alerts(session: Session, area: str, findings: Iterable[Finding], unsu
     if (session.scalar(select(func.count()).select_from(Alert)) or 0) > ALERTS_KEPT:
         oldest = select(Alert.id).where(Alert.cleared_at.is_not(None)).order_by(Alert.id).limit(ALERTS_KEPT // 10)
         session.execute(delete(Alert).where(Alert.id.in_(oldest)))
-    return left
-
-
-def have_alerts(session: Session, subjects: Collection[str]) -> bool:
-    """Whether an alert about one of these is open."""
-    found = select(Alert.id).where(Alert.cleared_at.is_(None), Alert.subject.in_(subjects)).limit(1)
-    return session.scalar(found) is not None
 
 
 def note(session: Session, finding: Finding) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from appliance.config import Configuration
 from appliance.database.models import Export
@@ -20,14 +19,14 @@ from appliance.dataplane.ganesha import ExportControl, NfsClient
 from appliance.dataplane.reconcile import Outcome
 from appliance.dataplane.target import ServedTarget, TargetControl
 from appliance.dataplane.vaai_nas import FileControl
-from appliance.domain import capacity, exports, identity, jobs, retention
+from appliance.domain import capacity, exports, identity, retention
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.secrets import Seal
 from appliance.worker import nfs_serving, reservations
+from appliance.worker.alerts import Alerts
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.pool_reading import PoolReading
-from appliance.worker.settling import Settling
 from appliance.zfs import mountinfo
 from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
@@ -107,8 +106,8 @@ class Context:
     """Copies of the configuration on pools."""
     outdated: threading.Event = field(default_factory=threading.Event)
     """Somebody should look: picture.py."""
-    settling: Settling = field(init=False)
-    """What alerts leave as it is while jobs are about it."""
+    alerts: Alerts = field(init=False)
+    """Of what rounds find."""
     disks_told: Callable[[], list[dict[str, Any]]] = list
     """All disks, with what each said last by SMART: watch.py."""
     pool_thresholds: dict[int, capacity.Thresholds] = field(default_factory=dict)
@@ -122,7 +121,7 @@ class Context:
     _looking: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self.settling = Settling(self.store)
+        self.alerts = Alerts(self.store)
         self._reading = PoolReading(self.engine, ("zvaai:job", retention.SCHEDULE, retention.PROTECT))
         with self.store.reading() as session:
             self.pool_thresholds |= capacity.stored_thresholds(session)
@@ -225,19 +224,6 @@ class Context:
             served = [lun.lun for one in self.served_targets() for lun in one.luns if lun.lun.uuid == uuid]
             found = [self.target.registrations(self.configuration.target.name, lun.number) for lun in served]
         return sorted(port for one in found if not one.survive for port in one.initiators)
-
-    def about_since(self, session: Session, inventory: Inventory) -> set[str]:
-        """What jobs are about that run, or have ended since this was looked at: it may show half of it (jobs.about_since)."""
-        return jobs.about_since(session, inventory.scanned_at)
-
-    def unsure(self, session: Session, inventory: Inventory) -> set[str]:
-        """Of what it can't be told yet how it is: `about_since`, but not what a job runs for longer than HIDDEN_SECONDS already.
-
-        A datastore is left out of what is served as long as a job has it out of service: of that nothing is found, however long.
-        """
-        since = inventory.scanned_at
-        about = jobs.about_since(session, since, time.time() - capacity.HIDDEN_SECONDS)
-        return about | jobs.out_of_service_since(session, since)
 
     def served_targets(self) -> list[ServedTarget]:
         """Ours, as the target has it; none while it has none. Raises UnavailableError."""

@@ -1,42 +1,105 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jobs do with single devices of pools: attach, detach, and remove spares, caches and logs."""
+"""What jobs do with single devices of pools."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterable
 
 from appliance.domain import requests
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.worker.context import Context
-from appliance.worker.pool_operations import (
-    DevicePlan,
-    PoolPlan,
-    PoolResult,
-    check_replacement,
-    find_device,
-    find_pool,
-    has_device,
-    is_device,
-    subject_of,
-)
-from appliance.worker.steps import Advance, Operation, by_kind
-from appliance.zfs.model import Pool, Role, Vdev
+from appliance.worker.pools import ActionPlan, PoolChange, PoolPlan, find_device, find_pool, has_device, is_device, of_pool
+from appliance.worker.steps import by_kind
+from appliance.zfs import errors as zfs
+from appliance.zfs.model import Health, Pool, Redundancy, Role, Vdev, VdevSpec
 
 REMOVABLE = (Role.SPARE, Role.CACHE, Role.LOG)
 
 
-class AttachPlan(PoolPlan, frozen=True, kw_only=True):
-    """`guid` of the device that gets a mirror."""
+def is_being_replaced(vdevs: Iterable[Vdev], guid: int) -> bool:
+    """Whether the device is the first, the old one, of a replacement."""
+    return any(
+        (vdev.kind == "replacing" and bool(vdev.vdevs) and vdev.vdevs[0].guid == guid) or is_being_replaced(vdev.vdevs, guid)
+        for vdev in vdevs
+    )
+
+
+def fails(vdev: Vdev, without: int) -> bool:
+    """Whether it could not be read any more without the device of this GUID, by what is told of the others' health."""
+    if not vdev.vdevs:
+        return vdev.guid == without or vdev.health not in (Health.ONLINE, Health.DEGRADED)
+    lost = sum(fails(one, without) for one in vdev.vdevs)
+    if vdev.kind.startswith(("raidz", "draid")):
+        parity = re.match(r"(?:raidz|draid)([123])", vdev.name)
+        return lost > (int(parity[1]) if parity else 1)
+    return lost == len(vdev.vdevs)
+
+
+def check_offline(pool: Pool, device: Vdev) -> None:
+    """Refuses to take the last copy of data away. Raises InsufficientReplicas."""
+    for vdev in pool.vdevs:
+        holds_data = vdev.role in (Role.DATA, Role.SPECIAL, Role.DEDUP)
+        if holds_data and device in vdev.devices() and device.health != Health.OFFLINE and fails(vdev, device.guid):
+            raise zfs.InsufficientReplicas(pool.name, device.name)
+
+
+def check_replacement(context: Context, pool: Pool, old: Vdev, new: str, *, force: bool) -> None:
+    """Refuses a new device that is not there, in use, or surely too small. Raises ZfsError."""
+    own_spare = any(is_device(vdev.path, new) for vdev in pool.vdevs if vdev.role == Role.SPARE)
+    same_bay = is_device(old.path, new) or is_device(old.was, new)
+    if not own_spare and not same_bay:  # as a spare it would have to be there and free, too, and whatever its size
+        spare = VdevSpec(devices=(new,), redundancy=Redundancy.STRIPE, role=Role.SPARE)
+        context.engine.add_vdevs(pool.name, [spare], force=force, dry_run=True)
+    top = next((vdev for vdev in pool.vdevs if old in vdev.devices()), old)
+    # What each of its devices holds of it; of dRAID that is not told.
+    needed = 0 if top.kind == "draid" else top.size // (len(top.vdevs) if top.kind == "raidz" else 1)
+    size = next((disk.size for disk in context.engine.disks() if new in (disk.path, disk.device)), None)
+    if size is not None and size < needed:
+        raise zfs.DeviceTooSmall(new)
+
+
+class NewDevicePlan(PoolPlan, frozen=True, kw_only=True):
+    """`guid` of the device that is replaced, or gets a mirror: a new disk in the same bay has the path of the old one."""
 
     guid: str
     new_device: str
     force: bool
 
 
-class AttachDevice(Operation[requests.AttachDevice, AttachPlan]):
+class DevicePlan(ActionPlan, frozen=True, kw_only=True):
+    """`device` by path, name or GUID."""
+
+    device: str
+
+
+class ReplaceDevice(PoolChange[requests.ReplaceDevice, NewDevicePlan]):
+    """Begins the resilver onto a new device; the pool shows its progress."""
+
+    kind, step = "pool.replace", "replacing the device"
+
+    def plan(self, context: Context, request: requests.ReplaceDevice) -> NewDevicePlan:
+        """Refuses a new device that does not exist, is in use, or is too small."""
+        pool = find_pool(context, request.pool)
+        old = find_device(pool, request.device)
+        if not is_being_replaced(pool.vdevs, old.guid):
+            check_replacement(context, pool, old, request.new_device, force=request.force)
+        return _new_device(pool, old, request)
+
+    def change(self, context: Context, plan: NewDevicePlan) -> None:
+        """It is done when the old device is gone from the pool, or being replaced."""
+        pool, guid = find_pool(context, plan.pool), int(plan.guid)
+        there = any(device.guid == guid for vdev in pool.vdevs for device in vdev.devices())
+        if there and not is_being_replaced(pool.vdevs, guid):
+            context.engine.replace(plan.pool, plan.guid, plan.new_device, force=plan.force)
+
+
+class AttachDevice(PoolChange[requests.AttachDevice, NewDevicePlan]):
     """Attaches a device to a single one, or to a mirror, and starts the resilver."""
 
-    kind = "pool.attach"
+    kind, step = "pool.attach", "attaching the device"
 
-    def plan(self, context: Context, request: requests.AttachDevice) -> AttachPlan:
+    def plan(self, context: Context, request: requests.AttachDevice) -> NewDevicePlan:
         """Refuses a new device that does not exist, is in use, or is too small, and what can't be mirrored."""
         pool = find_pool(context, request.pool)
         old = find_device(pool, request.device)
@@ -46,28 +109,46 @@ class AttachDevice(Operation[requests.AttachDevice, AttachPlan]):
             reason = f"Cannot attach to {request.device}: only a single device or a mirror takes another one, not {what}"
             raise ConflictError(reason, [top.name])
         check_replacement(context, pool, old, request.new_device, force=request.force)
-        return AttachPlan(
-            subject=subject_of(pool.name),
-            pools=(pool.name,),
-            pool=pool.name,
-            guid=str(old.guid),
-            new_device=request.new_device,
-            force=request.force,
-        )
+        return _new_device(pool, old, request)
 
-    def run(self, context: Context, plan: AttachPlan, job_id: str, advance: Advance) -> PoolResult:
-        """One call; a device that is in the pool was attached before a crash."""
-        advance("attaching the device", 10)
+    def change(self, context: Context, plan: NewDevicePlan) -> None:
+        """A device that is in the pool was attached before a crash."""
         if not has_device(find_pool(context, plan.pool), plan.new_device):
             context.engine.attach(plan.pool, plan.guid, plan.new_device, force=plan.force)
-        context.look()
-        return PoolResult(pool=plan.pool)
 
 
-class DetachDevice(Operation[requests.DetachDevice, DevicePlan]):
+def _new_device(pool: Pool, old: Vdev, request: requests.ReplaceDevice | requests.AttachDevice) -> NewDevicePlan:
+    return NewDevicePlan(**of_pool(pool.name), guid=str(old.guid), new_device=request.new_device, force=request.force)
+
+
+class ChangeDevice(PoolChange[requests.ChangeDevice, DevicePlan]):
+    """Offline, online, or its error counters cleared."""
+
+    kind, step = "pool.device", "changing the device"
+
+    def plan(self, context: Context, request: requests.ChangeDevice) -> DevicePlan:
+        """Pool and device have to be there, and the last copy of data stays online."""
+        pool = find_pool(context, request.pool)
+        if request.device not in {name for vdev in pool.vdevs for name in (vdev.name, str(vdev.guid)) if vdev.vdevs}:
+            device = find_device(pool, request.device)
+            if request.action == "offline":
+                check_offline(pool, device)
+        return DevicePlan(**of_pool(pool.name), device=request.device, action=request.action)
+
+    def change(self, context: Context, plan: DevicePlan) -> None:
+        """As requested."""
+        if plan.action == "offline":
+            context.engine.offline(plan.pool, plan.device)
+        elif plan.action == "online":
+            context.engine.online(plan.pool, plan.device)
+        else:
+            context.engine.clear(plan.pool, plan.device)
+
+
+class DetachDevice(PoolChange[requests.DetachDevice, DevicePlan]):
     """Detaches a device from its mirror, or ends a replacement."""
 
-    kind = "pool.detach"
+    kind, step = "pool.detach", "detaching the device"
 
     def plan(self, context: Context, request: requests.DetachDevice) -> DevicePlan:
         """It must be one of several copies."""
@@ -76,17 +157,13 @@ class DetachDevice(Operation[requests.DetachDevice, DevicePlan]):
         if not _is_copied(pool.vdevs, device):
             reason = f"Cannot detach {request.device}: it is not part of a mirror or a replacement"
             raise ConflictError(reason, [pool.name])
-        name = pool.name
-        return DevicePlan(subject=subject_of(name), pools=(name,), pool=name, device=str(device.guid), action="detach")
+        return DevicePlan(**of_pool(pool.name), device=str(device.guid), action="detach")
 
-    def run(self, context: Context, plan: DevicePlan, job_id: str, advance: Advance) -> PoolResult:
-        """One call; a device that is gone was detached before a crash."""
-        advance("detaching the device", 10)
+    def change(self, context: Context, plan: DevicePlan) -> None:
+        """A device that is gone was detached before a crash."""
         pool = find_pool(context, plan.pool)
         if any(str(device.guid) == plan.device for vdev in pool.vdevs for device in vdev.devices()):
             context.engine.detach(plan.pool, plan.device)
-        context.look()
-        return PoolResult(pool=plan.pool)
 
 
 def _is_copied(vdevs: tuple[Vdev, ...], device: Vdev) -> bool:
@@ -96,10 +173,10 @@ def _is_copied(vdevs: tuple[Vdev, ...], device: Vdev) -> bool:
     )
 
 
-class RemoveDevice(Operation[requests.RemoveDevice, DevicePlan]):
+class RemoveDevice(PoolChange[requests.RemoveDevice, DevicePlan]):
     """Removes a spare, a cache or a log device; a mirror of logs as a whole."""
 
-    kind = "pool.remove"
+    kind, step = "pool.remove", "removing the device"
 
     def plan(self, context: Context, request: requests.RemoveDevice) -> DevicePlan:
         """Devices with data stay."""
@@ -108,16 +185,12 @@ class RemoveDevice(Operation[requests.RemoveDevice, DevicePlan]):
         if top.role not in REMOVABLE:
             reason = f"Cannot remove {request.device}: it holds data. Only spares, cache and log devices can be removed"
             raise ConflictError(reason, [top.name])
-        name = pool.name
-        return DevicePlan(subject=subject_of(name), pools=(name,), pool=name, device=str(top.guid), action="remove")
+        return DevicePlan(**of_pool(pool.name), device=str(top.guid), action="remove")
 
-    def run(self, context: Context, plan: DevicePlan, job_id: str, advance: Advance) -> PoolResult:
-        """One call; a device that is gone was removed before a crash."""
-        advance("removing the device", 10)
+    def change(self, context: Context, plan: DevicePlan) -> None:
+        """A device that is gone was removed before a crash."""
         if any(str(vdev.guid) == plan.device for vdev in find_pool(context, plan.pool).vdevs):
             context.engine.remove_vdev(plan.pool, plan.device)
-        context.look()
-        return PoolResult(pool=plan.pool)
 
 
 def _top_of(pool: Pool, asked: str) -> Vdev:
@@ -129,4 +202,4 @@ def _top_of(pool: Pool, asked: str) -> Vdev:
     raise NotFoundError(f"device of pool {pool.name}", asked)
 
 
-OPERATIONS = by_kind(AttachDevice(), DetachDevice(), RemoveDevice())
+OPERATIONS = by_kind(ReplaceDevice(), AttachDevice(), ChangeDevice(), DetachDevice(), RemoveDevice())

@@ -11,7 +11,6 @@ from appliance.domain import datastores as domain
 from appliance.domain import encryption_keys
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import NotFoundError
-from appliance.domain.journal import update_alerts
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.zfs.keys import PROPERTY
@@ -61,5 +60,4 @@ def check_exported(context: Context, stores: Iterable[Datastore], pool: str) -> 
 def settle_alerts(context: Context, newest: float) -> None:
     """Raises and clears alerts of keys that nobody has exported. Raises DomainError."""
     findings = encryption_keys.unexported(listed(context, newest), time.time())
-    with context.store.session() as session:
-        update_alerts(session, encryption_keys.AREA, findings)
+    context.alerts.update(encryption_keys.AREA, findings)

@@ -25,7 +25,6 @@ from appliance.worker import (
     file_operations,
     hold_operations,
     operations,
-    pool_lifecycle,
     pool_operations,
     snapshot_operations,
     support,
@@ -38,8 +37,7 @@ from appliance.zfs.model import Health
 
 OPERATIONS: Operations = {
     **operations.OPERATIONS, **snapshot_operations.OPERATIONS, **pool_operations.OPERATIONS, **support.OPERATIONS,
-    **file_operations.OPERATIONS, **hold_operations.OPERATIONS, **device_operations.OPERATIONS, **pool_lifecycle.OPERATIONS,
-    **vm_operations.OPERATIONS,
+    **file_operations.OPERATIONS, **hold_operations.OPERATIONS, **device_operations.OPERATIONS, **vm_operations.OPERATIONS,
 }  # fmt: skip
 BY_REQUEST: Mapping[type[Request], Operation[Any, Any]] = {operation.request: operation for operation in OPERATIONS.values()}
 _REQUESTS: Any = Union[tuple(BY_REQUEST)]  # noqa: UP007  # of so many as there are
@@ -172,7 +170,6 @@ class Executor:
                         self._wake.wait(_RECOVERY_SECONDS)
                     elif not self._stopping.is_set() and not self._begin():
                         self._wake.wait(_POLL_SECONDS)
-                self._context.settling.consider()
             except Exception:  # a full disk, a locked database: it must go on when that is over
                 _log.exception("the scheduler of jobs")
                 self._stopping.wait(1)
@@ -198,7 +195,7 @@ class Executor:
 
     def _in_thread(self, job: Job) -> None:
         try:
-            self._run_and_settle(job)
+            self._run_job(job)
         except Exception:  # as above: the job is resumed
             _log.exception("the thread of job %s", job.id)
             self._stopping.wait(1)
@@ -215,7 +212,7 @@ class Executor:
         with self._wake:
             return job_id in self._running
 
-    def _run_and_settle(self, job: Job) -> None:
+    def _run_job(self, job: Job) -> None:
         logs.of_request(f"job-{job.id}")
         try:
             operation = OPERATIONS[job.kind]
@@ -233,7 +230,6 @@ class Executor:
             self._end(job, jobs.FAILED, problem={**to_wire(InternalError()), "left": left})
         if plan.out_of_service:
             self._back_in_service()
-        self._context.settling.ended(job)
 
     def _back_in_service(self) -> None:
         try:

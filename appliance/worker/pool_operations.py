@@ -1,127 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jobs do with pools. Each has its guard rails in the engine; those of hosts that use the pool are here."""
+"""What jobs do with whole pools. Each has its guard rails in the engine; those of hosts that use the pool are here."""
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
 from msgspec import UNSET, UnsetType
 
-from appliance.domain import capacity, jobs, pool_health, requests
+from appliance.domain import capacity, jobs, pool_health, requests, retention
 from appliance.domain import datastores as domain
 from appliance.domain.errors import ConflictError, NotFoundError
-from appliance.domain.jobs import Plan, Result
 from appliance.domain.journal import Finding, note
 from appliance.domain.requests import VdevRequest
+from appliance.worker import reservations
 from appliance.worker.context import Context
+from appliance.worker.pools import ActionPlan, PoolChange, PoolPlan, PoolResult, find_pool, has_device, of_pool, vdevs_of
+from appliance.worker.snapshot_operations import held
 from appliance.worker.steps import Advance, Operation, by_kind, out_of_service, problems_serving, unreserved
+from appliance.zfs import configuration_copies
 from appliance.zfs import errors as zfs
-from appliance.zfs.model import Health, ImportablePool, Pool, Redundancy, Role, Vdev, VdevSpec
+from appliance.zfs.model import Health, ImportablePool, Redundancy, Role, VdevSpec
 
-
-def vdevs_of(vdevs: Sequence[VdevRequest]) -> list[VdevSpec]:
-    """As the engine has them."""
-    return [VdevSpec(devices=tuple(one.devices), redundancy=Redundancy(one.redundancy), role=Role(one.role)) for one in vdevs]
-
-
-def subject_of(pool: str) -> str:
-    """Of jobs about a whole pool."""
-    return f"pool {pool}"
-
-
-def find_pool(context: Context, name: str) -> Pool:
-    """An imported one. Raises NotFoundError."""
-    for pool in context.look().pools:
-        if pool.name == name:
-            return pool
-    raise NotFoundError("pool", name)
-
-
-def is_device(told: str | None, asked: str) -> bool:
-    """Whether what a pool tells is the device that was asked for, of which OpenZFS makes a partition where it is a whole disk."""
-    part = "-part1" if asked.startswith("/dev/disk/") else "p1" if asked[-1:].isdigit() else "1"
-    return told in (asked, f"{asked}{part}")
-
-
-def has_device(pool: Pool, asked: str) -> bool:
-    """Whether it is in the pool."""
-    return any(is_device(device.path, asked) for vdev in pool.vdevs for device in vdev.devices())
-
-
-def find_device(pool: Pool, asked: str) -> Vdev:
-    """By path, name, or GUID. Raises NotFoundError, ConflictError."""
-    devices = [device for vdev in pool.vdevs for device in vdev.devices()]
-    found = [
-        one for one in devices if asked in (one.name, str(one.guid)) or is_device(one.path, asked) or is_device(one.was, asked)
-    ]
-    if not found:
-        raise NotFoundError(f"device of pool {pool.name}", asked)
-    if len(found) > 1:  # the old and the new disk of one bay
-        raise ConflictError("several have this path; say its GUID", [str(one.guid) for one in found])
-    return found[0]
-
-
-def is_being_replaced(vdevs: Iterable[Vdev], guid: int) -> bool:
-    """Whether the device is the first, the old one, of a replacement."""
-    return any(
-        (vdev.kind == "replacing" and bool(vdev.vdevs) and vdev.vdevs[0].guid == guid) or is_being_replaced(vdev.vdevs, guid)
-        for vdev in vdevs
-    )
-
-
-def fails(vdev: Vdev, without: int) -> bool:
-    """Whether it could not be read any more without the device of this GUID, by what is told of the others' health."""
-    if not vdev.vdevs:
-        return vdev.guid == without or vdev.health not in (Health.ONLINE, Health.DEGRADED)
-    lost = sum(fails(one, without) for one in vdev.vdevs)
-    if vdev.kind.startswith(("raidz", "draid")):
-        parity = re.match(r"(?:raidz|draid)([123])", vdev.name)
-        return lost > (int(parity[1]) if parity else 1)
-    return lost == len(vdev.vdevs)
-
-
-def check_offline(pool: Pool, device: Vdev) -> None:
-    """Refuses to take the last copy of data away. Raises InsufficientReplicas."""
-    for vdev in pool.vdevs:
-        holds_data = vdev.role in (Role.DATA, Role.SPECIAL, Role.DEDUP)
-        if holds_data and device in vdev.devices() and device.health != Health.OFFLINE and fails(vdev, device.guid):
-            raise zfs.InsufficientReplicas(pool.name, device.name)
-
-
-def check_replacement(context: Context, pool: Pool, old: Vdev, new: str, *, force: bool) -> None:
-    """Refuses a new device that is not there, in use, or surely too small. Raises ZfsError."""
-    own_spare = any(is_device(vdev.path, new) for vdev in pool.vdevs if vdev.role == Role.SPARE)
-    same_bay = is_device(old.path, new) or is_device(old.was, new)
-    if not own_spare and not same_bay:  # as a spare it would have to be there and free, too, and whatever its size
-        spare = VdevSpec(devices=(new,), redundancy=Redundancy.STRIPE, role=Role.SPARE)
-        context.engine.add_vdevs(pool.name, [spare], force=force, dry_run=True)
-    top = next((vdev for vdev in pool.vdevs if old in vdev.devices()), old)
-    # What each of its devices holds of it; of dRAID that is not told.
-    needed = 0 if top.kind == "draid" else top.size // (len(top.vdevs) if top.kind == "raidz" else 1)
-    size = next((disk.size for disk in context.engine.disks() if new in (disk.path, disk.device)), None)
-    if size is not None and size < needed:
-        raise zfs.DeviceTooSmall(new)
+OWN = (
+    domain.FOLDER,
+    domain.TRASH,
+    domain.ENCRYPTED,
+    f"{domain.ENCRYPTED}/{domain.TRASH}",
+    reservations.DATASET,
+    configuration_copies.DATASET,
+)
+"""File systems of a pool that the appliance makes itself."""
 
 
 def tell_capacity(context: Context) -> None:
-    """Alerts of what gets full, as last looked at.
-
-    Of what jobs are about they stay as they are until a look after their end, for capacity.HIDDEN_SECONDS at most.
-    """
+    """Alerts of what gets full, as last looked at."""
     inventory = context.look(60)
     with context.store.reading() as session:
         stores = domain.datastores(inventory, session)
-        about = jobs.about_since(session, inventory.scanned_at, time.time() - capacity.HIDDEN_SECONDS)
-        unsure = capacity.unsure(stores, about)
         findings = capacity.findings(inventory, stores, context.pool_thresholds)
+    context.alerts.update("capacity", findings)
     with context.store.session() as session:
-        context.settling.settle(session, "capacity", findings, unsure)
         capacity.keep(session, inventory.pools, context.pool_thresholds)
-    context.settling.consider()
 
 
 def dry_run(context: Context, request: requests.PlanPool) -> list[str]:
@@ -132,84 +54,61 @@ def dry_run(context: Context, request: requests.PlanPool) -> list[str]:
     return list(context.engine.create_pool(request.name, vdevs, force=request.force, dry_run=True).layout)
 
 
-class PoolPlan(Plan, frozen=True, kw_only=True):
-    """Of a job about a whole pool."""
-
-    pool: str
-
-
-class PoolResult(Result, frozen=True, kw_only=True):
-    """`problems`: what of it could not be served, or taken away."""
-
-    pool: str
-    problems: list[str] | UnsetType = UNSET
-    not_mounted: list[str] | UnsetType = UNSET
-    """After an import: file systems with a mountpoint outside the appliance's folder."""
+def warnings(vdevs: Sequence[VdevSpec]) -> list[str]:
+    """What a layout lacks that an admin should know before the pool is created."""
+    single = [one for one in vdevs if one.redundancy == Redundancy.STRIPE and one.role in (Role.DATA, Role.SPECIAL, Role.DEDUP)]
+    devices = [device for one in single for device in one.devices]
+    if not devices:
+        return []
+    return [f"No redundancy: if {' or '.join(devices[:5])} fails, all data of the pool is lost. Use a mirror or raidz."]
 
 
 class VdevsPlan(PoolPlan, frozen=True, kw_only=True):
-    """Vdevs to make."""
+    """Vdevs to make, and properties of a new pool."""
 
     vdevs: list[VdevRequest]
     force: bool
+    properties: dict[str, str] = {}
 
 
-class CreatePlan(VdevsPlan, frozen=True, kw_only=True):
-    """With these properties of the pool."""
-
-    properties: dict[str, str]
-
-
-class CreatePool(Operation[requests.CreatePool, CreatePlan]):
+class CreatePool(PoolChange[requests.CreatePool, VdevsPlan]):
     """On empty disks."""
 
-    kind = "pool.create"
+    kind, step = "pool.create", "making it"
 
-    def plan(self, context: Context, request: requests.CreatePool) -> CreatePlan:
+    def plan(self, context: Context, request: requests.CreatePool) -> VdevsPlan:
         """A dry run shows what is in the way."""
         dry_run(context, requests.PlanPool(name=request.name, vdevs=request.vdevs, force=request.force))
-        return CreatePlan(
-            subject=subject_of(request.name),
-            pools=(request.name,),
-            pool=request.name,
-            vdevs=request.vdevs,
-            properties={"ashift": str(request.ashift), "autotrim": "on" if request.autotrim else "off"},
-            force=request.force,
-        )
+        properties = {"ashift": str(request.ashift), "autotrim": "on" if request.autotrim else "off"}
+        return VdevsPlan(**of_pool(request.name), vdevs=request.vdevs, properties=properties, force=request.force)
 
-    def run(self, context: Context, plan: CreatePlan, job_id: str, advance: Advance) -> PoolResult:
-        """One call; resumed, it finds its own pool by its devices."""
-        advance("making it", 10)
+    def change(self, context: Context, plan: VdevsPlan) -> None:
+        """Resumed, it finds its own pool by its devices."""
         try:
             context.engine.create_pool(plan.pool, vdevs_of(plan.vdevs), properties=plan.properties, force=plan.force)
         except zfs.PoolExists:
             made = context.engine.pool(plan.pool)
             if not all(has_device(made, device) for vdev in plan.vdevs for device in vdev.devices):
                 raise
-        context.look()
-        return PoolResult(pool=plan.pool)
 
 
-class ExtendPool(Operation[requests.ExtendPool, VdevsPlan]):
+class ExtendPool(PoolChange[requests.ExtendPool, VdevsPlan]):
     """Adds vdevs to a pool; only spares, cache and log devices can be taken out again."""
 
-    kind = "pool.extend"
+    kind, step = "pool.extend", "adding devices"
 
     def plan(self, context: Context, request: requests.ExtendPool) -> VdevsPlan:
         """A dry run tells what is in the way."""
         name = find_pool(context, request.name).name
         dry_run(context, requests.PlanPool(name=name, vdevs=request.vdevs, force=request.force, extend=True))
-        return VdevsPlan(subject=subject_of(name), pools=(name,), pool=name, vdevs=request.vdevs, force=request.force)
+        return VdevsPlan(**of_pool(name), vdevs=request.vdevs, force=request.force)
 
-    def run(self, context: Context, plan: VdevsPlan, job_id: str, advance: Advance) -> PoolResult:
-        """One call; devices that are in the pool already were added before a crash."""
-        advance("adding devices", 10)
+    def change(self, context: Context, plan: VdevsPlan) -> None:
+        """Devices that are in the pool already were added before a crash."""
         pool = find_pool(context, plan.pool)
         missing = [vdev for vdev in plan.vdevs if not all(has_device(pool, device) for device in vdev.devices)]
         if missing:
             context.engine.add_vdevs(plan.pool, vdevs_of(missing), force=plan.force)
-        context.look()
-        return PoolResult(pool=plan.pool)
 
 
 class ThresholdsPlan(PoolPlan, frozen=True, kw_only=True):
@@ -234,8 +133,7 @@ class ChangePool(Operation[requests.ChangePool, ThresholdsPlan]):
             warning=now.warning if warning is UNSET else usual.warning if warning is None else warning,
             critical=now.critical if critical is UNSET else usual.critical if critical is None else critical,
         ).check()
-        name = pool.name
-        return ThresholdsPlan(subject=subject_of(name), pools=(name,), pool=name, warning=warning, critical=critical)
+        return ThresholdsPlan(**of_pool(pool.name), warning=warning, critical=critical)
 
     def run(self, context: Context, plan: ThresholdsPlan, job_id: str, advance: Advance) -> PoolResult:
         """Properties, then the target, then alerts."""
@@ -250,80 +148,6 @@ class ChangePool(Operation[requests.ChangePool, ThresholdsPlan]):
         problems = problems_serving(context, self.kind)
         tell_capacity(context)
         return PoolResult(pool=plan.pool, problems=problems)
-
-
-class ReplacePlan(PoolPlan, frozen=True, kw_only=True):
-    """`guid` of the old device."""
-
-    guid: str
-    new_device: str
-    force: bool
-
-
-class ReplaceDevice(Operation[requests.ReplaceDevice, ReplacePlan]):
-    """Begins the resilver onto a new device; the pool tells how far it is."""
-
-    kind = "pool.replace"
-
-    def plan(self, context: Context, request: requests.ReplaceDevice) -> ReplacePlan:
-        """Which one is decided by its GUID: a new disk in the same bay has the path of the old one."""
-        pool = find_pool(context, request.pool)
-        old = find_device(pool, request.device)
-        if not is_being_replaced(pool.vdevs, old.guid):
-            check_replacement(context, pool, old, request.new_device, force=request.force)
-        return ReplacePlan(
-            subject=subject_of(pool.name),
-            pools=(pool.name,),
-            pool=pool.name,
-            guid=str(old.guid),
-            new_device=request.new_device,
-            force=request.force,
-        )
-
-    def run(self, context: Context, plan: ReplacePlan, job_id: str, advance: Advance) -> PoolResult:
-        """One call; done is it when the old device is gone from the pool, or being replaced."""
-        advance("replacing the device", 10)
-        pool, guid = find_pool(context, plan.pool), int(plan.guid)
-        there = any(device.guid == guid for vdev in pool.vdevs for device in vdev.devices())
-        if there and not is_being_replaced(pool.vdevs, guid):
-            context.engine.replace(plan.pool, plan.guid, plan.new_device, force=plan.force)
-        context.look()
-        return PoolResult(pool=plan.pool)
-
-
-class DevicePlan(PoolPlan, frozen=True, kw_only=True):
-    """`device` by path, name or GUID."""
-
-    device: str
-    action: str
-
-
-class ChangeDevice(Operation[requests.ChangeDevice, DevicePlan]):
-    """Offline, online, or its error counters cleared."""
-
-    kind = "pool.device"
-
-    def plan(self, context: Context, request: requests.ChangeDevice) -> DevicePlan:
-        """Pool and device have to be there, and the last copy of data stays online."""
-        pool = find_pool(context, request.pool)
-        if request.device not in {name for vdev in pool.vdevs for name in (vdev.name, str(vdev.guid)) if vdev.vdevs}:
-            device = find_device(pool, request.device)
-            if request.action == "offline":
-                check_offline(pool, device)
-        name = pool.name
-        return DevicePlan(subject=subject_of(name), pools=(name,), pool=name, device=request.device, action=request.action)
-
-    def run(self, context: Context, plan: DevicePlan, job_id: str, advance: Advance) -> PoolResult:
-        """One call, which may be made again."""
-        advance(plan.action, 10)
-        if plan.action == "offline":
-            context.engine.offline(plan.pool, plan.device)
-        elif plan.action == "online":
-            context.engine.online(plan.pool, plan.device)
-        else:
-            context.engine.clear(plan.pool, plan.device)
-        context.look()
-        return PoolResult(pool=plan.pool)
 
 
 class ImportPlan(PoolPlan, frozen=True, kw_only=True):
@@ -345,14 +169,7 @@ class ImportPool(Operation[requests.ImportPool, ImportPlan]):
         name = request.new_name or request.pool
         if any(one.name == name for one in context.look(60).pools):
             raise zfs.PoolExists(name)
-        return ImportPlan(
-            subject=subject_of(name),
-            pools=(name,),
-            pool=name,
-            requested=request.pool,
-            new_name=request.new_name,
-            force=request.force,
-        )
+        return ImportPlan(**of_pool(name), requested=request.pool, new_name=request.new_name, force=request.force)
 
     def run(self, context: Context, plan: ImportPlan, job_id: str, advance: Advance) -> PoolResult:
         """Finds it, then one call; one that is imported already is well if it is the same."""
@@ -431,7 +248,7 @@ class ExportPool(Operation[requests.ExportPool, ExportPlan]):
         for store in stores:
             unreserved(context, store, request.force)
         out = tuple(store.id for store in stores)
-        return ExportPlan(subject=subject_of(name), pools=(name,), pool=name, force=request.force, out_of_service=out)
+        return ExportPlan(**of_pool(name), force=request.force, out_of_service=out)
 
     def run(self, context: Context, plan: ExportPlan, job_id: str, advance: Advance) -> PoolResult:
         """Target first, then the pool; one that is gone is well."""
@@ -445,35 +262,93 @@ class ExportPool(Operation[requests.ExportPool, ExportPlan]):
         return PoolResult(pool=plan.pool)
 
 
-class ScrubPlan(PoolPlan, frozen=True, kw_only=True):
-    """What to do."""
+class DestroyPlan(PoolPlan, frozen=True, kw_only=True):
+    """`guid`: another pool of the name is not meant."""
 
-    action: str
+    guid: str
 
 
-class Scrub(Operation[requests.ScrubPool, ScrubPlan]):
-    """Starts, pauses or stops the scrub of a pool; how far it is, the pool tells."""
+class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
+    """Destroys a pool that has no datastores."""
 
-    kind = "pool.scrub"
+    kind, step = "pool.destroy", "destroying it"
 
-    def plan(self, context: Context, request: requests.ScrubPool) -> ScrubPlan:
-        """The pool has to be there."""
+    def plan(self, context: Context, request: requests.DestroyPool) -> DestroyPlan:
+        """Refused while it has datastores or protected snapshots, and other datasets unless forced."""
+        pool = find_pool(context, request.pool)
+        inventory = context.look(60)
+        here = [store for store in context.datastores() if store.pool == pool.name and store.state in ("active", "deleted")]
+        if here:
+            reason = f"Cannot destroy pool {pool.name}: it has datastores. Delete and purge them first"
+            raise ConflictError(reason, sorted(store.name for store in here))
+        own = [one for one in inventory.snapshots if one.name.startswith((f"{pool.name}/", f"{pool.name}@"))]
+        if kept := [one for one in own if retention.protected_until(one) is not None]:
+            raise held(context, kept)
+        found = [one.name for one in (*inventory.filesystems, *inventory.volumes) if one.name.startswith(f"{pool.name}/")]
+        others = sorted(name for name in found if name.partition("/")[2] not in OWN)
+        if others and not request.force:
+            raise ConflictError(f"Cannot destroy pool {pool.name}: it has other datasets", others, can_force=True)
+        return DestroyPlan(**of_pool(pool.name), guid=str(pool.guid))
+
+    def change(self, context: Context, plan: DestroyPlan) -> None:
+        """A pool that is gone was destroyed before a crash."""
+        if any(str(pool.guid) == plan.guid for pool in context.engine.pools()):
+            context.engine.destroy_pool(plan.pool)
+
+
+class Scrub(PoolChange[requests.ScrubPool, ActionPlan]):
+    """Starts, pauses or stops the scrub of a pool, which shows its progress."""
+
+    kind, step = "pool.scrub", "changing the scrub"
+
+    def plan(self, context: Context, request: requests.ScrubPool) -> ActionPlan:
+        """The pool must be imported."""
         name = find_pool(context, request.pool).name
-        return ScrubPlan(subject=subject_of(name), pools=(name,), pool=name, action=request.action, schedule=request.schedule)
+        return ActionPlan(**of_pool(name), action=request.action, schedule=request.schedule)
 
-    def run(self, context: Context, plan: ScrubPlan, job_id: str, advance: Advance) -> PoolResult:
-        """One call."""
-        advance(plan.action, 10)
-        if plan.action == "start":
-            context.engine.scrub_start(plan.pool)
-        elif plan.action == "pause":
-            context.engine.scrub_pause(plan.pool)
-        else:
-            context.engine.scrub_stop(plan.pool)
+    def change(self, context: Context, plan: ActionPlan) -> None:
+        """As requested."""
+        engine = context.engine
+        {"start": engine.scrub_start, "pause": engine.scrub_pause, "stop": engine.scrub_stop}[plan.action](plan.pool)
+
+
+class TrimPool(PoolChange[requests.TrimPool, ActionPlan]):
+    """Starts or stops the trim of a pool, which shows its progress."""
+
+    kind, step = "pool.trim", "changing the trim"
+
+    def plan(self, context: Context, request: requests.TrimPool) -> ActionPlan:
+        """The pool must be imported."""
+        return ActionPlan(**of_pool(find_pool(context, request.pool).name), action=request.action)
+
+    def change(self, context: Context, plan: ActionPlan) -> None:
+        """As requested."""
+        (context.engine.trim_start if plan.action == "start" else context.engine.trim_stop)(plan.pool)
+
+
+class UpgradeResult(PoolResult, frozen=True, kw_only=True):
+    """Features that were not enabled before."""
+
+    features: list[str] | UnsetType = UNSET
+
+
+class UpgradePool(Operation[requests.UpgradePool, PoolPlan]):
+    """Enables all features of this OpenZFS. Older versions can't import the pool afterwards."""
+
+    kind = "pool.upgrade"
+
+    def plan(self, context: Context, request: requests.UpgradePool) -> PoolPlan:
+        """The pool must be imported."""
+        return PoolPlan(**of_pool(find_pool(context, request.pool).name))
+
+    def run(self, context: Context, plan: PoolPlan, job_id: str, advance: Advance) -> UpgradeResult:
+        """One call, which may be made again."""
+        advance("upgrading it", 10)
+        enabled = context.engine.upgrade_pool(plan.pool)
         context.look()
-        return PoolResult(pool=plan.pool)
+        return UpgradeResult(pool=plan.pool, features=list(enabled))
 
 
 OPERATIONS = by_kind(
-    CreatePool(), ExtendPool(), ChangePool(), ReplaceDevice(), ChangeDevice(), ImportPool(), ExportPool(), Scrub()
+    CreatePool(), ExtendPool(), ChangePool(), ImportPool(), ExportPool(), DestroyPool(), Scrub(), TrimPool(), UpgradePool()
 )

@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from appliance.database.models import Export, Host, Presentation
 from appliance.dataplane import reconcile as planes
@@ -20,7 +19,7 @@ from appliance.domain import capacity, exports, hosts, jobs
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError, InternalError, UnavailableError
-from appliance.domain.journal import Finding, publish, update_alerts
+from appliance.domain.journal import Finding, publish
 from appliance.domain.recovery import RecoveryModeError
 from appliance.worker import copies, nfs_serving, reservations, thick
 from appliance.worker.context import Context
@@ -52,8 +51,6 @@ class Reconciling:
         """Datastores whose LUNs and exports were serving when last looked at."""
         self._given: set[int] = set()
         """Pools, by GUID, whose folder was given to the target since the start."""
-        self._without_vaai_nas: str | None = None
-        """Why hosts get no VAAI-NAS, as last reported."""
 
     def reconcile(self, cause: str, kind: str | None = None) -> planes.Outcome:
         """Makes target and NFS server serve what they should. What was otherwise without a cause of ours is drift.
@@ -71,15 +68,11 @@ class Reconciling:
                 present_found(self._context, inventory, stores)
                 stores = self._of(inventory)
                 store_numbers(self._context, inventory, stores)
-                with self._context.store.reading() as session:
-                    about = self._context.about_since(session, inventory)
             except RecoveryModeError as error:  # everything is served as it is
                 self.problem = str(error)
                 raise
             except DomainError as error:
-                self._unavailable(
-                    [Finding("unavailable:reconcile", "critical", "appliance", str(error), "start what does not answer")]
-                )
+                self._unavailable({"unavailable:reconcile": error})
                 self.problem = str(error)
                 raise
             except Exception as error:
@@ -89,14 +82,14 @@ class Reconciling:
             serving = {store.uuid for store in stores if store.uuid in self.serving}
             for plane, serve in ((domain.VMFS, self._reconcile_target), (domain.NFS, self._reconcile_exports)):
                 try:
-                    outcomes[plane], served = serve(inventory, stores, about)
+                    outcomes[plane], served = serve(inventory, stores)
                     serving = served | {store.uuid for store in stores if store.kind != plane and store.uuid in serving}
                 except DomainError as error:
                     away[plane] = error
                 except Exception as error:
                     _log.exception("serving %s", plane)
                     away[plane] = InternalError(f"the worker is at fault: {error}")
-            return self._reconciled(cause, kind, outcomes, away, {uuid for uuid in serving if uuid}, locked, inventory)
+            return self._reconciled(cause, kind, outcomes, away, {uuid for uuid in serving if uuid}, locked)
 
     def _looked(self) -> tuple[Inventory, list[Datastore]]:
         """Both of one look, whoever looks meanwhile."""
@@ -115,9 +108,7 @@ class Reconciling:
         away: dict[str, DomainError],
         serving: set[str],
         locked: Sequence[planes.Failure],
-        inventory: Inventory,
     ) -> planes.Outcome:
-        mended = self.problem is not None
         self.at, self.serving = time.time(), serving
         outcome = planes.Outcome(
             tuple(text for one in outcomes.values() for text in one.differences),
@@ -125,31 +116,28 @@ class Reconciling:
         )
         problems = [*map(str, away.values()), *(failure.text for failure in outcome.failures)]
         self.problem = "; ".join(problems) or None
-        if outcome.differences or problems or mended or cause != PERIODIC or self._context.settling.waiting:
+        if outcome.differences:
+            told = "drift" if cause in (PERIODIC, EVENT) else "reconciled"
             with self._context.store.session() as session:
-                # Now: of a job that has begun meanwhile half may have been seen.
-                unsure = self._context.unsure(session, inventory)
-                self._settle(session, outcome, outcomes, locked, cause, unsure)
-            self._context.settling.consider()
-            keys = {domain.VMFS: "unavailable:reconcile", domain.NFS: "unavailable:nfs"}
-            self._unavailable(
-                [
-                    Finding(keys[plane], "critical", "appliance", str(error), _REMEDIES.get(error.code, ""))
-                    for plane, error in away.items()
-                ]
-            )
+                publish(session, told, "target", cause=cause, differences=list(outcome.differences))
+        for plane, one in outcomes.items():
+            failures = (*one.failures, *locked) if plane == domain.VMFS else one.failures
+            self._context.alerts.update(_AREAS[plane], [_finding(_AREAS[plane], failure) for failure in failures])
+        keys = {domain.VMFS: "unavailable:reconcile", domain.NFS: "unavailable:nfs"}
+        self._unavailable({keys[plane]: error for plane, error in away.items()})
         for plane, error in away.items():
             if kind in (None, plane):
                 raise error
         return outcome
 
-    def _unavailable(self, findings: list[Finding]) -> None:
-        with self._context.store.session() as session:
-            update_alerts(session, "unavailable", findings)  # what was wrong with single LUNs and exports is so still
+    def _unavailable(self, errors: dict[str, DomainError]) -> None:
+        """By key. What was wrong with single LUNs and exports is so still."""
+        findings = [
+            Finding(key, "critical", "appliance", str(error), _REMEDIES.get(error.code, "")) for key, error in errors.items()
+        ]
+        self._context.alerts.update("unavailable", findings)
 
-    def _reconcile_target(
-        self, inventory: Inventory, stores: list[Datastore], about: set[str]
-    ) -> tuple[planes.Outcome, set[str]]:
+    def _reconcile_target(self, inventory: Inventory, stores: list[Datastore]) -> tuple[planes.Outcome, set[str]]:
         with as_domain_errors():
             folders, unmounted = reservations.folders(
                 self._context.engine,
@@ -162,7 +150,7 @@ class Reconciling:
         with self._context.store.reading() as session:
             wanted = wanted_of(self._context, inventory, stores, session, folders)
             changing = becoming_thick(session)
-            shown = set(session.scalars(select(Presentation.datastore))) - about
+            shown = set(session.scalars(select(Presentation.datastore)))
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
             mutual_revision = hosts.mutual_revision(session)
         with as_domain_errors():
@@ -211,9 +199,7 @@ class Reconciling:
                 failures += [planes.Failure(store.uuid or "", text) for store in waiting]
         return failures
 
-    def _reconcile_exports(
-        self, inventory: Inventory, stores: list[Datastore], about: set[str]
-    ) -> tuple[planes.Outcome, set[str]]:
+    def _reconcile_exports(self, inventory: Inventory, stores: list[Datastore]) -> tuple[planes.Outcome, set[str]]:
         with self._context.store.reading() as session:
             out = jobs.out_of_service(session)
             numbers = {row.datastore: row.number for row in session.scalars(select(Export))}
@@ -231,7 +217,6 @@ class Reconciling:
             self._context.topmost,
             numbers,
             certain,
-            about,
         )
         with as_domain_errors():
             reconciled = serving.reconcile(stores)
@@ -244,31 +229,10 @@ class Reconciling:
             problem = self._context.files.problem()
         except (GaneshaUnreachableError, FileRefusedError):
             return
-        if problem == self._without_vaai_nas:
-            return
         text = f"Hosts get NFS without VAAI-NAS: {problem}"
         finding = Finding("vaai-nas:library", "warning", "appliance", text, "apt install zvaai-nfs")
-        with self._context.store.session() as session:
-            update_alerts(session, "vaai-nas", [finding] if problem else [])
-        self._without_vaai_nas = problem
+        self._context.alerts.update("vaai-nas", [finding] if problem else [])
 
-    def _settle(
-        self,
-        session: Session,
-        outcome: planes.Outcome,
-        outcomes: dict[str, planes.Outcome],
-        locked: Sequence[planes.Failure],
-        cause: str,
-        unsure: set[str],
-    ) -> None:
-        if outcome.differences:
-            told = "drift" if cause in (PERIODIC, EVENT) else "reconciled"
-            publish(session, told, "target", cause=cause, differences=list(outcome.differences))
-        found = {_AREAS[plane]: list(one.failures) for plane, one in outcomes.items()}
-        if "reconcile" in found:
-            found["reconcile"] += locked
-        for area, failures in found.items():
-            findings = [
-                Finding(f"{area}:{one.subject or one.text}", "critical", one.subject, one.text, one.remedy) for one in failures
-            ]
-            self._context.settling.settle(session, area, findings, {f"{area}:{uuid}" for uuid in unsure})
+
+def _finding(area: str, failure: planes.Failure) -> Finding:
+    return Finding(f"{area}:{failure.subject or failure.text}", "critical", failure.subject, failure.text, failure.remedy)

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from appliance.domain.errors import DomainError
@@ -21,6 +23,7 @@ class Rounds:
         self._steps, self._seconds = tuple(steps), seconds
         self._condition = threading.Condition()
         self._asked: str | None = START
+        self._until = math.inf
         self._at_work = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="clock")
@@ -49,6 +52,12 @@ class Rounds:
                 self._asked = cause
             self._condition.notify_all()
 
+    def ask_again(self, seconds: float) -> None:
+        """One begins after so many seconds, if none does before."""
+        with self._condition:
+            self._until = min(self._until, time.monotonic() + seconds)
+            self._condition.notify_all()
+
     def wait(self, seconds: float) -> bool:
         """Until none is asked for or under way; False when that takes longer."""
         with self._condition:
@@ -68,8 +77,10 @@ class Rounds:
         with self._condition:
             self._at_work = False
             self._condition.notify_all()
-            self._condition.wait_for(lambda: self._stopping or self._asked, self._seconds)
+            while not (self._stopping or self._asked) and (left := self._until - time.monotonic()) > 0:
+                self._condition.wait(left)
             if self._stopping:
                 return None
+            self._until = time.monotonic() + self._seconds
             cause, self._asked, self._at_work = self._asked or PERIODIC, None, True
             return cause

@@ -21,13 +21,12 @@ from appliance.domain import datastores as domain
 from appliance.domain import jobs as job_store
 from appliance.domain.addresses import Address
 from appliance.domain.errors import ConflictError, DomainError, NotFoundError, UnavailableError
-from appliance.domain.journal import note, update_alerts
+from appliance.domain.journal import note
 from appliance.worker import (
     encryption,
     file_operations,
     hold_operations,
     measures,
-    pool_lifecycle,
     pool_operations,
     portals,
     readiness,
@@ -38,6 +37,7 @@ from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.executor import Executor, request_of
 from appliance.worker.picture import Picture
+from appliance.worker.pools import vdevs_of
 from appliance.worker.rounds import EVENT, Rounds
 from appliance.worker.totals import EXPORTS, LUNS, Totals
 from appliance.worker.watch import Watch
@@ -65,7 +65,7 @@ class Service:
         )
         self.totals = Totals(context.store)
         self.rounds = Rounds(steps, context.configuration.worker.reconcile_seconds)
-        context.settling.ask = self.rounds.ask
+        context.alerts.ask_again = self.rounds.ask_again
         self.picture = Picture(context)
         self.methods: dict[str, Callable[[dict[str, Any]], Any]] = {
             "ping": lambda _: {},
@@ -184,7 +184,7 @@ class Service:
         request = msgspec.convert(asked, requests.PlanPool)
         with as_domain_errors():
             layout = pool_operations.dry_run(self.context, request)
-        return {"layout": layout, "warnings": pool_lifecycle.warnings(pool_operations.vdevs_of(request.vdevs))}
+        return {"layout": layout, "warnings": pool_operations.warnings(vdevs_of(request.vdevs))}
 
     def _datastores(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
         """All, or the one with this `id`, or so many of a `state` and `kind` `after` the key of a page's last."""
@@ -235,7 +235,7 @@ class Service:
     def _filesystems(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         inventory = self._look()
         known = {store.dataset: store for store in self.context.datastores(self._fresh)}
-        own = pool_lifecycle.OWN
+        own = pool_operations.OWN
         return [
             {"dataset": one.name, "used": one.space.used, "quota": one.refquota, "record_size": one.recordsize,
              "mountpoint": one.mountpoint, "guid": one.guid, "datastore": known[one.name].id if one.name in known else None}
@@ -387,9 +387,9 @@ class Service:
     def _hazards(self) -> None:
         stores = self.context.datastores(self._fresh)
         certificate = hazards.read_certificate(self.context.configuration.http.certificate)
+        self.context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
+        self.context.alerts.update(hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
         with self.context.store.session() as session:
-            update_alerts(session, hazards.SYNC, hazards.of_datastores(stores))
-            update_alerts(session, hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
             known = session.get(Setting, hazards.CERTIFICATE)
             if certificate is not None and (known is None or known.value["fingerprint"] != certificate.fingerprint):
                 session.merge(Setting(name=hazards.CERTIFICATE, value={"fingerprint": certificate.fingerprint}))
@@ -435,10 +435,10 @@ class Service:
     def _overdue(self) -> None:
         """An alert for each schedule whose snapshots are too old, by the snapshots that are there."""
         inventory = self._look()
-        with self.context.store.session() as session:
+        with self.context.store.reading() as session:
             names = {one.dataset: one.id for one in domain.datastores(inventory, session) if one.state == "active"}
             found = schedules.overdue(session.scalars(select(Schedule)), inventory.snapshots, names, self.now())
-            update_alerts(session, schedules.OVERDUE, found)
+        self.context.alerts.update(schedules.OVERDUE, found)
 
     def _retention(self) -> None:
         with self.context.store.reading() as session:

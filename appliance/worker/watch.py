@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Alert, Setting
 from appliance.domain import disks, identity, pool_health
 from appliance.domain.errors import DomainError
-from appliance.domain.journal import Finding, note, publish, update_alerts
+from appliance.domain.journal import Finding, note, open_alerts, publish, update_alerts
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.zfs import errors as zfs
@@ -82,9 +81,9 @@ class Watch:
                     if now - at < pool_health.SLOW_TOLD_S and finding.subject in names
                 }
                 slow = [finding for finding, _ in self._slow.values()]
+            self._context.alerts.update(pool_health.AREA, found)
+            self._context.alerts.update(pool_health.SLOW_AREA, slow)
             with self._context.store.session() as session:
-                update_alerts(session, pool_health.AREA, found)
-                update_alerts(session, pool_health.SLOW_AREA, slow)
                 for ended in pool_health.scans(inventory.pools, now):
                     note(session, ended)
 
@@ -190,24 +189,22 @@ class Watch:
             healths[disk.path] = (disk, health, self.now())
         self._healths = healths
         with self._context.store.session() as session:
-            opened = session.scalars(
-                select(Alert).where(Alert.cleared_at.is_(None), Alert.key.startswith(f"{disks.AREA}:"))
-            ).all()
-            now_found = {one.key: one for one in disks.findings({path: one[:2] for path, one in healths.items()}, hot_of(opened))}
+            alerts = open_alerts(session, disks.AREA)
+            now_found = {one.key: one for one in disks.findings({path: one[:2] for path, one in healths.items()}, hot_of(alerts))}
             for disk, health, told_before in unknown:
-                kept = [one for one in opened if one.key.endswith(f":{disks.identity(disk)}")]
+                kept = [one for one in alerts if one.key.endswith(f":{disks.identity(disk)}")]
                 for one in kept:  # of what it said before the worker was started
                     now_found.setdefault(one.key, Finding(one.key, one.severity, one.subject, one.text, one.remedy))
                 if health.unanswered and (kept or told_before):
                     silent = disks.silent(disk, health)
                     now_found[silent.key] = silent
-            self._settle_disks(session, now_found, opened, disks.counts(one[:2] for one in healths.values()))
+            self._settle_disks(session, now_found, alerts, disks.counts(one[:2] for one in healths.values()))
 
-    def _settle_disks(self, session: Session, found: dict[str, Finding], opened: Sequence[Alert], counts: dict[str, int]) -> None:
+    def _settle_disks(self, session: Session, found: dict[str, Finding], alerts: Sequence[Alert], counts: dict[str, int]) -> None:
         """What only grows is told until it is acknowledged, and again when it has grown."""
         setting = session.get(Setting, _COUNTS)
         known = {key: disks.Count(*one) for key, one in setting.value.items()} if setting else {}
-        looked_after = {one.key for one in opened if one.acknowledged_at is not None}
+        looked_after = {one.key for one in alerts if one.acknowledged_at is not None}
         kept = disks.grown(known, counts, looked_after)
         if kept != known:
             session.merge(Setting(name=_COUNTS, value={key: [one.reported, one.acknowledged] for key, one in kept.items()}))
@@ -220,6 +217,6 @@ class Watch:
         update_alerts(session, disks.AREA, found.values())
 
 
-def hot_of(opened: Sequence[Alert]) -> set[str]:
+def hot_of(alerts: Sequence[Alert]) -> set[str]:
     """Keys of the alerts of disks that were too warm."""
-    return {one.key for one in opened if one.key.startswith(f"{disks.AREA}:temperature:")}
+    return {one.key for one in alerts if one.key.startswith(f"{disks.AREA}:temperature:")}

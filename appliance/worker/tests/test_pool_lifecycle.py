@@ -10,7 +10,7 @@ from simulators.appliance import GIB, PASSWORD, Appliance
 
 from appliance.domain import requests
 from appliance.worker import encryption
-from appliance.worker.pool_lifecycle import DestroyPool
+from appliance.worker.pool_operations import DestroyPool
 from appliance.worker.tests.test_pools import devices_of, free_disks, mirror
 from appliance.zfs.model import FeatureState
 

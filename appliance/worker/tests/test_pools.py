@@ -11,7 +11,7 @@ from simulators.target import TargetSimulator
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.target import LoggedIn, TargetUnreachableError
-from appliance.worker.pool_operations import is_device
+from appliance.worker.pools import is_device
 from appliance.zfs.model import ImportablePool
 
 ESX = "iqn.1998-01.com.vmware:esx1"

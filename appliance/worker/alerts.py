@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alerts of what rounds find: raised and cleared when two rounds agree."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from appliance.database.store import Store
+from appliance.domain import journal
+from appliance.domain.journal import Finding
+
+APART_S = 3.0
+"""Two rounds that agree are at least so far apart: a round may see half of what a job changes."""
+
+
+class Alerts:
+    """Of one worker."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.now: Callable[[], float] = time.monotonic
+        self.ask_again: Callable[[float], None] = lambda _seconds: None
+        """Asks for a round after so many seconds."""
+        self._lock = threading.Lock()
+        self._differing: dict[str, dict[str, tuple[str | None, float]]] = {}
+        """By area and key, what differs from open alerts: the severity that was found, None for nothing, and since when."""
+
+    def update(self, area: str, findings: Iterable[Finding]) -> None:
+        """Takes the findings of one round of an area. The keys of an area begin with its name and a colon."""
+        now, found = self.now(), {finding.key: finding for finding in findings}
+        severities = {key: one.severity for key, one in found.items()}
+        with self._lock:
+            with self._store.reading() as session:
+                opened = {one.key: (one.severity, one.text) for one in journal.open_alerts(session, area)}
+            before = self._differing.get(area, {})
+            differing: dict[str, tuple[str | None, float]] = {}
+            for key in severities.keys() | opened.keys():
+                severity = severities.get(key)
+                if severity != (opened[key][0] if key in opened else None):
+                    known = before.get(key)
+                    differing[key] = known if known is not None and known[0] == severity else (severity, now)
+            waiting = {key: one for key, one in differing.items() if now - one[1] < APART_S}
+            self._differing[area] = waiting
+            news = any(key in opened and opened[key][1] != one.text for key, one in found.items() if key not in waiting)
+            if news or differing.keys() - waiting.keys():
+                with self._store.session() as session:
+                    journal.update_alerts(session, area, found.values(), waiting)
+        if waiting:
+            self.ask_again(APART_S)

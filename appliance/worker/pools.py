@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all jobs about pools have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, TypedDict
+
+from msgspec import UNSET, UnsetType
+
+from appliance.domain.errors import ConflictError, NotFoundError
+from appliance.domain.jobs import Plan, Result
+from appliance.domain.requests import Request, VdevRequest
+from appliance.worker.context import Context
+from appliance.worker.steps import Advance, Operation
+from appliance.zfs.model import Pool, Redundancy, Role, Vdev, VdevSpec
+
+
+def vdevs_of(vdevs: Sequence[VdevRequest]) -> list[VdevSpec]:
+    """As the engine has them."""
+    return [VdevSpec(devices=tuple(one.devices), redundancy=Redundancy(one.redundancy), role=Role(one.role)) for one in vdevs]
+
+
+def find_pool(context: Context, name: str) -> Pool:
+    """An imported one. Raises NotFoundError."""
+    for pool in context.look().pools:
+        if pool.name == name:
+            return pool
+    raise NotFoundError("pool", name)
+
+
+def is_device(told: str | None, asked: str) -> bool:
+    """Whether what a pool tells is the device that was asked for, of which OpenZFS makes a partition where it is a whole disk."""
+    part = "-part1" if asked.startswith("/dev/disk/") else "p1" if asked[-1:].isdigit() else "1"
+    return told in (asked, f"{asked}{part}")
+
+
+def has_device(pool: Pool, asked: str) -> bool:
+    """Whether it is in the pool."""
+    return any(is_device(device.path, asked) for vdev in pool.vdevs for device in vdev.devices())
+
+
+def find_device(pool: Pool, asked: str) -> Vdev:
+    """By path, name, or GUID. Raises NotFoundError, ConflictError."""
+    devices = [device for vdev in pool.vdevs for device in vdev.devices()]
+    found = [
+        one for one in devices if asked in (one.name, str(one.guid)) or is_device(one.path, asked) or is_device(one.was, asked)
+    ]
+    if not found:
+        raise NotFoundError(f"device of pool {pool.name}", asked)
+    if len(found) > 1:  # the old and the new disk of one bay
+        raise ConflictError("several have this path; say its GUID", [str(one.guid) for one in found])
+    return found[0]
+
+
+class PoolPlan(Plan, frozen=True, kw_only=True):
+    """Of a job about a whole pool."""
+
+    pool: str
+
+
+class ActionPlan(PoolPlan, frozen=True, kw_only=True):
+    """What to do: `start`, `stop`."""
+
+    action: str
+
+
+class _OfPool(TypedDict):
+    subject: str
+    pools: tuple[str, ...]
+    pool: str
+
+
+def of_pool(name: str) -> _OfPool:
+    """What each plan says of its pool."""
+    return {"subject": f"pool {name}", "pools": (name,), "pool": name}
+
+
+class PoolResult(Result, frozen=True, kw_only=True):
+    """`problems`: what of it could not be served, or taken away."""
+
+    pool: str
+    problems: list[str] | UnsetType = UNSET
+    not_mounted: list[str] | UnsetType = UNSET
+    """After an import: file systems with a mountpoint outside the appliance's folder."""
+
+
+class PoolChange[R: Request, P: PoolPlan](Operation[R, P]):
+    """One call of the engine, which can be made again after a crash."""
+
+    step: ClassVar[str]
+    """What it does, for people."""
+
+    @abstractmethod
+    def change(self, context: Context, plan: P) -> None:
+        """That call."""
+
+    def run(self, context: Context, plan: P, job_id: str, advance: Advance) -> PoolResult:
+        """Makes the call and reads the pool again."""
+        advance(self.step, 10)
+        self.change(context, plan)
+        context.look()
+        return PoolResult(pool=plan.pool)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alerts are raised and cleared when two rounds agree, so that none tells of what one round saw in the midst of a job."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from simulators.appliance import GIB, Appliance
+from simulators.target import TargetSimulator
+from sqlalchemy import select
+
+from appliance.database.models import Delivery
+from appliance.dataplane.ganesha import ExportRefusedError
+from appliance.domain.journal import Finding
+from appliance.worker import alerts
+from appliance.worker.alerts import Alerts
+
+
+def look(appliance: Appliance) -> set[str]:
+    """All that the clock does, and the keys of the open alerts then."""
+    assert appliance.request("POST", "/reconcile").status_code == 200
+    appliance.service._capacity()
+    return opened(appliance)
+
+
+def opened(appliance: Appliance) -> set[str]:
+    """The keys of the open alerts."""
+    return {one["key"] for one in appliance.get("/alerts")["items"]}
+
+
+def told(appliance: Appliance) -> list[tuple[str, str]]:
+    """What receivers were to be sent: its kind, and the alert's key."""
+    with appliance.store.reading() as session:
+        sent = session.scalars(select(Delivery).order_by(Delivery.id)).all()
+    return [(one.kind, json.loads(one.body)["data"]["key"]) for one in sent]
+
+
+@pytest.fixture
+def hooked(appliance: Appliance) -> Appliance:
+    """With a receiver of all alerts."""
+    hook = {"name": "pager", "url": "https://192.0.2.1/", "severity": "info"}
+    assert appliance.request("POST", "/receivers", hook).status_code == 201
+    return appliance
+
+
+class Held:
+    """A call of the engine that waits, in a job's thread, before it is made or after."""
+
+    def __init__(self, appliance: Appliance, call: str, when: Callable[[Any], bool], after: bool) -> None:
+        self._reached, self._go_on, self._real = threading.Event(), threading.Event(), getattr(appliance.simulator, call)
+        self._when, self._after = when, after
+
+    def call(self, *arguments: Any, **named: Any) -> Any:
+        """The first one whose last argument is meant waits."""
+        mine = not self._reached.is_set() and self._when(arguments[-1])
+        result = self._real(*arguments, **named) if self._after or not mine else None
+        if mine:
+            self._reached.set()
+            assert self._go_on.wait(60)
+        return result if self._after or not mine else self._real(*arguments, **named)
+
+    def __enter__(self) -> None:
+        assert self._reached.wait(60), "no job came so far"
+
+    def __exit__(self, *_: object) -> None:
+        self._go_on.set()
+
+
+@pytest.fixture
+def hold(hooked: Appliance, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Held]:
+    """Holds the next call of this name."""
+
+    def held(call: str, when: Callable[[Any], bool] = bool, *, after: bool = False) -> Held:
+        made = Held(hooked, call, when, after)
+        monkeypatch.setattr(hooked.simulator, call, made.call)
+        return made
+
+    return held
+
+
+def begin(appliance: Appliance, method: str, path: str, body: Any = None) -> str:
+    """A job; its identifier."""
+    answer = appliance.request(method, path, body).json
+    assert answer is not None
+    return str(answer["id"])
+
+
+def finding(severity: str) -> Finding:
+    return Finding("odd:one", severity, "one", "it is odd")
+
+
+def test_two_rounds_raise_an_alert_and_two_clear_it(hooked: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerts, "APART_S", 3.0)
+    seen, clock, again = Alerts(hooked.store), [0.0], list[float]()
+    seen.now, seen.ask_again = lambda: clock[0], again.append
+
+    def round_at(at: float, *found: Finding) -> list[str]:
+        clock[0] = at
+        seen.update("odd", found)
+        return [one["severity"] for one in hooked.get("/alerts")["items"]]
+
+    assert round_at(0, finding("warning")) == [] and again == [3.0]
+    assert round_at(1, finding("warning")) == [], "a round of the same moment proves nothing"
+    assert round_at(2) == [] and round_at(5, finding("warning")) == [], "once found, once not"
+    assert round_at(8, finding("warning")) == ["warning"]
+    again.clear()
+    assert round_at(9, finding("critical")) == ["warning"] and again == [3.0]
+    assert round_at(12, finding("critical")) == ["critical"]
+    assert round_at(15) == ["critical"] and round_at(16, finding("critical")) == ["critical"]
+    again.clear()
+    assert round_at(30, finding("critical")) == ["critical"] and again == [], "nothing is open between rounds that agree"
+    assert round_at(40) == ["critical"] and round_at(43) == []
+    assert [kind for kind, key in told(hooked) if key == "odd:one"] == ["alert.raised", "alert.changed", "alert.cleared"]
+
+
+def test_the_second_round_does_not_wait_for_the_clock(hooked: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which here comes once an hour."""
+    store = hooked.datastore("first")
+    monkeypatch.setattr(alerts, "APART_S", 0.05)
+    key = cannot_be_served(hooked, store, "vmfs", monkeypatch)
+    hooked.service.rounds.ask()
+    limit = time.monotonic() + 60
+    while opened(hooked) != {key}:
+        assert time.monotonic() < limit, "no second round"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("kind", ["vmfs", "nfs"])
+def test_what_is_being_made_is_no_copy(
+    kind: str, hooked: Appliance, hold: Callable[..., Held], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has its identity, and not yet the GUID with which that counts; its number is in the database already."""
+    waits = hold("set_properties", lambda given: "zvaai:guid" in given)
+    monkeypatch.setattr(alerts, "APART_S", 3600.0)
+    asked = {"name": "first", "pool": "tank", "size": str(GIB), "kind": kind}
+    job = begin(hooked, "POST", "/datastores", asked)
+    with waits:
+        assert look(hooked) == set()
+        assert {one["state"] for one in hooked.get("/datastores")["items"]} == {"copy", "missing"}, "half of it is seen"
+    assert hooked.ended(job)["state"] == "succeeded"
+    assert look(hooked) == set() and told(hooked) == []
+
+
+def cannot_be_served(appliance: Appliance, store: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """From now on; the key of the alert that tells it."""
+    if kind == "vmfs":
+        assert isinstance(appliance.target, TargetSimulator)
+        appliance.target.guid_at = lambda _path: 5
+        appliance.target.restart()
+        return f"reconcile:{store}"
+
+    def refuse(*_: Any) -> None:
+        raise ExportRefusedError("no such path")
+
+    (export,) = appliance.nfs.served()
+    appliance.nfs.remove(export.export_id)
+    monkeypatch.setattr(appliance.nfs, "add", refuse)
+    return f"reconcile-nfs:{store}"
