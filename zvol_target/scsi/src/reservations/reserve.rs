@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! RESERVE(6), RESERVE(10), RELEASE(6) and RELEASE(10) (SPC-2 7.21, 7.17), beside persistent reservations (SPC-3 5.6.3).
+//! RESERVE(6), RESERVE(10), RELEASE(6) and RELEASE(10) (SPC-2 7.21, 7.17), with persistent reservations (SPC-3 5.6.3).
 //!
 //! They are for the whole logical unit and for the nexus that sends them; extents and third parties are refused by the command table.
 
