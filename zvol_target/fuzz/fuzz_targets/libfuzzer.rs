@@ -10,11 +10,11 @@ use std::sync::OnceLock;
 static TARGET: OnceLock<&fuzz::Target> = OnceLock::new();
 
 fn prepare() {
-    let told = |name: &str| env::var(name).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let name = told("ZVAAI_FUZZ_TARGET");
+    let variable = |name: &str| env::var(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let name = variable("ZVAAI_FUZZ_TARGET");
     let target = fuzz::TARGETS.iter().find(|target| target.name == name);
     let target = target.unwrap_or_else(|| panic!("there is no target {name}"));
-    let written = target.write_seeds(Path::new(&told("ZVAAI_FUZZ_SEEDS")));
+    let written = target.write_seeds(Path::new(&variable("ZVAAI_FUZZ_SEEDS")));
     written.expect("the inputs to begin with can be written");
     TARGET.get_or_init(|| target);
 }

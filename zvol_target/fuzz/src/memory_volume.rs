@@ -13,7 +13,7 @@ use volume::{Buffer, Geometry, LocalBoxFuture, Stability, Volume, VolumeError};
 
 const PAGE_BYTES: usize = 4096;
 
-/// Most that one operation of a volume may move: what the SCSI layer promises of its memory.
+/// Most that one operation of a volume may move: what the SCSI layer guarantees of its memory.
 const MOST_OPERATION_BYTES: usize = 16 << 20;
 
 /// Pages that were written; the rest is zero.

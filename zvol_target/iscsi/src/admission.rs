@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the SCSI layer is told of who may log in to a target, and of what a session has proven: a third-party copy may name logical units
+//! Tells the SCSI layer who may log in to a target, and what a session has proven: a third-party copy may name logical units
 //! of other targets, which its initiator then has to be able to log in to.
 
 use std::sync::OnceLock;

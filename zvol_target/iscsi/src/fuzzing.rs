@@ -54,7 +54,7 @@ impl Site {
         self.0.sessions().len()
     }
 
-    /// As the stop of a server: sessions are told and end.
+    /// As the stop of a server: sessions get a message and end.
     pub fn stop(&self) {
         self.0.stop();
     }

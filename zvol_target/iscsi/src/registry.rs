@@ -99,7 +99,7 @@ pub(crate) struct SessionRecord {
     pub parameters: NegotiatedParameters,
     pub since: SystemTime,
     pub counters: Counters,
-    /// Memory that the session holds, bytes, as far as it was told.
+    /// Memory that the session holds, bytes, as last reported.
     pub held_bytes: AtomicUsize,
     pub end: EndSignal,
     ended: watch::Sender<bool>,
@@ -482,9 +482,9 @@ impl State {
         }
     }
 
-    fn new_tsih(&mut self, wanted: u16) -> Option<u16> {
-        if wanted != 0 && !self.sessions.contains_key(&wanted) {
-            return Some(wanted);
+    fn new_tsih(&mut self, requested: u16) -> Option<u16> {
+        if requested != 0 && !self.sessions.contains_key(&requested) {
+            return Some(requested);
         }
         for _ in 0..=u16::MAX {
             self.last_tsih = self.last_tsih.wrapping_add(1);

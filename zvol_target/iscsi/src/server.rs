@@ -19,7 +19,7 @@ const BACKLOG: i32 = 256;
 /// How long a stop waits for sessions whose commands are still on the disk.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a server could not do what it was asked for.
+/// Why a request to the server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The configuration is refused.
@@ -40,8 +40,8 @@ pub enum ServerError {
 
 /// A portal that is listened at; dropping it ends that.
 struct Open {
-    /// As asked for; the port may be 0.
-    asked: Portal,
+    /// As requested; the port may be 0.
+    requested: Portal,
     /// As the system gave it.
     actual: Portal,
     #[expect(dead_code, reason = "it is there to be dropped")]
@@ -94,21 +94,21 @@ impl Server {
     /// error too.
     pub fn set_portals(&self, portals: &[Portal]) -> Result<(), ServerError> {
         let mut open = self.open();
-        let going = |portal: &Open| !portals.contains(&portal.asked);
+        let going = |portal: &Open| !portals.contains(&portal.requested);
         let mut closed = Vec::new();
         let mut result = Ok(());
-        for &asked in portals {
-            if is_open(&open, asked) {
+        for &requested in portals {
+            if is_open(&open, requested) {
                 continue;
             }
             open.retain(|portal| {
-                let stays = !going(portal) || !is_in_the_way(portal.actual, asked);
+                let stays = !going(portal) || !is_in_the_way(portal.actual, requested);
                 if !stays {
-                    closed.push((portal.asked, portal.actual));
+                    closed.push((portal.requested, portal.actual));
                 }
                 stays
             });
-            result = self.listen(&mut open, asked);
+            result = self.listen(&mut open, requested);
             if result.is_err() {
                 break;
             }
@@ -121,13 +121,13 @@ impl Server {
                 let mut closed = closed.iter();
                 !closed.any(|&(_, old)| is_in_the_way(portal.actual, old))
             });
-            for (asked, actual) in closed {
+            for (requested, actual) in closed {
                 match self.listen(&mut open, actual) {
                     Ok(()) => open
                         .iter_mut()
                         .rev()
                         .take(1)
-                        .for_each(|last| last.asked = asked),
+                        .for_each(|last| last.requested = requested),
                     Err(error) => warn!(%error, "a portal is lost"),
                 }
             }
@@ -141,34 +141,36 @@ impl Server {
     /// Returns why the rest cannot be: an interface may get its address later.
     pub fn open_portals(&self, portals: &[Portal]) -> Vec<(Portal, ServerError)> {
         let mut open = self.open();
-        let failed = portals.iter().filter_map(|&asked| {
-            if is_open(&open, asked) {
+        let failed = portals.iter().filter_map(|&requested| {
+            if is_open(&open, requested) {
                 return None;
             }
-            let error = self.listen(&mut open, asked).err()?;
-            Some((asked, error))
+            let error = self.listen(&mut open, requested).err()?;
+            Some((requested, error))
         });
         let failed = failed.collect();
         self.know_portals(&open);
         failed
     }
 
-    fn listen(&self, open: &mut Vec<Open>, asked: Portal) -> Result<(), ServerError> {
+    fn listen(&self, open: &mut Vec<Open>, requested: Portal) -> Result<(), ServerError> {
         let listen = |error| ServerError::Listen {
-            address: asked.address,
+            address: requested.address,
             error,
         };
         let Some(acceptor) = &self.acceptor else {
             return Ok(());
         };
-        let listener = listen_at(asked.address).map_err(listen)?;
+        let listener = listen_at(requested.address).map_err(listen)?;
         let actual = Portal {
             address: listener.local_addr().map_err(listen)?,
-            ..asked
+            ..requested
         };
-        let listening = acceptor.listen(listener, asked.group_tag).map_err(listen)?;
+        let listening = acceptor
+            .listen(listener, requested.group_tag)
+            .map_err(listen)?;
         open.push(Open {
-            asked,
+            requested,
             actual,
             listening,
         });
@@ -188,7 +190,7 @@ impl Server {
     /// Serves exactly these targets from now on.
     ///
     /// Sessions stay as long as their target has the same device and port and still admits their initiator; others are
-    /// told and dropped. Changed CHAP accounts hold from the next login on.
+    /// notified and dropped. Changed CHAP accounts hold from the next login on.
     ///
     /// # Errors
     /// [`ConfigurationError`]; nothing has changed then.
@@ -270,8 +272,8 @@ pub fn check_authentication(authentication: &Authentication) -> Result<(), Confi
     authentication.validate()
 }
 
-fn is_open(open: &[Open], asked: Portal) -> bool {
-    open.iter().any(|portal| portal.asked == asked)
+fn is_open(open: &[Open], requested: Portal) -> bool {
+    open.iter().any(|portal| portal.requested == requested)
 }
 
 /// Whether the system does not let both be listened at: one address, or one of the two is every address of its family.

@@ -5,7 +5,7 @@ use std::io;
 
 use volume::{Buffer, Geometry, LocalBoxFuture, Stability, Volume, VolumeError};
 
-/// No bytes. A unit on it is not ready, so nothing is asked of it; if something were, it would fail.
+/// No bytes. A unit on it is not ready, so it gets no commands; if it did, they would fail.
 #[derive(Debug)]
 pub(crate) struct AbsentVolume;
 

@@ -69,7 +69,7 @@ pub(crate) struct CommandDescription {
     /// Another offload that it belongs to: it is there when one of the two is.
     pub(crate) also: Option<Offload>,
     pub(crate) has_service_action: bool,
-    /// CDB usage data (SPC-5): the operation code, then a one for every bit that is looked at; in byte 1 of a command
+    /// CDB usage data (SPC-5): the operation code, then a one for every bit that is checked; in byte 1 of a command
     /// with a service action, that action in bits 4 to 0. As long as the CDB.
     pub(crate) usage: &'static [u8],
 }
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_codes_and_service_actions_are_told_apart() {
+    fn unknown_codes_and_service_actions_get_different_errors() {
         assert_eq!(
             find(Cdb(&[0xff; 16]), |_| true).unwrap_err().additional,
             AdditionalSense::INVALID_COMMAND_OPERATION_CODE

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_in_the_forms_of_spc_and_told_as_they_were_given() {
+    fn names_are_accepted_in_the_forms_of_spc_and_reported_unchanged() {
         for (text, code_set, kind, length) in [
             ("naa.6001405aabbccddeeff0011223344556", 1, 3, 16),
             ("naa.5000c50012345678", 1, 3, 8),
@@ -303,11 +303,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_is_told_in_lower_case(text in "(naa|eui|t10)\\.[ -~]{0,40}") {
+        fn accepted_names_are_reported_in_lower_case(text in "(naa|eui|t10)\\.[ -~]{0,40}") {
             if let Ok(designator) = text.parse::<Designator>() {
-                let told = designator.to_string();
-                prop_assert!(told == text || told == text.to_lowercase());
-                prop_assert_eq!(told.parse::<Designator>(), Ok(designator));
+                let reported = designator.to_string();
+                prop_assert!(reported == text || reported == text.to_lowercase());
+                prop_assert_eq!(reported.parse::<Designator>(), Ok(designator));
             }
         }
     }

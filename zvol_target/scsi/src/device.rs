@@ -37,7 +37,7 @@ pub enum InventoryError {
     Absent(u16),
 }
 
-/// What a nexus is told first of a unit that it had not seen.
+/// Unit attentions for a nexus that had not seen the unit.
 const NEW_UNIT: [AdditionalSense; 1] =
     [AdditionalSense::POWER_ON_RESET_OR_BUS_DEVICE_RESET_OCCURRED];
 
@@ -212,7 +212,7 @@ impl Device {
     }
 
     /// Tells every nexus at its next command if the size of the unit's volume is another than before. Without this call they
-    /// learn of it after the next command that looks at the capacity.
+    /// learn of it after the next command that checks the capacity.
     ///
     /// # Errors
     /// [`InventoryError::Absent`].
@@ -226,7 +226,7 @@ impl Device {
     }
 
     /// The volume may hold other data than before, and not by commands: it was rolled back. Tokens of the unit are cancelled, and its size is
-    /// looked at as in [`Device::capacity_changed`].
+    /// checked as in [`Device::capacity_changed`].
     ///
     /// # Errors
     /// [`InventoryError::Absent`].
@@ -263,15 +263,15 @@ impl Device {
         self.read().visible_unit(nexus.id, number).cloned()
     }
 
-    /// The first unit that a nexus of this device finds, and that is as asked.
+    /// The first unit that a nexus of this device finds, and that meets the condition.
     pub(crate) fn find_for_nexus(
         &self,
         nexus: &Nexus,
-        wanted: impl Fn(&LogicalUnit) -> bool,
+        matches: impl Fn(&LogicalUnit) -> bool,
     ) -> Option<(u16, Arc<LogicalUnit>)> {
         let inventory = self.read();
         let mut units = inventory.visible_units(nexus.id);
-        let found = units.find(|(_, unit)| wanted(unit));
+        let found = units.find(|(_, unit)| matches(unit));
         found.map(|(number, unit)| (number, Arc::clone(unit)))
     }
 
@@ -285,26 +285,26 @@ impl Device {
         found.map(|(_, unit)| unit)
     }
 
-    /// The first unit that the nexus of another device would find here, if it may come, and that is as asked.
+    /// The first unit that the nexus of another device would find here, if it may come, and that meets the condition.
     pub(crate) fn find_for_foreign_nexus(
         &self,
         nexus: &Nexus,
-        wanted: impl Fn(&LogicalUnit) -> bool,
+        matches: impl Fn(&LogicalUnit) -> bool,
     ) -> Option<(u16, Arc<LogicalUnit>)> {
-        self.find_foreign(nexus, |_, unit| wanted(unit))
+        self.find_foreign(nexus, |_, unit| matches(unit))
     }
 
     fn find_foreign(
         &self,
         nexus: &Nexus,
-        wanted: impl Fn(u16, &LogicalUnit) -> bool,
+        matches: impl Fn(u16, &LogicalUnit) -> bool,
     ) -> Option<(u16, Arc<LogicalUnit>)> {
         let inventory = self.read();
         if !inventory.admission.as_ref()?.admits(nexus) {
             return None;
         }
         let mut units = inventory.units_for(&nexus.initiator_device);
-        let found = units.find(|&(number, unit)| wanted(number, unit));
+        let found = units.find(|&(number, unit)| matches(number, unit));
         found.map(|(number, unit)| (number, Arc::clone(unit)))
     }
 
@@ -375,7 +375,7 @@ impl Device {
         Some(act())
     }
 
-    /// The nexus has been told, or is about to be told, of the present inventory (SAM-5 5.14, LUICLR = 1).
+    /// The nexus has got, or is about to get, the present inventory (SAM-5 5.14, LUICLR = 1).
     pub(crate) fn clear_reported_luns_changed(&self, nexus: u64) {
         for (_, unit) in self.read().units() {
             unit.unit_attentions

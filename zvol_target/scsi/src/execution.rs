@@ -22,7 +22,7 @@ use crate::task_set::{Aborted, Task};
 /// Hosts split larger requests by this field; none gains from commands above 1 MiB.
 pub(crate) const MAXIMUM_TRANSFER_BYTES: u32 = 4 << 20;
 
-/// Most bytes such a command does move, for hosts that do not look at the field. A READ holds in memory what its initiator
+/// Most bytes such a command does move, for hosts that ignore the field. A READ holds in memory what its initiator
 /// takes of it, which the transport bounds over all commands of a nexus.
 pub(crate) const ACCEPTED_TRANSFER_BYTES: u32 = 16 << 20;
 
@@ -36,8 +36,8 @@ pub(crate) const CLEARING_STEP_BYTES: u64 = 16 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) data_in: Option<Buffer>,
-    /// For [`crate::sam::Completion::data_in_wanted`].
-    pub(crate) data_in_wanted: u64,
+    /// For [`crate::sam::Completion::data_in_required`].
+    pub(crate) data_in_required: u64,
 }
 
 impl Reply {
@@ -45,7 +45,7 @@ impl Reply {
     pub(crate) fn parameter_data(data: &[u8], allocation_length: u32) -> Self {
         let length = data.len().min(allocation_length as usize);
         Self {
-            data_in_wanted: length as u64,
+            data_in_required: length as u64,
             data_in: data
                 .get(..length)
                 .filter(|data| !data.is_empty())
@@ -100,8 +100,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) data_out: &'a mut dyn DataOut,
     /// [`crate::sam::Command::data_in_buffer_size`]
     pub(crate) data_in_buffer_size: u32,
-    /// For [`crate::sam::Completion::data_out_wanted`].
-    pub(crate) data_out_wanted: u64,
+    /// For [`crate::sam::Completion::data_out_required`].
+    pub(crate) data_out_required: u64,
     /// Bytes moved so far, for the counters.
     pub(crate) bytes: u64,
     /// What the host is offered.
@@ -254,7 +254,7 @@ impl Execution<'_> {
     /// INVALID FIELD IN COMMAND INFORMATION UNIT when the initiator announced fewer or more; [`Failure`] when the transfer failed or
     /// the task was aborted meanwhile.
     pub(crate) async fn receive_exactly(&mut self, length: u32) -> Result<Buffer, Failure> {
-        self.data_out_wanted = u64::from(length);
+        self.data_out_required = u64::from(length);
         // One more tells whether there is more.
         let data = self.receive(length + 1).await?;
         if data.len() == length as usize {

@@ -17,7 +17,7 @@ use crate::task_set::Abort;
 #[derive(Debug, Default)]
 pub(crate) struct Audience {
     access: LogicalUnitAccess,
-    /// Nexuses alive now that the access permits: asked for each command instead of the names.
+    /// Nexuses alive now that the access permits: checked for each command instead of the names.
     nexuses: BTreeSet<u64>,
 }
 
@@ -91,7 +91,7 @@ impl Inventory {
         )
     }
 
-    /// Offers hosts other offloads than before. Those for whom something changes are told, on every unit they see.
+    /// Offers hosts other offloads than before. Those for whom something changes get a unit attention on every unit they see.
     pub(crate) fn set_offload_policy(&mut self, policy: OffloadPolicy) {
         for (&nexus, present) in &mut self.nexuses {
             let offloads = policy.of(&present.counted.nexus.initiator_device);
@@ -157,16 +157,16 @@ impl Inventory {
         nexus: u64,
         number: Option<u16>,
     ) -> Vec<Arc<LogicalUnit>> {
-        let wanted = |of: u16| number.is_none_or(|number| number == of);
+        let matches = |of: u16| number.is_none_or(|number| number == of);
         let present = self
             .mappings
             .iter()
-            .filter(|(number, mapping)| wanted(**number) && mapping.audience.includes(nexus))
+            .filter(|(number, mapping)| matches(**number) && mapping.audience.includes(nexus))
             .map(|(_, mapping)| Arc::clone(&mapping.unit));
         let removed = self
             .removed
             .iter()
-            .filter(|removed| wanted(removed.number) && removed.audience.includes(nexus))
+            .filter(|removed| matches(removed.number) && removed.audience.includes(nexus))
             .filter_map(|removed| removed.unit.upgrade());
         present.chain(removed).collect()
     }
@@ -203,7 +203,7 @@ impl Inventory {
             .collect()
     }
 
-    /// A nexus comes: what it is told first of every unit it sees.
+    /// A nexus comes: its first unit attentions on every unit it sees.
     pub(crate) fn add_nexus(&mut self, nexus: &Arc<Nexus>, conditions: &[AdditionalSense]) {
         for mapping in self.mappings.values_mut() {
             if mapping.audience.access.permits(&nexus.initiator_device) {
@@ -218,7 +218,7 @@ impl Inventory {
         self.nexuses.insert(nexus.id, present);
     }
 
-    /// A nexus goes: its tasks are aborted, with nobody left to be told.
+    /// A nexus goes: its tasks are aborted, with nobody left to notify.
     pub(crate) fn remove_nexus(&mut self, nexus: &Nexus) {
         let end = |unit: &LogicalUnit| {
             unit.unit_attentions.remove_nexus(nexus.id);
@@ -243,7 +243,7 @@ impl Inventory {
         }
     }
 
-    /// Puts a unit at a free number. `conditions` is what each nexus that sees it is told of it first; with `announce`, they
+    /// Puts a unit at a free number. `conditions` are the unit attentions for each nexus that sees it; with `announce`, they
     /// find REPORTED LUNS DATA HAS CHANGED on the other units they see (SPC-5).
     pub(crate) fn add_unit(
         &mut self,
@@ -294,7 +294,7 @@ impl Inventory {
 
     /// Gives the unit another access. Tasks of nexuses that lose it end with TASK ABORTED.
     ///
-    /// `conditions` is what nexuses are told first that did not see it before. They and those that see it no more find REPORTED
+    /// `conditions` are the unit attentions for nexuses that did not see it before. They and those that see it no more find REPORTED
     /// LUNS DATA HAS CHANGED on the other units they see; nobody else finds anything.
     pub(crate) fn set_access(
         &mut self,

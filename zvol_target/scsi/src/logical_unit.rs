@@ -77,7 +77,7 @@ pub struct LogicalUnit {
     reservations: OnceLock<Arc<Reservations>>,
     restored: PersistentReservations,
     reservation_store: Option<Arc<dyn ReservationStore>>,
-    /// Capacity hosts were last told of, to notice a change.
+    /// Capacity last reported to hosts, to notice a change.
     known_size_bytes: AtomicU64,
 }
 
@@ -179,7 +179,7 @@ impl LogicalUnit {
         self.reservation_store.as_ref()
     }
 
-    /// What the store has to have now: nothing unless a host asked for it. `None` while that is not known: of a unit that never was
+    /// What the store has to have now: nothing unless a host requested it. `None` while that is not known: of a unit that never was
     /// ready.
     pub fn reservations_to_persist(&self) -> Option<PersistentReservations> {
         Some(self.reservations()?.to_persist())
@@ -195,8 +195,8 @@ impl LogicalUnit {
         self.ready
     }
 
-    /// Takes over from a unit with the same identity what nexuses set, what they have to be told yet, and what was counted. Ranges that its
-    /// commands hold are held here too: those under way run on beside the ones that come.
+    /// Takes over from a unit with the same identity mode parameters, pending unit attentions and counters. Ranges that its
+    /// commands hold are held here too: running ones continue, concurrent with new ones.
     pub(crate) fn inherit(&self, old: &Self) {
         self.ranges.share(&old.ranges);
         self.space.inherit(&old.space);
@@ -221,8 +221,8 @@ impl LogicalUnit {
         self.ready && !old.ready && (self.options.write_cache || old.options.write_cache)
     }
 
-    /// What nexuses have to be told when this unit stands where one with the same identity stood. While it is not ready, nothing:
-    /// what else is new they are told when it is.
+    /// Unit attentions when this unit replaces one with the same identity. While it is not ready, none:
+    /// they follow when it is.
     pub(crate) fn differences(&self, old: &Self) -> Vec<AdditionalSense> {
         if !self.ready {
             return Vec::new();
@@ -409,8 +409,8 @@ impl LogicalUnit {
             .then_some(AdditionalSense::WRITE_PROTECTED)
     }
 
-    /// What a reset does beside aborting the tasks (SAM-5): default mode parameters, no RESERVE, and a unit attention for
-    /// every nexus, the one that asked for the reset included.
+    /// What a reset does in addition to aborting the tasks (SAM-5): default mode parameters, no RESERVE, and a unit attention for
+    /// every nexus, including the one that requested the reset.
     pub(crate) fn reset(&self, condition: AdditionalSense) {
         self.mode.descriptor_sense.store(false, Ordering::Relaxed);
         if let Some(reservations) = self.reservations() {

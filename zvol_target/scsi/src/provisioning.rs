@@ -23,9 +23,9 @@ pub struct SpaceFigures {
     pub used_bytes: u64,
     /// What they could take in addition before writes fail.
     pub available_bytes: u64,
-    /// Hosts are told when `used_bytes` rises to this.
+    /// Hosts are notified when `used_bytes` rises to this.
     pub used_threshold_bytes: Option<u64>,
-    /// Hosts are told when `available_bytes` falls to this.
+    /// Hosts are notified when `available_bytes` falls to this.
     pub available_threshold_bytes: Option<u64>,
 }
 
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_in_the_place_of_another_knows_what_hosts_were_told() {
+    fn a_replacement_unit_knows_which_thresholds_were_reported() {
         let figures = SpaceFigures {
             used_bytes: 10,
             used_threshold_bytes: Some(10),

@@ -26,13 +26,13 @@ pub(crate) struct RangeLocks(OnceLock<Arc<Table>>);
 pub(crate) enum Hold {
     /// It is read as one with other ranges, or in steps: [`Hold::Write`] and [`Hold::Exclusive`] wait.
     Read,
-    /// It is written, beside other writes; SAM orders none of them. [`Hold::Read`] and [`Hold::Exclusive`] wait.
+    /// It is written, concurrent with other writes; SAM orders none of them. [`Hold::Read`] and [`Hold::Exclusive`] wait.
     Write,
     /// It is read and then written: everything waits.
     Exclusive,
 }
 
-/// A range as it is asked for.
+/// A requested range.
 pub(crate) type Part = (Hold, Range<u64>);
 
 /// A held range; let go when dropped.
@@ -60,7 +60,7 @@ impl RangeLocks {
 
     /// Holds what one step of a copy reads here and holds as said in `destination`, which may be here too and may overlap.
     ///
-    /// Copies in opposite directions do not wait for each other in a circle: ranges of one disk are asked for at once, those of two
+    /// Copies in opposite directions do not wait for each other in a circle: ranges of one disk are requested at once, those of two
     /// always in the same order.
     pub(crate) async fn copy(
         &self,
@@ -98,13 +98,13 @@ impl RangeLocks {
         watch
     }
 
-    /// Everything may have changed, with nobody having asked to write it.
+    /// Everything may have changed without a write request.
     pub(crate) fn note_change_of_all(&self) {
         let everything = (Hold::Write, 0..u64::MAX);
         lock(&self.table().0).note(&[everything, NOTHING]);
     }
 
-    /// From now on ranges are held against those of `other` too: its disk is served here. Before anything was asked for here.
+    /// From now on ranges are held against those of `other` too: its disk is served here. Before any request here.
     pub(crate) fn share(&self, other: &Self) {
         let _ = self.0.set(Arc::clone(other.table()));
     }
@@ -122,7 +122,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Whether anybody asked to write any of the ranges. Who holds one of them to read it, and finds it unchanged, reads it unchanged.
+    /// Whether there was a request to write any of the ranges. The holder of a read lock whose range is unchanged reads it unchanged.
     pub(crate) fn has_changed(&self) -> bool {
         self.changed.load(Ordering::Acquire)
     }
@@ -184,7 +184,7 @@ impl Request {
 }
 
 impl Table {
-    /// Dropped before it is ready, it has asked for nothing.
+    /// Dropped before it is ready, it has requested nothing.
     async fn hold(this: &Arc<Self>, parts: [Part; 2]) -> RangeGuard {
         let (guard, held) = Self::request(this, parts);
         if !held {

@@ -66,7 +66,7 @@ pub(crate) async fn execute(
         task: task.task(),
         data_out: &mut *data_out,
         data_in_buffer_size: command.data_in_buffer_size,
-        data_out_wanted: 0,
+        data_out_required: 0,
         bytes: 0,
         offloads,
         offloaded: OffloadStatistics::default(),
@@ -74,7 +74,7 @@ pub(crate) async fn execute(
     let description = command_table::find(execution.cdb, |command| unit.offers(command, offloads));
     let result = run(&mut execution, description, command.attribute).await;
     let Execution {
-        data_out_wanted,
+        data_out_required,
         bytes,
         offloaded,
         ..
@@ -94,11 +94,11 @@ pub(crate) async fn execute(
         (Some(Abort::WithStatus), _) => {
             count(Counted::Aborted);
             return Outcome::Completed(Completion {
-                data_out_wanted,
+                data_out_required,
                 ..Completion::with_status(Status::TaskAborted)
             });
         }
-        // The nexus may be gone without the task having been told.
+        // The nexus may be gone before the task knows it.
         (Some(Abort::Silent), _) | (None, Err(Failure::Aborted)) => {
             count(Counted::Aborted);
             return Outcome::Aborted;
@@ -116,7 +116,7 @@ pub(crate) async fn execute(
             elapsed: now.saturating_duration_since(since),
         },
     });
-    Outcome::Completed(completion(result, data_out_wanted, unit.sense_format()))
+    Outcome::Completed(completion(result, data_out_required, unit.sense_format()))
 }
 
 /// A status other than GOOD.
@@ -127,7 +127,7 @@ enum Ending {
 
 fn completion(
     result: Result<Reply, Ending>,
-    data_out_wanted: u64,
+    data_out_required: u64,
     format: SenseFormat,
 ) -> Completion {
     match result {
@@ -135,16 +135,16 @@ fn completion(
             status: Status::Good,
             sense: Vec::new(),
             data_in: reply.data_in,
-            data_in_wanted: reply.data_in_wanted,
-            data_out_wanted,
+            data_in_required: reply.data_in_required,
+            data_out_required,
         },
         Err(Ending::Check(sense)) => Completion {
             sense: sense.to_bytes(format),
-            data_out_wanted,
+            data_out_required,
             ..Completion::with_status(Status::CheckCondition)
         },
         Err(Ending::ReservationConflict) => Completion {
-            data_out_wanted,
+            data_out_required,
             ..Completion::with_status(Status::ReservationConflict)
         },
     }

@@ -26,7 +26,7 @@ pub struct Nexus {
 }
 
 /// That an initiator has shown to know the secret of an account: the same for the same account with the same secret, whichever
-/// target asked for it, and of no use to find the secret.
+/// target requested it, and of no use to find the secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AccountProof(pub [u8; 32]);
 
@@ -137,9 +137,9 @@ pub struct Completion {
     /// Data-In, at least as far as the initiator takes it; the transport sends no more of it than that.
     pub data_in: Option<Buffer>,
     /// Bytes of Data-In the command sends by its CDB, for the transport's residual count; 0 if it sends none.
-    pub data_in_wanted: u64,
+    pub data_in_required: u64,
     /// Bytes of Data-Out the command asks for by its CDB, for the transport's residual count; 0 if it takes none.
-    pub data_out_wanted: u64,
+    pub data_out_required: u64,
 }
 
 impl Completion {
@@ -149,8 +149,8 @@ impl Completion {
             status,
             sense: Vec::new(),
             data_in: None,
-            data_in_wanted: 0,
-            data_out_wanted: 0,
+            data_in_required: 0,
+            data_out_required: 0,
         }
     }
 }

@@ -247,7 +247,7 @@ impl Sets {
         if self.tasks > 0 {
             self.idle
         } else {
-            // Threads take the lock in another order than they looked at the clock.
+            // Threads take the lock in another order than they read the clock.
             self.idle + now.saturating_duration_since(self.idle_since)
         }
     }

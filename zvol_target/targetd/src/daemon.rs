@@ -20,7 +20,7 @@ use crate::notify::{notify, watchdog_interval};
 use crate::service::{Parts, Service, ServiceError, Shared, poll_sizes, retry_failed};
 use crate::space;
 
-/// How often sizes are looked at, and logical units that failed are tried again: their pool may have been imported.
+/// How often sizes are checked, and logical units that failed are tried again: their pool may have been imported.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Why the daemon cannot serve.
@@ -39,7 +39,7 @@ pub enum DaemonError {
     /// The configured targets.
     #[error(transparent)]
     Service(#[from] ServiceError),
-    /// The I/O engine that was asked for.
+    /// The configured I/O engine.
     #[error("--engine: {0}")]
     Engine(#[from] EngineError),
     /// The runtime, or signals.
@@ -138,7 +138,7 @@ async fn run(options: &ServeOptions) -> Result<(), DaemonError> {
     }
 }
 
-/// Looks after logical units, and after a configuration file that is not stable yet; for ever.
+/// Retries failed logical units, and a configuration file that is not stable yet; for ever.
 async fn maintain(service: &Shared) {
     let mut interval = tokio::time::interval(MAINTENANCE_INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -147,7 +147,7 @@ async fn maintain(service: &Shared) {
         retry_failed(service).await;
         poll_sizes(service).await;
         service.borrow_mut().retry_portals();
-        if let Err(error) = service.borrow_mut().settle() {
+        if let Err(error) = service.borrow_mut().sync() {
             tracing::error!(%error, "configuration");
         }
     }

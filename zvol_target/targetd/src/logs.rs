@@ -57,7 +57,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 const DRIVEN_BY_PEERS: [&str; 2] = ["iscsi", "scsi"];
 
 /// Drops events of [`DRIVEN_BY_PEERS`] beyond [`MOST_LINES`] of one place. When that place writes again, how many were dropped is said first.
-/// Levels below INFO are for who looks for something, and not limited.
+/// Levels below INFO are for debugging, and not limited.
 #[derive(Default)]
 struct RateLimit {
     places: Mutex<HashMap<Identifier, Written>>,
@@ -131,7 +131,7 @@ fn stderr_is_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
         return false;
     };
-    // Looked at through /proc, as the standard library does not tell of a descriptor it did not open.
+    // Checked through /proc, as the standard library does not tell of a descriptor it did not open.
     std::fs::metadata("/proc/self/fd/2")
         .is_ok_and(|stderr| stream == format!("{}:{}", stderr.st_dev(), stderr.st_ino()))
 }

@@ -14,7 +14,7 @@ use crate::{Geometry, VolumeError};
 
 /// A volume on a block device, opened with `O_EXCL`: a device that is mounted, or has another exclusive user, is refused.
 ///
-/// Block sizes are the device's own. `O_DIRECT` unless the page cache is asked for.
+/// Block sizes are the device's own. `O_DIRECT` unless the page cache is requested.
 pub struct BlockVolume {
     store: Store,
 }
@@ -74,7 +74,7 @@ pub(crate) fn open_device(
 }
 
 /// `discard_granularity` of the device's queue, where the device also writes zeroes without being sent any: a mere discard
-/// promises nothing of what is read afterwards, so that it is not used.
+/// guarantees nothing of what is read afterwards, so that it is not used.
 fn granularity(device: &Device) -> Option<u32> {
     let (major, minor) = (major(device.number), minor(device.number));
     let folder = format!("/sys/dev/block/{major}:{minor}");

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_page_aligned_and_of_the_length_asked_for() {
+    fn is_page_aligned_and_of_the_requested_length() {
         for length in [0, 1, 512, 4096, 4097, 1 << 20] {
             let buffer = Buffer::new(length);
             assert_eq!(buffer.len(), length);

@@ -37,7 +37,7 @@ fn difference(stored: &[u8], data: &[u8]) -> Option<usize> {
     stored
         .iter()
         .zip(expected)
-        .position(|(is, wanted)| is != wanted)
+        .position(|(is, expected)| is != expected)
 }
 
 /// [`Volume::compare_and_write`] by the volume's own reads and writes.

@@ -189,7 +189,7 @@ fn clone_refusal(error: io::Error) -> CloneRefusal {
     CloneRefusal::before_all(reason)
 }
 
-/// Whether the file system can free a part of the file, asked where there is none: well behind its end.
+/// Whether the file system can free a part of the file, tried where there is none: well behind its end.
 fn punches_holes(file: &File, size_bytes: u64) -> bool {
     let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let beyond = size_bytes.next_multiple_of(1 << 20) + (1 << 20);

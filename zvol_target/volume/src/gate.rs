@@ -30,8 +30,8 @@ pub(crate) enum Verdict {
     Refused,
 }
 
-/// When it was looked how much space is left, and whether that was next to nothing.
-pub(crate) type Looked = Mutex<Option<(Instant, bool)>>;
+/// When the space left was checked, and whether there was next to none.
+pub(crate) type SpaceCheck = Mutex<Option<(Instant, bool)>>;
 
 /// Stands before every write.
 pub(crate) struct Gate {
@@ -42,7 +42,7 @@ pub(crate) struct Gate {
     changed: Notify,
     pub(crate) sharing: Sharing,
     /// Of a zvol.
-    pub(crate) zvol: Option<Looked>,
+    pub(crate) zvol: Option<SpaceCheck>,
 }
 
 impl Default for Gate {

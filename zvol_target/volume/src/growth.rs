@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tokio::time::{Instant, timeout_at};
 
-use crate::gate::{Looked, Verdict};
+use crate::gate::{SpaceCheck, Verdict};
 use crate::patience::wait;
 use crate::store::{CompareFailed, Store, Unwritten};
 use crate::zfs::TransactionGroups;
@@ -28,17 +28,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const THICK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Writes up to this length are tried again at once after a transaction group, longer ones one after the other: a heartbeat
-/// finds room beside them.
+/// finds room in addition to them.
 const SHORT: usize = 64 << 10;
 
 /// EIO of a zvol with less than this left is want of space, bytes. It comes when nothing is left; somebody may free some before that
-/// can be looked at.
+/// can be checked.
 const NOTHING_LEFT: u64 = 64 << 20;
 
 /// How long what was found of the space left is good for.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Most extents asked for at once.
+/// Most extents requested at once.
 const EXTENTS: usize = 64;
 
 /// Writes, unless it needs space that it shall not get.
@@ -65,9 +65,9 @@ async fn retry<V: Volume>(
     stability: Stability,
 ) -> Result<(), VolumeError> {
     match &store.gate.zvol {
-        Some(looked) => {
+        Some(checked) => {
             let until = Instant::now() + patience(store);
-            write_again(volume, store, looked, offset, unwritten, stability, until).await
+            write_again(volume, store, checked, offset, unwritten, stability, until).await
         }
         None => Err(unwritten.error),
     }
@@ -151,14 +151,14 @@ pub(crate) async fn clear<V: Volume>(
         pass(volume, store, offset, length).await?;
     }
     let cleared = store.clear(offset, length, stability).await;
-    let (mut error, looked) = match (cleared, &store.gate.zvol) {
-        (Err(error), Some(looked)) => (error, looked),
+    let (mut error, checked) = match (cleared, &store.gate.zvol) {
+        (Err(error), Some(checked)) => (error, checked),
         (cleared, _) => return cleared,
     };
     // Only edges are written, in blocks that take space.
     let until = Instant::now() + patience(store);
     while Instant::now() < until {
-        let Some(pool) = short_pool(store, &error, looked).await else {
+        let Some(pool) = short_pool(store, &error, checked).await else {
             return Err(error);
         };
         if wait(timeout_at(until, pool.next())).await.is_none() {
@@ -176,10 +176,10 @@ pub(crate) async fn clear<V: Volume>(
 async fn short_pool(
     store: &Store,
     error: &VolumeError,
-    looked: &Looked,
+    checked: &SpaceCheck,
 ) -> Option<Arc<TransactionGroups>> {
     let dataset = zfs::dataset_of(store.file()).ok()?;
-    let short = is_shortage(error, &dataset, looked).await;
+    let short = is_shortage(error, &dataset, checked).await;
     short.then(|| TransactionGroups::of(zfs::pool_of(&dataset)))
 }
 
@@ -200,7 +200,7 @@ pub(crate) async fn admit_clone<V: Volume>(
 async fn write_again<V: Volume>(
     volume: &V,
     store: &Store,
-    looked: &Looked,
+    checked: &SpaceCheck,
     offset: u64,
     mut unwritten: Unwritten,
     stability: Stability,
@@ -214,7 +214,7 @@ async fn write_again<V: Volume>(
         let Some(buffer) = buffer else {
             return Err(error);
         };
-        let Some(pool) = short_pool(store, &error, looked).await else {
+        let Some(pool) = short_pool(store, &error, checked).await else {
             return Err(error);
         };
         // What needs new space has one more try: other writes may have been in the way only.
@@ -237,7 +237,8 @@ async fn write_again<V: Volume>(
             return Err(VolumeError::OutOfSpace);
         }
         if buffer.len() > SHORT && overwrites == Some(true) {
-            return write_in_pieces(volume, store, looked, offset, &buffer, stability, until).await;
+            return write_in_pieces(volume, store, checked, offset, &buffer, stability, until)
+                .await;
         }
         match store.try_write(offset, buffer, stability).await {
             Ok(()) => return Ok(()),
@@ -246,12 +247,12 @@ async fn write_again<V: Volume>(
     }
 }
 
-/// Overwrites by pieces of [`SHORT`]. OpenZFS demands 24 times the length of each to be free: beside short writes, which take that room
+/// Overwrites by pieces of [`SHORT`]. OpenZFS demands 24 times the length of each to be free: concurrent with short writes, which take that room
 /// at once in each transaction group, a long one would not find its own.
 async fn write_in_pieces<V: Volume>(
     volume: &V,
     store: &Store,
-    looked: &Looked,
+    checked: &SpaceCheck,
     offset: u64,
     data: &[u8],
     stability: Stability,
@@ -260,7 +261,7 @@ async fn write_in_pieces<V: Volume>(
     for (number, bytes) in (0_u64..).zip(data.chunks(SHORT)) {
         let at = offset + number * SHORT as u64;
         if let Err(unwritten) = store.try_write(at, Buffer::from(bytes), stability).await {
-            let again = write_again(volume, store, looked, at, unwritten, stability, until);
+            let again = write_again(volume, store, checked, at, unwritten, stability, until);
             Box::pin(again).await?;
         }
     }
@@ -269,19 +270,19 @@ async fn write_in_pieces<V: Volume>(
 
 /// Whether a zvol's error is want of space. The kernel makes EIO of EDQUOT, and with `zvol_use_blk_mq=1` of ENOSPC too: of an
 /// EIO only the space left tells.
-async fn is_shortage(error: &VolumeError, dataset: &str, looked: &Looked) -> bool {
+async fn is_shortage(error: &VolumeError, dataset: &str, checked: &SpaceCheck) -> bool {
     match error {
         VolumeError::OutOfSpace => return true,
         VolumeError::Device(error) if Errno::from_io_error(error) == Some(Errno::IO) => {}
         _ => return false,
     }
-    let known = looked.lock().ok().and_then(|looked| *looked);
-    if let Some((_, short)) = known.filter(|(when, _)| when.elapsed() < LOOK) {
+    let known = checked.lock().ok().and_then(|checked| *checked);
+    if let Some((_, short)) = known.filter(|(when, _)| when.elapsed() < CHECK_INTERVAL) {
         return short;
     }
     let name = dataset.to_owned();
-    let look = tokio::task::spawn_blocking(move || zfs::datasets(&[name]));
-    let Some(found) = wait(look).await else {
+    let query = tokio::task::spawn_blocking(move || zfs::datasets(&[name]));
+    let Some(found) = wait(query).await else {
         return false;
     };
     let short = match found.map_err(io::Error::other) {
@@ -294,8 +295,8 @@ async fn is_shortage(error: &VolumeError, dataset: &str, looked: &Looked) -> boo
         }
         Err(_) => false,
     };
-    if let Ok(mut looked) = looked.lock() {
-        *looked = Some((Instant::now(), short));
+    if let Ok(mut checked) = checked.lock() {
+        *checked = Some((Instant::now(), short));
     }
     short
 }

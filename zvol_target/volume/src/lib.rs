@@ -74,9 +74,9 @@ pub enum VolumeError {
     /// The range reaches beyond the end, or is not made of whole logical blocks.
     #[error("range of {length} bytes at {offset} does not fit the volume of {size_bytes} bytes")]
     OutOfRange {
-        /// First byte asked for.
+        /// First requested byte.
         offset: u64,
-        /// Bytes asked for.
+        /// Requested bytes.
         length: u64,
         /// Capacity of the volume.
         size_bytes: u64,
@@ -104,7 +104,7 @@ pub trait Volume: Send + Sync {
     /// Present sizes. The capacity can grow between two calls, the block sizes never change.
     fn geometry(&self) -> Geometry;
 
-    /// Looks at the backing store again: after a resize, [`Volume::geometry`] has the new capacity from here on.
+    /// Checks the backing store again: after a resize, [`Volume::geometry`] has the new capacity from here on.
     ///
     /// # Errors
     /// [`VolumeError::Device`].
@@ -123,7 +123,7 @@ pub trait Volume: Send + Sync {
     /// [`VolumeError::OutOfRange`], [`VolumeError::Gone`], [`VolumeError::Device`].
     fn read(&self, offset: u64, buffer: Buffer) -> LocalBoxFuture<'_, Result<Buffer, VolumeError>>;
 
-    /// Writes the whole `buffer` at `offset`; ready when as stable as asked.
+    /// Writes the whole `buffer` at `offset`; ready when as stable as requested.
     ///
     /// # Errors
     /// [`VolumeError::OutOfRange`], [`VolumeError::OutOfSpace`], [`VolumeError::ReadOnly`], [`VolumeError::Gone`],

@@ -55,7 +55,7 @@ pub struct Opened {
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct OpenError {
-    /// The path asked for.
+    /// The requested path.
     pub path: PathBuf,
     /// What is wrong, with the remedy.
     #[source]
@@ -133,7 +133,7 @@ pub fn open(path: &Path, options: OpenOptions) -> Result<Opened, OpenError> {
 }
 
 fn open_as_found(path: &Path, options: OpenOptions) -> Result<Opened, Problem> {
-    // Looked at before opening: to open a FIFO waits, to open a character device can act on it.
+    // Checked before opening: to open a FIFO waits, to open a character device can act on it.
     let metadata = fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Problem::Missing,
         _ => Problem::system("stat")(error),

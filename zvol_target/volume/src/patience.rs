@@ -14,7 +14,7 @@ thread_local! {
     static GIVEN_UP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How often a wait looks whether it was given up.
+/// How often a wait checks whether it was given up.
 const CHECK: Duration = Duration::from_millis(250);
 
 /// Runs `future` to its end. Once `is_given_up`, waits of volumes for space end in it with

@@ -40,7 +40,7 @@ impl ZvolVolume {
         options: OpenOptions,
     ) -> Result<Self, Problem> {
         // A zvol reads zeroes where it was discarded, and frees whole volblocks: it rounds a discard inward, and says success
-        // for the edges it left (zvol_discard() of OpenZFS 2.3). So it is never asked for more than whole ones.
+        // for the edges it left (zvol_discard() of OpenZFS 2.3). So it never gets partial ones.
         let mut store = open_device(path, metadata, options, classify, |device| {
             Clearing::new(&[Way::Discard], Some(device.geometry.physical_block_bytes))
         })?;
@@ -140,7 +140,7 @@ volume_on_store!(
             };
             let length = self.store.geometry().size_bytes.saturating_sub(offset);
             let count = move |file: &File| zvol_clone::usage(&device, file, offset, length);
-            self.store.look(offset, length, count).await
+            self.store.inspect(offset, length, count).await
         })
     },
     fn clone_end(&self) -> Option<CloneEnd<'_>> {
@@ -195,7 +195,7 @@ impl ZvolVolume {
         let device = Arc::clone(device);
         let block = u64::from(self.store.geometry().physical_block_bytes);
         self.store
-            .look(offset, length, move |file| {
+            .inspect(offset, length, move |file| {
                 zvol_clone::map(&device, file, offset, length, block, most)
             })
             .await
@@ -249,7 +249,7 @@ impl ZvolVolume {
 /// What an error number of a zvol means.
 ///
 /// A zvol can say EIO where no space is left: the kernel makes EIO of EDQUOT, and with `zvol_use_blk_mq=1` of ENOSPC too.
-/// An EIO alone does not tell; [`crate::growth`] looks at the space left.
+/// An EIO alone does not tell; [`crate::growth`] checks the space left.
 fn classify(error: io::Error) -> VolumeError {
     store::classify(error)
 }

@@ -20,10 +20,10 @@ use crate::{Allocation, BlockUsage, Extent, VolumeError};
 /// `ZVOL_CLONE_DEVICE` of `zvol_clone.h`.
 const DEVICE: &str = "/dev/zvol_clone";
 
-/// How often a device that was not there is looked for again.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How often the open of a missing device is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Most extents asked for at a time.
+/// Most extents requested at a time.
 const MOST_EXTENTS: usize = 1024;
 
 /// How long blocks are counted in one call, nanoseconds.
@@ -51,16 +51,16 @@ mod stopped {
 /// `ZVOL_CLONE_HOLE` of `enum zvol_clone_kind`.
 const HOLE: u32 = 0;
 
-/// The device, once it was there, and when it was looked for last.
+/// The device, once it existed, and when it was tried last.
 static FOUND: Mutex<(Option<Arc<File>>, Option<Instant>)> = Mutex::new((None, None));
 
-/// The module's device, opened once. Looked for again now and then: the module may be loaded later.
+/// The module's device, opened once. Retried now and then: the module may be loaded later.
 pub(crate) fn device() -> Option<Arc<File>> {
-    let (device, looked) = &mut *FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-    if device.is_some() || looked.is_some_and(|last| last.elapsed() < LOOK_AGAIN) {
+    let (device, tried) = &mut *FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if device.is_some() || tried.is_some_and(|last| last.elapsed() < RETRY_INTERVAL) {
         return device.clone();
     }
-    let first = looked.replace(Instant::now()).is_none();
+    let first = tried.replace(Instant::now()).is_none();
     match File::options().read(true).write(true).open(DEVICE) {
         Ok(file) => {
             tracing::info!("zvols are cloned and mapped by the module zvol_clone");
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_is_cut_to_what_was_asked_for_and_unsynced_blocks_are_allocated() {
+    fn a_map_is_cut_to_the_requested_range_and_unsynced_blocks_are_allocated() {
         let mapped = [(HOLE, 8192), (1, 8192), (2, 8192), (HOLE, 8192)];
         let mapped = mapped.map(|(kind, length)| ZvolCloneExtent {
             length,

@@ -394,7 +394,7 @@ fn check(completion: &Completion, data_in_buffer_size: u32) {
         Status::Good | Status::ConditionMet => {
             assert!(completion.sense.is_empty());
             let taken = completion
-                .data_in_wanted
+                .data_in_required
                 .min(u64::from(data_in_buffer_size));
             assert!(
                 sent >= taken,

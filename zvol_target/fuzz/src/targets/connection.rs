@@ -322,7 +322,7 @@ impl Initiator {
             .await;
     }
 
-    /// Sends what an R2T asked for, whole or not, right or not.
+    /// Sends what an R2T requested, whole or not, right or not.
     async fn satisfy(&mut self, bits: u8, input: &mut Input<'_>) {
         let Some(ready) = self.observer.ready.pop_front() else {
             self.turn().await;
@@ -353,7 +353,7 @@ impl Initiator {
         }
     }
 
-    /// Data-Out nobody asked for, or part of what somebody did.
+    /// Data-Out nobody requested, or part of what somebody did.
     async fn data_out(&mut self, bits: u8, input: &mut Input<'_>) {
         let solicited = (bits & 1 != 0).then(|| self.observer.ready.front().copied());
         let ready = solicited.flatten().unwrap_or_default();
@@ -503,7 +503,7 @@ impl Initiator {
         }
     }
 
-    /// The target gets a turn, and what it sent is looked at.
+    /// The target gets a turn, and what it sent is checked.
     async fn turn(&mut self) {
         yield_now().await;
         if self.reads {

@@ -61,7 +61,7 @@ pub(super) enum ChapError {
     Refused,
     #[error("our own challenge came back")]
     Reflection,
-    #[error("mutual authentication was asked for, but no outgoing account is configured")]
+    #[error("mutual authentication was requested, but no outgoing account is configured")]
     NoOutgoingAccount,
     #[error("the operating system gave no random bytes")]
     Random,
@@ -130,9 +130,9 @@ impl Chap {
                 let account = sent
                     .check(name, &response, authentication, initiator)
                     .ok_or(ChapError::Refused)?;
-                let asked =
+                let mutual =
                     ["CHAP_I", "CHAP_C"].map(|name| keys.iter().any(|(key, _)| key == name));
-                if asked != [false, false] {
+                if mutual != [false, false] {
                     let identifier = parse_number(find("CHAP_I")?)
                         .and_then(|number| u8::try_from(number).ok())
                         .ok_or(ChapError::Malformed)?;

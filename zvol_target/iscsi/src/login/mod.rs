@@ -158,7 +158,7 @@ impl<'a> Login<'a> {
         // FirstBurstLength is bounded by the result of MaxBurstLength.
         pairs.sort_by_key(|(key, _)| key == "FirstBurstLength");
         self.answer(&pairs, &mut answer)?;
-        // Not beside a "Reject" of the initiator's: one key, one value.
+        // Not in addition to a "Reject" of the initiator's: one key, one value.
         let answered = text::parse(&answer).is_ok_and(|pairs| {
             let mut keys = pairs.iter().map(|(key, _)| key);
             keys.any(|key| key == "MaxRecvDataSegmentLength")
@@ -254,7 +254,7 @@ impl<'a> Login<'a> {
                 .ok_or(LoginStatus::NotFound)?;
             if !found.admits(&initiator) {
                 // Not 0x0202, Authorization Failure: that would tell a stranger which targets there are.
-                info!(%initiator, target = %found.name, "not admitted, and told that there is no such target");
+                info!(%initiator, target = %found.name, "not admitted: answered as if the target did not exist");
                 return Err(LoginStatus::NotFound);
             }
             if let Some(alias) = &found.alias {

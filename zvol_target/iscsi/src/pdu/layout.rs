@@ -106,7 +106,7 @@ macro_rules! pdu {
             /// Operation code (RFC 7143 11.2.1.2).
             pub const OPCODE: u8 = $opcode;
 
-            /// Reads the fields; the opcode has been looked at already, reserved bits are ignored.
+            /// Reads the fields; the opcode is known already, reserved bits are ignored.
             pub fn decode(header: &Header) -> Self {
                 Self { $( $field: $locator.get(header), )* }
             }

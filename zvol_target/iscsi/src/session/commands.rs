@@ -149,7 +149,7 @@ impl Connection {
         } else if let Some(tag) = self.solicited.task_of(data.target_transfer_tag) {
             tag
         } else {
-            // Data that was asked for by a command that has ended since is swallowed.
+            // Data that a command requested before it ended is discarded.
             let issued = self
                 .next_transfer_tag
                 .wrapping_sub(data.target_transfer_tag);
@@ -180,7 +180,7 @@ impl Connection {
 
     /// A sequence of Data-Out has ended: a response may have waited for it.
     pub(super) fn end_sequence(&mut self, tag: u32) {
-        self.respond_if_settled(tag);
+        self.respond_if_complete(tag);
     }
 
     /// Gives a command to the SCSI target, in the order of `CmdSN`.
@@ -196,7 +196,7 @@ impl Connection {
             Some(transfer) if transfer.failure().is_some() => {
                 transfer.close();
                 task.progress = Progress::Ended(broken_transfer());
-                return self.respond_if_settled(tag);
+                return self.respond_if_complete(tag);
             }
             transfer => Box::new(CommandBuffers::new(transfer.clone(), &self.memory)),
         };
@@ -234,14 +234,14 @@ impl Connection {
         let Some(task) = self.tasks.get_mut(&tag) else {
             return;
         };
-        let told_of_failure = task
+        let failure_delivered = task
             .transfer
             .as_ref()
             .is_some_and(|transfer| transfer.failure_delivered());
         let completion = match outcome {
             Outcome::Completed(completion) => completion,
             // The command gave up because the transfer broke; the initiator hears of that.
-            Outcome::Aborted if told_of_failure => broken_transfer(),
+            Outcome::Aborted if failure_delivered => broken_transfer(),
             Outcome::Aborted => {
                 self.remove_task(tag);
                 return;
@@ -251,19 +251,19 @@ impl Connection {
             transfer.close();
         }
         task.progress = Progress::Ended(completion);
-        self.respond_if_settled(tag);
+        self.respond_if_complete(tag);
     }
 
     /// Responds to a command that has ended, unless data of it is still on its way.
-    fn respond_if_settled(&mut self, tag: u32) {
-        let settled = self.tasks.get(&tag).is_some_and(|task| {
+    fn respond_if_complete(&mut self, tag: u32) {
+        let complete = self.tasks.get(&tag).is_some_and(|task| {
             matches!(task.progress, Progress::Ended(_))
                 && !task
                     .transfer
                     .as_ref()
                     .is_some_and(|transfer| transfer.is_outstanding())
         });
-        if !settled {
+        if !complete {
             return;
         }
         if let Some(mut task) = self.remove_task(tag) {
@@ -354,7 +354,7 @@ fn broken_transfer() -> Completion {
         status: Status::CheckCondition,
         sense: Vec::new(),
         data_in: None,
-        data_in_wanted: 0,
-        data_out_wanted: 0,
+        data_in_required: 0,
+        data_out_required: 0,
     }
 }

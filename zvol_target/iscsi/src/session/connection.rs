@@ -34,7 +34,7 @@ use crate::registry::{EndReason, Registration, Registry};
 use crate::text::format_binary;
 
 /// Data-In that the initiator has not read, above which nothing more is received. Long data is bounded by [`Memory`]; short
-/// answers can add 64 KiB for each command of the window before this is looked at again.
+/// answers can add 64 KiB for each command of the window before this is checked again.
 const UNREAD_DATA: usize = THREAD_MEMORY / 2;
 /// Data of requests that came before their turn, bytes: no initiator sends its pings and texts so.
 pub(super) const EARLY_REQUESTS: usize = 64 << 10;
@@ -64,7 +64,7 @@ pub(crate) enum End {
     Logout(LogoutRequest),
     #[error("the initiator did not answer")]
     Silent,
-    #[error("the initiator did not send data it was asked for or had announced")]
+    #[error("the initiator did not send data that was requested or announced")]
     DataOutMissing,
     #[error("format error: {0}")]
     Frame(#[from] FrameError),
@@ -84,10 +84,10 @@ enum Keepalive {
     /// Nothing was.
     Quiet,
     /// Nothing was, and a NOP-In is on its way.
-    Asked,
+    Pinged,
 }
 
-/// An I\_T nexus with its target. However it is dropped, the target is told that the nexus is lost.
+/// An I\_T nexus with its target. However it is dropped, the target is notified of the nexus loss.
 pub(super) struct Attachment {
     pub nexus: Arc<Nexus>,
     pub target: Arc<dyn ScsiTarget>,
@@ -300,7 +300,7 @@ impl Connection {
             return Poll::Ready(End::Ended(reason));
         }
         self.requests.begin_turn(context.waker());
-        let turn = self.poll_rounds(context);
+        let turn = self.poll_steps(context);
         self.requests.end_turn();
         let tasks = self.tasks.len() * BYTES_OF_A_TASK;
         let other = BYTES_OF_A_CONNECTION + self.outbound.staged_bytes() + tasks;
@@ -308,7 +308,7 @@ impl Connection {
         turn
     }
 
-    fn poll_rounds(&mut self, context: &mut Context<'_>) -> Poll<End> {
+    fn poll_steps(&mut self, context: &mut Context<'_>) -> Poll<End> {
         for _ in 0..ROUNDS {
             let paused = self.is_receiving_paused();
             let received = match self.poll_receive(context) {
@@ -333,7 +333,7 @@ impl Connection {
                 return self.poll_keepalive(context);
             }
         }
-        // A connection that is never idle has its timer looked at all the same.
+        // A connection that is never idle has its timer checked all the same.
         if self.timer.is_elapsed() {
             if let Poll::Ready(end) = self.poll_keepalive(context) {
                 return Poll::Ready(end);
@@ -376,15 +376,15 @@ impl Connection {
             self.keepalive = match self.keepalive {
                 Keepalive::Heard => Keepalive::Quiet,
                 // A discovery session is for questions only; an idle one ends.
-                Keepalive::Quiet if self.nexus.is_none() => Keepalive::Asked,
+                Keepalive::Quiet if self.nexus.is_none() => Keepalive::Pinged,
                 Keepalive::Quiet => {
                     self.push_ping();
                     if let Poll::Ready(Err(error)) = self.poll_send(context) {
                         return Poll::Ready(End::Io(error));
                     }
-                    Keepalive::Asked
+                    Keepalive::Pinged
                 }
-                Keepalive::Asked => return Poll::Ready(End::Silent),
+                Keepalive::Pinged => return Poll::Ready(End::Silent),
             };
             let next = tokio::time::Instant::now() + self.registry.options.keepalive_interval;
             self.timer.as_mut().reset(next);

@@ -150,7 +150,7 @@ impl Connection {
     }
 
     fn handle_nop_out(&mut self, request: &NopOut, data: &[u8]) {
-        // Without Initiator Task Tag it is the answer to a NOP-In of ours; that it came is all we wanted to know.
+        // Without Initiator Task Tag it is the answer to a NOP-In of ours; that it came is enough.
         if request.initiator_task_tag != RESERVED_TAG {
             let limit = self.parameters.initiator_max_recv_data_segment_length as usize;
             self.push_pong(request, &data[..data.len().min(limit)]);

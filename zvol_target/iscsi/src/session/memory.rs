@@ -96,7 +96,7 @@ impl State {
     }
 }
 
-/// Has connections that wait look again; the one that is borrowed looks at the end of its turn anyway.
+/// Wakes connections that wait for memory; the one that is borrowed checks at the end of its turn anyway.
 fn wake_waiting() {
     WAITING.with_borrow_mut(|waiting| {
         waiting.retain(|memory| {
@@ -284,7 +284,7 @@ pub(super) struct HeldMemory {
     record: Arc<SessionRecord>,
 }
 
-/// A change smaller than this is not told to the registry, bytes: it is a memory location that all threads share.
+/// A change smaller than this is not reported to the registry, bytes: it is a memory location that all threads share.
 const STEP: usize = 64 << 10;
 
 impl HeldMemory {

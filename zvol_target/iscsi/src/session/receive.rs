@@ -95,7 +95,7 @@ impl Connection {
     }
 
     fn parse(&mut self, context: &mut Context<'_>) -> Result<(), End> {
-        // After a Logout Request nothing is looked at any more.
+        // After a Logout Request nothing is checked any more.
         while self.logout.is_none() {
             let progress = match &self.incoming {
                 Incoming::Headers => self.parse_headers(context)?,

@@ -21,7 +21,7 @@ const LOGOUT_CID_NOT_FOUND: u8 = 1;
 const LOGOUT_RECOVERY_NOT_SUPPORTED: u8 = 2;
 /// `AsyncEvent`: the target drops all connections of the session (11.9.1).
 const EVENT_ALL_CONNECTIONS_DROPPED: u8 = 3;
-/// Seconds an initiator is asked to wait before it logs in again after we dropped it.
+/// `Time2Wait` after we dropped a connection: seconds before the initiator may log in again.
 const TIME_TO_WAIT_AFTER_DROP: u16 = 2;
 
 /// Difference between what a command moves and what the initiator expects (11.4.5).
@@ -74,19 +74,19 @@ impl Connection {
             completion.status = Status::CheckCondition;
             completion.sense = sense::of_failure(failure).to_vec();
             completion.data_in = None;
-            completion.data_in_wanted = 0;
+            completion.data_in_required = 0;
         }
         let data_in = completion.data_in.take();
         let available = data_in.as_ref().map_or(0, |data| data.len() as u64);
         let bidirectional = task.read_length > 0 && task.write_length > 0;
-        let wanted = completion.data_in_wanted;
-        let read = Residual::of(task.read_length, wanted);
+        let required = completion.data_in_required;
+        let read = Residual::of(task.read_length, required);
         let residual = if bidirectional || task.write_length > 0 {
-            Residual::of(task.write_length, completion.data_out_wanted)
-        } else if task.read_length > 0 || wanted > 0 {
+            Residual::of(task.write_length, completion.data_out_required)
+        } else if task.read_length > 0 || required > 0 {
             read
         } else {
-            Residual::of(0, completion.data_out_wanted)
+            Residual::of(0, completion.data_out_required)
         };
         let read_length = task
             .read_length
@@ -197,7 +197,7 @@ impl Connection {
     /// without a response do that, as those that another nexus aborts.
     pub(super) fn tell_window(&mut self) {
         // Data that has its turn later will say so.
-        if !self.window.is_untold() || !self.long_data.is_empty() {
+        if !self.window.is_unannounced() || !self.long_data.is_empty() {
             return;
         }
         let pdu = NopIn {

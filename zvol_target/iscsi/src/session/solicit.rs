@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! R2Ts: short transfers are asked for at once, long ones in turns, so that what a host sends next is not far behind.
+//! R2Ts: short transfers are requested at once, long ones in turns, so that what a host sends next is not far behind.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::connection::Connection;
 
-/// Longest transfer that is asked for at once, bytes.
+/// Longest transfer that is requested at once, bytes.
 const SHORT: u32 = 64 << 10;
-/// Bytes of long transfers asked for at a time: no less than a fast link carries while an R2T travels, and what a short command
+/// Bytes of long transfers requested at a time: no less than a fast link carries while an R2T travels, and what a short command
 /// finds ahead of it at worst.
 const SOLICITED_MOST: usize = 2 << 20;
 
-/// Data that was asked for and has not come.
+/// Data that was requested and has not come.
 #[derive(Default)]
 pub(super) struct Solicited {
     /// By Target Transfer Tag.
@@ -37,7 +37,7 @@ impl Solicited {
             .map(|burst| burst.task)
     }
 
-    /// The sequence an R2T asked for has come.
+    /// The sequence an R2T requested has come.
     pub fn forget(&mut self, target_transfer_tag: u32) {
         if let Some(burst) = self.bursts.remove(&target_transfer_tag) {
             self.long_bytes -= burst.counted;
@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// Sends one R2T, if the command waits for data that nobody was asked for.
+    /// Sends one R2T, if the command waits for data that was not requested yet.
     fn send_request(&mut self, tag: u32, long: bool) -> bool {
         let Some(transfer) = self.tasks.get(&tag).and_then(|task| task.transfer.clone()) else {
             return false;

@@ -18,7 +18,7 @@ pub(crate) enum Progress {
     Waiting(Command),
     /// The SCSI target has it.
     Running,
-    /// It has ended; the response waits until data that was asked for or announced has passed (RFC 7143 7.8).
+    /// It has ended; the response waits until data that was requested or announced has passed (RFC 7143 7.8).
     Ended(Completion),
 }
 

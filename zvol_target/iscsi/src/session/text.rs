@@ -56,7 +56,7 @@ impl Connection {
             return self.push_reject(reject::PROTOCOL_ERROR, header);
         }
         for (key, value) in &pairs {
-            // Answers to nothing we asked; an answer to an answer would never end.
+            // Answers without a request of ours; an answer to an answer would never end.
             if is_answer(value) {
                 continue;
             }
@@ -119,7 +119,7 @@ impl Connection {
     fn send_targets(&self, value: &str, session_type: SessionType) -> Option<Vec<u8>> {
         let record = &self.registration.record;
         let visible = self.registry.visible_targets(&record.initiator);
-        let wanted = match (value, session_type, &record.target) {
+        let requested = match (value, session_type, &record.target) {
             ("All", SessionType::Discovery, _) => None,
             ("All", ..) | ("", SessionType::Discovery, _) => return None,
             ("", _, target) => target.as_ref().map(|(target, _)| target.name.clone()),
@@ -127,7 +127,10 @@ impl Connection {
         };
         let mut text = Vec::new();
         for target in visible {
-            if wanted.as_ref().is_none_or(|wanted| *wanted == target.name) {
+            if requested
+                .as_ref()
+                .is_none_or(|requested| *requested == target.name)
+            {
                 self.describe(&target, record.local, &mut text);
             }
         }
@@ -141,7 +144,7 @@ impl Connection {
         let addresses: Vec<_> = portals
             .iter()
             .filter(|portal| target.port(portal.group_tag).is_some())
-            .filter_map(|portal| Some((told(portal, local)?, portal.group_tag)))
+            .filter_map(|portal| Some((reachable_address(portal, local)?, portal.group_tag)))
             .collect();
         if addresses.is_empty() {
             return;
@@ -154,7 +157,7 @@ impl Connection {
 }
 
 /// What discovery says of a portal to an initiator that came in at `local`; `None` when it can't reach it.
-fn told(portal: &Portal, local: SocketAddr) -> Option<SocketAddr> {
+fn reachable_address(portal: &Portal, local: SocketAddr) -> Option<SocketAddr> {
     if let Some(advertised) = portal.advertised {
         return Some(advertised);
     }

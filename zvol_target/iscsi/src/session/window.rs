@@ -25,8 +25,8 @@ pub(crate) enum Arrival {
 pub(crate) struct CommandWindow {
     expected: u32,
     maximum: u32,
-    /// `MaxCmdSN` as the initiator was told last.
-    told: u32,
+    /// `MaxCmdSN` as last announced to the initiator.
+    announced: u32,
 }
 
 impl CommandWindow {
@@ -36,7 +36,7 @@ impl CommandWindow {
         Self {
             expected: first,
             maximum,
-            told: maximum,
+            announced: maximum,
         }
     }
 
@@ -47,13 +47,13 @@ impl CommandWindow {
 
     /// `MaxCmdSN`, for a PDU that tells the initiator.
     pub fn tell_maximum(&mut self) -> u32 {
-        self.told = self.maximum;
+        self.announced = self.maximum;
         self.maximum
     }
 
-    /// Whether the window has opened since the initiator was told last.
-    pub fn is_untold(self) -> bool {
-        self.told != self.maximum
+    /// Whether the window has opened since it was last announced.
+    pub fn is_unannounced(self) -> bool {
+        self.announced != self.maximum
     }
 
     /// Judges a non-immediate command.
@@ -100,7 +100,7 @@ mod tests {
         // Closed: MaxCmdSN = ExpCmdSN - 1.
         assert_eq!(window.tell_maximum().wrapping_add(1), window.expected());
         window.release();
-        assert!(window.is_untold());
+        assert!(window.is_unannounced());
         assert_eq!(window.judge(next), Arrival::Next);
         assert_eq!(window.judge(next.wrapping_add(1)), Arrival::Ignored);
     }

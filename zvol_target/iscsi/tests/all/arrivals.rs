@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Floods of connections that do not log in, beside hosts that do.
+//! Floods of connections that do not log in, while hosts log in.
 
 use iscsi::ServerOptions;
 use std::net::{IpAddr, SocketAddr, TcpStream};

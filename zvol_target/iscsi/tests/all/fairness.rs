@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Short commands beside long ones on one connection.
+//! Short and long commands on one connection.
 
 use std::collections::HashSet;
 
@@ -94,7 +94,7 @@ fn a_task_management_response_does_not_overtake_the_status_of_what_it_did_not_fi
 }
 
 #[test]
-fn a_short_write_is_asked_for_though_long_ones_wait_for_theirs() {
+fn a_short_write_is_solicited_while_long_ones_wait() {
     const COUNT: usize = 12;
     let fixture = Fixture::new();
     let mut initiator = Initiator::connect(fixture.address);
@@ -113,7 +113,7 @@ fn a_short_write_is_asked_for_though_long_ones_wait_for_theirs() {
     }
     let short = initiator.write_command(0, 8);
     initiator.send(short.encode(), &[]);
-    let mut asked = 0;
+    let mut solicited = 0;
     loop {
         let received = initiator.receive();
         let TargetPdu::ReadyToTransfer(r2t) = received.pdu else {
@@ -122,10 +122,10 @@ fn a_short_write_is_asked_for_though_long_ones_wait_for_theirs() {
         if r2t.initiator_task_tag == short.initiator_task_tag {
             break;
         }
-        asked += r2t.desired_data_transfer_length as usize;
+        solicited += r2t.desired_data_transfer_length as usize;
     }
     assert!(
-        asked <= 3 * LONG,
-        "{asked} bytes of long writes were asked for before"
+        solicited <= 3 * LONG,
+        "{solicited} bytes of long writes were requested before"
     );
 }

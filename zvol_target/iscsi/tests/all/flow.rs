@@ -32,14 +32,14 @@ fn fill_window(fixture: &Fixture, initiator: &mut Initiator) -> Vec<ScsiCommand>
 }
 
 #[test]
-fn a_window_that_another_nexus_opens_is_told() {
+fn a_window_that_another_nexus_opens_is_announced() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     fill_window(&fixture, &mut initiator);
     let mut other = neighbour(&fixture);
     let tag = other.manage(LOGICAL_UNIT_RESET, None);
     assert_eq!(other.expect_managed(tag).response, 0);
-    // Nothing is reported of the commands, so it is told by NOP-Ins that want no answer and use up no StatSN.
+    // No command ends, so NOP-Ins announce it. They need no answer and use no StatSN.
     let mut last = initiator.expect_nop_in();
     let stat_sn = last.stat_sn;
     while last.max_cmd_sn != 1 + 511 + 512 {
@@ -126,7 +126,7 @@ fn a_refused_command_that_still_gets_data_leaves_its_memory_to_others() {
     assert_eq!(initiator.read(0, 128), data);
 }
 
-/// Commands that come before their turn bring data nobody asked for yet; the one they wait for is behind them in the socket.
+/// Commands that come before their turn bring data that was not requested yet; the one they wait for is behind them in the socket.
 #[test]
 fn what_early_commands_bring_does_not_keep_out_the_one_they_wait_for() {
     let fixture = Fixture::new();

@@ -45,7 +45,7 @@ fn a_target_that_goes_during_a_login_was_removed() {
 }
 
 #[test]
-fn sessions_of_a_target_that_goes_are_told_and_others_stay() {
+fn sessions_of_a_removed_target_end_with_a_message_and_others_stay() {
     let fixture = Fixture::new();
     let mut other = definition(&fixture.device);
     other.name = "iqn.2001-04.com.example:other".parse().unwrap();
@@ -299,7 +299,7 @@ fn a_login_that_brings_keys_without_end_is_refused() {
     let mut status = (0, 0);
     for round in 0..10 {
         let names: Vec<String> = (0..100).map(|key| format!("X-{round}-{key}")).collect();
-        // An answer to what was never asked gets none itself.
+        // An answer without a request gets no answer.
         let keys: Vec<_> = names.iter().map(|name| (&name[..], "Reject")).collect();
         let (response, _) = initiator.login_step(request(), &keys);
         status = (response.status_class, response.status_detail);

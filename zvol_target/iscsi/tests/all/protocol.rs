@@ -525,7 +525,7 @@ fn a_lost_connection_is_a_lost_nexus() {
 }
 
 #[test]
-fn a_silent_initiator_is_asked_and_then_dropped() {
+fn a_silent_initiator_is_pinged_and_then_dropped() {
     let options = ServerOptions {
         keepalive_interval: Duration::from_millis(1000),
         ..ServerOptions::default()
@@ -551,7 +551,7 @@ fn a_silent_initiator_is_asked_and_then_dropped() {
 }
 
 #[test]
-fn initiators_are_told_when_their_target_goes_or_the_server_stops() {
+fn initiators_are_notified_when_their_target_is_removed_or_the_server_stops() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     // A change that does not concern the session leaves it alone.
@@ -599,7 +599,7 @@ fn portals_come_and_go_in_both_families() {
         .unwrap();
     let portals = fixture.server.portals();
     assert_eq!(portals.len(), 2);
-    // The one asked for before is the same one still.
+    // The one requested before is unchanged.
     assert_eq!(portals[0], old);
     let mut second = Initiator::connect(portals[1].address);
     second.isid[5] = 2;

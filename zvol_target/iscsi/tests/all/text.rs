@@ -21,7 +21,7 @@ fn few_keys_may_change_after_login() {
             "HeaderDigest=CRC32C\0Other=1\0",
             "HeaderDigest=Reject\0Other=NotUnderstood\0",
         ),
-        // Declarations, and answers to nothing that was asked.
+        // Declarations, and answers without a request.
         ("InitiatorAlias=host\0", ""),
         ("X-com.example.a=NotUnderstood\0InitialR2T=Irrelevant\0", ""),
         (
@@ -123,14 +123,14 @@ fn portal(address: &str, group_tag: u16) -> Portal {
 #[test]
 fn discovery_tells_every_portal_of_every_group_a_target_has() {
     let fixture = Fixture::new();
-    let asked = [
+    let requested = [
         portal("127.0.0.1:0", 1),
         portal("127.0.0.2:0", 1),
         portal("[::1]:0", 2),
         portal("0.0.0.0:0", 2),
         portal("[::]:0", 3),
     ];
-    fixture.server.set_portals(&asked).unwrap();
+    fixture.server.set_portals(&requested).unwrap();
     let port = |portal_group_tag| TargetPort {
         portal_group_tag,
         relative_target_port: portal_group_tag,
@@ -150,7 +150,7 @@ fn discovery_tells_every_portal_of_every_group_a_target_has() {
     let open = fixture.server.portals();
     let port = |at: usize| open[at].address.port();
 
-    // Wildcard portals are told as the address the initiator came to, if it is of their family; a target with no other portal is
+    // Wildcard portals are reported as the address the initiator came to, if it is of their family; a target with no other portal is
     // not named where it can't be reached.
     let fixed = format!(
         "TargetAddress=127.0.0.1:{},1\0TargetAddress=127.0.0.2:{},1\0TargetAddress=[::1]:{},2\0",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An initiator that sends exactly the PDUs it is told to.
+//! An initiator that sends exactly the given PDUs.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -233,7 +233,7 @@ impl Initiator {
                 panic!("no Data-In: {:?}", received.pdu);
             };
             let tag = pdu.initiator_task_tag;
-            assert!(tags.contains(&tag), "nobody asked for {tag}");
+            assert!(tags.contains(&tag), "{tag} was not requested");
             let (data, data_sn) = under_way.entry(tag).or_default();
             assert_eq!(
                 (pdu.buffer_offset as usize, pdu.data_sn),
@@ -323,7 +323,7 @@ impl Initiator {
         let response = loop {
             match self.receive().pdu {
                 TargetPdu::TaskManagementResponse(response) => break response,
-                // That the window opened may be told before.
+                // That the window opened may be announced before.
                 TargetPdu::NopIn(pdu) if pdu.target_transfer_tag == RESERVED_TAG => {}
                 other => panic!("no Task Management Function Response: {other:?}"),
             }

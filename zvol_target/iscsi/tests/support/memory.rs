@@ -123,7 +123,7 @@ impl MemoryTarget {
                 self.reads.fetch_add(1, Ordering::Relaxed);
                 let data = (length > 0).then(|| self.bytes(block * BLOCK, length));
                 Completion {
-                    data_in_wanted: (count * BLOCK) as u64,
+                    data_in_required: (count * BLOCK) as u64,
                     ..good(data, 0)
                 }
             }
@@ -166,13 +166,13 @@ fn extent(cdb: &[u8], number: impl Fn(usize, usize) -> usize) -> (usize, usize) 
     }
 }
 
-fn good(data_in: Option<Vec<u8>>, data_out_wanted: u64) -> Completion {
+fn good(data_in: Option<Vec<u8>>, data_out_required: u64) -> Completion {
     Completion {
         status: Status::Good,
         sense: Vec::new(),
-        data_in_wanted: data_in.as_ref().map_or(0, |data| data.len() as u64),
+        data_in_required: data_in.as_ref().map_or(0, |data| data.len() as u64),
         data_in: data_in.map(|data| Buffer::from(&data[..])),
-        data_out_wanted,
+        data_out_required,
     }
 }
 
@@ -183,8 +183,8 @@ fn check_condition(key: u8, code: u8) -> Completion {
         status: Status::CheckCondition,
         sense,
         data_in: None,
-        data_in_wanted: 0,
-        data_out_wanted: 0,
+        data_in_required: 0,
+        data_out_required: 0,
     }
 }
 

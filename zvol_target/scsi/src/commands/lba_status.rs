@@ -10,7 +10,7 @@ use crate::sense::Sense;
 /// LBA status descriptors in one answer at most: a host that wants more asks on from where they end.
 const MOST_DESCRIPTORS: usize = 512;
 
-/// How often the volume is asked for one answer, and for how many extents at a time.
+/// How often the volume is queried for one answer, and for how many extents at a time.
 const MOST_QUESTIONS: usize = 16;
 const EXTENTS_OF_A_QUESTION: usize = 64;
 

@@ -106,7 +106,7 @@ fn parameters(execution: &Execution, code: PageCode, from: u16) -> Option<Vec<u8
         }
         _ => vec![informational_exceptions()],
     };
-    let asked: Vec<_> = all
+    let parameters: Vec<_> = all
         .into_iter()
         .filter(|&(code, _)| code >= from)
         .flat_map(|(code, parameter)| {
@@ -114,7 +114,7 @@ fn parameters(execution: &Execution, code: PageCode, from: u16) -> Option<Vec<u8
             [vec![high, low], parameter].concat()
         })
         .collect();
-    (!asked.is_empty()).then_some(asked)
+    (!parameters.is_empty()).then_some(parameters)
 }
 
 /// A log parameter by its code: parameter control byte, length, value.

@@ -87,7 +87,7 @@ pub(crate) fn page(unit: &LogicalUnit, code: PageCode, control: PageControl) -> 
     }
     match code {
         READ_WRITE_ERROR_RECOVERY if is_thin => {
-            /// Soft thresholds are told of.
+            /// Soft thresholds are reported.
             const LBPERE: u8 = 0x80;
             page[3] = LBPERE;
         }
@@ -127,7 +127,7 @@ pub(crate) fn page(unit: &LogicalUnit, code: PageCode, control: PageControl) -> 
     Some(page)
 }
 
-/// A soft threshold; not enabled where none is set. Every nexus is told (SITUA = 0).
+/// A soft threshold; not enabled where none is set. Every nexus gets a unit attention (SITUA = 0).
 fn threshold_descriptor(unit: &LogicalUnit, resource: Resource) -> [u8; 8] {
     const ENABLED: u8 = 0x80;
     // THRESHOLD TYPE 000b is soft. THRESHOLD ARMING: reached when the count rises, or when it falls.

@@ -15,7 +15,7 @@ pub(crate) const MODE_SELECT_6: u8 = 0x15;
 const LENGTH_ERROR: Sense = Sense::illegal_request(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
 
 /// Takes all pages of the parameter list, or none. Only `D_SENSE` of the Control page changes anything, for every nexus; every
-/// other one is told by MODE PARAMETERS CHANGED. SP is refused by the command table: nothing is saved.
+/// other one gets MODE PARAMETERS CHANGED. SP is refused by the command table: nothing is saved.
 ///
 /// # Errors
 /// INVALID FIELD IN CDB (PF = 0), PARAMETER LIST LENGTH ERROR, INVALID FIELD IN PARAMETER LIST.
@@ -34,7 +34,7 @@ pub(crate) async fn mode_select(execution: &mut Execution<'_>) -> Result<Reply, 
     if length == 0 {
         return Ok(Reply::default());
     }
-    execution.data_out_wanted = u64::from(length);
+    execution.data_out_required = u64::from(length);
     let list = execution.receive(length).await?;
     let selected = parse(execution.unit, &list, short)?;
     execution.check_aborted()?;

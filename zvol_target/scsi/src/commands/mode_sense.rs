@@ -75,12 +75,12 @@ fn pages(execution: &Execution, control: PageControl) -> Result<Vec<u8>, Sense> 
     if code != ALL_PAGES && !PAGES.iter().any(|&(of, _)| of == code) {
         return Err(Sense::invalid_field_in_cdb(2, Some(5)));
     }
-    let asked = |&&(of, sub): &&PageCode| {
+    let requested = |&&(of, sub): &&PageCode| {
         (code == ALL_PAGES || code == of) && (subpage == ALL_SUBPAGES || subpage == sub)
     };
     let pages: Vec<_> = PAGES
         .iter()
-        .filter(asked)
+        .filter(requested)
         .filter_map(|&code| mode_pages::page(execution.unit, code, control))
         .collect();
     if pages.is_empty() {

@@ -12,7 +12,7 @@ pub(crate) async fn or_write(execution: &mut Execution<'_>) -> Result<Reply, Fai
     let range = execution.transfer_range()?;
     execution.require_writable()?;
     let stability = execution.stability(execution.cdb.bit(1, FUA));
-    execution.data_out_wanted = range.length;
+    execution.data_out_required = range.length;
     for (offset, length) in range.short_chunks() {
         let mut data = execution.receive_blocks(length, range.block_bytes).await?;
         let received = data.len();

@@ -7,7 +7,7 @@ use crate::execution::{Execution, Failure, Reply};
 /// A volume has no motor and no medium to unload: LOEJ and POWER CONDITION are refused by the command table.
 ///
 /// START = 1 has nothing to do. START = 0 writes the cache out, as any stop does, and the unit stays ready: one host that shuts
-/// down must not take the disk from the others, and GOOD with START = 0 promises only that the unit may be switched off.
+/// down must not take the disk from the others, and GOOD with START = 0 guarantees only that the unit may be switched off.
 ///
 /// # Errors
 /// WRITE ERROR, SPACE ALLOCATION FAILED WRITE PROTECT.

@@ -6,7 +6,7 @@ use crate::sense::Sense;
 
 /// Checks the range, and leaves reading ahead to the caches below, which see the READs themselves.
 ///
-/// GOOD, never CONDITION MET: that would say that all the blocks have a place in the cache, which no volume promises.
+/// GOOD, never CONDITION MET: that would say that all the blocks have a place in the cache, which no volume guarantees.
 ///
 /// # Errors
 /// LOGICAL BLOCK ADDRESS OUT OF RANGE.

@@ -40,7 +40,7 @@ pub(crate) async fn read(execution: &mut Execution<'_>) -> Result<Reply, Failure
     if length == 0 {
         return Ok(Reply {
             data_in: None,
-            data_in_wanted: range.length,
+            data_in_required: range.length,
         });
     }
     // At most ACCEPTED_TRANSFER_BYTES.
@@ -55,7 +55,7 @@ pub(crate) async fn read(execution: &mut Execution<'_>) -> Result<Reply, Failure
     execution.bytes = length;
     Ok(Reply {
         data_in: Some(data),
-        data_in_wanted: range.length,
+        data_in_required: range.length,
     })
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn write(execution: &mut Execution<'_>) -> Result<Reply, Failur
     let range = execution.transfer_range()?;
     execution.require_writable()?;
     let stability = execution.stability(force_unit_access(execution.cdb));
-    execution.data_out_wanted = range.length;
+    execution.data_out_required = range.length;
     let mut chunks = range.chunks();
     let Some((mut offset, mut length)) = chunks.next() else {
         return Ok(Reply::default());

@@ -14,7 +14,7 @@ pub(crate) const MAXIMUM_BLOCK_DESCRIPTOR_COUNT: u32 = 256;
 const HEADER_BYTES: usize = 8;
 const DESCRIPTOR_BYTES: usize = 16;
 
-/// Most bytes of the parameter list that are looked at: a host can announce more, which then does not fit the limits.
+/// Most bytes of the parameter list that are checked: a host can announce more, which then does not fit the limits.
 const MOST_LIST_BYTES: u32 =
     (HEADER_BYTES + DESCRIPTOR_BYTES * (MAXIMUM_BLOCK_DESCRIPTOR_COUNT as usize + 1)) as u32;
 
@@ -29,7 +29,7 @@ pub(crate) async fn unmap(execution: &mut Execution<'_>) -> Result<Reply, Failur
     if length == 0 {
         return Ok(Reply::default());
     }
-    execution.data_out_wanted = u64::from(length);
+    execution.data_out_required = u64::from(length);
     let list = execution.receive(length.min(MOST_LIST_BYTES)).await?;
     for range in ranges(execution, &list, length)? {
         execution.clear(range, true).await?;

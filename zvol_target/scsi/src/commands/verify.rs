@@ -50,7 +50,7 @@ pub(crate) async fn verify(execution: &mut Execution<'_>) -> Result<Reply, Failu
         }
         ByteCheck::Compare => {
             let range = execution.transfer_range()?;
-            execution.data_out_wanted = range.length;
+            execution.data_out_required = range.length;
             for (offset, length) in range.short_chunks() {
                 let data = execution.receive_blocks(length, range.block_bytes).await?;
                 execution.compare(offset, &data).await?;
@@ -70,7 +70,7 @@ async fn compare_each(execution: &mut Execution<'_>) -> Result<(), Failure> {
     if range.length == 0 {
         return Ok(());
     }
-    execution.data_out_wanted = u64::from(range.block_bytes);
+    execution.data_out_required = u64::from(range.block_bytes);
     let pattern = execution
         .receive_blocks(range.block_bytes, range.block_bytes)
         .await?;
@@ -104,7 +104,7 @@ pub(crate) async fn write_and_verify(execution: &mut Execution<'_>) -> Result<Re
     }
     let range: ByteRange = execution.transfer_range()?;
     execution.require_writable()?;
-    execution.data_out_wanted = range.length;
+    execution.data_out_required = range.length;
     for (offset, length) in range.short_chunks() {
         let data = execution.receive_blocks(length, range.block_bytes).await?;
         let received = data.len();

@@ -6,7 +6,7 @@ use volume::Stability;
 use crate::execution::{Execution, Failure, Reply};
 use crate::sense::Sense;
 
-/// MAXIMUM ATOMIC TRANSFER LENGTH and ATOMIC ALIGNMENT, blocks; `None` when the volume promises nothing.
+/// MAXIMUM ATOMIC TRANSFER LENGTH and ATOMIC ALIGNMENT, blocks; `None` when the volume guarantees nothing.
 pub(crate) fn maximum_blocks(execution: &Execution) -> Option<u32> {
     let bytes = execution.unit.volume.atomic_write_bytes()?;
     // Of a power of two.
@@ -14,7 +14,7 @@ pub(crate) fn maximum_blocks(execution: &Execution) -> Option<u32> {
     (blocks > 0).then_some(blocks)
 }
 
-/// Writes all blocks or none, whatever happens; always stable, as volumes promise it for stable writes only.
+/// Writes all blocks or none, whatever happens; always stable, as volumes guarantee it for stable writes only.
 ///
 /// # Errors
 /// INVALID FIELD IN CDB: longer than [`maximum_blocks`], or not aligned to as many. INVALID FIELD IN COMMAND INFORMATION UNIT:

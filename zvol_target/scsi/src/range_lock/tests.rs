@@ -23,24 +23,24 @@ impl Wake for Flag {
 }
 
 /// A request that is polled when it was woken, and only then.
-struct Asked<'a> {
+struct Request<'a> {
     future: Option<Holding<'a>>,
     held: Option<RangeGuard>,
     flag: Arc<Flag>,
     parts: [Part; 2],
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Request<'a> {
     fn new(locks: &'a RangeLocks, parts: [Part; 2]) -> Self {
         let future = Box::pin(Table::hold(locks.table(), parts.clone()));
-        let mut asked = Self {
+        let mut requests = Self {
             future: Some(future),
             held: None,
             flag: Arc::new(Flag(AtomicBool::new(true))),
             parts,
         };
-        asked.poll();
-        asked
+        requests.poll();
+        requests
     }
 
     fn poll(&mut self) {
@@ -58,7 +58,7 @@ impl<'a> Asked<'a> {
 }
 
 /// The rules, byte by byte.
-fn may_not_be_beside((one, of_one): &Part, (two, of_two): &Part) -> bool {
+fn conflicts((one, of_one): &Part, (two, of_two): &Part) -> bool {
     let both = of_one
         .clone()
         .any(|byte| of_two.clone().any(|other| byte == other));
@@ -78,46 +78,46 @@ fn part() -> impl Strategy<Value = Part> {
 enum Action {
     Ask(Part, Option<Part>),
     /// Of those that are there, held or not, one is given up.
-    Leave(prop::sample::Index),
+    Release(prop::sample::Index),
 }
 
 fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         3 => (part(), prop::option::weighted(0.2, part())).prop_map(|(one, two)| Action::Ask(one, two)),
-        2 => any::<prop::sample::Index>().prop_map(Action::Leave),
+        2 => any::<prop::sample::Index>().prop_map(Action::Release),
     ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A request is held if and only if none conflicts with it that was asked for earlier and is still there.
+    /// A request is held if and only if no earlier request that still exists conflicts with it.
     #[test]
     fn held_is_what_no_earlier_request_conflicts_with(actions in prop::collection::vec(action(), 1..80)) {
         let locks = RangeLocks::default();
         // In the order they came.
-        let mut asked: Vec<Asked> = Vec::new();
+        let mut requests: Vec<Request> = Vec::new();
         for action in actions {
             match action {
                 Action::Ask(one, two) => {
-                    asked.push(Asked::new(&locks, [one, two.unwrap_or(NOTHING)]));
+                    requests.push(Request::new(&locks, [one, two.unwrap_or(NOTHING)]));
                 }
-                Action::Leave(index) if !asked.is_empty() => {
-                    drop(asked.remove(index.index(asked.len())));
+                Action::Release(index) if !requests.is_empty() => {
+                    drop(requests.remove(index.index(requests.len())));
                 }
-                Action::Leave(_) => {}
+                Action::Release(_) => {}
             }
-            asked.iter_mut().for_each(Asked::poll);
-            for (at, one) in asked.iter().enumerate() {
-                let blocked = asked[..at].iter().any(|earlier| {
+            requests.iter_mut().for_each(Request::poll);
+            for (at, one) in requests.iter().enumerate() {
+                let blocked = requests[..at].iter().any(|earlier| {
                     one.parts.iter().any(|part| {
-                        earlier.parts.iter().any(|other| may_not_be_beside(part, other))
+                        earlier.parts.iter().any(|other| conflicts(part, other))
                     })
                 });
                 prop_assert_eq!(one.held.is_some(), !blocked, "{} of {:?}", at, one.parts);
             }
         }
-        drop(asked);
+        drop(requests);
         let requests = lock(&locks.table().0);
         prop_assert!(requests.writes.is_empty() && requests.others.is_empty());
     }
@@ -126,7 +126,7 @@ proptest! {
 #[test]
 fn a_stream_of_writes_does_not_starve_one_that_waits() {
     let locks = RangeLocks::default();
-    let ask = |hold| Asked::new(&locks, [(hold, 0..512), NOTHING]);
+    let ask = |hold| Request::new(&locks, [(hold, 0..512), NOTHING]);
     let first = ask(Hold::Write);
     let mut waits = ask(Hold::Exclusive);
     let mut stream: Vec<_> = (0..10).map(|_| ask(Hold::Write)).collect();
@@ -136,10 +136,10 @@ fn a_stream_of_writes_does_not_starve_one_that_waits() {
     waits.poll();
     assert!(waits.held.is_some());
     // Elsewhere nothing waits.
-    let elsewhere = Asked::new(&locks, [(Hold::Exclusive, 512..1024), NOTHING]);
+    let elsewhere = Request::new(&locks, [(Hold::Exclusive, 512..1024), NOTHING]);
     assert!(elsewhere.held.is_some());
     drop(waits);
-    stream.iter_mut().for_each(Asked::poll);
+    stream.iter_mut().for_each(Request::poll);
     assert!(stream.iter().all(|write| write.held.is_some()));
 }
 
@@ -148,7 +148,7 @@ fn a_unit_in_the_place_of_another_shares_its_ranges() {
     let (old, new) = (RangeLocks::default(), RangeLocks::default());
     let held = block_on(old.write(0..10));
     new.share(&old);
-    let mut waits = Asked::new(&new, [(Hold::Exclusive, 5..6), NOTHING]);
+    let mut waits = Request::new(&new, [(Hold::Exclusive, 5..6), NOTHING]);
     assert!(waits.held.is_none());
     drop(held);
     waits.poll();
@@ -190,7 +190,7 @@ fn threads_that_read_and_write_back_lose_nothing() {
         for _ in 0..2 {
             scope.spawn(|| {
                 for _ in 0..ROUNDS {
-                    let _beside = block_on(locks.write(256..1024));
+                    let _neighbour = block_on(locks.write(256..1024));
                     writers.fetch_add(1, Ordering::Relaxed);
                     writers.fetch_sub(1, Ordering::Relaxed);
                 }

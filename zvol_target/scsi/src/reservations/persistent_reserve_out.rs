@@ -28,7 +28,7 @@ pub(crate) enum ServiceAction {
     RegisterAndMove,
 }
 
-/// A service action with its parameters, all of them checked that can be without looking at what is registered.
+/// A service action with its parameters, all checked as far as possible without the registrations.
 enum Request {
     Register {
         existing_key: Option<u64>,
@@ -65,7 +65,7 @@ pub(crate) async fn persistent_reserve_out(
     if (length as usize) < BASIC_LENGTH || length > MAXIMUM_LENGTH {
         return Err(LENGTH_ERROR.into());
     }
-    execution.data_out_wanted = u64::from(length);
+    execution.data_out_required = u64::from(length);
     let list = execution.receive(length).await?;
     let request = parse(execution, action, &list)?;
     let unit = execution.unit;
@@ -82,8 +82,8 @@ pub(crate) async fn persistent_reserve_out(
         (state.persistent.clone(), state.persists, state.to_persist())
     };
     let consequences = request.perform(execution, &mut next)?;
-    if let (true, Some(wanted)) = (consequences.counts, request.persists()) {
-        persists = wanted;
+    if let (true, Some(requested)) = (consequences.counts, request.persists()) {
+        persists = requested;
     }
     if let Some(store) = unit.reservation_store() {
         let content = if persists {
@@ -189,7 +189,7 @@ fn destination(execution: &Execution, list: RegisterAndMove) -> Result<Registere
     Ok(to)
 }
 
-/// The nexuses that `SPEC_I_PT` and `ALL_TG_PT` name beside the one that sent them.
+/// The nexuses that `SPEC_I_PT` and `ALL_TG_PT` name in addition to the sender.
 fn others(execution: &Execution, list: &Basic) -> Result<BTreeSet<RegisteredNexus>, Sense> {
     let &Execution {
         device,
@@ -327,8 +327,8 @@ async fn abort(
         let ended = unit.tasks.wait_until_ended(tasks);
         execution.task.unless_aborted(ended).await?;
     }
-    // The task of a third-party copy may be another unit's. Each of its steps looks at reservations once it holds its range here: those
-    // that looked before are over when all is held.
+    // The task of a third-party copy may be another unit's. Each of its steps checks reservations once it holds its range here: those
+    // that checked earlier are over when all is held.
     let ranges = &execution.unit.ranges;
     let all = execution.task.unless_aborted(ranges.exclusive(0..u64::MAX));
     drop(all.await?);

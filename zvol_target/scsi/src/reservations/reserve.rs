@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! RESERVE(6), RESERVE(10), RELEASE(6) and RELEASE(10) (SPC-2 7.21, 7.17), beside persistent reservations (SPC-3 5.6.3).
+//! RESERVE(6), RESERVE(10), RELEASE(6) and RELEASE(10) (SPC-2 7.21, 7.17), with persistent reservations (SPC-3 5.6.3).
 //!
 //! They are for the whole logical unit and for the nexus that sends them; extents and third parties are refused by the command table.
 
@@ -53,7 +53,7 @@ async fn change(
     let changed = device.while_seen(nexus, number, || {
         reservations.change(|state| {
             execution.check_aborted()?;
-            match beside_registrations(state, nexus) {
+            match with_registrations(state, nexus) {
                 Some(result) => result,
                 None => change(state, nexus.id),
             }
@@ -65,7 +65,7 @@ async fn change(
 
 /// What becomes of the command while somebody is registered: who holds a persistent reservation, or may do all that its holder may, need
 /// not reserve or release anything; others conflict.
-fn beside_registrations(state: &State, nexus: &Nexus) -> Option<Result<(), Failure>> {
+fn with_registrations(state: &State, nexus: &Nexus) -> Option<Result<(), Failure>> {
     let persistent = &state.persistent;
     if persistent.registrations.is_empty() {
         return None;

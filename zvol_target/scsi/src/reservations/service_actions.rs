@@ -28,7 +28,7 @@ pub(super) struct Consequences {
     pub(super) counts: bool,
 }
 
-/// SCOPE and TYPE of the CDB, checked where a service action looks at them.
+/// SCOPE and TYPE of the CDB, checked where a service action checks them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScopeAndType(pub(super) u8);
 
@@ -184,7 +184,7 @@ impl PersistentReservations {
     ///
     /// # Errors
     /// RESERVATION CONFLICT for a nexus without this key, or when nobody has `victim`; INVALID FIELD IN PARAMETER LIST; INVALID FIELD IN
-    /// CDB, where the type is looked at.
+    /// CDB, where the type is checked.
     pub(super) fn preempt(
         &mut self,
         nexus: &RegisteredNexus,
@@ -292,7 +292,7 @@ impl PersistentReservations {
         Err(Sense::illegal_request(sense).into())
     }
 
-    /// Removes registrations, and with its holder the reservation; who has to be told of that.
+    /// Removes registrations, and with its holder the reservation; returns the nexuses to notify.
     fn remove(
         &mut self,
         gone: &BTreeSet<RegisteredNexus>,
@@ -307,7 +307,7 @@ impl PersistentReservations {
         ended.map_or_else(Vec::new, |ended| self.tell_released(ended.kind, except))
     }
 
-    /// What is told of the end of a reservation of this type, by the will of `except`.
+    /// Unit attentions for the end of a reservation of this type, requested by `except`.
     fn tell_released(
         &self,
         kind: ReservationType,

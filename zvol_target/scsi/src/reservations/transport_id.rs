@@ -165,7 +165,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_told_is_understood(name in "iqn\\.[a-z0-9.:-]{1,219}", isid in 0..1_u64 << 48) {
+        fn reported_transport_ids_are_parsed(name in "iqn\\.[a-z0-9.:-]{1,219}", isid in 0..1_u64 << 48) {
             let port = format!("{name},i,0x{isid:012x}");
             let id = of_port(&port);
             prop_assert_eq!(parse(&id, 0).unwrap(), (TransportId::Port(port), id.len()));

@@ -48,7 +48,7 @@ fn writes_where_it_finds_what_it_expects() {
 }
 
 #[test]
-fn what_differs_is_told_to_the_byte_and_nothing_is_written() {
+fn a_miscompare_reports_the_first_different_byte_and_nothing_is_written() {
     let (volume, initiator) = setup();
     let stored = pattern(3, 200);
     initiator.send(&write_10(9, 200), &stored);

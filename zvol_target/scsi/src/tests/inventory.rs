@@ -226,7 +226,7 @@ fn a_replaced_unit_says_what_became_of_it() {
 
 #[test]
 fn the_same_disk_with_other_options_says_what_is_not_as_it_was() {
-    /// Of the options, of the number of blocks, and what is told of it.
+    /// The changed options, the number of blocks, and the unit attentions.
     type Change = (fn(&mut LogicalUnitOptions), u64, &'static [(u8, u8, u8)]);
     let changes: [Change; 5] = [
         (|_| {}, BLOCKS, &[]),
@@ -247,7 +247,7 @@ fn the_same_disk_with_other_options_says_what_is_not_as_it_was() {
         ),
         (|_| {}, BLOCKS * 2, &[(6, 0x2a, 0x09)]),
     ];
-    for (change, blocks, told) in changes {
+    for (change, blocks, conditions) in changes {
         let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
         initiator.data(&read_10(0, 1));
         // Pending when the unit is replaced, and not lost with it.
@@ -256,7 +256,7 @@ fn the_same_disk_with_other_options_says_what_is_not_as_it_was() {
         change(&mut options);
         let unit = LogicalUnit::new(RamVolume::new(blocks), options).unwrap();
         initiator.device.replace_logical_unit(0, unit).unwrap();
-        for condition in told {
+        for condition in conditions {
             assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), *condition);
         }
         assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);

@@ -89,7 +89,7 @@ fn findings(initiator: &Initiator, number: LogicalUnitNumber) -> Vec<String> {
 }
 
 #[test]
-fn a_hidden_number_is_told_from_an_absent_one_by_nothing() {
+fn a_hidden_lun_can_not_be_distinguished_from_an_absent_one() {
     let initiator = setup();
     let other = ready(Initiator::of(Arc::clone(&initiator.device)));
     let device = &initiator.device;
@@ -137,7 +137,7 @@ fn a_target_reset_does_not_reach_what_its_nexus_does_not_see() {
 }
 
 #[test]
-fn only_hosts_that_gain_or_lose_are_told() {
+fn only_hosts_that_gain_or_lose_get_a_unit_attention() {
     let gains = setup();
     let (loses, keeps) = (
         ready(Initiator::of(Arc::clone(&gains.device))),
@@ -159,7 +159,7 @@ fn only_hosts_that_gain_or_lose_are_told() {
     assert_eq!(gains.to(third).code(&TEST_UNIT_READY, &[]), POWER_ON);
     assert_eq!(loses.code(&TEST_UNIT_READY, &[]), LUNS_CHANGED);
     assert_eq!(loses.to(third).code(&TEST_UNIT_READY, &[]), NOT_SUPPORTED);
-    // The same again: no change, so nobody is told.
+    // The same again: no change, so nobody is notified.
     device.set_access(2, only(&[&gains, &keeps])).unwrap();
     for host in [&gains, &loses, &keeps] {
         assert_eq!(host.run(&TEST_UNIT_READY).status, Status::Good);

@@ -227,7 +227,7 @@ impl Initiator {
             "{cdb:x?}: {:x?}",
             completion.sense
         );
-        assert_eq!(completion.data_out_wanted, data.len() as u64, "{cdb:x?}");
+        assert_eq!(completion.data_out_required, data.len() as u64, "{cdb:x?}");
     }
 
     /// Sense data of a command that has to end with CHECK CONDITION.

@@ -193,7 +193,7 @@ fn what_mode_sense_gave_can_be_sent_back() {
         list[1] = 0;
         initiator.send(&[0x55, 0x10, 0, 0, 0, 0, 0, 0, list.len() as u8, 0], &list);
     }
-    // Nothing changed, so nobody is told.
+    // Nothing changed, so nobody is notified.
     assert_eq!(other.run(&TEST_UNIT_READY).status, Status::Good);
     initiator.send(&mode_select_6(0), &[]);
 }
@@ -213,7 +213,7 @@ fn lists_that_are_cut() {
     // Announced by the CDB, not sent.
     let completion = initiator.run_with(&mode_select_6(16), Sent::boxed(&control(0x04)[..10]));
     assert_eq!(
-        (seen(&completion).code, completion.data_out_wanted),
+        (seen(&completion).code, completion.data_out_required),
         ((0x1a, 0), 16)
     );
     assert_eq!(initiator.data(&mode_sense_6(0x0a, 0))[6], 0x22);

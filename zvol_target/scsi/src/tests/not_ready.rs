@@ -75,7 +75,7 @@ fn it_is_the_same_disk_but_not_ready() {
 }
 
 #[test]
-fn when_the_volume_comes_every_host_is_told_and_the_disk_is_the_same() {
+fn when_the_volume_appears_every_host_gets_a_unit_attention_and_the_disk_is_the_same() {
     let initiator = setup();
     let unaware = Initiator::fresh(Arc::clone(&initiator.device));
     let before = identity(&initiator);
@@ -91,7 +91,7 @@ fn when_the_volume_comes_every_host_is_told_and_the_disk_is_the_same() {
         (BLOCKS as u32 - 1).to_be_bytes()
     );
     assert_eq!(before, identity(&initiator));
-    // One that had not been told of the old unit's power on yet, is.
+    // A nexus that had not got the old unit's POWER ON yet, gets it.
     let mut seen = Vec::new();
     while unaware.run(&TEST_UNIT_READY).status != Status::Good {
         seen.push(request_sense(&unaware));

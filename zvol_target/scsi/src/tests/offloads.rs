@@ -92,7 +92,7 @@ fn pages_show_what_is_on() {
 }
 
 #[test]
-fn a_change_is_told_to_those_it_is_for() {
+fn a_change_is_reported_to_the_hosts_it_affects() {
     let initiator = Initiator::new(&RamVolume::thin(BLOCKS), options());
     let other = Initiator::of(Arc::clone(&initiator.device));
     let device = Arc::clone(&initiator.device);

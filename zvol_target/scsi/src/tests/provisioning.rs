@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What hosts are told of a thin unit and its space.
+//! What a thin unit reports about its space.
 
 use std::sync::Arc;
 
@@ -140,7 +140,7 @@ fn thresholds_are_in_the_mode_page() {
 }
 
 #[test]
-fn every_nexus_is_told_once_of_a_threshold() {
+fn every_nexus_gets_one_unit_attention_for_a_threshold() {
     let (initiator, unit) = thin();
     let other = Initiator::of(Arc::clone(&initiator.device));
     unit.set_space(figures(5, 10));
@@ -149,10 +149,10 @@ fn every_nexus_is_told_once_of_a_threshold() {
         unit.set_space(figures(6, 10));
     }
     for host in [&initiator, &other] {
-        let told = seen(&host.run(&TEST_UNIT_READY));
-        assert_eq!((told.key, told.code), (6, (0x38, 0x07)));
+        let sense = seen(&host.run(&TEST_UNIT_READY));
+        assert_eq!((sense.key, sense.code), (6, (0x38, 0x07)));
         // The descriptor of used resources in the mode page.
-        assert_eq!(told.information, Some(24));
+        assert_eq!(sense.information, Some(24));
         assert_eq!(host.run(&TEST_UNIT_READY).status, Status::Good);
     }
     // A replaced unit does not tell again, and again after it was left.

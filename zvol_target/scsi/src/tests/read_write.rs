@@ -115,7 +115,7 @@ fn addresses_past_the_end() {
 fn longer_than_the_maximum_transfer_length() {
     let volume = RamVolume::new(4 * BLOCKS);
     let initiator = Initiator::new(&volume, options());
-    // Some hosts do not look at the 4 MiB of MAXIMUM TRANSFER LENGTH.
+    // Some hosts ignore the 4 MiB of MAXIMUM TRANSFER LENGTH.
     let most = 32768;
     assert_eq!(initiator.data(&read_10(1, most)).len(), 16 << 20);
     let data = pattern(3, usize::from(most));
@@ -145,7 +145,7 @@ fn no_more_is_read_than_the_initiator_takes() {
         };
         let completion = narrow.run(&read_10(0, 8));
         assert_eq!(
-            (completion.status, completion.data_in_wanted),
+            (completion.status, completion.data_in_required),
             (Status::Good, 4096)
         );
         let got = completion.data_in.map_or(0, |got| {
@@ -326,16 +326,16 @@ fn failures_of_the_volume() {
 fn a_host_that_announces_less_than_it_asks_for() {
     let (volume, initiator) = initiator();
     let two_blocks = |sent: &[u8]| initiator.run_with(&write_10(0, 2), Sent::boxed(sent));
-    // Whole blocks are written, and the transport learns how much was wanted.
+    // Whole blocks are written, and the transport learns how much was required.
     let completion = two_blocks(&[0xbb; 512]);
     assert_eq!(
-        (completion.status, completion.data_out_wanted),
+        (completion.status, completion.data_out_required),
         (Status::Good, 1024)
     );
     assert_eq!(volume.bytes(0, 1024), [[0xbb; 512], [0; 512]].concat());
     let completion = two_blocks(&[]);
     assert_eq!(
-        (completion.status, completion.data_out_wanted),
+        (completion.status, completion.data_out_required),
         (Status::Good, 1024)
     );
     // A part of a block never is.
@@ -346,7 +346,7 @@ fn a_host_that_announces_less_than_it_asks_for() {
             (seen(&completion).key, seen(&completion).code),
             (5, (0x0e, 0x03))
         );
-        assert_eq!(completion.data_out_wanted, 1024);
+        assert_eq!(completion.data_out_required, 1024);
     }
     assert_eq!(volume.events(), []);
     // Behind what was written already it is another sense key.
@@ -362,7 +362,7 @@ fn a_host_that_sends_more_than_it_asks_for() {
     let (volume, initiator) = initiator();
     let completion = initiator.run_with(&write_10(0, 1), Sent::boxed(&[0xee; 1024]));
     assert_eq!(
-        (completion.status, completion.data_out_wanted),
+        (completion.status, completion.data_out_required),
         (Status::Good, 512)
     );
     assert_eq!(volume.bytes(0, 1024), [[0xee; 512], [0; 512]].concat());

@@ -50,7 +50,7 @@ fn it_comes_before_what_is_wrong_with_a_command() {
 }
 
 #[test]
-fn a_new_capacity_is_noticed_when_told_and_when_seen() {
+fn a_new_capacity_is_reported_after_a_refresh_and_after_a_read() {
     let volume = RamVolume::new(BLOCKS);
     let initiator = Initiator::new(&volume, options());
     let other = Initiator::of(Arc::clone(&initiator.device));
@@ -59,7 +59,7 @@ fn a_new_capacity_is_noticed_when_told_and_when_seen() {
     assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), CAPACITY_CHANGED);
     assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
     volume.resize(BLOCKS * 3);
-    // This read sees it; the next command is told.
+    // This read sees it; the next command reports it.
     assert_eq!(other.code(&read_10(0, 1), &[]), CAPACITY_CHANGED);
     assert_eq!(other.run(&read_10(0, 1)).status, Status::Good);
     assert_eq!(other.code(&read_10(0, 1), &[]), CAPACITY_CHANGED);
@@ -70,7 +70,7 @@ fn a_new_capacity_is_noticed_when_told_and_when_seen() {
 }
 
 #[test]
-fn a_reset_is_told_to_every_nexus_and_undoes_mode_select() {
+fn a_reset_is_reported_to_every_nexus_and_undoes_mode_select() {
     let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
     let other = Initiator::of(Arc::clone(&initiator.device));
     let dsense = [

@@ -257,7 +257,7 @@ fn status_is_what_the_volume_says() {
 }
 
 #[test]
-fn a_volume_in_pieces_is_asked_so_often_and_no_more() {
+fn a_fragmented_volume_is_queried_a_bounded_number_of_times() {
     let blocks = 32 * 4000;
     let volume = RamVolume::thin(blocks);
     let initiator = Initiator::new(&volume, options());
@@ -266,7 +266,7 @@ fn a_volume_in_pieces_is_asked_so_often_and_no_more() {
     }
     let answer = status(&initiator, 0, 1 << 20);
     assert_eq!(answer.len(), 512);
-    // From where one ends the next begins, and all is told in the end.
+    // From where one ends the next begins, and all is reported in the end.
     let mut at = 0;
     while at < blocks {
         for (address, count, status) in status(&initiator, at, 1 << 20) {

@@ -20,7 +20,7 @@ fn of_the_medium_alone_reads_without_data() {
     let initiator = Initiator::new(&volume, options());
     let completion = initiator.run_with(&block_10(0x2f, 0, 0, 1), Sent::boxed(&[1; 512]));
     assert_eq!(
-        (completion.status, completion.data_out_wanted),
+        (completion.status, completion.data_out_required),
         (Status::Good, 0)
     );
     assert_eq!(
@@ -86,7 +86,7 @@ fn of_one_block_compares_it_with_each() {
         initiator.code(&block_10(0x2f, COMPARE_EACH, 0, 101), &one),
         MISCOMPARE
     );
-    // Zero blocks: nothing to compare, nothing wanted.
+    // Zero blocks: nothing to compare, nothing required.
     initiator.send(&block_10(0x2f, COMPARE_EACH, 0, 0), &[]);
     assert_eq!(
         initiator.code(&block_10(0x2f, COMPARE_EACH, 0, 1), &one[..100]),
@@ -159,7 +159,7 @@ fn write_and_verify_is_stable_and_read_back() {
     // The residual cases of a WRITE.
     let completion = initiator.run_with(&block_10(0x2e, COMPARE, 0, 2), Sent::boxed(&data[..512]));
     assert_eq!(
-        (completion.status, completion.data_out_wanted),
+        (completion.status, completion.data_out_required),
         (Status::Good, 1024)
     );
     let completion = initiator.run_with(&block_10(0x2e, COMPARE, 0, 1), Sent::boxed(&data[..200]));

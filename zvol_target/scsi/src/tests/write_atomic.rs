@@ -61,7 +61,7 @@ fn it_is_one_stable_write() {
 }
 
 #[test]
-fn where_nothing_is_promised_there_is_no_such_command() {
+fn without_a_guarantee_there_is_no_such_command() {
     let (_, initiator) = setup();
     assert_eq!(
         initiator.code(&write_atomic(0, 0, 1), &[0; 512]),

@@ -30,7 +30,7 @@ pub(crate) async fn extended_copy(execution: &mut Execution<'_>) -> Result<Reply
     if length as usize > MAXIMUM_LIST_BYTES {
         return Err(LENGTH_ERROR.into());
     }
-    execution.data_out_wanted = u64::from(length);
+    execution.data_out_required = u64::from(length);
     let list = execution.receive(length).await?;
     let list = parameter_list::parse(&list)?;
     let operation = match list.list_identifier {

@@ -35,7 +35,7 @@ const MAXIMUM_CSCD_DESCRIPTORS: usize = 16;
 /// MAXIMUM SEGMENT DESCRIPTOR COUNT.
 const MAXIMUM_SEGMENT_DESCRIPTORS: usize = 16;
 
-/// MAXIMUM SEGMENT LENGTH, bytes. A segment of blocks may be longer nevertheless, as some hosts do not look at this: 65,535
+/// MAXIMUM SEGMENT LENGTH, bytes. A segment of blocks may be longer nevertheless, as some hosts ignore this: 65,535
 /// of them, which is all that its field holds.
 const MAXIMUM_SEGMENT_BYTES: u32 = 16 << 20;
 

@@ -19,7 +19,7 @@ pub(super) enum State {
     Running,
     /// Completed with this status and sense data; none with GOOD.
     Completed(Status, Vec<u8>),
-    /// Completed with GOOD, and all that a ROD token stands for was used before all was written that was asked for.
+    /// Completed with GOOD, and all that a ROD token stands for was used before all requested bytes were written.
     CompletedPartially,
     /// Terminated: its task was aborted.
     Terminated,

@@ -53,7 +53,7 @@ pub(super) struct Cscd {
     pub(super) block_bytes: Option<u32>,
 }
 
-/// Reads a list. Reserved and obsolete fields are not looked at, nor are STR and PRIORITY, which are advice, and the relative initiator
+/// Reads a list. Reserved and obsolete fields are not checked, nor are STR and PRIORITY, which are advice, and the relative initiator
 /// port, as every unit is in the device of the copy manager.
 ///
 /// # Errors

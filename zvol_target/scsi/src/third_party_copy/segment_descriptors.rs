@@ -65,7 +65,7 @@ impl Amount {
     }
 }
 
-/// Reads the descriptors of a list, of which the first is at byte `begin`. Reserved fields are not looked at, nor is CAT, which is for what is
+/// Reads the descriptors of a list, of which the first is at byte `begin`. Reserved fields are not checked, nor is CAT, which is for what is
 /// never left over here.
 ///
 /// # Errors

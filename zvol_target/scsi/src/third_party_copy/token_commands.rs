@@ -36,10 +36,10 @@ pub(crate) async fn populate_token(execution: &mut Execution<'_>) -> Result<Repl
     let Some(list) = receive_list(execution).await? else {
         return Ok(Reply::default());
     };
-    let asked = token_lists::parse_populate_token(&list)?;
-    let ranges = byte_ranges(execution, &asked.ranges)?;
+    let request = token_lists::parse_populate_token(&list)?;
+    let ranges = byte_ranges(execution, &request.ranges)?;
     let operation = begin(execution, SERVICE_ACTION)?;
-    let made = make_token(execution, &ranges, asked.inactivity_timeout).await;
+    let made = make_token(execution, &ranges, request.inactivity_timeout).await;
     match &made {
         Ok(token) => {
             operation.change(|progress| {
@@ -67,7 +67,7 @@ async fn make_token(
         .map(|range| range.offset..range.offset + range.length)
         .collect();
     let watch = locks.watch(ranges.clone());
-    // Writes that were asked for before the watch began are not noted: the moment is when they have ended.
+    // Writes that were requested before the watch began are not noted: the moment is when they have ended.
     for range in &ranges {
         let held = locks.read(range.clone());
         drop(execution.task.unless_aborted(held).await?);
@@ -96,21 +96,21 @@ pub(crate) async fn write_using_token(execution: &mut Execution<'_>) -> Result<R
     let Some(list) = receive_list(execution).await? else {
         return Ok(Reply::default());
     };
-    let asked = token_lists::parse_write_using_token(&list)?;
-    let ranges = byte_ranges(execution, &asked.ranges)?;
+    let request = token_lists::parse_write_using_token(&list)?;
+    let ranges = byte_ranges(execution, &request.ranges)?;
     execution.require_writable()?;
-    let source = source(execution, &asked)?;
+    let source = source(execution, &request)?;
     let operation = begin(execution, SERVICE_ACTION)?;
     let written = match &source {
         None => clear(execution, &operation, &ranges).await,
         Some((rod, offset)) => write(execution, &operation, rod, *offset, &ranges).await,
     };
     if source.is_some() {
-        execution.device.tokens.used(&asked.token, asked.delete);
+        execution.device.tokens.used(&request.token, request.delete);
     }
-    let wanted: u64 = ranges.iter().map(|range| range.length).sum();
+    let requested: u64 = ranges.iter().map(|range| range.length).sum();
     match &written {
-        Ok(()) if operation.progress().bytes < wanted => {
+        Ok(()) if operation.progress().bytes < requested => {
             operation.complete_as(State::CompletedPartially);
         }
         Ok(()) => operation.complete(Status::Good, Vec::new()),
@@ -123,9 +123,9 @@ pub(crate) async fn write_using_token(execution: &mut Execution<'_>) -> Result<R
 /// would write parts of blocks: they do not take it.
 fn source(
     execution: &Execution,
-    asked: &WriteUsingToken,
+    request: &WriteUsingToken,
 ) -> Result<Option<(Arc<Rod>, u64)>, Sense> {
-    let token = &asked.token;
+    let token = &request.token;
     if token[6..8] != ROD_TOKEN_LENGTH {
         let code = AdditionalSense::INVALID_TOKEN_OPERATION_INVALID_TOKEN_LENGTH;
         return Err(Sense::illegal_request(code));
@@ -149,7 +149,7 @@ fn source(
         return Err(Sense::illegal_request(code));
     }
     let block_bytes = u64::from(block_bytes);
-    let offset = asked.offset.checked_mul(block_bytes);
+    let offset = request.offset.checked_mul(block_bytes);
     let offset = offset.filter(|&offset| offset < rod.bytes());
     let offset = offset.ok_or(Sense::invalid_field_in_parameter_list(OFFSET_AT, None))?;
     Ok(Some((rod, offset)))
@@ -290,7 +290,7 @@ async fn receive_list(execution: &mut Execution<'_>) -> Result<Option<volume::Bu
         let code = AdditionalSense::PARAMETER_LIST_LENGTH_ERROR;
         return Err(Sense::illegal_request(code).into());
     }
-    execution.data_out_wanted = u64::from(length);
+    execution.data_out_required = u64::from(length);
     execution.receive(length).await.map(Some)
 }
 

@@ -25,7 +25,7 @@ pub(super) const OFFSET_AT: u16 = 8;
 
 /// ROD TYPE: point in time copy - change vulnerable, the only one made.
 pub(super) const CHANGE_VULNERABLE: u32 = 0x0080_0001;
-/// ROD TYPE of the token that everybody has: as many zeroes as are wanted (SBC-4 4.28.4).
+/// ROD TYPE of the token that everybody has: any number of zeroes (SBC-4 4.28.4).
 pub(super) const BLOCK_DEVICE_ZERO: u32 = 0xffff_0001;
 /// ROD TYPE: point in time copy - any.
 const ANY_POINT_IN_TIME: u32 = 0x0080_ffff;
@@ -60,7 +60,7 @@ pub(super) struct WriteUsingToken {
     pub(super) ranges: Vec<BlockRange>,
 }
 
-/// IMMED is not looked at: what it asks for is done before the status, which no host can tell from a background operation that was quick.
+/// IMMED is not checked: the request is done before the status, which no host can tell from a background operation that was quick.
 ///
 /// # Errors
 /// PARAMETER LIST LENGTH ERROR, INVALID FIELD IN PARAMETER LIST, TOO MANY SEGMENT DESCRIPTORS.

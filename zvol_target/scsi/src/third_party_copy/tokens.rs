@@ -60,7 +60,7 @@ struct Token {
 
 impl Token {
     /// Gives up what the token stands for when it can't be used any more.
-    fn settle(&mut self, now: Instant) {
+    fn expire(&mut self, now: Instant) {
         let Ok(rod) = &self.rod else { return };
         if rod.watch.has_changed() || rod.unit.strong_count() == 0 {
             self.rod = Err(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED);
@@ -95,7 +95,7 @@ impl Tokens {
         let bytes = token_bytes(unit, rod.bytes(), identifier).ok_or(full)?;
         let now = Instant::now();
         let mut tokens = lock(&self.tokens);
-        tokens.iter_mut().for_each(|token| token.settle(now));
+        tokens.iter_mut().for_each(|token| token.expire(now));
         let host = &rod.host;
         let of_host = tokens.iter().filter(|token| token.host == *host).count();
         if of_host >= MAXIMUM_TOKENS_OF_HOST {
@@ -134,7 +134,7 @@ impl Tokens {
         let token = find(&mut tokens, bytes).ok_or(Sense::illegal_request(
             AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_UNKNOWN,
         ))?;
-        token.settle(now);
+        token.expire(now);
         token.last_used = now;
         if matches!(&token.rod, Ok(rod) if !permits(rod.number, &rod.host)) {
             token.rod = Err(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED);

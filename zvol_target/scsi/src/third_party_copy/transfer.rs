@@ -20,7 +20,7 @@ use crate::sam::Status;
 use crate::sense::{CopyEndRole, Forwarded, Sense, SenseKey};
 use crate::task_set::Aborted;
 
-/// Most bytes that are copied in one turn, and between two looks at how far a copy is. Pieces end where a multiple of this is in the destination, so
+/// Most bytes that are copied in one turn, and between two checks of how far a copy is. Pieces end where a multiple of this is in the destination, so
 /// that they are aligned to whatever blocks it has.
 const PIECE_BYTES: u64 = 64 << 20;
 

@@ -283,7 +283,7 @@ pub struct Lun {
     /// How it gets its space.
     #[serde(default)]
     pub provisioning: ProvisioningChoice,
-    /// When its hosts are told that space gets short, of what it uses.
+    /// Soft threshold of its used space, for its hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soft_threshold: Option<Threshold>,
     /// What is reserved for its overwrites when the pool is full; absent: a part of the pool's size.

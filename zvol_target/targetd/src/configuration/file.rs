@@ -61,7 +61,7 @@ pub enum FileError {
     },
     /// The file was written, but its name in the directory could not be made stable.
     #[error("{} is written, but might be the old one after a power cut: {error}", path.display())]
-    NotSettled {
+    NotStable {
         /// The file.
         path: PathBuf,
         /// Why.
@@ -93,7 +93,7 @@ impl FileError {
     }
 }
 
-/// A lock on a file beside what is locked, held until dropped (flock(2)).
+/// A lock on a file next to what is locked, held until dropped (flock(2)).
 ///
 /// The file itself cannot carry it: it is replaced at each change.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl LockFile {
     ///
     /// # Errors
     /// [`FileError::Locked`], [`FileError::Write`].
-    pub fn beside(path: &Path) -> Result<Self, FileError> {
+    pub fn next_to(path: &Path) -> Result<Self, FileError> {
         let path = with_suffix(path, ".lock");
         let write_error = |error: io::Error| FileError::Write {
             path: path.clone(),
@@ -131,7 +131,7 @@ impl LockFile {
 #[derive(Debug)]
 pub struct ConfigurationFile {
     path: PathBuf,
-    settled: bool,
+    stable: bool,
     _lock: LockFile,
 }
 
@@ -143,7 +143,7 @@ struct Versioned {
 
 impl ConfigurationFile {
     /// Locks the file at `path` and reads it; a file that is not there is an empty configuration. `key` is the key file if it is not
-    /// the one beside the configuration file.
+    /// the one next to the configuration file.
     ///
     /// # Errors
     /// [`FileError`]. The file is left as it is.
@@ -156,9 +156,9 @@ impl ConfigurationFile {
             error,
         })?;
         let mut this = Self {
-            _lock: LockFile::beside(&absolute)?,
+            _lock: LockFile::next_to(&absolute)?,
             path: absolute,
-            settled: true,
+            stable: true,
         };
         let key = KeyFile::new(key, &this.path);
         let (configuration, vault) = this.load(key)?;
@@ -222,29 +222,29 @@ impl ConfigurationFile {
     /// this returns.
     ///
     /// # Errors
-    /// [`FileError::Write`]: the file is the old one. [`FileError::NotSettled`]: it is the new one, which nobody can take
-    /// back, and whether a power cut would bring the old one again is not known until [`ConfigurationFile::settle`] succeeds.
+    /// [`FileError::Write`]: the file is the old one. [`FileError::NotStable`]: it is the new one, which nobody can take
+    /// back, and whether a power cut would bring the old one again is not known until [`ConfigurationFile::sync`] succeeds.
     pub fn store(&mut self, configuration: &Configuration) -> Result<(), FileError> {
         self.replace(configuration)
             .map_err(|error| FileError::Write {
                 path: self.path.clone(),
                 error,
             })?;
-        self.settled = false;
-        self.settle()
+        self.stable = false;
+        self.sync()
     }
 
     /// Makes the last content that was stored stable if it is not.
     ///
     /// # Errors
-    /// [`FileError::NotSettled`].
-    pub fn settle(&mut self) -> Result<(), FileError> {
-        if !self.settled {
-            sync_directory_of(&self.path).map_err(|error| FileError::NotSettled {
+    /// [`FileError::NotStable`].
+    pub fn sync(&mut self) -> Result<(), FileError> {
+        if !self.stable {
+            sync_directory_of(&self.path).map_err(|error| FileError::NotStable {
                 path: self.path.clone(),
                 error,
             })?;
-            self.settled = true;
+            self.stable = true;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ pub struct HostGroup {
     pub name: String,
     /// Its hosts; "any" stands for those in no other group.
     pub initiators: Access,
-    /// What its hosts are told is not there, and are refused.
+    /// Offloads that are reported as unsupported to its hosts, and refused.
     pub disabled: BTreeSet<OffloadName>,
 }
 
@@ -56,7 +56,7 @@ impl HostGroup {
     }
 }
 
-/// What SCSI devices are told of the groups. A host in none is offered all, unless one is for "any".
+/// The groups as SCSI devices need them. A host in none is offered all, unless one is for "any".
 pub fn offload_policy(groups: &[HostGroup]) -> OffloadPolicy {
     let mut policy = OffloadPolicy::default();
     for group in groups {

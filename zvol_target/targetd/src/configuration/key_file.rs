@@ -98,7 +98,7 @@ pub struct KeyFile {
 }
 
 impl KeyFile {
-    /// The file named on the command line, else the one beside the configuration file.
+    /// The file named on the command line, else the one next to the configuration file.
     pub fn new(given: Option<&Path>, configuration: &Path) -> Self {
         match given {
             Some(path) => Self {

@@ -24,7 +24,7 @@ impl From<ProvisioningChoice> for Provisioning {
     }
 }
 
-/// When hosts are told that space gets short: what is used reaches this.
+/// Soft threshold: hosts get a unit attention when the used space reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Threshold {
@@ -56,7 +56,7 @@ pub struct PoolSettings {
     /// With less than this left thin LUNs take no more; absent: a part of its size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headroom_bytes: Option<u64>,
-    /// When the hosts of all its thin LUNs are told, of what all use.
+    /// Soft threshold of the pool's used space, for the hosts of all its thin LUNs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soft_threshold: Option<Threshold>,
 }

@@ -287,11 +287,11 @@ fn validate_kept_names(kept: &KeptNames) -> Result<(), Invalid> {
         let designator: scsi::Designator = text
             .parse()
             .map_err(|error: scsi::DesignationError| invalid(&place, error.to_string()))?;
-        let told = designator.to_string();
-        if told != *text {
+        let canonical = designator.to_string();
+        if canonical != *text {
             return Err(invalid(
                 place,
-                format!("write it as it is compared: {told}"),
+                format!("write it as it is compared: {canonical}"),
             ));
         }
     }

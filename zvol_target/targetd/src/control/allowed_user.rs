@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Users that may ask over the control socket beside root and the daemon's own.
+//! Users that may send requests over the control socket, in addition to root and the daemon's own.
 
 use std::convert::Infallible;
 use std::fmt;

@@ -38,7 +38,7 @@ pub mod code {
     /// The configuration file could not be written; nothing was changed.
     pub const NOT_STORED: i64 = -32004;
     /// The change is made and in the file, but it might be lost in a power cut.
-    pub const NOT_SETTLED: i64 = -32005;
+    pub const NOT_STABLE: i64 = -32005;
     /// The key for secrets is missing, or a secret cannot be read.
     pub const KEY: i64 = -32006;
     /// The portal cannot be listened at, or portals are not to be changed.

@@ -64,12 +64,12 @@ pub struct ControlSocket {
 
 impl ControlSocket {
     /// Listens at `path` for root, the daemon's own user and `allowed`; replaces the socket of a process that is gone. Its mode is 0600,
-    /// or 0666 when there are others: who they are is looked at when they connect.
+    /// or 0666 when there are others: who they are is checked when they connect.
     ///
     /// # Errors
     /// [`SocketError`].
     pub fn bind(path: &Path, allowed: Vec<AllowedUser>) -> Result<Self, SocketError> {
-        let lock = LockFile::beside(path)?;
+        let lock = LockFile::next_to(path)?;
         remove_stale(path)?;
         for user in allowed.iter().filter(|user| !user.is_known()) {
             tracing::warn!(%user, "--allow-user: there is no such user yet");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Persistent reservations that survive a loss of power: one file for each logical unit.
 //!
-//! They lie in a directory that each logical unit is given, and not beside the configuration: with the data, in a small dataset of the
+//! They lie in a directory that each logical unit is given, and not next to the configuration: with the data, in a small dataset of the
 //! same pool, so that a pool that is imported elsewhere brings along who may write to it.
 
 mod document;
@@ -65,7 +65,7 @@ pub enum ReservationFileError {
     },
 }
 
-/// What is known of the file of a logical unit before it is looked at.
+/// What is known of the file of a logical unit before it is checked.
 #[derive(Clone, Debug)]
 pub enum Beginning {
     /// It is there. A directory whose dataset is not mounted must not pass for one with nothing reserved.

@@ -17,7 +17,7 @@ use crate::reactor_device::ReactorDevice;
 /// Bytes of a secret that nobody knows.
 const UNKNOWN_SECRET_BYTES: usize = 32;
 
-/// What the iSCSI server is told of a target with a port in each of `groups`.
+/// The iSCSI server's definition of a target with a port in each of `groups`.
 pub(super) fn definition(
     target: &Target,
     groups: &[PortalGroup],
@@ -44,7 +44,7 @@ pub(super) fn definition(
     })
 }
 
-/// What the SCSI device is told of its ports.
+/// The ports as the SCSI device needs them.
 pub(super) fn scsi_ports(target: &str, groups: &[PortalGroup]) -> Vec<scsi::TargetPort> {
     let groups = groups.iter();
     groups
@@ -57,7 +57,7 @@ pub(super) fn scsi_ports(target: &str, groups: &[PortalGroup]) -> Vec<scsi::Targ
         .collect()
 }
 
-/// What the SCSI device is told of who may use a logical unit.
+/// The access to a logical unit as the SCSI device needs it.
 pub(super) fn unit_access(access: &Access) -> LogicalUnitAccess {
     match access {
         Access::Any => LogicalUnitAccess::Any,

@@ -18,17 +18,17 @@ pub enum ServiceError {
     /// There is no such logical unit.
     #[error("target {target} has no LUN {number}")]
     NoLun {
-        /// Target asked for.
+        /// Requested target.
         target: String,
-        /// Number asked for.
+        /// Requested number.
         number: u16,
     },
     /// There is no such account.
     #[error("{holder} has no account {name:?}")]
     NoAccount {
-        /// Holder asked for, in words.
+        /// Requested holder, in words.
         holder: String,
-        /// Account asked for.
+        /// Requested account.
         name: String,
     },
     /// There is no such portal.
@@ -46,9 +46,9 @@ pub enum ServiceError {
     /// Another logical unit has the number.
     #[error("target {target} has another LUN {number}; change or delete it")]
     LunDiffers {
-        /// Target asked for.
+        /// Requested target.
         target: String,
-        /// Number asked for.
+        /// Requested number.
         number: u16,
     },
     /// Another portal has the address.
@@ -145,7 +145,7 @@ pub enum ServiceError {
     /// The key for secrets, or a secret.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The configuration file could not be written, or ([`FileError::NotSettled`]) not be made stable.
+    /// The configuration file could not be written, or ([`FileError::NotStable`]) not be made stable.
     #[error(transparent)]
     NotStored(#[from] FileError),
 }

@@ -5,7 +5,7 @@ use super::{Service, ServiceError};
 use crate::configuration::HostGroup;
 
 impl Service {
-    /// Sets a group of hosts by its name. Hosts for whom something changes are told at their next command.
+    /// Sets a group of hosts by its name. Affected hosts get a unit attention with their next command.
     ///
     /// # Errors
     /// [`ServiceError::Invalid`], [`ServiceError::NotStored`].

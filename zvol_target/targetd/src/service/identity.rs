@@ -17,7 +17,7 @@ use crate::configuration::DatasetGuid;
 pub enum IdentityError {
     /// Another one, such as a copy.
     #[error(
-        "{path}: {dataset} has the GUID {found}, and the LUN is of the dataset with the GUID {wanted}: it is a copy, or another \
+        "{path}: {dataset} has the GUID {found}, and the LUN is of the dataset with the GUID {expected}: it is a copy, or another \
          volume of that name, and not served; bring back the one that is meant, or give the LUN the GUID of this one"
     )]
     Other {
@@ -28,17 +28,17 @@ pub enum IdentityError {
         /// Its GUID.
         found: DatasetGuid,
         /// That of the configuration.
-        wanted: DatasetGuid,
+        expected: DatasetGuid,
     },
     /// Only datasets have a GUID.
-    #[error("{path}: it is no zvol, and the LUN is of the dataset with the GUID {wanted}")]
+    #[error("{path}: it is no zvol, and the LUN is of the dataset with the GUID {expected}")]
     NotAZvol {
         /// The path.
         path: String,
         /// That of the configuration.
-        wanted: DatasetGuid,
+        expected: DatasetGuid,
     },
-    /// It has another name than when it was asked for.
+    /// It has another name than in the request.
     #[error("{path}: {dataset} was renamed while its GUID was looked up")]
     Renamed {
         /// The path.
@@ -47,12 +47,12 @@ pub enum IdentityError {
         dataset: String,
     },
     /// It could not be found out.
-    #[error("{path}: whether it is the dataset with the GUID {wanted} is not known: {error}")]
+    #[error("{path}: whether it is the dataset with the GUID {expected} is not known: {error}")]
     Unknown {
         /// The path.
         path: String,
         /// That of the configuration.
-        wanted: DatasetGuid,
+        expected: DatasetGuid,
         /// Why.
         #[source]
         error: GuidError,
@@ -66,41 +66,41 @@ pub enum IdentityError {
 pub(super) fn check(
     volume: &dyn Volume,
     path: &Path,
-    wanted: DatasetGuid,
+    expected: DatasetGuid,
 ) -> Result<(), IdentityError> {
-    check_by(|| volume.dataset(), path, wanted, guid)
+    check_by(|| volume.dataset(), path, expected, guid)
 }
 
 fn check_by(
     name: impl Fn() -> Option<String>,
     path: &Path,
-    wanted: DatasetGuid,
+    expected: DatasetGuid,
     guid: impl Fn(&str) -> Result<u64, GuidError>,
 ) -> Result<(), IdentityError> {
     let path = path.display().to_string();
     let Some(dataset) = name() else {
-        return Err(IdentityError::NotAZvol { path, wanted });
+        return Err(IdentityError::NotAZvol { path, expected });
     };
     let found = match guid(&dataset) {
         Ok(found) => DatasetGuid(found),
         Err(error) => {
             return Err(IdentityError::Unknown {
                 path,
-                wanted,
+                expected,
                 error,
             });
         }
     };
-    // The GUID was asked for by name.
+    // The GUID was requested by name.
     if name().as_ref() != Some(&dataset) {
         return Err(IdentityError::Renamed { path, dataset });
     }
-    if found != wanted {
+    if found != expected {
         return Err(IdentityError::Other {
             path,
             dataset,
             found,
-            wanted,
+            expected,
         });
     }
     Ok(())
@@ -113,11 +113,11 @@ mod tests {
     use super::*;
 
     const PATH: &str = "/dev/zvol/tank/a";
-    const WANTED: DatasetGuid = DatasetGuid(7);
+    const EXPECTED: DatasetGuid = DatasetGuid(7);
 
     fn check_named(name: Option<&str>, guid: u64) -> Result<(), IdentityError> {
         let name = || name.map(str::to_owned);
-        check_by(name, Path::new(PATH), WANTED, |_| Ok(guid))
+        check_by(name, Path::new(PATH), EXPECTED, |_| Ok(guid))
     }
 
     #[test]
@@ -131,8 +131,8 @@ mod tests {
                 ..
             }
         ));
-        let told = other.to_string();
-        assert!(told.contains("GUID 8") && told.contains("GUID 7") && told.contains(PATH));
+        let text = other.to_string();
+        assert!(text.contains("GUID 8") && text.contains("GUID 7") && text.contains(PATH));
         let file = check_named(None, 7);
         assert!(matches!(file, Err(IdentityError::NotAZvol { .. })));
     }
@@ -141,14 +141,14 @@ mod tests {
     fn what_is_not_known_is_not_served() {
         let path = Path::new(PATH);
         let absent = |name: &str| Err(GuidError::Absent(name.to_owned()));
-        let unknown = check_by(|| Some("tank/a".to_owned()), path, WANTED, absent);
+        let unknown = check_by(|| Some("tank/a".to_owned()), path, EXPECTED, absent);
         assert!(matches!(unknown, Err(IdentityError::Unknown { .. })));
-        let asked = Cell::new(0);
+        let calls = Cell::new(0);
         let renamed = || {
-            asked.set(asked.get() + 1);
-            Some(format!("tank/{}", asked.get()))
+            calls.set(calls.get() + 1);
+            Some(format!("tank/{}", calls.get()))
         };
-        let unknown = check_by(renamed, path, WANTED, |_| Ok(7));
+        let unknown = check_by(renamed, path, EXPECTED, |_| Ok(7));
         assert!(matches!(unknown, Err(IdentityError::Renamed { .. })));
     }
 }

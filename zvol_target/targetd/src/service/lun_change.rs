@@ -70,7 +70,7 @@ pub struct LunChange {
     pub reservations: Option<ReservationPlace>,
     /// How it gets its space.
     pub provisioning: Option<ProvisioningChoice>,
-    /// When hosts are told that space gets short.
+    /// Soft threshold for hosts.
     pub soft_threshold: Setting<Option<Threshold>>,
     /// What is reserved for overwrites.
     pub headroom_bytes: Setting<Option<u64>>,

@@ -17,7 +17,7 @@ use crate::reservations::Beginning;
 pub(super) const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long a caller waits for the system to tell a size.
-const LOOKING_TIMEOUT: Duration = Duration::from_secs(5);
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a change waits for the commands that are under way.
 pub const CLOSING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -166,7 +166,7 @@ async fn exchange(
     })
 }
 
-/// Looks at a logical unit's path again: a failed one is tried again, a new size is taken and hosts are told.
+/// Checks a logical unit's path again: a failed one is tried again, a new size is taken and reported to hosts.
 ///
 /// # Errors
 /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`]; [`ServiceError::Size`] when its size cannot be read,
@@ -181,14 +181,14 @@ pub async fn refresh_lun(service: &Shared, target: &str, number: u16) -> Result<
         }) => Arc::downgrade(unit),
         _ => return Ok(()),
     };
-    let found = maintenance::look_within(service, target, number, &unit, LOOKING_TIMEOUT).await;
+    let found = maintenance::refresh_within(service, target, number, &unit, REFRESH_TIMEOUT).await;
     let service = service.borrow();
     let found = found.ok_or_else(|| Unusable::Silent {
         path: service
             .lun(target, number)
             .map(|lun| lun.path.display().to_string())
             .unwrap_or_default(),
-        seconds: LOOKING_TIMEOUT.as_secs(),
+        seconds: REFRESH_TIMEOUT.as_secs(),
     })?;
     found.map_err(|error| ServiceError::Size {
         target: target.to_owned(),

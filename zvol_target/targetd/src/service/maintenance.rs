@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the daemon does by itself: it looks after paths that failed, disappeared, or changed their size.
+//! What the daemon does by itself: it retries paths that failed, and notices those that disappeared or changed their size.
 
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -17,13 +17,13 @@ use crate::reservations::Beginning;
 const RETRY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the others wait for the sizes of some.
-const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+const REFRESH_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sizes looked at side by side.
-const LOOKS_AT_ONCE: usize = 16;
+/// Sizes checked side by side.
+const REFRESHES_AT_ONCE: usize = 16;
 
-/// Between two looks at whether a size is being looked at.
-const LOOKING_POLL: Duration = Duration::from_millis(10);
+/// Between two checks whether a size is being checked.
+const REFRESH_POLL: Duration = Duration::from_millis(10);
 
 /// Tries again whatever failed, and is not being tried already.
 pub async fn retry_failed(service: &Shared) {
@@ -74,7 +74,7 @@ pub(super) async fn retry_lun(service: &Shared, target: &str, number: u16) -> bo
 pub(super) async fn retry_changed_lun(service: &Shared, target: &str, number: u16) {
     let until = Instant::now() + RETRY_PATIENCE;
     while !retry_lun(service, target, number).await && Instant::now() < until {
-        tokio::time::sleep(LOOKING_POLL).await;
+        tokio::time::sleep(REFRESH_POLL).await;
     }
 }
 
@@ -105,7 +105,7 @@ async fn attempt(service: Shared, target: String, lun: Lun) {
     }
 }
 
-/// Looks at the sizes of what is served. Hosts are told of a new one; what has none any more has failed. A path that the system
+/// Checks the sizes of what is served. A new one is reported to hosts; what has none any more has failed. A path that the system
 /// does not answer for holds up no other.
 pub async fn poll_sizes(service: &Shared) {
     let serving: Vec<_> = {
@@ -119,27 +119,27 @@ pub async fn poll_sizes(service: &Shared) {
             .map(|(target, number, lun)| (target, number, Arc::downgrade(&lun.unit)))
             .collect()
     };
-    for some in serving.chunks(LOOKS_AT_ONCE) {
-        let looks = some.iter().map(|(target, number, unit)| {
+    for some in serving.chunks(REFRESHES_AT_ONCE) {
+        let refreshes = some.iter().map(|(target, number, unit)| {
             let service = Rc::clone(service);
             let (target, number, unit) = (target.clone(), *number, Weak::clone(unit));
             tokio::task::spawn_local(async move {
-                if let Some(found) = look(&service, &target, number, &unit).await {
+                if let Some(found) = refresh(&service, &target, number, &unit).await {
                     apply_size(&mut service.borrow_mut(), &target, number, &unit, found);
                 }
             })
         });
-        let looks: Vec<_> = looks.collect();
-        let until = tokio::time::Instant::now() + LOOK_PATIENCE;
-        for look in looks {
+        let refreshes: Vec<_> = refreshes.collect();
+        let until = tokio::time::Instant::now() + REFRESH_PATIENCE;
+        for refresh in refreshes {
             // Dropped, it goes on by itself.
-            let _ = tokio::time::timeout_at(until, look).await;
+            let _ = tokio::time::timeout_at(until, refresh).await;
         }
     }
 }
 
-/// Looks at a size, and waits `patience` for it. `None` when the system has not answered until then, or the unit is gone.
-pub(super) async fn look_within(
+/// Checks a size, and waits `patience` for it. `None` when the system has not answered until then, or the unit is gone.
+pub(super) async fn refresh_within(
     service: &Shared,
     target: &str,
     number: u16,
@@ -150,13 +150,13 @@ pub(super) async fn look_within(
     while unit.strong_count() > 0 {
         let attempt = {
             let (service, target, unit) = (Rc::clone(service), target.to_owned(), unit.clone());
-            tokio::task::spawn_local(async move { look(&service, &target, number, &unit).await })
+            tokio::task::spawn_local(async move { refresh(&service, &target, number, &unit).await })
         };
         match tokio::time::timeout_at(until, attempt).await {
             Ok(Ok(Some(found))) => return Some(found),
             Ok(Ok(None)) if tokio::time::Instant::now() < until => {
-                // The daemon looks at it by itself at this moment.
-                tokio::time::sleep(LOOKING_POLL).await;
+                // The daemon checks it by itself at this moment.
+                tokio::time::sleep(REFRESH_POLL).await;
             }
             _ => return None,
         }
@@ -164,31 +164,31 @@ pub(super) async fn look_within(
     None
 }
 
-/// Looks at a size on a thread of its own, as a file system may take its time. `None` when it is being looked at already.
-async fn look(
+/// Checks a size on a thread of its own, as a file system may take its time. `None` when it is being checked already.
+async fn refresh(
     service: &Shared,
     target: &str,
     number: u16,
     unit: &Weak<LogicalUnit>,
 ) -> Option<Result<Geometry, VolumeError>> {
-    let is_looked_at = |running: &mut Running| {
-        let looking = running.looking.get(&number);
-        looking.is_some_and(|present| present.ptr_eq(unit))
+    let is_refreshing = |running: &mut Running| {
+        let refreshing = running.refreshing.get(&number);
+        refreshing.is_some_and(|present| present.ptr_eq(unit))
     };
     let volume = {
         let mut service = service.borrow_mut();
         let running = service.running_target(target).ok()?;
-        if is_looked_at(running) {
+        if is_refreshing(running) {
             return None;
         }
         let volume = Arc::clone(unit.upgrade()?.volume());
-        running.looking.insert(number, Weak::clone(unit));
+        running.refreshing.insert(number, Weak::clone(unit));
         volume
     };
     let found = tokio::task::spawn_blocking(move || volume.refresh()).await;
     if let Ok(running) = service.borrow_mut().running_target(target) {
-        if is_looked_at(running) {
-            running.looking.remove(&number);
+        if is_refreshing(running) {
+            running.refreshing.remove(&number);
         }
     }
     found.ok()
@@ -254,11 +254,11 @@ mod tests {
 
     const IQN: &str = "iqn.2026-11.example.zvaai:test";
 
-    /// A volume whose size is not told before the sender is gone.
+    /// A volume that does not report its size before the sender is gone.
     struct Hanging {
         volume: Arc<dyn Volume>,
-        looks: AtomicUsize,
-        told: Mutex<mpsc::Receiver<()>>,
+        refreshes: AtomicUsize,
+        answers: Mutex<mpsc::Receiver<()>>,
     }
 
     impl Volume for Hanging {
@@ -267,8 +267,8 @@ mod tests {
         }
 
         fn refresh(&self) -> Result<Geometry, VolumeError> {
-            self.looks.fetch_add(1, Ordering::SeqCst);
-            let _ = self.told.lock().unwrap().recv();
+            self.refreshes.fetch_add(1, Ordering::SeqCst);
+            let _ = self.answers.lock().unwrap().recv();
             self.volume.refresh()
         }
 
@@ -326,14 +326,14 @@ mod tests {
         Rc::new(RefCell::new(Service::start(parts).await.unwrap()))
     }
 
-    fn hang(service: &Shared, told: mpsc::Receiver<()>) -> Arc<Hanging> {
+    fn hang(service: &Shared, answers: mpsc::Receiver<()>) -> Arc<Hanging> {
         let mut service = service.borrow_mut();
         let lun = service.lun(IQN, 0).unwrap().clone();
         let volume = Arc::clone(service.running_lun(IQN, 0).unwrap().unit.volume());
         let hanging = Arc::new(Hanging {
             volume,
-            looks: AtomicUsize::new(0),
-            told: Mutex::new(told),
+            refreshes: AtomicUsize::new(0),
+            answers: Mutex::new(answers),
         });
         let opened = Opened {
             unit: unit_on(Arc::clone(&hanging) as Arc<dyn Volume>, &lun, None).unwrap(),
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_is_not_told_holds_up_no_other() {
+    fn a_volume_that_does_not_report_its_size_delays_no_other() {
         const PATIENCE: Duration = Duration::from_secs(20);
         let home = tempfile::tempdir().unwrap();
         let runtime = Builder::new_current_thread()
@@ -354,22 +354,22 @@ mod tests {
             .unwrap();
         runtime.block_on(async {
             let service = service(home.path()).await;
-            let (tell, told) = mpsc::channel();
-            let hanging = hang(&service, told);
+            let (sender, answers) = mpsc::channel();
+            let hanging = hang(&service, answers);
             set_len(&home.path().join("1"), 2);
             let poll = async || tokio::time::timeout(PATIENCE, poll_sizes(&service)).await;
             poll().await.unwrap();
             let unit =
                 |number| Arc::clone(&service.borrow().running_lun(IQN, number).unwrap().unit);
             assert_eq!(unit(1).volume().geometry().size_bytes, 2 << 20);
-            // Nobody looks again while the system still owes an answer, and who asks is told so.
+            // No further check begins while the system still owes an answer. A refresh reports that.
             poll().await.unwrap();
             let zero = Arc::downgrade(&unit(0));
-            let look = |patience| look_within(&service, IQN, 0, &zero, patience);
-            assert!(look(Duration::from_millis(50)).await.is_none());
-            assert_eq!(hanging.looks.load(Ordering::SeqCst), 1);
-            drop(tell);
-            assert!(look(PATIENCE).await.unwrap().is_ok());
+            let refresh = |patience| refresh_within(&service, IQN, 0, &zero, patience);
+            assert!(refresh(Duration::from_millis(50)).await.is_none());
+            assert_eq!(hanging.refreshes.load(Ordering::SeqCst), 1);
+            drop(sender);
+            assert!(refresh(PATIENCE).await.unwrap().is_ok());
             assert!(service.borrow_mut().stop());
         });
     }

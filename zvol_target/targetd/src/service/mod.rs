@@ -80,12 +80,12 @@ pub struct Service {
     engine: EngineChoice,
     copy_manager: Arc<CopyManager>,
     listen: Vec<Portal>,
-    /// Portals that are wanted and cannot be listened at, and why.
+    /// Configured portals that cannot be listened at, and why.
     missing: Vec<(Portal, String)>,
     started: Instant,
     /// What was found of space.
     pub space: SpaceReport,
-    /// Told when a unit begins to serve: whoever looks after space need not wait for its next look.
+    /// Notified when a unit begins to serve, so that the space check begins at once.
     pub units_changed: Rc<Notify>,
 }
 
@@ -112,7 +112,7 @@ impl Service {
             units_changed: Rc::default(),
         };
         let mut candidate = this.configuration.clone();
-        candidate.know_groups(this.wanted_portals(&candidate).iter().map(|p| p.group_tag));
+        candidate.know_groups(this.desired_portals(&candidate).iter().map(|p| p.group_tag));
         if candidate != this.configuration {
             this.store(candidate)?;
         }
@@ -123,7 +123,7 @@ impl Service {
                 tracing::error!(holder, %error, "nobody can log in: CHAP accounts cannot be used");
             }
         }
-        // Targets before portals: an initiator that comes back at once must not be told that its target is gone.
+        // Targets before portals: an initiator that comes back at once must not get "target removed".
         this.serve_targets(&this.configuration)?;
         this.open_portals()?;
         Ok(this)
@@ -194,9 +194,9 @@ impl Service {
     /// Makes the last change stable if it is not yet. Until this succeeds no change should be answered as made.
     ///
     /// # Errors
-    /// [`ServiceError::NotStored`] with [`FileError::NotSettled`].
-    pub fn settle(&mut self) -> Result<(), ServiceError> {
-        Ok(self.file.settle()?)
+    /// [`ServiceError::NotStored`] with [`FileError::NotStable`].
+    pub fn sync(&mut self) -> Result<(), ServiceError> {
+        Ok(self.file.sync()?)
     }
 
     /// Takes a configuration whose targets or accounts differ, not their logical units.
@@ -212,7 +212,7 @@ impl Service {
         self.serve(self.prepare(configuration)?)
     }
 
-    /// What the iSCSI server is to be told, which it will take.
+    /// The definitions for the iSCSI server, which it will accept.
     fn prepare(&self, configuration: &Configuration) -> Result<Prepared, ServiceError> {
         let groups = self.served_groups(configuration);
         let mut targets = Vec::new();
@@ -256,7 +256,7 @@ impl Service {
 
     /// The portal groups with a portal; every target has a port in each. Without any portal, one nobody reaches.
     fn served_groups(&self, configuration: &Configuration) -> Vec<PortalGroup> {
-        let portals = self.wanted_portals(configuration);
+        let portals = self.desired_portals(configuration);
         let groups = configuration.portal_groups.iter().copied();
         let mut served: Vec<_> = groups
             .filter(|group| portals.iter().any(|portal| portal.group_tag == group.tag))
@@ -269,11 +269,11 @@ impl Service {
     }
 
     /// A configuration that is in its file is the present one, also where its file is not yet stable: nobody can take it
-    /// back. [`Service::settle`] is then what fails.
+    /// back. [`Service::sync`] is then what fails.
     fn store(&mut self, candidate: Configuration) -> Result<(), ServiceError> {
         match self.file.store(&candidate) {
             Ok(()) => {}
-            Err(error @ FileError::NotSettled { .. }) => tracing::error!(%error, "configuration"),
+            Err(error @ FileError::NotStable { .. }) => tracing::error!(%error, "configuration"),
             Err(error) => return Err(error.into()),
         }
         self.configuration = candidate;
@@ -313,7 +313,7 @@ async fn bring_up(
     for target in &configuration.targets {
         all.insert(target.name.clone(), Running::empty(engine, copy_manager)?);
     }
-    // Those that wait for a release look once more when the time is over.
+    // Those that wait for a release check once more when the time is over.
     let until = tokio::time::Instant::from_std(release + Duration::from_secs(1));
     for (target, lun, opened) in opening {
         let opened = match tokio::time::timeout_at(until, opened).await {

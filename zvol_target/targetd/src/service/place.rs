@@ -61,9 +61,9 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Refuses a GUID that the volume which is served has not; one that is not served is looked at when it is.
+    /// Refuses a GUID that the volume which is served has not; one that is not served is checked when it is.
     pub(super) async fn check_identity(&self, lun: &Lun) -> Result<(), ServiceError> {
-        let Some(wanted) = lun.guid else {
+        let Some(expected) = lun.guid else {
             return Ok(());
         };
         let volume = {
@@ -78,7 +78,7 @@ impl Place<'_> {
         };
         let path = lun.path.clone();
         let checked =
-            tokio::task::spawn_blocking(move || identity::check(&*volume, &path, wanted)).await;
+            tokio::task::spawn_blocking(move || identity::check(&*volume, &path, expected)).await;
         let checked = checked.map_err(|error| Unusable::Description(error.to_string()))?;
         Ok(checked.map_err(Unusable::from)?)
     }

@@ -5,7 +5,7 @@ use super::{Service, ServiceError};
 use crate::configuration::PoolSettings;
 
 impl Service {
-    /// Sets what is kept back of a pool, or of a file system. What is not given has its default. Holds from the next look on.
+    /// Sets what is kept back of a pool, or of a file system. What is not given has its default. Holds from the next scan on.
     ///
     /// # Errors
     /// [`ServiceError::Invalid`], [`ServiceError::NotStored`].

@@ -23,7 +23,7 @@ impl Service {
     }
 
     /// What is listened at with a configuration.
-    pub(super) fn wanted_portals(&self, configuration: &Configuration) -> Vec<iscsi::Portal> {
+    pub(super) fn desired_portals(&self, configuration: &Configuration) -> Vec<iscsi::Portal> {
         if self.portals_are_given() {
             return self.listen.clone();
         }
@@ -31,7 +31,7 @@ impl Service {
         portals.map(iscsi::Portal::from).collect()
     }
 
-    /// Portals that are wanted and cannot be listened at, and why.
+    /// Configured portals that cannot be listened at, and why.
     pub fn missing_portals(&self) -> &[(iscsi::Portal, String)] {
         &self.missing
     }
@@ -44,12 +44,12 @@ impl Service {
         let Some(server) = &self.server else {
             return Ok(());
         };
-        let wanted = self.wanted_portals(&self.configuration);
-        let failed = server.open_portals(&wanted);
+        let desired = self.desired_portals(&self.configuration);
+        let failed = server.open_portals(&desired);
         for (_, error) in &failed {
             tracing::error!(%error, "portal");
         }
-        let none = failed.len() == wanted.len();
+        let none = failed.len() == desired.len();
         let shown = failed.iter();
         self.missing = shown.map(|(p, error)| (*p, error.to_string())).collect();
         match failed.into_iter().next() {
@@ -153,8 +153,8 @@ impl Service {
         if changed.is_err() {
             self.listen_as(&self.configuration)?;
         } else {
-            let wanted = self.wanted_portals(&self.configuration);
-            self.missing.retain(|(portal, _)| wanted.contains(portal));
+            let desired = self.desired_portals(&self.configuration);
+            self.missing.retain(|(portal, _)| desired.contains(portal));
         }
         changed
     }
@@ -162,7 +162,7 @@ impl Service {
     /// Listens at the portals of `configuration`, but for those that were missing before: others can be changed meanwhile.
     fn listen_as(&self, configuration: &Configuration) -> Result<(), ServiceError> {
         if let Some(server) = &self.server {
-            let mut portals = self.wanted_portals(configuration);
+            let mut portals = self.desired_portals(configuration);
             portals.retain(|portal| self.missing.iter().all(|(missing, _)| missing != portal));
             server.set_portals(&portals)?;
         }

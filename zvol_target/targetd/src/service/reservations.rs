@@ -18,7 +18,7 @@ use crate::reservations::ReservationFile;
 /// How long a path that is being opened is waited for.
 const OPENING_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between two looks at whether it is.
+/// Between two checks whether it is.
 const OPENING_POLL: Duration = Duration::from_millis(10);
 
 impl Service {

@@ -29,7 +29,7 @@ const REVISION: &str = concat!(
     env!("CARGO_PKG_VERSION_MINOR")
 );
 
-/// Between two looks at a path that another process still has.
+/// Between two checks of a path that another process still has.
 const RELEASE_POLL: Duration = Duration::from_millis(20);
 
 /// Why a path cannot be served as a logical unit.
@@ -70,8 +70,8 @@ pub enum Unusable {
     /// What is reserved on it is not known.
     #[error(transparent)]
     Reservations(#[from] ReservationFileError),
-    /// A look at its size takes longer than anybody should wait.
-    #[error("{path}: the system has not told its size for {seconds} s; is its pool suspended?")]
+    /// A check of its size takes longer than anybody should wait.
+    #[error("{path}: the system has not reported its size for {seconds} s; is its pool suspended?")]
     Silent {
         /// The path.
         path: String,
@@ -157,8 +157,8 @@ pub(super) struct Running {
     pub luns: BTreeMap<u16, RunningLun>,
     /// Logical units whose path is being opened at this moment.
     pub opening: BTreeSet<u16>,
-    /// Logical units whose size is being looked at at this moment.
-    pub looking: BTreeMap<u16, Weak<LogicalUnit>>,
+    /// Logical units whose size is being checked at this moment.
+    pub refreshing: BTreeMap<u16, Weak<LogicalUnit>>,
 }
 
 impl Running {
@@ -168,7 +168,7 @@ impl Running {
             device: Arc::new(ReactorDevice::new(device, engine, copy_manager)),
             luns: BTreeMap::new(),
             opening: BTreeSet::new(),
-            looking: BTreeMap::new(),
+            refreshing: BTreeMap::new(),
         })
     }
 
@@ -300,7 +300,7 @@ pub(super) fn unit_not_ready(lun: &Lun) -> Result<LogicalUnit, Unusable> {
     Ok(match &lun.reservations {
         Some(directory) => {
             let file = ReservationFile::new(directory, unit.naa());
-            // What is in it is looked at when the unit is ready.
+            // What is in it is checked when the unit is ready.
             unit.with_reservation_store(Arc::new(file), PersistentReservations::default())
         }
         None => unit,
@@ -334,8 +334,8 @@ fn open(lun: &Lun, beginning: Beginning) -> Result<Opened, Unusable> {
         caching: lun.caching.into(),
     };
     let opened = volume::open(&lun.path, options)?;
-    if let Some(wanted) = lun.guid {
-        identity::check(&*opened.volume, &lun.path, wanted)?;
+    if let Some(expected) = lun.guid {
+        identity::check(&*opened.volume, &lun.path, expected)?;
     }
     let reservations = open_reservations(lun, beginning)?;
     require_zvol(&*opened.volume, lun)?;

@@ -92,7 +92,7 @@ pub(super) fn file_headroom(total: u64) -> u64 {
     (total / 64).min(GIB)
 }
 
-/// Half of it lets a write of 1 MiB through, and heartbeats beside it.
+/// Half of it lets a write of 1 MiB through, and heartbeats at the same time.
 const LEAST_LUN_HEADROOM: u64 = 128 * MIB;
 
 /// What is reserved for the overwrites of a LUN when nothing else is left. OpenZFS demands 24 times what is written and not in the
@@ -140,7 +140,7 @@ pub(super) fn growth(before: Growth, left: u64, headroom: u64) -> Growth {
 /// every user. Not for every change: 3 to 5 quarters of the headroom will do.
 pub(super) fn reservation(dataset: &Dataset, headroom: u64, left: u64) -> Option<u64> {
     let held = dataset.reservation.saturating_sub(dataset.used);
-    let wanted = if held < headroom - headroom / 4 {
+    let desired = if held < headroom - headroom / 4 {
         headroom.min(held.saturating_add(left))
     } else if held > headroom.saturating_add(headroom / 4) {
         headroom
@@ -148,8 +148,8 @@ pub(super) fn reservation(dataset: &Dataset, headroom: u64, left: u64) -> Option
         return None;
     };
     // A little more now and then only: each costs a transaction group.
-    let worth = wanted.abs_diff(held) >= (headroom / 16).max(1);
-    worth.then_some(dataset.used.saturating_add(wanted))
+    let worth = desired.abs_diff(held) >= (headroom / 16).max(1);
+    worth.then_some(dataset.used.saturating_add(desired))
 }
 
 /// Whether more is reserved than is free on the disks.

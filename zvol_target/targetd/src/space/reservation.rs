@@ -71,14 +71,14 @@ impl KnownLun {
         let headroom = terms.headroom_of(lun);
         let is_thin = lun.provisioning == ProvisioningChoice::Thin;
         let ends = terms.overcommitted && is_thin;
-        let wanted = if ends {
+        let desired = if ends {
             (present.reservation > 0).then_some(0)
         } else {
             let left = present.unreserved_bytes();
             policy::reservation(present, headroom, left.saturating_sub(terms.taken.get()))
         };
         self.reserved_on = Some(present.name.clone());
-        if let Some(bytes) = wanted {
+        if let Some(bytes) = desired {
             match set_reservation(&present.name, bytes).await {
                 Ok(()) => {
                     let more = bytes.saturating_sub(present.reservation.max(present.used));

@@ -102,9 +102,9 @@ pub(super) fn read(
             })
         }
         Store::Pool(pool) => {
-            let mut wanted = vec![pool.clone()];
-            wanted.extend(names.iter().flatten().cloned());
-            let mut found = zfs::datasets(&wanted)?;
+            let mut datasets = vec![pool.clone()];
+            datasets.extend(names.iter().flatten().cloned());
+            let mut found = zfs::datasets(&datasets)?;
             let is_near = |found: &[Dataset]| {
                 let mut roots = found.iter().filter(|dataset| dataset.name == *pool);
                 roots.any(|root| {
@@ -114,7 +114,7 @@ pub(super) fn read(
             };
             if sync && is_near(&found) {
                 zfs::sync(pool)?;
-                found = zfs::datasets(&wanted)?;
+                found = zfs::datasets(&datasets)?;
             }
             let of = |name: &str| found.iter().find(|dataset| dataset.name == name);
             let root = of(pool).ok_or_else(|| StoreError::Gone(pool.clone()))?;

@@ -79,10 +79,10 @@ pub(super) async fn update(
     let terms = terms(service, store, known, found.pool, &members);
     // Reservations that become smaller go first.
     members.sort_by_key(|((lun, _), dataset)| {
-        let wanted = |used: u64| used.saturating_add(terms.headroom_of(lun));
+        let desired = |used: u64| used.saturating_add(terms.headroom_of(lun));
         dataset
             .as_ref()
-            .is_none_or(|dataset| dataset.reservation < wanted(dataset.used))
+            .is_none_or(|dataset| dataset.reservation < desired(dataset.used))
     });
     // All volumes have their limits before anything is reserved: that takes its time.
     let (left, refused) = limit_all(service, &terms, known, &members).await;

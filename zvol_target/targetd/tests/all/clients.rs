@@ -88,7 +88,7 @@ fn a_new_size_is_seen() {
     file.set_len(32 << 20).unwrap();
     daemon.call("luns.refresh", &json!({"target": IQN, "number": 0}));
     assert_eq!(size(), (32 << 20).to_string());
-    // And without being asked.
+    // And without a request.
     file.set_len(64 << 20).unwrap();
     wait_until("the size to be seen", || {
         let listed = daemon.call("luns.list", &json!({"target": IQN}));

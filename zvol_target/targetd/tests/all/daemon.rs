@@ -110,11 +110,11 @@ fn a_missing_path_stops_no_other_lun_and_is_served_when_it_appears() {
     );
     assert_eq!(daemon.call("status", &json!({}))["luns_failed"], 1);
     fs::rename(home.path("elsewhere"), &gone).unwrap();
-    let asked = daemon.call("luns.refresh", &json!({"target": IQN, "number": 1}));
-    assert_eq!(asked["lun"]["state"], "serving");
+    let refreshed = daemon.call("luns.refresh", &json!({"target": IQN, "number": 1}));
+    assert_eq!(refreshed["lun"]["state"], "serving");
     drop(daemon);
 
-    // And without being asked.
+    // And without a request.
     fs::rename(&gone, home.path("elsewhere")).unwrap();
     let daemon = Daemon::start(&home);
     fs::rename(home.path("elsewhere"), &gone).unwrap();
@@ -207,7 +207,7 @@ fn a_change_that_cannot_be_stored_is_not_made() {
     );
 }
 
-/// The system gives no promise about a directory's entries after fsync(2) of it failed.
+/// The system gives no guarantee about a directory's entries after fsync(2) of it failed.
 #[test]
 fn a_change_that_may_not_survive_is_made_and_said_to_be_so_until_it_is_stable() {
     let home = Home::new();

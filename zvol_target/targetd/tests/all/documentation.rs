@@ -99,7 +99,7 @@ impl Drop for Initiator {
 fn examples_are_answered_as_documented() {
     let home = Home::new();
     home.volume("first", 64);
-    // The documentation's portals are other ones here, so that it runs beside others.
+    // The documentation's portals are other ones here, so that it runs concurrently with others.
     let ports = [free_address("127.0.0.1"), free_address("127.0.0.1")];
     let first = json!({"version": 2, "portals": [{"address": ports[0]}]});
     std::fs::write(home.path("target.json"), first.to_string()).unwrap();
@@ -129,7 +129,7 @@ fn examples_are_answered_as_documented() {
                     initiator = Some(Initiator::log_in(&daemon));
                 }
                 if method == "space.get" {
-                    wait_until("a look at the space", || {
+                    wait_until("a scan of the space", || {
                         let space = daemon.call("space.get", &json!({}));
                         space["luns"]
                             .as_array()

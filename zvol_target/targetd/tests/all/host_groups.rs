@@ -14,7 +14,7 @@ fn unmap(host: &mut Host) -> Result<(), crate::common::Sense> {
 }
 
 #[test]
-fn a_host_is_told_at_once_and_others_notice_nothing() {
+fn a_host_gets_a_unit_attention_at_once_and_others_none() {
     let home = Home::new();
     let daemon = Daemon::start(&home);
     daemon.create_target();

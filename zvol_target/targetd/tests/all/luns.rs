@@ -19,7 +19,7 @@ fn set_len(path: &Path, mebibytes: u64) {
     file.set_len(mebibytes << 20).unwrap();
 }
 
-/// A daemon with LUN 0 of 16 MiB, and a host that has heard what a new session is told.
+/// A daemon with LUN 0 of 16 MiB, and a host that has fetched the unit attentions of a new session.
 fn with_host(home: &Home) -> (Daemon, Host) {
     let daemon = Daemon::start(home);
     daemon.create_target();
@@ -68,8 +68,8 @@ fn a_lun_without_its_path_holds_its_place_until_the_path_appears() {
     assert!(reason.contains("there is no such file"), "{reason}");
 
     home.volume("volume", 32);
-    let told = host.wait_for(0, Ok(()));
-    assert!(told.contains(&BECAME_READY), "{told:?}");
+    let conditions = host.wait_for(0, Ok(()));
+    assert!(conditions.contains(&BECAME_READY), "{conditions:?}");
     assert_eq!(
         [host.inquiry(0, Some(0x80)), host.inquiry(0, Some(0x83))],
         names
@@ -90,18 +90,18 @@ fn a_volume_that_disappears_is_not_ready_and_returns() {
     let listed = daemon.call("luns.list", &json!({"target": IQN}));
     assert_eq!(listed["luns"][0]["state"], "failed");
     set_len(&path, 16);
-    let told = host.wait_for(0, Ok(()));
-    assert!(told.contains(&BECAME_READY), "{told:?}");
+    let conditions = host.wait_for(0, Ok(()));
+    assert!(conditions.contains(&BECAME_READY), "{conditions:?}");
     assert_eq!(host.inquiry(0, Some(0x83)), names);
     host.write(0, 0, 1).unwrap();
 }
 
 #[test]
-fn a_new_size_is_told_to_hosts_that_do_not_ask() {
+fn a_new_size_is_reported_to_hosts_without_a_refresh() {
     let home = Home::new();
     let (_daemon, mut host) = with_host(&home);
     set_len(&home.path("volume"), 48);
-    // TEST UNIT READY does not look at the size.
+    // TEST UNIT READY does not check the size.
     host.wait_for(0, Err(CAPACITY_CHANGED));
     assert_eq!(host.test_unit_ready(0), Ok(()));
     assert_eq!(host.capacity_bytes(0), 48 << 20);
@@ -176,7 +176,7 @@ fn a_target_made_without_a_word_on_access_admits_nobody() {
 }
 
 #[test]
-fn options_change_under_a_host_that_is_told() {
+fn changed_options_are_reported_to_the_host() {
     let home = Home::new();
     let (daemon, mut host) = with_host(&home);
     assert!(!host.write_cache(0));
@@ -256,7 +256,7 @@ fn the_write_cache_is_off_when_the_last_write_that_may_use_it_has_ended() {
         });
         // New commands have it so already.
         wait_until("the write cache to be off", || {
-            // MODE SENSE(6) of the Caching mode page; the change may come right before it, and is told then.
+            // MODE SENSE(6) of the Caching mode page; the change may come right before it, and is reported then.
             let page = persist(|| host.execute(0, &[0x1a, 0x08, 0x08, 0, 255, 0], &[]));
             page[4 + 2] & 0x04 == 0
         });
@@ -304,15 +304,15 @@ fn changes_under_load_lose_nothing() {
             assert_eq!(persist(|| host.read(0, byte)), [byte; 512]);
         }
     });
-    let mut rounds = 0;
+    let mut changes = 0;
     while !writer.is_finished() {
-        change(&daemon, &json!({"write_cache": rounds % 2 == 0}));
-        let caching = ["page_cache", "automatic"][rounds % 2];
+        change(&daemon, &json!({"write_cache": changes % 2 == 0}));
+        let caching = ["page_cache", "automatic"][changes % 2];
         change(&daemon, &json!({"caching": caching}));
-        rounds += 1;
+        changes += 1;
     }
     writer.join().unwrap();
-    assert!(rounds > 1, "{rounds}");
+    assert!(changes > 1, "{changes}");
 }
 
 #[test]
@@ -420,7 +420,7 @@ fn names_of_another_target_are_kept_and_no_others() {
 }
 
 #[test]
-fn what_has_no_guid_is_not_served_where_one_is_wanted() {
+fn a_volume_without_guid_is_not_served_if_a_guid_is_configured() {
     let home = Home::new();
     let (daemon, mut host) = with_host(&home);
     let content = json!({"number": 1, "uuid": "00000000-0000-4000-8000-000000000001", "path": home.volume("other", 16),
@@ -448,6 +448,6 @@ fn what_has_no_guid_is_not_served_where_one_is_wanted() {
     let reason = listed["luns"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("no zvol"), "{reason}");
     assert_eq!(change(&daemon, &json!({"guid": null})).get("guid"), None);
-    let told = host.wait_for(0, Ok(()));
-    assert!(told.contains(&BECAME_READY), "{told:?}");
+    let conditions = host.wait_for(0, Ok(()));
+    assert!(conditions.contains(&BECAME_READY), "{conditions:?}");
 }

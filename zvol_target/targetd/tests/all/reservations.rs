@@ -100,7 +100,7 @@ fn what_shall_survive_is_there_after_a_kill() {
 }
 
 #[test]
-fn without_a_directory_nothing_survives_and_nothing_is_promised() {
+fn without_a_directory_nothing_survives_and_aptpl_is_not_supported() {
     let home = Home::new();
     let daemon = start(&home);
     daemon.create_lun(0, &home.volume("volume", 16));
@@ -183,7 +183,7 @@ fn an_administrator_frees_a_lun_for_good() {
 }
 
 #[test]
-fn what_cannot_be_stored_is_not_promised() {
+fn registrations_that_cannot_be_stored_are_refused() {
     let home = Home::new();
     let daemon = reserved(&home, APTPL);
     let moved = home.path("moved");
@@ -261,7 +261,7 @@ fn a_lun_is_not_made_where_its_reservations_cannot_be_stored() {
 }
 
 #[test]
-fn what_a_lun_left_is_removed_when_told_and_not_before() {
+fn state_of_a_removed_lun_is_deleted_on_request_only() {
     let home = Home::new();
     let daemon = reserved(&home, APTPL);
     let left = file(&home);

@@ -18,7 +18,7 @@ pub enum CloneEnd<'a> {
 /// One step of a clone that went well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CloneStep {
-    /// Bytes cloned, from the beginning of the range asked for; more than 0, at most what was asked for.
+    /// Bytes cloned, from the beginning of the requested range; more than 0, at most the whole range.
     pub done_bytes: u64,
     /// Of those, holes in the source and now in the destination: nothing is shared.
     pub hole_bytes: u64,

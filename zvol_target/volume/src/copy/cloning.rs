@@ -42,8 +42,8 @@ impl Cloning {
         Self { unit, given_up }
     }
 
-    /// Whether one step clones it all, and tells what were holes: then a look at the map would be one call more. Where no new space
-    /// may be had a clone has to be told apart from a hole, which needs none.
+    /// Whether one step clones it all, and tells what were holes: then a check of the map would be one call more. Where no new space
+    /// may be had a clone has to be distinguished from a hole, which needs none.
     pub(super) fn finds_holes(&self, range: &CopyRange) -> bool {
         self.given_up.is_none()
             && range.length <= STEP

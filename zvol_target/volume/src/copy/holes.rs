@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the source's map says of the part that comes next. It is a hint: a hole is looked at again under its lock.
+//! What the source's map says of the part that comes next. It is a hint: a hole is checked again under its lock.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use crate::{Allocation, Extent};
 
 /// Shorter holes are copied with what is around them.
 const SHORTEST: u64 = 256 << 10;
-/// Extents asked for at a time.
+/// Extents requested at a time.
 const EXTENTS: usize = 256;
 
-/// A part of the copy, from where it was asked for.
+/// A part of the copy, from the requested offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Copied, up to here at least.
@@ -22,10 +22,10 @@ pub(super) enum Next {
     Hole(u64),
 }
 
-/// Extents that were told and are not copied yet.
+/// Extents that were reported and are not copied yet.
 pub(super) struct Holes {
     extents: VecDeque<Extent>,
-    /// Shortest hole that is told; `None`: none is.
+    /// Shortest hole that is reported; `None`: none is.
     shortest: Option<u64>,
 }
 
@@ -41,8 +41,8 @@ impl Holes {
         }
     }
 
-    /// Everything is told as data.
-    pub(super) fn not_asked() -> Self {
+    /// Everything is reported as data.
+    pub(super) fn without_map() -> Self {
         Self {
             extents: VecDeque::new(),
             shortest: None,
@@ -57,9 +57,9 @@ impl Holes {
         let offset = range.source_offset + at;
         self.drop_before(offset);
         if self.extents.is_empty() {
-            let asked = whole_blocks(&*range.source, offset, range.length - at);
-            let length = asked.end - asked.start;
-            let extents = range.source.allocation(asked.start, length, EXTENTS).await;
+            let blocks = whole_blocks(&*range.source, offset, range.length - at);
+            let length = blocks.end - blocks.start;
+            let extents = range.source.allocation(blocks.start, length, EXTENTS).await;
             self.extents = extents.map_err(CopyError::Source)?.into();
             self.drop_before(offset);
         }

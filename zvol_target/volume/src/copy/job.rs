@@ -10,7 +10,7 @@ use super::range::{logical_block, whole_blocks};
 use super::{CopyError, CopyRange, CopyReport, FallbackReason, Step, Steps, transfer};
 use crate::{Allocation, Stability};
 
-/// Longest step of a hole: nothing is moved, but its lock is held while the map is looked at and the destination discarded.
+/// Longest step of a hole: nothing is moved, but its lock is held while the map is checked and the destination discarded.
 const LONGEST_HOLE: u64 = 64 << 20;
 /// Where source and destination overlap and lie closer together than this, steps that don't overlap themselves would be too short for clones.
 const CLOSEST: u64 = 256 << 10;
@@ -41,7 +41,7 @@ impl Job<'_> {
         report: &mut CopyReport,
     ) -> Result<(), CopyError> {
         let mut holes = if cloning.finds_holes(self.range) {
-            Holes::not_asked()
+            Holes::without_map()
         } else {
             Holes::new(self.range)
         };
@@ -80,8 +80,8 @@ impl Job<'_> {
         } = self.range;
         let step = self.step(&part);
         let _locked = self.steps.lock(step).await?;
-        let asked = whole_blocks(&**source, step.source_offset, step.length);
-        let extents = source.allocation(asked.start, asked.end - asked.start, 1);
+        let blocks = whole_blocks(&**source, step.source_offset, step.length);
+        let extents = source.allocation(blocks.start, blocks.end - blocks.start, 1);
         let extents = extents.await.map_err(CopyError::Source)?;
         let length = match extents.first() {
             Some(first) if first.allocation == Allocation::Hole => {
@@ -118,7 +118,7 @@ impl Job<'_> {
         transfer::parallel(self, tail, cloning.reason().unwrap_or(unaligned), report).await
     }
 
-    /// One step after the other, in the direction in which none overwrites what a later one reads. What comes of them is told at the
+    /// One step after the other, in the direction in which none overwrites what a later one reads. Their results are reported at the
     /// end where that direction is not from the beginning on.
     async fn overlapping(
         &self,

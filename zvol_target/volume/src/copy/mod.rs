@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Copies between volumes, and within one, by one ladder: clone blocks, else read and write.
 //!
-//! Holes of the source are told by its map and become holes of the destination, where that can have some. What is left is cut
+//! Holes of the source are taken from its map and become holes of the destination, where that can have some. What is left is cut
 //! into an aligned middle, which is cloned in steps, and edges, which are read and written; so is all of it when the two ends can't
 //! share blocks, several pieces at a time. The caller keeps writers off what a step works on ([`Steps`]); how each byte went is
-//! told in a [`CopyReport`].
+//! reported in a [`CopyReport`].
 //!
 //! Source blocks that are not on disk yet can't be cloned. They are read and written, which costs what a host's copy of them
 //! costs and not more. To wait for their transaction group instead would be a wait for each command of a host, and for a source that is

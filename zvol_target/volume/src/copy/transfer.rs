@@ -137,8 +137,8 @@ async fn read(range: &CopyRange, step: Step) -> Result<Buffer, VolumeError> {
     if read.len() as u64 == step.length {
         return Ok(read);
     }
-    let wanted = &read[(step.source_offset - blocks.start) as usize..];
-    Ok(Buffer::from(&wanted[..step.length as usize]))
+    let source = &read[(step.source_offset - blocks.start) as usize..];
+    Ok(Buffer::from(&source[..step.length as usize]))
 }
 
 /// Writes a step of which some blocks are written in part.

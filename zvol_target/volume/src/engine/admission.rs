@@ -127,7 +127,7 @@ mod tests {
         assert!((1..64).contains(&all.len()));
         drop(first);
         assert!(admit_one().is_some());
-        // What is polled beside is not urgent.
+        // The other polled operation is not urgent.
         assert!(admit_all(&volume, 512).is_empty());
     }
 

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 const OPERATIONS_OF_A_VOLUME: usize = 128;
 const LONG_OPERATIONS_OF_A_VOLUME: usize = 16;
 
-/// Urgent operations of one volume that may be under way beside all others.
+/// Urgent operations of one volume that may run in addition to all others.
 const URGENT_OPERATIONS_OF_A_VOLUME: usize = 16;
 
 /// An open file or device, and its share of the kernel threads.

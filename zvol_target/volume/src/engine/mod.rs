@@ -45,7 +45,7 @@ pub enum EngineKind {
     Uring,
     /// The runtime's blocking threads.
     ThreadPool {
-        /// Why not `io_uring`; `None` when the thread pool was asked for.
+        /// Why not `io_uring`; `None` when the thread pool was requested.
         refusal: Option<EngineError>,
     },
 }

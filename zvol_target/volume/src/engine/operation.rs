@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One operation on a file: what is asked, how far it got, what a result of the kernel means for it.
+//! One operation on a file: the request, how far it got, what a result of the kernel means for it.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) enum Progress {
     Finished(io::Result<()>),
 }
 
-/// An operation with all it needs, so that it can outlive whoever asked for it.
+/// An operation with all it needs, so that it can outlive its requester.
 #[derive(Debug)]
 pub(crate) struct Operation {
     backing: Arc<Backing>,
@@ -72,7 +72,7 @@ impl Operation {
         }
     }
 
-    /// Keeps the leave to be under way for as long as it is.
+    /// Permit to run, held as long as it does.
     pub(super) fn keep(&mut self, admission: Admission) {
         self.admission = admission;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When to try again what the kernel could not take for want of memory, without standing still meanwhile.
+//! When to try again what the kernel could not take for want of memory, without blocking meanwhile.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

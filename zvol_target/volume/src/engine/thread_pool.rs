@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine without `io_uring`, and beside it for what `io_uring` would take one by one: each operation runs on one of the runtime's
+//! The engine without `io_uring`, and with `io_uring` for what that would take one by one: each operation runs on one of the runtime's
 //! blocking threads.
 //!
 //! There are as many threads as operations are admitted, up to the runtime's `max_blocking_threads`.

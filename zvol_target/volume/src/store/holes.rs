@@ -24,7 +24,7 @@ impl Store {
     ) -> Result<Vec<Extent>, VolumeError> {
         let block = u64::from(self.logical_block_bytes);
         let most = most.max(1);
-        self.look(offset, length, move |file| {
+        self.inspect(offset, length, move |file| {
             extents(file, offset, offset + length, block, most)
         })
         .await

@@ -55,7 +55,7 @@ pub(crate) struct Store {
     /// Cached writes may be lost. The kernel reports a failed writeback once and counts the pages as clean from then on, so that
     /// the next fdatasync would succeed without them: until the volume is opened again no flush may.
     lost: AtomicBool,
-    /// That one report goes to whichever flush is first. Each is therefore alone: it must not succeed because another was told of its loss.
+    /// That one report goes to whichever flush is first. Each is therefore alone: it must not succeed because another one got the report of its loss.
     flushing: Mutex<()>,
 }
 
@@ -84,11 +84,11 @@ impl From<VolumeError> for Unwritten {
     }
 }
 
-/// A flush that may be told of lost writes. Dropped without its result, the worst is assumed.
+/// A flush that may report lost writes. Dropped without its result, the worst is assumed.
 struct Doubt<'a>(&'a Store);
 
 impl Doubt<'_> {
-    fn settle<E>(self, result: Result<Buffer, E>) -> Result<Buffer, E> {
+    fn resolve<E>(self, result: Result<Buffer, E>) -> Result<Buffer, E> {
         if result.is_ok() {
             std::mem::forget(self);
         }
@@ -286,7 +286,7 @@ impl Store {
         let doubt = self.page_cache.then(|| Doubt(self));
         let result = self.run(Action::Synchronize, 0, Buffer::new(0)).await;
         match doubt {
-            Some(doubt) => doubt.settle(result)?,
+            Some(doubt) => doubt.resolve(result)?,
             None => result?,
         };
         self.flushed.fetch_max(written, Ordering::AcqRel);
@@ -349,8 +349,8 @@ impl Store {
         changed.map_err(|error| self.classified(error))
     }
 
-    /// Looks at the file by a call in a thread.
-    pub(crate) async fn look<T: Send + 'static>(
+    /// Checks the file by a call in a thread.
+    pub(crate) async fn inspect<T: Send + 'static>(
         &self,
         offset: u64,
         length: u64,

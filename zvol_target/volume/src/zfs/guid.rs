@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GUIDs of datasets, those of many asked for together: a start with a thousand volumes runs `zfs` a few times for each pool.
+//! GUIDs of datasets, those of many requested together: a start with a thousand volumes runs `zfs` a few times for each pool.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Sender, channel};
@@ -21,9 +21,9 @@ pub enum GuidError {
     /// There is no such dataset.
     #[error("there is no dataset {0}")]
     Absent(String),
-    /// Who asked for it together with others ended by a panic.
-    #[error("the GUID of {0} was not told: who asked for it has panicked")]
-    Untold(String),
+    /// The request that was batched with others ended by a panic.
+    #[error("no answer for the GUID of {0}: the request panicked")]
+    NoAnswer(String),
 }
 
 type Answer = Result<u64, GuidError>;
@@ -36,11 +36,11 @@ struct Question {
     sender: Sender<Answer>,
 }
 
-/// By pool: what is asked while somebody asks for others of that pool. One that hangs holds up no other pool.
-static ASKED: Mutex<BTreeMap<String, Vec<Question>>> = Mutex::new(BTreeMap::new());
+/// By pool: requests that wait while an earlier batch of that pool runs. A pool that hangs does not delay others.
+static REQUESTS: Mutex<BTreeMap<String, Vec<Question>>> = Mutex::new(BTreeMap::new());
 
-fn asked() -> MutexGuard<'static, BTreeMap<String, Vec<Question>>> {
-    ASKED.lock().unwrap_or_else(PoisonError::into_inner)
+fn requests() -> MutexGuard<'static, BTreeMap<String, Vec<Question>>> {
+    REQUESTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `guid` (zfsprops(7)) of a dataset: another one for each copy, and the same after it was renamed.
@@ -53,25 +53,26 @@ pub fn guid(dataset: &str) -> Result<u64, GuidError> {
 
 fn guid_by(dataset: &str, list: List) -> Answer {
     let pool = pool_of(dataset);
-    let (sender, told) = channel();
+    let (sender, receiver) = channel();
     let question = Question {
         dataset: dataset.to_owned(),
         sender,
     };
     let leads = {
-        let mut asked = asked();
-        let leads = !asked.contains_key(pool);
-        asked.entry(pool.to_owned()).or_default().push(question);
+        let mut requests = requests();
+        let leads = !requests.contains_key(pool);
+        requests.entry(pool.to_owned()).or_default().push(question);
         leads
     };
     if leads {
         ask(pool, list);
     }
-    told.recv()
-        .unwrap_or_else(|_| Err(GuidError::Untold(dataset.to_owned())))
+    receiver
+        .recv()
+        .unwrap_or_else(|_| Err(GuidError::NoAnswer(dataset.to_owned())))
 }
 
-/// Who asks for a pool. If that ends by a panic, who waits is told so, and the next one asks anew.
+/// The turn to run `zfs` for a pool. After a panic, waiting requests fail, and the next request starts anew.
 struct Turn<'a> {
     pool: &'a str,
     over: bool,
@@ -80,31 +81,31 @@ struct Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if !self.over {
-            asked().remove(self.pool);
+            requests().remove(self.pool);
         }
     }
 }
 
-/// Asks for all that is asked for of a pool, until that is nothing.
+/// Answers all requests for a pool, until none waits.
 fn ask(pool: &str, list: List) {
     let mut turn = Turn { pool, over: false };
     loop {
         let questions = {
-            let mut asked = asked();
-            let Some(waiting) = asked.get_mut(pool) else {
+            let mut requests = requests();
+            let Some(waiting) = requests.get_mut(pool) else {
                 return;
             };
             if waiting.is_empty() {
-                asked.remove(pool);
+                requests.remove(pool);
                 turn.over = true; // under the lock: from here on another one's turn may begin
                 return;
             }
             waiting.split_off(waiting.len().saturating_sub(MOST_NAMES))
         };
         let names: Vec<_> = questions.iter().map(|one| one.dataset.as_str()).collect();
-        let told = list(&names).map_err(Arc::new);
+        let listed = list(&names).map_err(Arc::new);
         for Question { dataset, sender } in &questions {
-            let answer = match &told {
+            let answer = match &listed {
                 Ok(lines) => found(lines, dataset),
                 Err(error) => Err(GuidError::Program(Arc::clone(error))),
             };
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_asked_for_together_and_each_is_told_its_own() {
+    fn requests_are_batched_and_each_gets_its_own_answer() {
         const MANY: usize = 64;
         static RUNS: AtomicUsize = AtomicUsize::new(0);
         static ALL_WAIT: Barrier = Barrier::new(2);
@@ -167,7 +168,10 @@ mod tests {
         let askers: Vec<_> = (0..MANY)
             .map(|number| thread::spawn(move || guid_by(&format!("many/{number}"), list)))
             .collect();
-        while asked().get("many").is_none_or(|all| all.len() < MANY - 1) {
+        while requests()
+            .get("many")
+            .is_none_or(|all| all.len() < MANY - 1)
+        {
             thread::yield_now();
         }
         // Another pool is not waited for.
@@ -175,11 +179,11 @@ mod tests {
         assert_eq!(other.unwrap(), 5);
         ALL_WAIT.wait();
         for (number, asker) in askers.into_iter().enumerate() {
-            let told = asker.join().unwrap().unwrap();
-            assert_eq!(told, format!("1{number}").parse::<u64>().unwrap());
+            let answer = asker.join().unwrap().unwrap();
+            assert_eq!(answer, format!("1{number}").parse::<u64>().unwrap());
         }
         assert_eq!(RUNS.load(Ordering::SeqCst), 2);
-        assert!(!asked().contains_key("many"));
+        assert!(!requests().contains_key("many"));
     }
 
     #[test]
@@ -190,7 +194,7 @@ mod tests {
             panic!("no thread could be made");
         };
         let leads = thread::spawn(move || guid_by("panic/a", panics));
-        let waiting = || asked().get("panic").map(Vec::len);
+        let waiting = || requests().get("panic").map(Vec::len);
         while waiting() != Some(0) {
             thread::yield_now();
         }
@@ -200,8 +204,8 @@ mod tests {
         }
         WAITS.wait();
         assert!(leads.join().is_err());
-        let told = waits.join().unwrap();
-        assert!(matches!(told, Err(GuidError::Untold(_))), "{told:?}");
+        let answer = waits.join().unwrap();
+        assert!(matches!(answer, Err(GuidError::NoAnswer(_))), "{answer:?}");
         let again = guid_by("panic/b", |_| Ok("panic/b\t6\n".to_owned()));
         assert_eq!(again.unwrap(), 6);
     }
@@ -209,7 +213,7 @@ mod tests {
     #[test]
     fn what_zfs_does_not_tell_is_no_guid() {
         let hangs: List = |_| Err(refused("zfs", "list", "no answer"));
-        let told = guid_by("silent/a", hangs);
-        assert!(matches!(told, Err(GuidError::Program(_))), "{told:?}");
+        let answer = guid_by("silent/a", hangs);
+        assert!(matches!(answer, Err(GuidError::Program(_))), "{answer:?}");
     }
 }

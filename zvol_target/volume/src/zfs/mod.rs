@@ -11,7 +11,7 @@ mod transaction_groups;
 use std::fs::File;
 use std::io;
 
-use program::{refused, run, told};
+use program::{output_of, refused, run};
 
 pub use guid::{GuidError, guid};
 pub use program::ProgramError;
@@ -138,7 +138,7 @@ fn parse_dataset(line: &str) -> Option<Dataset> {
 /// # Errors
 /// [`ProgramError`].
 pub fn pool(name: &str) -> Result<Pool, ProgramError> {
-    let output = told(
+    let output = output_of(
         "zpool",
         &["list", "-Hp", "-o", "size,free,bclonesaved", name],
     )?;
@@ -160,7 +160,7 @@ pub fn pool(name: &str) -> Result<Pool, ProgramError> {
 /// # Errors
 /// [`ProgramError`].
 pub fn sync(pool: &str) -> Result<(), ProgramError> {
-    told("zpool", &["sync", pool]).map(drop)
+    output_of("zpool", &["sync", pool]).map(drop)
 }
 
 /// What a zvol needs to be written full: what `zfs create` would reserve it for its metadata and what raidz adds, and all of that for each
@@ -170,7 +170,7 @@ pub fn sync(pool: &str) -> Result<(), ProgramError> {
 /// [`ProgramError`].
 pub fn thick_bytes(dataset: &str, size: u64) -> Result<u64, ProgramError> {
     let properties = "volblocksize,copies";
-    let output = told("zfs", &["get", "-Hpo", "value", properties, dataset])?;
+    let output = output_of("zfs", &["get", "-Hpo", "value", properties, dataset])?;
     let mut values = output.lines();
     let (Some(block), Some(Ok(copies))) = (values.next(), values.next().map(str::parse::<u64>))
     else {
@@ -181,7 +181,7 @@ pub fn thick_bytes(dataset: &str, size: u64) -> Result<u64, ProgramError> {
     // Nothing is made (-n); the name is one that nobody has.
     let name = format!("{}/zvaai-{}", pool_of(dataset), std::process::id());
     let arguments = ["create", "-nP", "-V", &size, "-o", &block, &name];
-    let output = told("zfs", &arguments)?;
+    let output = output_of("zfs", &arguments)?;
     let reserved = output.lines().find_map(|line| {
         let value = line.strip_prefix("property\trefreservation\t")?;
         value.parse::<u64>().ok()
@@ -201,7 +201,7 @@ pub fn set(dataset: &str, property: &str, bytes: u64) -> Result<(), ProgramError
     } else {
         format!("{property}={bytes}")
     };
-    told("zfs", &["set", &value, dataset]).map(drop)
+    output_of("zfs", &["set", &value, dataset]).map(drop)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Most that is read of what it says, bytes.
 const MOST_OUTPUT: usize = 4 << 20;
 
-/// Between two looks at whether a program that has said all has ended.
+/// Between two checks whether a program that has said all has ended.
 const ENDING_POLL: Duration = Duration::from_millis(2);
 
 /// How long no program is run for a pool where one was given up and hangs on; doubled with each that does.
@@ -115,7 +115,7 @@ pub(super) fn refused(program: &'static str, what: &str, words: impl Into<String
 }
 
 /// Runs a program; what it prints, if it succeeds.
-pub(super) fn told(program: &'static str, arguments: &[&str]) -> Result<String, ProgramError> {
+pub(super) fn output_of(program: &'static str, arguments: &[&str]) -> Result<String, ProgramError> {
     let (status, output, words) = run(program, arguments)?;
     if status.success() {
         return Ok(output);
@@ -132,7 +132,7 @@ pub(super) fn run(
     program: &'static str,
     arguments: &[&str],
 ) -> Result<(ExitStatus, String, String), ProgramError> {
-    // Each is asked of one pool or of datasets of one, named last.
+    // Each concerns one pool or datasets of one, named last.
     let pool = pool_of(arguments.last().unwrap_or(&""));
     if let Some(known) = hanging().get(pool) {
         if known.keeps_others_off(Instant::now()) {

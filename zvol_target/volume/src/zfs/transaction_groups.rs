@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use super::sync;
 
-/// What is waited instead where a transaction group can't be asked for: one ends by itself every 5 s (`zfs_txg_timeout`).
+/// Wait in place of a transaction group that can't be requested: one ends by itself every 5 s (`zfs_txg_timeout`).
 const WITHOUT_SYNC: Duration = Duration::from_secs(1);
 
 /// Ends of transaction groups of a pool, for writes that wait for one.
 #[derive(Debug)]
 pub(crate) struct TransactionGroups {
     pool: String,
-    /// How many were asked for.
-    asked: AtomicU64,
-    asking: tokio::sync::Mutex<()>,
+    /// How many were requested.
+    synced: AtomicU64,
+    syncing: tokio::sync::Mutex<()>,
     /// Short writes that wait.
     short: tokio::sync::Semaphore,
     /// The long write that waits.
@@ -36,8 +36,8 @@ impl TransactionGroups {
         let known = pools.entry(pool.to_owned()).or_insert_with(|| {
             Arc::new(Self {
                 pool: pool.to_owned(),
-                asked: AtomicU64::new(0),
-                asking: tokio::sync::Mutex::default(),
+                synced: AtomicU64::new(0),
+                syncing: tokio::sync::Mutex::default(),
                 short: tokio::sync::Semaphore::new(MOST_SHORT),
                 long: tokio::sync::Semaphore::new(1),
             })
@@ -53,13 +53,13 @@ impl TransactionGroups {
 
     /// Waits until a transaction group has ended that began to end after this call. All that wait share one.
     pub(crate) async fn next(&self) {
-        let before = self.asked.load(Ordering::Acquire);
-        let _asking = self.asking.lock().await;
-        if self.asked.load(Ordering::Acquire) > before {
-            // Asked for after this one came, and over: else the lock would be taken.
+        let before = self.synced.load(Ordering::Acquire);
+        let _asking = self.syncing.lock().await;
+        if self.synced.load(Ordering::Acquire) > before {
+            // Requested after this call, and over: else the lock would be taken.
             return;
         }
-        self.asked.fetch_add(1, Ordering::AcqRel);
+        self.synced.fetch_add(1, Ordering::AcqRel);
         let pool = self.pool.clone();
         let synced = tokio::task::spawn_blocking(move || sync(&pool)).await;
         match synced {

@@ -330,7 +330,7 @@ impl Volume for Unflushed {
 }
 
 #[test]
-fn what_could_not_be_made_stable_is_not_told() {
+fn unstable_data_is_not_reported_as_copied() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     on_each_engine(async || {
         let [one, other] = two(directory.path());

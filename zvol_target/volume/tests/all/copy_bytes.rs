@@ -101,7 +101,7 @@ impl Volume for Blocks {
     }
 }
 
-/// Locks nothing, and remembers what it was asked for.
+/// Locks nothing, and records the requests.
 #[derive(Default)]
 struct Recorded(RefCell<Vec<Step>>);
 

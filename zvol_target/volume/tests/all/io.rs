@@ -243,12 +243,12 @@ fn after_cached_writes_were_lost_no_flush_succeeds() {
         write.await.unwrap();
         let first = volume.flush().await;
         assert!(first.is_err(), "the writes cannot have been stored");
-        // The kernel has told the error once, and would say that all is well now.
+        // The kernel has reported the error once, and would report success now.
         for _ in 0..2 {
             let again = volume.flush().await;
             assert!(matches!(again, Err(VolumeError::Device(_))), "{again:?}");
         }
-        // Who looks after the volume finds that it has to be opened again, which mends it.
+        // The owner of the volume finds that it has to be opened again, which repairs it.
         assert!(matches!(volume.refresh(), Err(VolumeError::Device(_))));
         drop(volume);
         let volume = open(&device.0, options(Caching::PageCache));
@@ -345,7 +345,7 @@ fn a_flush_given_up_is_not_followed_by_a_good_one() {
             .write(0, pattern(4096, 1), Stability::Cached)
             .await
             .unwrap();
-        // What it would have been told, nobody is ever told again.
+        // The error it would have got is never reported again.
         give_up(volume.flush()).await;
         let flushed = volume.flush().await;
         assert!(
@@ -450,7 +450,7 @@ fn a_file_system_that_hangs_holds_only_those_who_write_to_it() {
         before.await.unwrap();
         let frozen = Frozen::new(ext4.directory.path());
         let mut write = volume.write(0, pattern(4096, 2), Stability::Cached);
-        // This thread goes on, or the file system would thaw before the timer is looked at.
+        // This thread goes on, or the file system would thaw before the timer is checked.
         let waited = tokio::time::timeout(Duration::from_millis(50), &mut write).await;
         assert!(waited.is_err(), "{waited:?}");
         drop(frozen);

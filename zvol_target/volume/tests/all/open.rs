@@ -98,7 +98,7 @@ fn a_device_has_one_user_and_is_not_mounted() {
 }
 
 #[test]
-fn a_new_size_is_seen_when_asked_for() {
+fn a_new_size_is_seen_after_a_refresh() {
     let directory = tempfile::tempdir().unwrap();
     let path = sparse_file(directory.path(), 1 << 20);
     let file = File::options().write(true).open(&path).unwrap();
@@ -119,7 +119,7 @@ fn a_new_size_is_seen_when_asked_for() {
 }
 
 #[test]
-fn five_hundred_volumes_are_looked_at_again_in_no_time() {
+fn five_hundred_volumes_are_refreshed_quickly() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let volumes: Vec<_> = (0..500)
         .map(|number| {

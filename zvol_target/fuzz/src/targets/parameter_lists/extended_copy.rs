@@ -118,7 +118,7 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
         }
         assert!(
             rig.contents() == expected,
-            "GOOD, and not what was asked for"
+            "GOOD, and not what was requested"
         );
     }
 }

@@ -79,11 +79,11 @@ fn populate(rig: &mut Rig, input: &mut Input, host: usize, disk: usize) {
         "a token was made, and a disk changed"
     );
     let cdb = third_party(0x84, RECEIVE_ROD_TOKEN_INFORMATION, 2, identifier, 4096);
-    let told = rig.execute(host, disk, &cdb, &[]);
-    if answer.status != Status::Good || told.status != Status::Good || changed {
+    let reported = rig.execute(host, disk, &cdb, &[]);
+    if answer.status != Status::Good || reported.status != Status::Good || changed {
         return;
     }
-    let data = told.data;
+    let data = reported.data;
     let descriptors = 32 + usize::from(data[13]);
     let Some(length) = data.get(descriptors..descriptors + 4) else {
         return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unsolicited data that arrived before its command asked for it.
+//! Unsolicited data that arrived before its command requested it.
 
 use std::rc::Rc;
 
@@ -78,7 +78,7 @@ impl Landing {
         count
     }
 
-    /// The memory itself, if what there is are exactly the `length` bytes asked for.
+    /// The memory itself, if it holds exactly the `length` requested bytes.
     pub fn take_whole(&mut self, length: usize) -> Option<Buffer> {
         if self.taken > 0 || self.whole != length || self.filled != length || self.coming > 0 {
             return None;
@@ -113,7 +113,7 @@ mod tests {
             for length in segments {
                 prop_assert!(!landing.begin(most - came + 1, most - came));
                 prop_assert!(landing.begin(length, most - came));
-                // In two parts, with a look in between: an incomplete segment is not taken.
+                // In two parts, with a check in between: an incomplete segment is not taken.
                 for part in [length / 2, length - length / 2] {
                     for (at, byte) in landing.memory(part).unwrap().iter_mut().enumerate() {
                         *byte = (came + at) as u8;

@@ -24,7 +24,7 @@ pub(crate) use receive::CommandBuffers;
 pub(crate) enum Failure {
     /// Unsolicited data that was not allowed.
     UnexpectedUnsolicitedData,
-    /// Not as much data as was asked for, or other data.
+    /// Not as much data as was requested, or other data.
     IncorrectAmountOfData,
     /// A Data-Out PDU is missing.
     ProtocolServiceCrcError,
@@ -35,7 +35,7 @@ pub(crate) enum Failure {
 pub(crate) struct Requests {
     /// Initiator Task Tags of commands that may need an R2T.
     waiting: RefCell<VecDeque<u32>>,
-    /// The connection has its turn, and looks here at the end of it.
+    /// The connection has its turn, and checks here at the end of it.
     in_turn: Cell<bool>,
     /// Wakes the connection.
     waker: RefCell<Option<Waker>>,
@@ -67,7 +67,7 @@ impl Requests {
         }
     }
 
-    /// A command to look at.
+    /// A command to check.
     pub fn pop(&self) -> Option<u32> {
         self.waiting.borrow_mut().pop_front()
     }
@@ -95,7 +95,7 @@ pub(crate) struct Solicitation {
 }
 
 /// Memory the command waits for.
-struct Wanted {
+struct Requested {
     buffer: Buffer,
     filled: usize,
 }
@@ -123,9 +123,9 @@ struct State {
     /// Bytes given to the command.
     handed: u32,
     landing: Landing,
-    /// Offset up to which data comes without being asked for.
+    /// Offset up to which data is unsolicited.
     unsolicited_most: u32,
-    wanted: Option<Wanted>,
+    requested: Option<Requested>,
     segment: Segment,
     /// Unsolicited PDUs still come, up to this offset.
     unsolicited_until: Option<u32>,
@@ -135,7 +135,7 @@ struct State {
     solicited: u32,
     r2t_sn: u32,
     failure: Option<Failure>,
-    /// The command has been told of the failure.
+    /// The failure was delivered to the command.
     failure_delivered: bool,
     nexus_lost: bool,
     /// Intervals since something outstanding came.
@@ -154,7 +154,7 @@ pub(crate) struct Transfer {
 
 impl Transfer {
     /// `immediate`: bytes that come with the command. `unsolicited`: offset up to which data PDUs come after it without
-    /// being asked for (its F bit is 0).
+    /// being requested (its F bit is 0).
     pub fn new(
         tag: u32,
         expected: u32,
@@ -171,7 +171,7 @@ impl Transfer {
                 handed: 0,
                 landing: Landing::default(),
                 unsolicited_most: unsolicited.unwrap_or(immediate),
-                wanted: None,
+                requested: None,
                 segment: Segment::None,
                 unsolicited_until: unsolicited,
                 unsolicited_data_sn: 0,
@@ -213,7 +213,7 @@ impl Transfer {
         self.state.borrow().r2t_sn
     }
 
-    /// Whether the initiator still has to send data it was asked for or announced.
+    /// Whether the initiator still has to send data that was requested or announced.
     pub fn is_outstanding(&self) -> bool {
         let state = self.state.borrow();
         state.unsolicited_until.is_some() || !state.bursts.is_empty()
@@ -232,7 +232,7 @@ impl Transfer {
         state.silent_intervals
     }
 
-    /// The initiator broke the rules: what comes is discarded, the command is told.
+    /// The initiator broke the rules: further data is discarded, the command fails.
     pub fn fail(&self, failure: Failure) {
         let mut state = self.state.borrow_mut();
         state.failure.get_or_insert(failure);
@@ -240,7 +240,7 @@ impl Transfer {
         state.wake();
     }
 
-    /// The nexus is gone: the command is told.
+    /// The nexus is gone: the command fails.
     pub fn lose_nexus(&self) {
         let mut state = self.state.borrow_mut();
         state.nexus_lost = true;
@@ -277,8 +277,10 @@ impl Transfer {
     /// A data segment of `length` bytes comes now.
     pub fn begin_segment(&self, length: usize) {
         let mut state = self.state.borrow_mut();
-        let space = match &state.wanted {
-            Some(wanted) if state.landing.is_empty() => wanted.buffer.len() - wanted.filled,
+        let space = match &state.requested {
+            Some(requested) if state.landing.is_empty() => {
+                requested.buffer.len() - requested.filled
+            }
             _ => 0,
         };
         let discarded = state.closed || state.failure.is_some() || state.nexus_lost;
@@ -303,9 +305,9 @@ impl Transfer {
     /// Runs `fill` on the memory for what is left of the segment, `None` if it is to be discarded; it says how much it filled.
     pub fn fill_segment<T>(&self, fill: impl FnOnce(Option<&mut [u8]>) -> (usize, T)) -> T {
         let state = &mut *self.state.borrow_mut();
-        let memory = match (&mut state.segment, &mut state.wanted) {
-            (Segment::Direct { left }, Some(wanted)) => {
-                Some(&mut wanted.buffer[wanted.filled..wanted.filled + *left])
+        let memory = match (&mut state.segment, &mut state.requested) {
+            (Segment::Direct { left }, Some(requested)) => {
+                Some(&mut requested.buffer[requested.filled..requested.filled + *left])
             }
             (Segment::Landing { left }, _) => state.landing.memory(*left),
             _ => None,
@@ -314,10 +316,10 @@ impl Transfer {
         if count > 0 {
             state.silent_intervals = 0;
         }
-        match (&mut state.segment, &mut state.wanted) {
-            (Segment::Direct { left }, Some(wanted)) => {
+        match (&mut state.segment, &mut state.requested) {
+            (Segment::Direct { left }, Some(requested)) => {
                 *left -= count;
-                wanted.filled += count;
+                requested.filled += count;
             }
             (Segment::Landing { left }, _) => {
                 *left -= count;
@@ -344,21 +346,21 @@ impl Transfer {
             }
         }
         if state
-            .wanted
+            .requested
             .as_ref()
-            .is_some_and(|wanted| wanted.filled == wanted.buffer.len())
+            .is_some_and(|requested| requested.filled == requested.buffer.len())
         {
             state.wake();
-        } else if last && state.wanted.is_some() {
+        } else if last && state.requested.is_some() {
             self.requests.push(self.tag);
         }
     }
 
-    /// The next R2T to send, if the command waits for bytes nobody was asked for yet.
+    /// The next R2T to send, if the command waits for bytes that were not requested yet.
     pub fn solicit(&self, max_burst: u32, max_outstanding: u16) -> Option<Solicitation> {
         let mut state = self.state.borrow_mut();
-        let wanted = state.wanted.as_ref()?.buffer.len() as u32;
-        let until = state.handed + wanted;
+        let requested = state.requested.as_ref()?.buffer.len() as u32;
+        let until = state.handed + requested;
         let offset = state.solicited.max(state.arrived);
         let blocked = state.unsolicited_until.is_some()
             || state.failure.is_some()
@@ -401,7 +403,7 @@ impl State {
     /// Lets go of all memory; a segment under way is discarded too.
     fn discard(&mut self) {
         self.landing.clear();
-        self.wanted = None;
+        self.requested = None;
         if !matches!(self.segment, Segment::None) {
             self.segment = Segment::Discarded;
         }
@@ -445,23 +447,23 @@ impl State {
 
     /// Moves what landed into the memory the command waits for.
     fn hand_over_landed(&mut self) {
-        if let Some(wanted) = &mut self.wanted {
-            let space = &mut wanted.buffer[wanted.filled..];
-            wanted.filled += self.landing.take_into(space);
+        if let Some(requested) = &mut self.requested {
+            let space = &mut requested.buffer[requested.filled..];
+            requested.filled += self.landing.take_into(space);
         }
     }
 
-    /// The command asks for the next `length` bytes: sets `wanted`.
+    /// The command requests the next `length` bytes: sets `requested`.
     fn want(&mut self, length: u32) {
         let length = length.min(self.expected - self.handed) as usize;
         if let Some(buffer) = self.landing.take_whole(length) {
-            self.wanted = Some(Wanted {
+            self.requested = Some(Requested {
                 filled: buffer.len(),
                 buffer,
             });
             return;
         }
-        self.wanted = Some(Wanted {
+        self.requested = Some(Requested {
             buffer: Buffer::new(length),
             filled: 0,
         });

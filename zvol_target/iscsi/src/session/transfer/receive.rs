@@ -116,7 +116,7 @@ impl Future for Receive<'_> {
     type Output = Result<Buffer, DeliveryError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let asked = self.length.take();
+        let length = self.length.take();
         let state = &mut *self.transfer.state.borrow_mut();
         if state.nexus_lost {
             return Poll::Ready(Err(DeliveryError::NexusLost));
@@ -125,20 +125,20 @@ impl Future for Receive<'_> {
             state.failure_delivered |= state.failure.is_some();
             return Poll::Ready(Err(DeliveryError::TransferFailed));
         }
-        if let Some(length) = asked {
+        if let Some(length) = length {
             state.want(length);
         }
         // A segment that still fills the memory has not passed its digest.
-        let settled = !matches!(state.segment, Segment::Direct { .. });
-        match state.wanted.take() {
-            Some(wanted) if settled && wanted.filled == wanted.buffer.len() => {
-                state.handed += wanted.buffer.len() as u32;
-                Poll::Ready(Ok(wanted.buffer))
+        let complete = !matches!(state.segment, Segment::Direct { .. });
+        match state.requested.take() {
+            Some(requested) if complete && requested.filled == requested.buffer.len() => {
+                state.handed += requested.buffer.len() as u32;
+                Poll::Ready(Ok(requested.buffer))
             }
-            wanted => {
-                state.wanted = wanted;
+            requested => {
+                state.requested = requested;
                 state.waker = Some(context.waker().clone());
-                if asked.is_some() {
+                if length.is_some() {
                     self.transfer.requests.push(self.transfer.tag);
                 }
                 Poll::Pending
@@ -150,7 +150,7 @@ impl Future for Receive<'_> {
 impl Drop for Receive<'_> {
     fn drop(&mut self) {
         let state = &mut *self.transfer.state.borrow_mut();
-        if self.length.is_none() && state.wanted.is_some() {
+        if self.length.is_none() && state.requested.is_some() {
             state.closed = true;
             state.discard();
         }

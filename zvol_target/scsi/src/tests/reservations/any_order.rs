@@ -55,7 +55,7 @@ proptest! {
                 prop_assert_eq!(held.kind as u8, kind);
             }
             for host in &hosts {
-                let _ = host.told();
+                let _ = host.unit_attentions();
             }
             let now = host.generation();
             prop_assert!(now == generation || now == generation + 1);

@@ -173,7 +173,7 @@ impl Initiator {
     }
 
     /// The unit attentions it has, in order; they are gone then.
-    fn told(&self) -> Vec<(u8, u8, u8)> {
+    fn unit_attentions(&self) -> Vec<(u8, u8, u8)> {
         std::iter::from_fn(|| {
             let data = self.data(&[0x03, 0, 0, 0, 252, 0]);
             let sense = (data[2], data[12], data[13]);
@@ -215,7 +215,7 @@ fn through(initiator: &Initiator, id: u64, relative_target_port: u16) -> Initiat
         device: Arc::clone(&initiator.device),
         ..*initiator
     };
-    initiator.told();
+    initiator.unit_attentions();
     initiator
 }
 

@@ -19,7 +19,7 @@ fn what_is_to_survive_is_stored_before_good() {
     let second = Initiator::of(Arc::clone(&first.device));
     let capabilities = [0x5e, 2, 0, 0, 0, 0, 0, 0, 255, 0];
     assert_eq!(first.data(&capabilities)[2..4], [0x1d, 0x80]);
-    // Nobody asked for it yet.
+    // Not requested yet.
     first.register(0xa);
     assert_eq!(store.count(), 0);
     assert_eq!(second.register_with(0xb, APTPL, &[]).status, Status::Good);
@@ -81,8 +81,8 @@ fn a_disk_keeps_its_reservations_when_its_unit_is_replaced() {
         .unwrap();
     assert_eq!(other.code(&TEST_UNIT_READY, &[]), (2, 4, 0));
     device.replace_logical_unit(0, unit_with(&store)).unwrap();
-    other.told();
-    first.told();
+    other.unit_attentions();
+    first.unit_attentions();
     assert!(!other.reads() && first.writes());
     assert_eq!(first.keys(), [0xa]);
     // Another disk has its own.
@@ -90,7 +90,7 @@ fn a_disk_keeps_its_reservations_when_its_unit_is_replaced() {
     options.uuid[0] ^= 1;
     let unit = LogicalUnit::new(RamVolume::new(BLOCKS), options).unwrap();
     device.replace_logical_unit(0, unit).unwrap();
-    other.told();
+    other.unit_attentions();
     assert!(other.writes());
     assert_eq!(other.keys(), []);
 }
@@ -117,7 +117,7 @@ fn a_unit_that_was_never_ready_takes_what_is_stored() {
             .is_none()
     );
     device.replace_logical_unit(0, unit_with(&store)).unwrap();
-    initiator.told();
+    initiator.unit_attentions();
     assert_eq!(initiator.keys(), [0xa]);
 }
 
@@ -133,7 +133,7 @@ fn an_administrator_clears_what_nobody_can() {
     assert!(other.writes());
     assert_eq!(store.last(), PersistentReservations::default());
     assert_eq!(
-        (gone.told(), other.told()),
+        (gone.unit_attentions(), other.unit_attentions()),
         (vec![RESERVATIONS_PREEMPTED], vec![])
     );
     other.data(&RESERVE_6);

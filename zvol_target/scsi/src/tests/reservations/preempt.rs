@@ -31,16 +31,16 @@ fn preempt_takes_the_reservation_and_the_registrations_of_its_holder() {
     assert_eq!(preempter.generation(), 5);
     // A conflict comes before this unit attention (SAM-5 5.3.3).
     assert!(!holder.writes());
-    assert_eq!(holder.told(), [REGISTRATIONS_PREEMPTED]);
-    assert_eq!(third.told(), [REGISTRATIONS_PREEMPTED]);
-    assert_eq!(fourth.told(), [RESERVATIONS_RELEASED]);
-    assert_eq!(preempter.told(), []);
-    // Its own, to change the type: without a change nobody is told.
+    assert_eq!(holder.unit_attentions(), [REGISTRATIONS_PREEMPTED]);
+    assert_eq!(third.unit_attentions(), [REGISTRATIONS_PREEMPTED]);
+    assert_eq!(fourth.unit_attentions(), [RESERVATIONS_RELEASED]);
+    assert_eq!(preempter.unit_attentions(), []);
+    // Its own, to change the type: without a change nobody is notified.
     assert_eq!(preempter.out(PREEMPT, WE_RO, 0xb, 0xb), Status::Good);
-    assert_eq!(fourth.told(), []);
+    assert_eq!(fourth.unit_attentions(), []);
     assert_eq!(preempter.out(PREEMPT, EA, 0xb, 0xb), Status::Good);
     assert_eq!(preempter.reservation(), Some((0xb, EA)));
-    assert_eq!(fourth.told(), [RESERVATIONS_RELEASED]);
+    assert_eq!(fourth.unit_attentions(), [RESERVATIONS_RELEASED]);
     let wrong = cdb(PREEMPT, 2, 24);
     assert_eq!(preempter.code(&wrong, &list(0xb, 0xb, 0)), (5, 0x24, 0));
 }
@@ -53,7 +53,7 @@ fn preempt_of_another_key_only_removes_registrations() {
     third.register(0xc);
     // Nobody holds anything; the type does not matter.
     assert_eq!(preempter.out(PREEMPT, 0xff, 0xb, 0xc), Status::Good);
-    assert_eq!(third.told(), [REGISTRATIONS_PREEMPTED]);
+    assert_eq!(third.unit_attentions(), [REGISTRATIONS_PREEMPTED]);
     assert_eq!(
         preempter.out(PREEMPT, 0, 0xb, 0xc),
         Status::ReservationConflict
@@ -71,7 +71,10 @@ fn preempt_of_another_key_only_removes_registrations() {
     // Its own registration, silently.
     assert_eq!(preempter.out(PREEMPT, EA, 0xb, 0xb), Status::Good);
     assert_eq!(holder.keys(), [0xa]);
-    assert_eq!((preempter.told(), holder.told()), (vec![], vec![]));
+    assert_eq!(
+        (preempter.unit_attentions(), holder.unit_attentions()),
+        (vec![], vec![])
+    );
 }
 
 #[test]
@@ -84,11 +87,11 @@ fn preempt_of_all_registrants_takes_key_zero_for_all_others() {
     // One of them only loses its registration.
     assert_eq!(second.out(PREEMPT, WE, 0xb, 0xc), Status::Good);
     assert_eq!(second.reservation(), Some((0, EA_AR)));
-    assert_eq!(third.told(), [REGISTRATIONS_PREEMPTED]);
+    assert_eq!(third.unit_attentions(), [REGISTRATIONS_PREEMPTED]);
     assert_eq!(second.out(PREEMPT, WE, 0xb, 0), Status::Good);
     assert_eq!(second.reservation(), Some((0xb, WE)));
     assert_eq!(second.keys(), [0xb]);
-    assert_eq!(first.told(), [REGISTRATIONS_PREEMPTED]);
+    assert_eq!(first.unit_attentions(), [REGISTRATIONS_PREEMPTED]);
 }
 
 #[test]
@@ -123,7 +126,7 @@ fn preempt_and_abort_waits_for_what_it_aborted() {
     assert!(has_status(&poll(&mut in_volume), Status::TaskAborted));
     assert!(is_good(&poll(&mut preempt)));
     assert!(poll(&mut others).is_pending());
-    assert_eq!(victim.told(), [REGISTRATIONS_PREEMPTED]);
+    assert_eq!(victim.unit_attentions(), [REGISTRATIONS_PREEMPTED]);
 }
 
 #[test]

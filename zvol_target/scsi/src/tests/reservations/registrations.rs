@@ -59,7 +59,7 @@ fn registrations_outlive_sessions_and_resets() {
         )),
         crate::sam::FunctionResponse::Complete
     );
-    assert_eq!(other.told(), [(6, 0x29, 3)]);
+    assert_eq!(other.unit_attentions(), [(6, 0x29, 3)]);
     assert!(!other.writes());
     // The same port comes back, in another session.
     let nexus = Arc::new(Nexus {
@@ -72,7 +72,7 @@ fn registrations_outlive_sessions_and_resets() {
         device: Arc::clone(&first.device),
         ..first
     };
-    assert_eq!(again.told(), [POWER_ON]);
+    assert_eq!(again.unit_attentions(), [POWER_ON]);
     assert!(again.writes());
     assert_eq!(again.out(RELEASE, WE, 0xa, 0), Status::Good);
 }
@@ -82,7 +82,10 @@ fn all_target_ports_are_registered_and_removed_at_once() {
     let (first, other, _) = three();
     ports(&first.device, &[3, 4]);
     let second_path = through(&first, 1 << 40, 4);
-    assert_eq!((first.told().len(), other.told().len()), (1, 1));
+    assert_eq!(
+        (first.unit_attentions().len(), other.unit_attentions().len()),
+        (1, 1)
+    );
     first.register(0xa);
     assert!(first.out(RESERVE, WE_RO, 0xa, 0) == Status::Good && !second_path.writes());
     assert_eq!(first.out(REGISTER, 0, 0xa, 0), Status::Good);
@@ -199,7 +202,7 @@ fn a_reservation_moves_with_a_registration() {
     let (holder, second, third) = three();
     ports(&holder.device, &[3, 4]);
     for initiator in [&holder, &second, &third] {
-        initiator.told();
+        initiator.unit_attentions();
     }
     holder.register(0xa);
     let to = second.port();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! RESERVE and RELEASE, and in what order conditions are told.
+//! RESERVE and RELEASE, and the order of unit attentions.
 
 use std::sync::Arc;
 
@@ -58,14 +58,14 @@ fn reserve_keeps_others_out_until_release_reset_or_logout() {
             &second,
             TaskManagementFunction::LogicalUnitReset(UNIT),
         ));
-        second.told();
+        second.unit_attentions();
         assert!(is_free());
-        first.told();
+        first.unit_attentions();
         first.data(reserve);
         block_on(manage(&second, TaskManagementFunction::TargetReset));
-        second.told();
+        second.unit_attentions();
         assert!(is_free());
-        first.told();
+        first.unit_attentions();
         first.data(reserve);
         first.device.nexus_lost(&first.nexus);
         assert!(is_free());
@@ -91,7 +91,7 @@ fn a_nexus_that_is_gone_reserves_nothing() {
 }
 
 #[test]
-fn reserve_and_release_beside_registrations() {
+fn reserve_and_release_with_registrations() {
     for kind in ALL_TYPES {
         let (holder, registrant, other) = three();
         holder.register(0xa);
@@ -163,9 +163,9 @@ fn units_of_one_device_are_reserved_apart() {
         .insert_logical_unit(1, unit, LogicalUnitAccess::Any)
         .unwrap();
     let elsewhere = [&first, &second].map(|host| {
-        host.told();
+        host.unit_attentions();
         let there = host.to(logical_unit_number(1));
-        there.told();
+        there.unit_attentions();
         there
     });
     first.register(0xa);
@@ -185,7 +185,7 @@ fn outcomes_have_no_data_of_a_command_that_conflicts() {
     };
     assert!(completion.data_in.is_none() && completion.sense.is_empty());
     assert_eq!(
-        (completion.data_in_wanted, completion.data_out_wanted),
+        (completion.data_in_required, completion.data_out_required),
         (0, 0)
     );
     let statistics = other.device.logical_unit(0).unwrap().statistics();

@@ -84,13 +84,16 @@ fn every_type_is_reserved_reported_met_and_released() {
         assert_eq!(other.reservation(), None);
         assert!(other.writes());
         assert_eq!(holder.out(RELEASE, kind, 0xa, 0), Status::Good);
-        let told = if for_registrants {
+        let unit_attentions = if for_registrants {
             vec![RESERVATIONS_RELEASED]
         } else {
             vec![]
         };
-        assert_eq!(registrant.told(), told, "{kind}");
-        assert_eq!((holder.told(), other.told()), (vec![], vec![]));
+        assert_eq!(registrant.unit_attentions(), unit_attentions, "{kind}");
+        assert_eq!(
+            (holder.unit_attentions(), other.unit_attentions()),
+            (vec![], vec![])
+        );
         assert_eq!(holder.keys(), [0xa, 0xb]);
     }
 }
@@ -109,12 +112,12 @@ fn a_reservation_ends_with_its_holder() {
             assert_eq!(registrant.out(REGISTER, 0, 0xb, 0), Status::Good);
         }
         assert_eq!(holder.reservation(), None, "{kind}");
-        let told = if matches!(kind, 5 | 6) {
+        let unit_attentions = if matches!(kind, 5 | 6) {
             vec![RESERVATIONS_RELEASED]
         } else {
             vec![]
         };
-        assert_eq!(registrant.told(), told, "{kind}");
+        assert_eq!(registrant.unit_attentions(), unit_attentions, "{kind}");
     }
 }
 
@@ -128,6 +131,9 @@ fn clear_ends_all_and_tells_the_others() {
     assert_eq!(second.out(CLEAR, 0, 0xb, 0), Status::Good);
     assert_eq!((second.keys(), second.reservation()), (vec![], None));
     assert_eq!(second.generation(), 3);
-    assert_eq!(first.told(), [RESERVATIONS_PREEMPTED]);
-    assert_eq!((second.told(), other.told()), (vec![], vec![]));
+    assert_eq!(first.unit_attentions(), [RESERVATIONS_PREEMPTED]);
+    assert_eq!(
+        (second.unit_attentions(), other.unit_attentions()),
+        (vec![], vec![])
+    );
 }

@@ -42,7 +42,7 @@ fn anybody() -> Admission {
 }
 
 #[test]
-fn a_unit_that_the_host_does_not_see_is_told_from_one_that_is_not_there_by_nothing() {
+fn a_hidden_unit_can_not_be_distinguished_from_an_absent_one() {
     let Pair { volumes, initiator } = pair();
     let list = anonymous(&names(), &[Segment(0, 1, 8, 0, 0)]);
     let nowhere = anonymous(&[naa(1), naa(9)], &[Segment(0, 1, 8, 0, 0)]);
@@ -162,7 +162,7 @@ fn access_lost_while_a_copy_runs_ends_it_before_its_next_step() {
         Outcome::Aborted => panic!("aborted"),
     };
     assert_eq!(codes(&completion), (COPY_ABORTED, 0x0d, 0x02));
-    // Something was written, so a residual is told.
+    // Something was written, so a residual is reported.
     assert_eq!(completion.sense[0], 0xf0);
     let residual = u32::from_be_bytes(completion.sense[3..7].try_into().unwrap());
     assert!((1..8192).contains(&residual), "{residual}");

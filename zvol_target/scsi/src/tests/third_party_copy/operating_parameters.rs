@@ -32,7 +32,7 @@ fn what_the_copy_manager_can_do_is_said_alike_everywhere() {
         types.push((u16::from_be_bytes([a, b]), rest[4..4 + length].to_vec()));
         rest = &rest[4 + length..];
     }
-    let body = |wanted| &types.iter().find(|(found, _)| *found == wanted).unwrap().1;
+    let body = |kind| &types.iter().find(|(found, _)| *found == kind).unwrap().1;
     assert!(types.windows(2).all(|pair| pair[0].0 < pair[1].0));
     assert_eq!(body(0x0004)[4..12], parameters[8..16]);
     assert_eq!(body(0x0008)[..4], [3, 0x02, 0x0a, 0xe4]);

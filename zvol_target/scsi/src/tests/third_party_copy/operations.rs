@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Copies under way: what they hold, what is told of them, how they are ended, and how many there are.
+//! Copies under way: what they hold, what is reported about them, how they are ended, and how many there are.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -44,7 +44,7 @@ fn a_copy_holds_what_it_reads_and_writes_against_writers() {
 }
 
 #[test]
-fn the_status_of_a_copy_is_told_while_it_runs_and_once_after() {
+fn the_status_of_a_copy_is_reported_while_it_runs_and_once_after() {
     let Pair { volumes, initiator } = pair();
     let list = parameter_list(
         5,
@@ -188,7 +188,7 @@ fn copies_end_between_steps_when_they_are_aborted() {
 }
 
 /// Another nexus of the same host.
-fn beside(initiator: &Initiator) -> Initiator {
+fn other_nexus(initiator: &Initiator) -> Initiator {
     let nexus = Arc::new(Nexus {
         id: initiator.nexus.id + 1_000_000,
         ..Nexus::clone(&initiator.nexus)
@@ -213,11 +213,15 @@ fn start(initiator: &Initiator, identifier: u16, blocks: u16, from: u64, to: u64
 #[test]
 fn copies_of_a_host_that_are_too_many_wait_for_their_turn() {
     let Pair { volumes, initiator } = pair();
-    let beside = beside(&initiator);
+    let other_nexus = other_nexus(&initiator);
     volumes[1].hold();
     let mut tasks: Vec<_> = (0..12)
         .map(|number: u16| {
-            let by = if number % 2 == 0 { &initiator } else { &beside };
+            let by = if number % 2 == 0 {
+                &initiator
+            } else {
+                &other_nexus
+            };
             let at = u64::from(number) * 64;
             start(by, number, 8, at, at)
         })
@@ -232,7 +236,7 @@ fn copies_of_a_host_that_are_too_many_wait_for_their_turn() {
         logical_unit: LogicalUnitNumber([0; 8]),
         identifier: 11,
     };
-    let answer = manage(&beside, abort);
+    let answer = manage(&other_nexus, abort);
     assert!(is_aborted(&poll(&mut ended)));
     block_on(answer);
     let other = Initiator::of(Arc::clone(&initiator.device));

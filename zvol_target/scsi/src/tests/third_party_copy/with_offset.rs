@@ -129,7 +129,7 @@ fn a_destination_whose_block_cannot_be_read_is_what_failed() {
 }
 
 #[test]
-fn a_write_beside_the_bytes_in_their_block_is_not_lost() {
+fn a_write_to_other_bytes_of_the_block_is_not_lost() {
     let Pair { volumes, initiator } = pair_on([RamVolume::new(BLOCKS), with_blocks(4096)]);
     fill(&volumes[0], 0, &pattern(1, 8));
     let list = list(&[], &[WithOffset(0, 1, 10, (0, 0), (0, 4090))]);
@@ -150,7 +150,7 @@ fn a_write_beside_the_bytes_in_their_block_is_not_lost() {
             )
         })
         .collect();
-    // Both blocks are the copy's alone; what is beside them waits for the volume only.
+    // Both blocks are the copy's alone; what is next to them waits for the volume only.
     for _ in 0..10 {
         assert!(poll(&mut task).is_pending());
         assert!(writes.iter_mut().all(|write| poll(write).is_pending()));

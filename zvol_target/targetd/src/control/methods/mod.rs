@@ -69,7 +69,7 @@ impl ControlMethods {
             let _one_at_a_time = self.change.lock().await;
             let answer = self.change(method, params).await?;
             // What is made is in the file; whether for good is known only now.
-            self.service.borrow_mut().settle()?;
+            self.service.borrow_mut().sync()?;
             answer
         };
         match closing {
@@ -189,7 +189,7 @@ impl From<ServiceError> for RpcError {
             | ServiceError::Size { .. }
             | ServiceError::NotFlushed { .. }
             | ServiceError::ReservationsNotStored { .. } => code::VOLUME,
-            ServiceError::NotStored(FileError::NotSettled { .. }) => code::NOT_SETTLED,
+            ServiceError::NotStored(FileError::NotStable { .. }) => code::NOT_STABLE,
             ServiceError::NotStored(_) => code::NOT_STORED,
             ServiceError::Key(_) | ServiceError::NoAccounts => code::KEY,
             ServiceError::PortalsGiven | ServiceError::Server(_) => code::PORTAL,

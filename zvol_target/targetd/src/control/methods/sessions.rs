@@ -17,8 +17,8 @@ pub(super) struct Of {
 }
 
 pub(super) fn list(service: &Service, params: &Of) -> Result<Value, RpcError> {
-    let wanted = params.target.as_deref().map(canonical).transpose()?;
-    if let Some(name) = &wanted {
+    let requested = params.target.as_deref().map(canonical).transpose()?;
+    if let Some(name) = &requested {
         service.target(name)?;
     }
     let sessions = service.sessions();
@@ -26,7 +26,7 @@ pub(super) fn list(service: &Service, params: &Of) -> Result<Value, RpcError> {
         .iter()
         .filter(|session| {
             let name = session.target.as_ref().map(|(name, _)| name.as_str());
-            wanted.is_none() || name == wanted.as_deref()
+            requested.is_none() || name == requested.as_deref()
         })
         .map(show)
         .collect();

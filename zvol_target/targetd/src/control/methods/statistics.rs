@@ -18,8 +18,8 @@ pub(super) struct Of {
 }
 
 pub(super) fn get(service: &Service, params: &Of) -> Result<Value, RpcError> {
-    let wanted = params.target.as_deref().map(canonical).transpose()?;
-    let targets: Vec<&Target> = match &wanted {
+    let requested = params.target.as_deref().map(canonical).transpose()?;
+    let targets: Vec<&Target> = match &requested {
         Some(name) => vec![service.target(name)?],
         None => service.configuration().targets.iter().collect(),
     };

@@ -13,7 +13,7 @@ pub struct Engine {
     pub reactors: usize,
     /// `io_uring` or `threads`.
     pub name: &'static str,
-    /// Why not `io_uring`, when it was wanted.
+    /// Why not `io_uring`, when it was configured.
     pub refusal: Option<String>,
 }
 

@@ -29,10 +29,10 @@ pub const RESERVATION_CONFLICT: Sense = (0xff, 0x18, 0x00);
 pub struct Host(pub Initiator);
 
 impl Host {
-    /// Logs in as `name`, in the order the tests want it: nobody is asked to prove anything.
+    /// Logs in as `name`, in the order the tests want it, without CHAP.
     pub fn log_in(portal: &str, name: &str) -> Self {
         let initiator = Initiator::connect(portal.parse().unwrap());
-        // Sessions of one host are told apart by their ISID.
+        // Sessions of one host are notified apart by their ISID.
         let port = initiator.stream.local_addr().unwrap().port();
         Self::by_port(initiator, name, port)
     }

@@ -83,7 +83,7 @@ async fn write_and_read(backing: &Arc<Backing>, count: u64) {
 }
 
 #[test]
-fn a_kernel_short_of_memory_is_asked_again_while_others_run() {
+fn a_kernel_short_of_memory_is_retried_while_others_run() {
     with_ring(async || {
         let backing = backing();
         FAULT.set(Some(Errno::AGAIN));
@@ -97,8 +97,8 @@ fn a_kernel_short_of_memory_is_asked_again_while_others_run() {
             longest = longest.max(began.elapsed());
         }
         assert!(!write.is_finished());
-        let asked = FAULTS.with_borrow(|count| *count);
-        assert!((2..50).contains(&asked), "asked {asked} times");
+        let attempts = FAULTS.with_borrow(|count| *count);
+        assert!((2..50).contains(&attempts), "{attempts} attempts");
         println!("longest turn of another task: {longest:?}");
         FAULT.set(None);
         write.await.unwrap().unwrap();
