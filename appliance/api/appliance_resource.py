@@ -17,14 +17,14 @@ from appliance.api import certificate
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas.hosts import Chap
 from appliance.api.schemas.service import (
-    CertificateTold,
+    CertificateResponse,
     Healthy,
     IscsiSettings,
     IscsiSettingsUpdate,
-    OffloadsTold,
-    ReadinessTold,
-    ReconcileTold,
-    StatusTold,
+    OffloadsResponse,
+    ReadinessResponse,
+    ReconcileResponse,
+    StatusResponse,
 )
 from appliance.database.models import Alert, Host, Job, Setting
 from appliance.domain import hosts, jobs
@@ -55,13 +55,13 @@ def read_health(call: Call) -> BaseModel:
     return Healthy(status="ok")
 
 
-@resource.operation("GET", "/status", role=Role.VIEWER, answer=StatusTold)
+@resource.operation("GET", "/status", role=Role.VIEWER, answer=StatusResponse)
 def read_status(call: Call) -> BaseModel:
     """What an admin wants to know first."""
     with call.services.store.reading() as session:
         open_alerts = session.scalar(select(func.count()).select_from(Alert).where(Alert.cleared_at.is_(None))) or 0
         active = session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(jobs.ACTIVE))) or 0
-    told: dict[str, Any] = {
+    status: dict[str, Any] = {
         "version": __version__,
         "worker": True,
         "worker_problem": None,
@@ -69,10 +69,10 @@ def read_status(call: Call) -> BaseModel:
         "active_jobs": active,
         **call.services.worker.call("status"),
     }
-    return StatusTold.model_validate(told)
+    return StatusResponse.model_validate(status)
 
 
-@resource.operation("GET", "/certificate", role=Role.VIEWER, answer=CertificateTold)
+@resource.operation("GET", "/certificate", role=Role.VIEWER, answer=CertificateResponse)
 def read_certificate(call: Call) -> BaseModel:
     """What a browser or a program compares before it trusts the appliance."""
     try:
@@ -80,16 +80,16 @@ def read_certificate(call: Call) -> BaseModel:
     except (OSError, ValueError) as error:
         _log.warning("the certificate can't be read: %s", error)
         raise UnavailableError("the certificate's file can't be read; see the log of the API") from error
-    return CertificateTold(**asdict(found), own=found.subject == found.issuer)
+    return CertificateResponse(**asdict(found), own=found.subject == found.issuer)
 
 
-@resource.operation("GET", "/readiness", role=Role.VIEWER, answer=ReadinessTold)
+@resource.operation("GET", "/readiness", role=Role.VIEWER, answer=ReadinessResponse)
 def read_readiness(call: Call) -> BaseModel:
     """One check for each thing that keeps offloads from working, and what to type on each ESXi host once."""
-    own = own_addresses()
-    checks = call.services.worker.call("readiness", addresses=[asdict(one) for one in own])
+    local = own_addresses()
+    checks = call.services.worker.call("readiness", addresses=[asdict(one) for one in local])
     target = call.services.worker.call("status")["target"]
-    portals = reachable(target["portals"], own)
+    portals = reachable(target["portals"], local)
     name = call.services.configuration.target.name
     naas = [check["evidence"].rsplit(", ", 1)[1] for check in checks if check["id"] == "served" and check["result"] == "ok"]
     with call.services.store.reading() as session:
@@ -100,7 +100,9 @@ def read_readiness(call: Call) -> BaseModel:
             for host in session.scalars(select(Host).order_by(Host.name))
         ]
     lines = esxcli_lines(name, portals, naas)
-    return ReadinessTold.model_validate({"checks": checks, "esxcli": lines, "target": name, "portals": portals, "hosts": rows})
+    return ReadinessResponse.model_validate(
+        {"checks": checks, "esxcli": lines, "target": name, "portals": portals, "hosts": rows}
+    )
 
 
 @resource.operation("GET", "/settings/iscsi", role=Role.VIEWER, answer=IscsiSettings)
@@ -133,9 +135,9 @@ def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> BaseModel:
         if body.chap_required and not _iscsi(session).chap_required:
             hosts.check_not_locked_out(session, [str(one["initiator"]) for one in sessions], body.force)
         session.merge(Setting(name="iscsi", value={"chap_required": body.chap_required}))
-        told = _iscsi(session)
+        settings = _iscsi(session)
     call.changed()
-    return told
+    return settings
 
 
 @resource.operation(
@@ -145,9 +147,9 @@ def set_target_chap(call: Call, body: Chap) -> BaseModel:
     """Sets the name and secret by which the target proves itself to hosts (mutual CHAP). No host may have this secret."""
     with call.changing() as session:
         hosts.set_mutual(session, call.services.seal, (body.name, body.secret))
-        told = _iscsi(session)
+        settings = _iscsi(session)
     call.changed()
-    return told
+    return settings
 
 
 @resource.operation("DELETE", "/settings/iscsi/target-chap", role=Role.ADMIN, audit="settings.target_chap", answer=IscsiSettings)
@@ -156,18 +158,18 @@ def delete_target_chap(call: Call) -> BaseModel:
     with call.changing() as session:
         hosts.set_mutual(session, call.services.seal, None)
         session.flush()
-        told = _iscsi(session)
+        settings = _iscsi(session)
     call.changed()
-    return told
+    return settings
 
 
-@resource.operation("POST", "/reconcile", role=Role.OPERATOR, audit="reconcile", answer=ReconcileTold)
+@resource.operation("POST", "/reconcile", role=Role.OPERATOR, audit="reconcile", answer=ReconcileResponse)
 def reconcile(call: Call) -> BaseModel:
-    """Makes the data planes serve what they should, now, and tells what was otherwise. Run again it finds nothing."""
-    return ReconcileTold.model_validate(call.services.worker.call("reconcile", wait=True, cause="asked"))
+    """Reconciles the data planes with the desired state now. Returns the differences it found."""
+    return ReconcileResponse.model_validate(call.services.worker.call("reconcile", wait=True, cause="request"))
 
 
-@resource.operation("GET", "/offloads", role=Role.VIEWER, answer=OffloadsTold)
+@resource.operation("GET", "/offloads", role=Role.VIEWER, answer=OffloadsResponse)
 def read_offloads(call: Call) -> BaseModel:
     """Offloads as the iSCSI target and the NFS server count them, with the reason of each byte that was not cloned."""
-    return OffloadsTold.model_validate(call.services.worker.call("offloads"))
+    return OffloadsResponse.model_validate(call.services.worker.call("offloads"))

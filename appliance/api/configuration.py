@@ -11,13 +11,13 @@ from pydantic import BaseModel
 from appliance import __version__
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas.configuration import (
-    BackupAsked,
-    BackupTold,
+    BackupCreate,
+    BackupResponse,
     RecoverUpdate,
     RecoveryKeyResponse,
     RecoveryResponse,
-    RestoreAsked,
-    RestoreTold,
+    RestoreCreate,
+    RestoreResponse,
 )
 from appliance.api.sessions import confirm_password
 from appliance.domain import backup, restore, sealed_copy
@@ -29,7 +29,7 @@ resource = Resource("configuration")
 
 
 def _using(call: Call, content: backup.Content, force: bool) -> restore.Using:
-    """Only who serves something that hosts see is asked. Forced, who does not answer is left out."""
+    """Queries only data planes that serve something. With `force`, those that do not respond are left out."""
     worker = call.services.worker
     with call.services.store.reading() as session:
         kinds, renumbered = kinds_shown(session), restore.renumbered(session, content)
@@ -46,26 +46,26 @@ def _using(call: Call, content: backup.Content, force: bool) -> restore.Using:
     return using
 
 
-class _OnlyToldError(Exception):
+class _DryRunError(Exception):
     """Ends the transaction of a dry run."""
 
 
 @resource.operation(
-    "POST", "/configuration/backup", role=Role.ADMIN, audit="configuration.backup", body=BackupAsked, answer=BackupTold
+    "POST", "/configuration/backup", role=Role.ADMIN, audit="configuration.backup", body=BackupCreate, answer=BackupResponse
 )
-def back_up(call: Call, body: BackupAsked) -> BaseModel:
+def back_up(call: Call, body: BackupCreate) -> BaseModel:
     """Users without tokens, hosts and groups, how datastores are shown, schedules, receivers, settings; secrets are sealed."""
     confirm_password(call, body.password, "password")
     with call.services.store.reading() as session:
         content, secrets = backup.collect(session, call.services.seal)
-    return BackupTold.model_validate(backup.write(content, secrets, body.passphrase, __version__))
+    return BackupResponse.model_validate(backup.write(content, secrets, body.passphrase, __version__))
 
 
 @resource.operation(
-    "POST", "/configuration/restore", role=Role.ADMIN, audit="configuration.restore", body=RestoreAsked, answer=RestoreTold
+    "POST", "/configuration/restore", role=Role.ADMIN, audit="configuration.restore", body=RestoreCreate, answer=RestoreResponse
 )
-def restore_it(call: Call, body: RestoreAsked) -> BaseModel:
-    """Checks all of it, and tells or makes what is to be changed, in one step; then the data planes are made to follow."""
+def restore_it(call: Call, body: RestoreCreate) -> BaseModel:
+    """Checks the whole backup, then returns or applies its changes in one transaction. The worker then reconciles."""
     services = call.services
     content, secrets = backup.read(body.backup, body.passphrase)
     restore.check(content, secrets, bool(services.configuration.alerts.trusted_networks))
@@ -77,11 +77,11 @@ def restore_it(call: Call, body: RestoreAsked) -> BaseModel:
                 session, services.seal, content, secrets, caller=call.who.user_id, using=using, force=body.force
             )
             if body.dry_run:
-                raise _OnlyToldError
-    except _OnlyToldError:
-        return RestoreTold(changes=changes, applied=False)
+                raise _DryRunError
+    except _DryRunError:
+        return RestoreResponse(changes=changes, applied=False)
     call.changed()
-    return RestoreTold(changes=changes, applied=True)
+    return RestoreResponse(changes=changes, applied=True)
 
 
 @resource.operation("GET", "/recovery", role=Role.VIEWER, answer=RecoveryResponse)
@@ -95,8 +95,8 @@ def recover(call: Call, body: RecoverUpdate) -> BaseModel:
     """Takes the configuration of a copy on a pool, or says that the database is right. This ends recovery mode."""
     if (body.from_pool is None) != body.keep:
         raise InvalidError("from_pool", "name a pool, or keep the database", "one of both")
-    told = call.services.worker.call("recover", pool=body.from_pool, recovery_key=body.recovery_key, caller=call.who.user_id)
-    return RecoveryResponse.model_validate(told)
+    state = call.services.worker.call("recover", pool=body.from_pool, recovery_key=body.recovery_key, caller=call.who.user_id)
+    return RecoveryResponse.model_validate(state)
 
 
 @resource.operation(

@@ -8,25 +8,25 @@ from pydantic import BaseModel
 from appliance.api.operation import Call, Resource, after, page
 from appliance.api.schemas.common import ForceQuery, ListQuery
 from appliance.api.schemas.datastores import (
-    AdoptAsked,
-    DatastoreAsked,
-    DatastoreChange,
+    AdoptRequest,
+    DatastoreCreate,
     DatastorePage,
     DatastoreQuery,
+    DatastoreResponse,
     DatastoreSpace,
-    DatastoreTold,
+    DatastoreUpdate,
     FilesystemPage,
-    GrowAsked,
-    KeyAsked,
+    GrowRequest,
     KeyExportCreate,
     KeyPage,
+    KeyResponse,
     KeySecret,
-    KeyTold,
-    QuotaAsked,
-    RestoreAsked,
+    KeyUpdate,
+    QuotaUpdate,
+    RestoreRequest,
     VolumePage,
 )
-from appliance.api.schemas.journal import JobTold
+from appliance.api.schemas.journal import JobResponse
 from appliance.api.sessions import confirm_password
 from appliance.domain import requests
 from appliance.domain.access import Role
@@ -35,30 +35,30 @@ from appliance.domain.errors import NotFoundError
 resource = Resource("datastores")
 
 
-def find(call: Call, datastore_id: str) -> DatastoreTold:
+def find(call: Call, datastore_id: str) -> DatastoreResponse:
     """By its identifier. Raises NotFoundError."""
     for store in call.services.worker.call("datastores", id=datastore_id):
-        return DatastoreTold.model_validate(store)
+        return DatastoreResponse.model_validate(store)
     raise NotFoundError("datastore", datastore_id)
 
 
 @resource.operation("GET", "/datastores", role=Role.VIEWER, query=DatastoreQuery, answer=DatastorePage)
 def list_datastores(call: Call, query: DatastoreQuery) -> BaseModel:
     """Active ones, deleted ones that can be restored, and copies, which are not served."""
-    asked = {"state": query.state, "kind": query.kind, "after": after(query), "limit": query.limit + 1}
-    stores = call.services.worker.call("datastores", **asked)
+    filters = {"state": query.state, "kind": query.kind, "after": after(query), "limit": query.limit + 1}
+    stores = call.services.worker.call("datastores", **filters)
     return DatastorePage.model_validate(page(stores, query, lambda store: f"{store['name']}\0{store['id']}"))
 
 
 @resource.operation(
-    "POST", "/datastores", role=Role.OPERATOR, audit="datastore.create", body=DatastoreAsked, answer=JobTold, status=202
+    "POST", "/datastores", role=Role.OPERATOR, audit="datastore.create", body=DatastoreCreate, answer=JobResponse, status=202
 )
-def create_datastore(call: Call, body: DatastoreAsked) -> BaseModel:
+def create_datastore(call: Call, body: DatastoreCreate) -> BaseModel:
     """An empty datastore for VMFS or NFS, served to its hosts as soon as the job has ended."""
     return call.submit(requests.CreateDatastore.of(body))
 
 
-@resource.operation("GET", "/datastores/<datastore_id>", role=Role.VIEWER, answer=DatastoreTold)
+@resource.operation("GET", "/datastores/<datastore_id>", role=Role.VIEWER, answer=DatastoreResponse)
 def read_datastore(call: Call, datastore_id: str) -> BaseModel:
     """One of them."""
     return find(call, datastore_id)
@@ -75,12 +75,12 @@ def read_space(call: Call, datastore_id: str) -> BaseModel:
     "/datastores/<datastore_id>",
     role=Role.OPERATOR,
     audit="datastore.change",
-    body=DatastoreChange,
-    answer=JobTold,
+    body=DatastoreUpdate,
+    answer=JobResponse,
     status=202,
     matches=True,
 )
-def change_datastore(call: Call, datastore_id: str, body: DatastoreChange) -> BaseModel:
+def change_datastore(call: Call, datastore_id: str, body: DatastoreUpdate) -> BaseModel:
     """Name, threshold, host groups; LUN number; thick; of NFS clients, versions, squash. To take from who uses it needs `force`.
 
     The path that hosts mount stays when an NFS datastore gets another name.
@@ -95,12 +95,12 @@ def change_datastore(call: Call, datastore_id: str, body: DatastoreChange) -> Ba
     role=Role.OPERATOR,
     audit="datastore.delete",
     query=ForceQuery,
-    answer=JobTold,
+    answer=JobResponse,
     status=202,
     matches=True,
 )
 def delete_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseModel:
-    """Puts it aside, from where it can be restored until it is purged. Refused while hosts use it, unless forced."""
+    """Moves it to the trash. It can be restored until it is purged. Refused while hosts use it, unless forced."""
     call.match(find(call, datastore_id))
     return call.submit(requests.DeleteDatastore(id=datastore_id, force=query.force))
 
@@ -110,13 +110,13 @@ def delete_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseMo
     "/datastores/<datastore_id>/grow",
     role=Role.OPERATOR,
     audit="datastore.grow",
-    body=GrowAsked,
-    answer=JobTold,
+    body=GrowRequest,
+    answer=JobResponse,
     status=202,
     matches=True,
 )
-def grow_datastore(call: Call, datastore_id: str, body: GrowAsked) -> BaseModel:
-    """Makes it larger; hosts are told."""
+def grow_datastore(call: Call, datastore_id: str, body: GrowRequest) -> BaseModel:
+    """Grows the datastore. The target reports the new size to its hosts."""
     call.match(find(call, datastore_id))
     return call.submit(requests.GrowDatastore(id=datastore_id, size=body.size))
 
@@ -126,12 +126,12 @@ def grow_datastore(call: Call, datastore_id: str, body: GrowAsked) -> BaseModel:
     "/datastores/<datastore_id>/quota",
     role=Role.OPERATOR,
     audit="datastore.quota",
-    body=QuotaAsked,
-    answer=JobTold,
+    body=QuotaUpdate,
+    answer=JobResponse,
     status=202,
     matches=True,
 )
-def set_quota(call: Call, datastore_id: str, body: QuotaAsked) -> BaseModel:
+def set_quota(call: Call, datastore_id: str, body: QuotaUpdate) -> BaseModel:
     """Of an NFS datastore: larger, or smaller, but never below what it holds."""
     call.match(find(call, datastore_id))
     return call.submit(requests.SetQuota(id=datastore_id, size=body.size))
@@ -142,19 +142,25 @@ def set_quota(call: Call, datastore_id: str, body: QuotaAsked) -> BaseModel:
     "/datastores/<datastore_id>/restore",
     role=Role.OPERATOR,
     audit="datastore.restore",
-    body=RestoreAsked,
-    answer=JobTold,
+    body=RestoreRequest,
+    answer=JobResponse,
     status=202,
     matches=True,
 )
-def restore_datastore(call: Call, datastore_id: str, body: RestoreAsked) -> BaseModel:
+def restore_datastore(call: Call, datastore_id: str, body: RestoreRequest) -> BaseModel:
     """A deleted one comes back with the same identity."""
     call.match(find(call, datastore_id))
     return call.submit(requests.RestoreDatastore.of(body, id=datastore_id))
 
 
 @resource.operation(
-    "POST", "/datastores/<datastore_id>/purge", role=Role.ADMIN, audit="datastore.purge", answer=JobTold, status=202, matches=True
+    "POST",
+    "/datastores/<datastore_id>/purge",
+    role=Role.ADMIN,
+    audit="datastore.purge",
+    answer=JobResponse,
+    status=202,
+    matches=True,
 )
 def purge_datastore(call: Call, datastore_id: str) -> BaseModel:
     """Destroys a deleted one with its snapshots. There is no way back."""
@@ -168,7 +174,7 @@ def purge_datastore(call: Call, datastore_id: str) -> BaseModel:
     role=Role.ADMIN,
     audit="datastore.forget",
     query=ForceQuery,
-    answer=JobTold,
+    answer=JobResponse,
     status=202,
     matches=True,
 )
@@ -185,9 +191,9 @@ def list_volumes(call: Call, query: ListQuery) -> BaseModel:
 
 
 @resource.operation(
-    "POST", "/volumes/adopt", role=Role.ADMIN, audit="datastore.adopt", body=AdoptAsked, answer=JobTold, status=202
+    "POST", "/volumes/adopt", role=Role.ADMIN, audit="datastore.adopt", body=AdoptRequest, answer=JobResponse, status=202
 )
-def adopt_volume(call: Call, body: AdoptAsked) -> BaseModel:
+def adopt_volume(call: Call, body: AdoptRequest) -> BaseModel:
     """Makes a datastore of a volume or a file system that is none, or of a copy."""
     return call.submit(requests.AdoptDataset.of(body))
 
@@ -199,10 +205,10 @@ def list_filesystems(call: Call, query: ListQuery) -> BaseModel:
     return FilesystemPage.model_validate(page(found, query, lambda one: str(one["dataset"])))
 
 
-def _key(call: Call, pool: str) -> KeyTold:
+def _key(call: Call, pool: str) -> KeyResponse:
     for key in call.services.worker.call("keys"):
         if key["pool"] == pool:
-            return KeyTold.model_validate(key)
+            return KeyResponse.model_validate(key)
     raise NotFoundError("encryption of pool", pool)
 
 
@@ -222,19 +228,25 @@ def export_key(call: Call, pool: str, body: KeyExportCreate) -> BaseModel:
 
 
 @resource.operation(
-    "POST", "/encryption-keys/<pool>/confirm", role=Role.ADMIN, audit="key.confirm", body=KeyAsked, answer=KeyTold, matches=True
+    "POST",
+    "/encryption-keys/<pool>/confirm",
+    role=Role.ADMIN,
+    audit="key.confirm",
+    body=KeyUpdate,
+    answer=KeyResponse,
+    matches=True,
 )
-def confirm_key(call: Call, pool: str, body: KeyAsked) -> BaseModel:
-    """Shows that somebody has the key: readiness is content, and it is not told again."""
+def confirm_key(call: Call, pool: str, body: KeyUpdate) -> BaseModel:
+    """Confirms that you have stored the key. It can't be exported again."""
     call.match(_key(call, pool))
     call.services.worker.call("confirm_key", pool=pool, secret=body.secret)
     return _key(call, pool)
 
 
 @resource.operation(
-    "PUT", "/encryption-keys/<pool>", role=Role.ADMIN, audit="key.keep", body=KeyAsked, answer=KeyTold, matches=True
+    "PUT", "/encryption-keys/<pool>", role=Role.ADMIN, audit="key.keep", body=KeyUpdate, answer=KeyResponse, matches=True
 )
-def keep_key(call: Call, pool: str, body: KeyAsked) -> BaseModel:
+def keep_key(call: Call, pool: str, body: KeyUpdate) -> BaseModel:
     """Brings the key of a pool that came from another server; its datastores are served then."""
     call.match(_key(call, pool))
     call.services.worker.call("keep_key", pool=pool, secret=body.secret)

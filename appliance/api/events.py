@@ -24,7 +24,7 @@ from appliance.domain.errors import TooManyError, UnauthenticatedError
 resource = Resource("events")
 STREAMS = 8
 LONGEST_S = 3600
-_LOOK_S = 0.25
+_POLL_S = 0.25
 _COMMENT_S = 25
 """Longer than nginx needs to find that a browser is gone (packaging/nginx)."""
 _free = threading.BoundedSemaphore(STREAMS)
@@ -82,4 +82,4 @@ def _events(store: Store, after: int, caller: Caller, gone: Callable[[], bool]) 
                 said = time.monotonic()
                 seen = None  # time ends sessions too
                 yield b": here\n\n"
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)

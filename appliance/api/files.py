@@ -6,8 +6,8 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from appliance.api.operation import Call, Resource, after, encoded, page
-from appliance.api.schemas.files import FileCloneAsked, FilePage, FileQuery, FolderPage, FolderQuery, RestoreVmCreate
-from appliance.api.schemas.journal import JobTold
+from appliance.api.schemas.files import FileCloneCreate, FilePage, FileQuery, FolderPage, FolderQuery, RestoreVmCreate
+from appliance.api.schemas.journal import JobResponse
 from appliance.domain import requests
 from appliance.domain.access import Role
 
@@ -27,12 +27,12 @@ def list_files(call: Call, datastore_id: str, query: FileQuery) -> BaseModel:
     "/datastores/<datastore_id>/files/clone",
     role=Role.OPERATOR,
     audit="file.clone",
-    body=FileCloneAsked,
-    answer=JobTold,
+    body=FileCloneCreate,
+    answer=JobResponse,
     status=202,
 )
-def clone_file(call: Call, datastore_id: str, body: FileCloneAsked) -> BaseModel:
-    """A clone of one file, made by the NFS server. Its job can be cancelled until it ends, and tells how each byte went."""
+def clone_file(call: Call, datastore_id: str, body: FileCloneCreate) -> BaseModel:
+    """A clone of one file, made by the NFS server. Its job can be cancelled, and reports the bytes cloned and copied."""
     return call.submit(requests.CloneFile.of(body, id=datastore_id))
 
 
@@ -49,8 +49,8 @@ def list_folder(call: Call, datastore_id: str, name: str, query: FolderQuery) ->
 
 @resource.operation(
     "POST", "/datastores/<datastore_id>/snapshots/<name>/restore-vm", role=Role.OPERATOR, audit="vm.restore",
-    body=RestoreVmCreate, answer=JobTold, status=202,
+    body=RestoreVmCreate, answer=JobResponse, status=202,
 )  # fmt: skip
 def restore_vm(call: Call, datastore_id: str, name: str, body: RestoreVmCreate) -> BaseModel:
-    """Restores one VM from a snapshot of an NFS datastore: beside the original, by a new name, which its descriptors get too."""
+    """Restores one VM from a snapshot of an NFS datastore, next to the original. Folder and descriptors get the new name."""
     return call.submit(requests.RestoreVm(id=datastore_id, snapshot=name, folder=body.folder, name=body.name))

@@ -12,14 +12,14 @@ from appliance.api.schemas.common import Empty, ForceQuery, ListQuery
 from appliance.api.schemas.hosts import (
     ChapUpdate,
     ClientPage,
-    GroupAsked,
-    GroupChange,
+    GroupCreate,
     GroupPage,
-    GroupTold,
-    HostAsked,
-    HostChange,
+    GroupResponse,
+    GroupUpdate,
+    HostCreate,
     HostPage,
-    HostTold,
+    HostResponse,
+    HostUpdate,
     SessionPage,
 )
 from appliance.database.models import Host, HostGroup
@@ -30,17 +30,17 @@ from appliance.domain.datastores import NFS, VMFS, kinds_shown
 resource = Resource("hosts")
 
 
-def _host(session: Session, host: Host, iqns: list[str] | None = None) -> HostTold:
-    return HostTold(
+def _host(session: Session, host: Host, iqns: list[str] | None = None) -> HostResponse:
+    return HostResponse(
         id=host.id, name=host.name, group=host.group_id, addresses=host.addresses, chap_name=host.chap_name,
         chap_revision=host.chap_revision, iqns=hosts.initiators(session, host.id) if iqns is None else iqns,
         created_at=host.created_at,
     )  # fmt: skip
 
 
-def _group(session: Session, group: HostGroup) -> GroupTold:
+def _group(session: Session, group: HostGroup) -> GroupResponse:
     members = session.scalars(select(Host.id).where(Host.group_id == group.id).order_by(Host.name)).all()
-    return GroupTold.model_validate(
+    return GroupResponse.model_validate(
         {
             "id": group.id,
             "name": group.name,
@@ -56,7 +56,7 @@ def _changed(call: Call) -> None:
 
 
 def _using(call: Call, host_id: str) -> set[str]:
-    """iSCSI names of who is logged in, and addresses of who uses NFS datastores; only who serves the host is asked."""
+    """iSCSI names that are logged in, and addresses that use NFS datastores. Queries only data planes that serve the host."""
     with call.services.store.reading() as session:
         kinds = kinds_shown(session, hosts.host(session, host_id).group_id)
     worker = call.services.worker
@@ -80,21 +80,21 @@ def list_hosts(call: Call, query: ListQuery) -> BaseModel:
         )
 
 
-@resource.operation("POST", "/hosts", role=Role.OPERATOR, audit="host.create", body=HostAsked, answer=HostTold, status=201)
-def create_host(call: Call, body: HostAsked) -> BaseModel:
+@resource.operation("POST", "/hosts", role=Role.OPERATOR, audit="host.create", body=HostCreate, answer=HostResponse, status=201)
+def create_host(call: Call, body: HostCreate) -> BaseModel:
     """A new host."""
     chap = (body.chap.name, body.chap.secret) if body.chap else None
     with call.changing() as session:
         added = hosts.add_host(
             session, call.services.seal, name=body.name, iqns=body.iqns, addresses=body.addresses, group_id=body.group, chap=chap
         )
-        told = _host(session, added)
-    call.subject = told.id
+        response = _host(session, added)
+    call.subject = response.id
     _changed(call)
-    return told
+    return response
 
 
-@resource.operation("GET", "/hosts/<host_id>", role=Role.VIEWER, answer=HostTold)
+@resource.operation("GET", "/hosts/<host_id>", role=Role.VIEWER, answer=HostResponse)
 def read_host(call: Call, host_id: str) -> BaseModel:
     """One host."""
     with call.services.store.reading() as session:
@@ -102,13 +102,13 @@ def read_host(call: Call, host_id: str) -> BaseModel:
 
 
 @resource.operation(
-    "PATCH", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.change", body=HostChange, answer=HostTold, matches=True
+    "PATCH", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.change", body=HostUpdate, answer=HostResponse, matches=True
 )
-def change_host(call: Call, host_id: str, body: HostChange) -> BaseModel:
+def change_host(call: Call, host_id: str, body: HostUpdate) -> BaseModel:
     """Name, group, iSCSI names, addresses. Another group or fewer names while it is logged in need `force`."""
     moves = "group" in body.model_fields_set
-    asked = not body.force and (moves or body.iqns is not None or body.addresses is not None)
-    logged_in = _using(call, host_id) if asked else set()
+    checks_use = not body.force and (moves or body.iqns is not None or body.addresses is not None)
+    logged_in = _using(call, host_id) if checks_use else set()
     with call.changing() as session:
         host = hosts.host(session, host_id)
         call.match(_host(session, host))
@@ -121,9 +121,9 @@ def change_host(call: Call, host_id: str, body: HostChange) -> BaseModel:
         host = hosts.change_host(session, host_id, name=body.name, iqns=body.iqns, addresses=body.addresses)
         if moves:
             host = hosts.move_host(session, host_id, body.group)
-        told = _host(session, host)
+        response = _host(session, host)
     _changed(call)
-    return told
+    return response
 
 
 @resource.operation(
@@ -141,7 +141,7 @@ def delete_host(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
 
 
 @resource.operation(
-    "PUT", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", body=ChapUpdate, answer=HostTold, matches=True
+    "PUT", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", body=ChapUpdate, answer=HostResponse, matches=True
 )
 def set_chap(call: Call, host_id: str, body: ChapUpdate) -> BaseModel:
     """Sets its CHAP name and secret, for its next login.
@@ -153,13 +153,13 @@ def set_chap(call: Call, host_id: str, body: ChapUpdate) -> BaseModel:
         hosts.check_chap_unused(session, host_id, logged_in, body.force)
         call.match(_host(session, hosts.host(session, host_id)))
         hosts.set_chap(session, call.services.seal, host_id, (body.name, body.secret))
-        told = _host(session, hosts.host(session, host_id))
+        response = _host(session, hosts.host(session, host_id))
     _changed(call)
-    return told
+    return response
 
 
 @resource.operation(
-    "DELETE", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", query=ForceQuery, answer=HostTold, matches=True
+    "DELETE", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", query=ForceQuery, answer=HostResponse, matches=True
 )
 def delete_chap(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
     """Removes its secret. While CHAP is required the host cannot log in then: refused if it is logged in, unless forced."""
@@ -168,9 +168,9 @@ def delete_chap(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
         hosts.check_chap_unused(session, host_id, logged_in, query.force)
         call.match(_host(session, hosts.host(session, host_id)))
         hosts.set_chap(session, call.services.seal, host_id, None)
-        told = _host(session, hosts.host(session, host_id))
+        response = _host(session, hosts.host(session, host_id))
     _changed(call)
-    return told
+    return response
 
 
 @resource.operation("GET", "/host-groups", role=Role.VIEWER, query=ListQuery, answer=GroupPage)
@@ -182,18 +182,18 @@ def list_groups(call: Call, query: ListQuery) -> BaseModel:
 
 
 @resource.operation(
-    "POST", "/host-groups", role=Role.OPERATOR, audit="host_group.create", body=GroupAsked, answer=GroupTold, status=201
+    "POST", "/host-groups", role=Role.OPERATOR, audit="host_group.create", body=GroupCreate, answer=GroupResponse, status=201
 )
-def create_group(call: Call, body: GroupAsked) -> BaseModel:
+def create_group(call: Call, body: GroupCreate) -> BaseModel:
     """A new host group, without hosts."""
     with call.changing() as session:
-        told = _group(session, hosts.add_group(session, body.name, body.disabled_offloads))
-    call.subject = told.id
+        response = _group(session, hosts.add_group(session, body.name, body.disabled_offloads))
+    call.subject = response.id
     _changed(call)
-    return told
+    return response
 
 
-@resource.operation("GET", "/host-groups/<group_id>", role=Role.VIEWER, answer=GroupTold)
+@resource.operation("GET", "/host-groups/<group_id>", role=Role.VIEWER, answer=GroupResponse)
 def read_group(call: Call, group_id: str) -> BaseModel:
     """One host group."""
     with call.services.store.reading() as session:
@@ -205,17 +205,17 @@ def read_group(call: Call, group_id: str) -> BaseModel:
     "/host-groups/<group_id>",
     role=Role.OPERATOR,
     audit="host_group.change",
-    body=GroupChange,
-    answer=GroupTold,
+    body=GroupUpdate,
+    answer=GroupResponse,
     matches=True,
 )
-def change_group(call: Call, group_id: str, body: GroupChange) -> BaseModel:
+def change_group(call: Call, group_id: str, body: GroupUpdate) -> BaseModel:
     """Its name, and the offloads its hosts are not offered."""
     with call.changing() as session:
         call.match(_group(session, hosts.group(session, group_id)))
-        told = _group(session, hosts.change_group(session, group_id, name=body.name, disabled=body.disabled_offloads))
+        response = _group(session, hosts.change_group(session, group_id, name=body.name, disabled=body.disabled_offloads))
     _changed(call)
-    return told
+    return response
 
 
 @resource.operation(

@@ -7,7 +7,16 @@ from pydantic import BaseModel
 from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource, before_number, newest_first
-from appliance.api.schemas.journal import AlertPage, AlertQuery, AlertTold, AuditPage, AuditQuery, JobPage, JobQuery, JobTold
+from appliance.api.schemas.journal import (
+    AlertPage,
+    AlertQuery,
+    AlertResponse,
+    AuditPage,
+    AuditQuery,
+    JobPage,
+    JobQuery,
+    JobResponse,
+)
 from appliance.database.models import Alert, AuditEntry, Job
 from appliance.domain import jobs, journal
 from appliance.domain.access import Role
@@ -25,30 +34,30 @@ def list_jobs(call: Call, query: JobQuery) -> BaseModel:
         return JobPage.model_validate(newest_first(session.scalars(chosen), query, lambda job: job.sequence))
 
 
-@resource.operation("GET", "/jobs/<job_id>", role=Role.VIEWER, answer=JobTold)
+@resource.operation("GET", "/jobs/<job_id>", role=Role.VIEWER, answer=JobResponse)
 def read_job(call: Call, job_id: str) -> BaseModel:
     """One job."""
     with call.services.store.reading() as session:
-        return JobTold.model_validate(jobs.job(session, job_id))
+        return JobResponse.model_validate(jobs.job(session, job_id))
 
 
-@resource.operation("POST", "/jobs/<job_id>/cancel", role=Role.OPERATOR, audit="job.cancel", answer=JobTold)
+@resource.operation("POST", "/jobs/<job_id>/cancel", role=Role.OPERATOR, audit="job.cancel", answer=JobResponse)
 def cancel_job(call: Call, job_id: str) -> BaseModel:
     """A job that waits is cancelled; one that has begun to change something comes to its end."""
     with call.changing() as session:
-        return JobTold.model_validate(jobs.ask_to_cancel(session, job_id))
+        return JobResponse.model_validate(jobs.ask_to_cancel(session, job_id))
 
 
-@resource.operation("POST", "/jobs/<job_id>/abandon", role=Role.ADMIN, audit="job.abandon", answer=JobTold)
+@resource.operation("POST", "/jobs/<job_id>/abandon", role=Role.ADMIN, audit="job.abandon", answer=JobResponse)
 def abandon_job(call: Call, job_id: str) -> BaseModel:
     """Gives up a running job whose pool hangs, so that other jobs can run. Its datastores stay out of service."""
     with call.changing() as session:
-        return JobTold.model_validate(jobs.abandon(session, job_id, call.who.name))
+        return JobResponse.model_validate(jobs.abandon(session, job_id, call.who.name))
 
 
 @resource.operation("GET", "/alerts", role=Role.VIEWER, query=AlertQuery, answer=AlertPage)
 def list_alerts(call: Call, query: AlertQuery) -> BaseModel:
-    """Alerts, the newest first; the open ones unless told."""
+    """Alerts, the newest first. By default only open ones."""
     with call.services.store.reading() as session:
         chosen = select(Alert).where(Alert.id < before_number(query)).order_by(Alert.id.desc()).limit(query.limit + 1)
         if query.open:
@@ -56,11 +65,13 @@ def list_alerts(call: Call, query: AlertQuery) -> BaseModel:
         return AlertPage.model_validate(newest_first(session.scalars(chosen), query, lambda alert: alert.id))
 
 
-@resource.operation("POST", "/alerts/<int:alert_id>/acknowledge", role=Role.OPERATOR, audit="alert.acknowledge", answer=AlertTold)
+@resource.operation(
+    "POST", "/alerts/<int:alert_id>/acknowledge", role=Role.OPERATOR, audit="alert.acknowledge", answer=AlertResponse
+)
 def acknowledge_alert(call: Call, alert_id: int) -> BaseModel:
-    """Somebody looks after it."""
+    """Acknowledges the alert: somebody handles it."""
     with call.changing() as session:
-        return AlertTold.model_validate(journal.acknowledge(session, min(alert_id, 1 << 62), call.who.name))
+        return AlertResponse.model_validate(journal.acknowledge(session, min(alert_id, 1 << 62), call.who.name))
 
 
 @resource.operation("GET", "/audit", role=Role.ADMIN, query=AuditQuery, answer=AuditPage)

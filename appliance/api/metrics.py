@@ -87,25 +87,25 @@ def read_metrics(call: Call) -> BaseModel | Response:
     """Prometheus metrics in the text format. While the worker or the target is away, its part is missing and `_up` is 0."""
     families = _Families()
     families.gauge("build_info", "The version that runs.", 1, version=__version__)
-    told = call.services.worker.call("metrics")
+    report = call.services.worker.call("metrics")
     families.gauge("worker_up", "Whether the worker answers.", 1)
-    in_order = told["reconcile_problem"] is None
-    families.gauge("reconcile_ok", "Whether the data planes serve what they should, as last looked at.", in_order)
-    families.gauge("reconcile_timestamp_seconds", "When that was looked at last.", told["reconciled_at"] or 0)
-    families.gauge("storage_up", "Whether OpenZFS answers.", told["storage"] is not None)
-    families.gauge("target_up", "Whether the iSCSI target answers.", told["target"] is not None)
-    stores = (told["storage"] or {}).get("datastores", [])
-    if told["storage"] is not None:
-        for pool in told["storage"]["pools"]:
+    in_order = report["reconcile_problem"] is None
+    families.gauge("reconcile_ok", "Whether the data planes served the desired state at the last reconcile.", in_order)
+    families.gauge("reconcile_timestamp_seconds", "Time of the last reconcile.", report["reconciled_at"] or 0)
+    families.gauge("storage_up", "Whether OpenZFS answers.", report["storage"] is not None)
+    families.gauge("target_up", "Whether the iSCSI target answers.", report["target"] is not None)
+    stores = (report["storage"] or {}).get("datastores", [])
+    if report["storage"] is not None:
+        for pool in report["storage"]["pools"]:
             _pool(families, pool, stores)
         for store in stores:
             _datastore(families, store)
-    if told["target"] is not None:
-        _target(families, told["target"], {store["uuid"]: store["name"] for store in stores if store["uuid"]})
-    if told["nfs"] is not None:
-        _nfs(families, told["nfs"], {store["id"]: store["name"] for store in stores})
+    if report["target"] is not None:
+        _target(families, report["target"], {store["uuid"]: store["name"] for store in stores if store["uuid"]})
+    if report["nfs"] is not None:
+        _nfs(families, report["nfs"], {store["id"]: store["name"] for store in stores})
     for plane, protocol, kinds in (("luns", "iscsi", OFFLOADED), ("exports", "nfs", NFS_OFFLOADED)):
-        totals = told.get("totals", {}).get(plane, {})
+        totals = report.get("totals", {}).get(plane, {})
         for kind in kinds:
             if f"{kind}_bytes" in totals:
                 families.counter("offloaded_bytes", "Offloaded for hosts, of LUNs and exports that are gone too.",
@@ -220,7 +220,7 @@ def _counted(families: _Families, what: str, counted: dict[str, Any], labels: di
 
 def _nfs(families: _Families, nfs: dict[str, Any], names: dict[str, str]) -> None:
     families.gauge("nfs_up", "Whether the NFS server answers.", nfs["exports"] is not None)
-    families.gauge("nfs_counters_up", "Whether it tells what was offloaded.", nfs["counters"] is not None)
+    families.gauge("nfs_counters_up", "Whether nfs-ganesha reports its offload counters.", nfs["counters"] is not None)
     if nfs["exports"] is not None:
         families.gauge("nfs_clients", "Addresses that were heard of lately.", nfs["clients"])
         for one in nfs["exports"]:

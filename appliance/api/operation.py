@@ -29,7 +29,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from appliance.api.problems import headers_of, invalid, problem, problem_of
-from appliance.api.schemas.journal import JobTold
+from appliance.api.schemas.journal import JobResponse
 from appliance.api.types import Versioned, entity_tag
 from appliance.api.wire import HttpRequest, Response, Stream
 from appliance.config import Configuration
@@ -60,7 +60,7 @@ _TELLING = {200, 201, 401}
 _log = logging.getLogger(__name__)
 _ended = threading.Condition()
 _running: set[str | None] = set()
-"""Keys of requests that are carried out now; under `_ended`, which tells of the end of each."""
+"""Keys of requests that are carried out now. Guarded by `_ended`, which is notified at the end of each."""
 SECRET_FIELDS = {"password", "recovery_key", "passphrase", "secret", "code", "current", "new", "chap", "url"}
 """"url" of a receiver: it may have a token in it."""
 
@@ -153,13 +153,13 @@ class Call:
         """A job, checked and queued."""
         job_id = self.services.worker.submit(job, self.who.name, self.key)
         with self.services.store.reading() as session:
-            return JobTold.model_validate(jobs.job(session, job_id))
+            return JobResponse.model_validate(jobs.job(session, job_id))
 
     def begun_before(self) -> BaseModel | None:
         """The job of this very request, whose answer was lost with who was to give it. What it changes may be another by now."""
         with self.services.store.reading() as session:
-            job_id = jobs.asked_before(session, self.key)
-            return JobTold.model_validate(jobs.job(session, job_id)) if job_id is not None else None
+            job_id = jobs.job_of_key(session, self.key)
+            return JobResponse.model_validate(jobs.job(session, job_id)) if job_id is not None else None
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Session]:
@@ -194,15 +194,15 @@ class Call:
                 self.services.worker.call("reconcile")
 
     def changed(self) -> None:
-        """The worker is to look as soon as it is changed. When it can't, it does at its start."""
+        """The worker reconciles as soon as the change is committed. If it is down, it reconciles at its start."""
         self._tells_worker = True
 
     def match(self, current: BaseModel) -> None:
         """Refuses when If-Match names another version; the operation is declared as one that `matches`."""
-        told = current.model_dump_json(exclude={"etag"} if isinstance(current, Versioned) else None)
-        self.before = _without_secrets(json.loads(told))
-        asked = self.request.if_match
-        if asked is not None and asked.strip() != "*" and etag(current) not in [one.strip() for one in asked.split(",")]:
+        representation = current.model_dump_json(exclude={"etag"} if isinstance(current, Versioned) else None)
+        self.before = _without_secrets(json.loads(representation))
+        expected = self.request.if_match
+        if expected is not None and expected.strip() != "*" and etag(current) not in [one.strip() for one in expected.split(",")]:
             raise PreconditionError
 
 
@@ -344,7 +344,7 @@ def _carried_out(declared: Declaration, call: Call) -> Outcome:
         if sent.refusal is not None:
             raise Refused(_believable(sent.refusal))
         if declared.method != "GET" and not declared.matches and (sent.if_match or "*").strip() != "*":
-            raise PreconditionError  # of what has no version, or no one that is looked at, none matches
+            raise PreconditionError  # a resource without a version, or whose version is not checked, matches none
         if declared.method != "GET" and not (declared.audit or "").startswith(_IN_RECOVERY_MODE):
             with call.services.store.reading() as session:
                 recovery.check_inactive(session)
@@ -453,9 +453,9 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
         return None, None
     if not 1 <= len(key) <= 128 or not key.isprintable():
         raise InvalidError("Idempotency-Key", "not a key", "1 to 128 printable characters")
-    asked = [declared.method.encode(), call.request.target.encode(), (call.request.body or "").encode()]
-    asked.append(call.caller.credential.encode() if declared.tells_secret else b"")
-    digest = call.services.seal.digest(b"\0".join(asked))
+    parts = [declared.method.encode(), call.request.target.encode(), (call.request.body or "").encode()]
+    parts.append(call.caller.credential.encode() if declared.tells_secret else b"")
+    digest = call.services.seal.digest(b"\0".join(parts))
     call.key = f"{call.caller.user_id} {digest} {key}"
     store, actor, now = call.services.store, call.caller.user_id, time.time()
     with _ended:  # the HTTP process may have died, and the client sent it again: that waits for the end of the first one
@@ -477,12 +477,12 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
     if earlier.status is None:
         raise ConflictError("the request with this idempotency key is under way", [key])
     if declared.tells_secret and earlier.status < 400:
-        raise ConflictError("it is done already, and its secret is told once", [key])
+        raise ConflictError("it is done already, and its secret is shown only once", [key])
     try:
-        told = call.services.seal.open(earlier.body) if is_sealed(earlier.body) else earlier.body
+        body = call.services.seal.open(earlier.body) if is_sealed(earlier.body) else earlier.body
     except SealedError as error:
         raise ConflictError("it is done already, and the key that its answer was sealed with is gone", [key]) from error
-    return None, Outcome(earlier.status, dict(earlier.headers), told.encode())
+    return None, Outcome(earlier.status, dict(earlier.headers), body.encode())
 
 
 def forget_unfinished(store: Store) -> None:
@@ -553,13 +553,13 @@ def _write_end(declared: Declaration, call: Call, outcome: Outcome | None, key: 
         if call.entry % _ROTATED_AFTER == 0:
             rotate(session, call.services.configuration.audit_directory)
         if key is not None and call.caller is not None:
-            kept = session.get(IdempotencyKey, (call.caller.user_id, key))
-            if kept is not None and outcome is not None and isinstance(outcome.content, bytes) and status < 500:
-                told = "" if declared.tells_secret else outcome.content.decode()
-                kept.status, kept.body = status, call.services.seal.seal(told) if told else ""  # it may have a URL with a token
-                kept.headers = {name: value for name, value in outcome.headers.items() if name in ("Content-Type", "Location")}
-            elif kept is not None:
-                session.delete(kept)
+            row = session.get(IdempotencyKey, (call.caller.user_id, key))
+            if row is not None and outcome is not None and isinstance(outcome.content, bytes) and status < 500:
+                body = "" if declared.tells_secret else outcome.content.decode()
+                row.status, row.body = status, call.services.seal.seal(body) if body else ""  # it may have a URL with a token
+                row.headers = {name: value for name, value in outcome.headers.items() if name in ("Content-Type", "Location")}
+            elif row is not None:
+                session.delete(row)
 
 
 def _parsed(body: str | None) -> Any:
@@ -568,29 +568,29 @@ def _parsed(body: str | None) -> Any:
     return None
 
 
-def _without_secrets(asked: Any) -> dict[str, Any] | None:
-    if not isinstance(asked, dict):
+def _without_secrets(value: Any) -> dict[str, Any] | None:
+    if not isinstance(value, dict):
         return None
     try:
-        told: dict[str, Any] = _hidden(asked)
-        return told if len(json.dumps(told)) <= _LONGEST_AUDITED else {"long": True}
+        hidden: dict[str, Any] = _hidden(value)
+        return hidden if len(json.dumps(hidden)) <= _LONGEST_AUDITED else {"long": True}
     except RecursionError:
         return {"deep": True}
 
 
-def _hidden(asked: Any) -> Any:
-    if isinstance(asked, dict):
+def _hidden(value: Any) -> Any:
+    if isinstance(value, dict):
         return {
-            name: "(secret)" if name in SECRET_FIELDS and value is not None else _hidden(value) for name, value in asked.items()
+            name: "(secret)" if name in SECRET_FIELDS and value is not None else _hidden(value) for name, value in value.items()
         }
-    return [_hidden(value) for value in asked] if isinstance(asked, list) else asked
+    return [_hidden(value) for value in value] if isinstance(value, list) else value
 
 
 # --- pages
 
 
 def page(items: Sequence[Any], query: Any, key: Callable[[Any], str]) -> dict[str, Any]:
-    """A page of a list in memory, sorted by `key`, which is different for each: whole, or with one more than is asked for."""
+    """A page of a list in memory, sorted by a unique `key`. `items` has the whole list, or one item more than the page."""
     begin = after(query)
     rest = [item for item in items if begin is None or key(item) > begin]
     shown = rest[: query.limit]
@@ -603,7 +603,7 @@ def after(query: Any) -> str | None:
 
 
 def newest_first(items: Iterable[Any], query: Any, number: Callable[[Any], int]) -> dict[str, Any]:
-    """A page of a list that the database has sorted, one more than asked for."""
+    """A page of a list that the database has sorted, with one item more than the page."""
     found = list(items)
     shown = found[: query.limit]
     return {"items": shown, "next_cursor": encoded(str(number(shown[-1]))) if len(found) > len(shown) else None}

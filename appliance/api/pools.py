@@ -7,22 +7,22 @@ from pydantic import BaseModel
 
 from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import ForceQuery, ListQuery
-from appliance.api.schemas.journal import JobTold
+from appliance.api.schemas.journal import JobResponse
 from appliance.api.schemas.pools import (
-    DeviceAsked,
     DeviceName,
+    DeviceUpdate,
     DiskPage,
-    ExtendAsked,
+    ExtendRequest,
     ImportablePage,
-    ImportAsked,
-    PlanAsked,
-    PlanTold,
-    PoolAsked,
-    PoolChange,
+    ImportRequest,
+    PlanCreate,
+    PlanResponse,
+    PoolCreate,
     PoolPage,
-    PoolTold,
-    ReplaceAsked,
-    ScrubAsked,
+    PoolResponse,
+    PoolUpdate,
+    ReplaceRequest,
+    ScrubRequest,
     TrimRequest,
 )
 from appliance.domain import requests
@@ -38,29 +38,36 @@ def list_pools(call: Call, query: ListQuery) -> BaseModel:
     return PoolPage.model_validate(page(call.services.worker.call("pools"), query, lambda pool: str(pool["name"])))
 
 
-@resource.operation("GET", "/pools/<name>", role=Role.VIEWER, answer=PoolTold)
+@resource.operation("GET", "/pools/<name>", role=Role.VIEWER, answer=PoolResponse)
 def read_pool(call: Call, name: str) -> BaseModel:
     """One pool."""
     for pool in call.services.worker.call("pools"):
         if pool["name"] == name:
-            return PoolTold.model_validate(pool)
+            return PoolResponse.model_validate(pool)
     raise NotFoundError("pool", name)
 
 
 @resource.operation(
-    "PATCH", "/pools/<name>", role=Role.OPERATOR, audit="pool.change", body=PoolChange, answer=JobTold, status=202, matches=True
+    "PATCH",
+    "/pools/<name>",
+    role=Role.OPERATOR,
+    audit="pool.change",
+    body=PoolUpdate,
+    answer=JobResponse,
+    status=202,
+    matches=True,
 )
-def change_pool(call: Call, name: str, body: PoolChange) -> BaseModel:
-    """How full it may be before alerts and hosts are told. Kept with the pool."""
+def change_pool(call: Call, name: str, body: PoolUpdate) -> BaseModel:
+    """Sets the pool's capacity alert thresholds. They are stored with the pool."""
     call.match(read_pool(call, name))
     return call.submit(requests.ChangePool.of(body, pool=name))
 
 
 @resource.operation(
-    "POST", "/pools/<name>/scrub", role=Role.OPERATOR, audit="pool.scrub", body=ScrubAsked, answer=JobTold, status=202
+    "POST", "/pools/<name>/scrub", role=Role.OPERATOR, audit="pool.scrub", body=ScrubRequest, answer=JobResponse, status=202
 )
-def scrub(call: Call, name: str, body: ScrubAsked) -> BaseModel:
-    """Starts, pauses or stops the scrub; the pool tells how far it is."""
+def scrub(call: Call, name: str, body: ScrubRequest) -> BaseModel:
+    """Starts, pauses or stops the scrub. The pool shows its progress."""
     return call.submit(requests.ScrubPool(pool=name, action=body.action))
 
 
@@ -70,21 +77,28 @@ def _only_admins(call: Call, force: bool) -> None:
 
 
 @resource.operation(
-    "POST", "/pools/<name>/trim", role=Role.OPERATOR, audit="pool.trim", body=TrimRequest, answer=JobTold, status=202
+    "POST", "/pools/<name>/trim", role=Role.OPERATOR, audit="pool.trim", body=TrimRequest, answer=JobResponse, status=202
 )
 def trim(call: Call, name: str, body: TrimRequest) -> BaseModel:
     """Starts or stops the trim of a pool. Its devices show the progress."""
     return call.submit(requests.TrimPool(pool=name, action=body.action))
 
 
-@resource.operation("POST", "/pools/<name>/upgrade", role=Role.ADMIN, audit="pool.upgrade", answer=JobTold, status=202)
+@resource.operation("POST", "/pools/<name>/upgrade", role=Role.ADMIN, audit="pool.upgrade", answer=JobResponse, status=202)
 def upgrade_pool(call: Call, name: str) -> BaseModel:
     """Enables all features of this OpenZFS. Older versions can't import the pool afterwards."""
     return call.submit(requests.UpgradePool(pool=name))
 
 
 @resource.operation(
-    "DELETE", "/pools/<name>", role=Role.ADMIN, audit="pool.destroy", query=ForceQuery, answer=JobTold, status=202, matches=True
+    "DELETE",
+    "/pools/<name>",
+    role=Role.ADMIN,
+    audit="pool.destroy",
+    query=ForceQuery,
+    answer=JobResponse,
+    status=202,
+    matches=True,
 )
 def destroy_pool(call: Call, name: str, query: ForceQuery) -> BaseModel:
     """Destroys a pool that has no datastores. Refused while it has other datasets, unless forced."""
@@ -105,26 +119,28 @@ def list_importable(call: Call, query: ListQuery) -> BaseModel:
     return ImportablePage.model_validate(page(pools, query, lambda pool: f"{pool['guid']:020}"))
 
 
-@resource.operation("POST", "/pools/plan", role=Role.ADMIN, audit="pool.plan", body=PlanAsked, answer=PlanTold)
-def plan_pool(call: Call, body: PlanAsked) -> BaseModel:
+@resource.operation("POST", "/pools/plan", role=Role.ADMIN, audit="pool.plan", body=PlanCreate, answer=PlanResponse)
+def plan_pool(call: Call, body: PlanCreate) -> BaseModel:
     """The layout that making or extending would give. Refused as that would be; changes nothing."""
-    return PlanTold.model_validate(call.services.worker.call("pool_plan", **body.model_dump()))
+    return PlanResponse.model_validate(call.services.worker.call("pool_plan", **body.model_dump()))
 
 
-@resource.operation("POST", "/pools", role=Role.ADMIN, audit="pool.create", body=PoolAsked, answer=JobTold, status=202)
-def create_pool(call: Call, body: PoolAsked) -> BaseModel:
+@resource.operation("POST", "/pools", role=Role.ADMIN, audit="pool.create", body=PoolCreate, answer=JobResponse, status=202)
+def create_pool(call: Call, body: PoolCreate) -> BaseModel:
     """A new pool on empty disks."""
     return call.submit(requests.CreatePool.of(body))
 
 
-@resource.operation("POST", "/pools/import", role=Role.ADMIN, audit="pool.import", body=ImportAsked, answer=JobTold, status=202)
-def import_pool(call: Call, body: ImportAsked) -> BaseModel:
+@resource.operation(
+    "POST", "/pools/import", role=Role.ADMIN, audit="pool.import", body=ImportRequest, answer=JobResponse, status=202
+)
+def import_pool(call: Call, body: ImportRequest) -> BaseModel:
     """With its datastores, which keep their identities."""
     return call.submit(requests.ImportPool.of(body))
 
 
 @resource.operation(
-    "POST", "/pools/<name>/export", role=Role.ADMIN, audit="pool.export", query=ForceQuery, answer=JobTold, status=202
+    "POST", "/pools/<name>/export", role=Role.ADMIN, audit="pool.export", query=ForceQuery, answer=JobResponse, status=202
 )
 def export_pool(call: Call, name: str, query: ForceQuery) -> BaseModel:
     """Its datastores go out of service first. Refused while hosts are logged in, unless forced."""
@@ -132,33 +148,33 @@ def export_pool(call: Call, name: str, query: ForceQuery) -> BaseModel:
 
 
 @resource.operation(
-    "POST", "/pools/<name>/extend", role=Role.ADMIN, audit="pool.extend", body=ExtendAsked, answer=JobTold, status=202
+    "POST", "/pools/<name>/extend", role=Role.ADMIN, audit="pool.extend", body=ExtendRequest, answer=JobResponse, status=202
 )
-def extend_pool(call: Call, name: str, body: ExtendAsked) -> BaseModel:
+def extend_pool(call: Call, name: str, body: ExtendRequest) -> BaseModel:
     """By more vdevs. Only spares, cache and log devices can be taken out again."""
     return call.submit(requests.ExtendPool.of(body, name=name))
 
 
 @resource.operation(
-    "POST", "/pools/<name>/replace", role=Role.OPERATOR, audit="pool.replace", body=ReplaceAsked, answer=JobTold, status=202
+    "POST", "/pools/<name>/replace", role=Role.OPERATOR, audit="pool.replace", body=ReplaceRequest, answer=JobResponse, status=202
 )
-def replace_device(call: Call, name: str, body: ReplaceAsked) -> BaseModel:
+def replace_device(call: Call, name: str, body: ReplaceRequest) -> BaseModel:
     """Starts the resilver onto a new device; the pool shows its progress. Only an admin may force it onto a device with data."""
     _only_admins(call, body.force)
     return call.submit(requests.ReplaceDevice.of(body, pool=name))
 
 
 @resource.operation(
-    "POST", "/pools/<name>/attach", role=Role.OPERATOR, audit="pool.attach", body=ReplaceAsked, answer=JobTold, status=202
+    "POST", "/pools/<name>/attach", role=Role.OPERATOR, audit="pool.attach", body=ReplaceRequest, answer=JobResponse, status=202
 )
-def attach_device(call: Call, name: str, body: ReplaceAsked) -> BaseModel:
+def attach_device(call: Call, name: str, body: ReplaceRequest) -> BaseModel:
     """Attaches a new device to a single one, or to a mirror, and starts the resilver. Only an admin may force it."""
     _only_admins(call, body.force)
     return call.submit(requests.AttachDevice.of(body, pool=name))
 
 
 @resource.operation(
-    "POST", "/pools/<name>/detach", role=Role.ADMIN, audit="pool.detach", body=DeviceName, answer=JobTold, status=202
+    "POST", "/pools/<name>/detach", role=Role.ADMIN, audit="pool.detach", body=DeviceName, answer=JobResponse, status=202
 )
 def detach_device(call: Call, name: str, body: DeviceName) -> BaseModel:
     """Detaches a device from its mirror, or ends a replacement."""
@@ -166,7 +182,7 @@ def detach_device(call: Call, name: str, body: DeviceName) -> BaseModel:
 
 
 @resource.operation(
-    "POST", "/pools/<name>/remove", role=Role.ADMIN, audit="pool.remove", body=DeviceName, answer=JobTold, status=202
+    "POST", "/pools/<name>/remove", role=Role.ADMIN, audit="pool.remove", body=DeviceName, answer=JobResponse, status=202
 )
 def remove_device(call: Call, name: str, body: DeviceName) -> BaseModel:
     """Removes a spare, a cache or a log device; a mirror of logs as a whole."""
@@ -174,8 +190,8 @@ def remove_device(call: Call, name: str, body: DeviceName) -> BaseModel:
 
 
 @resource.operation(
-    "POST", "/pools/<name>/device", role=Role.OPERATOR, audit="pool.device", body=DeviceAsked, answer=JobTold, status=202
+    "POST", "/pools/<name>/device", role=Role.OPERATOR, audit="pool.device", body=DeviceUpdate, answer=JobResponse, status=202
 )
-def change_device(call: Call, name: str, body: DeviceAsked) -> BaseModel:
+def change_device(call: Call, name: str, body: DeviceUpdate) -> BaseModel:
     """Offline, online, or its error counters cleared."""
     return call.submit(requests.ChangeDevice.of(body, pool=name))

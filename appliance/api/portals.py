@@ -19,9 +19,9 @@ ISCSI_PORT = 3260
 _EXAMPLES = "192.0.2.1:3260 or [2001:db8::1]:3260"
 
 
-def _shown(portal: dict[str, Any], own: list[Address]) -> PortalResponse:
-    interfaces = {one.address: one.interface for one in own}
-    used = [split_portal(one)[0] for one in reachable([portal["address"]], own)]
+def _shown(portal: dict[str, Any], local: list[Address]) -> PortalResponse:
+    interfaces = {one.address: one.interface for one in local}
+    used = [split_portal(one)[0] for one in reachable([portal["address"]], local)]
     return PortalResponse(**portal, interfaces=sorted({interfaces[one] for one in used if one in interfaces}))
 
 
@@ -37,19 +37,19 @@ def _address(body: PortalCreate) -> str:
         raise InvalidError("address", "give either an address or an interface", _EXAMPLES)
     if body.address is not None:
         return _checked("address", body.address)
-    own = own_addresses()
-    for one in own:
+    local = own_addresses()
+    for one in local:
         if one.interface == body.interface:
             return join_portal(one.address, ISCSI_PORT)
-    names = ", ".join(sorted({one.interface for one in own}))
+    names = ", ".join(sorted({one.interface for one in local}))
     raise InvalidError("interface", f"{body.interface} has no address", f"an interface with an address: {names or 'none'}")
 
 
 @resource.operation("GET", "/portals", role=Role.VIEWER, query=ListQuery, answer=PortalPage)
 def list_portals(call: Call, query: ListQuery) -> BaseModel:
     """All portals, with the network interfaces that lead to them."""
-    own = own_addresses()
-    found = [_shown(one, own) for one in call.services.worker.call("portals")["portals"]]
+    local = own_addresses()
+    found = [_shown(one, local) for one in call.services.worker.call("portals")["portals"]]
     return PortalPage.model_validate(page(sorted(found, key=lambda one: one.address), query, lambda one: str(one.address)))
 
 
@@ -59,13 +59,13 @@ def list_portals(call: Call, query: ListQuery) -> BaseModel:
 def create_portal(call: Call, body: PortalCreate) -> BaseModel:
     """Adds a portal, or puts it in the place of another."""
     address = _address(body)
-    asked: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "address": address, "group_tag": body.group_tag, "force": body.force,
         "advertised": None if body.advertised is None else _checked("advertised", body.advertised),
         "replaces": None if body.replaces is None else _checked("replaces", body.replaces),
     }  # fmt: skip
     call.subject = address
-    return _shown(call.services.worker.call("portal_create", **asked), own_addresses())
+    return _shown(call.services.worker.call("portal_create", **settings), own_addresses())
 
 
 @resource.operation(
@@ -78,13 +78,13 @@ def change_portal(call: Call, portal: str, body: PortalUpdate) -> BaseModel:
             break
     else:
         raise NotFoundError("portal", portal)
-    asked: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "portal": portal, "force": body.force,
         "address": one["address"] if body.address is None else _checked("address", body.address),
         "group_tag": body.group_tag or one["group_tag"],
         "advertised": one["advertised"] if body.advertised is None else _checked("advertised", body.advertised),
     }  # fmt: skip
-    return _shown(call.services.worker.call("portal_change", **asked), own_addresses())
+    return _shown(call.services.worker.call("portal_change", **settings), own_addresses())
 
 
 @resource.operation("DELETE", "/portals/<portal>", role=Role.ADMIN, audit="portal.delete", query=ForceQuery, answer=Empty)

@@ -26,14 +26,14 @@ from appliance.database.models import Delivery, Receiver
 from appliance.domain import receivers
 from appliance.domain.access import Role
 from appliance.domain.errors import ConflictError, InvalidError
-from appliance.domain.journal import settle
+from appliance.domain.journal import update_alerts
 from appliance.domain.secrets import Seal, SealedError
 from appliance.notify.sender import Sender
 
 resource = Resource("receivers")
 
 
-def _told(session: Session, seal: Seal, receiver: Receiver) -> dict[str, Any]:
+def _representation(session: Session, seal: Seal, receiver: Receiver) -> dict[str, Any]:
     try:
         url = receivers.url_of(seal, receiver)
     except SealedError:
@@ -65,7 +65,8 @@ def list_receivers(call: Call, query: ListQuery) -> BaseModel:
     """All of them, with how their last delivery ended."""
     with call.services.store.reading() as session:
         found = [
-            _told(session, call.services.seal, receiver) for receiver in session.scalars(select(Receiver).order_by(Receiver.name))
+            _representation(session, call.services.seal, receiver)
+            for receiver in session.scalars(select(Receiver).order_by(Receiver.name))
         ]
     return ReceiverPage.model_validate(page(found, query, lambda one: str(one["name"])))
 
@@ -78,16 +79,16 @@ def create_receiver(call: Call, body: ReceiverCreate) -> BaseModel:
     _check(call, body.url, body.certificate)
     with call.changing() as session:
         receiver, secret = receivers.add(session, call.services.seal, **body.model_dump())
-        told = ReceiverCreated.model_validate({**_told(session, call.services.seal, receiver), "secret": secret})
-    call.subject = told.id
-    return told
+        response = ReceiverCreated.model_validate({**_representation(session, call.services.seal, receiver), "secret": secret})
+    call.subject = response.id
+    return response
 
 
 @resource.operation("GET", "/receivers/<receiver_id>", role=Role.ADMIN, answer=ReceiverResponse)
 def read_receiver(call: Call, receiver_id: str) -> BaseModel:
     """One of them."""
     with call.services.store.reading() as session:
-        return ReceiverResponse.model_validate(_told(session, call.services.seal, receivers.find(session, receiver_id)))
+        return ReceiverResponse.model_validate(_representation(session, call.services.seal, receivers.find(session, receiver_id)))
 
 
 @resource.operation(
@@ -105,11 +106,11 @@ def change_receiver(call: Call, receiver_id: str, body: ReceiverUpdate) -> BaseM
         _check(call, body.url or "https://unchanged/", body.certificate)
     with call.changing() as session:
         found = receivers.find(session, receiver_id)
-        call.match(ReceiverResponse.model_validate(_told(session, call.services.seal, found)))
+        call.match(ReceiverResponse.model_validate(_representation(session, call.services.seal, found)))
         receivers.change(session, call.services.seal, found, body.model_dump(exclude_none=True))
         if body.enabled is False:  # nobody tries it, so nobody would find that it is reached again
-            settle(session, receivers.area(receiver_id), [])
-        return ReceiverResponse.model_validate(_told(session, call.services.seal, found))
+            update_alerts(session, receivers.area(receiver_id), [])
+        return ReceiverResponse.model_validate(_representation(session, call.services.seal, found))
 
 
 @resource.operation("DELETE", "/receivers/<receiver_id>", role=Role.ADMIN, audit="receiver.delete", answer=Empty, matches=True)
@@ -117,9 +118,9 @@ def delete_receiver(call: Call, receiver_id: str) -> BaseModel:
     """With what waits for it."""
     with call.changing() as session:
         receiver = receivers.find(session, receiver_id)
-        call.match(ReceiverResponse.model_validate(_told(session, call.services.seal, receiver)))
+        call.match(ReceiverResponse.model_validate(_representation(session, call.services.seal, receiver)))
         session.delete(receiver)
-        settle(session, receivers.area(receiver_id), [])
+        update_alerts(session, receivers.area(receiver_id), [])
     return Empty()
 
 
@@ -138,9 +139,9 @@ def renew_secret(call: Call, receiver_id: str) -> BaseModel:
         receiver, secret = receivers.find(session, receiver_id), receivers.new_secret()
         if receivers.kind_of(receivers.url_of(call.services.seal, receiver)) != receivers.WEBHOOK:
             raise ConflictError("only webhooks have a secret that signs; change the password of a mail server instead")
-        call.match(ReceiverResponse.model_validate(_told(session, call.services.seal, receiver)))
+        call.match(ReceiverResponse.model_validate(_representation(session, call.services.seal, receiver)))
         receiver.secret = call.services.seal.seal(secret)
-        return ReceiverCreated.model_validate({**_told(session, call.services.seal, receiver), "secret": secret})
+        return ReceiverCreated.model_validate({**_representation(session, call.services.seal, receiver), "secret": secret})
 
 
 @resource.operation("POST", "/receivers/<receiver_id>/test", role=Role.ADMIN, audit="receiver.test", answer=DeliveryResponse)

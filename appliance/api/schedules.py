@@ -10,8 +10,8 @@ from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import Empty, ListQuery
-from appliance.api.schemas.journal import JobTold
-from appliance.api.schemas.snapshots import RoomResponse, ScheduleAsked, ScheduleChange, SchedulePage, ScheduleTold
+from appliance.api.schemas.journal import JobResponse
+from appliance.api.schemas.snapshots import RoomResponse, ScheduleCreate, SchedulePage, ScheduleResponse, ScheduleUpdate
 from appliance.database.models import Schedule
 from appliance.domain import requests, schedules
 from appliance.domain.access import Role
@@ -29,23 +29,23 @@ def list_schedules(call: Call, query: ListQuery) -> BaseModel:
 
 
 @resource.operation(
-    "POST", "/schedules", role=Role.OPERATOR, audit="schedule.create", body=ScheduleAsked, answer=ScheduleTold, status=201
+    "POST", "/schedules", role=Role.OPERATOR, audit="schedule.create", body=ScheduleCreate, answer=ScheduleResponse, status=201
 )
-def create_schedule(call: Call, body: ScheduleAsked) -> BaseModel:
+def create_schedule(call: Call, body: ScheduleCreate) -> BaseModel:
     """Creates a schedule. Its first snapshot is taken at once. The datastores must be active and in one pool."""
     call.services.worker.call("check_scheduled", datastores=body.datastores, pool=body.pool)
     with call.changing() as session:
-        told = ScheduleTold.model_validate(schedules.add(session, schedules.Settings(**body.model_dump())))
-    call.subject = told.id
+        response = ScheduleResponse.model_validate(schedules.add(session, schedules.Settings(**body.model_dump())))
+    call.subject = response.id
     call.changed()
-    return told
+    return response
 
 
-@resource.operation("GET", "/schedules/<schedule_id>", role=Role.VIEWER, answer=ScheduleTold)
+@resource.operation("GET", "/schedules/<schedule_id>", role=Role.VIEWER, answer=ScheduleResponse)
 def read_schedule(call: Call, schedule_id: str) -> BaseModel:
     """One of them."""
     with call.services.store.reading() as session:
-        return ScheduleTold.model_validate(schedules.schedule(session, schedule_id))
+        return ScheduleResponse.model_validate(schedules.schedule(session, schedule_id))
 
 
 @resource.operation(
@@ -53,21 +53,21 @@ def read_schedule(call: Call, schedule_id: str) -> BaseModel:
     "/schedules/<schedule_id>",
     role=Role.OPERATOR,
     audit="schedule.change",
-    body=ScheduleChange,
-    answer=ScheduleTold,
+    body=ScheduleUpdate,
+    answer=ScheduleResponse,
     matches=True,
 )
-def change_schedule(call: Call, schedule_id: str, body: ScheduleChange) -> BaseModel:
+def change_schedule(call: Call, schedule_id: str, body: ScheduleUpdate) -> BaseModel:
     """Changes what is given. Only an admin may lower what it retains or protects."""
     if body.datastores is not None:
         with call.services.store.reading() as session:
             schedules.schedule(session, schedule_id)
         call.services.worker.call("check_scheduled", datastores=body.datastores)
     with call.changing() as session:
-        call.match(ScheduleTold.model_validate(schedules.schedule(session, schedule_id)))
+        call.match(ScheduleResponse.model_validate(schedules.schedule(session, schedule_id)))
         values = body.model_dump(exclude_none=True)
         may_destroy = call.who.role >= Role.ADMIN
-        return ScheduleTold.model_validate(schedules.change(session, schedule_id, values, may_destroy=may_destroy))
+        return ScheduleResponse.model_validate(schedules.change(session, schedule_id, values, may_destroy=may_destroy))
 
 
 @resource.operation("GET", "/schedules/<schedule_id>/room", role=Role.VIEWER, answer=RoomResponse)
@@ -78,15 +78,17 @@ def read_room(call: Call, schedule_id: str) -> BaseModel:
     return RoomResponse.model_validate(call.services.worker.call("snapshot_room", datastores=found.datastores))
 
 
-@resource.operation("POST", "/schedules/<schedule_id>/run", role=Role.OPERATOR, audit="schedule.run", answer=JobTold, status=202)
+@resource.operation(
+    "POST", "/schedules/<schedule_id>/run", role=Role.OPERATOR, audit="schedule.run", answer=JobResponse, status=202
+)
 def run_schedule(call: Call, schedule_id: str) -> BaseModel:
     """Takes its snapshots now, or starts its scrub, also while it is disabled. Its next slot stays the same."""
     with call.services.store.reading() as session:
         found = schedules.schedule(session, schedule_id)
     if found.kind == schedules.SCRUB:
         return call.submit(requests.ScrubPool(pool=str(found.pool), action="start", schedule=found.id))
-    there = {store["id"] for store in call.services.worker.call("datastores") if store["state"] == "active"}
-    chosen = [one for one in found.datastores if one in there]
+    active = {store["id"] for store in call.services.worker.call("datastores") if store["state"] == "active"}
+    chosen = [one for one in found.datastores if one in active]
     if not chosen:
         raise ConflictError("none of its datastores is there", found.datastores)
     name = schedules.snapshot_name(found, time.time())
@@ -98,6 +100,6 @@ def run_schedule(call: Call, schedule_id: str) -> BaseModel:
 def delete_schedule(call: Call, schedule_id: str) -> BaseModel:
     """Its snapshots stay."""
     with call.changing() as session:
-        call.match(ScheduleTold.model_validate(schedules.schedule(session, schedule_id)))
+        call.match(ScheduleResponse.model_validate(schedules.schedule(session, schedule_id)))
         schedules.delete(session, schedule_id)
     return Empty()

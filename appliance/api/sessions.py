@@ -8,7 +8,15 @@ from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas.common import Empty
-from appliance.api.schemas.people import LoginAsked, PasswordChange, SessionTold, SetupAsked, SetupResponse, SetupState, UserTold
+from appliance.api.schemas.people import (
+    PasswordUpdate,
+    SessionCreate,
+    SessionResponse,
+    SetupCreate,
+    SetupResponse,
+    SetupState,
+    UserResponse,
+)
 from appliance.database.models import User
 from appliance.domain import access, sealed_copy
 from appliance.domain.access import Role
@@ -24,8 +32,8 @@ def read_setup(call: Call) -> BaseModel:
         return SetupState(needed=access.setup_needed(session))
 
 
-@resource.operation("POST", "/setup", role=None, audit="setup", body=SetupAsked, answer=SetupResponse, status=201)
-def set_up(call: Call, body: SetupAsked) -> BaseModel:
+@resource.operation("POST", "/setup", role=None, audit="setup", body=SetupCreate, answer=SetupResponse, status=201)
+def set_up(call: Call, body: SetupCreate) -> BaseModel:
     """Makes the first admin, with the one-time code that the server printed at its first start."""
     store = call.services.store
     with store.session() as session:
@@ -37,7 +45,7 @@ def set_up(call: Call, body: SetupAsked) -> BaseModel:
     with call.changing() as session:
         user = access.set_up(session, body.code, body.name, password_hash)
         key = sealed_copy.new_recovery_key(session, call.services.seal)
-        fields = {name: getattr(user, name) for name in UserTold.model_fields if name != "etag"}
+        fields = {name: getattr(user, name) for name in UserResponse.model_fields if name != "etag"}
         response = SetupResponse.model_validate({**fields, "recovery_key": key})
     call.services.configuration.setup_code.unlink(missing_ok=True)
     call.subject = user.id
@@ -45,9 +53,9 @@ def set_up(call: Call, body: SetupAsked) -> BaseModel:
     return response
 
 
-@resource.operation("POST", "/session", role=None, audit="session.begin", body=LoginAsked, answer=SessionTold, status=201)
-def log_in(call: Call, body: LoginAsked) -> BaseModel:
-    """Begins a session: sets its cookie, and tells the CSRF token."""
+@resource.operation("POST", "/session", role=None, audit="session.begin", body=SessionCreate, answer=SessionResponse, status=201)
+def log_in(call: Call, body: SessionCreate) -> BaseModel:
+    """Logs in: sets the session's cookie and returns the CSRF token."""
     store = call.services.store
     with store.session() as session:
         access.count_attempt(session, body.name, call.address)
@@ -61,16 +69,16 @@ def log_in(call: Call, body: LoginAsked) -> BaseModel:
         access.forget_failures(session, body.name, call.address)
         cookie = access.begin_session(session, user.id, call.address)
     call.cookies.append((cookie, access.SESSION_LONGEST_S))
-    return SessionTold.model_validate(
+    return SessionResponse.model_validate(
         {"user": user.id, "name": user.name, "role": user.role, "csrf_token": access.csrf_token(cookie)}
     )
 
 
-@resource.operation("GET", "/session", role=Role.VIEWER, answer=SessionTold)
+@resource.operation("GET", "/session", role=Role.VIEWER, answer=SessionResponse)
 def read_session(call: Call) -> BaseModel:
-    """Who asks."""
+    """The caller: user, role and session."""
     token = access.csrf_token(call.request.cookie or "") if call.who.cookie else None
-    return SessionTold.model_validate(
+    return SessionResponse.model_validate(
         {"user": call.who.user_id, "name": call.who.name, "role": call.who.role.label, "csrf_token": token}
     )
 
@@ -84,9 +92,9 @@ def log_out(call: Call) -> BaseModel:
     return Empty()
 
 
-@resource.operation("POST", "/session/password", role=Role.VIEWER, audit="session.password", body=PasswordChange, answer=Empty)
-def change_password(call: Call, body: PasswordChange) -> BaseModel:
-    """One's own password; ends all one's sessions, and one's tokens when told."""
+@resource.operation("POST", "/session/password", role=Role.VIEWER, audit="session.password", body=PasswordUpdate, answer=Empty)
+def change_password(call: Call, body: PasswordUpdate) -> BaseModel:
+    """Changes the caller's password. Ends all sessions of the user, and the tokens if `end_tokens` is set."""
     confirm_password(call, body.current, "current")
     password_hash = access.new_password(call.who.name, body.new)
     with call.changing() as session:

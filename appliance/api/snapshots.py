@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import ListQuery
-from appliance.api.schemas.journal import JobTold
-from appliance.api.schemas.snapshots import CloneAsked, HoldAsked, HoldPage, RollbackAsked, SnapshotAsked, SnapshotPage
+from appliance.api.schemas.journal import JobResponse
+from appliance.api.schemas.snapshots import CloneCreate, HoldCreate, HoldPage, RollbackRequest, SnapshotCreate, SnapshotPage
 from appliance.domain import requests
 from appliance.domain.access import Role
 
@@ -25,9 +25,9 @@ def list_snapshots(call: Call, datastore_id: str, query: ListQuery) -> BaseModel
 
 
 @resource.operation(
-    "POST", "/snapshots", role=Role.OPERATOR, audit="snapshot.create", body=SnapshotAsked, answer=JobTold, status=202
+    "POST", "/snapshots", role=Role.OPERATOR, audit="snapshot.create", body=SnapshotCreate, answer=JobResponse, status=202
 )
-def create_snapshots(call: Call, body: SnapshotAsked) -> BaseModel:
+def create_snapshots(call: Call, body: SnapshotCreate) -> BaseModel:
     """Of one or several datastores of a pool, in one atomic step."""
     return call.submit(requests.CreateSnapshots.of(body))
 
@@ -37,7 +37,7 @@ def create_snapshots(call: Call, body: SnapshotAsked) -> BaseModel:
     "/datastores/<datastore_id>/snapshots/<name>",
     role=Role.ADMIN,
     audit="snapshot.delete",
-    answer=JobTold,
+    answer=JobResponse,
     status=202,
 )
 def delete_snapshot(call: Call, datastore_id: str, name: str) -> BaseModel:
@@ -56,16 +56,16 @@ def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> Ba
 
 @resource.operation(
     "POST", "/datastores/<datastore_id>/snapshots/<name>/holds", role=Role.OPERATOR, audit="snapshot.hold",
-    body=HoldAsked, answer=JobTold, status=202,
+    body=HoldCreate, answer=JobResponse, status=202,
 )  # fmt: skip
-def hold_snapshot(call: Call, datastore_id: str, name: str, body: HoldAsked) -> BaseModel:
+def hold_snapshot(call: Call, datastore_id: str, name: str, body: HoldCreate) -> BaseModel:
     """It can't be destroyed until this is released: not by a request, a schedule, a rollback, or with its datastore."""
     return call.submit(requests.HoldSnapshot(id=datastore_id, snapshot=name, tag=body.tag))
 
 
 @resource.operation(
     "DELETE", "/datastores/<datastore_id>/snapshots/<name>/holds/<tag>", role=Role.ADMIN, audit="snapshot.release",
-    answer=JobTold, status=202,
+    answer=JobResponse, status=202,
 )  # fmt: skip
 def release_snapshot(call: Call, datastore_id: str, name: str, tag: str) -> BaseModel:
     """A hold. Refused for those of the appliance itself, and of `zfs send`: they end with what they are for."""
@@ -74,9 +74,9 @@ def release_snapshot(call: Call, datastore_id: str, name: str, tag: str) -> Base
 
 @resource.operation(
     "POST", "/datastores/<datastore_id>/snapshots/<name>/rollback", role=Role.OPERATOR, audit="snapshot.rollback",
-    body=RollbackAsked, answer=JobTold, status=202,
+    body=RollbackRequest, answer=JobResponse, status=202,
 )  # fmt: skip
-def roll_back(call: Call, datastore_id: str, name: str, body: RollbackAsked) -> BaseModel:
+def roll_back(call: Call, datastore_id: str, name: str, body: RollbackRequest) -> BaseModel:
     """Rolls a datastore back. What was written since is lost.
 
     Refused while hosts are logged in, unless forced. Newer snapshots are destroyed with `force` of an admin only, and never
@@ -91,17 +91,17 @@ def roll_back(call: Call, datastore_id: str, name: str, body: RollbackAsked) -> 
     "/datastores/<datastore_id>/clone",
     role=Role.OPERATOR,
     audit="snapshot.clone",
-    body=CloneAsked,
-    answer=JobTold,
+    body=CloneCreate,
+    answer=JobResponse,
     status=202,
 )
-def clone_datastore(call: Call, datastore_id: str, body: CloneAsked) -> BaseModel:
+def clone_datastore(call: Call, datastore_id: str, body: CloneCreate) -> BaseModel:
     """An instant copy with an identity of its own; hosts resignature it."""
     return call.submit(requests.CloneDatastore.of(body, id=datastore_id))
 
 
 @resource.operation(
-    "POST", "/datastores/<datastore_id>/promote", role=Role.OPERATOR, audit="datastore.promote", answer=JobTold, status=202
+    "POST", "/datastores/<datastore_id>/promote", role=Role.OPERATOR, audit="datastore.promote", answer=JobResponse, status=202
 )
 def promote_datastore(call: Call, datastore_id: str) -> BaseModel:
     """Makes a clone independent of its origin, so that the origin can be purged. The shared snapshots become the clone's."""

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import Empty, ListQuery
-from appliance.api.schemas.journal import JobTold
+from appliance.api.schemas.journal import JobResponse
 from appliance.api.schemas.support import BundlePage
 from appliance.api.wire import Response
 from appliance.domain import requests, support
@@ -23,7 +23,7 @@ def list_bundles(call: Call, query: ListQuery) -> BaseModel:
     return BundlePage.model_validate(page(found, query, lambda one: one.id))
 
 
-@resource.operation("POST", "/support-bundles", role=Role.ADMIN, audit="support.create", answer=JobTold, status=202)
+@resource.operation("POST", "/support-bundles", role=Role.ADMIN, audit="support.create", answer=JobResponse, status=202)
 def create_bundle(call: Call) -> BaseModel:
     """A job that makes one; its result has the identifier."""
     return call.submit(requests.CreateBundle())

@@ -34,9 +34,9 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="ignore", from_attributes=True)
 
 
-def entity_tag(told: Any) -> str:
-    """Of what is told as JSON, as RFC 9110 (8.8.3) writes it: strong, of 32 hexadecimal digits."""
-    return f'"{hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]}"'
+def entity_tag(representation: Any) -> str:
+    """Strong entity tag of a JSON representation (RFC 9110, 8.8.3): 32 hexadecimal digits."""
+    return f'"{hashlib.sha256(json.dumps(representation, sort_keys=True).encode()).hexdigest()[:32]}"'
 
 
 def _require_tag(schema: dict[str, Any]) -> None:
@@ -44,7 +44,7 @@ def _require_tag(schema: dict[str, Any]) -> None:
 
 
 class Versioned(Answer):
-    """What is told with its version, in lists too: `etag`, sent back as If-Match, changes what was read and nothing else."""
+    """A representation with its version, also in lists. A change with `etag` as If-Match applies to that version only."""
 
     model_config = ConfigDict(json_schema_extra=_require_tag)
 
@@ -76,7 +76,7 @@ def _within(smallest: int, largest: int) -> Any:
 _DIGITS = {"type": "string", "pattern": "^[0-9]{1,19}$"}
 Bytes = Annotated[int, PlainSerializer(str, return_type=str), WithJsonSchema({"type": "string", "pattern": "^[0-9]+$"})]
 Guid = Bytes
-BytesAsked = Annotated[int, BeforeValidator(_from_digits), _within(1 << 30, 64 << 40), WithJsonSchema(_DIGITS)]
+BytesInput = Annotated[int, BeforeValidator(_from_digits), _within(1 << 30, 64 << 40), WithJsonSchema(_DIGITS)]
 
 
 def _as_time(value: float) -> str:

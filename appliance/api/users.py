@@ -10,7 +10,16 @@ from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import Empty, ListQuery
-from appliance.api.schemas.people import TokenAsked, TokenMade, TokenPage, TokenTold, UserAsked, UserChange, UserPage, UserTold
+from appliance.api.schemas.people import (
+    TokenCreate,
+    TokenCreated,
+    TokenPage,
+    TokenResponse,
+    UserCreate,
+    UserPage,
+    UserResponse,
+    UserUpdate,
+)
 from appliance.api.sessions import confirm_password
 from appliance.database.models import Token, User
 from appliance.domain import access
@@ -27,28 +36,28 @@ def list_users(call: Call, query: ListQuery) -> BaseModel:
         return UserPage.model_validate(page(users, query, lambda user: user.name))
 
 
-@resource.operation("POST", "/users", role=Role.ADMIN, audit="user.create", body=UserAsked, answer=UserTold, status=201)
-def create_user(call: Call, body: UserAsked) -> BaseModel:
+@resource.operation("POST", "/users", role=Role.ADMIN, audit="user.create", body=UserCreate, answer=UserResponse, status=201)
+def create_user(call: Call, body: UserCreate) -> BaseModel:
     """A new user."""
     password_hash = access.new_password(body.name, body.password)
     with call.changing() as session:
-        user = UserTold.model_validate(access.add_user(session, body.name, Role.of(body.role), password_hash))
+        user = UserResponse.model_validate(access.add_user(session, body.name, Role.of(body.role), password_hash))
     call.subject = user.id
     return user
 
 
-@resource.operation("GET", "/users/<user_id>", role=Role.ADMIN, answer=UserTold)
+@resource.operation("GET", "/users/<user_id>", role=Role.ADMIN, answer=UserResponse)
 def read_user(call: Call, user_id: str) -> BaseModel:
     """One user."""
     with call.services.store.reading() as session:
-        return UserTold.model_validate(access.user(session, user_id))
+        return UserResponse.model_validate(access.user(session, user_id))
 
 
 @resource.operation(
-    "PATCH", "/users/<user_id>", role=Role.ADMIN, audit="user.change", body=UserChange, answer=UserTold, matches=True
+    "PATCH", "/users/<user_id>", role=Role.ADMIN, audit="user.change", body=UserUpdate, answer=UserResponse, matches=True
 )
-def change_user(call: Call, user_id: str, body: UserChange) -> BaseModel:
-    """Role, password, disabled; ends the user's tokens when told."""
+def change_user(call: Call, user_id: str, body: UserUpdate) -> BaseModel:
+    """Changes role, password or `disabled`. Ends the user's tokens if `end_tokens` is set."""
     with call.services.store.reading() as session:
         name = access.user(session, user_id).name
     changes: dict[str, Any] = {
@@ -58,15 +67,15 @@ def change_user(call: Call, user_id: str, body: UserChange) -> BaseModel:
         "end_tokens": body.end_tokens,
     }
     with call.changing() as session:
-        call.match(UserTold.model_validate(access.user(session, user_id)))
-        return UserTold.model_validate(access.change_user(session, user_id, **changes))
+        call.match(UserResponse.model_validate(access.user(session, user_id)))
+        return UserResponse.model_validate(access.change_user(session, user_id, **changes))
 
 
 @resource.operation("DELETE", "/users/<user_id>", role=Role.ADMIN, audit="user.delete", answer=Empty, matches=True)
 def delete_user(call: Call, user_id: str) -> BaseModel:
     """With sessions and tokens."""
     with call.changing() as session:
-        call.match(UserTold.model_validate(access.user(session, user_id)))
+        call.match(UserResponse.model_validate(access.user(session, user_id)))
         access.delete_user(session, user_id)
     return Empty()
 
@@ -79,18 +88,20 @@ def list_tokens(call: Call, query: ListQuery) -> BaseModel:
         return TokenPage.model_validate(page(tokens, query, lambda token: token.id))
 
 
-@resource.operation("POST", "/tokens", role=Role.VIEWER, audit="token.create", body=TokenAsked, answer=TokenMade, status=201)
-def create_token(call: Call, body: TokenAsked) -> BaseModel:
-    """A token of one's own. Its secret is told in this answer and never again."""
+@resource.operation("POST", "/tokens", role=Role.VIEWER, audit="token.create", body=TokenCreate, answer=TokenCreated, status=201)
+def create_token(call: Call, body: TokenCreate) -> BaseModel:
+    """Creates a token for the caller. Its secret is in this response and never shown again."""
     if body.password is not None:
         confirm_password(call, body.password, "password")
     confirmed, lifetime_s = body.password is not None, body.days * 86400
     with call.changing() as session:
         token, secret = access.add_token(session, call.who, body.name, Role.of(body.scope), lifetime_s, confirmed=confirmed)
         session.flush()
-        told = TokenMade.model_validate({**{name: getattr(token, name) for name in TokenTold.model_fields}, "secret": secret})
+        response = TokenCreated.model_validate(
+            {**{name: getattr(token, name) for name in TokenResponse.model_fields}, "secret": secret}
+        )
     call.subject = token.id
-    return told
+    return response
 
 
 @resource.operation("DELETE", "/tokens/<token_id>", role=Role.VIEWER, audit="token.delete", answer=Empty)

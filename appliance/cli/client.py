@@ -35,11 +35,11 @@ class CommandError(Exception):
 
 
 def settings_file() -> Path:
-    """Where `zvaai login` keeps what it was told."""
+    """Where `zvaai login` stores the address and the token."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "zvaai" / "cli.json"
 
 
-def kept_settings() -> dict[str, str]:
+def stored_settings() -> dict[str, str]:
     """What `zvaai login` has kept."""
     try:
         return dict(json.loads(settings_file().read_text()))
@@ -64,15 +64,15 @@ class Client:
     """Of one API."""
 
     def __init__(self, url: str | None, token: str | None, certificate: str | None, trusted: str | None = None) -> None:
-        """`certificate` is a file; `trusted` the very certificate that was looked at, instead of the one kept."""
-        kept = kept_settings()
-        self.url = (url or kept.get("url") or "https://localhost:8443").rstrip("/")
-        self.token = token or kept.get("token")
-        self.known = bool(url or kept.get("url"))
-        pem = Path(certificate).read_text() if certificate else trusted or kept.get("certificate")
+        """`certificate` is a file; `trusted` is the certificate that the user confirmed, in place of the stored one."""
+        stored = stored_settings()
+        self.url = (url or stored.get("url") or "https://localhost:8443").rstrip("/")
+        self.token = token or stored.get("token")
+        self.known = bool(url or stored.get("url"))
+        pem = Path(certificate).read_text() if certificate else trusted or stored.get("certificate")
         context = ssl.create_default_context(cadata=pem) if pem else ssl.create_default_context()
         if pem and not certificate:
-            context.check_hostname = False  # it is this very certificate that was looked at, whatever the server is called
+            context.check_hostname = False  # the user confirmed this certificate, so the server's name does not matter
         self._http = httpx.Client(base_url=f"{self.url}/api/v1", verify=context, timeout=90)
 
     def call(self, method: str, path: str, body: Any = None, _headers: dict[str, str] | None = None, **query: Any) -> Any:
@@ -87,12 +87,12 @@ class Client:
         parameters = {name: value for name, value in query.items() if value is not None}
         answer = self._send(method, path, json=body, params=parameters, headers=headers)
         try:
-            told = answer.json()
+            content = answer.json()
         except ValueError as error:
             raise CommandError(f"{self.url} answers with something else than an appliance does: {error}", UNAVAILABLE) from error
         if answer.is_error:
-            raise self._refusal(answer.status_code, told)
-        return told
+            raise self._refusal(answer.status_code, content)
+        return content
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Again if the connection broke. Raises CommandError."""
@@ -117,8 +117,8 @@ class Client:
             return CommandError(f"{text}: zvaai login {self.url}", UNAVAILABLE)
         return CommandError(f"{self.url} does not answer: {error}", UNAVAILABLE)
 
-    def _refusal(self, status: int, told: Any) -> CommandError:
-        text = _in_words(told)
+    def _refusal(self, status: int, problem: Any) -> CommandError:
+        text = _in_words(problem)
         if status == 401 and not self.token:
             text = f"Nobody is logged in at {self.url}. {_LOG_IN}"
         elif status == 401:
@@ -126,15 +126,15 @@ class Client:
         return CommandError(text, _EXIT_CODES.get(status, FAILED), outdated=status == 412)
 
     def change(
-        self, path: str, asked: dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]], method: str = "PATCH", **query: Any
+        self, path: str, changes: dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]], method: str = "PATCH", **query: Any
     ) -> Any:
-        """Changes the version that was read: `asked` may depend on it, and is computed again if somebody changed it meanwhile.
+        """Changes the version that was read: `changes` may depend on it, and is computed again if somebody changed it meanwhile.
 
         Raises CommandError.
         """
         for tries_left in reversed(range(_TRIES)):
             current = self.call("GET", path)
-            body = asked(current) if callable(asked) else asked
+            body = changes(current) if callable(changes) else changes
             try:
                 return self._call(method, path, body, {"If-Match": current["etag"]} if "etag" in current else {}, query)
             except CommandError as error:
@@ -178,12 +178,12 @@ class Client:
             if cursor is None:
                 return
 
-    def wait(self, job_id: str, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    def wait(self, job_id: str, report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         """The job, once it has ended. Raises CommandError when it failed."""
         pause = 0.05
         while True:
             job: dict[str, Any] = self.call("GET", f"/jobs/{job_id}")
-            tell(job)
+            report(job)
             if job["state"] not in ("queued", "running"):
                 break
             time.sleep(pause)

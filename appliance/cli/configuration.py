@@ -27,9 +27,9 @@ def back_up(context: typer.Context, file: Path) -> None:
     run = shared(context)
     password = ask_secret("Your password")
     body = {"password": password, "passphrase": ask_secret("Passphrase", twice=True)}
-    told = run.client.call("POST", "/configuration/backup", body)
+    response = run.client.call("POST", "/configuration/backup", body)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
-        json.dump(told, written, indent=1)
+        json.dump(response, written, indent=1)
         written.flush()
         os.fsync(written.fileno())
 
@@ -46,13 +46,13 @@ def restore(
     Example: zvaai configuration restore site.json --dry-run
     """
     run = shared(context)
-    asked = {"backup": file.read_text(), "passphrase": ask_secret("Passphrase"), "dry_run": dry_run, "force": force}
-    told = run.client.call("POST", "/configuration/restore", asked)
+    body = {"backup": file.read_text(), "passphrase": ask_secret("Passphrase"), "dry_run": dry_run, "force": force}
+    response = run.client.call("POST", "/configuration/restore", body)
     if run.output.as_json:
-        return run.output.raw(told)
-    for change in told["changes"]:
+        return run.output.raw(response)
+    for change in response["changes"]:
         print(change)
-    return print("nothing was changed" if dry_run else f"{len(told['changes'])} changes")
+    return print("nothing was changed" if dry_run else f"{len(response['changes'])} changes")
 
 
 @configuration.command("recovery-key")
@@ -64,10 +64,10 @@ def renew_recovery_key(context: typer.Context) -> None:
     Example: zvaai configuration recovery-key
     """
     run = shared(context)
-    told = run.client.call("POST", "/configuration/recovery-key")
+    response = run.client.call("POST", "/configuration/recovery-key")
     if run.output.as_json:
-        return run.output.raw(told)
-    return print(told["secret"])
+        return run.output.raw(response)
+    return print(response["secret"])
 
 
 def recover(
@@ -86,19 +86,19 @@ def recover(
     """
     run = shared(context)
     if pool is not None or keep:
-        asked = {"from_pool": pool, "keep": keep, "recovery_key": ask_secret("Recovery key") if recovery_key else None}
-        told = run.client.call("POST", "/recovery", asked)
+        body = {"from_pool": pool, "keep": keep, "recovery_key": ask_secret("Recovery key") if recovery_key else None}
+        response = run.client.call("POST", "/recovery", body)
     else:
-        told = run.client.call("GET", "/recovery")
+        response = run.client.call("GET", "/recovery")
     if run.output.as_json:
-        return run.output.raw(told)
-    print(f"recovery mode: {told['reason']}" if told["active"] else "not in recovery mode")
-    print(f"this database: generation {told['generation']} of installation {told['installation']}")
-    for copy in told["copies"]:
+        return run.output.raw(response)
+    print(f"recovery mode: {response['reason']}" if response["active"] else "not in recovery mode")
+    print(f"this database: generation {response['generation']} of installation {response['installation']}")
+    for copy in response["copies"]:
         when = datetime.fromtimestamp(copy["written_at"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         whose = "this installation" if copy["own"] else f"installation {copy['installation']}"
         note = "" if copy["known"] else "; unknown to this database"
         print(f"pool {copy['pool']}: generation {copy['generation']} of {whose}, written {when}{note}")
-    if told["suggested"]:
-        print(f"suggested: zvaai recover --from {told['suggested']}")
+    if response["suggested"]:
+        print(f"suggested: zvaai recover --from {response['suggested']}")
     return None

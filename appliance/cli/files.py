@@ -63,7 +63,7 @@ def browse_snapshot(
 
 @file.command("restore-vm")
 def restore_vm(context: typer.Context, datastore: Store, snapshot: str, folder: FilePath, name: str, wait: Wait = False) -> None:
-    """Restore one VM from a snapshot of an NFS datastore, beside the original and by a new name.
+    """Restore one VM from a snapshot of an NFS datastore, next to the original and under a new name.
 
     Then register its .vmx file at a host.
 

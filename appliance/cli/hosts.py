@@ -83,7 +83,7 @@ def change_host(
     """
     run = shared(context)
 
-    def asked(now: dict[str, Any]) -> dict[str, Any]:
+    def changes(now: dict[str, Any]) -> dict[str, Any]:
         body: dict[str, Any] = {"force": force}
         if name:
             body["name"] = name
@@ -92,7 +92,7 @@ def change_host(
         body |= changed_list("iqns", now["iqns"], add_iqn, remove_iqn)
         return body | changed_list("addresses", now["addresses"], add_address, remove_address)
 
-    run.output.one(run.client.change(f"/hosts/{run.client.named('/hosts', host)}", asked))
+    run.output.one(run.client.change(f"/hosts/{run.client.named('/hosts', host)}", changes))
 
 
 @host.command("delete")
@@ -209,11 +209,11 @@ def change_group(
     """
     run = shared(context)
 
-    def asked(now: dict[str, Any]) -> dict[str, Any]:
+    def changes(now: dict[str, Any]) -> dict[str, Any]:
         body: dict[str, Any] = {"name": name} if name else {}
         return body | changed_list("disabled_offloads", now["disabled_offloads"], disable, enable)
 
-    run.output.one(run.client.change(f"/host-groups/{run.client.named('/host-groups', group)}", asked))
+    run.output.one(run.client.change(f"/host-groups/{run.client.named('/host-groups', group)}", changes))
 
 
 @group.command("delete")

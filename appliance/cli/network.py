@@ -39,7 +39,7 @@ def add_portal(
     replace: Annotated[str | None, typer.Option(help="Portal whose place it takes, such as 0.0.0.0:3260.")] = None,
     force: Force = False,
 ) -> None:
-    """Add a portal. Replace the portal 0.0.0.0:3260 first: no other portal can be beside it.
+    """Add a portal. Replace the portal 0.0.0.0:3260 first: it excludes all others.
 
     Example: zvaai portal add 192.0.2.1:3260 --replace 0.0.0.0:3260
 

@@ -44,7 +44,7 @@ def shown(name: str, value: Any) -> str:
 
 
 class Output:
-    """Where a command tells what it found."""
+    """Where a command prints its result."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json

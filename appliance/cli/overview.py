@@ -76,40 +76,40 @@ def status(context: typer.Context) -> None:
     Example: zvaai status
     """
     run = shared(context)
-    told = run.client.call("GET", "/status")
+    status = run.client.call("GET", "/status")
     alerts = run.client.all("/alerts", most=20)
     if run.output.as_json:
-        run.output.raw({**told, "alerts": alerts})
+        run.output.raw({**status, "alerts": alerts})
     else:
         say = run.output.console.print
-        target = told["target"]
+        target = status["target"]
         ok, bad = "[green]ok[/]", "[bold red]PROBLEM[/]"
-        say(f"zvaai {told['version']} at {run.client.url}")
-        say(f"  worker    {ok if told['worker'] else bad}  {told['worker_problem'] or ''}")
+        say(f"zvaai {status['version']} at {run.client.url}")
+        say(f"  worker    {ok if status['worker'] else bad}  {status['worker_problem'] or ''}")
         if target is not None:
             what = f"{target['luns_serving']} LUNs served, {target['luns_failed']} failed, {target['sessions']} sessions"
             say(f"  target    {ok if target['running'] and not target['luns_failed'] else bad}  {target['problem'] or what}")
-            say(f"  serving   {bad if told['reconcile_problem'] else ok}  {told['reconcile_problem'] or 'as configured'}")
-        if told["storage_problem"]:
-            say(f"  storage   {bad}  {told['storage_problem']}")
-        for pool in told["pools"]:
+            say(f"  serving   {bad if status['reconcile_problem'] else ok}  {status['reconcile_problem'] or 'as configured'}")
+        if status["storage_problem"]:
+            say(f"  storage   {bad}  {status['storage_problem']}")
+        for pool in status["pools"]:
             used = 100 - 100 * int(pool["free"]) // max(1, int(pool["size"]))
             state = ok if pool["health"] == "ONLINE" and used < pool["warning_percent"] else bad
             say(
                 f"  pool      {state}  {pool['name']}: {pool['health']}, {used} % of {size(pool['size'])} used  {pool['problem']}"
             )
-        say(f"  jobs      {told['active_jobs']} running")
+        say(f"  jobs      {status['active_jobs']} running")
         for one in alerts:
             mark = "" if one["acknowledged_at"] is None else f"  (acknowledged by {one['acknowledged_by']})"
             say(f"  [bold]{one['severity'].upper()}[/]  {one['text']}{mark}")
     troubled = (
-        not told["worker"]
-        or told["storage_problem"]
-        or told["reconcile_problem"]
-        or (told["target"] or {}).get("luns_failed")
+        not status["worker"]
+        or status["storage_problem"]
+        or status["reconcile_problem"]
+        or (status["target"] or {}).get("luns_failed")
         or any(one["acknowledged_at"] is None and one["severity"] != "info" for one in alerts)
     )
-    if troubled or any(pool["health"] != "ONLINE" for pool in told["pools"]):
+    if troubled or any(pool["health"] != "ONLINE" for pool in status["pools"]):
         raise typer.Exit(FAILED)
 
 
@@ -119,22 +119,22 @@ def readiness(context: typer.Context) -> None:
     Example: zvaai readiness
     """
     run = shared(context)
-    told = run.client.call("GET", "/readiness")
+    readiness = run.client.call("GET", "/readiness")
     if run.output.as_json:
-        run.output.raw(told)
+        run.output.raw(readiness)
     else:
         names = names_of(run.client)
         order = ("failed", "warning", "unknown", "ok")
-        for check in sorted(told["checks"], key=lambda one: order.index(one["result"])):
+        for check in sorted(readiness["checks"], key=lambda one: order.index(one["result"])):
             about = f" ({names.get(check['subject'], check['subject'])})" if check["subject"] else ""
             print(f"{check['result'].upper():<8} {check['title']}{about}: {check['evidence']}")
             if check["remedy"] and check["result"] != "ok":
                 print(f"         {check['remedy']}")
-        print("\nOn each ESXi host, once:\n" + "\n".join(f"  {line}" for line in told["esxcli"]))
-        for one in told["hosts"]:
+        print("\nOn each ESXi host, once:\n" + "\n".join(f"  {line}" for line in readiness["esxcli"]))
+        for one in readiness["hosts"]:
             if one["esxcli"]:
                 print(f"\nOn {names.get(one['host'], one['host'])}:\n" + "\n".join(f"  {line}" for line in one["esxcli"]))
-    if any(check["result"] == "failed" for check in told["checks"]):
+    if any(check["result"] == "failed" for check in readiness["checks"]):
         raise typer.Exit(FAILED)
 
 
@@ -144,14 +144,14 @@ def reconcile(context: typer.Context) -> None:
     Example: zvaai reconcile
     """
     run = shared(context)
-    told = run.client.call("POST", "/reconcile")
+    report = run.client.call("POST", "/reconcile")
     if run.output.as_json:
-        run.output.raw(told)
-    for text in () if run.output.as_json else told["differences"]:
+        run.output.raw(report)
+    for text in () if run.output.as_json else report["differences"]:
         print(text)
-    for failure in told["failures"]:
+    for failure in report["failures"]:
         print(f"refused: {failure['text']}", file=sys.stderr)
-    if told["failures"]:
+    if report["failures"]:
         raise typer.Exit(FAILED)
 
 
@@ -161,16 +161,20 @@ def offloads(context: typer.Context) -> None:
     Example: zvaai offloads
     """
     run = shared(context)
-    told = run.client.call("GET", "/offloads")
+    offloads = run.client.call("GET", "/offloads")
     if run.output.as_json:
-        return run.output.raw(told)
+        return run.output.raw(offloads)
     stores = run.client.all("/datastores")
     names = {key: one["name"] for one in stores for key in (one["id"], one["uuid"])}
     iscsi = ("cloned_bytes", "copied_bytes", "zeroed_bytes", "unmapped_bytes")
-    luns = [{"lun": row["number"], "datastore": names.get(row["uuid"], row["uuid"]), **row["offload"]} for row in told["luns"]]
+    luns = [
+        {"lun": row["number"], "datastore": names.get(row["uuid"], row["uuid"]), **row["offload"]} for row in offloads["luns"]
+    ]
     run.output.rows(luns, "lun", "datastore", *iscsi)
-    if told["nfs_problem"]:
-        print(told["nfs_problem"], file=sys.stderr)
+    if offloads["nfs_problem"]:
+        print(offloads["nfs_problem"], file=sys.stderr)
     nfs = ("cloned_bytes", "copied_bytes", "hole_bytes", "reserved_bytes")
-    exports = [{**row, "datastore": names.get(row["datastore"], row["datastore"]), **row["offload"]} for row in told["exports"]]
+    exports = [
+        {**row, "datastore": names.get(row["datastore"], row["datastore"]), **row["offload"]} for row in offloads["exports"]
+    ]
     return run.output.rows(exports, "export", "datastore", *nfs) if exports else None

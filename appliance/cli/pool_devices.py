@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verbs of `zvaai pool` about its devices, and about the whole pool beside its creation, import and export."""
+"""Verbs of `zvaai pool` about its devices, and about the whole pool, except its creation, import and export."""
 
 from __future__ import annotations
 

@@ -105,9 +105,9 @@ def test_receiver(context: typer.Context, name: str) -> None:
     Example: zvaai receiver test mail
     """
     run = shared(context)
-    told = run.client.call("POST", f"/receivers/{run.client.named('/receivers', name)}/test")
-    run.output.one(told)
-    if told["state"] != "delivered":
+    delivery = run.client.call("POST", f"/receivers/{run.client.named('/receivers', name)}/test")
+    run.output.one(delivery)
+    if delivery["state"] != "delivered":
         raise typer.Exit(FAILED)
 
 

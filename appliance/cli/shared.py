@@ -22,7 +22,7 @@ class Shared:
     output: Output
 
     def job(self, job: dict[str, Any], wait: bool) -> None:
-        """Tells of a job that began; with `wait` how far it is, and how it ended."""
+        """Prints the job. With `wait`, prints its progress and waits for its end."""
         if not wait:
             return (
                 self.output.one(job)
@@ -31,12 +31,12 @@ class Shared:
             )
         steps: list[str] = []
 
-        def tell(now: dict[str, Any]) -> None:
+        def report(now: dict[str, Any]) -> None:
             if now["step"] and now["step"] not in steps and not self.output.as_json:
                 steps.append(now["step"])
                 print(f"{now['percent']:3} % {now['step']}", file=sys.stderr)
 
-        ended = self.client.wait(job["id"], tell)
+        ended = self.client.wait(job["id"], report)
         if self.output.as_json:
             return self.output.raw(ended)
         result = ended["result"] or {}

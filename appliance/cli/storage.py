@@ -72,12 +72,12 @@ def change_pool(
     context: typer.Context,
     name: str,
     warning: Annotated[
-        int | None, typer.Option(help="Percent at which an alert warns, and hosts are told; 0 for the usual.")
+        int | None, typer.Option(help="Percent at which an alert is raised and hosts get a warning; 0 for the default.")
     ] = None,
     critical: Annotated[int | None, typer.Option(help="Percent at which the alert is critical; 0 for the usual.")] = None,
     wait: Wait = False,
 ) -> None:
-    """How full it may be before that is told."""
+    """Set the pool's capacity alert thresholds, in percent."""
     run = shared(context)
     given = {"warning_percent": warning, "critical_percent": critical}
     body = {field: value or None for field, value in given.items() if value is not None}
@@ -171,7 +171,7 @@ def extend_pool(
     context: typer.Context,
     name: str,
     vdevs: VdevWords,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would be.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resulting layout without changing anything.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Whatever the devices carry.")] = False,
     wait: Wait = False,
 ) -> None:
@@ -343,7 +343,7 @@ def change_datastore(
     """
     run = shared(context)
 
-    def asked(now: dict[str, Any]) -> dict[str, Any]:
+    def changes(now: dict[str, Any]) -> dict[str, Any]:
         given = (("name", name), ("lun", lun), ("versions", nfs_version), ("squash", squash), ("thick", thick))
         body: dict[str, Any] = {"force": force, "anyone": anyone} | {key: value for key, value in given if value is not None}
         if soft_threshold is not None:
@@ -352,7 +352,7 @@ def change_datastore(
         body |= changed_list("host_groups", now["host_groups"], *groups)
         return body | changed_list("clients", now.get("clients") or [], add_client, remove_client)
 
-    run.job(run.client.change(f"/datastores/{run.client.named('/datastores', store)}", asked), wait)
+    run.job(run.client.change(f"/datastores/{run.client.named('/datastores', store)}", changes), wait)
 
 
 @datastore.command("grow")
@@ -600,7 +600,7 @@ def export_key(context: typer.Context, pool: str) -> None:
     print(run.client.call("POST", f"/encryption-keys/{pool}/export", {"password": ask_secret("Your password")})["secret"])
 
 
-def _asked_key() -> str:
+def _read_key() -> str:
     return typer.prompt("Key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline().strip()
 
 
@@ -611,7 +611,7 @@ def confirm_key(context: typer.Context, pool: str) -> None:
     Example: zvaai key confirm tank
     """
     run = shared(context)
-    run.output.one(run.client.call("POST", f"/encryption-keys/{pool}/confirm", {"secret": _asked_key()}))
+    run.output.one(run.client.call("POST", f"/encryption-keys/{pool}/confirm", {"secret": _read_key()}))
 
 
 @key.command("keep")
@@ -621,4 +621,4 @@ def keep_key(context: typer.Context, pool: str) -> None:
     Example: zvaai key keep tank
     """
     run = shared(context)
-    run.output.one(run.client.call("PUT", f"/encryption-keys/{pool}", {"secret": _asked_key()}))
+    run.output.one(run.client.call("PUT", f"/encryption-keys/{pool}", {"secret": _read_key()}))

@@ -55,7 +55,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks. `cookie` says that a browser's session does: then the CSRF token is needed."""
+    """The sender of a request. With `cookie` it is a browser's session, which needs the CSRF token."""
 
     user_id: str
     name: str
@@ -75,8 +75,8 @@ def prepare_setup(session: Session, file: Path) -> str | None:
     if session.scalar(select(func.count()).select_from(User)):
         file.unlink(missing_ok=True)
         return None
-    kept = session.get(Setting, "setup_code")
-    if kept is not None and file.exists() and kept.value["hash"] == digest(file.read_text().strip()):
+    stored = session.get(Setting, "setup_code")
+    if stored is not None and file.exists() and stored.value["hash"] == digest(file.read_text().strip()):
         return None
     code = "-".join(secrets.token_hex(2) for _ in range(5))
     file.unlink(missing_ok=True)
@@ -95,19 +95,19 @@ def check_setup(session: Session, code: str) -> Setting:
     """What keeps the code. Raises UnauthenticatedError for another one, ConflictError once the first admin is made."""
     if not setup_needed(session):
         raise ConflictError("the appliance is set up already; log in")
-    kept = session.get(Setting, "setup_code")
-    if kept is None or not secrets.compare_digest(kept.value["hash"], digest(code.strip().lower())):
+    stored = session.get(Setting, "setup_code")
+    if stored is None or not secrets.compare_digest(stored.value["hash"], digest(code.strip().lower())):
         raise UnauthenticatedError(
             "this is not the one-time code; it is in the log of the service, and in setup-code of its state directory"
         )
-    return kept
+    return stored
 
 
 def set_up(session: Session, code: str, name: str, password_hash: str) -> User:
     """Makes the first admin, once. Raises as `check_setup` does."""
-    kept = check_setup(session, code)
+    stored = check_setup(session, code)
     user = add_user(session, name, Role.ADMIN, password_hash)
-    session.delete(kept)
+    session.delete(stored)
     return user
 
 
@@ -258,7 +258,7 @@ def begin_session(session: Session, user_id: str, address: str) -> str:
 
 
 def csrf_token(cookie: str) -> str:
-    """What a page has to send beside the cookie, which it can't read and another site can't either."""
+    """The CSRF token that a page sends in addition to the cookie. Neither the page nor another site can read the cookie."""
     return digest(f"csrf {cookie}")
 
 
@@ -303,7 +303,7 @@ _TOKEN = re.compile(r"zvaai_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
 def add_token(
     session: Session, caller: Caller, name: str, scope: Role, lifetime_s: int, *, confirmed: bool = False
 ) -> tuple[Token, str]:
-    """A token of the caller's own, and its secret, which is told this once.
+    """A token of the caller's own, and its secret, which is returned only here.
 
     Unless the password was `confirmed`, a session makes none, and a token none that lives longer than itself.
     """

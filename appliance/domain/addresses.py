@@ -39,10 +39,10 @@ def _ipv4() -> Iterator[Address]:
     room = array.array("B", bytes(_IFREQ.size * _MOST))
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-            told = fcntl.ioctl(asking, _SIOCGIFCONF, struct.pack("iP", len(room), room.buffer_info()[0]))
+            listed = fcntl.ioctl(asking, _SIOCGIFCONF, struct.pack("iP", len(room), room.buffer_info()[0]))
     except OSError:
         return
-    used = struct.unpack("iP", told)[0]
+    used = struct.unpack("iP", listed)[0]
     for name, packed in _IFREQ.iter_unpack(room.tobytes()[:used]):
         yield Address(name.rstrip(b"\0").decode(errors="replace"), socket.inet_ntoa(packed))
 
@@ -74,30 +74,30 @@ def join_portal(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-def reachable(portals: Sequence[str], own: Sequence[Address]) -> list[str]:
+def reachable(portals: Sequence[str], local: Sequence[Address]) -> list[str]:
     """Portals at addresses that hosts can use, each once: "every address" becomes each address of that family."""
     found: dict[str, None] = {}
     for portal in portals:
         address, port = split_portal(portal)
         ip = ipaddress.ip_address(address)
         if ip.is_unspecified:
-            same = [one.address for one in own if (":" in one.address) == (ip.version == 6)]
+            same = [one.address for one in local if (":" in one.address) == (ip.version == 6)]
             found.update({join_portal(one, port): None for one in same})
         elif not ip.is_loopback:
             found[join_portal(address, port)] = None
     return list(found)
 
 
-def paths(portals: Sequence[str], own: Sequence[Address]) -> int:
+def paths(portals: Sequence[str], local: Sequence[Address]) -> int:
     """Over how many interfaces hosts reach these portals. An address of no interface, as an advertised one, counts by itself."""
-    interfaces = {one.address: one.interface for one in own}
-    return len({interfaces.get(address, address) for address, _ in map(split_portal, reachable(portals, own))})
+    interfaces = {one.address: one.interface for one in local}
+    return len({interfaces.get(address, address) for address, _ in map(split_portal, reachable(portals, local))})
 
 
-def nearest(own: Sequence[Address], clients: Sequence[str]) -> str | None:
+def nearest(local: Sequence[Address], clients: Sequence[str]) -> str | None:
     """The address of this server that shares the longest prefix with one of these addresses or networks."""
     best, chosen = -1, None
-    for one in own:
+    for one in local:
         mine = ipaddress.ip_address(one.address)
         for client in clients or ("0.0.0.0/0",):
             other = ipaddress.ip_network(client, strict=False)

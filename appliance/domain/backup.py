@@ -278,10 +278,10 @@ def write(content: Content, secrets: Secrets, passphrase: str, appliance: str) -
 def read(text: str, passphrase: str) -> tuple[Content, Secrets]:
     """What is in a file, checked whole by its form. Raises InvalidError."""
     try:
-        told = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidError("backup", f"not a backup of a configuration: {error}", "the file as it was written") from error
-    document = _Document.model_validate(told) if isinstance(told, dict) and _is_document(told) else None
+    document = _Document.model_validate(parsed) if isinstance(parsed, dict) and _is_document(parsed) else None
     if document is None:
         raise InvalidError("backup", "not a backup of a configuration", "the file as it was written")
     if document.version != VERSION:
@@ -308,9 +308,9 @@ def read(text: str, passphrase: str) -> tuple[Content, Secrets]:
     return content, secrets
 
 
-def _is_document(told: dict[str, Any]) -> bool:
+def _is_document(parsed: dict[str, Any]) -> bool:
     try:
-        _Document.model_validate(told)
+        _Document.model_validate(parsed)
     except ValidationError:
         return False
     return True
@@ -318,8 +318,8 @@ def _is_document(told: dict[str, Any]) -> bool:
 
 def _checksum(document: dict[str, Any]) -> str:
     """SHA-256 of all but itself and what is sealed."""
-    told = {name: document[name] for name in ("format", "version", "appliance", "created_at", "content")}
-    return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    covered = {name: document[name] for name in ("format", "version", "appliance", "created_at", "content")}
+    return hashlib.sha256(json.dumps(covered, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _bound(document: dict[str, Any]) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When space gets short: alerts before it is too late. What hosts are told and refused, the target decides by itself."""
+"""Alerts for when space gets short. The target decides by itself when to warn hosts and when to refuse their writes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEPT = "pool_thresholds"
 
 @dataclass(frozen=True)
 class Thresholds:
-    """How full a pool is, in percent, when an alert warns and its hosts are told, and when the alert is critical."""
+    """Percentages used at which an alert warns (hosts are warned too), and at which it is critical."""
 
     warning: int = WARNING_PERCENT
     critical: int = CRITICAL_PERCENT
@@ -39,8 +39,8 @@ class Thresholds:
     def check(self) -> None:
         """Raises InvalidError."""
         if not 1 <= self.warning <= self.critical <= 100:
-            told = f"{self.warning} and {self.critical}"
-            raise InvalidError("warning_percent", f"warning and critical would be {told}", "1 to 100, warning not above critical")
+            both = f"{self.warning} and {self.critical}"
+            raise InvalidError("warning_percent", f"warning and critical would be {both}", "1 to 100, warning not above critical")
 
 
 def thresholds_of(root: Dataset | None) -> Thresholds:
@@ -51,12 +51,12 @@ def thresholds_of(root: Dataset | None) -> Thresholds:
         own = found is not None and found.source in (Source.LOCAL, Source.RECEIVED)
         return int(found.value) if own and found and found.value.isdecimal() and len(found.value) <= 3 else usual
 
-    told = Thresholds(percent(WARNING, WARNING_PERCENT), percent(CRITICAL, CRITICAL_PERCENT))
+    thresholds = Thresholds(percent(WARNING, WARNING_PERCENT), percent(CRITICAL, CRITICAL_PERCENT))
     try:
-        told.check()
+        thresholds.check()
     except InvalidError:
         return Thresholds()
-    return told
+    return thresholds
 
 
 def thresholds(inventory: Inventory, before: Mapping[int, Thresholds] = MappingProxyType({})) -> dict[str, Thresholds]:
@@ -76,7 +76,7 @@ def keep(session: Session, pools: Iterable[Pool], known: Mapping[int, Thresholds
         session.merge(Setting(name=_KEPT, value=value))
 
 
-def kept(session: Session) -> dict[int, Thresholds]:
+def stored_thresholds(session: Session) -> dict[int, Thresholds]:
     """What `keep` has kept, by the pool's GUID."""
     found = session.get(Setting, _KEPT)
     return {int(guid): Thresholds(*values) for guid, values in found.value.items()} if found else {}
@@ -99,7 +99,7 @@ def findings(
             found.append(
                 Finding(f"capacity:pool:{pool.name}", severity, pool.name, f"pool {pool.name} is {percent} % full", remedy)
             )
-        # What is wrong with its devices and data is told by pool_health, once.
+        # Faults of its devices and data are reported by pool_health.
         by_devices = any(leaf.health not in FINE for vdev in pool.vdevs for leaf in vdev.devices())
         if pool.health not in ("ONLINE", "DEGRADED") or (pool.health == "DEGRADED" and not by_devices):
             severity = "warning" if pool.health == "DEGRADED" else "critical"
@@ -122,21 +122,21 @@ def findings(
             text = f"Thick datastore {store.name} has {had} bytes reserved: the pool lacks the rest"
             found.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, "add vdevs, or delete data"))
         if store.state == "missing":
-            kept = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"
-            text = f"{kept} is kept for a datastore ({store.id}) of which no dataset can be seen"
+            address = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"
+            text = f"{address} is kept for a datastore ({store.id}) of which no dataset can be seen"
             remedy = "import its pool, or forget it: zvaai datastore forget"
             found.append(Finding(f"capacity:missing:{store.id}", "warning", store.id, text, remedy))
     return found + _copies(inventory, stores)
 
 
 def originals(stores: Iterable[Datastore]) -> set[str | None]:
-    """UUIDs of the datastores that are there, put aside or not."""
+    """UUIDs of the datastores that exist, in the trash or not."""
     return {store.uuid for store in stores if store.state in ("active", "deleted")}
 
 
-def copy_remedy(store: Datastore, there: Collection[str | None], dataset: Dataset | None) -> str:
-    """What to do with a copy: to destroy it is no advice unless the original is `there`, and it is surely none itself."""
-    if store.copy_of in there and dataset is not None and not has_its_guid(dataset):
+def copy_remedy(store: Datastore, existing: Collection[str | None], dataset: Dataset | None) -> str:
+    """What to do with a copy: to destroy it is no advice unless the original exists, and the copy is surely not the original."""
+    if store.copy_of in existing and dataset is not None and not has_its_guid(dataset):
         return "adopt it with a new identity, or destroy it"
     return COPY_REMEDY
 
@@ -146,9 +146,9 @@ def _copies(inventory: Inventory, stores: Sequence[Datastore]) -> list[Finding]:
     if not copies:
         return []
     datasets: dict[str, Dataset] = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
-    there, found = originals(stores), []
+    existing, found = originals(stores), []
     for store in copies:
-        remedy = copy_remedy(store, there, datasets.get(store.dataset))
+        remedy = copy_remedy(store, existing, datasets.get(store.dataset))
         served = "" if remedy == COPY_REMEDY else " and is not served"  # else its LUN or export may still be as it was
         text = f"{store.dataset} looks like datastore {store.name}{served}: {store.copy_reason}"
         found.append(Finding(f"capacity:copy:{store.dataset}", "warning", store.dataset, text, remedy))

@@ -21,7 +21,7 @@ from appliance.domain import exports
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
 from appliance.domain.hosts import group
-from appliance.domain.identity import LUN, NAME_PATTERN, Copy, Identity, has_its_guid, judge_all, local_number
+from appliance.domain.identity import NAME_PATTERN, Copy, Identity, has_its_guid, judge_all
 from appliance.domain.thick import with_slack, without_slack
 from appliance.zfs.model import Dataset, Filesystem, Pool, Snapshot, Volume
 
@@ -47,7 +47,7 @@ VMFS, NFS = "vmfs", "nfs"
 FOLDER = "zvaai"
 TRASH = "zvaai-deleted"
 ENCRYPTED = "zvaai-encrypted"
-"""The encryption root of a pool: all that is encrypted lies below it, so that clones and what is put aside stay under one key."""
+"""The encryption root of a pool: all that is encrypted lies below it, so that clones and the trash stay under one key."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Datastore:
     id: str
     """Its UUID; of a copy "copy-" and the GUID of its dataset."""
     state: str
-    """"active", "deleted", "copy", or "missing": hosts were shown it, and no dataset that can be seen is it, copies aside."""
+    """"active", "deleted", "copy", or "missing": hosts were shown it, and no dataset but a copy has its identity."""
     name: str
     dataset: str
     pool: str
@@ -98,7 +98,7 @@ class Datastore:
     versions: tuple[str, ...] = ()
     squash: str | None = None
     clients: tuple[str, ...] = ()
-    """Addresses and networks that may mount it, beside those of its host groups."""
+    """Addresses and networks that may mount it, in addition to those of its host groups."""
     path: str = ""
     """Where it is mounted on this server, or would be."""
     mounted: bool = False
@@ -125,10 +125,10 @@ class Inventory:
     devices: Mapping[str, str] = field(default_factory=dict)
     """Where volumes are opened, and file systems mounted."""
     filesystems: tuple[Filesystem, ...] = ()
-    _told: dict[str, tuple[Shown, list[Datastore]]] = field(default_factory=dict, compare=False)
+    _by_shown: dict[str, tuple[Shown, list[Datastore]]] = field(default_factory=dict, compare=False)
 
     @property
-    def looked_at(self) -> float:
+    def scanned_at(self) -> float:
         """When, in seconds since 1970; `at` is by the monotonic clock."""
         return time.time() - (time.monotonic() - self.at)
 
@@ -143,11 +143,11 @@ class Inventory:
 
 
 def datastores(inventory: Inventory, session: Session) -> list[Datastore]:
-    """All, sorted by name. Made anew only when storage was looked at again, or the database says something else."""
+    """All, sorted by name. Computed again only after a new scan, or a change in the database."""
     shown = Shown.read(session)
-    before = inventory._told.get("all")
+    before = inventory._by_shown.get("all")
     if before is None or before[0] != shown:
-        before = inventory._told["all"] = (shown, _datastores(inventory, shown))
+        before = inventory._by_shown["all"] = (shown, _datastores(inventory, shown))
     return list(before[1])
 
 
@@ -330,7 +330,7 @@ def is_below_root(dataset: str) -> bool:
 
 
 def trash_name(dataset: str) -> str:
-    """Where a deleted one is put aside. What is encrypted can't leave its encryption root (zfs-rename(8))."""
+    """Its dataset in the trash. An encrypted dataset can't be moved out of its encryption root (zfs-rename(8))."""
     pool = dataset.split("/", 1)[0]
     above = f"{pool}/{ENCRYPTED}" if is_below_root(dataset) else pool
     return f"{above}/{TRASH}/{dataset.rsplit('/', 1)[1]}"
@@ -344,21 +344,16 @@ def new_uuid() -> str:
 # --- how they are shown to hosts
 
 
-def kept_lun(found: Identity | Copy | None) -> int | None:
+def recorded_lun(found: Identity | Copy | None) -> int | None:
     """The number it had, if that is one and its own."""
     return found.lun if isinstance(found, Identity) and found.lun is not None and found.lun < LUNS else None
 
 
-def own_lun(volume: Volume) -> int | None:
-    """The number that lies with a volume, if that is one."""
-    return local_number(volume, LUN, LUNS - 1)
-
-
-def free_lun(session: Session, wanted: int | None, pending: Collection[int | None] = ()) -> int:
-    """A LUN number no datastore has and none of those `pending`: the wanted one if it is free, else the lowest."""
+def free_lun(session: Session, preferred: int | None, pending: Collection[int | None] = ()) -> int:
+    """A LUN number no datastore has and none of those `pending`: the preferred one if it is free, else the lowest."""
     taken = {*session.scalars(select(Presentation.lun)), *pending}
-    if wanted is not None and wanted not in taken:
-        return wanted
+    if preferred is not None and preferred not in taken:
+        return preferred
     for number in range(LUNS):
         if number not in taken:
             return number

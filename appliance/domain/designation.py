@@ -85,11 +85,11 @@ def checked(designation: Designation) -> Designation:
     return designation
 
 
-def of_lio(asked: Mapping[str, Any]) -> Designation:
+def of_lio(fields: Mapping[str, Any]) -> Designation:
     """From what configfs has in .../wwn: `vpd_unit_serial`, `product_id` (the model), `vendor_id`, `company_id`."""
-    serial = str(asked["unit_serial"])
-    model, vendor = _text("model", str(asked["model"]), 16), _text("vendor", str(asked.get("vendor") or "LIO-ORG"), 8)
-    company = _hexadecimal("company_id", str(asked.get("company_id") or "001405"), 6)
+    serial = str(fields["unit_serial"])
+    model, vendor = _text("model", str(fields["model"]), 16), _text("vendor", str(fields.get("vendor") or "LIO-ORG"), 8)
+    company = _hexadecimal("company_id", str(fields.get("company_id") or "001405"), 6)
     digits = "".join(re.findall(r"[0-9a-f]", serial.lower()))[:25]
     if len(digits) < 8:  # the NAA names of two such units are likely to be the same
         raise InvalidError(
@@ -100,28 +100,28 @@ def of_lio(asked: Mapping[str, Any]) -> Designation:
     )
 
 
-def of_scst(asked: Mapping[str, Any]) -> Designation:
+def of_scst(fields: Mapping[str, Any]) -> Designation:
     """From the attributes of the device in /sys/kernel/scst_tgt/devices/NAME."""
-    vendor = _text("t10_vend_id", str(asked["t10_vend_id"]), 8)
-    names = [f"t10.{vendor.ljust(8)}{asked['vend_specific_id']}"]
-    eui, naa = asked.get("eui64_id"), asked.get("naa_id")
+    vendor = _text("t10_vend_id", str(fields["t10_vend_id"]), 8)
+    names = [f"t10.{vendor.ljust(8)}{fields['vend_specific_id']}"]
+    eui, naa = fields.get("eui64_id"), fields.get("naa_id")
     if eui:
         names.append(f"eui.{_hexadecimal('eui64_id', str(eui), 16, 24, 32)}")
     if naa:
         names.append(f"naa.{_hexadecimal('naa_id', str(naa), 16, 32)}")
     if not eui and not naa:
-        first = str(asked.get("t10_dev_id") or "").encode()[:8]
+        first = str(fields.get("t10_dev_id") or "").encode()[:8]
         if len(first) < 8:
             raise InvalidError(
                 "known_as.t10_dev_id", "SCST makes a name of its first eight characters", "t10_dev_id as SCST has it"
             )
         names.append(f"eui.{first.hex()}")
-    return Designation(str(asked["usn"]), tuple(names), vendor, _text("prod_id", str(asked["prod_id"]), 16))
+    return Designation(str(fields["usn"]), tuple(names), vendor, _text("prod_id", str(fields["prod_id"]), 16))
 
 
-def of_pages(asked: Mapping[str, Any]) -> Designation:
+def of_pages(fields: Mapping[str, Any]) -> Designation:
     """From pages 80h and 83h as a host has read them, in hexadecimal; what they say of ports and target is left out."""
-    serial, body = (_page(name, str(asked[name]), code) for name, code in (("page_80", 0x80), ("page_83", 0x83)))
+    serial, body = (_page(name, str(fields[name]), code) for name, code in (("page_80", 0x80), ("page_83", 0x83)))
     names, at = [], 0
     while at + 4 <= len(body):
         head, designator = body[at : at + 4], body[at + 4 : at + 4 + body[at + 3]]
@@ -131,7 +131,7 @@ def of_pages(asked: Mapping[str, Any]) -> Designation:
         name = _of_descriptor(head[0] & 0xF, head[1], designator)
         if name is not None:
             names.append(name)
-    return Designation(serial.decode("latin-1"), tuple(names), str(asked["vendor"]), str(asked["product"]))
+    return Designation(serial.decode("latin-1"), tuple(names), str(fields["vendor"]), str(fields["product"]))
 
 
 def _page(field: str, text: str, code: int) -> bytes:
@@ -158,11 +158,11 @@ def _of_descriptor(code_set: int, flags: int, designator: bytes) -> str | None:
     return None
 
 
-def of_given(asked: Mapping[str, Any]) -> Designation:
+def of_given(fields: Mapping[str, Any]) -> Designation:
     """As the target is to have it."""
-    names: Sequence[str] = asked["designators"]
+    names: Sequence[str] = fields["designators"]
     return Designation(
-        str(asked["serial_number"]), tuple(str(name) for name in names), str(asked["vendor"]), str(asked["product"])
+        str(fields["serial_number"]), tuple(str(name) for name in names), str(fields["vendor"]), str(fields["product"])
     )
 
 
@@ -174,9 +174,9 @@ _WAYS: Mapping[str, Callable[[Mapping[str, Any]], Designation]] = {
 }
 
 
-def known_as(asked: Mapping[str, Any]) -> Designation:
+def known_as(fields: Mapping[str, Any]) -> Designation:
     """What a volume is to keep, by what is known of it (`system`). Raises InvalidError."""
-    return checked(_WAYS[asked["system"]](asked))
+    return checked(_WAYS[fields["system"]](fields))
 
 
 def to_property(designation: Designation) -> str:
@@ -187,8 +187,8 @@ def to_property(designation: Designation) -> str:
 def of_property(text: str) -> Designation | None:
     """What `to_property` wrote; None for anything else."""
     try:
-        told = json.loads(text)
-        found = checked(Designation(**{**told, "designators": tuple(told["designators"])}))
+        fields = json.loads(text)
+        found = checked(Designation(**{**fields, "designators": tuple(fields["designators"])}))
     except (ValueError, TypeError, KeyError, InvalidError):
         return None
     return found if to_property(found) == text else None

@@ -17,15 +17,15 @@ AREA = "disk"
 
 
 WEAR_STEP = 5
-"""Percent after which it is told again."""
+"""Percent after which the alert is raised again."""
 COUNTS_KEPT = 2000
 
 
 @dataclass(frozen=True)
 class Count:
-    """Of something that only grows: what an alert tells of, and what somebody has acknowledged."""
+    """A counter that only grows: the value in an alert, and the value that somebody has acknowledged."""
 
-    told: int
+    reported: int
     acknowledged: int = 0
 
 
@@ -41,15 +41,15 @@ def counts(healths: Iterable[tuple[Disk, DiskHealth]]) -> dict[str, int]:
 
 
 def grown(known: Mapping[str, Count], now: Mapping[str, int], acknowledged: Collection[str]) -> dict[str, Count]:
-    """What is to be remembered; `acknowledged` are keys of open alerts that somebody looks after. The oldest are forgotten."""
-    kept = dict(known)
+    """What is to be remembered; `acknowledged` are keys of acknowledged open alerts. The oldest are forgotten."""
+    remembered = dict(known)
     for key in set(acknowledged) & known.keys():
-        kept[key] = Count(kept[key].told, kept[key].told)
+        remembered[key] = Count(remembered[key].reported, remembered[key].reported)
     for key, count in now.items():
-        before = kept.pop(key, Count(0))
+        before = remembered.pop(key, Count(0))
         # A disk that counts anew, or another one under its name, is news.
-        kept[key] = Count(count, before.acknowledged if count >= before.acknowledged else 0)
-    return dict(list(kept.items())[-COUNTS_KEPT:])
+        remembered[key] = Count(count, before.acknowledged if count >= before.acknowledged else 0)
+    return dict(list(remembered.items())[-COUNTS_KEPT:])
 
 
 def identity(disk: Disk) -> str:
@@ -59,8 +59,8 @@ def identity(disk: Disk) -> str:
 
 def silent(disk: Disk, health: DiskHealth) -> Finding:
     """Of a disk that had SMART, and does not answer now."""
-    text = f"disk {disk.path} {disk.serial} does not answer when it is asked by SMART: {health.reason}"
-    return Finding(f"{AREA}:silent:{identity(disk)}", "warning", disk.path, text, "look at the disk and its cables; replace it")
+    text = f"disk {disk.path} {disk.serial} does not answer SMART requests: {health.reason}"
+    return Finding(f"{AREA}:silent:{identity(disk)}", "warning", disk.path, text, "check the disk and its cables; replace it")
 
 
 def findings(healths: Mapping[str, tuple[Disk, DiskHealth]], hot: Collection[str] = ()) -> list[Finding]:
@@ -98,7 +98,7 @@ def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str]) -> list
         limit = health.temperature_limit or HOT
         was = f"{AREA}:temperature:{identity(disk)}" in hot
         if health.temperature >= limit - (HOT - COOL if was else 0):
-            add("temperature", "warning", f"is at {health.temperature} °C; its limit is {limit} °C", "look at the fans")
+            add("temperature", "warning", f"is at {health.temperature} °C; its limit is {limit} °C", "check the fans")
     return found
 
 

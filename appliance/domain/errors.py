@@ -18,7 +18,7 @@ class DomainError(Exception):
         return self.reason
 
     def details(self) -> dict[str, Any]:
-        """What goes beside the text."""
+        """Fields of the problem in addition to its text."""
         return {}
 
 
@@ -36,7 +36,7 @@ class NotFoundError(DomainError):
 
 @dataclass(eq=False)
 class InvalidError(DomainError):
-    """A value is not what it should be; `allowed` tells what is."""
+    """A value is not what it should be; `allowed` says what is."""
 
     field_name: str
     reason: str
@@ -55,7 +55,7 @@ class InvalidError(DomainError):
 class ConflictError(DomainError):
     """Something is in the way: `blocking` names it, and `can_force` says whether `force` does it nevertheless.
 
-    `field_name` is what was asked that it is in the way of, where that is one field.
+    `field_name` is the field of the request that conflicts, if it is one field.
     """
 
     reason: str
@@ -69,10 +69,10 @@ class ConflictError(DomainError):
 
     def details(self) -> dict[str, Any]:
         """What is in the way, the first hundred."""
-        told: dict[str, Any] = {"blocking": list(self.blocking[:100]), "can_force": self.can_force}
+        details: dict[str, Any] = {"blocking": list(self.blocking[:100]), "can_force": self.can_force}
         if self.field_name is not None:
-            told["errors"] = [{"field": self.field_name, "reason": self.reason, "allowed": ""}]
-        return told
+            details["errors"] = [{"field": self.field_name, "reason": self.reason, "allowed": ""}]
+        return details
 
 
 @dataclass(eq=False)
@@ -85,7 +85,7 @@ class UnauthenticatedError(DomainError):
 
 @dataclass(eq=False)
 class ForbiddenError(DomainError):
-    """Who asks may not."""
+    """The caller's role does not allow it."""
 
     reason: str
     code: ClassVar[str] = "forbidden"
@@ -109,7 +109,7 @@ class TooManyError(DomainError):
 
 @dataclass(eq=False)
 class UnavailableError(DomainError):
-    """The worker, the helper or the target does not answer. Whether a change was made has to be looked up."""
+    """The worker, the helper or the target does not answer. Whether a change was made is unknown."""
 
     reason: str
     code: ClassVar[str] = "unavailable"
@@ -117,7 +117,7 @@ class UnavailableError(DomainError):
 
 @dataclass(eq=False)
 class InternalError(DomainError):
-    """The worker is at fault: asking again does not help."""
+    """The worker is at fault: a retry does not help."""
 
     reason: str = "the worker is at fault; see its log"
     code: ClassVar[str] = "internal"

@@ -19,7 +19,7 @@ SQUASHES = ("none", "root", "all")
 """Who is nobody on the server: nobody, root, everybody. ESXi writes as root, so it needs "none"."""
 CLIENTS = 256
 IDLE_SECONDS = 90
-"""ESXi looks at each mounted datastore every 12 s (NFS.HeartbeatFrequency). Who was silent for so long does not use it."""
+"""ESXi checks each mounted datastore every 12 s (NFS.HeartbeatFrequency). Who was silent for so long does not use it."""
 
 
 def check_clients(clients: Sequence[str]) -> list[str]:
@@ -35,21 +35,21 @@ def check_clients(clients: Sequence[str]) -> list[str]:
     return sorted(str(one.network_address if one.num_addresses == 1 else one) for one in networks)
 
 
-def free_number(session: Session, wanted: int | None, taken_elsewhere: Collection[int | None] = ()) -> int:
-    """A number no export has and none of those: the wanted one if it is free, else the lowest."""
+def free_number(session: Session, preferred: int | None, taken_elsewhere: Collection[int | None] = ()) -> int:
+    """A number no export has and none of those: the preferred one if it is free, else the lowest."""
     taken = {*session.scalars(select(Export.number)), *taken_elsewhere}
-    if wanted is not None and wanted not in taken:
-        return wanted
+    if preferred is not None and preferred not in taken:
+        return preferred
     for number in range(1, EXPORTS + 1):
         if number not in taken:
             return number
     raise ConflictError(f"all {EXPORTS} numbers of exports are taken")
 
 
-def free_share(session: Session, name: str, uuid: str, wanted: str | None, pending: Collection[str | None] = ()) -> str:
+def free_share(session: Session, name: str, uuid: str, preferred: str | None, pending: Collection[str | None] = ()) -> str:
     """The path hosts mount: the one it had, or one by its name; with some of its UUID where that is taken."""
     taken = {*session.scalars(select(Export.share)), *pending}
-    for share in (wanted, f"/{name}", f"/{name}-{uuid[:8]}"):
+    for share in (preferred, f"/{name}", f"/{name}-{uuid[:8]}"):
         if share is not None and share not in taken:
             return share
     return f"/{uuid}"

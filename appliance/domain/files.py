@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths of files in an NFS datastore, as they are asked for."""
+"""Paths of files in an NFS datastore, as requests have them."""
 
 from __future__ import annotations
 

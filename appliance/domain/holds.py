@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds on snapshots (zfs-hold(8)): a snapshot can't be destroyed while it has one. Who made a hold is told by its tag."""
+"""Holds on snapshots (zfs-hold(8)): a snapshot can't be destroyed while it has one. The tag of a hold says who made it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from appliance.zfs.names import hold_tag
 
 TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 MOST = 64
-"""On one snapshot, for who asks the appliance."""
+"""A hold on one snapshot, made through the appliance."""
 Owner = Literal["user", "appliance", "openzfs"]
 _ALLOWED = "1 to 64 of A-Z, a-z, 0-9, '_', '.', ':', '-', the first a letter or digit; not beginning with zvaai"
 
@@ -26,24 +26,24 @@ def owner(tag: str) -> Owner:
     return "appliance" if tag.lower().startswith("zvaai") else "user"
 
 
-def check_new(tag: str, there: Iterable[str]) -> None:
+def check_new(tag: str, existing: Iterable[str]) -> None:
     """Raises InvalidError for a tag that nobody may take, ConflictError for one that is taken or too many."""
     if not re.fullmatch(TAG, tag):
         raise InvalidError("tag", "not a tag", _ALLOWED)
     if owner(tag) != "user":
         raise InvalidError("tag", "tags that begin with zvaai are for the appliance's schedules, replicas and jobs", _ALLOWED)
-    tags = list(there)
+    tags = list(existing)
     if tag in tags:
         raise ConflictError("it is held by this tag already", [tag], field_name="tag")
     if len(tags) >= MOST:
         raise ConflictError(f"a snapshot has at most {MOST} holds", tags)
 
 
-def check_release(tag: str, there: Iterable[str]) -> None:
+def check_release(tag: str, existing: Iterable[str]) -> None:
     """Raises NotFoundError for one that is not there, ConflictError for one that somebody needs who is no user,
     and for one that another program made with a tag that hold_tag refuses.
     """
-    if tag not in there:
+    if tag not in existing:
         raise NotFoundError("hold", tag)
     if owner(tag) == "openzfs":
         raise ConflictError("a hold of OpenZFS itself; it ends with the zfs send that made it", [tag])

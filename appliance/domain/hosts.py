@@ -37,7 +37,7 @@ def group(session: Session, group_id: str) -> HostGroup:
 def _check_group(session: Session, group_id: str) -> None:
     """Of what names a group. Raises InvalidError."""
     if session.get(HostGroup, group_id) is None:
-        raise InvalidError("group", f"there is no host group {group_id!r}", "what host-groups tell")
+        raise InvalidError("group", f"there is no host group {group_id!r}", "an ID from host-groups")
 
 
 def add_group(session: Session, name: str, disabled: Sequence[str]) -> HostGroup:
@@ -117,14 +117,14 @@ def check_iqns(names: Sequence[str]) -> None:
 
 
 def _set_initiators(session: Session, host_id: str, names: Sequence[str]) -> None:
-    wanted = sorted({name.lower() for name in names})
-    check_iqns(wanted)
-    for name in wanted:
+    lowercase = sorted({name.lower() for name in names})
+    check_iqns(lowercase)
+    for name in lowercase:
         other = session.get(HostInitiator, name)
         if other is not None and other.host_id != host_id:
             raise ConflictError(f"{name} is of another host", [host(session, other.host_id).name])
     session.execute(delete(HostInitiator).where(HostInitiator.host_id == host_id))
-    session.add_all(HostInitiator(iqn=name, host_id=host_id) for name in wanted)
+    session.add_all(HostInitiator(iqn=name, host_id=host_id) for name in lowercase)
 
 
 def check_addresses(addresses: Sequence[str]) -> list[str]:
@@ -138,7 +138,7 @@ def check_addresses(addresses: Sequence[str]) -> list[str]:
 
 
 def check_chap(name: str | None, secret: str | None) -> None:
-    """RFC 7143, 9.2.1: 96 bits at least. The target refuses the others too; so early it can be told by field."""
+    """RFC 7143, 9.2.1: 96 bits at least. The target refuses the others too; here the error can name the field."""
     if (name is None) != (secret is None):
         raise InvalidError("chap", "name and secret go together")
     if name is not None and secret is not None:

@@ -100,11 +100,11 @@ def judge(dataset: Dataset) -> Identity | Copy | None:
         )
         return Copy(uuid, name, what)
     local_name = _local(dataset.properties, NAME)
-    kept = _local(dataset.properties, designation.PROPERTY)
-    names = designation.of_property(kept) if kept is not None else None
+    value = _local(dataset.properties, designation.PROPERTY)
+    names = designation.of_property(value) if value is not None else None
     if local_name is None or not re.fullmatch(NAME_PATTERN, local_name):
         damage: str | None = f"{NAME} is missing or no name of a datastore"
-    elif kept is not None and names is None:
+    elif value is not None and names is None:
         damage = f"{designation.PROPERTY} is not what an appliance wrote: hosts would not know it again"
     else:
         damage = None
@@ -139,9 +139,9 @@ def switched(thick: bool | None) -> dict[str, str]:
     return {} if thick is None else {THICK: "on" if thick else "off"}
 
 
-def differs(dataset: Dataset, wanted: Mapping[str, str]) -> bool:
+def differs(dataset: Dataset, desired: Mapping[str, str]) -> bool:
     """Whether one of these user properties is not set so on the dataset itself."""
-    return any(_local(dataset.properties, name) != value for name, value in wanted.items())
+    return any(_local(dataset.properties, name) != value for name, value in desired.items())
 
 
 def claimed_designation(dataset: Dataset) -> Designation | None:
@@ -168,10 +168,10 @@ def is_surely_another(dataset: Dataset) -> bool:
 
 def claimed_numbers(dataset: Dataset, uuid: str, name: str) -> Identity:
     """How hosts were shown what a copy is of, as it claims, wherever that comes from."""
-    told = {key: found.value for key in (LUN, EXPORT, SHARE) if (found := dataset.properties.get(key)) is not None}
-    share = told.get(SHARE, "")
+    properties = {key: found.value for key in (LUN, EXPORT, SHARE) if (found := dataset.properties.get(key)) is not None}
+    share = properties.get(SHARE, "")
     return Identity(
-        uuid, name, _number(told.get(LUN), 16383), None, None, export=_number(told.get(EXPORT), EXPORTS) or None,
+        uuid, name, _number(properties.get(LUN), 16383), None, None, export=_number(properties.get(EXPORT), EXPORTS) or None,
         share=share if re.fullmatch(SHARE_PATTERN, share) else None,
     )  # fmt: skip
 

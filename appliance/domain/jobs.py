@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Job
 from appliance.domain.errors import ConflictError, NotFoundError
-from appliance.domain.journal import tell
+from appliance.domain.journal import publish
 
 QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED = "queued", "running", "succeeded", "failed", "cancelled"
 ACTIVE = (QUEUED, RUNNING)
@@ -113,7 +113,7 @@ def busy(session: Session, subject: str) -> None:
         raise ConflictError(f"a job is under way for it ({other.kind})", [other.id])
 
 
-def asked_before(session: Session, key: str | None) -> str | None:
+def job_of_key(session: Session, key: str | None) -> str | None:
     """The job that the same request began, if it was sent before."""
     return session.scalar(select(Job.id).where(Job.key == key)) if key is not None else None
 
@@ -147,8 +147,8 @@ def about_since(session: Session, since: float) -> set[str]:
 
 def is_claimed(session: Session, claims: Claims) -> bool:
     """Whether an active job has claimed one of these names and numbers."""
-    wanted = set(_claimed(claims))
-    return bool(wanted) and any(wanted & set(_claimed(plan_of(job).claims)) for job in active(session))
+    keys = set(_claimed(claims))
+    return bool(keys) and any(keys & set(_claimed(plan_of(job).claims)) for job in active(session))
 
 
 def _claimed(claims: Claims) -> list[tuple[str, str | int]]:
@@ -173,7 +173,7 @@ def begin(session: Session, job_id: str) -> Job:
 
 
 def advance(session: Session, job_id: str, step: str, percent: int) -> None:
-    """How far it is. Nobody is told the same twice."""
+    """Records a job's progress. The same progress is published once."""
     found = job(session, job_id)
     if (found.step, found.percent) == (step, percent):
         return
@@ -240,4 +240,4 @@ def out_of_service(session: Session) -> set[str]:
 
 def _changed(session: Session, changed: Job) -> None:
     how_far = {"state": changed.state, "step": changed.step, "percent": changed.percent}
-    tell(session, "job", changed.id, job_kind=changed.kind, about=changed.subject, **how_far)
+    publish(session, "job", changed.id, job_kind=changed.kind, about=changed.subject, **how_far)

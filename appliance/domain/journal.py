@@ -93,7 +93,7 @@ def rotate(session: Session, directory: Path) -> None:
         surplus.unlink(missing_ok=True)
 
 
-def tell(session: Session, kind: str, subject: str, **data: Any) -> None:
+def publish(session: Session, kind: str, subject: str, **data: Any) -> None:
     """An event, for who listens."""
     event = Event(at=time.time(), kind=kind, subject=subject, data=data)
     session.add(event)
@@ -114,35 +114,35 @@ class Finding:
     remedy: str = ""
 
 
-def opened(session: Session, area: str) -> Sequence[Alert]:
+def open_alerts(session: Session, area: str) -> Sequence[Alert]:
     """Open alerts of an area."""
     prefix = Alert.key.startswith(f"{area}:", autoescape=True)
     return session.scalars(select(Alert).where(Alert.cleared_at.is_(None), prefix)).all()
 
 
-def settle(session: Session, area: str, findings: Iterable[Finding], unchanged: Collection[str] = ()) -> None:
+def update_alerts(session: Session, area: str, findings: Iterable[Finding], unchanged: Collection[str] = ()) -> None:
     """Raises an alert for each finding of an area that has none, and clears those of what is found no more.
 
     The keys of an area begin with its name and a colon. Alerts of keys that are `unchanged` stay as they are.
     """
     now = time.time()
-    wanted = {finding.key: finding for finding in findings if finding.key not in unchanged}
-    assert all(key.startswith(f"{area}:") for key in wanted)
-    for alert in opened(session, area):
+    found = {finding.key: finding for finding in findings if finding.key not in unchanged}
+    assert all(key.startswith(f"{area}:") for key in found)
+    for alert in open_alerts(session, area):
         if alert.key in unchanged:
             continue
-        finding = wanted.pop(alert.key, None)
+        finding = found.pop(alert.key, None)
         if finding is None:
             alert.cleared_at = now
-            tell(session, "alert.cleared", alert.subject, key=alert.key, text=alert.text)
+            publish(session, "alert.cleared", alert.subject, key=alert.key, text=alert.text)
             announce(session, "alert.cleared", alert)
         elif (alert.text, alert.severity) != (finding.text, finding.severity):
             changed = alert.severity != finding.severity  # how full a pool is by now is no news
             alert.text, alert.severity, alert.remedy = finding.text, finding.severity, finding.remedy
             if changed:
-                tell(session, "alert.changed", alert.subject, key=alert.key, text=alert.text)
+                publish(session, "alert.changed", alert.subject, key=alert.key, text=alert.text)
                 announce(session, "alert.changed", alert)
-    for finding in wanted.values():
+    for finding in found.values():
         raised = Alert(
             key=finding.key,
             severity=finding.severity,
@@ -152,7 +152,7 @@ def settle(session: Session, area: str, findings: Iterable[Finding], unchanged: 
             raised_at=now,
         )
         session.add(raised)
-        tell(session, "alert.raised", finding.subject, key=finding.key, text=finding.text)
+        publish(session, "alert.raised", finding.subject, key=finding.key, text=finding.text)
         announce(session, "alert.raised", raised)
     if (session.scalar(select(func.count()).select_from(Alert)) or 0) > ALERTS_KEPT:
         oldest = select(Alert.id).where(Alert.cleared_at.is_not(None)).order_by(Alert.id).limit(ALERTS_KEPT // 10)
@@ -160,21 +160,21 @@ def settle(session: Session, area: str, findings: Iterable[Finding], unchanged: 
 
 
 def note(session: Session, finding: Finding) -> None:
-    """Something that happened and asks for nothing: told once, by its key, and over at once."""
+    """Records an event that needs no action: reported once, by its key, and cleared at once."""
     if session.scalar(select(Alert.id).where(Alert.key == finding.key)) is not None:
         return
     now = time.time()
-    told = Alert(
+    alert = Alert(
         key=finding.key, severity=finding.severity, subject=finding.subject, text=finding.text, remedy=finding.remedy,
         raised_at=now, cleared_at=now,
     )  # fmt: skip
-    session.add(told)
-    tell(session, "alert.raised", finding.subject, key=finding.key, text=finding.text)
-    announce(session, "alert.raised", told)
+    session.add(alert)
+    publish(session, "alert.raised", finding.subject, key=finding.key, text=finding.text)
+    announce(session, "alert.raised", alert)
 
 
 def acknowledge(session: Session, alert_id: int, who: str) -> Alert:
-    """Somebody looks after it."""
+    """Records that somebody handles the alert."""
     alert = session.get(Alert, alert_id)
     if alert is None:
         raise NotFoundError("alert", str(alert_id))

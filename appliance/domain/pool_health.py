@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools and their devices, as OpenZFS sees them: what an admin should know of, and the events it tells."""
+"""Pools and their devices, as OpenZFS sees them: findings for the admin, and OpenZFS events."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from appliance.zfs.model import Health, Pool, Role, ScanState, Vdev
 
 AREA = "pool"
 SCAN_TOLD_S = 86400
-"""A scrub or resilver that ended longer ago is no news. Where it left errors, an alert tells of it until the next one."""
+"""A scrub or resilver that ended longer ago is no news. Where it left errors, an alert reports it until the next one."""
 SLOW_TOLD_S = 3600
-"""So long after the last of them it is told that a device is slow."""
+"""Seconds after the last such event during which the device is reported as slow."""
 _LOST = (Health.FAULTED, Health.UNAVAILABLE, Health.REMOVED)
 UNSEEN = frozenset((Health.SUSPENDED, Health.UNAVAILABLE, Health.FAULTED))
 """The datasets of such a pool cannot be listed."""
@@ -66,7 +66,7 @@ def _of(pool: Pool, now: float) -> Iterator[Finding]:
             yield Finding(f"{AREA}:device:{key}", severity, pool.name, f"device {name} is {device.health}", remedy)
         if device.read_errors or device.write_errors or device.checksum_errors:
             counts = f"{device.read_errors} read, {device.write_errors} write, {device.checksum_errors} checksum errors"
-            remedy = "look at the disk and its cables; when mended: zvaai pool device clear"
+            remedy = "check the disk and its cables; when mended: zvaai pool device clear"
             yield Finding(f"{AREA}:errors:{key}", "warning", pool.name, f"device {name} had {counts}", remedy)
     if single := single_devices(pool):
         names = " or ".join(vdev.path or vdev.was or vdev.name for vdev in single[:5])
@@ -113,32 +113,32 @@ class ZfsEvent:
 
     @property
     def slow(self) -> bool:
-        """I/O that takes long, or does not end: only an event tells of it."""
+        """I/O that takes long, or does not end: only an event reports it."""
         return self.event_class in ("ereport.fs.zfs.delay", "ereport.fs.zfs.deadman")
 
 
-def event(told: Any) -> ZfsEvent:
+def event(fields: Any) -> ZfsEvent:
     """What a zedlet says. Raises InvalidError."""
-    if not isinstance(told, dict):
+    if not isinstance(fields, dict):
         raise InvalidError("event", "not an object")
-    texts = {name: told.get(name) or "" for name in ("class", "pool", "vdev", "state")}
+    texts = {name: fields.get(name) or "" for name in ("class", "pool", "vdev", "state")}
     for name, text in texts.items():
         if not isinstance(text, str) or len(text) > 1024 or not text.isprintable():
             raise InvalidError(name, "not a line of text", "1024 characters")
     if not re.fullmatch(r"[a-z0-9_.]{1,128}", texts["class"]):
         raise InvalidError("class", "not a class of events", "a-z, 0-9, '_', '.'")
-    number = told.get("eid")
+    number = fields.get("eid")
     if not isinstance(number, int) or not 0 <= number < 1 << 63:
         raise InvalidError("eid", "not a number of an event")
     return ZfsEvent(texts["class"], texts["pool"], texts["vdev"], texts["state"], number)
 
 
-def slow_finding(told: ZfsEvent) -> Finding:
+def slow_finding(event: ZfsEvent) -> Finding:
     """Of a device that takes too long."""
-    hung = told.event_class.endswith("deadman")
-    text = f"device {told.vdev or 'unknown'} of pool {told.pool} {'does not answer' if hung else 'is slow to answer'}"
-    key = f"{SLOW_AREA}:{told.pool}:{told.vdev}"
-    return Finding(key, "critical" if hung else "warning", told.pool, text, "look at the disk and its cables; replace it")
+    hung = event.event_class.endswith("deadman")
+    text = f"device {event.vdev or 'unknown'} of pool {event.pool} {'does not answer' if hung else 'is slow to answer'}"
+    key = f"{SLOW_AREA}:{event.pool}:{event.vdev}"
+    return Finding(key, "critical" if hung else "warning", event.pool, text, "check the disk and its cables; replace it")
 
 
 SLOW_AREA = "slow"

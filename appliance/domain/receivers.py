@@ -179,18 +179,18 @@ def announce(session: Session, kind: str, alert: Alert) -> None:
         session.flush()
     event, now = str(uuid.uuid4()), time.time()
     for receiver in session.scalars(select(Receiver).where(Receiver.enabled.is_(True))):
-        own = alert.key.startswith(f"{area(receiver.id)}:")  # that it can't be reached it needs not be told
+        own = alert.key.startswith(f"{area(receiver.id)}:")  # a receiver needs no message that it can't be reached itself
         if not own and SEVERITIES.index(alert.severity) >= SEVERITIES.index(receiver.severity):
             _queue(session, receiver.id, event, kind, _body(event, kind, now, alert), now)
 
 
 def _body(event: str, kind: str, now: float, alert: Alert) -> str:
-    told = {
+    data = {
         name: getattr(alert, name)
         for name in ("id", "key", "severity", "subject", "raised_at", "cleared_at", "acknowledged_at", "acknowledged_by")
     }
-    told |= {"text": alert.text[:_LONGEST_TEXT], "remedy": alert.remedy[:_LONGEST_TEXT]}
-    return json.dumps({"id": event, "type": kind, "timestamp": now, "data": told})
+    data |= {"text": alert.text[:_LONGEST_TEXT], "remedy": alert.remedy[:_LONGEST_TEXT]}
+    return json.dumps({"id": event, "type": kind, "timestamp": now, "data": data})
 
 
 def _queue(session: Session, receiver_id: str, event: str, kind: str, body: str, now: float) -> None:
@@ -207,7 +207,7 @@ def _queue(session: Session, receiver_id: str, event: str, kind: str, body: str,
 
 
 def begin_test(session: Session, receiver_id: str) -> Delivery:
-    """A delivery that is tried once, by who asked for it."""
+    """A delivery that is tried once, by the caller."""
     receiver, event, now = find(session, receiver_id), str(uuid.uuid4()), time.time()
     for old in session.scalars(
         select(Delivery).where(
@@ -286,5 +286,5 @@ def waiting(session: Session, receiver_id: str) -> int:
 
 
 def area(receiver_id: str) -> str:
-    """Of the alerts that tell that it can't be reached."""
+    """Area of the alerts about a receiver that can't be reached."""
     return f"receiver-{receiver_id}"

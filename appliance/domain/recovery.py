@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from appliance.database.models import Export, Job, LoginSession, Presentation, PublishedCopy, User
 from appliance.domain import jobs, restore
 from appliance.domain.errors import ConflictError, to_wire
-from appliance.domain.journal import Finding, settle
+from appliance.domain.journal import Finding, update_alerts
 from appliance.domain.sealed_copy import Copy, Opened, installation
 from appliance.domain.secrets import Seal
 
@@ -46,7 +46,7 @@ class Found:
 
 
 def judge(session: Session, copies: Mapping[str, Iterable[Copy]]) -> list[Found]:
-    """The copies on pools, by pool, beside what the database knows of them."""
+    """The copies on pools, by pool, and what the database knows of them."""
     own = installation(session)
     oldest = session.scalar(select(func.min(PublishedCopy.generation)))
     found = []
@@ -92,7 +92,7 @@ def enter(session: Session, why: str) -> None:
     if own.recovery_reason is None:
         own.recovery_since = time.time()
     own.recovery_reason = why
-    settle(session, AREA, [Finding(f"{AREA}:database", "critical", "database", f"Recovery mode: {why}", _REMEDY)])
+    update_alerts(session, AREA, [Finding(f"{AREA}:database", "critical", "database", f"Recovery mode: {why}", _REMEDY)])
 
 
 def is_active(session: Session) -> bool:
@@ -115,7 +115,7 @@ def published(session: Session, copy: Copy) -> None:
 
 def keep(session: Session, found: Iterable[Found]) -> None:
     """This database is right: its next copy is higher than all that pools have of it."""
-    _leave(session, found)
+    _end_recovery(session, found)
 
 
 def take(session: Session, seal: Seal, chosen: Copy, opened: Opened, found: Iterable[Found], caller: str) -> None:
@@ -140,14 +140,14 @@ def take(session: Session, seal: Seal, chosen: Copy, opened: Opened, found: Iter
         session.execute(delete(PublishedCopy))
     own.id, own.recovery_seal, own.sealed_key = chosen.header.installation, chosen.recovery_seal, opened.sealed_key(seal)
     session.flush()
-    _leave(session, found)
+    _end_recovery(session, found)
 
 
-def _leave(session: Session, found: Iterable[Found]) -> None:
+def _end_recovery(session: Session, found: Iterable[Found]) -> None:
     own = installation(session)
     session.flush()
     session.refresh(own)  # triggers have counted
     highest = max((one.copy.header.generation for one in found if one.copy.header.installation == own.id), default=0)
     own.generation = own.decided_generation = max(own.generation, highest) + 1
     own.recovery_reason = own.recovery_since = None
-    settle(session, AREA, [])
+    update_alerts(session, AREA, [])

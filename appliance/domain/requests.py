@@ -336,7 +336,7 @@ class CloneFile(Request, frozen=True, kw_only=True):
 
 
 class RestoreVm(Request, frozen=True, kw_only=True):
-    """From a snapshot of NFS datastore `id`: the VM's folder, by its path in the snapshot, to folder `name` beside it."""
+    """From a snapshot of NFS datastore `id`: the VM's folder, by its path in the snapshot, to folder `name` next to it."""
 
     id: str
     snapshot: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the installation's configuration what a backup says: checked whole first, told, and done in one transaction."""
+"""Applies a backup to the configuration: checked whole first, then done in one transaction. Returns the differences."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def check(content: Content, secrets: Secrets, plain_allowed: bool) -> None:
     named = [("hosts", row.name, [row.group_id] if row.group_id else []) for row in content.hosts]
     named += [("presentations", row.datastore, row.groups) for row in content.presentations]
     named += [("exports", row.datastore, row.groups) for row in content.exports]
-    for what, whose, wanted in named:
-        if unknown := set(wanted) - groups:
+    for what, whose, references in named:
+        if unknown := set(references) - groups:
             raise InvalidError("backup", f"{what}: {whose} names the group {min(unknown)}, which is not in it")
-        if len(set(wanted)) != len(wanted):
+        if len(set(references)) != len(references):
             raise InvalidError("backup", f"{what}: {whose} names a group twice")
     for what, ids, known in (
         ("password_hashes", {row.id for row in content.users}, secrets.password_hashes),
@@ -121,7 +121,7 @@ def apply(
     under_way = [job.id for job in jobs.active(session)]
     if under_way:
         raise ConflictError("jobs are under way; restore it when they have ended", under_way)
-    before, sees = _told(session, seal), _access(session, using)
+    before, sees = _summary(session, seal), _access(session, using)
     ends = {uuid: using.registered.get(uuid) for uuid in renumbered(session, content)}
     _shown(session, content)
     _hosts(session, seal, content, secrets)
@@ -134,7 +134,7 @@ def apply(
     lost += [f"{port}: persistent reservations of {uuid}" for uuid, ports in ends.items() for port in ports or ()]
     if lost and not force:
         raise ConflictError("hosts use what they would no longer see", lost, can_force=True)
-    return _differences(before, _told(session, seal)) + [f"taken from hosts that use it: {one}" for one in lost]
+    return _differences(before, _summary(session, seal)) + [f"taken from hosts that use it: {one}" for one in lost]
 
 
 def renumbered(session: Session, content: Content) -> list[str]:
@@ -168,10 +168,10 @@ def _shown(session: Session, content: Content) -> None:
 def _hosts(session: Session, seal: Seal, content: Content, secrets: Secrets) -> None:
     """Hosts and groups anew, and what they are shown. The target is given each CHAP secret again."""
     revisions = {host.id: host.chap_revision for host in session.scalars(select(Host))}
-    kept_groups = {group.id for group in content.host_groups}
+    group_ids = {group.id for group in content.host_groups}
     session.execute(delete(HostInitiator))
     session.execute(delete(Host))
-    session.execute(delete(HostGroup).where(HostGroup.id.not_in(kept_groups)))
+    session.execute(delete(HostGroup).where(HostGroup.id.not_in(group_ids)))
     for number, group in enumerate(session.scalars(select(HostGroup)).all()):
         group.name = f"\0{number}"  # names that change places
     session.flush()
@@ -205,19 +205,19 @@ def _hosts(session: Session, seal: Seal, content: Content, secrets: Secrets) -> 
 
 def _people(session: Session, content: Content, secrets: Secrets, caller: str) -> None:
     """By name: who is there stays who it is, with the role and password of the backup; sessions end where those change."""
-    there = {user.name: user for user in session.scalars(select(User))}
-    ids = {user.id for user in there.values()}
+    by_name = {user.name: user for user in session.scalars(select(User))}
+    ids = {user.id for user in by_name.values()}
     for row in content.users:
-        found = there.get(row.name)
-        wanted = {"role": row.role, "disabled": row.disabled, "password_hash": secrets.password_hashes[row.id]}
+        found = by_name.get(row.name)
+        values = {"role": row.role, "disabled": row.disabled, "password_hash": secrets.password_hashes[row.id]}
         if found is None:
             if row.id in ids:
                 raise ConflictError("a user of the backup has another name by now", [row.name])
-            session.add(User(id=row.id, name=row.name, created_at=row.created_at, **wanted))
+            session.add(User(id=row.id, name=row.name, created_at=row.created_at, **values))
         elif found.id != caller:
-            if found.password_hash != wanted["password_hash"] or row.disabled:
+            if found.password_hash != values["password_hash"] or row.disabled:
                 session.execute(delete(LoginSession).where(LoginSession.user_id == found.id))
-            for name, value in wanted.items():
+            for name, value in values.items():
                 setattr(found, name, value)
     session.flush()
 
@@ -288,7 +288,7 @@ def _lost(before: Mapping[str, set[str]], after: Mapping[str, set[str]], using: 
 # --- what is changed
 
 
-def _told(session: Session, seal: Seal) -> dict[str, dict[str, dict[str, Any]]]:
+def _summary(session: Session, seal: Seal) -> dict[str, dict[str, dict[str, Any]]]:
     """All that a backup is about, by kind and name; of secrets that they are others, not what."""
     session.flush()
     names = {group.id: group.name for group in session.scalars(select(HostGroup))}
@@ -349,20 +349,20 @@ _SECRET = {"password_hash", "url", "certificate"}
 
 def _differences(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> list[str]:
     found: list[str] = []
-    for kind, wanted in after.items():
+    for kind, desired in after.items():
         had = before[kind]
-        found += [f"{kind} {name}: removed" for name in sorted(had.keys() - wanted.keys())]
-        found += [f"{kind} {name}: added" for name in sorted(wanted.keys() - had.keys())]
-        for name in sorted(wanted.keys() & had.keys()):
+        found += [f"{kind} {name}: removed" for name in sorted(had.keys() - desired.keys())]
+        found += [f"{kind} {name}: added" for name in sorted(desired.keys() - had.keys())]
+        for name in sorted(desired.keys() & had.keys()):
             found += [
-                f"{kind} {name}: {_change(field, had[name][field], value)}" for field, value in _changed(had[name], wanted[name])
+                f"{kind} {name}: {_change(field, had[name][field], value)}" for field, value in _changed(had[name], desired[name])
             ]
     return found
 
 
-def _changed(had: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    return [(field, value) for field, value in wanted.items() if had[field] != value]
+def _changed(had: Mapping[str, Any], desired: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    return [(field, value) for field, value in desired.items() if had[field] != value]
 
 
-def _change(field: str, had: Any, wanted: Any) -> str:
-    return f"another {field.replace('_', ' ')}" if field in _SECRET else f"{field} from {had!r} to {wanted!r}"
+def _change(field: str, had: Any, desired: Any) -> str:
+    return f"another {field.replace('_', ' ')}" if field in _SECRET else f"{field} from {had!r} to {desired!r}"

@@ -89,8 +89,12 @@ def surplus(snapshots: Iterable[Snapshot], rules: Mapping[str, Retention]) -> li
 
 def protected_until(snapshot: Snapshot) -> float | None:
     """Until when nobody may destroy it, in seconds since 1970; None for one without protection."""
-    told = snapshot.properties.get(PROTECT)
-    return float(told.value) if told is not None and re.fullmatch(r"\d{1,12}", told.value) and snapshot.holds else None
+    protected = snapshot.properties.get(PROTECT)
+    return (
+        float(protected.value)
+        if protected is not None and re.fullmatch(r"\d{1,12}", protected.value) and snapshot.holds
+        else None
+    )
 
 
 def expired(snapshots: Iterable[Snapshot], now: float) -> list[Snapshot]:

@@ -17,7 +17,7 @@ from appliance.database.models import Schedule
 from appliance.domain import schedule_times
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
-from appliance.domain.journal import Finding, settle
+from appliance.domain.journal import Finding, update_alerts
 from appliance.domain.retention import SCHEDULE, Retention, is_of_schedule
 from appliance.zfs.model import Snapshot
 
@@ -37,14 +37,14 @@ def schedule(session: Session, schedule_id: str) -> Schedule:
     return found
 
 
-def check_datastores(stores: Sequence[Datastore], wanted: Sequence[str]) -> None:
+def check_datastores(stores: Sequence[Datastore], selected: Sequence[str]) -> None:
     """All are there, in one pool: else no snapshot of them could be taken in one step. Raises InvalidError."""
     active = {store.id: store for store in stores if store.state == "active"}
     allowed = "identifiers of active datastores of one pool"
-    absent = sorted(set(wanted) - active.keys())
+    absent = sorted(set(selected) - active.keys())
     if absent:
         raise InvalidError("datastores", f"there is no active datastore {', '.join(absent[:5])}", allowed)
-    pools = sorted({active[one].pool for one in wanted})
+    pools = sorted({active[one].pool for one in selected})
     if len(pools) > 1:
         raise InvalidError("datastores", f"they are in several pools: {', '.join(pools)}", allowed)
 
@@ -108,14 +108,14 @@ def add(session: Session, new: Settings) -> Schedule:
 def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may_destroy: bool) -> Schedule:
     """Changes what is given. Raises ForbiddenError for what destroys snapshots, unless the caller may."""
     changed = schedule(session, schedule_id)
-    before, kept = settings(changed), retention(changed)
+    before, retained = settings(changed), retention(changed)
     after = replace(before, **values)
     after.check()
     if after.name != before.name:
         _check_name(session, after.name, schedule_id)
     for name in values:
         setattr(changed, name, list(dict.fromkeys(after.datastores)) if name == "datastores" else getattr(after, name))
-    lower = retention(changed).is_lower(kept) or after.every_minutes < before.every_minutes
+    lower = retention(changed).is_lower(retained) or after.every_minutes < before.every_minutes
     if (lower or after.protect_days < before.protect_days) and not may_destroy:
         raise ForbiddenError("only an admin may lower what a schedule retains or protects: that destroys snapshots")
     return changed
@@ -125,7 +125,7 @@ def delete(session: Session, schedule_id: str) -> None:
     """Its snapshots stay; its alerts do not."""
     session.delete(schedule(session, schedule_id))
     for area in (f"schedule-{schedule_id}", f"schedule-missing-{schedule_id}"):
-        settle(session, area, [])
+        update_alerts(session, area, [])
 
 
 def _check_name(session: Session, name: str, own: str | None) -> None:
@@ -151,14 +151,14 @@ def snapshot_name(one: Schedule, now: float) -> str:
 
 
 def attempted(session: Session, schedule_id: str, used: float, missing: Sequence[str]) -> None:
-    """A job for this slot is queued. An alert tells of datastores that are not there."""
+    """A job for this slot is queued. An alert lists datastores that are missing."""
     found = session.get(Schedule, schedule_id)
     if found is None:
         return
     found.attempted_at = used
     text = f"schedule {found.name}: {len(missing)} of its datastores are not there: {', '.join(missing[:5])}"
     area = f"schedule-missing-{schedule_id}"
-    settle(session, area, [Finding(f"{area}:gone", "warning", found.name, text, "change the schedule")] if missing else [])
+    update_alerts(session, area, [Finding(f"{area}:gone", "warning", found.name, text, "change the schedule")] if missing else [])
 
 
 def ended(session: Session, schedule_id: str, problem: str | None, now: float | None = None) -> None:
@@ -170,7 +170,7 @@ def ended(session: Session, schedule_id: str, problem: str | None, now: float | 
         found.last_at = time.time() if now is None else now
     area = f"schedule-{schedule_id}"
     text = f"schedule {found.name}: {problem}"
-    settle(session, area, [Finding(f"{area}:failed", "warning", found.name, text, "see its last job")] if problem else [])
+    update_alerts(session, area, [Finding(f"{area}:failed", "warning", found.name, text, "see its last job")] if problem else [])
 
 
 def overdue(found: Iterable[Schedule], snapshots: Iterable[Snapshot], names: Mapping[str, str], now: float) -> list[Finding]:

@@ -32,7 +32,7 @@ def file_of(folder: Path, bundle_id: str) -> Path:
 def bundles(folder: Path) -> list[Bundle]:
     """The newest first."""
     files = [(file, file.stat()) for file in folder.glob(f"*{_SUFFIX}")] if folder.is_dir() else []
-    found = [Bundle(file.name.removesuffix(_SUFFIX), told.st_mtime, told.st_size) for file, told in files]
+    found = [Bundle(file.name.removesuffix(_SUFFIX), status.st_mtime, status.st_size) for file, status in files]
     return sorted(found, key=lambda one: (-one.created_at, one.id))
 
 

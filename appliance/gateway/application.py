@@ -36,7 +36,7 @@ def create(worker: Worker) -> APIFlask:
         AUTO_AUTH_ERROR_RESPONSE=False,
         AUTO_404_RESPONSE=False,
         AUTO_OPERATION_ID=True,
-        # The document would name the host of who asked for it first, whatever that was, to all others.
+        # Otherwise the document would name the Host of the first request to all later readers.
         AUTO_SERVERS=False,
         MAX_CONTENT_LENGTH=LONGEST_BODY,
         VALIDATION_ERROR_STATUS_CODE=422,
@@ -103,7 +103,7 @@ def _route(blueprint: APIBlueprint, declared: Declaration) -> None:
         checked = blueprint.input(declared.body, location="json", arg_name="body")(checked)
     if declared.query is not None:
         checked = blueprint.input(declared.query, location="query", arg_name="query")(checked)
-    whole: Any = wraps(checked)(local if declared.local else lambda **asked: forward(declared, checked, asked))
+    whole: Any = wraps(checked)(local if declared.local else lambda **arguments: forward(declared, checked, arguments))
     route: Any = blueprint.route(declared.path.removeprefix("/api/v1"), methods=[declared.method])
     route(whole)
 
@@ -127,7 +127,7 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a
                 operation["x-role"] = declared.role.label
                 refusals |= {401: "not logged in", 403: "not allowed"}
             elif declared.has_body:
-                refusals |= {401: "what proves who asks is wrong"}
+                refusals |= {401: "the credentials are wrong"}
             if declared.has_body:
                 refusals |= {
                     413: "the body is too large",

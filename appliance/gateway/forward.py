@@ -31,12 +31,12 @@ class Worker(Protocol):
         """The reply, and its content or a file descriptor to read it from. Raises UnavailableError."""
 
 
-def forward(declared: Declaration, check: Callable[..., object], asked: dict[str, Any]) -> Response:
+def forward(declared: Declaration, check: Callable[..., object], arguments: dict[str, Any]) -> Response:
     """`check` validates body and query by the schemas, and raises what APIFlask raises."""
     body, refusal = None, None
     try:
         body = _body() if declared.body is not None else None
-        check(**asked)
+        check(**arguments)
     except Exception as error:
         if not isinstance(error, HTTPException) and not hasattr(error, "status_code"):
             raise
@@ -44,7 +44,7 @@ def forward(declared: Declaration, check: Callable[..., object], asked: dict[str
     sent = HttpRequest(
         operation=declared.name,
         target=request.full_path,
-        path=asked,
+        path=arguments,
         query=request.args.to_dict(),
         body=body,
         address=request.remote_addr or "",

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from appliance.database.models import Delivery, Receiver
 from appliance.database.store import Store
 from appliance.domain import receivers
-from appliance.domain.journal import Finding, settle
+from appliance.domain.journal import Finding, update_alerts
 from appliance.domain.secrets import Seal, SealedError
 from appliance.notify.connection import Network, Outcome
 from appliance.notify.delivery import Destination, deliver
@@ -93,4 +93,4 @@ class Sender:
                 return
             text = f"receiver {receiver.name} does not get alerts: {tried.problem}"
             findings = [Finding(f"{area}:failing", "warning", receiver.name, text, f"zvaai receiver test {receiver.name}")]
-        settle(session, area, findings)
+        update_alerts(session, area, findings)

@@ -27,13 +27,13 @@ class Alerts:
         self._differing: dict[str, dict[str, tuple[str | None, float]]] = {}
         """By area and key, what differs from open alerts: the severity that was found, None for nothing, and since when."""
 
-    def settle(self, area: str, findings: Iterable[Finding]) -> None:
+    def update(self, area: str, findings: Iterable[Finding]) -> None:
         """Takes the findings of one round of an area. The keys of an area begin with its name and a colon."""
         now, found = self.now(), {finding.key: finding for finding in findings}
         severities = {key: one.severity for key, one in found.items()}
         with self._lock:
             with self._store.reading() as session:
-                opened = {one.key: (one.severity, one.text) for one in journal.opened(session, area)}
+                opened = {one.key: (one.severity, one.text) for one in journal.open_alerts(session, area)}
             before = self._differing.get(area, {})
             differing: dict[str, tuple[str | None, float]] = {}
             for key in severities.keys() | opened.keys():
@@ -46,6 +46,6 @@ class Alerts:
             news = any(key in opened and opened[key][1] != one.text for key, one in found.items() if key not in waiting)
             if news or differing.keys() - waiting.keys():
                 with self._store.session() as session:
-                    journal.settle(session, area, found.values(), waiting)
+                    journal.update_alerts(session, area, found.values(), waiting)
         if waiting:
             self.ask_again(APART_S)

@@ -124,7 +124,7 @@ class Context:
         self.alerts = Alerts(self.store)
         self._reading = PoolReading(self.engine, ("zvaai:job", retention.SCHEDULE, retention.PROTECT))
         with self.store.reading() as session:
-            self.pool_thresholds |= capacity.kept(session)
+            self.pool_thresholds |= capacity.stored_thresholds(session)
 
     # --- looking
 
@@ -169,7 +169,7 @@ class Context:
         return self._inventory
 
     @property
-    def looked_at(self) -> float:
+    def scanned_at(self) -> float:
         """When that was last begun with success, by the monotonic clock."""
         return self._inventory.at
 

@@ -60,4 +60,4 @@ def check_exported(context: Context, stores: Iterable[Datastore], pool: str) -> 
 def settle_alerts(context: Context, newest: float) -> None:
     """Raises and clears alerts of keys that nobody has exported. Raises DomainError."""
     findings = encryption_keys.unexported(listed(context, newest), time.time())
-    context.alerts.settle(encryption_keys.AREA, findings)
+    context.alerts.update(encryption_keys.AREA, findings)

@@ -108,7 +108,7 @@ class Executor:
             while job_id is None:
                 with self._context.store.reading() as session:
                     recovery.check_inactive(session)
-                    if before := jobs.asked_before(session, key):
+                    if before := jobs.job_of_key(session, key):
                         return before
                 plan = operation.plan(self._context, request)
                 if operation.kind.startswith(("datastore.", "snapshot.")):
@@ -136,7 +136,7 @@ class Executor:
         """A job's identifier. None where another request was faster, or has taken what was planned: plan again."""
         job_id = str(uuid.uuid4())
         with self._committing, self._context.store.session() as session:
-            if jobs.asked_before(session, key) or not self._is_free(session, plan, until):
+            if jobs.job_of_key(session, key) or not self._is_free(session, plan, until):
                 return None
             jobs.submit(session, job_id, kind, plan, actor, key, name)
         return job_id

@@ -223,7 +223,7 @@ class Vmfs(Kind):
         if known is not None and request.lun in (None, known.lun):
             lun = known.lun
         else:
-            lun = choose_lun(context, request.lun, domain.kept_lun(kept))
+            lun = choose_lun(context, request.lun, domain.recorded_lun(kept))
         return ShownLun(lun=lun, host_groups=_first(request.host_groups, known.host_groups if known else None))
 
     def decide_clone(self, store: Datastore) -> VolumeLayout:

@@ -45,7 +45,7 @@ class Picture:
         context, settings = self._context, self._context.configuration.worker
         if context.look_failed:
             return settings.inventory_seconds
-        if time.monotonic() - context.looked_at > max(settings.inventory_seconds, _SHARE * context.look_seconds):
+        if time.monotonic() - context.scanned_at > max(settings.inventory_seconds, _SHARE * context.look_seconds):
             context.outdated.set()
         return settings.inventory_oldest_seconds
 

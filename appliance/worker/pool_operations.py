@@ -41,7 +41,7 @@ def tell_capacity(context: Context) -> None:
     with context.store.reading() as session:
         stores = domain.datastores(inventory, session)
         findings = capacity.findings(inventory, stores, context.pool_thresholds)
-    context.alerts.settle("capacity", findings)
+    context.alerts.update("capacity", findings)
     with context.store.session() as session:
         capacity.keep(session, inventory.pools, context.pool_thresholds)
 

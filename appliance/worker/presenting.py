@@ -27,7 +27,7 @@ def present_found(context: Context, inventory: Inventory, stores: Sequence[Datas
     datasets = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
     with context.store.session() as session:
         # The inventory may be older than the end of a job that deleted the datastore.
-        changing = jobs.subjects_since(session, inventory.looked_at)
+        changing = jobs.subjects_since(session, inventory.scanned_at)
         pending = [jobs.plan_of(job).claims for job in jobs.active(session)]
         luns, numbers, shares = ([getattr(one, key) for one in pending] for key in ("lun", "export", "share"))
         for store in found:
@@ -37,7 +37,7 @@ def present_found(context: Context, inventory: Inventory, stores: Sequence[Datas
             if not isinstance(own, identity.Identity):
                 continue
             if store.kind == domain.VMFS:
-                domain.present(session, own.uuid, domain.free_lun(session, domain.kept_lun(own), luns), None)
+                domain.present(session, own.uuid, domain.free_lun(session, domain.recorded_lun(own), luns), None)
             else:
                 share = exports.free_share(session, store.name, own.uuid, own.share, shares)
                 exports.show(session, own.uuid, exports.free_number(session, own.export, numbers), share)
@@ -51,7 +51,7 @@ def store_numbers(context: Context, inventory: Inventory, stores: Sequence[Datas
     if not differing:
         return
     with context.store.reading() as session:
-        changing = jobs.about_since(session, inventory.looked_at)
+        changing = jobs.about_since(session, inventory.scanned_at)
     for name in differing.keys() - changing:
         try:
             context.engine.set_properties(name, differing[name])

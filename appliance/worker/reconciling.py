@@ -19,7 +19,7 @@ from appliance.domain import capacity, exports, hosts, jobs
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError, InternalError, UnavailableError
-from appliance.domain.journal import Finding, tell
+from appliance.domain.journal import Finding, publish
 from appliance.domain.recovery import RecoveryModeError
 from appliance.worker import copies, nfs_serving, reservations, thick
 from appliance.worker.context import Context
@@ -119,10 +119,10 @@ class Reconciling:
         if outcome.differences:
             told = "drift" if cause in (PERIODIC, EVENT) else "reconciled"
             with self._context.store.session() as session:
-                tell(session, told, "target", cause=cause, differences=list(outcome.differences))
+                publish(session, told, "target", cause=cause, differences=list(outcome.differences))
         for plane, one in outcomes.items():
             failures = (*one.failures, *locked) if plane == domain.VMFS else one.failures
-            self._context.alerts.settle(_AREAS[plane], [_finding(_AREAS[plane], failure) for failure in failures])
+            self._context.alerts.update(_AREAS[plane], [_finding(_AREAS[plane], failure) for failure in failures])
         keys = {domain.VMFS: "unavailable:reconcile", domain.NFS: "unavailable:nfs"}
         self._unavailable({keys[plane]: error for plane, error in away.items()})
         for plane, error in away.items():
@@ -135,7 +135,7 @@ class Reconciling:
         findings = [
             Finding(key, "critical", "appliance", str(error), _REMEDIES.get(error.code, "")) for key, error in errors.items()
         ]
-        self._context.alerts.settle("unavailable", findings)
+        self._context.alerts.update("unavailable", findings)
 
     def _reconcile_target(self, inventory: Inventory, stores: list[Datastore]) -> tuple[planes.Outcome, set[str]]:
         with as_domain_errors():
@@ -233,7 +233,7 @@ class Reconciling:
             return
         text = f"Hosts get NFS without VAAI-NAS: {problem}"
         finding = Finding("vaai-nas:library", "warning", "appliance", text, "apt install zvaai-nfs")
-        self._context.alerts.settle("vaai-nas", [finding] if problem else [])
+        self._context.alerts.update("vaai-nas", [finding] if problem else [])
 
 
 def _finding(area: str, failure: planes.Failure) -> Finding:

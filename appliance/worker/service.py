@@ -346,7 +346,7 @@ class Service:
         if not asked.get("wait"):
             self.rounds.ask()
             return {}
-        outcome = self.context.reconciling.reconcile(str(asked.get("cause", "asked")))
+        outcome = self.context.reconciling.reconcile(str(asked.get("cause", "request")))
         return {"differences": list(outcome.differences), "failures": [asdict(failure) for failure in outcome.failures]}
 
     def _root(self, pool: str) -> Filesystem:
@@ -387,8 +387,8 @@ class Service:
     def _hazards(self) -> None:
         stores = self.context.datastores(self._fresh)
         certificate = hazards.read_certificate(self.context.configuration.http.certificate)
-        self.context.alerts.settle(hazards.SYNC, hazards.of_datastores(stores))
-        self.context.alerts.settle(hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
+        self.context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
+        self.context.alerts.update(hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
         with self.context.store.session() as session:
             known = session.get(Setting, hazards.CERTIFICATE)
             if certificate is not None and (known is None or known.value["fingerprint"] != certificate.fingerprint):
@@ -438,7 +438,7 @@ class Service:
         with self.context.store.reading() as session:
             names = {one.dataset: one.id for one in domain.datastores(inventory, session) if one.state == "active"}
             found = schedules.overdue(session.scalars(select(Schedule)), inventory.snapshots, names, self.now())
-        self.context.alerts.settle(schedules.OVERDUE, found)
+        self.context.alerts.update(schedules.OVERDUE, found)
 
     def _retention(self) -> None:
         with self.context.store.reading() as session:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from appliance.database.models import Alert, Setting
 from appliance.domain import disks, identity, pool_health
 from appliance.domain.errors import DomainError
-from appliance.domain.journal import Finding, note, opened, settle, tell
+from appliance.domain.journal import Finding, note, open_alerts, publish, update_alerts
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.zfs import errors as zfs
@@ -81,8 +81,8 @@ class Watch:
                     if now - at < pool_health.SLOW_TOLD_S and finding.subject in names
                 }
                 slow = [finding for finding, _ in self._slow.values()]
-            self._context.alerts.settle(pool_health.AREA, found)
-            self._context.alerts.settle(pool_health.SLOW_AREA, slow)
+            self._context.alerts.update(pool_health.AREA, found)
+            self._context.alerts.update(pool_health.SLOW_AREA, slow)
             with self._context.store.session() as session:
                 for ended in pool_health.scans(inventory.pools, now):
                     note(session, ended)
@@ -109,7 +109,9 @@ class Watch:
                 self._waiting = True
         if kept:
             with self._context.store.session() as session:
-                tell(session, "zfs", told.pool, event_class=told.event_class, vdev=told.vdev, state=told.state, eid=told.number)
+                publish(
+                    session, "zfs", told.pool, event_class=told.event_class, vdev=told.vdev, state=told.state, eid=told.number
+                )
         if soon:
             self._changed.set()
         elif later:  # in a storm of events not for each, but for the last of them too
@@ -146,7 +148,7 @@ class Watch:
         for disk in found:
             known = self._healths.get(disk.path)
             same = known is not None and known[0].serial == disk.serial
-            health = {**asdict(known[1]), "asked_at": known[2]} if known is not None and same else None
+            health = {**asdict(known[1]), "read_at": known[2]} if known is not None and same else None
             told.append({**asdict(disk), "smart": health})
         return told
 
@@ -187,7 +189,7 @@ class Watch:
             healths[disk.path] = (disk, health, self.now())
         self._healths = healths
         with self._context.store.session() as session:
-            alerts = opened(session, disks.AREA)
+            alerts = open_alerts(session, disks.AREA)
             now_found = {one.key: one for one in disks.findings({path: one[:2] for path, one in healths.items()}, hot_of(alerts))}
             for disk, health, told_before in unknown:
                 kept = [one for one in alerts if one.key.endswith(f":{disks.identity(disk)}")]
@@ -205,14 +207,14 @@ class Watch:
         looked_after = {one.key for one in alerts if one.acknowledged_at is not None}
         kept = disks.grown(known, counts, looked_after)
         if kept != known:
-            session.merge(Setting(name=_COUNTS, value={key: [one.told, one.acknowledged] for key, one in kept.items()}))
+            session.merge(Setting(name=_COUNTS, value={key: [one.reported, one.acknowledged] for key, one in kept.items()}))
         for key in found.keys() & kept.keys():
-            if kept[key].told <= kept[key].acknowledged:
+            if kept[key].reported <= kept[key].acknowledged:
                 del found[key]
         again = looked_after & counts.keys() & found.keys()
         if again:  # the alert that is looked after ends, and another one begins
-            settle(session, disks.AREA, [one for key, one in found.items() if key not in again])
-        settle(session, disks.AREA, found.values())
+            update_alerts(session, disks.AREA, [one for key, one in found.items() if key not in again])
+        update_alerts(session, disks.AREA, found.values())
 
 
 def hot_of(alerts: Sequence[Alert]) -> set[str]:

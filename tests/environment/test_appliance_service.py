@@ -221,7 +221,8 @@ def test_they_live_within_their_units(home: Path, tmp_path: Path, target: Target
         trace.with_suffix(".log").read_text() for trace in traces.values()
     )
     for name, trace in traces.items():
-        used = called(trace, {"frontend": "nginx", "api": "appliance.gateway"}.get(name, f"appliance.{name}"))
+        programs = {"frontend": "nginx", "api": "appliance.gateway", "worker": "simulators.worker"}
+        used = called(trace, programs[name])
         assert {"accept4", "fdatasync"} & used
         assert used - allowed(unit(name)) <= REFUSED, name
     assert {path.stat().st_mode & 0o077 for path in (home / "state").iterdir()} == {0}

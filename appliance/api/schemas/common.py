@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all resources share: nothing to tell, problems, pages of lists."""
+"""What all resources share: empty responses, problems, pages of lists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from appliance.api.types import Answer, Model
 
 
 class Empty(Answer):
-    """Nothing to tell."""
+    """No content."""
 
 
 class FieldProblem(Answer):

@@ -12,7 +12,7 @@ from appliance.api.types import Answer, Model, Password
 Passphrase = Annotated[str, Field(min_length=12, max_length=256)]
 
 
-class BackupAsked(Model):
+class BackupCreate(Model):
     """What the secrets in it are sealed with: nobody can restore it without."""
 
     passphrase: Passphrase
@@ -20,7 +20,7 @@ class BackupAsked(Model):
     """The caller's own."""
 
 
-class SealedTold(Answer):
+class SealedResponse(Answer):
     """Secrets, by AES-256-GCM with a key of the passphrase."""
 
     kdf: Literal["scrypt"]
@@ -29,7 +29,7 @@ class SealedTold(Answer):
     data: str
 
 
-class BackupTold(Answer):
+class BackupResponse(Answer):
     """To be kept as it is, as one file."""
 
     format: Literal["zvaai-configuration"]
@@ -40,21 +40,21 @@ class BackupTold(Answer):
     """All but the secrets: JSON, by gzip and base64."""
     checksum: str
     """SHA-256 of all the above."""
-    sealed: SealedTold
+    sealed: SealedResponse
 
 
-class RestoreAsked(Model):
+class RestoreCreate(Model):
     """The text of such a file."""
 
     backup: Annotated[str, Field(min_length=1, max_length=1000000)]
     passphrase: Passphrase
     dry_run: bool = True
-    """Only tells what would be changed."""
+    """Only returns what would be changed."""
     force: bool = False
     """Also where hosts lose datastores that they use."""
 
 
-class RestoreTold(Answer):
+class RestoreResponse(Answer):
     """What was changed, or would be."""
 
     changes: list[str]

@@ -11,7 +11,7 @@ from appliance.api.schemas.common import ListQuery
 from appliance.api.types import (
     Answer,
     Bytes,
-    BytesAsked,
+    BytesInput,
     DatastoreName,
     Guid,
     Identifier,
@@ -39,7 +39,7 @@ class DatastoreQuery(ListQuery):
     state: Literal["active", "deleted", "copy", "missing"] | None = None
 
 
-class DesignationTold(Answer):
+class DesignationResponse(Answer):
     """Names that hosts know a datastore by from another target, and that it keeps."""
 
     vendor: str
@@ -48,13 +48,13 @@ class DesignationTold(Answer):
     designators: list[str]
 
 
-class DatastoreTold(Versioned):
+class DatastoreResponse(Versioned):
     """A datastore; a deleted one that can be restored; a copy of one, which is not served, with the reason; a missing one.
 
     `kind` is vmfs (a LUN) or nfs (an export). A missing one keeps its LUN number, or its export's number and share, until its
     pool is there again, or it is forgotten. `thick`: its whole size is reserved, and it shares no blocks. `reserved` is its
     refreservation. Of an NFS datastore `size` is its quota (0: none), without the slack of a thick one, `block_size` its record
-    size, `share` the path that hosts mount, and `clients` who may beside its host groups.
+    size, `share` the path that hosts mount, and `clients` the addresses that may mount it in addition to its host groups.
     """
 
     MEASURED = frozenset({"reserved", "used", "referenced", "snapshot_bytes", "available", "key_status"})
@@ -83,7 +83,7 @@ class DatastoreTold(Versioned):
     copy_reason: str | None
     copy_of: str | None
     host_groups: list[str]
-    designation: DesignationTold | None
+    designation: DesignationResponse | None
     available: Bytes
     export: int | None
     share: str | None
@@ -118,11 +118,11 @@ class DatastoreSpace(Answer):
 class DatastorePage(Answer):
     """Datastores, by name."""
 
-    items: list[DatastoreTold]
+    items: list[DatastoreResponse]
     next_cursor: str | None
 
 
-class ClientsAsked(Model):
+class ClientAccess(Model):
     """Clients of NFS. That any host which reaches the server may mount needs `anyone`."""
 
     anyone: Annotated[bool, Field(exclude=True)] = False
@@ -136,10 +136,10 @@ class ClientsAsked(Model):
         return clients
 
 
-class DatastoreAsked(ClientsAsked):
+class DatastoreCreate(ClientAccess):
     """A new datastore: `size` in bytes, 1 GiB to 64 TiB, a multiple of 1 MiB. `soft_threshold` in percent of it.
 
-    `lun` and `block_size` are of VMFS; `record_size`, `clients` (addresses and networks, beside the addresses of the
+    `lun` and `block_size` are of VMFS; `record_size`, `clients` (addresses and networks, in addition to the addresses of the
     host groups), `versions` and `squash` (who is nobody on the server; ESXi needs "none") of NFS. `thick`: all its space is
     reserved, and it shares no blocks.
     """
@@ -147,7 +147,7 @@ class DatastoreAsked(ClientsAsked):
     kind: Kind = "vmfs"
     name: DatastoreName
     pool: Annotated[str, Field(min_length=1, max_length=255)]
-    size: BytesAsked
+    size: BytesInput
     block_size: Literal[8192, 16384, 32768, 65536, 131072] | None = None
     record_size: Literal[8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576] | None = None
     thick: bool = False
@@ -161,7 +161,7 @@ class DatastoreAsked(ClientsAsked):
     encrypted: bool = False
 
 
-class DatastoreChange(ClientsAsked):
+class DatastoreUpdate(ClientAccess):
     """What to change; a `soft_threshold` of null takes it away.
 
     `thick` is changed alone: to thick only while it shares no blocks, and the pool has room; to thin at any time.
@@ -177,20 +177,20 @@ class DatastoreChange(ClientsAsked):
     force: bool = False
 
 
-class GrowAsked(Model):
+class GrowRequest(Model):
     """The new size in bytes."""
 
-    size: BytesAsked
+    size: BytesInput
 
 
-class QuotaAsked(Model):
+class QuotaUpdate(Model):
     """The new quota in bytes, larger or smaller; not below what the datastore holds."""
 
-    size: BytesAsked
+    size: BytesInput
 
 
-class RestoreAsked(ClientsAsked):
-    """Back from aside. Hosts see it when `host_groups`, or `clients` of NFS, say so."""
+class RestoreRequest(ClientAccess):
+    """Restores it from the trash. Hosts see it if `host_groups`, or `clients` of NFS, name them."""
 
     name: DatastoreName | None = None
     lun: Lun | None = None
@@ -248,10 +248,10 @@ class GivenNames(Model):
     product: Shown = "zvaai volume"
 
 
-class AdoptAsked(ClientsAsked):
+class AdoptRequest(ClientAccess):
     """A volume or file system that is no datastore, or a copy; `keep` takes the identity it claims, if no other has it.
 
-    With that it takes the place of what it is a copy of: what is not told is as hosts were shown that one.
+    With that it takes the place of what it is a copy of: fields that are left out are as hosts saw the original.
 
     `known_as` are the names hosts know it by from another target, which it keeps.
     """
@@ -266,7 +266,7 @@ class AdoptAsked(ClientsAsked):
     squash: Squash | None = None
 
 
-class VolumeTold(Answer):
+class VolumeResponse(Answer):
     """A volume, and the datastore it is."""
 
     dataset: str
@@ -279,11 +279,11 @@ class VolumeTold(Answer):
 class VolumePage(Answer):
     """Volumes, by name."""
 
-    items: list[VolumeTold]
+    items: list[VolumeResponse]
     next_cursor: str | None
 
 
-class FilesystemTold(Answer):
+class FilesystemResponse(Answer):
     """A file system, and the datastore it is."""
 
     dataset: str
@@ -298,12 +298,12 @@ class FilesystemTold(Answer):
 class FilesystemPage(Answer):
     """File systems, by name."""
 
-    items: list[FilesystemTold]
+    items: list[FilesystemResponse]
     next_cursor: str | None
 
 
-class KeyTold(Versioned):
-    """The key of a pool's encrypted datastores. Where `kept` is false it has to be brought; it is told until `confirmed_at`."""
+class KeyResponse(Versioned):
+    """The key of a pool's encrypted datastores. If `kept` is false, an admin must supply it. Export ends with `confirmed_at`."""
 
     pool: str
     dataset: str
@@ -317,7 +317,7 @@ class KeyTold(Versioned):
 class KeyPage(Answer):
     """Keys, by pool."""
 
-    items: list[KeyTold]
+    items: list[KeyResponse]
     next_cursor: str | None
 
 
@@ -335,7 +335,7 @@ class KeyExportCreate(Model):
     """The caller's own."""
 
 
-class KeyAsked(Model):
+class KeyUpdate(Model):
     """A key as it was exported: 64 hexadecimal digits."""
 
     secret: Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$")]

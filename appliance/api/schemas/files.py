@@ -20,7 +20,7 @@ class FileQuery(ListQuery):
     cursor: str | None = Field(None, max_length=2048)
 
 
-class FileTold(Answer):
+class FileResponse(Answer):
     """A VMDK file that holds data, by its path in the datastore.
 
     Sizes in bytes, as of `as_of`: of the file (`total`), of its blocks (`allocated`), of those that nothing else shares
@@ -39,14 +39,14 @@ class FileTold(Answer):
 
 
 class FilePage(Answer):
-    """Files, by the bytes of their paths. Without `complete` some are not told: too deep, too many, or names that are no text."""
+    """Files, by the bytes of their paths. `complete` is false if some are missing: too deep, too many, or undecodable names."""
 
-    items: list[FileTold]
+    items: list[FileResponse]
     next_cursor: str | None
     complete: bool
 
 
-class FileCloneAsked(Model):
+class FileCloneCreate(Model):
     """One file to a new name, both paths in the datastore, as in `vm/disk-flat.vmdk`. The folder has to be there, the name not.
 
     `fast` shares all blocks or is refused; otherwise what can't be shared is copied.
@@ -80,7 +80,7 @@ class FolderPage(Answer):
 
 
 class RestoreVmCreate(Model):
-    """`folder`: the VM's, by its path in the snapshot. `name`: of the restored VM, and of its folder beside the original."""
+    """`folder`: the VM's, by its path in the snapshot. `name`: of the restored VM, and of its folder, next to the original."""
 
     folder: Annotated[str, Field(min_length=1, max_length=1023)]
     name: Annotated[str, Field(min_length=1, max_length=200)]

@@ -13,7 +13,7 @@ Offload = Literal["compare_and_write", "extended_copy", "write_same", "unmap", "
 
 
 class Chap(Model):
-    """How a host proves itself. The secret is never told back."""
+    """CHAP name and secret of a host. The secret is never returned."""
 
     name: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
     secret: Annotated[str, Field(min_length=12, max_length=255, pattern=r"^[ -~]+$")]
@@ -23,7 +23,7 @@ Iqns = Annotated[list[Annotated[str, Field(min_length=1, max_length=223)]], Fiel
 Addresses = Annotated[list[Annotated[str, Field(min_length=2, max_length=45)]], Field(max_length=32)]
 
 
-class HostTold(Versioned):
+class HostResponse(Versioned):
     """An ESXi host."""
 
     id: str
@@ -40,7 +40,7 @@ class HostTold(Versioned):
 class HostPage(Answer):
     """Hosts, by name."""
 
-    items: list[HostTold]
+    items: list[HostResponse]
     next_cursor: str | None
 
 
@@ -50,7 +50,7 @@ class ChapUpdate(Chap):
     force: bool = False
 
 
-class HostAsked(Model):
+class HostCreate(Model):
     """A new host."""
 
     name: Name
@@ -60,7 +60,7 @@ class HostAsked(Model):
     chap: Chap | None = None
 
 
-class HostChange(Model):
+class HostUpdate(Model):
     """What to change; a `group` of null takes it out of its group. `force`: also while it is logged in."""
 
     name: Name | None = None
@@ -70,7 +70,7 @@ class HostChange(Model):
     force: bool = False
 
 
-class GroupTold(Versioned):
+class GroupResponse(Versioned):
     """A host group."""
 
     id: str
@@ -83,18 +83,18 @@ class GroupTold(Versioned):
 class GroupPage(Answer):
     """Host groups, by name."""
 
-    items: list[GroupTold]
+    items: list[GroupResponse]
     next_cursor: str | None
 
 
-class GroupAsked(Model):
+class GroupCreate(Model):
     """A new host group."""
 
     name: Name
     disabled_offloads: Annotated[list[Offload], Field(max_length=5)] = []
 
 
-class GroupChange(Model):
+class GroupUpdate(Model):
     """What to change."""
 
     name: Name | None = None
@@ -119,7 +119,7 @@ class SessionPage(Answer):
     next_cursor: str | None
 
 
-class ClientTold(Answer):
+class ClientResponse(Answer):
     """A client of the NFS server. Which datastores it uses is concluded: those it may, and that somebody has used lately."""
 
     address: str
@@ -131,5 +131,5 @@ class ClientTold(Answer):
 class ClientPage(Answer):
     """Clients, by address."""
 
-    items: list[ClientTold]
+    items: list[ClientResponse]
     next_cursor: str | None

@@ -32,7 +32,7 @@ class JobProblem(Answer):
     """Why what it has half made could not be taken back, and may be there still."""
 
 
-class JobTold(Answer):
+class JobResponse(Answer):
     """Long work, and how far it is."""
 
     id: str
@@ -54,11 +54,11 @@ class JobTold(Answer):
 class JobPage(Answer):
     """Jobs, the newest first."""
 
-    items: list[JobTold]
+    items: list[JobResponse]
     next_cursor: str | None
 
 
-class AlertTold(Answer):
+class AlertResponse(Answer):
     """Something to know of."""
 
     id: int
@@ -76,7 +76,7 @@ class AlertTold(Answer):
 class AlertPage(Answer):
     """Alerts, the newest first."""
 
-    items: list[AlertTold]
+    items: list[AlertResponse]
     next_cursor: str | None
 
 
@@ -91,7 +91,7 @@ class AuditQuery(ListQuery):
     """Whether it was answered with a problem."""
 
 
-class AuditTold(Answer):
+class AuditResponse(Answer):
     """Who did or tried what."""
 
     id: int
@@ -113,5 +113,5 @@ class AuditTold(Answer):
 class AuditPage(Answer):
     """The audit, the newest first."""
 
-    items: list[AuditTold]
+    items: list[AuditResponse]
     next_cursor: str | None

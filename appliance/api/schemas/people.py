@@ -18,7 +18,7 @@ class SetupState(Answer):
     needed: bool
 
 
-class SetupAsked(Model):
+class SetupCreate(Model):
     """The first admin, with the one-time code that the server printed."""
 
     code: str = Field(max_length=64)
@@ -26,14 +26,14 @@ class SetupAsked(Model):
     password: Password
 
 
-class LoginAsked(Model):
+class SessionCreate(Model):
     """A user's name and password."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
     password: Password
 
 
-class SessionTold(Answer):
+class SessionResponse(Answer):
     """Who is logged in. `csrf_token` goes into the header X-CSRF-Token of what changes something; null for API tokens."""
 
     user: str
@@ -42,7 +42,7 @@ class SessionTold(Answer):
     csrf_token: str | None
 
 
-class UserTold(Versioned):
+class UserResponse(Versioned):
     """A user."""
 
     id: str
@@ -52,7 +52,7 @@ class UserTold(Versioned):
     created_at: Time
 
 
-class SetupResponse(UserTold):
+class SetupResponse(UserResponse):
     """The first admin."""
 
     recovery_key: str
@@ -62,11 +62,11 @@ class SetupResponse(UserTold):
 class UserPage(Answer):
     """Users."""
 
-    items: list[UserTold]
+    items: list[UserResponse]
     next_cursor: str | None
 
 
-class UserAsked(Model):
+class UserCreate(Model):
     """A new user."""
 
     name: Name
@@ -74,7 +74,7 @@ class UserAsked(Model):
     password: Password
 
 
-class UserChange(Model):
+class UserUpdate(Model):
     """What to change."""
 
     role: RoleName | None = None
@@ -84,7 +84,7 @@ class UserChange(Model):
     """All the user's API tokens end; sessions end with a new password anyway."""
 
 
-class PasswordChange(Model):
+class PasswordUpdate(Model):
     """One's own password."""
 
     current: Password
@@ -93,8 +93,8 @@ class PasswordChange(Model):
     """One's API tokens end too."""
 
 
-class TokenTold(Answer):
-    """An API token; its secret is told once, when it is made."""
+class TokenResponse(Answer):
+    """An API token. Its secret is returned once, when it is created."""
 
     id: str
     name: str
@@ -107,11 +107,11 @@ class TokenTold(Answer):
 class TokenPage(Answer):
     """Tokens."""
 
-    items: list[TokenTold]
+    items: list[TokenResponse]
     next_cursor: str | None
 
 
-class TokenAsked(Model):
+class TokenCreate(Model):
     """A new token of one's own."""
 
     name: Name
@@ -121,7 +121,7 @@ class TokenAsked(Model):
     """One's own. Without it a session makes none, and a token none that lives longer than itself."""
 
 
-class TokenMade(TokenTold):
+class TokenCreated(TokenResponse):
     """With its secret, for the header `Authorization: Bearer SECRET`."""
 
     secret: str

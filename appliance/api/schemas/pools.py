@@ -10,7 +10,7 @@ from pydantic import Field
 from appliance.api.types import Answer, Bytes, Guid, Model, Time, Versioned
 
 
-class VdevTold(Answer):
+class VdevResponse(Answer):
     """A vdev with those below it."""
 
     name: str
@@ -27,10 +27,10 @@ class VdevTold(Answer):
     trim: Literal["", "active", "suspended", "canceled", "complete"]
     """Empty for a device that was never trimmed, or can't be."""
     trim_progress: float
-    vdevs: list[VdevTold] = []
+    vdevs: list[VdevResponse] = []
 
 
-class ScanTold(Answer):
+class ScanResponse(Answer):
     """The running or else the last scrub or resilver."""
 
     function: str
@@ -41,7 +41,7 @@ class ScanTold(Answer):
     errors: int
 
 
-class PoolTold(Versioned):
+class PoolResponse(Versioned):
     """An imported pool."""
 
     MEASURED = frozenset(
@@ -61,8 +61,8 @@ class PoolTold(Versioned):
     error_count: int
     status: str
     action: str
-    scan: ScanTold | None
-    vdevs: list[VdevTold]
+    scan: ScanResponse | None
+    vdevs: list[VdevResponse]
     ashift: int
     autotrim: bool
     upgradable: bool
@@ -73,14 +73,14 @@ class PoolTold(Versioned):
     bclone_saved: Bytes
     bclone_ratio: float
     warning_percent: int = 80
-    """How full it is when an alert warns, and its hosts are told."""
+    """Percentage used at which an alert is raised and hosts get a warning."""
     critical_percent: int = 90
 
 
 class PoolPage(Answer):
     """Pools."""
 
-    items: list[PoolTold]
+    items: list[PoolResponse]
     next_cursor: str | None
 
 
@@ -88,8 +88,8 @@ Device = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[!-~]+$")
 PoolName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
 
-class SmartTold(Answer):
-    """What a disk says of itself by SMART; null is what it does not tell. One without has `available` false, and the reason."""
+class SmartResponse(Answer):
+    """What a disk reports by SMART; null if it does not. Without SMART, `available` is false, with the reason."""
 
     available: bool
     reason: str
@@ -105,10 +105,10 @@ class SmartTold(Answer):
     spare: int | None
     spare_limit: int | None
     critical_warning: int
-    asked_at: Time
+    read_at: Time
 
 
-class DiskTold(Answer):
+class DiskResponse(Answer):
     """A block device that could be a pool's; `used_by` says by what it is used."""
 
     path: str
@@ -118,18 +118,18 @@ class DiskTold(Answer):
     serial: str
     rotational: bool
     used_by: str | None
-    smart: SmartTold | None
-    """Null until it was asked."""
+    smart: SmartResponse | None
+    """Null until the disk was read."""
 
 
 class DiskPage(Answer):
     """Disks, by path."""
 
-    items: list[DiskTold]
+    items: list[DiskResponse]
     next_cursor: str | None
 
 
-class ImportableTold(Answer):
+class ImportableResponse(Answer):
     """A pool on the machine's devices that is not imported; with a `last_host` importing needs force."""
 
     name: str
@@ -144,11 +144,11 @@ class ImportableTold(Answer):
 class ImportablePage(Answer):
     """Pools that can be imported."""
 
-    items: list[ImportableTold]
+    items: list[ImportableResponse]
     next_cursor: str | None
 
 
-class VdevAsked(Model):
+class VdevCreate(Model):
     """A vdev to make; a stripe makes each device one of its own."""
 
     devices: Annotated[list[Device], Field(min_length=1, max_length=64)]
@@ -156,10 +156,10 @@ class VdevAsked(Model):
     role: Literal["data", "log", "cache", "spare", "special", "dedup"] = "data"
 
 
-Vdevs = Annotated[list[VdevAsked], Field(min_length=1, max_length=32)]
+Vdevs = Annotated[list[VdevCreate], Field(min_length=1, max_length=32)]
 
 
-class PoolAsked(Model):
+class PoolCreate(Model):
     """A new pool. `force` overrides what a device carries, never that it is in use now.
 
     Blocks of its devices have 2 to the power of `ashift` bytes, which can't be changed later: 12 (4 KiB) fits nearly all disks.
@@ -172,14 +172,14 @@ class PoolAsked(Model):
     force: bool = False
 
 
-class ExtendAsked(Model):
+class ExtendRequest(Model):
     """Vdevs to add."""
 
     vdevs: Vdevs
     force: bool = False
 
 
-class PlanAsked(Model):
+class PlanCreate(Model):
     """What would be made, or with `extend` added."""
 
     name: PoolName
@@ -188,7 +188,7 @@ class PlanAsked(Model):
     force: bool = False
 
 
-class PlanTold(Answer):
+class PlanResponse(Answer):
     """The layout as `zpool status` would print it."""
 
     layout: list[str]
@@ -198,15 +198,15 @@ class PlanTold(Answer):
 Percent = Annotated[int, Field(ge=1, le=100)]
 
 
-class PoolChange(Model):
+class PoolUpdate(Model):
     """What is not given stays; null is the usual: 80 and 90."""
 
     warning_percent: Percent | None = None
     critical_percent: Percent | None = None
 
 
-class ReplaceAsked(Model):
-    """`device` is a name or GUID that the pool tells."""
+class ReplaceRequest(Model):
+    """`device` is a name or GUID from the pool's vdevs."""
 
     device: Device
     new_device: Device
@@ -214,7 +214,7 @@ class ReplaceAsked(Model):
 
 
 class DeviceName(Model):
-    """A device that the pool tells, by name, path or GUID."""
+    """A device of the pool, by name, path or GUID."""
 
     device: Device
 
@@ -225,14 +225,14 @@ class TrimRequest(Model):
     action: Literal["start", "stop"]
 
 
-class DeviceAsked(Model):
-    """What to do with a device that the pool tells, by name or GUID."""
+class DeviceUpdate(Model):
+    """What to do with a device of the pool, given by name or GUID."""
 
     device: Device
     action: Literal["offline", "online", "clear"]
 
 
-class ImportAsked(Model):
+class ImportRequest(Model):
     """`pool` is a name or GUID."""
 
     pool: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[!-~]+$")]
@@ -240,7 +240,7 @@ class ImportAsked(Model):
     force: bool = False
 
 
-class ScrubAsked(Model):
+class ScrubRequest(Model):
     """What to do."""
 
     action: Literal["start", "pause", "stop"]

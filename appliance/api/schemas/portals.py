@@ -37,7 +37,7 @@ class PortalPage(Answer):
 class PortalCreate(Model):
     """Where to listen: an `address` with port, or the first address of an `interface` at port 3260.
 
-    `replaces` is the portal whose place it takes. The system allows no portal beside one at every address: replace that one.
+    `replaces` is the portal whose place it takes. A portal at every address excludes all others: replace it.
     """
 
     address: PortalAddress | None = None

@@ -32,7 +32,7 @@ class PoolState(Answer):
     critical_percent: int = 90
 
 
-class StatusTold(Answer):
+class StatusResponse(Answer):
     """What an admin wants to know first."""
 
     version: str
@@ -47,7 +47,7 @@ class StatusTold(Answer):
     active_jobs: int
 
 
-class CertificateTold(Answer):
+class CertificateResponse(Answer):
     """The certificate that nginx presents. `own`: it is self-signed, as the one that the appliance makes and renews."""
 
     subject: str
@@ -61,8 +61,8 @@ class CertificateTold(Answer):
     own: bool
 
 
-class CheckTold(Answer):
-    """One thing that keeps offloads from working, looked at."""
+class CheckResponse(Answer):
+    """A check for one thing that keeps offloads from working."""
 
     id: str
     title: str
@@ -73,16 +73,16 @@ class CheckTold(Answer):
 
 
 class HostCommands(Answer):
-    """Commands for one host, beside those for all."""
+    """Commands for one host, in addition to those for all."""
 
     host: str
     esxcli: list[str]
 
 
-class ReadinessTold(Answer):
+class ReadinessResponse(Answer):
     """All checks, and commands to paste on each host once."""
 
-    checks: list[CheckTold]
+    checks: list[CheckResponse]
     esxcli: list[str]
     target: str
     """iSCSI name of the target."""
@@ -106,7 +106,7 @@ class IscsiSettingsUpdate(Model):
     force: bool = False
 
 
-class ReconcileTold(Answer):
+class ReconcileResponse(Answer):
     """What was not as it should be, and what could not be mended."""
 
     differences: list[str]
@@ -120,7 +120,7 @@ class FieldlessFailure(Answer):
     text: str
 
 
-class OffloadsTold(Answer):
+class OffloadsResponse(Answer):
     """Counters of the target, by LUN, session and host (zvol_target/docs/control.md), and of the NFS server, by export and host.
 
     Those of the NFS server are in docs/vaai_nas.md; `datastore` is the one that the export is of. `nfs_problem` says why they

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.schemas.datastores import ClientsAsked, Groups, Squash, Versions
+from appliance.api.schemas.datastores import ClientAccess, Groups, Squash, Versions
 from appliance.api.schemas.pools import PoolName
 from appliance.api.types import Answer, Bytes, DatastoreName, Guid, Identifier, Lun, Model, Name, SnapshotName, Time, Versioned
 
 
-class SnapshotTold(Answer):
+class SnapshotResponse(Answer):
     """A snapshot of a datastore."""
 
     datastore: str
@@ -31,11 +31,11 @@ class SnapshotTold(Answer):
 class SnapshotPage(Answer):
     """Snapshots, oldest first."""
 
-    items: list[SnapshotTold]
+    items: list[SnapshotResponse]
     next_cursor: str | None
 
 
-class HoldTold(Answer):
+class HoldResponse(Answer):
     """A hold on a snapshot. `of`: a user's, the appliance's own, or that of a `zfs send`; only the first is released here."""
 
     tag: str
@@ -46,17 +46,17 @@ class HoldTold(Answer):
 class HoldPage(Answer):
     """Holds, by tag."""
 
-    items: list[HoldTold]
+    items: list[HoldResponse]
     next_cursor: str | None
 
 
-class HoldAsked(Model):
+class HoldCreate(Model):
     """`tag` says who needs the snapshot, or what for; those that begin with zvaai are the appliance's own."""
 
     tag: SnapshotName
 
 
-class SnapshotAsked(Model):
+class SnapshotCreate(Model):
     """Snapshots of one or several datastores of a pool, in one atomic step."""
 
     name: SnapshotName
@@ -65,7 +65,7 @@ class SnapshotAsked(Model):
     """So long nobody can destroy them."""
 
 
-class CloneAsked(ClientsAsked):
+class CloneCreate(ClientAccess):
     """An instant copy, of a snapshot or of now."""
 
     name: DatastoreName
@@ -76,13 +76,13 @@ class CloneAsked(ClientsAsked):
     squash: Squash | None = None
 
 
-class RollbackAsked(Model):
+class RollbackRequest(Model):
     """`force`: also while hosts are logged in, and destroying newer snapshots."""
 
     force: bool = False
 
 
-class ScheduleTold(Versioned):
+class ScheduleResponse(Versioned):
     """Snapshots of datastores, or scrubs of a pool, by the clock."""
 
     MEASURED = frozenset({"last_at"})
@@ -125,7 +125,7 @@ class RoomResponse(Answer):
 class SchedulePage(Answer):
     """Schedules, by name."""
 
-    items: list[ScheduleTold]
+    items: list[ScheduleResponse]
     next_cursor: str | None
 
 
@@ -138,7 +138,7 @@ Days = Annotated[int, Field(ge=0, le=3650)]
 Scheduled = Annotated[list[Identifier], Field(max_length=256)]
 
 
-class ScheduleAsked(Model):
+class ScheduleCreate(Model):
     """Snapshots of `datastores` of one pool, in one atomic step, or with kind `scrub` the scrub of a `pool`.
 
     It runs at `at` in `time_zone`, and from there each `every_minutes`: a part of a day, or whole days. It retains the newest
@@ -162,7 +162,7 @@ class ScheduleAsked(Model):
     enabled: bool = True
 
 
-class ScheduleChange(Model):
+class ScheduleUpdate(Model):
     """What to change."""
 
     name: Name | None = None

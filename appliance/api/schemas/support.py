@@ -6,7 +6,7 @@ from __future__ import annotations
 from appliance.api.types import Answer, Bytes, Time
 
 
-class BundleTold(Answer):
+class BundleResponse(Answer):
     """One that is there."""
 
     id: str
@@ -17,5 +17,5 @@ class BundleTold(Answer):
 class BundlePage(Answer):
     """Support bundles, by identifier."""
 
-    items: list[BundleTold]
+    items: list[BundleResponse]
     next_cursor: str | None

@@ -135,7 +135,7 @@ def test_a_stolen_session_makes_no_token(appliance: Appliance) -> None:
     assert client.post("/api/v1/tokens", json={**body, "password": PASSWORD}, headers=headers).status_code == 201
 
 
-def test_a_new_password_ends_tokens_when_told(appliance: Appliance) -> None:
+def test_a_new_password_ends_tokens_on_request(appliance: Appliance) -> None:
     change = {"current": PASSWORD, "new": "another good password"}
     assert appliance.request("POST", "/session/password", change, role="viewer").status_code == 200
     assert appliance.request("GET", "/pools", role="viewer").status_code == 200
@@ -191,9 +191,9 @@ def test_secrets_never_come_back(appliance: Appliance) -> None:
     created = appliance.request("POST", "/hosts", body)
     assert created.status_code == 201 and created.json is not None
     appliance.request("POST", "/users", {"name": "other", "role": "viewer", "password": "another good password"})
-    told = "".join(
+    recorded = "".join(
         appliance.request("GET", path).text
         for path in ("/hosts", "/users", "/audit?limit=500", "/jobs", f"/hosts/{created.json['id']}")
     )
-    assert "a very secret" not in told and "another good" not in told and "argon2" not in told
+    assert "a very secret" not in recorded and "another good" not in recorded and "argon2" not in recorded
     assert b"a very secret" not in appliance.configuration.database.read_bytes()

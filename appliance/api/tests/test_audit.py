@@ -21,9 +21,9 @@ class Killed(BaseException):
 def test_who_dies_while_changing_has_left_an_entry(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     add = hosts.add_group
 
-    def add_and_die(*asked: Any) -> None:
-        add(*asked)
-        asked[0].commit()  # the change is made
+    def add_and_die(*arguments: Any) -> None:
+        add(*arguments)
+        arguments[0].commit()  # the change is made
         raise Killed
 
     monkeypatch.setattr(hosts, "add_group", add_and_die)

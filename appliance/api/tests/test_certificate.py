@@ -49,11 +49,11 @@ def test_half_a_file_is_made_again(tmp_path: Path, name: str, length: int) -> No
     assert certificate.ensure(tmp_path) != first
 
 
-def test_what_is_told_is_what_is_served(appliance: Appliance) -> None:
+def test_the_certificate_resource_describes_the_served_certificate(appliance: Appliance) -> None:
     assert appliance.request("GET", "/certificate").status_code == 503, "it is not there yet"
     fingerprint = certificate.ensure(appliance.configuration.http.certificate.parent)
-    told = appliance.request("GET", "/certificate", role="viewer").json
-    assert told is not None and told["fingerprint"] == fingerprint and told["own"]
-    assert {"localhost", "127.0.0.1"} <= set(told["names"])
-    assert told["subject"] == told["issuer"] and told["not_before"] < told["not_after"]
-    assert "PRIVATE" not in str(told)
+    response = appliance.request("GET", "/certificate", role="viewer").json
+    assert response is not None and response["fingerprint"] == fingerprint and response["own"]
+    assert {"localhost", "127.0.0.1"} <= set(response["names"])
+    assert response["subject"] == response["issuer"] and response["not_before"] < response["not_after"]
+    assert "PRIVATE" not in str(response)

@@ -58,8 +58,8 @@ def back_up(appliance: Appliance) -> dict[str, Any]:
 
 
 def restored(appliance: Appliance, document: Any, **more: Any) -> Any:
-    asked = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False, **more}
-    answer = appliance.request("POST", "/configuration/restore", asked)
+    body = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False, **more}
+    answer = appliance.request("POST", "/configuration/restore", body)
     assert answer.status_code == 200 and answer.json is not None, answer.text
     return answer.json
 
@@ -83,8 +83,8 @@ def test_all_of_it_comes_back_on_a_fresh_installation(appliance: Appliance, fres
     """Also the LUN number of a datastore that is not there yet, the CHAP secret the target is given, and the password."""
     store = made(appliance)
     document = back_up(appliance)
-    told = restored(fresh, document)
-    assert told["applied"] and "host second: added" in told["changes"] and "LUN 7: added" in told["changes"]
+    response = restored(fresh, document)
+    assert response["applied"] and "host second: added" in response["changes"] and "LUN 7: added" in response["changes"]
     assert fresh.get("/host-groups")["items"] == appliance.get("/host-groups")["items"]
     # Each secret is given to the target anew: it counts as another version.
     of_now = {"chap_revision": 0, "etag": ""}
@@ -110,9 +110,9 @@ def test_all_of_it_comes_back_on_a_fresh_installation(appliance: Appliance, fres
 def test_a_dry_run_tells_and_changes_nothing(appliance: Appliance, fresh: Appliance) -> None:
     made(appliance)
     document, before = back_up(appliance), tables(fresh)
-    told = restored(fresh, document, dry_run=True)
-    assert not told["applied"] and tables(fresh) == before
-    assert restored(fresh, document)["changes"] == told["changes"]
+    response = restored(fresh, document, dry_run=True)
+    assert not response["applied"] and tables(fresh) == before
+    assert restored(fresh, document)["changes"] == response["changes"]
 
 
 def test_back_to_what_was(appliance: Appliance) -> None:
@@ -128,14 +128,14 @@ def test_back_to_what_was(appliance: Appliance) -> None:
     appliance.request("DELETE", f"/schedules/{appliance.get('/schedules')['items'][0]['id']}")
     newcomer = {"name": "newcomer", "role": "viewer", "password": "another good password"}
     appliance.request("POST", "/users", newcomer)
-    told = restored(appliance, document)
+    response = restored(appliance, document)
     for change in ("host renamed: removed", "host second: added", "LUN 8: removed", "LUN 7: added", "host group more: removed",
                    "schedule often: added", "settings iscsi: chap_required from False to True"):  # fmt: skip
-        assert change in told["changes"], (change, told)
+        assert change in response["changes"], (change, response)
     assert appliance.get(f"/datastores/{store}")["lun"] == 7
     assert appliance.get(f"/datastores/{later}")["lun"] == 9, "what the backup does not know keeps its number"
     assert {one["name"] for one in appliance.get("/users")["items"]} >= {"newcomer", "admin", "somebody"}
-    assert not [one for one in told["changes"] if "password" in one or "user" in one]
+    assert not [one for one in response["changes"] if "password" in one or "user" in one]
 
 
 def test_names_that_changed_places(appliance: Appliance) -> None:
@@ -154,14 +154,14 @@ def test_who_uses_a_datastore_keeps_it_unless_forced(appliance: Appliance) -> No
     name = appliance.configuration.target.name
     appliance.target.logged_in.append(LoggedIn(ESX, name, "192.0.2.9:1", "192.0.2.1:3260", 0, None))
     before = tables(appliance)
-    asked = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False}
+    body = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False}
     for dry_run in (True, False):
-        answer = appliance.request("POST", "/configuration/restore", {**asked, "dry_run": dry_run})
+        answer = appliance.request("POST", "/configuration/restore", {**body, "dry_run": dry_run})
         assert answer.status_code == 409 and answer.json is not None and answer.json["can_force"]
         assert answer.json["blocking"] == [f"{ESX}: LUN 7 ({store})"]
     assert tables(appliance) == before
-    told = restored(appliance, document, force=True)
-    assert f"taken from hosts that use it: {ESX}: LUN 7 ({store})" in told["changes"]
+    response = restored(appliance, document, force=True)
+    assert f"taken from hosts that use it: {ESX}: LUN 7 ({store})" in response["changes"]
 
 
 def test_who_mounts_an_nfs_datastore_keeps_all_of_it_unless_forced(appliance: Appliance) -> None:
@@ -173,11 +173,11 @@ def test_who_mounts_an_nfs_datastore_keeps_all_of_it_unless_forced(appliance: Ap
     fake, whole = appliance.nfs, f"/files, export 1 ({store})"
     assert isinstance(fake, GaneshaSimulator)
     fake.used = {1: fake.now}
-    asked = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False}
+    body = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False}
 
     def blocking() -> Any:
         before = tables(appliance)
-        answer = appliance.request("POST", "/configuration/restore", asked)
+        answer = appliance.request("POST", "/configuration/restore", body)
         assert answer.status_code == 409 and answer.json is not None and answer.json["can_force"] and tables(appliance) == before
         return answer.json["blocking"]
 
@@ -199,8 +199,8 @@ def test_reservations_that_would_end_are_in_the_way(appliance: Appliance) -> Non
     assert isinstance(appliance.target, TargetSimulator)
     appliance.target.registered[store] = Registrations((ESX,), survive=False)
     before = tables(appliance)
-    asked = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False}
-    answer = appliance.request("POST", "/configuration/restore", asked)
+    body = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False}
+    answer = appliance.request("POST", "/configuration/restore", body)
     assert answer.status_code == 409 and answer.json is not None and tables(appliance) == before
     assert answer.json["blocking"] == [f"{ESX}: persistent reservations of {store}"]
     assert restored(appliance, document, force=True)["applied"] and appliance.get(f"/datastores/{store}")["lun"] == 7
@@ -212,8 +212,8 @@ def test_a_number_that_is_anothers_by_now(appliance: Appliance) -> None:
     appliance.job("PATCH", f"/datastores/{store}", {"lun": 8})
     newer = appliance.datastore("newer", lun=7)
     before = tables(appliance)
-    asked = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False}
-    answer = appliance.request("POST", "/configuration/restore", asked)
+    body = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False}
+    answer = appliance.request("POST", "/configuration/restore", body)
     assert answer.status_code == 409 and answer.json is not None and answer.json["blocking"] == [newer]
     assert tables(appliance) == before
 
@@ -224,7 +224,7 @@ def test_addresses_and_names_are_taken_as_a_change_of_a_host_takes_them(applianc
     appliance.nfs_datastore("files", clients=["192.0.2.1"])
     before = tables(appliance)
 
-    def asked(change: dict[str, Any], first: dict[str, Any] | None = None, client: str = "192.0.2.1") -> Any:
+    def restore(change: dict[str, Any], first: dict[str, Any] | None = None, client: str = "192.0.2.1") -> Any:
         with appliance.store.reading() as session:
             content, secrets = backup.collect(session, appliance.service.context.seal)
         hosts = {host.name: host for host in content.hosts}
@@ -243,12 +243,12 @@ def test_addresses_and_names_are_taken_as_a_change_of_a_host_takes_them(applianc
         ({"iqns": [OTHER]}, {"iqns": [OTHER.upper().replace("IQN", "iqn")]}),
         ({"iqns": ["no name"]}, {}),
     ):
-        answer = asked(change, first)
+        answer = restore(change, first)
         assert answer.status_code == 422 and answer.json["errors"][0]["field"] == "backup", (change, answer.text)
         assert tables(appliance) == before
-    assert asked({}, client="fe80::1%eth0").status_code == 422 and tables(appliance) == before
-    told = asked({"addresses": ["2001:DB8:0::7"], "iqns": [OTHER.replace("esx2", "ESX9")]}, client="2001:DB8:0::/32")
-    assert told.status_code == 200, told.text
+    assert restore({}, client="fe80::1%eth0").status_code == 422 and tables(appliance) == before
+    response = restore({"addresses": ["2001:DB8:0::7"], "iqns": [OTHER.replace("esx2", "ESX9")]}, client="2001:DB8:0::/32")
+    assert response.status_code == 200, response.text
     (host,) = [one for one in appliance.get("/hosts")["items"] if one["name"] == "second"]
     assert (host["addresses"], host["iqns"]) == (["2001:db8::7"], [OTHER.replace("esx2", "esx9")])
     assert next(one for one in appliance.get("/datastores")["items"] if one["kind"] == "nfs")["clients"] == ["2001:db8::/32"]
@@ -304,22 +304,22 @@ DAMAGED: dict[str, Callable[[dict[str, Any]], None]] = {
 def test_what_is_damaged_is_refused_whole(damage: str, shared: Appliance) -> None:
     document, before = back_up(shared), tables(shared)
     DAMAGED[damage](document)
-    asked = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False}
-    answer = shared.request("POST", "/configuration/restore", asked)
+    body = {"backup": json.dumps(document), "passphrase": PASSPHRASE, "dry_run": False}
+    answer = shared.request("POST", "/configuration/restore", body)
     assert answer.status_code == 422 and answer.json is not None, answer.text
     assert answer.json["errors"][0]["field"] in ("backup", "passphrase") and tables(shared) == before
 
 
 @pytest.mark.parametrize("wrong", ["", "[]", "{}", "[" * 100_000, "no JSON", '{"format": 1}'])
 def test_what_is_no_backup(wrong: str, shared: Appliance) -> None:
-    asked = {"backup": wrong, "passphrase": PASSPHRASE, "dry_run": False}
-    answer = shared.request("POST", "/configuration/restore", asked)
+    body = {"backup": wrong, "passphrase": PASSPHRASE, "dry_run": False}
+    answer = shared.request("POST", "/configuration/restore", body)
     assert answer.status_code == 422 and answer.json and answer.json["errors"][0]["field"] == "backup"
 
 
 def test_another_passphrase(shared: Appliance) -> None:
-    asked = {"backup": json.dumps(back_up(shared)), "passphrase": "another passphrase", "dry_run": False}
-    answer = shared.request("POST", "/configuration/restore", asked)
+    body = {"backup": json.dumps(back_up(shared)), "passphrase": "another passphrase", "dry_run": False}
+    answer = shared.request("POST", "/configuration/restore", body)
     assert answer.status_code == 422 and answer.json and answer.json["errors"][0]["field"] == "passphrase"
 
 
@@ -359,8 +359,8 @@ def test_what_does_not_fit_is_refused_whole(what: str, full: Appliance) -> None:
             return json.dumps(document)
 
     before = tables(full)
-    asked = {"backup": json.dumps(backup.write(Written(), secrets, PASSPHRASE, "0")), "passphrase": PASSPHRASE}  # type: ignore[arg-type]
-    answer = full.request("POST", "/configuration/restore", {**asked, "dry_run": False})
+    body = {"backup": json.dumps(backup.write(Written(), secrets, PASSPHRASE, "0")), "passphrase": PASSPHRASE}  # type: ignore[arg-type]
+    answer = full.request("POST", "/configuration/restore", {**body, "dry_run": False})
     assert answer.status_code == 422 and answer.json and answer.json["errors"][0]["field"] == "backup", answer.text
     assert tables(full) == before
 

@@ -107,7 +107,7 @@ def test_a_request_sent_again_is_done_once(appliance: Appliance) -> None:
     assert [store["name"] for store in appliance.get("/datastores")["items"]] == ["store"]
 
 
-def test_a_job_that_was_begun_is_told_though_its_answer_was_lost(appliance: Appliance) -> None:
+def test_a_repeated_request_returns_the_job_whose_response_was_lost(appliance: Appliance) -> None:
     """What it was about is not there any more, and has no version that the request could name."""
     store = appliance.datastore("one")
     appliance.job("DELETE", f"/datastores/{store}")
@@ -218,7 +218,7 @@ def test_sizes_and_guids_are_strings(appliance: Appliance) -> None:
     assert all(isinstance(pool[name], str) for name in ("guid", "size", "allocated", "free"))
 
 
-def test_a_secret_is_told_once(appliance: Appliance) -> None:
+def test_a_secret_is_returned_once(appliance: Appliance) -> None:
     body = {"name": "one", "scope": "admin", "days": 1}
     made = appliance.request("POST", "/tokens", body, Idempotency_Key="one")
     assert made.status_code == 201 and made.json is not None

@@ -40,7 +40,7 @@ def value(families: dict[str, Metric], family: str, **labels: str) -> float:
     return found[0].value
 
 
-def test_what_is_told_is_so(appliance: Appliance) -> None:
+def test_metrics_match_the_state(appliance: Appliance) -> None:
     store = appliance.datastore("first", 3 * GIB, host_groups=[appliance.group("cluster", ESX)])
     before = scrape(appliance)
     assert value(before, "zvaai_datastore_size_bytes", datastore=store, name="first") == 3 * GIB
@@ -82,8 +82,8 @@ class _Counters(socketserver.StreamRequestHandler):
         """One request."""
         assert json.loads(self.rfile.readline())["method"] == "statistics.get"
         exports = [{"export": "/files", **ROW}, {"export": "/others", **ROW}]
-        told = {"latency_bounds_microseconds": [1 << one for one in range(31)], "exports": exports}
-        self.wfile.write(json.dumps({"result": {**told, "hosts": [{"host": NFS_HOST, **ROW}]}}).encode() + b"\n")
+        statistics = {"latency_bounds_microseconds": [1 << one for one in range(31)], "exports": exports}
+        self.wfile.write(json.dumps({"result": {**statistics, "hosts": [{"host": NFS_HOST, **ROW}]}}).encode() + b"\n")
 
 
 @pytest.fixture
@@ -108,18 +108,18 @@ def test_exports_their_clients_and_what_is_offloaded(counting: Appliance, monkey
     assert isinstance(ganesha, GaneshaSimulator)
     ganesha.known.append(NfsClient(NFS_HOST, ganesha.now, 0))
     ganesha.used = {1: ganesha.now, 2: ganesha.now}
-    told = scrape(counting)
-    assert value(told, "zvaai_nfs_up") == value(told, "zvaai_nfs_counters_up") == value(told, "zvaai_nfs_clients") == 1
-    assert value(told, "zvaai_export_info", datastore=files, name="files", share="/files", export="1") == 1
-    assert value(told, "zvaai_export_served", datastore=files) == 1
-    assert [value(told, "zvaai_export_clients", datastore=store) for store in (files, other)] == [1, 0]
-    assert value(told, "zvaai_export_offloads", datastore=files, operation="clone") == 3
-    assert value(told, "zvaai_export_offload_errors", datastore=files, operation="clone") == 1
-    assert value(told, "zvaai_export_offloaded_bytes", datastore=files, kind="cloned") == 1 << 30
-    assert value(told, "zvaai_export_offloaded_bytes", datastore="", name="/others", kind="copied") == 40
-    assert value(told, "zvaai_export_fallback_bytes", datastore=files, reason="dirty") == 40
-    assert value(told, "zvaai_nfs_host_offloaded_bytes", host=NFS_HOST, kind="cloned") == 1 << 30
-    buckets = {one.labels["le"]: one.value for one in told["zvaai_export_offload_duration_seconds"].samples
+    metrics = scrape(counting)
+    assert value(metrics, "zvaai_nfs_up") == value(metrics, "zvaai_nfs_counters_up") == value(metrics, "zvaai_nfs_clients") == 1
+    assert value(metrics, "zvaai_export_info", datastore=files, name="files", share="/files", export="1") == 1
+    assert value(metrics, "zvaai_export_served", datastore=files) == 1
+    assert [value(metrics, "zvaai_export_clients", datastore=store) for store in (files, other)] == [1, 0]
+    assert value(metrics, "zvaai_export_offloads", datastore=files, operation="clone") == 3
+    assert value(metrics, "zvaai_export_offload_errors", datastore=files, operation="clone") == 1
+    assert value(metrics, "zvaai_export_offloaded_bytes", datastore=files, kind="cloned") == 1 << 30
+    assert value(metrics, "zvaai_export_offloaded_bytes", datastore="", name="/others", kind="copied") == 40
+    assert value(metrics, "zvaai_export_fallback_bytes", datastore=files, reason="dirty") == 40
+    assert value(metrics, "zvaai_nfs_host_offloaded_bytes", host=NFS_HOST, kind="cloned") == 1 << 30
+    buckets = {one.labels["le"]: one.value for one in metrics["zvaai_export_offload_duration_seconds"].samples
                if one.name.endswith("_bucket") and one.labels["datastore"] == files}  # fmt: skip
     assert (buckets["6.4e-05"], buckets["0.000256"], buckets["+Inf"]) == (0, 3, 3)
     ganesha.remove(1)
@@ -129,8 +129,8 @@ def test_exports_their_clients_and_what_is_offloaded(counting: Appliance, monkey
         raise GaneshaUnreachableError("it is not on the bus")
 
     monkeypatch.setattr(ganesha, "served", gone)
-    told = scrape(counting)
-    assert value(told, "zvaai_nfs_up") == 0 and "zvaai_export_served" not in told
+    metrics = scrape(counting)
+    assert value(metrics, "zvaai_nfs_up") == 0 and "zvaai_export_served" not in metrics
 
 
 def test_names_are_as_prometheus_wants_them(appliance: Appliance) -> None:

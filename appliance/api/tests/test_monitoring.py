@@ -44,9 +44,9 @@ def expressions() -> list[str]:
     """Of rules and dashboard."""
     board: dict[str, Any] = json.loads(DASHBOARD.read_text())
     shown = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-    asked = [one["query"]["query"] for one in board["templating"]["list"] if isinstance(one["query"], dict)]
+    variables = [one["query"]["query"] for one in board["templating"]["list"] if isinstance(one["query"], dict)]
     rules = re.findall(r"^        expr: (?:>-)?(.*(?:\n          .*)*)", RULES.read_text(), re.MULTILINE)
-    return [*shown, *asked, *(" ".join(one.split()) for one in rules)]
+    return [*shown, *variables, *(" ".join(one.split()) for one in rules)]
 
 
 def test_promtool_accepts_the_rules() -> None:

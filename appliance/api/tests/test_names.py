@@ -19,8 +19,8 @@ def test_names_are_those_of_then(appliance: Appliance) -> None:
     assert jobs["datastore.create"] == "gold1" and jobs["snapshot.create"] == "gold1@before"
     assert jobs["datastore.delete"] == "silver" and jobs["datastore.purge"] == "silver"
     audit = [(one["action"], one["name"]) for one in reversed(appliance.get("/audit")["items"])]
-    wanted = [
+    expected = [
         ("datastore.create", "gold1"), ("host.create", "test1"), ("host.change", "test1"), ("host.delete", "esx-a"),
         ("datastore.change", "gold1"), ("datastore.delete", "silver"), ("datastore.purge", "silver"),
     ]  # fmt: skip
-    assert [one for one in audit if one[0] in dict(wanted)] == wanted
+    assert [one for one in audit if one[0] in dict(expected)] == expected

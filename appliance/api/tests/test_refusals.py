@@ -48,8 +48,8 @@ def world(shared: Appliance) -> dict[str, str]:
     group = shared.group("cluster", "iqn.1998-01.com.vmware:esx1")
     store = shared.datastore("first", host_groups=[group])
     shared.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
-    asked = {"name": "often", "datastores": [store], "every_minutes": 5, "keep": 1, "enabled": False}
-    schedule = shared.request("POST", "/schedules", asked).json
+    body = {"name": "often", "datastores": [store], "every_minutes": 5, "keep": 1, "enabled": False}
+    schedule = shared.request("POST", "/schedules", body).json
     token = shared.request("POST", "/tokens", {"name": "t", "scope": "viewer", "days": 1}).json
     user = next(one["id"] for one in shared.get("/users")["items"] if one["name"] == "viewer")
     hook = shared.request("POST", "/receivers", {"name": "pager", "url": "https://192.0.2.1/", "enabled": False}).json
@@ -199,7 +199,7 @@ def test_a_wrong_parameter_is_named_and_nothing_changes(endpoint: str, shared: A
     assert state(shared) == before
 
 
-def test_what_is_in_the_way_is_told_and_nothing_changes(appliance: Appliance) -> None:
+def test_a_conflict_lists_what_blocks_and_changes_nothing(appliance: Appliance) -> None:
     """Every rule that two things break together."""
     assert isinstance(appliance.target, TargetSimulator)
     iqn, other_iqn = "iqn.1998-01.com.vmware:esx1", "iqn.1998-01.com.vmware:esx2"

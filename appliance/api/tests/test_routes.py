@@ -74,10 +74,10 @@ def test_every_change_is_audited(endpoint: str, shared: Appliance) -> None:
 
 def test_what_has_the_name_of_a_secret_is_kept_out_of_the_audit(shared: Appliance) -> None:
     schemas = shared.get("/openapi.json")["components"]["schemas"]
-    asked = {name: one for name, one in schemas.items() if not name.endswith(("Told", "Page", "Made"))}
+    bodies = {name: one for name, one in schemas.items() if not name.endswith(("Response", "Page", "Created"))}
     suspicious = {
         f"{schema}.{name}"
-        for schema, one in asked.items()
+        for schema, one in bodies.items()
         for name, field in one.get("properties", {}).items()
         if re.search("password|secret|passphrase|token|code|key", name) and name not in SECRET_FIELDS and "string" in str(field)
     }
@@ -86,9 +86,9 @@ def test_what_has_the_name_of_a_secret_is_kept_out_of_the_audit(shared: Applianc
 
 def test_the_description_is_the_same_for_all(shared: Appliance) -> None:
     """And as it is printed for the console's types: it names no server, which would be what the first who asked had as Host."""
-    told = shared.get("/openapi.json")
-    assert "servers" not in told
-    assert told == json.loads(openapi(create(cast(Worker, None))))
+    document = shared.get("/openapi.json")
+    assert "servers" not in document
+    assert document == json.loads(openapi(create(cast(Worker, None))))
 
 
 def test_the_description_is_whole(shared: Appliance) -> None:

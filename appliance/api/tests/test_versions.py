@@ -9,7 +9,7 @@ import pytest
 from simulators.appliance import GIB, PASSWORD, Appliance
 
 from appliance.api.operation import DECLARATIONS
-from appliance.api.schemas.datastores import DatastoreTold
+from appliance.api.schemas.datastores import DatastoreResponse
 from appliance.api.schemas.receivers import ReceiverCreated, ReceiverResponse
 
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -23,8 +23,8 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("path", KINDS)
 def test_of_two_who_have_read_the_same_the_later_is_refused(path: str, appliance: Appliance) -> None:
-    asked, change = KINDS[path]
-    made = appliance.request("POST", path, asked).json
+    initial, change = KINDS[path]
+    made = appliance.request("POST", path, initial).json
     assert made is not None
     one = f"{path}/{made['id']}"
     version = made["etag"]
@@ -55,8 +55,8 @@ def test_a_host_with_another_chap_secret_is_another_version(appliance: Appliance
 
 def test_a_schedule_that_ran_is_the_same_and_one_that_was_changed_is_not(appliance: Appliance) -> None:
     store = appliance.datastore("store")
-    asked = {"name": "hourly", "datastores": [store], "every_minutes": 60, "keep": 2, "enabled": False}
-    made = appliance.request("POST", "/schedules", asked).json
+    body = {"name": "hourly", "datastores": [store], "every_minutes": 60, "keep": 2, "enabled": False}
+    made = appliance.request("POST", "/schedules", body).json
     assert made is not None
     one = f"/schedules/{made['id']}"
     appliance.job("POST", f"{one}/run")  # which the clock leaves alone
@@ -99,10 +99,10 @@ def test_thresholds_of_a_pool_have_a_version_and_its_space_has_not(appliance: Ap
 
 
 def test_what_has_no_version_matches_none(appliance: Appliance) -> None:
-    asked = {"name": "one"}
-    assert appliance.request("POST", "/host-groups", asked, If_Match='"0123"').status_code == 412
+    body = {"name": "one"}
+    assert appliance.request("POST", "/host-groups", body, If_Match='"0123"').status_code == 412
     assert appliance.get("/host-groups")["items"] == []
-    assert appliance.request("POST", "/host-groups", asked, If_Match="*").status_code == 201
+    assert appliance.request("POST", "/host-groups", body, If_Match="*").status_code == 201
 
 
 def test_all_that_changes_one_thing_heeds_it() -> None:
@@ -122,4 +122,4 @@ def test_all_that_changes_one_thing_heeds_it() -> None:
 
 def test_a_secret_is_in_no_version() -> None:
     assert "secret" in ReceiverCreated.MEASURED >= ReceiverResponse.MEASURED
-    assert {"etag"} <= set(DatastoreTold.model_json_schema()["required"])
+    assert {"etag"} <= set(DatastoreResponse.model_json_schema()["required"])

@@ -139,12 +139,12 @@ def test_what_destroys_asks(zvaai: Command, words: tuple[str, ...]) -> None:
 
 
 def test_alerts_are_shown(zvaai: Command) -> None:
-    from appliance.domain.journal import Finding, settle  # noqa: PLC0415
+    from appliance.domain.journal import Finding, update_alerts  # noqa: PLC0415
 
     with zvaai.appliance.store.session() as session:
-        settle(session, "odd", [Finding("odd:one", "warning", "tank", "it is odd", "look at it")])
+        update_alerts(session, "odd", [Finding("odd:one", "warning", "tank", "it is odd", "check it")])
     (found,) = [one for one in zvaai.json("alert", "list") if one["key"] == "odd:one"]
-    assert "look at it" in zvaai("alert", "show", str(found["id"]))
+    assert "check it" in zvaai("alert", "show", str(found["id"]))
     assert zvaai.run("alert", "show", "999")[0] == 3
 
 

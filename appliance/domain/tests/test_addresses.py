@@ -22,9 +22,9 @@ def test_the_kernel_says_the_same_as_ip() -> None:
     try:
         for address in added:
             subprocess.run(["ip", "address", "add", address, "dev", "lo"], check=True)
-        told = json.loads(subprocess.run(["ip", "-j", "address"], check=True, capture_output=True).stdout)
+        links = json.loads(subprocess.run(["ip", "-j", "address"], check=True, capture_output=True).stdout)
         there = {
-            (link["ifname"], one["local"]) for link in told for one in link["addr_info"] if one["scope"] == "global"
+            (link["ifname"], one["local"]) for link in links for one in link["addr_info"] if one["scope"] == "global"
         }  # fmt: skip
         assert {(one.interface, one.address) for one in own_addresses()} == there
         assert there >= {("lo", address.partition("/")[0]) for address in added}

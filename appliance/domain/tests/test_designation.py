@@ -81,7 +81,7 @@ def test_pages_as_a_host_reads_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "field"),
+    ("fields", "field"),
     [
         ({**LIO, "unit_serial": "no hx 12"}, "unit_serial"),
         ({**LIO, "company_id": "0014"}, "company_id"),
@@ -93,17 +93,17 @@ def test_pages_as_a_host_reads_them() -> None:
         ({**SCST, "usn": ""}, "serial_number"),
     ],
 )
-def test_what_no_host_has_seen_is_refused(asked: dict[str, Any], field: str) -> None:
+def test_what_no_host_has_seen_is_refused(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidError) as refused:
-        known_as(asked)
+        known_as(fields)
     assert refused.value.field_name == f"known_as.{field}"
 
 
 @given(st.text(max_size=300), st.lists(st.text(max_size=40), max_size=10))
 def test_whatever_is_given_is_refused_or_comes_back_as_it_was(serial: str, names: list[str]) -> None:
-    asked = {"system": "given", "serial_number": serial, "designators": names, "vendor": "ACME", "product": "disk"}
+    fields = {"system": "given", "serial_number": serial, "designators": names, "vendor": "ACME", "product": "disk"}
     try:
-        found = known_as(asked)
+        found = known_as(fields)
     except InvalidError:
         return
     assert of_property(to_property(found)) == found

@@ -152,11 +152,12 @@ def test_time_limit(simulator: Simulator, tmp_path: Path) -> None:
 def test_as_a_process(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Its command line; what it did is there after kill -9; SIGTERM ends it well; a caller of another user is refused."""
     path, state = tmp_path / "helper.sock", tmp_path / "state.json"
-    command = [sys.executable, "-m", "appliance.helper", "--socket", str(path), "--simulator", str(state)]
+    command = [sys.executable, "-m", "simulators.helper", str(state), "--socket", str(path)]
 
     def start() -> subprocess.Popen[bytes]:
         path.unlink(missing_ok=True)
-        process = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE)
+        environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests'}"}
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
         request.addfinalizer(process.kill)  # nothing once it has ended
         until = time.monotonic() + 60
         while time.monotonic() < until:

@@ -23,7 +23,7 @@ from simulators.appliance import Appliance, running
 
 from appliance.api import certificate
 from appliance.config import Alerts
-from appliance.domain.journal import Finding, settle
+from appliance.domain.journal import Finding, update_alerts
 from appliance.notify.sender import Sender
 
 TRUSTED = (ip_network("127.0.0.0/8"),)
@@ -118,9 +118,9 @@ def receiver(appliance: Appliance, there: MailServer, scheme: str, **more: Any) 
 
 def raised_and_cleared(appliance: Appliance) -> None:
     with appliance.store.session() as session:
-        settle(session, "odd", [Finding("odd:one", "critical", "tänk", "a disk\nis gone", "zvaai pool show tank")])
+        update_alerts(session, "odd", [Finding("odd:one", "critical", "tänk", "a disk\nis gone", "zvaai pool show tank")])
     with appliance.store.session() as session:
-        settle(session, "odd", [])
+        update_alerts(session, "odd", [])
 
 
 def sent(appliance: Appliance, *, after: float = 0) -> int:

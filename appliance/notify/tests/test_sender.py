@@ -14,7 +14,7 @@ from simulators.appliance import Appliance, running
 from appliance.config import Alerts
 from appliance.database.models import Delivery
 from appliance.domain import receivers
-from appliance.domain.journal import Finding, settle
+from appliance.domain.journal import Finding, update_alerts
 from appliance.domain.secrets import Seal
 from appliance.notify.sender import Sender
 from appliance.notify.tests.web_server import Receiver, receiver
@@ -55,7 +55,7 @@ def finding(severity: str = "critical", text: str = "it is odd") -> Finding:
 
 def find(appliance: Appliance, *findings: Finding) -> None:
     with appliance.store.session() as session:
-        settle(session, "odd", findings)
+        update_alerts(session, "odd", findings)
 
 
 def bodies(there: Receiver) -> list[Any]:

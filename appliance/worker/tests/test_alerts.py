@@ -101,7 +101,7 @@ def test_two_rounds_raise_an_alert_and_two_clear_it(hooked: Appliance, monkeypat
 
     def round_at(at: float, *found: Finding) -> list[str]:
         clock[0] = at
-        seen.settle("odd", found)
+        seen.update("odd", found)
         return [one["severity"] for one in hooked.get("/alerts")["items"]]
 
     assert round_at(0, finding("warning")) == [] and again == [3.0]

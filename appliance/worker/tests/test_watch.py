@@ -143,7 +143,7 @@ def test_what_disks_say_is_shown_and_told(appliance: Appliance) -> None:
 
     assert says(WELL) == {}
     shown = {one["path"]: one["smart"] for one in appliance.get("/disks")["items"]}
-    assert shown[path]["passed"] and shown[path]["temperature"] == 35 and shown[path]["asked_at"]
+    assert shown[path]["passed"] and shown[path]["temperature"] == 35 and shown[path]["read_at"]
     assert all(not shown[other]["available"] and shown[other]["reason"] for other in others), "who has none says so"
     assert says(replace(WELL, passed=False)) == {"failing": "critical"}
     assert says(replace(WELL, pending=4, reallocated=1)) == {"pending": "warning", "reallocated": "warning"}

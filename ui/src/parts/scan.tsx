@@ -8,14 +8,14 @@ import { text } from "../text";
 import { Time } from "./values";
 
 const words = text.pools.scan;
-type ScanTold = NonNullable<Pool["scan"]>;
+type ScanResponse = NonNullable<Pool["scan"]>;
 
 export function isScanning(pool: Pool): boolean {
   return pool.scan?.state === "scanning";
 }
 
 /** In short. */
-export function scanText(scan: ScanTold): string {
+export function scanText(scan: ScanResponse): string {
   const what = words.function[scan.function] ?? scan.function;
   switch (scan.state) {
     case "scanning":

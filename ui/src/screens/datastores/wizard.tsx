@@ -8,7 +8,7 @@ import { useNavigate } from "react-router";
 import { api, idempotent, told } from "../../api/client";
 import { ApiProblem } from "../../api/problem";
 import { datastoresQuery, groupsQuery, jobQuery, jobsQuery, poolsQuery } from "../../api/queries";
-import type { Datastore, DatastoreAsked, Group, Job, Pool } from "../../api/types";
+import type { Datastore, DatastoreCreate, Group, Job, Pool } from "../../api/types";
 import { useDraft } from "../../parts/form";
 import { JobNews, JobProgress } from "../../parts/job";
 import { Screen } from "../../parts/page";
@@ -67,7 +67,7 @@ function Steps({ pools, groups, stores }: Props) {
   const [job, setJob] = useState<Job | null>(null);
   const submission = useSubmission(
     useCallback(
-      (body: DatastoreAsked, key: string) => told(api.POST("/api/v1/datastores", { body, headers: idempotent(key) })),
+      (body: DatastoreCreate, key: string) => told(api.POST("/api/v1/datastores", { body, headers: idempotent(key) })),
       [],
     ),
     useCallback(

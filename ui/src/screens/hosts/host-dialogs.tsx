@@ -7,7 +7,7 @@ import { useState } from "react";
 import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
 import { groupsQuery, hostQuery, iscsiSettingsQuery } from "../../api/queries";
-import type { Host, HostAsked } from "../../api/types";
+import type { Host, HostCreate } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { ChoiceField, LinesField, TextField } from "../../parts/field";
@@ -36,7 +36,7 @@ interface Form {
 
 /** As the service takes it. */
 function valuesOf({ name, group, iqns, addresses }: Form) {
-  return { name, group: group === "" ? null : group, iqns: linesOf(iqns), addresses: linesOf(addresses) } satisfies HostAsked;
+  return { name, group: group === "" ? null : group, iqns: linesOf(iqns), addresses: linesOf(addresses) } satisfies HostCreate;
 }
 
 interface FieldsProps {

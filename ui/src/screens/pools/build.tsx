@@ -19,7 +19,7 @@ import { useNavigate, useParams } from "react-router";
 import { api, idempotent, told } from "../../api/client";
 import { ApiProblem } from "../../api/problem";
 import { disksQuery } from "../../api/queries";
-import type { Disk, VdevAsked } from "../../api/types";
+import type { Disk, VdevCreate } from "../../api/types";
 import { answerTo, type Answered } from "../../parts/answered";
 import { ChoiceField, TextField } from "../../parts/field";
 import { Screen } from "../../parts/page";
@@ -55,7 +55,7 @@ export default function BuildScreen() {
 
 interface Asked {
   readonly name: string;
-  readonly vdevs: VdevAsked[];
+  readonly vdevs: VdevCreate[];
   readonly force: boolean;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Which vdevs are made of the chosen disks, and in which order a pool's are shown. */
 
-import type { Disk, Pool, Vdev, VdevAsked } from "../../api/types";
+import type { Disk, Pool, Vdev, VdevCreate } from "../../api/types";
 import { text } from "../../text";
 
 const words = text.pools.build;
@@ -40,9 +40,9 @@ export function wrongPart({ layout, devices }: Part): string | null {
 }
 
 /** Mirrors are made in the order in which disks were chosen; other layouts are one vdev. */
-export function vdevsOf({ role, layout, devices }: Part): VdevAsked[] {
+export function vdevsOf({ role, layout, devices }: Part): VdevCreate[] {
   if (layout !== "mirror2" && layout !== "mirror3") return [{ devices: [...devices], redundancy: layout, role }];
-  const vdevs: VdevAsked[] = [];
+  const vdevs: VdevCreate[] = [];
   for (let index = 0; index < devices.length; index += FEWEST[layout]) {
     vdevs.push({ devices: devices.slice(index, index + FEWEST[layout]), redundancy: "mirror", role });
   }

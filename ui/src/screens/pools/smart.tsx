@@ -36,7 +36,7 @@ export function SmartFacts({ smart }: { readonly smart: Smart | null }) {
         smart.wear === null ? null : [words.wear, words.percent(smart.wear)],
         smart.spare === null ? null : [words.spare, words.spareOf(smart.spare, smart.spare_limit)],
         smart.available ? number(words.critical, smart.critical_warning) : null,
-        [words.asked, <Time key="asked" at={smart.asked_at} ago />],
+        [words.asked, <Time key="asked" at={smart.read_at} ago />],
       ]}
     />
   );

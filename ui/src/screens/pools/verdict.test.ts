@@ -18,7 +18,7 @@ const GOOD: NonNullable<Disk["smart"]> = {
   spare: 100,
   spare_limit: 10,
   critical_warning: 0,
-  asked_at: "2026-11-22T09:30:00Z",
+  read_at: "2026-11-22T09:30:00Z",
 };
 
 it.each([

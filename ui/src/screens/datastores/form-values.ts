@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** What the wizard has been told so far, and what is wrong with it. */
 
-import type { Datastore, DatastoreAsked, Pool } from "../../api/types";
+import type { Datastore, DatastoreCreate, Pool } from "../../api/types";
 import { parseBytes } from "../../format/bytes";
 import { text } from "../../text";
 
@@ -88,8 +88,8 @@ export function isTooThick(wanted: Wanted, pool: Pool | undefined): boolean {
 }
 
 /** As the service takes it. Only for what has no problem. */
-export function askedOf(wanted: Wanted): DatastoreAsked {
-  const common: DatastoreAsked = {
+export function askedOf(wanted: Wanted): DatastoreCreate {
+  const common: DatastoreCreate = {
     kind: wanted.kind,
     name: wanted.name,
     pool: wanted.pool,
