@@ -30,9 +30,11 @@ def quick_passwords() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def one_round_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def one_round_is_enough() -> Iterator[None]:
     """Alerts follow each round."""
-    monkeypatch.setattr(alerts, "APART_S", 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alerts, "APART_S", 0.0)
+        yield
 
 
 @pytest.fixture

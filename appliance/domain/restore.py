@@ -27,7 +27,7 @@ from appliance.database.models import (
     Setting,
     User,
 )
-from appliance.domain import exports, hosts, jobs, receivers, schedules
+from appliance.domain import backup, exports, hosts, jobs, receivers, schedules
 from appliance.domain.backup import Content, Secrets
 from appliance.domain.errors import ConflictError, DomainError, InvalidError
 from appliance.domain.secrets import Seal, SealedError
@@ -288,49 +288,35 @@ def _lost(before: Mapping[str, set[str]], after: Mapping[str, set[str]], using: 
 # --- what is changed
 
 
+_KINDS = (
+    ("user", "users", "name"), ("host group", "host_groups", "name"), ("host", "hosts", "name"), ("LUN", "presentations", "lun"),
+    ("export", "exports", "share"), ("schedule", "schedules", "name"), ("receiver", "receivers", "name"),
+)  # fmt: skip
+"""What it is called, where a backup has it, and by which of its fields it is known."""
+
+
 def _summary(session: Session, seal: Seal) -> dict[str, dict[str, dict[str, Any]]]:
     """All that a backup is about, by kind and name; of secrets that they are others, not what."""
     session.flush()
-    names = {group.id: group.name for group in session.scalars(select(HostGroup))}
-    iqns: dict[str, list[str]] = {}
-    for row in session.scalars(select(HostInitiator).order_by(HostInitiator.iqn)):
-        iqns.setdefault(row.host_id, []).append(row.iqn)
-
-    def groups(table: type[PresentationGroup] | type[ExportGroup]) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        rows: Iterable[Any] = session.scalars(select(table).order_by(table.group_id))
-        for row in rows:
-            found.setdefault(row.datastore, []).append(names[row.group_id])
-        return found
-
-    seen_by, mounted_by, setting = groups(PresentationGroup), groups(ExportGroup), session.get(Setting, "iscsi")
-    return {
-        "settings": {"iscsi": dict(setting.value) if setting else {"chap_required": False}},
-        "user": {row.name: _fields(row, "role", "disabled", "password_hash") for row in session.scalars(select(User))},
-        "host group": {row.name: _fields(row, "disabled") for row in session.scalars(select(HostGroup))},
-        "host": {
-            row.name: _fields(row, "addresses", "chap_name") | {"group": names.get(row.group_id or ""), "iqns": iqns.get(row.id)}
-            for row in session.scalars(select(Host))
-        },
-        "LUN": {
-            str(row.lun): {"datastore": row.datastore, "groups": seen_by.get(row.datastore)}
-            for row in session.scalars(select(Presentation))
-        },
-        "export": {
-            row.share: _fields(row, "datastore", "number", "versions", "squash", "clients")
-            | {"groups": mounted_by.get(row.datastore)}
-            for row in session.scalars(select(Export))
-        },
-        "schedule": {
-            row.name: {**vars(schedules.settings(row)), "datastores": list(row.datastores)}
-            for row in session.scalars(select(Schedule))
-        },
-        "receiver": {
-            row.name: _fields(row, "severity", "enabled", "certificate", "sender", "recipients", "user")
-            | {"url": _url(seal, row)}
-            for row in session.scalars(select(Receiver))
-        },
-    }  # fmt: skip
+    content = backup.content(session).model_dump()
+    names = {group["id"]: group["name"] for group in content["host_groups"]}
+    hashes = {user.id: user.password_hash for user in session.scalars(select(User))}
+    urls = {receiver.id: _url(seal, receiver) for receiver in session.scalars(select(Receiver))}
+    for user in content["users"]:
+        user["password_hash"] = hashes[user["id"]]
+    for receiver in content["receivers"]:
+        receiver["url"] = urls[receiver["id"]]
+    for host in content["hosts"]:
+        host["group"] = names.get(host.pop("group_id"))
+    for shown in (*content["presentations"], *content["exports"]):
+        shown["groups"] = [names[one] for one in shown["groups"]]
+    return {"settings": {"iscsi": content["iscsi"]}} | {
+        kind: {
+            str(row[key]): {name: value for name, value in row.items() if name not in ("id", "created_at", key)}
+            for row in content[part]
+        }
+        for kind, part, key in _KINDS
+    }
 
 
 def _url(seal: Seal, receiver: Receiver) -> str | None:
@@ -338,10 +324,6 @@ def _url(seal: Seal, receiver: Receiver) -> str | None:
         return receivers.url_of(seal, receiver)
     except SealedError:
         return None
-
-
-def _fields(row: Any, *names: str) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in names}
 
 
 _SECRET = {"password_hash", "url", "certificate"}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +85,8 @@ class Serving:
     """Of the export of each datastore that was ever shown to hosts and not forgotten."""
     certain_copies: frozenset[str] = frozenset()
     """Datasets that are certain to be copies (copies.certain)."""
+    changing: Collection[str] = ()
+    """What jobs are about: half of what they do may have been read, so it is not known yet that only copies are there."""
 
     def reconcile(self, stores: Sequence[Datastore]) -> tuple[Outcome, set[str]]:
         """What was found and done, and which datastores are served. Raises GaneshaUnreachableError, unless there are none."""
@@ -101,7 +103,7 @@ class Serving:
             for number, export in wanted.exports.items()
             if number in served and served[number].pseudo == export.pseudo
         }
-        replaced = copies.failures(stores, domain.NFS, self.numbers.keys(), {})
+        replaced = copies.failures(stores, domain.NFS, self.numbers.keys() - set(self.changing), {})
         return Outcome(outcome.differences, (*outcome.failures, *unmounted, *replaced)), serving
 
     def _wanted(self, stores: Sequence[Datastore]) -> tuple[WantedExports, list[Failure]]:

@@ -150,7 +150,8 @@ class Reconciling:
         with self._context.store.reading() as session:
             wanted = wanted_of(self._context, inventory, stores, session, folders)
             changing = becoming_thick(session)
-            shown = set(session.scalars(select(Presentation.datastore)))
+            about = jobs.about_since(session, inventory.scanned_at)
+            shown = set(session.scalars(select(Presentation.datastore))) - about
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
             mutual_revision = hosts.mutual_revision(session)
         with as_domain_errors():
@@ -201,7 +202,7 @@ class Reconciling:
 
     def _reconcile_exports(self, inventory: Inventory, stores: list[Datastore]) -> tuple[planes.Outcome, set[str]]:
         with self._context.store.reading() as session:
-            out = jobs.out_of_service(session)
+            out, about = jobs.out_of_service(session), jobs.about_since(session, inventory.scanned_at)
             numbers = {row.datastore: row.number for row in session.scalars(select(Export))}
             groups = {group_id for store in stores if store.kind == domain.NFS for group_id in store.host_groups}
             addresses = {group_id: list(exports.addresses(session, [group_id])) for group_id in groups}
@@ -217,6 +218,7 @@ class Reconciling:
             self._context.topmost,
             numbers,
             certain,
+            about,
         )
         with as_domain_errors():
             reconciled = serving.reconcile(stores)

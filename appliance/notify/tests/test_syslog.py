@@ -71,7 +71,10 @@ def served() -> Callable[..., tuple[int, list[bytes], threading.Thread]]:
             with listening:
                 stream, _ = listening.accept()
             if context is not None:
-                stream = context.wrap_socket(stream, server_side=True)
+                try:
+                    stream = context.wrap_socket(stream, server_side=True)
+                except ssl.SSLError:  # a client that does not trust the certificate
+                    return
             with stream:
                 stream.settimeout(30)
                 whole = b""

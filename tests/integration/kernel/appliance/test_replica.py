@@ -53,6 +53,11 @@ def disks() -> Iterator[None]:
             Path(device).unlink()
 
 
+def alerts(appliance: Appliance) -> dict[str, dict[str, str]]:
+    """The open ones, by key."""
+    return {one["key"]: one for one in appliance.json("alert", "list")}
+
+
 @contextlib.contextmanager
 def on_disks(directory: Path, reconcile_seconds: float) -> Iterator[Appliance]:
     """One on these disks, not yet a pool's."""
@@ -146,8 +151,10 @@ def test_a_replica_under_the_lost_pools_name_is_not_served_until_it_is_adopted(a
         assert does(appliance, LUN, cdb.write(0, 1), 0, bytes(BLOCK)).status == CHECK_CONDITION
         assert appliance.luns() == {}
         appliance.run("reconcile")  # it tells of what it could not mend, and so fails
-    # Of its place another one tells, after a round by the clock.
-    (alert,) = [one for one in appliance.json("alert", "list") if one["key"] == f"reconcile:{store['uuid']}"]
+    # Of its place another one tells, when two rounds agree.
+    key = f"reconcile:{store['uuid']}"
+    wait_for(lambda: key in alerts(appliance), "an alert tells of the replica", PATIENCE)
+    alert = alerts(appliance)[key]
     assert original in alert["text"] and replica in alert["text"] and "--keep-identity" in alert["remedy"]
     appliance.cli("datastore", "adopt", store["dataset"], "first", "--keep-identity", "--group", "cluster", "--wait")
     adopted = appliance.json("datastore", "show", "first")
@@ -197,8 +204,8 @@ def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(without_p
         with (place / "whose").open():
             without_polling.run("reconcile")  # it tells of what it could not mend, and so fails
             assert stack(str(place)) == [dataset, replica]
-            (alert,) = [one for one in without_polling.json("alert", "list") if one["key"] == f"reconcile-nfs:{store['uuid']}"]
-            assert replica in alert["text"]
+            key = f"reconcile-nfs:{store['uuid']}"
+            wait_for(lambda: replica in alerts(without_polling).get(key, {"text": ""})["text"], "an alert tells of it", PATIENCE)
         without_polling.cli("reconcile")
         assert stack(str(place)) == [dataset] and (place / "whose").read_text() == "changed since"
     finally:
