@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks the prose of Markdown pages and of the console: short sentences, and none of the words that docs/GLOSSARY.md replaces.
+Sources of the folders in RETIRED have none of their words, neither in names nor in comments.
 
 usage: prose.py [--all] [PAGE]...
 
-Without pages it checks those of tests/prose-pages, and the texts of the console (ui/src/text). A page on that list must pass,
-so a page can only get better.
+Without pages it checks those of tests/prose-pages, the texts of the console (ui/src/text), and the sources. A page on that list
+must pass, so a page can only get better.
 With --all it prints figures of every page of the repository and always succeeds. Add a page to the list as soon as it passes.
 """
 
@@ -45,6 +46,16 @@ BANNED = {
     r"of old|of before": "earlier",
     r"who(?:ever)? (?:asks|wants|mends|waits)": "a noun",
 }
+RETIRED = {
+    "appliance/api appliance/cli appliance/domain appliance/gateway appliance/notify": (
+        "told asked wanted settle settled standing beside aside picture rounds door books"
+    ),
+    "ui/src ui/tests": "told asked wanted settle settled standing beside aside promised picture rounds door books",
+    "zvol_target": "told asked wanted settle settled standing beside aside promise promised picture door books",
+    "packaging": "told asked beside",
+}
+"""Words by folders. A name is split at underscores and capitals, so `TokenTold` has "told"."""
+SOURCES = {".py", ".rs", ".ts", ".tsx"}
 _BANNED = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), instead) for pattern, instead in BANNED.items()]
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
@@ -54,6 +65,7 @@ _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_\[]*\w)")
 _ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|No|Fig|approx)\.")
 _WORD = re.compile(r"\w")
+_NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}")
 _COMMENT = re.compile(r"^\s*(?:/\*|\*|//)|^import ")
@@ -144,6 +156,25 @@ def judged(found: Iterable[Sentence], most: int) -> Iterator[tuple[int, str]]:
                 yield sentence.line, f'"{banned[0]}" (write: {instead}): {sentence.text[:60]}'
 
 
+def retired_in(source: str, words: set[str]) -> Iterator[tuple[int, str]]:
+    """Retired words in a source file: line and word."""
+    for number, line in enumerate(source.splitlines(), 1):
+        for word in sorted(words & {part.lower() for part in _NAME_PART.findall(line)}):
+            yield number, word
+
+
+def check_sources() -> int:
+    """Prints the retired words in sources. Returns how many there are."""
+    count = 0
+    for folders, words in RETIRED.items():
+        files = sorted(file for folder in folders.split() for file in (REPOSITORY / folder).rglob("*") if file.suffix in SOURCES)
+        for file in files:
+            for line, word in retired_in(file.read_text(), set(words.split())):
+                print(f'{file.relative_to(REPOSITORY)}:{line}: "{word}": docs/GLOSSARY.md has the word to use')
+                count += 1
+    return count
+
+
 def listed() -> list[Path]:
     """The pages and the texts of the console, which must pass."""
     pages = [REPOSITORY / line for line in PAGES.read_text().splitlines() if line and not line.startswith("#")]
@@ -189,7 +220,9 @@ def main(arguments: list[str]) -> int:
     if any(argument.startswith("-") for argument in arguments):
         print(__doc__, file=sys.stderr)
         return 2
-    return 1 if check([Path(argument).absolute() for argument in arguments] or listed()) else 0
+    if arguments:
+        return 1 if check([Path(argument).absolute() for argument in arguments]) else 0
+    return 1 if check(listed()) + check_sources() else 0
 
 
 if __name__ == "__main__":

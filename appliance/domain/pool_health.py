@@ -13,9 +13,9 @@ from appliance.domain.journal import Finding
 from appliance.zfs.model import Health, Pool, Role, ScanState, Vdev
 
 AREA = "pool"
-SCAN_TOLD_S = 86400
+SCAN_REPORTED_S = 86400
 """A scrub or resilver that ended longer ago is no news. Where it left errors, an alert reports it until the next one."""
-SLOW_TOLD_S = 3600
+SLOW_REPORTED_S = 3600
 """Seconds after the last such event during which the device is reported as slow."""
 _LOST = (Health.FAULTED, Health.UNAVAILABLE, Health.REMOVED)
 UNSEEN = frozenset((Health.SUSPENDED, Health.UNAVAILABLE, Health.FAULTED))
@@ -82,7 +82,7 @@ def _of(pool: Pool, now: float) -> Iterator[Finding]:
 
 def scans(pools: Iterable[Pool], now: float) -> list[Finding]:
     """Scrubs and resilvers that have ended well within the last day: to be noted, once each."""
-    since = now - SCAN_TOLD_S
+    since = now - SCAN_REPORTED_S
     found = [_ended(pool) for pool in pools if pool.scan is not None and (pool.scan.ended or 0) > since]
     return [one for one in found if one is not None and one.severity == "info"]
 

@@ -41,12 +41,12 @@ class Message:
 
 def read(event: str, kind: str, body: str) -> Message:
     """Of a delivery's body."""
-    told = json.loads(body)
-    data = told["data"]
+    content = json.loads(body)
+    data = content["data"]
     return Message(
         event=event,
         kind=kind,
-        at=float(told["timestamp"]),
+        at=float(content["timestamp"]),
         severity=str(data.get("severity", "info")),
         subject=str(data.get("subject", "")),
         text=str(data.get("text", "")),

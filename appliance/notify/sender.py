@@ -21,7 +21,7 @@ from appliance.notify.delivery import Destination, deliver
 
 _LOOK_S = 1.0
 _AT_ONCE = 4
-_TOLD_AFTER = 3
+_REPORTED_AFTER = 3
 """Failed tries of one delivery, after which an alert tells of it."""
 _log = logging.getLogger(__name__)
 
@@ -83,13 +83,13 @@ class Sender:
         with self._store.session() as session:
             tried = receivers.ended(session, delivery_id, outcome.status, outcome.problem, now, refused=outcome.refused)
             if tried is not None and tried.kind != "test":
-                self._settle(session, receiver, tried)
+                self._update_alert(session, receiver, tried)
 
-    def _settle(self, session: Session, receiver: Receiver, tried: Delivery) -> None:
+    def _update_alert(self, session: Session, receiver: Receiver, tried: Delivery) -> None:
         area = receivers.area(receiver.id)
         findings = []
         if tried.problem is not None:
-            if tried.attempts < _TOLD_AFTER and tried.state == receivers.PENDING:
+            if tried.attempts < _REPORTED_AFTER and tried.state == receivers.PENDING:
                 return
             text = f"receiver {receiver.name} does not get alerts: {tried.problem}"
             findings = [Finding(f"{area}:failing", "warning", receiver.name, text, f"zvaai receiver test {receiver.name}")]

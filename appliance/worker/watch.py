@@ -79,7 +79,7 @@ class Watch:
                 self._slow = {
                     key: (finding, at)
                     for key, (finding, at) in self._slow.items()
-                    if now - at < pool_health.SLOW_TOLD_S and finding.subject in names
+                    if now - at < pool_health.SLOW_REPORTED_S and finding.subject in names
                 }
                 slow = [finding for finding, _ in self._slow.values()]
             with self._context.store.session() as session:

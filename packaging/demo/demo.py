@@ -91,8 +91,8 @@ def free_ports() -> Ports:
     """The usual ports where nobody has them, else any free ones of the loopback address."""
     with contextlib.ExitStack() as stack:
 
-        def free(wanted: int) -> int:
-            for port in (wanted, 0):
+        def free(needed: int) -> int:
+            for port in (needed, 0):
                 with contextlib.suppress(OSError):
                     probe = stack.enter_context(socket.create_server(("127.0.0.1", port)))
                     return int(probe.getsockname()[1])
@@ -218,7 +218,7 @@ def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
     VAAI-NAS       full and fast clones, reservations, statistics: procedure 22 of NFSv3
     console        https://127.0.0.1:{ports.console}, {how_to_enter(served["console"])}
                    certificate's SHA-256 {served["console"]["fingerprint"]}
-    its datastores LUNs of {service.IQN} at the same portal, for hosts that you name there; exports beside {nfs.EXPORT},
+    its datastores LUNs of {service.IQN} at the same portal, for hosts that you name there; exports next to {nfs.EXPORT},
                    for {running.clients}, as which clients of this machine are seen
     data           kept in {STATE} until `make demo-reset`
 

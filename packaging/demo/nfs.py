@@ -38,7 +38,7 @@ SHOWN = {
     "copied_bytes": "copied by reading and writing",
     "reserved_bytes": "reserved",
 }
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 READY_SECONDS = 120.0
 
 
@@ -95,7 +95,7 @@ def started(ending: Ending, command: Sequence[str], **options: Any) -> subproces
 def counters() -> dict[str, int]:
     """Bytes by what VAAI-NAS did with them, of the export. Raises OSError, ValueError while the daemon starts or ends."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(LOOK_SECONDS)
+        connection.settimeout(CHECK_SECONDS)
         connection.connect(str(NFS_STATISTICS))
         connection.sendall(b'{"jsonrpc": "2.0", "id": 1, "method": "statistics.get"}\n')
         with connection.makefile("rb") as answers:
@@ -104,7 +104,7 @@ def counters() -> dict[str, int]:
 
 
 def show_offloads(known: dict[str, int]) -> None:
-    """Says what was done for hosts since the last look, which `known` has."""
+    """Says what was done for hosts since the last check, which `known` has."""
     try:
         found = counters()
     except (OSError, ValueError):
@@ -137,7 +137,7 @@ def serve(options: argparse.Namespace, stop: StopSignal) -> None:
         known: dict[str, int] = {}
         while not stop.came and ganesha.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                ganesha.wait(LOOK_SECONDS)
+                ganesha.wait(CHECK_SECONDS)
             show_offloads(known)
         if not stop.came:
             raise DemoError(f"ganesha.nfsd ended by itself (exit code {ganesha.returncode}; log: {options.log})")

@@ -119,7 +119,7 @@ class KeptRunning:
         """As they run now."""
         return list(self._running.values())
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Starts one anew that has ended."""
         for name, process in self._running.items():
             if process.poll() is None:
@@ -147,7 +147,7 @@ class Ending:
         self._steps: list[Callable[[], object]] = []
 
     def add(self, step: Callable[[], object]) -> None:
-        """Beside those that are there."""
+        """Adds a step, which runs before the earlier ones."""
         self._steps.append(step)
 
     def __enter__(self) -> Ending:

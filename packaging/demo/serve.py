@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo's storage: a pool on one device; two zvols, zvol_clone and the target that serves them; an NFS export (nfs.py); the
-appliance (service.py), whose datastores are served beside these.
+appliance (service.py), whose datastores are served in addition to these.
 
 Runs where the OpenZFS module is: inside the guest, or on a host that has it, in a mount namespace of its own. Safe to repeat:
 what is there is used again. Ends, with the pool exported, on SIGTERM.
@@ -36,13 +36,13 @@ SHOWN = {
     "zeroed_bytes": "made zero",
     "unmapped_bytes": "given back to the pool",
 }
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 DEVICE_SECONDS = 60.0
 READY_SECONDS = 120.0
 NFS_READY_SECONDS = 250.0  # it ends by itself when rpcbind, and then ganesha, do not serve within 120
 TARGET_END_SECONDS = 30.0
 NFS_END_SECONDS = 50.0  # it gives ganesha and rpcbind 20 each
-SETTLE_SECONDS = 60
+UDEV_SECONDS = 60
 UUID, OLD_UUID = "zvaai-demo:uuid", "zvaai:uuid"
 
 
@@ -98,8 +98,8 @@ def identity(volume: str) -> str:
 
     The property is none of the appliance's, to which the zvol would be a datastore's copy; an older demo's was.
     """
-    told = run("zfs", "get", "-H", "-o", "property,value,source", f"{UUID},{OLD_UUID}", volume)
-    found = {name: value for name, value, source in map(str.split, told.splitlines()) if source == "local"}
+    properties = run("zfs", "get", "-H", "-o", "property,value,source", f"{UUID},{OLD_UUID}", volume)
+    found = {name: value for name, value, source in map(str.split, properties.splitlines()) if source == "local"}
     kept = found.get(UUID) or found.get(OLD_UUID) or str(uuid.uuid4())
     if UUID not in found:
         run("zfs", "set", f"{UUID}={kept}", volume)
@@ -172,13 +172,13 @@ def serve(options: argparse.Namespace, stop: StopSignal) -> None:
         wait_until(nfs_ready(options).exists, [nfs], "the NFS server", NFS_READY_SECONDS, stop)
         appliance.wait_until_ready(stop)
         tell_ready(options.state / "ready", {"luns": LUNS, "zvol_clone": clones, "console": appliance.facts})
-        look(partial(call, "statistics.get", {"target": options.iqn}), {"target": target, "NFS server": nfs}, appliance, stop)
+        watch(partial(call, "statistics.get", {"target": options.iqn}), {"target": target, "NFS server": nfs}, appliance, stop)
 
 
 def close_pool(pool: str) -> None:
     """Exports it, when nobody uses its volumes any more."""
-    # It looks at the zvol after the target has closed it, and keeps the pool busy.
-    run("udevadm", "settle", f"--timeout={SETTLE_SECONDS}")
+    # udev reads the zvol after the target has closed it, and keeps the pool busy.
+    run("udevadm", "settle", f"--timeout={UDEV_SECONDS}")
     run("zpool", "export", pool)
 
 
@@ -228,7 +228,7 @@ def nfs_ready(options: argparse.Namespace) -> Path:
     return path
 
 
-def look(
+def watch(
     statistics: Callable[[], str], needed: Mapping[str, subprocess.Popen[bytes]], appliance: Appliance, stop: StopSignal
 ) -> None:
     """Until it is to end: says what the target did for hosts with the demo's own LUNs, whenever it did more, and sees to it
@@ -236,11 +236,11 @@ def look(
     """
     known: dict[tuple[int, str], int] = {}
     while not stop.came:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
         for name, process in needed.items():
             if not stop.came and process.poll() is not None:
                 raise DemoError(f"the {name} ended by itself (exit code {process.returncode})")
-        appliance.look()
+        appliance.check()
         try:
             luns = json.loads(statistics())["luns"]
         except DemoError:

@@ -82,7 +82,7 @@ def start_bus(ending: Ending, stop: StopSignal) -> None:
 
 
 class Appliance:
-    """Its processes, kept running, the database's dataset, and what they are told."""
+    """Its processes, kept running, the database's dataset, and their configuration."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -104,7 +104,7 @@ class Appliance:
         (self._options.state / "keys").mkdir(mode=0o700, exist_ok=True)
         configuration = HERE / "appliance.toml"
         configuration.write_text(self._configuration())
-        for name in ("helper", "worker", "api"):  # who is asked first
+        for name in ("helper", "worker", "api"):  # each before its callers
             self._processes.start(f"the appliance's {name}", self._command(name), self._options.state / f"{name}.log")
         self._processes.start("nginx", self._nginx(), self._options.state / "nginx.log")
 
@@ -176,7 +176,7 @@ class Appliance:
         return command
 
     def wait_until_ready(self, stop: StopSignal) -> None:
-        """Returns once the API answers and the worker can be asked. Raises DemoError, Stopped."""
+        """Returns once API and worker respond. Raises DemoError, Stopped."""
         sockets = [self._runtime / name for name in ("worker.sock", "http.sock")]
         what = f"the appliance (logs: {self._options.state})"
         wait_until(
@@ -190,9 +190,9 @@ class Appliance:
         except OSError:
             return False
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Starts anew what has ended."""
-        self._processes.look()
+        self._processes.check()
 
     @property
     def facts(self) -> dict[str, str | None]:

@@ -3,7 +3,7 @@
 
 The guest is an ordinary process tree in namespaces of its own (network, mounts, processes), so that two guests, of one
 checkout or of two, never meet. It sees the same root (read-only, with an overlay in memory) and the repository (writable) at
-the same path. See README.md beside this file for what it can't show.
+the same path. README.md in this folder says what it can't show.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from types import FrameType
 from guest import KERNEL, Disk, Forward, GuestError, GuestOptions, GuestProcess, parse_size, report
 
 ASK_SECONDS = 0.2
-"""How soon a guest whose management console did not take it is asked again to end."""
+"""Seconds until the stop request is repeated, if the guest's management console did not take it."""
 
 
 def _disk(text: str) -> Disk:
@@ -56,20 +56,20 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
 
 def _wait(guest: GuestProcess, seconds: float | None) -> int | None:
     """The command's exit code; None when that many seconds passed. Signals are the command's, once it runs. Raises GuestError."""
-    asked = False
+    requested = False
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
+        nonlocal requested
+        requested = True
 
     signal.signal(signal.SIGINT, ask)
     signal.signal(signal.SIGTERM, ask)
     until = math.inf if seconds is None else time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
-        if asked and not guest.booted:
-            raise GuestError("asked to end before the command began: killed")
-        if asked:
-            asked = not guest.stop()
+        if requested and not guest.booted:
+            raise GuestError("stopped before the command began: killed")
+        if requested:
+            requested = not guest.stop()
         with contextlib.suppress(subprocess.TimeoutExpired):
             return guest.wait(min(left, ASK_SECONDS))
     return None

@@ -3,7 +3,7 @@
 """Hands each event of OpenZFS to the appliance's worker. Belongs into /etc/zfs/zed.d, which is zed(8)'s folder of such programs.
 
 Without it the worker sees the state of pools every half minute, and no single events. While the worker is away an event is lost;
-what it has changed is seen in the state of the pool. A file `zvaai-socket` beside it names another socket than the usual one.
+what it has changed is seen in the state of the pool. A file `zvaai-socket` next to it names another socket than the usual one.
 """
 
 import json
@@ -21,14 +21,14 @@ def main() -> int:
     """Says nothing when nobody listens: that is for the appliance's own readiness to tell."""
     event = {name: os.environ.get(variable, "")[:1024] for name, variable in FIELDS.items()}
     number = os.environ.get("ZEVENT_EID", "")
-    told = {**event, "eid": int(number) if number.isdecimal() else 0}
+    fields = {**event, "eid": int(number) if number.isdecimal() else 0}
     other = pathlib.Path(__file__).with_name("zvaai-socket")
     path = other.read_text().strip() if other.exists() else SOCKET
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(SECONDS)
             connection.connect(path)
-            connection.sendall(json.dumps({"method": "zfs_event", "params": told}).encode() + b"\n")
+            connection.sendall(json.dumps({"method": "zfs_event", "params": fields}).encode() + b"\n")
             return 0 if b'"result"' in connection.recv(65536) else 1
     except OSError:
         return 0

@@ -81,7 +81,7 @@ def ats(url: str, sessions: int, seconds: float) -> dict[str, float]:
     return dict(json.loads(run(OFFLOAD, "ats", "-", url, str(seconds), str(sessions), timeout=seconds * 10 + 60)))
 
 
-def ats_beside_bulk(url: str, seconds: float) -> dict[str, float]:
+def ats_during_bulk(url: str, seconds: float) -> dict[str, float]:
     """8 sessions, while another client writes 1 MiB at depth 16."""
     words = [str(LOAD), url, "1", "16", str(MIB), "write", "sequential", str(seconds + 4)]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as bulk:
@@ -104,9 +104,9 @@ def jobs(url: str, seconds: float) -> Iterator[tuple[str, float]]:
     for sessions in (1, 8):
         found = ats(url, sessions, seconds)
         yield f"ATS/s, {sessions} sessions", found["commands"] / found["seconds"]
-    beside = ats_beside_bulk(url, seconds)
+    during_bulk = ats_during_bulk(url, seconds)
     for name in ("p50", "p99", "longest"):
-        yield f"ATS beside 1 MiB writes, {name}, ms", beside[f"{name}_s"] * 1e3
+        yield f"ATS beside 1 MiB writes, {name}, ms", during_bulk[f"{name}_s"] * 1e3
     yield "UNMAP of 128 MiB by 1 MiB, s", unmap(url)
 
 

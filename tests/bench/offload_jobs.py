@@ -83,7 +83,7 @@ class Bench:
         def run_() -> float:
             with self._served_by(name) as urls:
                 seconds = work(urls)
-                return seconds + timed(self._store.settle)
+                return seconds + timed(self._store.sync)
 
         return run_
 
@@ -121,7 +121,7 @@ class Bench:
         size = "largest commands" if largest else "1 MiB commands"
         return Job(f"{word}, {size}", contenders, lambda: self._store.fill(self._store.destination, length))
 
-    def beside_writes(self, length: int) -> Job:
+    def concurrent_writes(self, length: int) -> Job:
         """A copy of a source that one host writes to all the time, 16K at random, four at once."""
 
         def by(job: str, size: int) -> Callable[[list[str]], float]:

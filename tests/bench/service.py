@@ -155,9 +155,9 @@ class Client:
         """What it answers."""
         self._connection.request(method, f"/api/v1{path}", headers={"Authorization": f"Bearer {self._token}"})
         answer = self._connection.getresponse()
-        told = answer.read()
-        assert answer.status == 200, (path, answer.status, told[:500])
-        return json.loads(told)
+        content = answer.read()
+        assert answer.status == 200, (path, answer.status, content[:500])
+        return json.loads(content)
 
     def seconds(self, path: str, method: str = "GET") -> float:
         """Until the last byte of the answer."""
@@ -273,7 +273,7 @@ def processes_of(appliance: Appliance) -> dict[str, int]:
 # --- telling
 
 
-def told(values: Sequence[float], scale: float = 1000) -> str:
+def reported(values: Sequence[float], scale: float = 1000) -> str:
     """median / p95 [minimum-maximum]"""
     median, high = statistics.median(values) * scale, percentile(values, 95) * scale
     return f"{median:.1f} / {high:.1f} [{min(values) * scale:.1f}-{max(values) * scale:.1f}]"
@@ -298,13 +298,13 @@ def report(results: dict[int, dict[str, Any]]) -> None:
     print("\nAnswers over TLS, ms: median / p95 [min-max], with datastores (and ten times as many snapshots):")
     print(f"{'':34}" + "".join(f"{count:>36}" for count in counts))
     for name in largest["lists"]:
-        row_of("lists", name, told)
-    row("datastores, 50, 4 clients at once", lambda one: told(one["at once"]))
+        row_of("lists", name, reported)
+    row("datastores, 50, 4 clients at once", lambda one: reported(one["at once"]))
     print("\nProcessor time of a request, all processes together, ms: median / p95 [min-max] of blocks of 10")
     for name in largest["lists"]:
-        row_of("processor", name, told)
+        row_of("processor", name, reported)
     print("\nReconciling, s")
-    row("nothing to do", lambda one: told(one["reconcile"], 1))
+    row("nothing to do", lambda one: reported(one["reconcile"], 1))
     row("from the start until all is served", lambda one: f"{one['first']:.1f}")
     print("\nMemory, MiB: now (Pss), and at most (resident)")
     for name in largest["memory"]:

@@ -30,8 +30,8 @@ def timed(work: Callable[[], object]) -> float:
 class Store:
     """What the LUNs lie on: source and destination, and how to make what was done to them stable."""
 
-    def __init__(self, source: Path, destination: Path, settle: Callable[[], None], empty: Callable[[Path], None]) -> None:
-        self.source, self.destination, self.settle, self.empty = source, destination, settle, empty
+    def __init__(self, source: Path, destination: Path, sync: Callable[[], None], empty: Callable[[Path], None]) -> None:
+        self.source, self.destination, self.sync, self.empty = source, destination, sync, empty
 
     def fill(self, path: Path, length: int, run_bytes: int = 0, stride: int = 0) -> None:
         """Noise all over, or in the first `run_bytes` of each `stride`, no two blocks alike; stable when done."""
@@ -44,7 +44,7 @@ class Store:
                         data[block : block + 8] = (at + block).to_bytes(8)
                     os.pwrite(volume.fileno(), data, at)
             os.fsync(volume.fileno())
-        self.settle()
+        self.sync()
 
 
 def clone_bound(store: Store, length: int, step: int, run_bytes: int = 0, stride: int = 0) -> float:
@@ -66,7 +66,7 @@ def clone_bound(store: Store, length: int, step: int, run_bytes: int = 0, stride
                     request = struct.pack("=qQQQ", source.fileno(), at, step, at)
                     fcntl.ioctl(destination.fileno(), FICLONERANGE, request)
             os.fsync(destination.fileno())
-            store.settle()
+            store.sync()
 
         return timed(work)
 
@@ -87,16 +87,16 @@ def on_zvols(length: int, volblocksize: str) -> Iterator[Store]:
     arguments = ctypes.c_void_p(nvpair.fnvlist_alloc())
     nvpair.fnvlist_add_boolean_value(arguments, b"force", 0)
 
-    def settle() -> None:  # lzc_sync(): starting the program `zpool` takes the guest longer than a small sync
+    def sync() -> None:  # lzc_sync(): starting the program `zpool` takes the guest longer than a small sync
         assert core.lzc_sync(pool.name.encode(), arguments, None) == 0
 
     def empty(device: Path) -> None:
         run("blkdiscard", "--force", device)
-        settle()
+        sync()
 
     names = ("source", "destination")
     source, destination = (pool.create_volume(name, length // MIB, volblocksize=volblocksize) for name in names)
-    yield Store(source, destination, settle, empty)
+    yield Store(source, destination, sync, empty)
     for name in names:
         pool.destroy_volume(name)
     pool.destroy()
@@ -113,18 +113,18 @@ def on_files(length: int) -> Iterator[Store]:
         mounted.mkdir()
         run("mount", "-o", "loop", image, mounted)
 
-        def settle() -> None:
+        def sync() -> None:
             run("sync", "-f", mounted)
 
         def empty(file: Path) -> None:
             run("fallocate", "--punch-hole", "--offset", "0", "--length", str(length), file)
-            settle()
+            sync()
 
         try:
             files = [mounted / name for name in ("source", "destination")]
             for path in files:
                 with path.open("wb") as made:
                     made.truncate(length)
-            yield Store(files[0], files[1], settle, empty)
+            yield Store(files[0], files[1], sync, empty)
         finally:
             run("umount", mounted)

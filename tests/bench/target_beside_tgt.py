@@ -47,7 +47,7 @@ class Workload:
     depth: int
     write: bool
     random: bool = True
-    beside_bulk: bool = False
+    during_bulk: bool = False
 
 
 CACHED = [
@@ -64,7 +64,7 @@ CACHED = [
     Workload("4K read, 32 sessions, QD4", 4096, 32, 4, False),
     Workload("4K write, 32 sessions, QD4", 4096, 32, 4, True),
     Workload("1M write, 32 sessions, QD4", 1 << 20, 32, 4, True, random=False),
-    Workload("4K read, QD1, beside 1M", 4096, 1, 1, False, beside_bulk=True),
+    Workload("4K read, QD1, beside 1M", 4096, 1, 1, False, during_bulk=True),
 ]
 STABLE = [workload for workload in CACHED if workload.write and workload.sessions == 1]
 BULK = Workload("bulk", 1 << 20, 1, 16, True, random=False)
@@ -120,7 +120,7 @@ def load_command(url: str, workload: Workload, seconds: float) -> list[str]:
 def measure_target(contender: Contender, workload: Workload, seconds: float) -> Result:
     """One run of the client on an iSCSI target."""
     bulk = None
-    if workload.beside_bulk:
+    if workload.during_bulk:
         bulk = subprocess.Popen(load_command(contender.url, BULK, seconds + 2), stdout=subprocess.DEVNULL)
         time.sleep(1)
     contender.begin_peak()

@@ -72,7 +72,7 @@ def of_bound(job: Job) -> str:
 
 def all_jobs(bench: Bench, store: Store, large: int, deploy: int, options: argparse.Namespace) -> list[Job]:
     """Runs the jobs that were asked for: copies of a full source, of a template, and clearing."""
-    full = [bench.copies("clone of 1 GiB", GIB, COPY_COMMAND), bench.beside_writes(GIB // 2)]
+    full = [bench.copies("clone of 1 GiB", GIB, COPY_COMMAND), bench.concurrent_writes(GIB // 2)]
     if large:
         few = {HOST: 1, PEER: 1}
         full.append(bench.copies(f"clone of {large // GIB} GiB", large, COPY_COMMAND, rounds=few))

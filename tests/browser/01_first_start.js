@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
-import { apiOf, closePage, look, openBrowser, openPage, PASSWORD } from "./harness.js";
+import { apiOf, closePage, inspect, openBrowser, openPage, PASSWORD } from "./harness.js";
 
 const CODE = process.env.ZVAAI_SETUP_CODE;
 let browser;
@@ -14,7 +14,7 @@ test("any address leads to the first start, and a wrong code is told at its fiel
   const page = await openPage(browser);
   await page.goto("/datastores");
   await page.getByRole("heading", { name: "Create the first administrator" }).waitFor();
-  await look(page, "first-start-account");
+  await inspect(page, "first-start-account");
   await page.getByRole("button", { name: "Create administrator" }).click();
   await page.getByText("Required.").first().waitFor();
   await page.getByLabel("One-time code").fill("0000-0000-0000-0000-0000");
@@ -23,7 +23,7 @@ test("any address leads to the first start, and a wrong code is told at its fiel
   await page.getByRole("button", { name: "Create administrator" }).click();
   await page.getByText("This is not the one-time code").waitFor();
   assert.equal(await page.getByLabel("One-time code").getAttribute("aria-invalid"), "true");
-  await look(page, "first-start-wrong-code");
+  await inspect(page, "first-start-wrong-code");
   await closePage(page);
 });
 
@@ -41,7 +41,7 @@ test("a guessable password is refused at its field; a good one makes the adminis
   }
   // The simulator begins with a pool, as the demo does: nothing else is left to do.
   await page.getByRole("heading", { name: "The appliance is ready" }).waitFor();
-  await look(page, "first-start-done");
+  await inspect(page, "first-start-done");
 
   const [cookie, ...others] = await page.context().cookies();
   assert.deepEqual(others, []);
@@ -65,7 +65,7 @@ test("without a pool the first start goes on with it, can be left, and is found 
   await apiOf(page).job("POST", "/pools/tank/export");
   await page.reload();
   await page.getByText("No pool yet").waitFor();
-  await look(page, "dashboard-no-pool");
+  await inspect(page, "dashboard-no-pool");
   await page.getByRole("button", { name: "Create a pool" }).click();
   await page.getByRole("heading", { name: "Create a pool" }).waitFor();
   await page.goto("/");
@@ -80,7 +80,7 @@ test("without a pool the first start goes on with it, can be left, and is found 
   await survive(page, "first-start PoolForm.planned", show, form);
   await show.click();
   await page.getByText("mirror-0").waitFor();
-  await look(page, "first-start-pool");
+  await inspect(page, "first-start-pool");
   await survive(page, "first-start PoolForm.made", page.getByRole("button", { name: "Create pool" }), form);
   // A session that ends here is asked for over the page: what was chosen stays.
   await page.context().clearCookies();
@@ -92,7 +92,7 @@ test("without a pool the first start goes on with it, can be left, and is found 
   assert.ok((await disks.nth(0).isChecked()) && (await disks.nth(1).isChecked()));
   await page.getByRole("button", { name: "Create pool" }).click();
   await page.getByRole("heading", { name: "Check the portals" }).waitFor();
-  await look(page, "first-start-portals");
+  await inspect(page, "first-start-portals");
   await page.getByRole("button", { name: "Continue" }).click();
   await page.getByRole("heading", { name: "The appliance is ready" }).waitFor();
   await closePage(page);

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
-import { apiOf, closePage, ensureAdmin, GIB, logIn, look, openBrowser, openPage, PASSWORD, typeLogin } from "./harness.js";
+import { apiOf, closePage, ensureAdmin, GIB, logIn, inspect, openBrowser, openPage, PASSWORD, typeLogin } from "./harness.js";
 
 let browser;
 let page;
@@ -21,7 +21,7 @@ async function hasFocus(place) {
 test("a wrong password is told, and nothing else", async () => {
   await ensureAdmin(page);
   await page.goto("/login");
-  await look(page, "login");
+  await inspect(page, "login");
   await page.getByRole("textbox", { name: "User name" }).fill("admin");
   await page.getByRole("textbox", { name: "Password" }).fill("not the password");
   await page.getByRole("button", { name: "Log in" }).click();
@@ -37,24 +37,24 @@ test("a wrong password is told, and nothing else", async () => {
 test("without datastores the list says how to begin", async () => {
   await page.goto("/datastores");
   await page.getByText("No datastores yet").waitFor();
-  await look(page, "datastores-empty");
+  await inspect(page, "datastores-empty");
 });
 
 test("the wizard checks each step, and shows exactly what will be set", async () => {
-  const group = await apiOf(page).told("POST", "/host-groups", { name: "cluster" });
-  await apiOf(page).told("POST", "/hosts", { name: "esx1", group: group.id, iqns: ["iqn.1998-01.com.vmware:esx1"] });
+  const group = await apiOf(page).request("POST", "/host-groups", { name: "cluster" });
+  await apiOf(page).request("POST", "/hosts", { name: "esx1", group: group.id, iqns: ["iqn.1998-01.com.vmware:esx1"] });
   // What the page was told seconds ago counts as new: it does not know of a group that others have made since.
   await page.reload();
   await page.getByRole("link", { name: "New datastore" }).click();
   await page.getByText("What kind of datastore?").waitFor();
-  await look(page, "wizard-type");
+  await inspect(page, "wizard-type");
   const next = page.getByRole("button", { name: "Next" });
   await next.click();
   await page.getByRole("textbox", { name: "Name" }).fill("-no name");
   await page.getByText("Use 1 to 42 letters").waitFor();
   assert.ok(await next.isDisabled());
   await page.getByRole("textbox", { name: "Name" }).fill("vmfs1");
-  await look(page, "wizard-place");
+  await inspect(page, "wizard-place");
   // By keyboard alone.
   await next.press("Enter");
   await page.getByRole("textbox", { name: "Size" }).fill("much");
@@ -64,19 +64,19 @@ test("the wizard checks each step, and shows exactly what will be set", async ()
   await page.getByRole("textbox", { name: "Size" }).fill("2 TiB");
   await page.getByRole("button", { name: "More settings" }).click();
   await page.getByRole("textbox", { name: "Warn hosts at" }).fill("85");
-  await look(page, "wizard-size");
+  await inspect(page, "wizard-size");
   await next.click();
   await page.getByRole("checkbox", { name: "cluster" }).check();
-  await look(page, "wizard-hosts");
+  await inspect(page, "wizard-hosts");
   await next.click();
   await page.getByText("The appliance will create the datastore with these settings.").waitFor();
   for (const text of ["2 TiB (2,199,023,255,552)", "64 KiB", "85 %", "cluster"]) await page.getByText(text).first().waitFor();
-  await look(page, "wizard-review");
+  await inspect(page, "wizard-review");
   const make = page.getByRole("button", { name: "Create datastore" });
   await survive(page, "datastores Steps", make, { scope: page.getByRole("main") });
   await make.click();
   await page.getByRole("heading", { name: "vmfs1", level: 1 }).waitFor();
-  const [made] = (await apiOf(page).told("GET", "/datastores")).items;
+  const [made] = (await apiOf(page).request("GET", "/datastores")).items;
   assert.deepEqual(
     [made.name, made.size, made.thick, made.soft_threshold, made.host_groups],
     ["vmfs1", String(2n * 1024n * GIB), false, 85, [group.id]],
@@ -86,19 +86,19 @@ test("the wizard checks each step, and shows exactly what will be set", async ()
 test("the job is found again in the list of jobs", async () => {
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Jobs" }).click();
   await page.getByRole("link", { name: "Create datastore" }).waitFor();
-  await look(page, "jobs");
+  await inspect(page, "jobs");
   await page.getByRole("link", { name: "Create datastore" }).click();
   await page.getByText("Done").first().waitFor();
-  await look(page, "job");
+  await inspect(page, "job");
 });
 
 test("each tab of a datastore", async () => {
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Datastores" }).click();
   await page.getByRole("link", { name: "vmfs1" }).waitFor();
-  await look(page, "datastores");
+  await inspect(page, "datastores");
   await page.getByRole("link", { name: "vmfs1" }).click();
   await page.getByText("naa.6").waitFor();
-  await look(page, "datastore-overview");
+  await inspect(page, "datastore-overview");
   for (const [tab, shown] of [
     ["VAAI", "Locks files without reserving the whole LUN"],
     ["Capacity", "Pool usage"],
@@ -109,7 +109,7 @@ test("each tab of a datastore", async () => {
     await page.getByRole("tab", { name: tab }).click();
     await page.getByText(shown).first().waitFor();
     assert.ok(await page.getByRole("tab", { name: tab }).evaluate((node) => node === document.activeElement), "the focus is kept");
-    await look(page, `datastore-${tab.toLowerCase()}`);
+    await inspect(page, `datastore-${tab.toLowerCase()}`);
   }
 });
 
@@ -125,7 +125,7 @@ test("snapshots are taken", async () => {
     await page.getByRole("button", { name: `Actions for snapshot ${name}` }).waitFor();
     await hasFocus(page.getByRole("button", { name: "Actions", exact: true }));
   }
-  await look(page, "datastore-snapshots");
+  await inspect(page, "datastore-snapshots");
 });
 
 test("a snapshot that is held shows its tag, is not deleted, and is released", async () => {
@@ -139,7 +139,7 @@ test("a snapshot that is held shows its tag, is not deleted, and is released", a
   await dialog.getByRole("button", { name: "Hold" }).click();
   await dialog.getByText("are for the appliance's schedules").waitFor();
   await dialog.getByRole("textbox", { name: "Tag" }).fill("audit-2026");
-  await look(page, "snapshot-hold");
+  await inspect(page, "snapshot-hold");
   await survive(page, "datastores HoldSnapshot", dialog.getByRole("button", { name: "Hold" }));
   await dialog.getByRole("button", { name: "Hold" }).click();
   await page.getByRole("row", { name: "held: audit-2026" }).waitFor();
@@ -156,11 +156,11 @@ test("a snapshot that is held shows its tag, is not deleted, and is released", a
   await page.route("**/holds?*", (route) => route.fulfill({ json: { items, next_cursor: null } }));
   await page.reload();
   await page.getByText("held: zvaai:replica").waitFor();
-  await look(page, "datastore-snapshots-held");
+  await inspect(page, "datastore-snapshots-held");
   await choose("Release");
   assert.ok(await dialog.getByRole("radio", { name: "zvaai:replica" }).isDisabled());
   await dialog.getByRole("radio", { name: "audit-2026" }).check();
-  await look(page, "snapshot-release");
+  await inspect(page, "snapshot-release");
   await survive(page, "datastores ReleaseHold", dialog.getByRole("button", { name: "Release" }));
   await dialog.getByRole("button", { name: "Release" }).click();
   await page.getByText("Release hold: done").waitFor();
@@ -168,18 +168,18 @@ test("a snapshot that is held shows its tag, is not deleted, and is released", a
   await page.getByText("held:").first().waitFor({ state: "detached" });
 
   // Of many that are held their tags would be as many questions: it is told how often they are.
-  const [{ id }] = (await apiOf(page).told("GET", "/datastores")).items;
-  const [first] = (await apiOf(page).told("GET", `/datastores/${id}/snapshots`)).items;
+  const [{ id }] = (await apiOf(page).request("GET", "/datastores")).items;
+  const [first] = (await apiOf(page).request("GET", `/datastores/${id}/snapshots`)).items;
   const many = Array.from({ length: 21 }, (_, index) => ({ ...first, name: `held-${index}`, guid: String(index), holds: 2 }));
   await page.route("**/snapshots?*", (route) => route.fulfill({ json: { items: many, next_cursor: null } }));
-  const asked = [];
+  const requested = [];
   await page.route("**/holds?*", (route) => {
-    asked.push(route.request().url());
+    requested.push(route.request().url());
     return route.abort();
   });
   await page.reload();
   await page.getByText("2 holds").nth(20).waitFor();
-  assert.deepEqual(asked, []);
+  assert.deepEqual(requested, []);
   await page.unrouteAll({ behavior: "wait" });
   await page.reload();
 });
@@ -192,13 +192,13 @@ test("the rollback says what will be lost and asks for the name", async () => {
   const button = dialog.getByRole("button", { name: "Roll back" });
   assert.ok(await button.isDisabled());
   await dialog.getByRole("textbox").fill("vmfs1");
-  await look(page, "rollback");
+  await inspect(page, "rollback");
   await survive(page, "datastores Rollback", button);
   await button.click();
   // The service refuses, says what is in the way, and that it can be forced.
   await dialog.getByText("Refused in the present state").waitFor();
   await dialog.getByText("Nothing was changed.").waitFor();
-  await look(page, "rollback-refused");
+  await inspect(page, "rollback-refused");
   await dialog.getByRole("checkbox").check();
   await dialog.getByRole("button", { name: "Continue anyway" }).click();
   await page.getByText("Roll back: done").waitFor();
@@ -207,8 +207,8 @@ test("the rollback says what will be lost and asks for the name", async () => {
 
 test("what else is done with a datastore: hidden, cloned; the clone deleted, restored and purged", async () => {
   const dialog = page.getByRole("dialog");
-  const { told } = apiOf(page);
-  const store = async (name) => (await told("GET", "/datastores")).items.find((one) => one.name === name);
+  const { request } = apiOf(page);
+  const store = async (name) => (await request("GET", "/datastores")).items.find((one) => one.name === name);
   async function act(menu, action, form, fill, done) {
     await page.getByRole("button", { name: menu, exact: true }).click();
     await page.getByRole("menuitem", { name: action, exact: true }).click();
@@ -240,10 +240,10 @@ test("what else is done with a datastore: hidden, cloned; the clone deleted, res
 });
 
 test("a viewer sees no button that he may not press", async () => {
-  await apiOf(page).told("POST", "/users", { name: "watcher", role: "viewer", password: `${PASSWORD} too` });
+  await apiOf(page).request("POST", "/users", { name: "watcher", role: "viewer", password: `${PASSWORD} too` });
   const other = await openPage(browser);
   await logIn(other, { name: "watcher", password: `${PASSWORD} too` });
-  await look(other, "dashboard");
+  await inspect(other, "dashboard");
   await other.goto("/datastores");
   await other.getByRole("link", { name: "vmfs1" }).click();
   await other.getByText("naa.6").waitFor();
@@ -274,7 +274,7 @@ test("readiness, with what each check is about, and alerts", async () => {
   ]) {
     await page.goto(address);
     await page.getByText(shown).first().waitFor();
-    await look(page, name);
+    await inspect(page, name);
   }
   await closePage(page);
 });

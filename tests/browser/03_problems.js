@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
-import { apiOf, closePage, ensureDatastore, logIn, look, openBrowser, openPage, PASSWORD, problem, refuse } from "./harness.js";
+import { apiOf, closePage, ensureDatastore, logIn, inspect, openBrowser, openPage, PASSWORD, problem, refuse } from "./harness.js";
 
 let browser;
 let page;
@@ -46,7 +46,7 @@ test("a form says what happened and what was not changed, whatever it is answere
     await dialog.getByText(status < 500 ? "Nothing was changed." : "The request may have been carried out.").waitFor();
     assert.ok(!(await page.content()).includes("Traceback"), "what the service said of its fault is shown");
     assert.equal(await page.getByRole("textbox", { name: "New size" }).inputValue(), "3 TiB");
-    if (status === 409 || status === 500) await look(page, `form-${status}`);
+    if (status === 409 || status === 500) await inspect(page, `form-${status}`);
   }
   await survive(page, "datastores Grow", dialog.getByRole("button", { name: "Grow" }));
 });
@@ -58,7 +58,7 @@ test("a refused field is marked, and told to who can't see it", async () => {
   await page.getByText("it is too large for the pool; allowed: up to 2 TiB").waitFor();
   const field = page.getByRole("textbox", { name: "New size" });
   assert.equal(await field.getAttribute("aria-invalid"), "true");
-  await look(page, "form-422");
+  await inspect(page, "form-422");
 });
 
 test("a request that got no answer is done once, however often it is sent", async () => {
@@ -84,7 +84,7 @@ test("a request that got no answer is done once, however often it is sent", asyn
 });
 
 test("a job that goes on can be cancelled, and whoever can't is told", async () => {
-  const [job] = (await apiOf(page).told("GET", "/jobs")).items;
+  const [job] = (await apiOf(page).request("GET", "/jobs")).items;
   await page.route(`**/api/v1/jobs/${job.id}`, (route) => route.fulfill({ json: { ...job, state: "running", ended_at: null } }));
   await page.goto(`/jobs/${job.id}`);
   const cancel = page.getByRole("button", { name: "Cancel" });
@@ -99,7 +99,7 @@ test("a screen that can't be read says so, and asks again", async () => {
   await refuse(page, STORES, 500, problem(500, "internal", "no"), 1);
   await page.goto("/datastores");
   await page.getByText("Internal error of the appliance").waitFor();
-  await look(page, "screen-500");
+  await inspect(page, "screen-500");
   await page.getByRole("button", { name: "Try again" }).click();
   await page.getByRole("link", { name: "vmfs1" }).waitFor();
 });
@@ -108,7 +108,7 @@ test("a lost connection is told, what was known stays, and all comes back by its
   await page.context().setOffline(true);
   await page.getByText("No connection to the appliance.").waitFor();
   assert.ok(await page.getByRole("link", { name: "vmfs1" }).isVisible());
-  await look(page, "lost-connection");
+  await inspect(page, "lost-connection");
   await page.context().setOffline(false);
   await page.getByText("No connection to the appliance.").waitFor({ state: "detached" });
 });
@@ -120,7 +120,7 @@ test("an ended session is asked for over the page, and what was typed there stay
   await page.context().clearCookies();
   await page.getByRole("dialog").getByRole("button", { name: "Grow" }).click();
   await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
-  await look(page, "session-ended");
+  await inspect(page, "session-ended");
   await page.getByRole("textbox", { name: "Password" }).fill(PASSWORD);
   await page.getByRole("button", { name: "Log in again" }).click();
   await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });

@@ -2,7 +2,7 @@
 // The first load: how much, how deep, how soon; that what is watched for would be seen; a thousand datastores.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { apiOf, closePage, ensureAdmin, ensureDatastore, logIn, look, openBrowser, openPage, typeLogin, URL_ } from "./harness.js";
+import { apiOf, closePage, ensureAdmin, ensureDatastore, logIn, inspect, openBrowser, openPage, typeLogin, URL_ } from "./harness.js";
 
 const LARGEST_BYTES = 500_000;
 const DEEPEST = 2;
@@ -47,10 +47,10 @@ test("a first load is below 500 kB as sent, and no request of the API waits for 
   await page.reload();
   await page.getByText("Offloads").first().waitFor();
   await page.getByText("Provisioned").first().waitFor();
-  const told = JSON.stringify([...waves.values()]);
+  const report = JSON.stringify([...waves.values()]);
   const deepest = Math.max(...[...waves.values()].map((one) => one.depth));
   assert.ok(waves.size > 4, "the dashboard asks for several things");
-  assert.ok(deepest <= DEEPEST, told);
+  assert.ok(deepest <= DEEPEST, report);
   await closePage(page);
 });
 
@@ -98,7 +98,7 @@ test("a thousand datastores are searched and scrolled", async () => {
   const page = await openPage(browser);
   await logIn(page);
   await ensureDatastore(page);
-  const [one] = (await apiOf(page).told("GET", "/datastores")).items;
+  const [one] = (await apiOf(page).request("GET", "/datastores")).items;
   const many = Array.from({ length: 1000 }, (_, index) => {
     const own = { id: `store-${index}`, name: `store ${index}`, dataset: `tank/zvaai/store-${index}`, lun: index };
     return { ...one, ...own };
@@ -124,7 +124,7 @@ test("a thousand datastores are searched and scrolled", async () => {
   assert.ok(longest < LONGEST_FRAME_MS, `the longest frame took ${longest} ms of the processor`);
   // Scrolled back: of a row that is half below the head axe sees half a link.
   await page.locator(".zv-scrolled").evaluate((list) => list.scrollTo(0, 0));
-  await look(page, "datastores-thousand");
+  await inspect(page, "datastores-thousand");
   await page.getByRole("textbox", { name: "Search by name" }).fill("store 77");
   await page.getByText("19 of 1000 datastores").waitFor();
   await page.reload();

@@ -5,7 +5,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
-import { apiOf, closePage, GIB, logIn, look, openBrowser, openPage, PASSWORD, problem } from "./harness.js";
+import { apiOf, closePage, GIB, logIn, inspect, openBrowser, openPage, PASSWORD, problem } from "./harness.js";
 
 let browser;
 let page;
@@ -21,7 +21,7 @@ const unavailable = {
   contentType: "application/problem+json",
   body: JSON.stringify(problem(503, "unavailable", "the NFS server does not answer")),
 };
-const nfsStores = async () => (await apiOf(page).told("GET", "/datastores?kind=nfs")).items;
+const nfsStores = async () => (await apiOf(page).request("GET", "/datastores?kind=nfs")).items;
 
 test("the wizard asks of NFS what NFS has, and makes it so", async () => {
   await page.goto("/datastores/new");
@@ -34,19 +34,19 @@ test("the wizard asks of NFS what NFS has, and makes it so", async () => {
   await page.getByRole("radio", { name: "Thick" }).check();
   await page.getByRole("button", { name: "More settings" }).click();
   await page.getByLabel("Record size").selectOption({ label: "128 KiB" });
-  await look(page, "wizard-nfs-size");
+  await inspect(page, "wizard-nfs-size");
   await next.click();
   const clients = page.getByRole("textbox", { name: "More clients" });
   await clients.fill("esx1.example");
   await page.getByText("Enter addresses or networks").waitFor();
   assert.ok(await next.isDisabled());
   await clients.fill("192.0.2.17, 198.51.100.0/24");
-  await look(page, "wizard-nfs-hosts");
+  await inspect(page, "wizard-nfs-hosts");
   await next.click();
   for (const text of ["1 TiB (1,099,511,627,776)", "128 KiB", " and slack", "thick: same as refquota", "192.0.2.17, 198.51.100.0/24"]) {
     await page.getByText(text).waitFor();
   }
-  await look(page, "wizard-nfs-review");
+  await inspect(page, "wizard-nfs-review");
   await page.getByRole("button", { name: "Create datastore" }).click();
   await page.getByRole("heading", { name: "nfs1", level: 1 }).waitFor();
   const [made] = await nfsStores();
@@ -60,14 +60,14 @@ test("its tabs tell what NFS has", async () => {
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Datastores" }).click();
   await page.getByRole("link", { name: "nfs1" }).click();
   await page.getByText("/nfs1", { exact: true }).waitFor();
-  await look(page, "datastore-nfs-overview");
+  await inspect(page, "datastore-nfs-overview");
   for (const [tab, shown] of [
     ["VAAI", "No VAAI-NAS requests"],
     ["Capacity", "0 B of 1 TiB"],
   ]) {
     await page.getByRole("tab", { name: tab }).click();
     await page.getByText(shown).first().waitFor();
-    await look(page, `datastore-nfs-${tab.toLowerCase()}`);
+    await inspect(page, `datastore-nfs-${tab.toLowerCase()}`);
   }
 });
 
@@ -80,35 +80,35 @@ test("counters of VAAI-NAS are told, and why they can't be had", async () => {
     offload: { cloned_bytes: 2 ** 31, copied_bytes: 2 ** 20, fallback_bytes: { misaligned: 2 ** 20 } },
   };
   const totals = { luns: {}, exports: { cloned_bytes: 2 ** 32, copied_bytes: 2 ** 21, fallback_bytes: { misaligned: 2 ** 21 } } };
-  const told = { luns: [], sessions: [], hosts: [], exports: [row], nfs_hosts: [], nfs_problem: null, totals };
-  await page.route("**/api/v1/offloads", (route) => route.fulfill({ json: told }));
+  const counters = { luns: [], sessions: [], hosts: [], exports: [row], nfs_hosts: [], nfs_problem: null, totals };
+  await page.route("**/api/v1/offloads", (route) => route.fulfill({ json: counters }));
   await page.getByRole("tab", { name: "VAAI" }).click();
   await page.getByRole("row", { name: "Full File Clone" }).getByRole("gridcell", { name: "12", exact: true }).waitFor();
   await page.getByText("Not aligned to records").waitFor();
-  await look(page, "datastore-nfs-vaai-counted");
-  Object.assign(told, { exports: [], nfs_problem: "the NFS server does not answer" });
-  await page.getByText(told.nfs_problem).waitFor();
-  await look(page, "datastore-nfs-vaai-unavailable");
+  await inspect(page, "datastore-nfs-vaai-counted");
+  Object.assign(counters, { exports: [], nfs_problem: "the NFS server does not answer" });
+  await page.getByText(counters.nfs_problem).waitFor();
+  await inspect(page, "datastore-nfs-vaai-unavailable");
 
   // The dashboard has them of all exports beside iSCSI's, and goes with them.
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Dashboard" }).click();
   const nas = page.getByRole("region", { name: "NFS by VAAI-NAS" });
-  await nas.getByText(told.nfs_problem).waitFor();
-  Object.assign(told, { exports: [row, { ...row, export: "/nfs2", datastore: null }], nfs_problem: null });
+  await nas.getByText(counters.nfs_problem).waitFor();
+  Object.assign(counters, { exports: [row, { ...row, export: "/nfs2", datastore: null }], nfs_problem: null });
   for (const shown of ["4 GiB", "2 MiB", "Not aligned to records"]) await nas.getByText(shown).first().waitFor();
   await page.getByText(/^Time saved for hosts: about/).waitFor();
   row.offload.cloned_bytes = 2 ** 32;
   totals.exports.cloned_bytes = 2 ** 33;
   await nas.getByText("8 GiB", { exact: true }).waitFor(); // not the rate, "1.98 GiB/s now"
   await nas.getByText(/iB\/s now$/).waitFor();
-  await look(page, "dashboard-nfs");
+  await inspect(page, "dashboard-nfs");
   await page.unroute("**/api/v1/offloads");
   await page.goto(`/datastores/${id}/vaai`);
 });
 
 test("its VMDK files are listed, and one is cloned", async () => {
   const [{ id, dataset }] = await nfsStores();
-  const { guid } = (await apiOf(page).told("GET", "/filesystems")).items.find((one) => one.dataset === dataset);
+  const { guid } = (await apiOf(page).request("GET", "/filesystems")).items.find((one) => one.dataset === dataset);
   await page.getByRole("tab", { name: "Files" }).click();
   await page.getByText("No VMDK files").waitFor();
   const folder = join(process.env.ZVAAI_VOLUMES, `${guid}.files`, "vm");
@@ -124,7 +124,7 @@ test("its VMDK files are listed, and one is cloned", async () => {
   assert.equal(await path.inputValue(), "vm/");
   assert.ok(await submit.isDisabled());
   await path.fill("vm/new-flat.vmdk");
-  await look(page, "datastore-nfs-clone-file");
+  await inspect(page, "datastore-nfs-clone-file");
   await survive(page, "datastores CloneFile", submit);
   await submit.click();
   await page.getByText("Clone file: done").waitFor();
@@ -153,7 +153,7 @@ test("its VMDK files are listed, and one is cloned", async () => {
   await page.getByRole("button", { name: "Next" }).click();
   await page.getByText("Some files are not listed").waitFor();
   await page.getByText("of-x.vmdk").waitFor();
-  await look(page, "datastore-nfs-files-half");
+  await inspect(page, "datastore-nfs-files-half");
   await page.unrouteAll({ behavior: "wait" });
 
   // The NFS server does not answer: what happened, and what to do.
@@ -163,13 +163,13 @@ test("its VMDK files are listed, and one is cloned", async () => {
   await page.unrouteAll({ behavior: "wait" });
   await page.getByRole("button", { name: "Try again" }).click();
   await disk.waitFor();
-  await look(page, "datastore-nfs-files");
+  await inspect(page, "datastore-nfs-files");
 });
 
 test("a viewer sees the files, and no button that clones one", async () => {
   const [{ id }] = await nfsStores();
   const watching = { name: "files-watcher", password: `${PASSWORD} too` };
-  await apiOf(page).told("POST", "/users", { ...watching, role: "viewer" });
+  await apiOf(page).request("POST", "/users", { ...watching, role: "viewer" });
   const other = await openPage(browser);
   assert.equal((await other.context().request.post("/api/v1/session", { data: watching })).status(), 201);
   await other.goto(`/datastores/${id}/files`);
@@ -185,7 +185,7 @@ test("clients, versions and squash are changed", async () => {
   await dialog.getByRole("textbox", { name: "More clients" }).fill("192.0.2.99");
   await dialog.getByRole("checkbox", { name: "NFSv3" }).uncheck();
   await dialog.getByRole("radio", { name: "root", exact: true }).check();
-  await look(page, "datastore-nfs-access");
+  await inspect(page, "datastore-nfs-access");
   await survive(page, "datastores Serving", dialog.getByRole("button", { name: "Change", exact: true }));
   await dialog.getByRole("button", { name: "Change", exact: true }).click();
   await page.getByText("Change datastore: done").waitFor();
@@ -200,7 +200,7 @@ test("its space is reserved no longer", async () => {
   const submit = dialog.getByRole("button", { name: "Change", exact: true });
   assert.ok(await dialog.getByRole("radio", { name: "Thick" }).isChecked());
   await dialog.getByRole("radio", { name: "Thin" }).check();
-  await look(page, "datastore-nfs-provisioning");
+  await inspect(page, "datastore-nfs-provisioning");
   await survive(page, "datastores ChangeProvisioning", submit);
   await submit.click();
   await page.getByRole("tab", { name: "Overview" }).click();

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
-import { apiOf, closePage, logIn, look, openBrowser, openPage, openSession } from "./harness.js";
+import { apiOf, closePage, logIn, inspect, openBrowser, openPage, openSession } from "./harness.js";
 
 const IQN = "iqn.1998-01.com.vmware:esx9";
 let browser;
@@ -15,7 +15,7 @@ before(async () => {
 });
 after(() => browser.close());
 
-const host = async () => (await apiOf(page).told("GET", "/hosts")).items.find((one) => one.iqns.includes(IQN));
+const host = async () => (await apiOf(page).request("GET", "/hosts")).items.find((one) => one.iqns.includes(IQN));
 
 async function choose(what, action) {
   await page.getByRole("button", { name: `Actions for ${what}` }).click();
@@ -29,11 +29,11 @@ test("a group is made whose hosts are not offered ATS", async () => {
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("textbox", { name: "Name" }).fill("lab");
   await dialog.getByRole("checkbox", { name: "ATS" }).uncheck();
-  await look(page, "host-group-new");
+  await inspect(page, "host-group-new");
   await survive(page, "hosts AddGroup", dialog.getByRole("button", { name: "Create group" }));
   await dialog.getByRole("button", { name: "Create group" }).click();
   await page.getByRole("row", { name: "lab" }).getByText("Without ATS").waitFor();
-  await look(page, "host-groups");
+  await inspect(page, "host-groups");
 });
 
 test("a wrong iSCSI name is told at its field; with a right one the host is added", async () => {
@@ -48,7 +48,7 @@ test("a wrong iSCSI name is told at its field; with a right one the host is adde
   await dialog.getByRole("button", { name: "Add host" }).click();
   await dialog.getByText("is not an iSCSI name").waitFor();
   assert.equal(await names.getAttribute("aria-invalid"), "true");
-  await look(page, "host-new-wrong");
+  await inspect(page, "host-new-wrong");
   await names.fill(IQN);
   await survive(page, "hosts AddHost", dialog.getByRole("button", { name: "Add host" }));
   await dialog.getByRole("button", { name: "Add host" }).click();
@@ -64,7 +64,7 @@ test("its CHAP secret is set by keyboard, is nowhere afterwards, and the focus g
   await dialog.getByRole("button", { name: "Generate" }).press("Enter");
   const secret = await dialog.getByRole("textbox", { name: "Secret" }).inputValue();
   assert.match(secret, /^[A-Za-z0-9]{24}$/);
-  await look(page, "host-chap");
+  await inspect(page, "host-chap");
   const set = dialog.getByRole("button", { name: "Set secret" });
   await survive(page, "hosts SetChap", set);
   await set.press("Enter");
@@ -90,13 +90,13 @@ test("a host tells its paths, what it sees, and what to type on it", async () =>
   await page.route("**/api/v1/sessions?*", (route) => route.fulfill({ json: { items, next_cursor: null } }));
   await page.reload();
   await page.getByText("2 paths").waitFor();
-  await look(page, "hosts");
+  await inspect(page, "hosts");
   await page.getByRole("link", { name: "esx9" }).click();
   await page.getByRole("heading", { name: "esx9", level: 1 }).waitFor();
   await page.getByRole("row", { name: "192.0.2.9:51000" }).getByText("192.0.2.1:3260").waitFor();
   await page.getByText("esxcli storage core adapter rescan --all").waitFor();
   await page.getByText("is not offered compare_and_write").waitFor();
-  await look(page, "host");
+  await inspect(page, "host");
 });
 
 test("of two who change a host the later one is told what it is now, keeps what was typed, and decides", async () => {
@@ -110,7 +110,7 @@ test("of two who change a host the later one is told what it is now, keeps what 
   await name.fill("esx9-mine");
   // It has read by then what the host is: what others do from now on, it does not know.
   await survive(page, "hosts ChangeHost", dialog.getByRole("button", { name: "Change" }));
-  await other.told("PATCH", `/hosts/${id}`, { name: "esx9-theirs", addresses: ["192.0.2.99"] });
+  await other.request("PATCH", `/hosts/${id}`, { name: "esx9-theirs", addresses: ["192.0.2.99"] });
   await dialog.getByRole("button", { name: "Change" }).click();
   await dialog.getByText("Someone else changed this in the meantime").waitFor();
   await dialog.getByText("Your change was not saved.").waitFor();
@@ -127,7 +127,7 @@ test("of two who change a host the later one is told what it is now, keeps what 
 
 test("deleting says what is lost, and asks for the name; a dialog opens with what is there by then", async () => {
   const { id } = await host();
-  await apiOf(page).told("PATCH", `/hosts/${id}`, { addresses: ["192.0.2.98"] });
+  await apiOf(page).request("PATCH", `/hosts/${id}`, { addresses: ["192.0.2.98"] });
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
   const dialog = page.getByRole("dialog");
@@ -135,7 +135,7 @@ test("deleting says what is lost, and asks for the name; a dialog opens with wha
   const button = dialog.getByRole("button", { name: "Delete host" });
   assert.ok(await button.isDisabled());
   await dialog.getByRole("textbox").fill("esx9-mine");
-  await look(page, "host-delete");
+  await inspect(page, "host-delete");
   await survive(page, "hosts DeleteHost", button);
   await button.click();
   await page.getByText("esx9-mine was deleted").waitFor();
@@ -143,9 +143,9 @@ test("deleting says what is lost, and asks for the name; a dialog opens with wha
 });
 
 test("a group that is in use can't be deleted, and what uses it is told", async () => {
-  const { told } = apiOf(page);
-  const group = (await told("GET", "/host-groups")).items.find((one) => one.name === "lab");
-  await told("POST", "/hosts", { name: "esx8", group: group.id });
+  const { request } = apiOf(page);
+  const group = (await request("GET", "/host-groups")).items.find((one) => one.name === "lab");
+  await request("POST", "/hosts", { name: "esx8", group: group.id });
   await page.goto("/hosts?show=groups");
   const dialog = page.getByRole("dialog");
   await choose("lab", "Change");

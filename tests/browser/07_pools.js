@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
-import { apiOf, closePage, GIB, logIn, look, openBrowser, openPage, openSession, PASSWORD } from "./harness.js";
+import { apiOf, closePage, GIB, logIn, inspect, openBrowser, openPage, openSession, PASSWORD } from "./harness.js";
 
 let browser;
 let page;
@@ -13,11 +13,11 @@ before(async () => {
   browser = await openBrowser();
   page = await openPage(browser);
   await logIn(page);
-  pool = (await apiOf(page).told("GET", "/pools")).items[0].name;
+  pool = (await apiOf(page).request("GET", "/pools")).items[0].name;
 });
 after(() => browser.close());
 
-const told = async () => apiOf(page).told("GET", `/pools/${pool}`);
+const shown = async () => apiOf(page).request("GET", `/pools/${pool}`);
 const dialog = () => page.getByRole("dialog");
 
 async function choose(what, action) {
@@ -28,7 +28,7 @@ async function choose(what, action) {
 test("disks are added after a dry run that shows the layout and what is lost", async () => {
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Pools and disks" }).click();
   await page.getByRole("link", { name: pool }).waitFor();
-  await look(page, "pools");
+  await inspect(page, "pools");
   await page.getByRole("link", { name: pool }).click();
   await choose("Actions", "Add disks");
   await page.getByLabel("Use", { exact: true }).selectOption({ label: "Spare" });
@@ -40,13 +40,13 @@ test("disks are added after a dry run that shows the layout and what is lost", a
   await survive(page, "pools Builder.planned", show, form);
   await show.click();
   await page.getByText("Dry run: nothing was changed.").waitFor();
-  assert.ok(!(await told()).vdevs.some((vdev) => vdev.role === "spare"), "a dry run changes nothing");
-  await look(page, "pool-extend");
+  assert.ok(!(await shown()).vdevs.some((vdev) => vdev.role === "spare"), "a dry run changes nothing");
+  await inspect(page, "pool-extend");
   await survive(page, "pools Builder.made", page.getByRole("button", { name: "Add disks" }), form);
   await page.getByRole("button", { name: "Add disks" }).click();
   await page.getByRole("heading", { name: "Extend pool", level: 1 }).waitFor();
   await page.getByText("Done").first().waitFor();
-  assert.deepEqual((await told()).vdevs.filter((vdev) => vdev.role === "spare").map((vdev) => vdev.path), [spare]);
+  assert.deepEqual((await shown()).vdevs.filter((vdev) => vdev.role === "spare").map((vdev) => vdev.path), [spare]);
 });
 
 test("a scrub is started; while it runs it tells how far it is, and can be paused and stopped", async () => {
@@ -58,7 +58,7 @@ test("a scrub is started; while it runs it tells how far it is, and can be pause
   await page.getByText("Scrub pool: done").waitFor();
   await page.getByText("Scrub found no errors").waitFor();
   const scan = { function: "scrub", state: "scanning", started: "2026-11-22T09:30:00Z", ended: null, progress: 0.42, errors: 0 };
-  const running = { ...(await told()), scan };
+  const running = { ...(await shown()), scan };
   await page.route(`**/api/v1/pools/${pool}`, (route) => route.fulfill({ json: running }));
   await page.reload();
   await page.getByText("Scrub: 42 %").waitFor();
@@ -66,7 +66,7 @@ test("a scrub is started; while it runs it tells how far it is, and can be pause
   await page.getByRole("menuitem", { name: "Pause scrub" }).waitFor();
   await page.getByRole("menuitem", { name: "Stop scrub" }).click();
   await dialog().getByText("The progress is lost").waitFor();
-  await look(page, "pool-scrub");
+  await inspect(page, "pool-scrub");
   await page.unroute(`**/api/v1/pools/${pool}`);
   await dialog().getByRole("button", { name: "Stop scrub" }).click();
   // There is none any more: the service says so.
@@ -75,7 +75,7 @@ test("a scrub is started; while it runs it tells how far it is, and can be pause
 });
 
 test("a disk is taken offline, its partner is refused, and it is replaced by the spare", async () => {
-  const [one, other] = (await told()).vdevs.find((vdev) => vdev.kind === "mirror").vdevs.map((vdev) => vdev.path);
+  const [one, other] = (await shown()).vdevs.find((vdev) => vdev.kind === "mirror").vdevs.map((vdev) => vdev.path);
   await choose(`Actions for ${one}`, "Take offline");
   await dialog().getByText("another failed disk can lose the pool").waitFor();
   await survive(page, "pools ChangeDevice", dialog().getByRole("button", { name: "Take offline" }));
@@ -85,7 +85,7 @@ test("a disk is taken offline, its partner is refused, and it is replaced by the
   await dialog().getByRole("button", { name: "Take offline" }).click();
   await dialog().getByText("has no other copy of what is on", { exact: false }).waitFor();
   await dialog().getByRole("button", { name: "Cancel" }).click();
-  await look(page, "pool-degraded");
+  await inspect(page, "pool-degraded");
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Alerts" }).click();
   const row = page.getByRole("row").filter({ hasText: "is OFFLINE" });
   const acknowledge = row.getByRole("button", { name: "Acknowledge" });
@@ -95,12 +95,12 @@ test("a disk is taken offline, its partner is refused, and it is replaced by the
   await page.goto(`/pools/${pool}`);
   await choose(`Actions for ${one}`, "Replace");
   await dialog().getByRole("radio", { name: spare }).check();
-  await look(page, "pool-replace");
+  await inspect(page, "pool-replace");
   await survive(page, "pools Replace", dialog().getByRole("button", { name: "Replace" }));
   await dialog().getByRole("button", { name: "Replace" }).click();
   await page.getByText("Replace device: done").waitFor();
   await page.getByRole("row", { name: one }).waitFor({ state: "detached" });
-  assert.equal((await told()).health, "ONLINE");
+  assert.equal((await shown()).health, "ONLINE");
 });
 
 test("the key of encrypted datastores is told until somebody shows that he has it", async () => {
@@ -112,7 +112,7 @@ test("the key of encrypted datastores is told until somebody shows that he has i
   await survive(page, "pools ExportKey", dialog().getByRole("button", { name: "Show key" }));
   await dialog().getByRole("button", { name: "Show key" }).click();
   const secret = await dialog().getByText(/^[0-9a-f]{64}$/).textContent();
-  await look(page, "pool-key");
+  await inspect(page, "pool-key");
   await dialog().getByRole("button", { name: "I have stored the key" }).click();
   await dialog().waitFor({ state: "detached" });
   assert.ok(!(await page.content()).includes(secret), "the key is still in the page");
@@ -123,13 +123,13 @@ test("the key of encrypted datastores is told until somebody shows that he has i
   await dialog().getByRole("textbox", { name: "Key" }).fill(secret);
   await survive(page, "pools EnterKey", dialog().getByRole("button", { name: "Confirm" }));
   // Somebody else was faster: that is told, and what was typed stays.
-  await (await openSession(browser)).told("POST", `/encryption-keys/${pool}/confirm`, { secret });
+  await (await openSession(browser)).request("POST", `/encryption-keys/${pool}/confirm`, { secret });
   await dialog().getByRole("button", { name: "Confirm" }).click();
   await dialog().getByText("Someone else changed this in the meantime").waitFor();
   await dialog().getByText(/^Confirmed: .* \(before: Not yet\)$/).waitFor();
   await dialog().getByRole("button", { name: "Confirm" }).click();
   await page.getByRole("button", { name: "Export key" }).waitFor({ state: "detached" });
-  await look(page, "pool");
+  await inspect(page, "pool");
 });
 
 test("exporting says which datastores go out of service and asks for the name; importing finds the pool again", async () => {
@@ -137,7 +137,7 @@ test("exporting says which datastores go out of service and asks for the name; i
   await dialog().getByText("secret1").waitFor();
   assert.ok(await dialog().getByRole("button", { name: "Export" }).isDisabled());
   await dialog().getByRole("textbox").fill(pool);
-  await look(page, "pool-export");
+  await inspect(page, "pool-export");
   await survive(page, "pools Export", dialog().getByRole("button", { name: "Export" }));
   await dialog().getByRole("button", { name: "Export" }).click();
   await page.getByText("Export pool: done").waitFor();
@@ -145,15 +145,15 @@ test("exporting says which datastores go out of service and asks for the name; i
   await page.getByText("No pool yet").first().waitFor();
   // As if another server had it, and had not exported it.
   await page.route("**/api/v1/importable-pools?*", async (route) => {
-    const told = await (await route.fetch()).json();
-    await route.fulfill({ json: { ...told, items: told.items.map((one) => ({ ...one, last_host: "another system" })) } });
+    const answer = await (await route.fetch()).json();
+    await route.fulfill({ json: { ...answer, items: answer.items.map((one) => ({ ...one, last_host: "another system" })) } });
   });
   await choose("Actions", "Import pool");
   await dialog().getByRole("radio").first().check();
   const submit = dialog().getByRole("button", { name: "Import" });
   assert.ok(await submit.isDisabled());
   await dialog().getByRole("checkbox", { name: /^No other server uses the pool/ }).check();
-  await look(page, "pool-import");
+  await inspect(page, "pool-import");
   await survive(page, "pools ImportPool", submit);
   const asking = page.waitForRequest("**/api/v1/pools/import");
   await submit.click();
@@ -189,12 +189,12 @@ test("a pool is made of mirrors; a name that can't be is told at its field", asy
   await page.getByRole("button", { name: "Create pool" }).click();
   await page.getByRole("heading", { name: "Create pool", level: 1 }).waitFor();
   await page.getByText("Done").first().waitFor();
-  const made = await apiOf(page).told("GET", "/pools/vault");
+  const made = await apiOf(page).request("GET", "/pools/vault");
   assert.deepEqual(made.vdevs.map((vdev) => [vdev.kind, vdev.vdevs.length]), [["mirror", 2]]);
 });
 
 test("disks tell what they say of themselves by SMART", async () => {
-  const disks = (await apiOf(page).told("GET", "/disks")).items;
+  const disks = (await apiOf(page).request("GET", "/disks")).items;
   const smart = {
     ...{ available: true, reason: "", asleep: false, passed: true, temperature: 38, temperature_limit: 60 },
     ...{ power_on_hours: 26000, reallocated: 8, pending: 0, uncorrectable: 0, wear: null, spare: null, spare_limit: null },
@@ -208,6 +208,6 @@ test("disks tell what they say of themselves by SMART", async () => {
   await row.getByRole("button", { name: "Details" }).press("Enter");
   await page.getByText("38 °C; at most 60 °C").waitFor();
   await page.getByText("Reallocated sectors").waitFor();
-  await look(page, "disks");
+  await inspect(page, "disks");
   await closePage(page);
 });

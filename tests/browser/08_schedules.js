@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
-import { apiOf, closePage, ensureDatastore, logIn, look, openBrowser, openPage } from "./harness.js";
+import { apiOf, closePage, ensureDatastore, logIn, inspect, openBrowser, openPage } from "./harness.js";
 
 let browser;
 let page;
@@ -15,7 +15,7 @@ before(async () => {
 });
 after(() => browser.close());
 
-const told = async () => (await apiOf(page).told("GET", "/schedules")).items;
+const shown = async () => (await apiOf(page).request("GET", "/schedules")).items;
 const dialog = () => page.getByRole("dialog");
 const row = () => page.getByRole("row", { name: "hourly" });
 
@@ -35,11 +35,11 @@ test("a schedule is made, with what it reaches back", async () => {
   assert.ok(await submit.isDisabled());
   await dialog().getByRole("textbox", { name: "Keep of each datastore" }).fill("48");
   await dialog().getByText("So you can always go back 47 hours.").waitFor();
-  await look(page, "schedule-new");
+  await inspect(page, "schedule-new");
   await survive(page, "schedules AddSchedule", submit);
   await submit.click();
   await row().getByText("the newest 48").waitFor();
-  const [made] = await told();
+  const [made] = await shown();
   assert.deepEqual([made.name, made.every_minutes, made.keep, made.enabled], ["hourly", 60, 48, true]);
 });
 
@@ -64,18 +64,18 @@ test("it is paused, run all the same, and changed", async () => {
   await page.getByText("Take snapshot: done").waitFor();
   await choose("Change");
   // Somebody else is faster: it is told, and what was not touched here follows, or the next run would destroy snapshots.
-  const [{ id }] = await told();
+  const [{ id }] = await shown();
   await dialog().getByRole("button", { name: "Change", disabled: false }).waitFor(); // it has read what is there
   await dialog().getByLabel("Unit").selectOption({ label: "Days" });
   await survive(page, "schedules ChangeSchedule", dialog().getByRole("button", { name: "Change" }));
-  await apiOf(page).told("PATCH", `/schedules/${id}`, { keep: 96 });
+  await apiOf(page).request("PATCH", `/schedules/${id}`, { keep: 96 });
   await dialog().getByRole("button", { name: "Change" }).click();
   await dialog().getByText("Keep of each datastore: 96 (before: 48)").waitFor();
-  assert.equal((await told())[0].every_minutes, 60);
+  assert.equal((await shown())[0].every_minutes, 60);
   await dialog().getByRole("button", { name: "Change" }).click();
   await row().getByText("95 days").waitFor();
-  await look(page, "schedules");
-  const [changed] = await told();
+  await inspect(page, "schedules");
+  const [changed] = await shown();
   assert.deepEqual([changed.every_minutes, changed.keep, changed.enabled], [1440, 96, false]);
 });
 
@@ -86,6 +86,6 @@ test("deleting says what becomes of its snapshots", async () => {
   await survive(page, "schedules DeleteSchedule", dialog().getByRole("button", { name: "Delete schedule" }));
   await dialog().getByRole("button", { name: "Delete schedule" }).click();
   await page.getByText("No schedules yet").waitFor();
-  assert.deepEqual(await told(), []);
+  assert.deepEqual(await shown(), []);
   await closePage(page);
 });

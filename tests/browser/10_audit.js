@@ -2,7 +2,7 @@
 // The audit: what was before and what was asked for, filters, pages.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { apiOf, closePage, ensureAdmin, logIn, look, openBrowser, openPage } from "./harness.js";
+import { apiOf, closePage, ensureAdmin, logIn, inspect, openBrowser, openPage } from "./harness.js";
 
 let browser;
 let page;
@@ -17,15 +17,15 @@ after(() => browser.close());
 const rows = () => page.getByRole("grid", { name: "Audit, newest first" }).getByRole("row");
 
 test("an entry shows what was before and what was asked for", async () => {
-  const { told } = apiOf(page);
-  const { id } = await told("POST", "/host-groups", { name: "audited" });
-  await told("PATCH", `/host-groups/${id}`, { name: "audited too" });
+  const { request } = apiOf(page);
+  const { id } = await request("POST", "/host-groups", { name: "audited" });
+  await request("PATCH", `/host-groups/${id}`, { name: "audited too" });
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Audit" }).click();
   await page.getByRole("button", { name: "Show what changed by host_group.change" }).first().click();
   const changes = page.getByRole("grid", { name: "What changed by host_group.change" });
   const cells = await changes.getByRole("row", { name: /^name / }).getByRole("gridcell").allTextContents();
   assert.deepEqual(cells, ["name", "audited", "audited too"]);
-  await look(page, "audit");
+  await inspect(page, "audit");
 });
 
 test("filters narrow it", async () => {
@@ -41,7 +41,7 @@ test("filters narrow it", async () => {
   assert.ok(entries.every((entry) => entry.includes("host_group.") && entry.includes("Refused")), `${entries}`);
   await page.getByRole("textbox", { name: "User" }).fill("somebody");
   await page.getByText("No entry matches").waitFor();
-  await look(page, "audit-no-match");
+  await inspect(page, "audit-no-match");
 });
 
 test("older entries are on further pages", async () => {

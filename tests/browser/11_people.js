@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
-import { apiOf, closePage, logIn, look, openBrowser, openPage, PASSWORD, URL_ } from "./harness.js";
+import { apiOf, closePage, logIn, inspect, openBrowser, openPage, PASSWORD, URL_ } from "./harness.js";
 
 const OTHER = "another good password";
 const OWN = "nobody else knows this";
@@ -17,7 +17,7 @@ before(async () => {
 after(() => browser.close());
 
 const dialog = () => page.getByRole("dialog");
-const user = async (name) => (await apiOf(page).told("GET", "/users")).items.find((one) => one.name === name);
+const user = async (name) => (await apiOf(page).request("GET", "/users")).items.find((one) => one.name === name);
 
 async function typePassword(password) {
   await dialog().getByRole("textbox", { name: "Password", exact: true }).fill(password);
@@ -34,7 +34,7 @@ test("a user is made, with the role that was chosen", async () => {
   await dialog().getByRole("textbox", { name: "User name" }).fill("olga");
   await dialog().getByRole("radio", { name: "Viewer" }).check();
   await typePassword(PASSWORD);
-  await look(page, "users-new");
+  await inspect(page, "users-new");
   await survive(page, "people CreateUser", dialog().getByRole("button", { name: "Create user" }));
   await dialog().getByRole("button", { name: "Create user" }).click();
   await page.getByRole("gridcell", { name: "olga", exact: true }).waitFor();
@@ -60,7 +60,7 @@ async function changeOwnPassword(theirs) {
   await own.locator("#current-password-help").getByText("this is not your password").waitFor();
   await typed(OTHER, "olga olga olga olga");
   await own.locator("#new-password-help").getByText("easy to guess").waitFor();
-  await look(theirs, "own-password");
+  await inspect(theirs, "own-password");
   await own.getByRole("textbox", { name: "New password" }).fill(OWN);
   await own.getByRole("textbox", { name: "Repeat the password" }).fill(OWN);
   await survive(theirs, "people OwnPassword", own.getByRole("button", { name: "Change password" }));
@@ -110,7 +110,7 @@ test("role, password and locking out are changed", async () => {
   await survive(page, "people LockOut", dialog().getByRole("button", { name: "Disable" }));
   await dialog().getByRole("button", { name: "Disable" }).click();
   await page.getByText("Disabled").waitFor();
-  await look(page, "users");
+  await inspect(page, "users");
   await theirs.goto("/datastores");
   await theirs.getByRole("heading", { name: "Log in to zvaai" }).waitFor();
   await closePage(theirs);
@@ -133,7 +133,7 @@ test("a token does what its scope allows; its secret is shown once", async () =>
   await dialog().getByRole("button", { name: "Create token" }).click();
   const shown = dialog().getByRole("textbox", { name: "Token" });
   await shown.waitFor();
-  await look(page, "token-secret");
+  await inspect(page, "token-secret");
   const secret = await shown.inputValue();
   await dialog().getByRole("button", { name: "Close" }).click();
   await page.getByRole("row", { name: /^prometheus Viewer/ }).waitFor();
@@ -143,7 +143,7 @@ test("a token does what its scope allows; its secret is shown once", async () =>
   const headers = { Authorization: `Bearer ${secret}` };
   assert.equal((await request.get(`${URL_}/api/v1/metrics`, { headers })).status(), 200);
   assert.equal((await request.post(`${URL_}/api/v1/reconcile`, { headers })).status(), 403);
-  const [token] = (await apiOf(page).told("GET", "/tokens")).items;
+  const [token] = (await apiOf(page).request("GET", "/tokens")).items;
   const days = (Date.parse(token.expires_at) - Date.parse(token.created_at)) / 86_400_000;
   assert.equal(Math.round(days), 30);
 

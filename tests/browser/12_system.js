@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
-import { apiOf, closePage, logIn, look, openBrowser, openPage, PASSWORD, servedCertificate, URL_ } from "./harness.js";
+import { apiOf, closePage, logIn, inspect, openBrowser, openPage, PASSWORD, servedCertificate, URL_ } from "./harness.js";
 
 const PASSPHRASE = "a passphrase of some length";
 let browser;
@@ -31,7 +31,7 @@ after(async () => {
 const dialog = () => page.getByRole("dialog");
 
 test("versions, the certificate that is served, and where metrics are", async () => {
-  const { version } = await apiOf(page).told("GET", "/status");
+  const { version } = await apiOf(page).request("GET", "/status");
   await page.getByText(version, { exact: true }).first().waitFor();
   await page.getByText((await servedCertificate()).fingerprint256).waitFor();
   assert.equal(await page.getByRole("textbox", { name: "Address" }).inputValue(), `${URL_}/api/v1/metrics`);
@@ -43,7 +43,7 @@ test("a receiver is made, and its test says how the receiver took it", async () 
   await dialog().getByRole("textbox", { name: "Address" }).fill("not an address");
   await dialog().getByRole("button", { name: "Create receiver" }).click();
   await dialog().locator("#receiver-url[aria-invalid=true]").waitFor();
-  await look(page, "receiver-new");
+  await inspect(page, "receiver-new");
   await dialog().getByRole("textbox", { name: "Address" }).fill(`http://127.0.0.1:${receiver.address().port}/hook`);
   await survive(page, "system CreateReceiver", dialog().getByRole("button", { name: "Create receiver" }));
   await dialog().getByRole("button", { name: "Create receiver" }).click();
@@ -58,7 +58,7 @@ test("a receiver is made, and its test says how the receiver took it", async () 
   }
   assert.ok(received.length === 2 && received.every(Boolean), "both were signed");
   await page.getByRole("row", { name: /^chat .*Delivered/ }).waitFor();
-  await look(page, "system");
+  await inspect(page, "system");
   await page.getByRole("button", { name: "Actions for chat" }).click();
   await page.getByRole("menuitem", { name: "Change" }).click();
   await dialog().getByRole("switch", { name: "Enabled" }).click({ force: true });
@@ -88,14 +88,14 @@ test("what was changed since a backup comes back, and is shown before", async ()
   await make.click();
   const file = await (await downloading).path();
   assert.equal(JSON.parse(readFileSync(file, "utf8")).format, "zvaai-configuration");
-  const { told } = apiOf(page);
+  const { request } = apiOf(page);
   await page.getByRole("button", { name: "Actions for chat" }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
   const remove = dialog().getByRole("button", { name: "Delete receiver" });
   await survive(page, "system DeleteReceiver", remove);
   await remove.click();
   await dialog().waitFor({ state: "detached" });
-  assert.deepEqual((await told("GET", "/receivers")).items, []);
+  assert.deepEqual((await request("GET", "/receivers")).items, []);
 
   await page.getByRole("button", { name: "Restore" }).click();
   await dialog().locator("input[type=file]").setInputFiles(file);
@@ -105,8 +105,8 @@ test("what was changed since a backup comes back, and is shown before", async ()
   await dialog().getByRole("textbox", { name: "Passphrase" }).fill(PASSPHRASE);
   await dialog().getByRole("button", { name: "Preview changes" }).click();
   await dialog().getByText(/receiver.*chat|chat/).first().waitFor();
-  assert.deepEqual((await told("GET", "/receivers")).items, [], "nothing is changed by looking");
-  await look(page, "restore");
+  assert.deepEqual((await request("GET", "/receivers")).items, [], "nothing is changed by looking");
+  await inspect(page, "restore");
   await survive(page, "system Restore", dialog().getByRole("button", { name: "Restore" }));
   await dialog().getByRole("button", { name: "Restore" }).click();
   await page.getByRole("row", { name: /^chat / }).waitFor();

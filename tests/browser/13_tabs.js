@@ -21,7 +21,7 @@ test("what happens is told to all tabs by one stream, whichever is closed", asyn
   const others = [await context.newPage(), await context.newPage()];
   for (const page of others) await page.goto("/jobs");
   const waiting = (count) => others[0].waitForFunction(
-    async (wanted) => (await navigator.locks.query()).pending.length === wanted,
+    async (expected) => (await navigator.locks.query()).pending.length === expected,
     count,
   );
   await waiting(2);
@@ -33,16 +33,16 @@ test("what happens is told to all tabs by one stream, whichever is closed", asyn
     return page.getByRole("row", { name: /^Create support bundle .*Done/ }).count();
   };
   const known = await shown(first);
-  const isTold = (page, count) =>
+  const isReported = (page, count) =>
     page.getByRole("row", { name: /^Create support bundle .*Done/ }).nth(known + count - 1).waitFor();
   await apiOf(first).job("POST", "/support-bundles");
-  await Promise.all([first, ...others].map((page) => isTold(page, 1)));
+  await Promise.all([first, ...others].map((page) => isReported(page, 1)));
 
   await first.close();
   assert.deepEqual(first.faults, []);
   await waiting(1);
   await apiOf(others[0]).job("POST", "/support-bundles");
-  await Promise.all(others.map((page) => isTold(page, 2)));
+  await Promise.all(others.map((page) => isReported(page, 2)));
   assert.equal(streams.length, 2);
   assert.ok(others.includes(streams[1]), "one of the others has taken it");
   await context.close();
@@ -53,7 +53,7 @@ async function holdSession(page) {
   let letGo;
   const held = new Promise((resolve) => (letGo = resolve));
   const of = (request) => new URL(request.url()).pathname === "/api/v1/session";
-  const asked = new Promise((resolve) => {
+  const request = new Promise((resolve) => {
     void page.route("**/api/v1/session", async (route) => {
       const response = await route.fetch();
       resolve(response.status());
@@ -64,7 +64,7 @@ async function holdSession(page) {
   const over = Promise.race(["requestfinished", "requestfailed"].map((event) => page.waitForEvent(event, of)));
   // As when the stream of events was interrupted: everything is asked for anew.
   await page.evaluate(() => new BroadcastChannel("zvaai-events").postMessage({ kind: "missed" }));
-  assert.equal(await asked, 200);
+  assert.equal(await request, 200);
   return async () => {
     letGo();
     await over;

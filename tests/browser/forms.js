@@ -58,7 +58,7 @@ export async function survive(page, name, button, { scope = page.getByRole("dial
     return route.fulfill(answerOf(status));
   }
   // Whoever has logged in again listens again; what a job that is begun before that comes to is told some seconds late.
-  const listening = session ? page.waitForResponse((told) => new URL(told.url()).pathname === "/api/v1/events", { timeout: 5 * LONGEST_MS }) : null;
+  const listening = session ? page.waitForResponse((response) => new URL(response.url()).pathname === "/api/v1/events", { timeout: 5 * LONGEST_MS }) : null;
   listening?.catch(() => undefined); // where the walk fails before
   await page.route(EVERYTHING, answer);
   try {

@@ -141,7 +141,7 @@ async function screenOf(page) {
 }
 
 /** Looks at a screen: axe in light, colours in dark too where the screen is another than before; pictures of both where they are asked for. */
-export async function look(page, name) {
+export async function inspect(page, name) {
   const screen = await screenOf(page);
   const schemes = PICTURES || !darkened.has(screen) ? ["light", "dark"] : ["light"];
   darkened.add(screen);
@@ -162,33 +162,33 @@ export async function look(page, name) {
 
 /** The API by the session of a page, as a script would use it: what is not the subject of a story is made so. */
 export function apiOf(page) {
-  const { request } = page.context();
+  const { request: http } = page.context();
   let csrf;
   async function send(method, path, body) {
-    csrf ??= (await (await request.get("/api/v1/session")).json()).csrf_token;
-    const answer = await request.fetch(`/api/v1${path}`, {
+    csrf ??= (await (await http.get("/api/v1/session")).json()).csrf_token;
+    const answer = await http.fetch(`/api/v1${path}`, {
       method,
       headers: { "X-CSRF-Token": csrf, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
       data: body === undefined ? undefined : JSON.stringify(body),
     });
     return { status: answer.status(), body: await answer.json() };
   }
-  async function told(method, path, body) {
+  async function request(method, path, body) {
     const answer = await send(method, path, body);
     assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
     return answer.body;
   }
   async function job(method, path, body) {
-    let now = await told(method, path, body);
+    let now = await request(method, path, body);
     const until = Date.now() + PATIENCE_MS;
     while (["queued", "running"].includes(now.state)) {
       assert.ok(Date.now() < until, `the job does not end: ${JSON.stringify(now)}`);
-      now = await told("GET", `/jobs/${now.id}`);
+      now = await request("GET", `/jobs/${now.id}`);
     }
     assert.equal(now.state, "succeeded", JSON.stringify(now));
     return now;
   }
-  return { send, told, job };
+  return { send, request, job };
 }
 
 /** The API by a session of its own, as of somebody else at another browser. */
@@ -200,8 +200,8 @@ export async function openSession(browser, name = "admin", password = PASSWORD) 
 
 /** A datastore `vmfs1` where no earlier story has made one. */
 export async function ensureDatastore(page) {
-  const { told, job } = apiOf(page);
-  if ((await told("GET", "/datastores")).items.length > 0) return;
+  const { request, job } = apiOf(page);
+  if ((await request("GET", "/datastores")).items.length > 0) return;
   await job("POST", "/datastores", { name: "vmfs1", pool: "tank", size: String(2048n * GIB) });
 }
 

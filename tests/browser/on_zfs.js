@@ -26,7 +26,7 @@ after(() => browser.close());
 const began = Date.now();
 const say = (what) => console.log(`${((Date.now() - began) / 1000).toFixed(1)} s: ${what}`);
 const run = async (...words) => (await promisify(execFile)(words[0], words.slice(1), { timeout: PATIENCE_MS })).stdout;
-const store = async (name) => (await apiOf(page).told("GET", "/datastores")).items.find((one) => one.name === name);
+const store = async (name) => (await apiOf(page).request("GET", "/datastores")).items.find((one) => one.name === name);
 
 /** What only the console's page can know: it was not loaded anew since. */
 const mark = () => page.evaluate(() => void (window.mark = true));
@@ -51,7 +51,7 @@ async function holds(lun, file) {
 /** Until nobody is logged in, as the service sees it. */
 async function loggedOut() {
   const until = Date.now() + PATIENCE_MS;
-  while ((await apiOf(page).told("GET", "/sessions")).items.length > 0) {
+  while ((await apiOf(page).request("GET", "/sessions")).items.length > 0) {
     assert.ok(Date.now() < until, "a session does not end");
     await pause(500);
   }
@@ -93,9 +93,9 @@ const figure = (name) => page.locator("dl > div").filter({ hasText: name }).loca
 
 async function story() {
   await logIn(page); // the first administrator is made by the code that the demo printed
-  const { told } = apiOf(page);
-  const group = await told("POST", "/host-groups", { name: "here" });
-  await told("POST", "/hosts", { name: "here", iqns: [initiator, "iqn.2008-11.org.linux-kvm"], group: group.id });
+  const { request } = apiOf(page);
+  const group = await request("POST", "/host-groups", { name: "here" });
+  await request("POST", "/hosts", { name: "here", iqns: [initiator, "iqn.2008-11.org.linux-kvm"], group: group.id });
 
   say("new datastores");
   const first = await make("VMFS", "first", "1 GiB", () => presented(page));
@@ -121,12 +121,12 @@ async function story() {
 
   say("XCOPY");
   await page.getByRole("tab", { name: "VAAI" }).click();
-  const asked = page.getByRole("row", { name: /^XCOPY/ }).getByRole("gridcell").nth(2);
+  const requests = page.getByRole("row", { name: /^XCOPY/ }).getByRole("gridcell").nth(2);
   await figure("Cloned").getByText("0 B", { exact: true }).waitFor();
-  assert.equal(await asked.innerText(), "0");
+  assert.equal(await requests.innerText(), "0");
   await run("qemu-img", "convert", "-C", "-n", "-f", "raw", "-O", "raw", urlOf(again), urlOf(first));
   await figure("Cloned").getByText("32 MiB", { exact: true }).waitFor();
-  assert.ok(Number(await asked.innerText()) > 0);
+  assert.ok(Number(await requests.innerText()) > 0);
   assert.ok(await holds(first, image), "the clone's blocks are in the first one");
 
   say("a file cloned by VAAI-NAS");

@@ -54,11 +54,11 @@ def test_the_api_has_no_way_past_the_worker() -> None:
     assert setting("api", "User") != setting("worker", "User") and setting("api", "PrivateNetwork") == "yes"
     assert setting("api", "User") == Configuration().http.user
     hidden = set(re.findall(r"-(/\S+)", "".join(re.findall(r"^InaccessiblePaths=(.*)$", unit("api").read_text(), re.MULTILINE))))
-    asked = {Configuration().storage.helper.parent, Configuration().target.control.parent}
+    directories = {Configuration().storage.helper.parent, Configuration().target.control.parent}
     state = {Configuration().state_directory, *(Path(f"/var/lib/zvaai-{name}") for name in ("target", "helper"))}
-    assert {str(path) for path in asked | state} | {"/run/dbus"} <= hidden
+    assert {str(path) for path in directories | state} | {"/run/dbus"} <= hidden
     made = {line.split()[1] for line in (SYSTEMD / "zvaai.tmpfiles").read_text().splitlines() if line.startswith("d ")}
-    assert {str(path) for path in asked} <= made
+    assert {str(path) for path in directories} <= made
     assert setting("target", "RuntimeDirectoryPreserve") == "yes"
     assert "RuntimeDirectory=" not in unit("helper").read_text(), "its socket's unit makes the folder, once"
     assert "InaccessiblePaths" not in unit("worker").read_text()
@@ -192,7 +192,7 @@ def test_they_live_within_their_units(home: Path, tmp_path: Path, target: Target
     running = {name: start(name, home, traces[name]) for name in SERVICES}
     client = httpx.Client(base_url=f"https://127.0.0.1:{PORT}/api/v1", verify=False, timeout=60)
 
-    def told(method: str, path: str, body: Any = None) -> Any:
+    def request(method: str, path: str, body: Any = None) -> Any:
         answer = client.request(method, path, json=body)
         assert answer.is_success, answer.text
         return answer.json()
@@ -206,14 +206,14 @@ def test_they_live_within_their_units(home: Path, tmp_path: Path, target: Target
     try:
         wait_for(listens, "API and worker answer")
         user = {"name": "admin", "password": "correct horse battery"}
-        told("POST", "/setup", {"code": (home / "state" / "setup-code").read_text(), **user})
-        client.headers["X-CSRF-Token"] = told("POST", "/session", user)["csrf_token"]
-        wait_for(lambda: bool(told("GET", "/status")["worker"]), "the worker answers")
-        told("POST", "/host-groups", {"name": "cluster"})
-        (pool,) = told("GET", "/pools")["items"]
-        job = told("POST", "/datastores", {"name": "first", "pool": pool["name"], "size": str(1 << 30)})
-        wait_for(lambda: told("GET", f"/jobs/{job['id']}")["state"] == "succeeded", "a datastore is made")
-        assert told("GET", "/status")["target"]["running"]
+        request("POST", "/setup", {"code": (home / "state" / "setup-code").read_text(), **user})
+        client.headers["X-CSRF-Token"] = request("POST", "/session", user)["csrf_token"]
+        wait_for(lambda: bool(request("GET", "/status")["worker"]), "the worker answers")
+        request("POST", "/host-groups", {"name": "cluster"})
+        (pool,) = request("GET", "/pools")["items"]
+        job = request("POST", "/datastores", {"name": "first", "pool": pool["name"], "size": str(1 << 30)})
+        wait_for(lambda: request("GET", f"/jobs/{job['id']}")["state"] == "succeeded", "a datastore is made")
+        assert request("GET", "/status")["target"]["running"]
         assert [one["name"] for one in target.call("targets.list")["targets"]] == ["iqn.2026-11.zvaai:datastores"]
     finally:
         codes = {name: stop(process) for name, process in reversed(running.items())}

@@ -100,7 +100,7 @@ class Console:
         """What a browser gets."""
         return self._client.get(path, headers={"Accept": "text/html"})
 
-    def told(self, method: str, path: str, body: Any = None) -> Any:
+    def request(self, method: str, path: str, body: Any = None) -> Any:
         """The answer. Raises AssertionError for a problem."""
         answer = self._client.request(method, f"/api/v1{path}", json=body)
         assert answer.is_success, answer.text
@@ -109,25 +109,25 @@ class Console:
     def log_in(self) -> None:
         """As the administrator, who is made with the one-time code where there is none."""
         user = {"name": "admin", "password": self.PASSWORD}
-        if self.told("GET", "/setup")["needed"]:
-            self.told("POST", "/setup", {"code": self.facts["setup_code"], **user})
-        self._client.headers["X-CSRF-Token"] = self.told("POST", "/session", user)["csrf_token"]
+        if self.request("GET", "/setup")["needed"]:
+            self.request("POST", "/setup", {"code": self.facts["setup_code"], **user})
+        self._client.headers["X-CSRF-Token"] = self.request("POST", "/session", user)["csrf_token"]
 
     def make(self, **datastore: Any) -> Mapping[str, Any]:
         """A datastore, served."""
-        job = self.told("POST", "/datastores", datastore)
+        job = self.request("POST", "/datastores", datastore)
         until = time.monotonic() + 600
-        while (job := self.told("GET", f"/jobs/{job['id']}"))["state"] in {"queued", "running"}:
+        while (job := self.request("GET", f"/jobs/{job['id']}"))["state"] in {"queued", "running"}:
             assert time.monotonic() < until, job
             time.sleep(0.2)  # each answer is the guest's one processor's work
         assert job["state"] == "succeeded", job
-        (made,) = [one for one in self.told("GET", "/datastores")["items"] if one["name"] == datastore["name"]]
+        (made,) = [one for one in self.request("GET", "/datastores")["items"] if one["name"] == datastore["name"]]
         return dict(made)
 
 
 def alerts(console: Console) -> list[str]:
     """Of what kind they are: the second part of their keys."""
-    return [str(one["key"]).split(":")[1] for one in console.told("GET", "/alerts")["items"]]
+    return [str(one["key"]).split(":")[1] for one in console.request("GET", "/alerts")["items"]]
 
 
 def reaches(url: str) -> bool:
@@ -141,11 +141,11 @@ def lead_to_first_start(answer: Mapping[str, Any]) -> str:
     console = Console(answer["console"])
     page = console.page("/first-start")
     assert page.status_code == 200 and "<script" in page.text and "default-src 'none'" in page.headers["Content-Security-Policy"]
-    assert console.told("GET", "/setup")["needed"] and len(answer["console"]["setup_code"]) > 15
+    assert console.request("GET", "/setup")["needed"] and len(answer["console"]["setup_code"]) > 15
     console.log_in()
-    (pool,) = console.told("GET", "/pools")["items"]
-    group = console.told("POST", "/host-groups", {"name": "here"})
-    console.told("POST", "/hosts", {"name": "here", "iqns": [INITIATOR], "group": group["id"]})
+    (pool,) = console.request("GET", "/pools")["items"]
+    group = console.request("POST", "/host-groups", {"name": "here"})
+    console.request("POST", "/hosts", {"name": "here", "iqns": [INITIATOR], "group": group["id"]})
     lun = console.make(name="first", pool=pool["name"], size=str(1 << 30), host_groups=[group["id"]])
     url = f"iscsi://{answer['iscsi_portal']}/{answer['console']['iqn']}/{lun['lun']}"
     assert reaches(url)
@@ -154,7 +154,7 @@ def lead_to_first_start(answer: Mapping[str, Any]) -> str:
     ports = f"nfsport={nfs['port']}&mountport={nfs['mount_port']}"
     run("nfs-cp", REPOSITORY / "README.md", f"nfs://{nfs['address']}{share}/README.md?{ports}")
     assert "README.md" in run("nfs-ls", f"nfs://{nfs['address']}{share}?{ports}")
-    assert {one["state"] for one in console.told("GET", "/datastores")["items"]} == {"active"}
+    assert {one["state"] for one in console.request("GET", "/datastores")["items"]} == {"active"}
     return url
 
 
@@ -178,7 +178,7 @@ def lead_by_console(answer: Mapping[str, Any], directory: Path, seed: int) -> st
     assert done.returncode == 0, done.stdout[-12000:] + done.stderr[-4000:]
     console = Console(answer["console"])
     console.log_in()
-    (store,) = [one for one in console.told("GET", "/datastores")["items"] if one["name"] == "first"]
+    (store,) = [one for one in console.request("GET", "/datastores")["items"] if one["name"] == "first"]
     return f"iscsi://{answer['iscsi_portal']}/{answer['console']['iqn']}/{store['lun']}"
 
 
@@ -215,7 +215,7 @@ def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_pa
 
     answer = demo.start()
     console = Console(answer["console"])
-    assert answer["console"]["setup_code"] is None and not console.told("GET", "/setup")["needed"]
+    assert answer["console"]["setup_code"] is None and not console.request("GET", "/setup")["needed"]
     wait_for(lambda: reaches(store), "the datastore is served again, whoever has logged in", timeout=300)
     console.log_in()
     wait_for(lambda: alerts(console) == ["redundancy"], "nothing is wrong but that the pool is one disk", timeout=300)

@@ -50,7 +50,7 @@ def test_every_step_of_the_end_is_taken_in_order(capfd: pytest.CaptureFixture[st
     assert "rmdir" in said and "no such program" in said
 
 
-def test_what_went_wrong_before_the_end_is_what_is_told() -> None:
+def test_the_first_failure_is_the_one_reported() -> None:
     with pytest.raises(programs.DemoError, match="the target ended"), programs.Ending() as ending:
         ending.add(lambda: programs.run("false"))
         raise programs.DemoError("the target ended")
@@ -80,7 +80,7 @@ def test_what_a_process_said_before_it_ended_is_kept(tmp_path: Path) -> None:
     )
 
     def said_both() -> bool:
-        kept.look()
+        kept.check()
         return log.read_text() == "first\nsecond\n"
 
     wait_for(said_both, "it is started anew, and its log is one")
@@ -88,7 +88,7 @@ def test_what_a_process_said_before_it_ended_is_kept(tmp_path: Path) -> None:
     assert kept.processes[0].returncode == -15
 
 
-def test_who_is_asked_again_while_ending_ends_well() -> None:
+def test_a_second_signal_during_the_end_changes_nothing() -> None:
     """Python gives signals back their default before it takes modules down."""
     late = "class Late:\n def __del__(self, kill=os.kill, me=os.getpid(), number=signal.SIGTERM): kill(me, number)\n"
     code = f"import os, signal, programs\n{late}late = Late()\nprograms.StopSignal().ignore()"

@@ -25,10 +25,10 @@ def test_who_has_said_all_is_still_answered() -> None:
                 served.settimeout(60)
                 client.sendall(b"question")
                 client.shutdown(socket.SHUT_WR)
-                asked = b""
+                received = b""
                 while more := served.recv(100):
-                    asked += more
-                assert asked == b"question"
+                    received += more
+                assert received == b"question"
                 gc.collect()  # the loop alone does not hold what waits for nothing but the server
                 served.sendall(b"answer")
             answer = b""

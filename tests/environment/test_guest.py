@@ -41,7 +41,7 @@ def guest(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
 def test_a_shell_with_the_module(tell: Callable[[str], None]) -> None:
     started = time.monotonic()
     result = guest("cat", "/sys/module/zfs/version")
-    tell(f"booted, asked and ended in {time.monotonic() - started:.1f} s")
+    tell(f"booted, terminated and ended in {time.monotonic() - started:.1f} s")
     assert result.returncode == 0, result.stdout + result.stderr
     pinned = re.search(r"^ZFS_VERSION=(.*)$", (REPOSITORY / "packaging/uml/versions").read_text(), re.MULTILINE)
     assert pinned is not None
@@ -128,7 +128,7 @@ def test_two_guests_at_once_do_not_meet() -> None:
 
 def test_sigterm_reaches_the_command() -> None:
     process = subprocess.Popen(
-        [RUN, "bash", "-c", 'trap "echo asked; exit 9" TERM; echo up; while :; do sleep 0.1; done'],
+        [RUN, "bash", "-c", 'trap "echo terminated; exit 9" TERM; echo up; while :; do sleep 0.1; done'],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -137,7 +137,7 @@ def test_sigterm_reaches_the_command() -> None:
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 9
-    assert "asked" in output
+    assert "terminated" in output
 
 
 def test_sigterm_reaches_the_command_of_a_guest_that_takes_nothing_just_then() -> None:
@@ -209,7 +209,7 @@ def test_nothing_is_left_behind() -> None:
     assert sysctl_is_put_back()
 
 
-def test_a_time_limit_is_told_with_what_the_guest_was_doing() -> None:
+def test_a_timeout_reports_what_the_guest_was_doing() -> None:
     for seconds in (6, 60):  # a loaded machine may not have booted it in the first time
         result = guest("--timeout", str(seconds), "sh", "-c", "while :; do :; done")
         assert result.returncode == 124

@@ -114,7 +114,7 @@ def helper_of(exports: Path, bus: str, block: Path, store: Path, user: int) -> I
         yield path, one.guid, outside.guid
 
 
-def test_the_worker_may_look_on_the_system_bus_and_has_exports_by_the_helper(tmp_path: Path) -> None:
+def test_the_worker_may_query_the_system_bus_and_exports_by_the_helper(tmp_path: Path) -> None:
     """With Debian's policy and ours, the worker's user being nobody here."""
     debian = next(Path("/usr/share/dbus-1/system.d").glob("*ganesha*"), None) or next(
         Path("/etc/dbus-1/system.d").glob("*ganesha*")

@@ -132,8 +132,8 @@ def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Path]
         assert Path(prepare).name == MOUNTED_EXPORTS.name
         assert words == ["/etc/zvaai/exports.d", "/run/zvaai-nfs/exports", "/srv/zvaai"]
         words = [str(exports), str(folders["/run/zvaai-nfs"] / "exports"), str(store.parent)]
-        told = subprocess.run([MOUNTED_EXPORTS, *words], check=True, capture_output=True, text=True, timeout=60).stderr
-        assert told.count("not exported") == 7, told
+        messages = subprocess.run([MOUNTED_EXPORTS, *words], check=True, capture_output=True, text=True, timeout=60).stderr
+        assert messages.count("not exported") == 7, messages
         assert [path.name for path in (folders["/run/zvaai-nfs"] / "exports").iterdir()] == ["1.conf"]
         rpcbind = Rpcbind()
         environment = {**os.environ, "LD_LIBRARY_PATH": str(PATCHED_LIBRARY), "BLKID_FILE": str(tmp_path / "blkid.tab")}
@@ -183,8 +183,8 @@ def test_our_library_is_chosen_while_debians_is_the_one_that_it_was_built_from(t
         assert (chosen.read_text(), said in done.stderr) == (environment, True)
 
 
-ASKED = """#!/bin/sh
-echo "$*" >>"{folder}/asked"
+RECORDER = """#!/bin/sh
+echo "$*" >>"{folder}/recorded"
 case "$*" in *hangs/*) trap "" TERM; echo $$ >"{folder}/hangs"; exec sleep 600;; esac
 while [ "$1" != -- ]; do shift; done
 shift
@@ -199,7 +199,7 @@ def test_a_pool_that_does_not_answer_keeps_no_other_from_being_served(tmp_path: 
         folder.mkdir(parents=True)
     (states / "suspended/state").write_text("SUSPENDED\n")
     (states / "hangs/state").write_text("ONLINE\n")
-    (programs / "zfs").write_text(ASKED.format(folder=tmp_path))
+    (programs / "zfs").write_text(RECORDER.format(folder=tmp_path))
     (programs / "zfs").chmod(0o755)
     with contextlib.ExitStack() as stack:
         for number, dataset in enumerate(("hangs/a", "suspended/b", "well/c", "well/d", "well/e")):
@@ -218,8 +218,8 @@ def test_a_pool_that_does_not_answer_keeps_no_other_from_being_served(tmp_path: 
                 os.kill(int((tmp_path / "hangs").read_text()), signal.SIGKILL)
     assert sorted(path.name for path in to.iterdir()) == ["2.conf", "3.conf"], done.stderr
     assert done.stderr.count("not exported") == 3, done.stderr
-    asked = sorted((tmp_path / "asked").read_text().splitlines())
-    assert [line.partition(" -- ")[2] for line in asked] == ["hangs/a", "well/c well/d well/e"], "each pool once"
+    recorded = sorted((tmp_path / "recorded").read_text().splitlines())
+    assert [line.partition(" -- ")[2] for line in recorded] == ["hangs/a", "well/c well/d well/e"], "each pool once"
 
 
 @contextlib.contextmanager
@@ -233,8 +233,8 @@ def of_one(folder: Path) -> Iterator[tuple[Path, Export, Callable[[], tuple[list
 
     def taken() -> tuple[list[str], str]:
         words = [str(MOUNTED_EXPORTS), str(exports), str(to), str(place.parent)]
-        told = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stderr
-        return sorted(path.name for path in to.iterdir()), told
+        messages = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stderr
+        return sorted(path.name for path in to.iterdir()), messages
 
     run("mount", "-t", "tmpfs", export.dataset, place)
     try:
@@ -264,8 +264,8 @@ def test_only_what_the_appliance_writes_is_exported(tmp_path: Path) -> None:
         for number, text in enumerate(wrong, 1):
             assert text != right
             (exports / f"{number}.conf").write_text(text)
-        found, told = taken()
-        assert found == ["0.conf", "00.conf"] and told.count("not as the appliance writes it") == len(wrong), told
+        found, messages = taken()
+        assert found == ["0.conf", "00.conf"] and messages.count("not as the appliance writes it") == len(wrong), messages
 
 
 @pytest.mark.parametrize("wrong", ["somebody's", "writable", "a link", "a writable file"])
@@ -282,5 +282,5 @@ def test_what_others_may_write_is_not_exported(wrong: str, tmp_path: Path) -> No
             exports.symlink_to(tmp_path / "aside")
         else:
             (exports / "1.conf").chmod(0o646)
-        found, told = taken()
-        assert found == [] and "is not a f" in told, told
+        found, messages = taken()
+        assert found == [] and "is not a f" in messages, messages

@@ -48,6 +48,11 @@ def test_banned_words_fail_in_text_and_tables(text: str) -> None:
     assert len(found(text)) == 1
 
 
+def test_retired_words_are_found_in_names_and_comments() -> None:
+    source = "class TokenTold: ...\n\nlook_at = 1  # what was asked\nretold = _told\n"
+    assert list(prose.retired_in(source, {"told", "asked"})) == [(1, "told"), (3, "asked"), (4, "told")]
+
+
 def test_long_table_rows_pass() -> None:
     assert not found(f"| a | b |\n|---|---|\n| {sentence(40)} | x |\n")
 

@@ -118,7 +118,7 @@ def test_the_daemon_lives_within_the_unit(home: Path, tmp_path: Path, engine: st
 ALLOWED, OTHER = 1, 2  # daemon and bin, users of any Debian
 
 
-def asked_by(target: Target, user: int, group: int | None = None) -> subprocess.CompletedProcess[str]:
+def request_by(target: Target, user: int, group: int | None = None) -> subprocess.CompletedProcess[str]:
     """`status`, asked over the control socket by a user."""
     groups = ["--clear-groups"] if group is None else [f"--groups={group}"]
     program = target.directory / PROGRAM.name
@@ -134,9 +134,9 @@ def test_who_may_ask_over_the_control_socket(home: Path, allowed: str) -> None:
     try:
         assert target.socket_path.stat().st_mode & 0o777 == 0o666
         for user in (0, NOBODY, ALLOWED):
-            answer = asked_by(target, user)
+            answer = request_by(target, user)
             assert answer.returncode == 0 and "process_id" in answer.stdout, (user, answer)
-        refused = asked_by(target, OTHER)
+        refused = request_by(target, OTHER)
         assert refused.returncode == 1 and refused.stdout == "", refused
         log = (home / "target.log").read_text()
         assert "control connection refused" in log and "not-yet-made" in log
@@ -146,8 +146,8 @@ def test_who_may_ask_over_the_control_socket(home: Path, allowed: str) -> None:
     target.start()
     try:
         assert target.socket_path.stat().st_mode & 0o777 == 0o600
-        assert asked_by(target, 0).returncode == asked_by(target, NOBODY).returncode == 0
-        assert asked_by(target, ALLOWED).returncode == 1
+        assert request_by(target, 0).returncode == request_by(target, NOBODY).returncode == 0
+        assert request_by(target, ALLOWED).returncode == 1
     finally:
         assert target.stop() == 0
 

@@ -173,9 +173,9 @@ async def copy(disk: Disk, kind: int, block: int, sequence: int) -> None:
 
 async def copy_dirty(disk: Disk, kind: int, block: int, sequence: int) -> None:
     """EXTENDED COPY of what was written a moment ago to another block of the region."""
-    beside = block ^ 1
-    await _write(disk, kind, beside, sequence)
-    segment = Segment(0, 0, LOGICAL_BLOCKS, address_of(kind, beside), address_of(kind, block))
+    neighbour = block ^ 1
+    await _write(disk, kind, neighbour, sequence)
+    segment = Segment(0, 0, LOGICAL_BLOCKS, address_of(kind, neighbour), address_of(kind, block))
     parameters = parameter_list([disk.naa], [segment])
     await disk.run(extended_copy(parameters), parameters)
 

@@ -22,16 +22,16 @@ def test_clones_survive_a_power_cut(state: Path, seed: int, cut: int) -> None:
     """What was answered is so, and no clone is half."""
     disk = ["--disk", f"2G:{state / 'disk'}"]
     command = [str(word) for word in (RUN, *disk, "python3", CHANGER, state, seed + cut)]
-    wanted, answers = random.Random(seed + cut).randrange(20, 60), state / "answers"
+    operations, answers = random.Random(seed + cut).randrange(20, 60), state / "answers"
     with (state / "console").open("wb") as console:
         guest = subprocess.Popen([*command, "change"], stdout=console, stderr=subprocess.STDOUT, start_new_session=True)
         try:
 
             def enough() -> bool:
                 assert guest.poll() is None, f"the guest ended before its power was cut:\n{(state / 'console').read_text()}"
-                return answers.exists() and answers.read_text().count("\n") >= wanted
+                return answers.exists() and answers.read_text().count("\n") >= operations
 
-            wait_for(enough, f"{wanted} answers", timeout=600)
+            wait_for(enough, f"{operations} answers", timeout=600)
         finally:
             os.killpg(guest.pid, signal.SIGKILL)
             guest.wait()

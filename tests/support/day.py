@@ -58,19 +58,19 @@ class Client:
         until = time.monotonic() + PATIENCE_S
         while True:
             status: int = 0
-            told: Any = None
+            answer: Any = None
             self.asking = True
             try:
-                status, told = self._once(method, path, body, key)
+                status, answer = self._once(method, path, body, key)
             except (OSError, http.client.HTTPException, ValueError):
                 pass  # killed meanwhile, or not there yet
             finally:
                 self.asking = False
             if status in (200, 201, 202):
-                return told
-            under_way = status == 409 and "idempotency key is under way" in told["detail"]
-            assert status in _AWAY or under_way, f"{method} {path} {body}: {status} {told}"
-            assert time.monotonic() < until, f"{method} {path}: no answer; the last was {status} {told}"
+                return answer
+            under_way = status == 409 and "idempotency key is under way" in answer["detail"]
+            assert status in _AWAY or under_way, f"{method} {path} {body}: {status} {answer}"
+            assert time.monotonic() < until, f"{method} {path}: no answer; the last was {status} {answer}"
             self.sent_again += 1
             time.sleep(0.03)
 
@@ -81,10 +81,10 @@ class Client:
     def do(self, action: str, method: str, path: str, body: Any = None) -> Any:
         """A change, once, however often it is sent; `action` is what the audit calls it."""
         began = time.time()
-        told = self._ask(method, path, body, f"{self._name}-{next(self._numbers)}")
+        answer = self._ask(method, path, body, f"{self._name}-{next(self._numbers)}")
         self.last = began, time.time()
         self.done[action] += 1
-        return told
+        return answer
 
     def job(self, action: str, method: str, path: str, body: Any = None) -> Any:
         """The result of a job that succeeds."""
@@ -195,8 +195,8 @@ class Day:
     # --- hosts, people
 
     def _create_user(self, name: str) -> None:
-        asked = {"name": name, "role": "viewer", "password": "a good long password"}
-        self.users[name] = self.client.do("user.create", "POST", "/users", asked)["id"]
+        body = {"name": name, "role": "viewer", "password": "a good long password"}
+        self.users[name] = self.client.do("user.create", "POST", "/users", body)["id"]
 
     def _delete_user(self, name: str) -> None:
         self.client.do("user.delete", "DELETE", f"/users/{self.users.pop(name)}")
@@ -209,8 +209,8 @@ class Day:
 
     def _create_host(self, name: str, group: str, number: int) -> None:
         iqn = f"iqn.1998-01.com.vmware:esx{number}"
-        asked = {"name": name, "iqns": [iqn], "group": self.groups[group]}
-        self.hosts[name] = Host(self.client.do("host.create", "POST", "/hosts", asked)["id"], iqn, self.groups[group])
+        body = {"name": name, "iqns": [iqn], "group": self.groups[group]}
+        self.hosts[name] = Host(self.client.do("host.create", "POST", "/hosts", body)["id"], iqn, self.groups[group])
 
     def _readdress(self, name: str) -> None:
         host = self.hosts[name]
@@ -218,8 +218,8 @@ class Day:
         self.client.do("host.change", "PATCH", f"/hosts/{host.id}", {"addresses": host.addresses})
 
     def _set_chap(self, name: str) -> None:
-        asked = {"name": name, "secret": "a-good-long-secret"}
-        self.client.do("host.chap", "PUT", f"/hosts/{self.hosts[name].id}/chap", asked)
+        body = {"name": name, "secret": "a-good-long-secret"}
+        self.client.do("host.chap", "PUT", f"/hosts/{self.hosts[name].id}/chap", body)
 
     def _move(self, name: str, group: str | None) -> None:
         host = self.hosts[name]
@@ -237,13 +237,13 @@ class Day:
         return store
 
     def _create(self, name: str, group: str) -> None:
-        asked = {"name": name, "pool": "tank", "size": str(GIB), "host_groups": [self.groups[group]]}
-        self._made(name, self.client.job("datastore.create", "POST", "/datastores", asked), GIB, self.groups[group])
+        body = {"name": name, "pool": "tank", "size": str(GIB), "host_groups": [self.groups[group]]}
+        self._made(name, self.client.job("datastore.create", "POST", "/datastores", body), GIB, self.groups[group])
 
     def _create_files(self, name: str, group: str) -> None:
         """An NFS datastore."""
-        asked = {"kind": "nfs", "name": name, "pool": "tank", "size": str(GIB), "host_groups": [self.groups[group]]}
-        result = self.client.job("datastore.create", "POST", "/datastores", asked)
+        body = {"kind": "nfs", "name": name, "pool": "tank", "size": str(GIB), "host_groups": [self.groups[group]]}
+        result = self.client.job("datastore.create", "POST", "/datastores", body)
         self.stores[name] = Store(result["datastore"], name, GIB, self.groups[group], kind="nfs", squash="none")
 
     def _squash(self, name: str) -> None:
@@ -261,10 +261,10 @@ class Day:
         self.client.job("datastore.grow", "POST", f"/datastores/{store.id}/grow", {"size": str(2 * GIB)})
         store.size = 2 * GIB
 
-    def _change(self, name: str, asked: dict[str, Any]) -> None:
+    def _change(self, name: str, body: dict[str, Any]) -> None:
         store = self.stores[name]
-        self.client.job("datastore.change", "PATCH", f"/datastores/{store.id}", asked)
-        store.lun, store.soft_threshold = asked["lun"], asked["soft_threshold"]
+        self.client.job("datastore.change", "PATCH", f"/datastores/{store.id}", body)
+        store.lun, store.soft_threshold = body["lun"], body["soft_threshold"]
 
     def _rename(self, name: str) -> None:
         store = self.stores[name]
@@ -284,8 +284,8 @@ class Day:
 
     def _clone(self, name: str, new: str, tag: str | None) -> None:
         source = self.stores[name]
-        asked = {"name": new, "host_groups": [source.group]} | ({"snapshot": tag} if tag else {})
-        result = self.client.job("snapshot.clone", "POST", f"/datastores/{source.id}/clone", asked)
+        body = {"name": new, "host_groups": [source.group]} | ({"snapshot": tag} if tag else {})
+        result = self.client.job("snapshot.clone", "POST", f"/datastores/{source.id}/clone", body)
         if tag is None:
             source.snapshots.append(result["snapshot"].split("@")[1])
         size = GIB if tag is None else source.size
@@ -304,8 +304,8 @@ class Day:
     def _restore(self, name: str) -> None:
         store = self.stores[name]
         self.client.job("datastore.restore", "POST", f"/datastores/{store.id}/restore", {"host_groups": [store.group]})
-        told = self.client.get(f"/datastores/{store.id}")
-        store.state, store.lun, store.squash = "active", told["lun"], told["squash"]
+        answer = self.client.get(f"/datastores/{store.id}")
+        store.state, store.lun, store.squash = "active", answer["lun"], answer["squash"]
 
     def _purge(self, name: str) -> None:
         self.client.job("datastore.purge", "POST", f"/datastores/{self.stores.pop(name).id}/purge")
@@ -319,12 +319,12 @@ class Day:
     def _schedule(self, name: str, store: str) -> None:
         """Its first snapshot is taken at once."""
         of = self.stores[store]
-        asked = {"name": name, "datastores": [of.id], "every_minutes": 1440, "keep": 1}
-        self.schedules[name] = self.client.do("schedule.create", "POST", "/schedules", asked)["id"]
+        body = {"name": name, "datastores": [of.id], "every_minutes": 1440, "keep": 1}
+        self.schedules[name] = self.client.do("schedule.create", "POST", "/schedules", body)["id"]
         until = time.monotonic() + PATIENCE_S
         while True:
-            told = [one["name"] for one in self.client.get(f"/datastores/{of.id}/snapshots")["items"]]
-            new = [tag for tag in told if tag not in of.snapshots]
+            answer = [one["name"] for one in self.client.get(f"/datastores/{of.id}/snapshots")["items"]]
+            new = [tag for tag in answer if tag not in of.snapshots]
             if new and not self.client.get("/jobs?state=running")["items"] + self.client.get("/jobs?state=queued")["items"]:
                 break
             assert time.monotonic() < until, "the schedule takes no snapshot"

@@ -63,9 +63,9 @@ class Crowd:
         done = answer is not None and answer.startswith("ok")
         if answer is not None and not done:
             return
-        wanted = kind == "clone"
-        certain = done and (wanted or self.removals_last)
-        self.clones[path] = wanted if certain or self.clones[path] is wanted else None
+        is_clone = kind == "clone"
+        certain = done and (is_clone or self.removals_last)
+        self.clones[path] = is_clone if certain or self.clones[path] is is_clone else None
 
     def check(self) -> None:
         """The files, once the dataset was opened again."""

@@ -60,18 +60,18 @@ class FileTool:
         self._process.stdin.write(" ".join(map(str, words)) + "\n")
         self._process.stdin.flush()
 
-    def answer(self, asked: str = "") -> dict[str, str]:
+    def answer(self, request: str = "") -> dict[str, str]:
         """What the oldest operation found, as names and values. Raises Refused."""
-        line = self.line(asked).split()
+        line = self.line(request).split()
         if line[0] != "ok":
-            raise Refused(line[1], asked)
+            raise Refused(line[1], request)
         return dict(zip(line[1::2], line[2::2], strict=True))
 
-    def line(self, asked: str = "") -> str:
+    def line(self, request: str = "") -> str:
         """What the oldest operation was answered with, as it is."""
         assert self._process.stdout
         line = self._process.stdout.readline().rstrip("\n")
-        assert line, f"fileops_tool ended: {self._process.poll()} {asked}"
+        assert line, f"fileops_tool ended: {self._process.poll()} {request}"
         return line
 
     def call(self, *words: object) -> dict[str, str]:

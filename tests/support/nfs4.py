@@ -119,8 +119,8 @@ class Nfs4:
         return self._open([place], file.access, file.deny, file.owner, claim_previous)
 
     def _open(self, place: list[bytes], access: int, deny: int, owner: bytes, how: bytes) -> OpenFile:
-        wanted = struct.pack(">IIII", OP_OPEN, 0, access | WANT_NO_DELEGATION, deny)
-        reply = self._call(*place, wanted + self._client_id + owner + how, struct.pack(">I", OP_GETFH))
+        operation = struct.pack(">IIII", OP_OPEN, 0, access | WANT_NO_DELEGATION, deny)
+        reply = self._call(*place, operation + self._client_id + owner + how, struct.pack(">I", OP_GETFH))
         reply.take(8 * (len(place) + 1))  # those before, and OPEN and its status
         stateid = reply.take(16)
         reply.take(4 + 8 + 8 + 4)  # change_info4, flags

@@ -9,7 +9,7 @@ from pathlib import Path
 from support.programs import IN_GUEST, run
 
 
-def settle(volume: Path) -> None:
+def sync(volume: Path) -> None:
     """What was written is on its disk, and counted there, from here on."""
     if IN_GUEST:
         run("zpool", "sync", str(volume).removeprefix("/dev/zvol/").partition("/")[0])
@@ -19,7 +19,7 @@ def settle(volume: Path) -> None:
 
 def used_bytes(volume: Path) -> int:
     """Bytes a zvol or a file takes."""
-    settle(volume)
+    sync(volume)
     if IN_GUEST:
         return int(run("zfs", "get", "-Hpo", "value", "used", str(volume).removeprefix("/dev/zvol/")))
     return volume.stat().st_blocks * 512

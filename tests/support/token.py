@@ -45,12 +45,12 @@ async def populate(session: Session, ranges: list[tuple[int, int]], lun: int | N
     command, parameters = populate_token(identifier, ranges)
     answer = await session.execute(command, data_out=parameters, lun=lun)
     assert answer.status == GOOD, answer
-    told = await session.execute(receive_rod_token_information(identifier), data_in=1024, lun=lun)
-    assert told.status == GOOD, told
-    sense_bytes = told.data[13]
+    answer = await session.execute(receive_rod_token_information(identifier), data_in=1024, lun=lun)
+    assert answer.status == GOOD, answer
+    sense_bytes = answer.data[13]
     descriptors = 32 + sense_bytes
-    assert int.from_bytes(told.data[descriptors : descriptors + 4]) == TOKEN_BYTES + 2, told.data.hex()
-    return told.data[descriptors + 6 : descriptors + 6 + TOKEN_BYTES]
+    assert int.from_bytes(answer.data[descriptors : descriptors + 4]) == TOKEN_BYTES + 2, answer.data.hex()
+    return answer.data[descriptors + 6 : descriptors + 6 + TOKEN_BYTES]
 
 
 async def try_write_using(session: Session, made: bytes, ranges: list[tuple[int, int]], lun: int | None = None) -> Response:

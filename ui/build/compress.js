@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts FILE.br and FILE.gz beside each file of the built site that gets smaller by it: the service compresses nothing itself.
+// Puts FILE.br and FILE.gz next to each file of the built site that gets smaller by it: the service compresses nothing itself.
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";

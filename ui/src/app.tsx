@@ -33,7 +33,7 @@ const PoolScreen = lazy(() => import("./screens/pools/detail"));
 const SchedulesScreen = lazy(() => import("./screens/schedules/list"));
 const BuildScreen = lazy(() => import("./screens/pools/build"));
 
-/** The cache of one page. Who is logged in is asked for at once, beside what the screen needs: nothing waits for it. */
+/** The cache of one page. The session is requested at once, concurrent with what the screen needs: nothing waits for it. */
 export function newCache(): QueryClient {
   const onError = (error: Error): void => refused(client, asProblem(error));
   const client: QueryClient = new QueryClient({
@@ -44,7 +44,7 @@ export function newCache(): QueryClient {
         staleTime: 5_000,
         // Whether the appliance can be reached is seen by asking it; the browser knows of its own network cards only.
         networkMode: "always",
-        // What is refused is refused again; what got no answer is asked for again, while the banner says so.
+        // What is refused is refused again; what got no answer is requested again, while the banner says so.
         retry: (count, error) => asProblem(error).isConnection && count < 2,
         retryDelay: 1_000,
       },

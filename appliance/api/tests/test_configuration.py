@@ -116,7 +116,7 @@ def test_a_dry_run_tells_and_changes_nothing(appliance: Appliance, fresh: Applia
 
 
 def test_back_to_what_was(appliance: Appliance) -> None:
-    """What was changed since is told and taken back; users that came since stay, and who restores is who he is."""
+    """Later changes are reported and undone; later users stay, and the caller keeps his account."""
     store = made(appliance)
     document = back_up(appliance)
     hosts = {one["name"]: one for one in appliance.get("/hosts")["items"]}

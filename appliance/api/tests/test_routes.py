@@ -85,7 +85,7 @@ def test_what_has_the_name_of_a_secret_is_kept_out_of_the_audit(shared: Applianc
 
 
 def test_the_description_is_the_same_for_all(shared: Appliance) -> None:
-    """And as it is printed for the console's types: it names no server, which would be what the first who asked had as Host."""
+    """And as it is printed for the console's types: it names no server, which would be the Host of the first request."""
     document = shared.get("/openapi.json")
     assert "servers" not in document
     assert document == json.loads(openapi(create(cast(Worker, None))))

@@ -71,26 +71,26 @@ class MailServer:
 @contextlib.contextmanager
 def mail_server(directory: Path, how: str) -> Iterator[MailServer]:
     """One, "smtps", "smtp" with STARTTLS, or "plain"."""
-    told = MailServer()
+    mailbox = MailServer()
     certificate.ensure(directory)
     file = directory / certificate.CERTIFICATE
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file, file.with_name(certificate.KEY))
-    told.pem = file.read_text()
+    mailbox.pem = file.read_text()
     loop = asyncio.new_event_loop()
 
     def session() -> SMTP:
         return SMTP(
-            told, hostname="mail.example.com", tls_context=context if how == "smtp" else None, require_starttls=how == "smtp",
-            authenticator=told.authenticate, auth_require_tls=False, loop=loop,
+            mailbox, hostname="mail.example.com", tls_context=context if how == "smtp" else None, require_starttls=how == "smtp",
+            authenticator=mailbox.authenticate, auth_require_tls=False, loop=loop,
         )  # fmt: skip
 
     server = loop.run_until_complete(loop.create_server(session, "127.0.0.1", 0, ssl=context if how == "smtps" else None))
-    told.port = server.sockets[0].getsockname()[1]
+    mailbox.port = server.sockets[0].getsockname()[1]
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:
-        yield told
+        yield mailbox
     finally:
         loop.call_soon_threadsafe(server.close)
         loop.call_soon_threadsafe(loop.stop)
@@ -106,11 +106,11 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
 
 def receiver(appliance: Appliance, there: MailServer, scheme: str, **more: Any) -> str:
     """Adds one; its identifier."""
-    asked = {
+    body = {
         "name": "mail", "url": f"{scheme}://127.0.0.1:{there.port}", "certificate": there.pem, "sender": "zvaai@example.com",
         "recipients": [OPS, "storage@example.com"], "user": "zvaai", "password": PASSWORD, **more,
     }  # fmt: skip
-    answer = appliance.request("POST", "/receivers", asked)
+    answer = appliance.request("POST", "/receivers", body)
     assert answer.status_code == 201 and answer.json is not None, answer.text
     assert answer.json["kind"] == "email" and answer.json["secret"] is None and PASSWORD not in answer.text
     return str(answer.json["id"])
@@ -146,9 +146,9 @@ def test_an_alert_comes_encrypted_and_in_one_thread(appliance: Appliance, tmp_pa
 
 def test_a_test_says_what_is_wrong(appliance: Appliance, tmp_path: Path) -> None:
     def tested(identifier: str) -> tuple[str, int | None, str]:
-        told = appliance.request("POST", f"/receivers/{identifier}/test").json
-        assert told is not None
-        return told["state"], told["status"], str(told["problem"])
+        result = appliance.request("POST", f"/receivers/{identifier}/test").json
+        assert result is not None
+        return result["state"], result["status"], str(result["problem"])
 
     with mail_server(tmp_path, "smtp") as there:
         identifier = receiver(appliance, there, "smtp")
@@ -209,7 +209,7 @@ def test_without_starttls_only_trusted_networks_are_reached(appliance: Appliance
     ],
 )
 def test_what_is_no_mail_receiver(shared: Appliance, change: dict[str, Any], field: str) -> None:
-    asked = {"name": "mail", "url": "smtps://mail.example.com", "sender": "a@example.com", "recipients": [OPS], "user": "u"}
-    answer = shared.request("POST", "/receivers", {**asked, "password": PASSWORD, **change})
+    body = {"name": "mail", "url": "smtps://mail.example.com", "sender": "a@example.com", "recipients": [OPS], "user": "u"}
+    answer = shared.request("POST", "/receivers", {**body, "password": PASSWORD, **change})
     assert answer.status_code == 422 and f'"{field}"' in answer.text, answer.text
     assert shared.get("/receivers")["items"] == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alerts to receivers: each is told, in order, at least once, whatever dies meanwhile; and what the API tells of it."""
+"""Alerts to receivers: each is delivered in order, at least once, whatever dies meanwhile; and what the API reports."""
 
 import ipaddress
 import json
@@ -24,7 +24,7 @@ TRUSTED = (ipaddress.ip_network("127.0.0.0/8"),)
 
 @pytest.fixture
 def there(tmp_path: Path) -> Iterator[Receiver]:
-    """Who is told."""
+    """A receiver's endpoint."""
     with receiver(tmp_path) as one:
         yield one
 
@@ -42,8 +42,8 @@ def sender_of(appliance: Appliance) -> Sender:
 
 def hook(appliance: Appliance, there: Receiver, **more: Any) -> dict[str, Any]:
     """Makes one."""
-    asked = {"name": "pager", "url": there.url, "certificate": there.pem or None, **more}
-    answer = appliance.request("POST", "/receivers", asked)
+    body = {"name": "pager", "url": there.url, "certificate": there.pem or None, **more}
+    answer = appliance.request("POST", "/receivers", body)
     assert answer.status_code == 201, answer.text
     assert answer.json is not None
     return dict(answer.json)
@@ -66,7 +66,7 @@ def deliveries(appliance: Appliance, made: dict[str, Any]) -> list[Any]:
     return list(appliance.get(f"/receivers/{made['id']}/deliveries")["items"])
 
 
-def test_an_alert_is_told_from_its_beginning_to_its_end(appliance: Appliance, there: Receiver) -> None:
+def test_an_alert_is_delivered_when_raised_changed_and_cleared(appliance: Appliance, there: Receiver) -> None:
     made = hook(appliance, there)
     sender = sender_of(appliance)
     sender.start()
@@ -76,11 +76,13 @@ def test_an_alert_is_told_from_its_beginning_to_its_end(appliance: Appliance, th
     find(appliance)
     there.wait(3)
     sender.stop()
-    told = bodies(there)
-    assert [one["type"] for one in told] == ["alert.raised", "alert.changed", "alert.cleared"]
-    assert [one["data"]["severity"] for one in told] == ["warning", "critical", "critical"]
-    assert told[0]["data"]["subject"] == "tank" and told[2]["data"]["cleared_at"] and not told[1]["data"]["cleared_at"]
-    assert len({one["id"] for one in told}) == 3
+    reported = bodies(there)
+    assert [one["type"] for one in reported] == ["alert.raised", "alert.changed", "alert.cleared"]
+    assert [one["data"]["severity"] for one in reported] == ["warning", "critical", "critical"]
+    assert (
+        reported[0]["data"]["subject"] == "tank" and reported[2]["data"]["cleared_at"] and not reported[1]["data"]["cleared_at"]
+    )
+    assert len({one["id"] for one in reported}) == 3
     shown = appliance.get(f"/receivers/{made['id']}")
     assert shown["last_delivery"]["state"] == "delivered" and shown["last_delivery"]["status"] == 204 and shown["waiting"] == 0
 
@@ -111,9 +113,9 @@ def test_it_is_tried_again_after_who_sends_was_gone(appliance: Appliance, there:
     assert second.turn(now + 14) == 0, "twice as long"
     there.answer = 200
     assert second.turn(now + 30) == 1 and second.turn(now + 30) == 1 and second.turn(now + 30) == 0
-    told = bodies(there)
-    assert [one["type"] for one in told] == ["alert.raised"] * 3 + ["alert.cleared"]
-    assert len({one["id"] for one in told[:3]}) == 1 and len({headers["webhook-id"] for headers, _ in there.received}) == 2
+    reported = bodies(there)
+    assert [one["type"] for one in reported] == ["alert.raised"] * 3 + ["alert.cleared"]
+    assert len({one["id"] for one in reported[:3]}) == 1 and len({headers["webhook-id"] for headers, _ in there.received}) == 2
 
 
 def test_what_is_never_taken_is_given_up(appliance: Appliance, there: Receiver) -> None:
@@ -125,8 +127,8 @@ def test_what_is_never_taken_is_given_up(appliance: Appliance, there: Receiver) 
     for _ in range(3):
         now += 4000
         assert sender.turn(now) == 1
-    told = [one for one in appliance.get("/alerts")["items"] if one["key"].startswith("receiver-")]
-    assert len(told) == 1 and "404" in told[0]["text"] and len(deliveries(appliance, made)) == 1
+    reported = [one for one in appliance.get("/alerts")["items"] if one["key"].startswith("receiver-")]
+    assert len(reported) == 1 and "404" in reported[0]["text"] and len(deliveries(appliance, made)) == 1
     for _ in range(7):
         now += 4000
         assert sender.turn(now) == 1
@@ -150,7 +152,7 @@ def test_one_refusal_after_many_silences_is_none(appliance: Appliance, there: Re
     assert [one["state"] for one in deliveries(appliance, made)] == ["pending"]
 
 
-def test_who_is_disabled_is_not_told_of(appliance: Appliance, there: Receiver) -> None:
+def test_a_disabled_receiver_gets_nothing(appliance: Appliance, there: Receiver) -> None:
     made = hook(appliance, there)
     there.answer = 500
     find(appliance, finding())
@@ -179,16 +181,16 @@ def test_what_waits_is_bounded(appliance: Appliance, there: Receiver, monkeypatc
 
 def test_a_test_is_sent_now(appliance: Appliance, there: Receiver) -> None:
     made = hook(appliance, there)
-    told = appliance.request("POST", f"/receivers/{made['id']}/test").json
-    assert told is not None and (told["state"], told["status"], told["kind"]) == ("delivered", 204, "test")
+    reported = appliance.request("POST", f"/receivers/{made['id']}/test").json
+    assert reported is not None and (reported["state"], reported["status"], reported["kind"]) == ("delivered", 204, "test")
     assert bodies(there)[0]["type"] == "test"
     there.answer = 500
-    told = appliance.request("POST", f"/receivers/{made['id']}/test").json
-    assert told is not None and (told["state"], told["status"]) == ("failed", 500)
+    reported = appliance.request("POST", f"/receivers/{made['id']}/test").json
+    assert reported is not None and (reported["state"], reported["status"]) == ("failed", 500)
     assert sender_of(appliance).turn(time.time() + 90000) == 0 and not appliance.get("/alerts")["items"]
 
 
-def test_secrets_are_told_once(appliance: Appliance, there: Receiver) -> None:
+def test_secrets_are_returned_once(appliance: Appliance, there: Receiver) -> None:
     made = hook(appliance, there)
     assert made["secret"].startswith("whsec_")
     everything = json.dumps([appliance.get("/receivers"), appliance.get(f"/receivers/{made['id']}"), appliance.get("/audit")])
@@ -223,25 +225,25 @@ def test_urls_are_in_no_file_as_they_are(appliance: Appliance, there: Receiver) 
         answers = [appliance.request("PATCH", path, change, Idempotency_Key=f"key of {min(change)}") for _ in range(2)]
         assert answers[0].status_code == 200 and answers[0].json == answers[1].json, "the second is the kept one"
         assert answers[0].json is not None and answers[0].json["url"] == later
-    told = appliance.request("POST", f"{path}/test").json
-    assert told is not None and told["state"] == "delivered"
+    reported = appliance.request("POST", f"{path}/test").json
+    assert reported is not None and reported["state"] == "delivered"
     held = database(appliance)
     assert b"renamed" in held and b"t0ken" not in held and b"an0ther" not in held
 
 
-def test_without_the_key_a_webhook_is_told_and_set_anew(appliance: Appliance, there: Receiver) -> None:
+def test_without_the_key_a_webhook_is_reported_and_set_anew(appliance: Appliance, there: Receiver) -> None:
     made = hook(appliance, there)
     other = Seal(appliance.configuration.state_directory / "other.key")
     with appliance.store.session() as session:
         found = receivers.find(session, made["id"])
         found.url, found.secret = other.seal(there.url), other.seal(made["secret"])
     assert "again" in appliance.get("/receivers")["items"][0]["url"]
-    told = appliance.request("POST", f"/receivers/{made['id']}/test").json
-    assert told is not None and told["state"] == "failed" and "not the key" in told["problem"]
+    reported = appliance.request("POST", f"/receivers/{made['id']}/test").json
+    assert reported is not None and reported["state"] == "failed" and "not the key" in reported["problem"]
     assert appliance.request("PATCH", f"/receivers/{made['id']}", {"url": there.url}).status_code == 200
     assert appliance.request("POST", f"/receivers/{made['id']}/secret").status_code == 201
-    told = appliance.request("POST", f"/receivers/{made['id']}/test").json
-    assert told is not None and told["state"] == "delivered"
+    reported = appliance.request("POST", f"/receivers/{made['id']}/test").json
+    assert reported is not None and reported["state"] == "delivered"
 
 
 def test_what_is_refused(appliance: Appliance, there: Receiver, tmp_path: Path) -> None:

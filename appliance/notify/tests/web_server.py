@@ -37,16 +37,16 @@ class Receiver:
 @contextlib.contextmanager
 def receiver(directory: Path, *, tls: bool = True, port: int = 0, address: str = "127.0.0.1") -> Iterator[Receiver]:
     """One, running."""
-    told = Receiver()
+    endpoint = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             """Keeps it, and answers."""
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            told.received.append((self.headers, body))
-            if callable(told.answer):
-                return told.answer(self)
-            self.send_response(told.answer)
+            endpoint.received.append((self.headers, body))
+            if callable(endpoint.answer):
+                return endpoint.answer(self)
+            self.send_response(endpoint.answer)
             self.end_headers()
             return None
 
@@ -58,17 +58,17 @@ def receiver(directory: Path, *, tls: bool = True, port: int = 0, address: str =
             """Who goes away, or does not like the certificate."""
 
     server = Server((address, port), Handler)
-    told.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}/hook?token=t0ken"
+    endpoint.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}/hook?token=t0ken"
     if tls:
         certificate.ensure(directory)
         file = directory / certificate.CERTIFICATE
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(file, directory / certificate.KEY)
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        told.pem = file.read_text()
+        endpoint.pem = file.read_text()
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
-        yield told
+        yield endpoint
     finally:
         server.shutdown()
         server.server_close()

@@ -41,8 +41,8 @@ def test_the_names_of_lio(tmp_path: Path) -> None:
         with running(tmp_path / "a", TargetSocket(target.socket_path), tmp_path / "volumes") as appliance:
             appliance.simulator.create_volume("tank/vol1", GIB, volblocksize=65536)
             names = {"system": "lio", "unit_serial": SERIAL, "model": "vol1"}
-            asked = {"dataset": "tank/vol1", "name": "moved", "known_as": names, "host_groups": [appliance.group("cluster", ESX)]}
-            job = appliance.job("POST", "/volumes/adopt", asked)
+            body = {"dataset": "tank/vol1", "name": "moved", "known_as": names, "host_groups": [appliance.group("cluster", ESX)]}
+            job = appliance.job("POST", "/volumes/adopt", body)
             assert job["result"]["served"], job
             iqn = appliance.configuration.target.name
 
@@ -62,7 +62,7 @@ def test_the_names_of_lio(tmp_path: Path) -> None:
             target.start()
             assert asyncio.run(seen()) == before
             appliance.simulator.create_volume("tank/vol2", GIB, volblocksize=65536)
-            again = appliance.request("POST", "/volumes/adopt", {**asked, "dataset": "tank/vol2", "name": "other"})
+            again = appliance.request("POST", "/volumes/adopt", {**body, "dataset": "tank/vol2", "name": "other"})
             assert again.status_code == 409, again.text
     finally:
         target.stop()

@@ -146,7 +146,7 @@ def test_registrations_survive_or_are_not_lost_unless_forced(appliance: Applianc
     assert sorted(registered(appliance.json("datastore", "show", "clustered")["lun"])) == sorted(kept)
 
 
-def test_drift_is_mended_by_itself_and_told(appliance: Appliance) -> None:
+def test_drift_is_repaired_and_reported(appliance: Appliance) -> None:
     lun = create(appliance, "drifting", "--group", "one")
     uuid = appliance.luns()[lun]
     target = {"target": appliance.iqn}
@@ -154,8 +154,8 @@ def test_drift_is_mended_by_itself_and_told(appliance: Appliance) -> None:
     wait_for(lambda: appliance.luns().get(lun) == uuid, "the LUN is back")
 
     def served() -> dict[str, Any]:
-        told = appliance.target.call("luns.list", target)["luns"]
-        return next(dict(one) for one in told if one["number"] == lun)
+        luns = appliance.target.call("luns.list", target)["luns"]
+        return next(dict(one) for one in luns if one["number"] == lun)
 
     before = served()
     for by_hand in ({"write_cache": True}, {"read_only": True}, {"soft_threshold": {"bytes": 1 << 20}}):

@@ -40,7 +40,7 @@ BODY = b"POST /api/v1/hosts HTTP/1.1\r\nHost: x\r\nContent-Type: application/jso
 PAGE, SCRIPT = b"<!doctype html>the page", b"export {};" * 100
 
 
-class Door(Frontend):
+class ServiceStack(Frontend):
     """nginx, the HTTP process and the worker behind it, and clients."""
 
     def __init__(self, directory: Path, port: int, change: Callable[[str], str]) -> None:
@@ -124,29 +124,29 @@ class Door(Frontend):
 
 
 @contextlib.contextmanager
-def opened(directory: Path, port: int, change: Callable[[str], str] = lambda text: text) -> Iterator[Door]:
+def opened(directory: Path, port: int, change: Callable[[str], str] = lambda text: text) -> Iterator[ServiceStack]:
     """Both end well."""
-    door = Door(directory, port, change)
+    service = ServiceStack(directory, port, change)
     try:
-        yield door
-        assert door.stop() == 0
-        for process in (door.api, door.worker):
+        yield service
+        assert service.stop() == 0
+        for process in (service.api, service.worker):
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=120) == 0
-        assert "Traceback" not in door.api_log.read_text(), door.api_log.read_text()
-        assert "[emerg]" not in door.log.read_text() and "[alert]" not in door.log.read_text(), door.log.read_text()
+        assert "Traceback" not in service.api_log.read_text(), service.api_log.read_text()
+        assert "[emerg]" not in service.log.read_text() and "[alert]" not in service.log.read_text(), service.log.read_text()
     finally:
-        for process in (door.api, door.worker):
+        for process in (service.api, service.worker):
             if process.poll() is None:
                 process.kill()
                 process.wait()
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceStack]:
     """As it is installed."""
-    with opened(tmp_path_factory.mktemp("door"), 8444) as door:
-        yield door
+    with opened(tmp_path_factory.mktemp("door"), 8444) as service:
+        yield service
 
 
 def _soon(text: str) -> str:
@@ -156,10 +156,10 @@ def _soon(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceStack]:
     """With short timeouts, and few connections."""
-    with opened(tmp_path_factory.mktemp("hasty"), 8445, _soon) as door:
-        yield door
+    with opened(tmp_path_factory.mktemp("hasty"), 8445, _soon) as service:
+        yield service
 
 
 def closed(connection: socket.socket) -> bool:
@@ -183,7 +183,7 @@ def response(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("said", [b"", b"\x16"], ids=["nothing", "one byte"])
-def test_a_client_without_a_handshake_is_disconnected(hasty: Door, said: bytes) -> None:
+def test_a_client_without_a_handshake_is_disconnected(hasty: ServiceStack, said: bytes) -> None:
     held = [hasty.connect(f"127.0.1.{number % 4 + 1}") for number in range(2 * THREADS)]
     for connection in held:
         connection.sendall(said)
@@ -194,18 +194,18 @@ def test_a_client_without_a_handshake_is_disconnected(hasty: Door, said: bytes) 
 
 
 @pytest.mark.parametrize(("said", "status"), [(HEALTH[:20], 408), (BODY, 408)], ids=["header", "body"])
-def test_a_request_that_does_not_arrive_is_ended(hasty: Door, said: bytes, status: int) -> None:
+def test_a_request_that_does_not_arrive_is_ended(hasty: ServiceStack, said: bytes, status: int) -> None:
     with hasty.tls("127.0.8.5") as connection:
         connection.sendall(said)
         assert response(connection) == b"" or status == 408
 
 
-def test_slow_requests_hold_no_thread(door: Door) -> None:
+def test_slow_requests_hold_no_thread(service: ServiceStack) -> None:
     """Of four addresses, twice as many as the API has threads."""
-    held = [door.tls(f"127.0.8.{number % 4 + 1}") for number in range(2 * THREADS)]
+    held = [service.tls(f"127.0.8.{number % 4 + 1}") for number in range(2 * THREADS)]
     for number, connection in enumerate(held):
         connection.sendall((HEALTH[:20], BODY)[number % 2])
-    assert door.healthy("127.0.0.9")
+    assert service.healthy("127.0.0.9")
     for connection in held:
         connection.setblocking(False)
         with pytest.raises((BlockingIOError, ssl.SSLWantReadError)):  # neither closed nor responded to
@@ -213,18 +213,18 @@ def test_slow_requests_hold_no_thread(door: Door) -> None:
         connection.close()
 
 
-def test_slow_readers_hold_no_thread(door: Door) -> None:
-    held = [door.slow_reader(f"127.0.9.{number % 4 + 1}") for number in range(THREADS + 4)]
+def test_slow_readers_hold_no_thread(service: ServiceStack) -> None:
+    held = [service.slow_reader(f"127.0.9.{number % 4 + 1}") for number in range(THREADS + 4)]
     for connection in held:
         connection.sendall(DOCUMENT)
-    assert door.healthy("127.0.0.9")
+    assert service.healthy("127.0.0.9")
     for connection in held:
         assert connection.recv(12) == b"HTTP/1.1 200"
         connection.close()
 
 
-def test_a_response_that_is_taken_slowly_is_whole(door: Door) -> None:
-    with door.tls("127.0.9.9") as connection:
+def test_a_response_that_is_taken_slowly_is_whole(service: ServiceStack) -> None:
+    with service.tls("127.0.9.9") as connection:
         connection.sendall(DOCUMENT)
         said = b""
         while part := connection.recv(16384):
@@ -234,36 +234,36 @@ def test_a_response_that_is_taken_slowly_is_whole(door: Door) -> None:
     assert f"content-length: {len(body)}".encode() in head.lower() and json.loads(body)["openapi"] == "3.1.0"
 
 
-def test_a_response_that_is_not_taken_is_ended(hasty: Door) -> None:
-    asked = DOCUMENT.replace(b"Connection: close\r\n", b"")
+def test_a_response_that_is_not_taken_is_ended(hasty: ServiceStack) -> None:
+    requested = DOCUMENT.replace(b"Connection: close\r\n", b"")
     with hasty.slow_reader("127.0.4.1") as connection, pytest.raises((ConnectionError, ssl.SSLError)):  # and not TimeoutError
         while True:
-            connection.sendall(asked)
+            connection.sendall(requested)
 
 
 # --- floods
 
 
-def test_one_address_has_not_all_requests(door: Door) -> None:
-    held = [door.tls("127.0.5.1") for _ in range(MOST_OF_ONE)]
+def test_one_address_has_not_all_requests(service: ServiceStack) -> None:
+    held = [service.tls("127.0.5.1") for _ in range(MOST_OF_ONE)]
     for connection in held:
         connection.sendall(BODY)
 
     def refused() -> bool:
-        with door.tls("127.0.5.1") as surplus:
+        with service.tls("127.0.5.1") as surplus:
             surplus.sendall(HEALTH)
             said = response(surplus)
         return said.startswith(b"HTTP/1.1 429 ") and b"Retry-After: 1" in said and b"application/problem+json" in said
 
     wait_for(refused, "one request too many is refused")
-    assert door.healthy("127.0.0.9")
+    assert service.healthy("127.0.0.9")
     for connection in held:
         connection.close()
-    wait_for(lambda: door.healthy("127.0.5.1"), "requests are admitted again")
+    wait_for(lambda: service.healthy("127.0.5.1"), "requests are admitted again")
 
 
-def test_passwords_are_tried_slowly(door: Door) -> None:
-    with door.client() as client:
+def test_passwords_are_tried_slowly(service: ServiceStack) -> None:
+    with service.client() as client:
         statuses = [client.post("/api/v1/session", content=b"{}").status_code for _ in range(60)]
         assert 429 in statuses
         refused = client.post("/api/v1/session", content=b"{}")
@@ -272,7 +272,7 @@ def test_passwords_are_tried_slowly(door: Door) -> None:
         assert client.get("/api/v1/health/live").status_code == 200
 
 
-def test_connections_that_say_nothing_do_not_shut_others_out(hasty: Door) -> None:
+def test_connections_that_say_nothing_do_not_shut_others_out(hasty: ServiceStack) -> None:
     """More than nginx has room for: those that have sent nothing make room."""
     held = [hasty.connect(f"127.0.2.{number % 8 + 1}") for number in range(160)]
     wait_for(lambda: hasty.healthy("127.0.0.9"), "others get a response")
@@ -310,8 +310,8 @@ def test_connections_that_say_nothing_do_not_shut_others_out(hasty: Door) -> Non
         "bytes",
     ],
 )
-def test_a_request_that_is_refused_gets_a_problem(door: Door, request_: bytes, status: int) -> None:
-    with door.tls("127.0.10.1") as connection:
+def test_a_request_that_is_refused_gets_a_problem(service: ServiceStack, request_: bytes, status: int) -> None:
+    with service.tls("127.0.10.1") as connection:
         with contextlib.suppress(OSError):
             connection.sendall(request_)
         said = response(connection)
@@ -320,9 +320,9 @@ def test_a_request_that_is_refused_gets_a_problem(door: Door, request_: bytes, s
     assert problem["status"] == status and problem["detail"] and problem["code"]
 
 
-def test_a_body_in_chunks_is_bounded_too(door: Door) -> None:
+def test_a_body_in_chunks_is_bounded_too(service: ServiceStack) -> None:
     head = b"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-    with door.tls("127.0.10.4") as connection:
+    with service.tls("127.0.10.4") as connection:
         with contextlib.suppress(OSError):
             connection.sendall(head)
             for _ in range(20):
@@ -330,70 +330,70 @@ def test_a_body_in_chunks_is_bounded_too(door: Door) -> None:
         assert response(connection).startswith(b"HTTP/1.1 413 ")
 
 
-def test_two_requests_in_one_piece_and_one_in_many(door: Door) -> None:
-    with door.tls("127.0.10.2") as connection:
+def test_two_requests_in_one_piece_and_one_in_many(service: ServiceStack) -> None:
+    with service.tls("127.0.10.2") as connection:
         connection.sendall(HEALTH.replace(b"Connection: close\r\n", b"") + HEALTH)
         assert response(connection).count(b"HTTP/1.1 200") == 2
-    with door.tls("127.0.10.2") as connection:
+    with service.tls("127.0.10.2") as connection:
         for byte in HEALTH:
             connection.sendall(bytes([byte]))
         assert response(connection).startswith(b"HTTP/1.1 200")
 
 
-def test_expect_100_continue_is_answered(door: Door) -> None:
+def test_expect_100_continue_is_answered(service: ServiceStack) -> None:
     body = b'{"name": "x", "password": "y"}'
     head = f"POST /api/v1/session HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n"
-    with door.tls("127.0.10.3") as connection:
+    with service.tls("127.0.10.3") as connection:
         connection.sendall(head.encode() + b"Content-Type: application/json\r\nConnection: close\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")
         connection.sendall(body)
         assert b"HTTP/1.1 401 " in response(connection)
 
 
-def test_resets_and_other_protocols_end_nothing(door: Door) -> None:
+def test_resets_and_other_protocols_end_nothing(service: ServiceStack) -> None:
     for _ in range(50):
-        with door.connect("127.0.6.1") as connection:
+        with service.connect("127.0.6.1") as connection:
             connection.sendall(b"\x16\x03\x01")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     for said in (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\0" * 4096, b"\x16\x03\x01\xff\xff" + b"\xff" * 512):
-        with door.connect("127.0.7.1") as connection:
+        with service.connect("127.0.7.1") as connection:
             connection.sendall(said)
             assert closed(connection)
-    assert door.healthy("127.0.7.1")
-    assert door.api_log.read_text().count("Booting worker") == 1
+    assert service.healthy("127.0.7.1")
+    assert service.api_log.read_text().count("Booting worker") == 1
 
 
-def test_the_address_of_a_client_is_nginx_to_say(door: Door) -> None:
+def test_the_address_of_a_client_is_nginx_to_say(service: ServiceStack) -> None:
     """The audit has the client's address, whatever it sends."""
-    with door.client() as client:
+    with service.client() as client:
         sent = client.post(
             "/api/v1/session",
             json={"name": "nobody", "password": "x"},
             headers={"X-Forwarded-For": "198.51.100.7", "Forwarded": "for=198.51.100.7", "X-Real-IP": "198.51.100.7"},
         )
         assert sent.status_code == 401
-        entries = client.get("/api/v1/audit", headers={"Cookie": door.cookie()}).json()["items"]
+        entries = client.get("/api/v1/audit", headers={"Cookie": service.cookie()}).json()["items"]
     assert entries and "198.51.100.7" not in {one["address"] for one in entries}
 
 
 # --- certificate, streams of events
 
 
-def test_a_new_certificate_drops_no_connection(door: Door) -> None:
-    with door.tls("127.0.11.1") as stream, door.tls("127.0.11.2") as idle:
-        stream.sendall(f"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nCookie: {door.cookie()}\r\n\r\n".encode())
+def test_a_new_certificate_drops_no_connection(service: ServiceStack) -> None:
+    with service.tls("127.0.11.1") as stream, service.tls("127.0.11.2") as idle:
+        stream.sendall(f"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nCookie: {service.cookie()}\r\n\r\n".encode())
         assert stream.recv(12) == b"HTTP/1.1 200"
         begun = BODY.replace(b"900", b"12") + b'"name": '
         idle.sendall(begun[:-6])
-        (door.certificates / certificate.KEY).unlink()
-        door.fingerprint = certificate.ensure(door.certificates)
+        (service.certificates / certificate.KEY).unlink()
+        service.fingerprint = certificate.ensure(service.certificates)
 
         def presented() -> bool:
-            found = ssl.get_server_certificate(("127.0.0.1", door.port))
-            return found.strip() == door.certificate.read_text().strip()
+            found = ssl.get_server_certificate(("127.0.0.1", service.port))
+            return found.strip() == service.certificate.read_text().strip()
 
         assert not presented()
-        door.reload()
+        service.reload()
         wait_for(presented, "the new certificate is presented")
         idle.sendall(begun[-6:] + b"   }")
         assert idle.recv(12) == b"HTTP/1.1 401"
@@ -405,14 +405,14 @@ def test_a_new_certificate_drops_no_connection(door: Door) -> None:
             seen += part
 
 
-def test_streams_of_browsers_that_are_gone_are_freed(door: Door) -> None:
+def test_streams_of_browsers_that_are_gone_are_freed(service: ServiceStack) -> None:
     """A browser that loads a page anew leaves one each time."""
-    asked = f"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nCookie: {door.cookie()}\r\n\r\n".encode()
+    requested = f"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nCookie: {service.cookie()}\r\n\r\n".encode()
     held: list[ssl.SSLSocket] = []
 
     def streams() -> bool:
-        connection = door.tls(f"127.0.12.{len(held) % 4 + 1}")
-        connection.sendall(asked)
+        connection = service.tls(f"127.0.12.{len(held) % 4 + 1}")
+        connection.sendall(requested)
         held.append(connection)
         return connection.recv(12) == b"HTTP/1.1 200"
 
@@ -431,8 +431,8 @@ def test_streams_of_browsers_that_are_gone_are_freed(door: Door) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/datastores", "/datastores/1234/overview", "/apiary"])
-def test_screens_get_the_page(door: Door, path: str) -> None:
-    with door.client() as client:
+def test_screens_get_the_page(service: ServiceStack, path: str) -> None:
+    with service.client() as client:
         found = client.get(path)
     assert (found.status_code, found.content) == (200, PAGE)
     assert found.headers["Cache-Control"] == "no-cache"
@@ -444,8 +444,8 @@ def test_screens_get_the_page(door: Door, path: str) -> None:
     ["/assets/gone-123.js", "/secret.txt", "/../secret.txt", "/%2e%2e/secret.txt", "/assets/../../secret.txt", "/notes.unknown",
      "/assets/main-abc.js.gz", "/api", "/api/", "/api/v1/nothing", "//secret.txt", "/.hidden", "/assets/%00.js"],
 )  # fmt: skip
-def test_a_path_without_a_file_is_not_found(door: Door, path: str) -> None:
-    with door.tls() as connection:  # as it is written, which a client would not send
+def test_a_path_without_a_file_is_not_found(service: ServiceStack, path: str) -> None:
+    with service.tls() as connection:  # as it is written, which a client would not send
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
         said = response(connection)
     assert said.split(b" ", 2)[1] in (b"404", b"400"), said
@@ -453,8 +453,8 @@ def test_a_path_without_a_file_is_not_found(door: Door, path: str) -> None:
 
 
 @pytest.mark.parametrize(("accepted", "encoding"), [("gzip, br", "gzip"), ("identity", None), ("gzip;q=0", None)])
-def test_scripts_are_compressed_and_cached(door: Door, accepted: str, encoding: str | None) -> None:
-    with door.client() as client:
+def test_scripts_are_compressed_and_cached(service: ServiceStack, accepted: str, encoding: str | None) -> None:
+    with service.client() as client:
         found = client.get("/assets/main-abc.js", headers={"Accept-Encoding": accepted})
     assert found.headers.get("Content-Encoding") == encoding and found.content == SCRIPT
     assert found.headers["Vary"] == "Accept-Encoding"
@@ -462,15 +462,15 @@ def test_scripts_are_compressed_and_cached(door: Door, accepted: str, encoding: 
     assert found.headers["Content-Type"] == "text/javascript; charset=utf-8"
 
 
-def test_what_is_known_is_not_sent_again(door: Door) -> None:
-    with door.client() as client:
+def test_what_is_known_is_not_sent_again(service: ServiceStack) -> None:
+    with service.client() as client:
         tag = client.get("/").headers["ETag"]
         again = client.get("/", headers={"If-None-Match": tag})
     assert (again.status_code, again.content) == (304, b"")
 
 
-def test_nothing_inline_and_nothing_from_elsewhere(door: Door) -> None:
-    with door.client() as client:
+def test_nothing_inline_and_nothing_from_elsewhere(service: ServiceStack) -> None:
+    with service.client() as client:
         page, problem, api = client.get("/").headers, client.get("/gone.js").headers, client.get("/api/v1/health/live").headers
     for headers in (page, problem):
         policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))

@@ -103,28 +103,30 @@ def wait_until_quiet(appliance: Appliance, day: Day) -> None:
     """All answer, no job is under way, and the target serves what it should."""
 
     def quiet() -> bool:
-        told = day.client.get("/status")
-        return bool(told["worker"] and not told["active_jobs"] and told["reconciled_at"] and not told["reconcile_problem"])
+        status = day.client.get("/status")
+        return bool(
+            status["worker"] and not status["active_jobs"] and status["reconciled_at"] and not status["reconcile_problem"]
+        )
 
     wait_for(quiet, "it is quiet")
-    wanted = {store.lun: store.id for store in day.stores.values() if store.lun is not None}
-    wait_for(lambda: appliance.luns() == wanted, f"the target serves {wanted}")
+    expected = {store.lun: store.id for store in day.stores.values() if store.lun is not None}
+    wait_for(lambda: appliance.luns() == expected, f"the target serves {expected}")
 
 
 def check(appliance: Appliance, day: Day) -> None:
     """Everything, everywhere."""
     wait_until_quiet(appliance, day)
-    _check_what_is_told(day)
+    _check_reports(day)
     _check_storage(appliance, day)
     _check_target(appliance, day)
     _check_database(appliance, day)
 
 
-def _check_what_is_told(day: Day) -> None:
+def _check_reports(day: Day) -> None:
     get = day.client.get
-    told = {one["id"]: one for one in get("/datastores?limit=500")["items"]}
+    status = {one["id"]: one for one in get("/datastores?limit=500")["items"]}
     shown = ("name", "size", "state", "lun", "soft_threshold", "kind", "host_groups")
-    assert {key: tuple(one[name] for name in shown) for key, one in told.items()} == {
+    assert {key: tuple(one[name] for name in shown) for key, one in status.items()} == {
         store.id: (
             store.name, str(store.size), store.state, store.lun, store.soft_threshold, store.kind,
             [store.group] if store.state == "active" else [],
@@ -132,7 +134,7 @@ def _check_what_is_told(day: Day) -> None:
         for store in day.stores.values()
     }  # fmt: skip
     squashed = {store.id: store.squash for store in day.stores.values() if store.kind == "nfs" and store.state == "active"}
-    assert {key: one["squash"] for key, one in told.items() if key in squashed} == squashed
+    assert {key: one["squash"] for key, one in status.items() if key in squashed} == squashed
     hosts = {one["id"]: (one["iqns"], one["group"], one["addresses"]) for one in get("/hosts")["items"]}
     assert hosts == {host.id: ([host.iqn], host.group, host.addresses) for host in day.hosts.values()}
     assert {one["id"]: one["name"] for one in get("/host-groups")["items"]} == {key: name for name, key in day.groups.items()}
@@ -191,8 +193,8 @@ def _check_database(appliance: Appliance, day: Day) -> None:
         assert {uuid for (uuid,) in rows("SELECT datastore FROM exports")} == exported
         assert not rows("SELECT id FROM jobs WHERE state != 'succeeded'")
         jobs = dict(rows("SELECT kind, count(*) FROM jobs WHERE actor = 'admin' AND kind != 'pool.create' GROUP BY kind"))
-        asked_for = {kind: number for kind, number in client.done.items() if kind in jobs}
-        assert jobs == asked_for
+        requested = {kind: number for kind, number in client.done.items() if kind in jobs}
+        assert jobs == requested
         audited = dict(
             rows("SELECT action, count(*) FROM audit WHERE status BETWEEN 200 AND 299 AND actor = 'admin' GROUP BY action")
         )

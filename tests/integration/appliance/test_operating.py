@@ -143,8 +143,8 @@ def test_the_configuration_comes_back(appliance: Appliance, tmp_path: Path) -> N
     assert file.stat().st_mode & 0o077 == 0
     appliance.cli("host", "delete", "esx", "--yes")
     appliance.cli("group", "create", "newer")
-    told = appliance.cli("configuration", "restore", str(file), "--dry-run", text="a long passphrase\n")
-    assert "host esx: added" in told and "host group newer: removed" in told and "nothing was changed" in told
+    output = appliance.cli("configuration", "restore", str(file), "--dry-run", text="a long passphrase\n")
+    assert "host esx: added" in output and "host group newer: removed" in output and "nothing was changed" in output
     assert not appliance.json("host", "list")
     assert appliance.run("configuration", "restore", str(file), text="another passphrase\n").returncode == 7
     appliance.cli("configuration", "restore", str(file), text="a long passphrase\n")

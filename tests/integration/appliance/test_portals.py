@@ -132,8 +132,8 @@ def test_the_target_proves_itself(served: tuple[Appliance, Target]) -> None:
     appliance.request("PUT", f"/hosts/{host['id']}/chap", {"name": "esx1", "secret": SECRET})
     taken = appliance.request("PUT", "/settings/iscsi/target-chap", {"name": "storage", "secret": SECRET})
     assert taken.status_code == 409 and host["name"] in taken.text
-    told = appliance.request("PUT", "/settings/iscsi/target-chap", {"name": "storage", "secret": "secret-of-storage"})
-    assert told.status_code == 200 and "secret-of-storage" not in told.text
+    response = appliance.request("PUT", "/settings/iscsi/target-chap", {"name": "storage", "secret": "secret-of-storage"})
+    assert response.status_code == 200 and "secret-of-storage" not in response.text
     assert appliance.request("PUT", "/settings/iscsi", {"chap_required": True}).status_code == 200
     appliance.settled()
 

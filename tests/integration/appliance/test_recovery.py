@@ -24,8 +24,8 @@ def test_an_older_database_takes_the_pools_configuration(tmp_path: Path) -> None
         appliance.cli("host", "create", "esx1", "--iqn", "iqn.1998-01.com.vmware:esx1")
 
         def on_pool() -> bool:
-            told = appliance.json("recover")
-            return [one["generation"] for one in told["copies"] if one["own"]] == [told["generation"]]
+            recovery = appliance.json("recover")
+            return [one["generation"] for one in recovery["copies"] if one["own"]] == [recovery["generation"]]
 
         wait_for(on_pool, "the pool has the configuration")
         database, older = appliance.directory / "state/appliance.sqlite", appliance.directory / "older"

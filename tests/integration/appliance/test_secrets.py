@@ -162,8 +162,8 @@ def test_secrets_go_in(sent: Sent) -> None:
 def webhook_that_fails(sent: Sent, admin: str) -> None:
     """With a token in its address, where nobody answers; its own secret is told twice, each time a new one."""
     sent.address = "Zq7vXtokenoftheaddress"
-    asked = {"name": "pager", "url": f"http://127.0.0.1:9/hook?token={sent.address}"}
-    status, hook = sent.ask("POST", "/receivers", asked, admin)
+    body = {"name": "pager", "url": f"http://127.0.0.1:9/hook?token={sent.address}"}
+    status, hook = sent.ask("POST", "/receivers", body, admin)
     assert status == 201
     for what in ("a receiver's secret", "a receiver's new secret"):
         sent.secrets[what] = hook["secret"].removeprefix("whsec_")
@@ -179,7 +179,7 @@ def test_secrets_go_in_wrong(sent: Sent) -> None:
     """Every operation that takes one: with the wrong type, too long, in JSON that is none, in the query, by nobody."""
     admin = sent.appliance.token()
     _, spec = sent.ask("GET", "/openapi.json", None, admin)
-    asked = 0
+    tried = 0
     for path, methods in spec["paths"].items():
         for method, operation in methods.items():
             if "requestBody" not in operation:
@@ -188,21 +188,21 @@ def test_secrets_go_in_wrong(sent: Sent) -> None:
             where = re.sub(r"\{\w+\}", "absent", path).removeprefix("/api/v1")
             for way in places(body):
                 secret = sent.new(f"{method} {path} {'.'.join(way)}")
-                asked += 1
+                tried += 1
                 for value in (secret, *wrong_ones(secret)):
                     for token in (admin, None, "zvaai_none"):
                         status, _ = sent.ask(method.upper(), where, put(body, way, value), token)
                         assert status < 500
                 sent.ask(method.upper(), where, json.dumps(put(body, way, secret))[:-1], admin)
                 sent.ask(method.upper(), f"{where}?{way[-1]}={urllib.parse.quote(secret)}", body, admin)
-    assert asked >= 8
+    assert tried >= 8
     for credential in ("bearer", "basic"):
         secret = sent.new(f"a {credential} credential")
         sent.ask("GET", "/pools", None, None, Authorization=f"{credential} {secret}")
     sent.ask("GET", "/pools", None, None, Cookie=f"__Host-zvaai={urllib.parse.quote(sent.new('a wrong cookie'))}")
 
 
-def everything_told(sent: Sent) -> None:
+def read_everything(sent: Sent) -> None:
     """Every GET, of everything that is there, by an admin and by a viewer."""
     admin = sent.appliance.token()
     _, spec = sent.ask("GET", "/openapi.json", None, admin)
@@ -217,10 +217,10 @@ def everything_told(sent: Sent) -> None:
         for way in ways:
             if "{" in way:
                 continue
-            status, told = sent.ask("GET", way, None, admin)
-            assert status < 500, (way, told)
-            if isinstance(told, dict):
-                items = told.get("items") or []
+            status, content = sent.ask("GET", way, None, admin)
+            assert status < 500, (way, content)
+            if isinstance(content, dict):
+                items = content.get("items") or []
                 known[way] = [str(one.get("id", one.get("name"))) for one in items if isinstance(one, dict)]
             sent.ask("GET", way, None, sent.viewer)
     assert known["/users"] and known["/hosts"] and known["/audit"] and known["/datastores"]
@@ -233,7 +233,7 @@ def test_no_secret_comes_out(sent: Sent) -> None:
     sent.secrets["a viewer's token"] = made["secret"].split("_", 2)[2]
     sent.answers.pop()
     sent.viewer = made["secret"]
-    everything_told(sent)
+    read_everything(sent)
     appliance = sent.appliance
     sent.secrets["the admin's token"] = appliance.token().split("_", 2)[2]
     sources: dict[str, bytes] = {f"the answer to {name}": text.encode() for name, text in sent.answers}

@@ -165,7 +165,7 @@ def test_only_new_space_is_refused_when_a_pool_is_full(
     assert short_target.process_id == process
 
 
-def test_hosts_are_told_once_that_space_gets_short(short_pool: ShortPool, short_target: Target) -> None:
+def test_hosts_get_one_unit_attention_when_space_gets_short(short_pool: ShortPool, short_target: Target) -> None:
     """The threshold of a LUN, and that of its pool: a unit attention to each host."""
     volume = short_pool.create_volume("lun", 1024, compression="off")
     short_target.add_lun(0, volume, soft_threshold={"bytes": 64 * MIB})
@@ -179,7 +179,7 @@ def test_hosts_are_told_once_that_space_gets_short(short_pool: ShortPool, short_
             for session in sessions:
                 await ready(session)
 
-            async def each_is_told() -> None:
+            async def each_gets_one() -> None:
                 for session in sessions:
                     until = time.monotonic() + 180
                     while SOFT_THRESHOLD not in (taken := await ready(session)):
@@ -188,7 +188,7 @@ def test_hosts_are_told_once_that_space_gets_short(short_pool: ShortPool, short_
                     assert taken.count(SOFT_THRESHOLD) == 1
 
             await in_full(sessions[0], 0, 80)
-            await each_is_told()
+            await each_gets_one()
             short_target.call("space.set_pool", {"pool": short_pool.name, "soft_threshold": {"percent": 30}})
             await asyncio.to_thread(wait_for, lambda: space(short_target)["used_bytes"] > 64 * MIB, "it was looked at", 120)
             assert SOFT_THRESHOLD not in [code for session in sessions for code in await ready(session)]
@@ -198,7 +198,7 @@ def test_hosts_are_told_once_that_space_gets_short(short_pool: ShortPool, short_
                     return filler.path.exists() and filler.path.stat().st_size > 500 * MIB
 
                 await asyncio.to_thread(wait_for, filled, "files fill the pool", 240)
-            await each_is_told()
+            await each_gets_one()
 
     asyncio.run(scenario())
 

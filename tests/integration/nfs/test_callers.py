@@ -65,7 +65,7 @@ def from_privileged_port(port: int) -> RpcConnection:
 
 
 @pytest.mark.usefixtures("served")
-def test_privileged_ports_are_asked_for_where_the_export_wants_them() -> None:
+def test_privileged_ports_are_required_if_the_export_says_so() -> None:
     with Nfs3() as nfs:
         procedure = Procedure22(nfs)
         result = procedure.clone(handle_of("privileged", file=True), handle_of("open", file=False), "stolen")

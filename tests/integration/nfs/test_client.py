@@ -179,31 +179,29 @@ SUPPORTED = 3
     ],
     ids=["replaced", "always", "replaced, cloned", "always, cloned", "a clone that was taken is not begun again"],
 )
-def test_a_name_is_looked_up_again_when_its_file_was_replaced(
-    words: list[str], answers: list[bytes], lookups: int, code: int
-) -> None:
-    looked: list[int] = []
-    asked: list[int] = []
+def test_a_replaced_file_gets_another_lookup(words: list[str], answers: list[bytes], lookups: int, code: int) -> None:
+    seen: list[int] = []
+    requests: list[int] = []
 
     def answer(program: int, procedure: int) -> bytes | None:
         if program != NFS_PROGRAM:
             return MOUNTED if procedure == 1 else b""
         if procedure == PROCEDURE22:
-            asked.append(procedure)
-            return answers[min(len(asked) - SUPPORTED, len(answers)) - 1] if len(asked) > SUPPORTED else result(0)
+            requests.append(procedure)
+            return answers[min(len(requests) - SUPPORTED, len(answers)) - 1] if len(requests) > SUPPORTED else result(0)
         if procedure == NFSPROC3_LOOKUP:
-            looked.append(procedure)
-            missing = words[0] != "stat" and len(looked) % 2 == 0
+            seen.append(procedure)
+            missing = words[0] != "stat" and len(seen) % 2 == 0
             return (
                 struct.pack(">I", 2)
                 if missing
-                else struct.pack(">I", 0) + opaque(bytes([len(looked)]) * 8) + struct.pack(">II", 0, 0)
+                else struct.pack(">I", 0) + opaque(bytes([len(seen)]) * 8) + struct.pack(">II", 0, 0)
             )
         return struct.pack(">I", 0)
 
     with serving(answer, b"") as port:
         found = vaai_nas("--nfs-port", str(port), "--mount-port", str(port), words[0], "127.0.0.1:/one", *words[1:])
-    assert (len(looked), len(asked) - SUPPORTED, found.returncode) == (lookups, len(answers), code), found.stderr
+    assert (len(seen), len(requests) - SUPPORTED, found.returncode) == (lookups, len(answers), code), found.stderr
 
 
 @pytest.mark.parametrize(("exact", "says"), [(True, "unique: 77"), (False, "unique: at most 77")])

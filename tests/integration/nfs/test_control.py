@@ -144,7 +144,7 @@ def test_statistics_are_of_one_export(control: tuple[Ganesha, daemon.Ganesha, Pa
     assert client.statistics(1) == ()
 
 
-def test_daemon_that_is_gone_is_told_apart(control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path) -> None:
+def test_an_absent_daemon_has_its_own_error(control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path) -> None:
     client, server, store = control
     server.kill()
     with pytest.raises(GaneshaUnreachableError):
@@ -194,16 +194,16 @@ def test_exports_stay_in_the_folder_they_may_be_in(nfs_store: Path, tmp_path: Pa
     folder, link = tmp_path / "exports", nfs_store.parent / "link"
     folder.mkdir()
     link.symlink_to(nfs_store)
-    inside, beside = nfs_store / "inside", nfs_store.parent / "beside"
+    inside, outside = nfs_store / "inside", nfs_store.parent / "outside"
     inside.mkdir()
-    beside.mkdir()
+    outside.mkdir()
     with message_bus(tmp_path / "bus") as address:
         blocks = f'%dir "{folder}/*.conf"\nZVAAI_EXPORTS {{ Below = "{nfs_store.parent}"; }}\n'
         always = daemon.Export(1, nfs_store, "/always")
         environment = {"DBUS_SYSTEM_BUS_ADDRESS": address}
         with daemon.running_ganesha(tmp_path / "ganesha", [always], environment=environment, blocks=blocks):
             client = Ganesha(folder, address)
-            for path in (Path("/"), Path("/etc"), nfs_store.parent, inside, beside, link, nfs_store.parent / "beside/../store"):
+            for path in (Path("/"), Path("/etc"), nfs_store.parent, inside, outside, link, nfs_store.parent / "beside/../store"):
                 with pytest.raises(ExportRefusedError):
                     client.add(Export(2, path, "/more", access="RW"))
             assert client.exports() == {1: "/always"}

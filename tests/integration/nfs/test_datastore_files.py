@@ -69,9 +69,9 @@ def rig(lasting_store: Path, tmp_path_factory: pytest.TempPathFactory, seed: int
 def test_a_disk_is_cloned_and_shares_its_blocks(rig: Rig) -> None:
     before = rig.files()
     assert set(before) == {DISK} and before[DISK]["total"] == str(SIZE)
-    told = rig.clone(DISK, NEW, "--fast")
+    output = rig.clone(DISK, NEW, "--fast")
     sizes = {"total_bytes": str(SIZE), "cloned_bytes": str(SIZE), "copied_bytes": "0", "hole_bytes": "0"}
-    assert told["result"] | sizes == told["result"] and told["result"]["copied_because"] == {}
+    assert output["result"] | sizes == output["result"] and output["result"]["copied_because"] == {}
     with mounted("/first") as host:
         assert host.read_file(f"/{NEW}") == rig.data
     found = rig.files()

@@ -39,7 +39,7 @@ class Rig:
     control: Ganesha
     exports: Path
 
-    def told(self, store: str) -> Any:
+    def shown(self, store: str) -> Any:
         """Of a datastore."""
         return self.appliance.get(f"/datastores/{store}")
 
@@ -151,8 +151,8 @@ def test_who_uses_it_is_seen(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     clients = rig.control.clients
 
     def since_an_hour() -> Clients:
-        told = clients()
-        return replace(told, since=told.since - 3600)
+        shown = clients()
+        return replace(shown, since=shown.since - 3600)
 
     monkeypatch.setattr(rig.control, "clients", since_an_hour)
     store = rig.appliance.nfs_datastore("first", clients=[ESX1])
@@ -161,8 +161,8 @@ def test_who_uses_it_is_seen(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
         host.write_file("/made", b"data")
         refused = rig.appliance.request("DELETE", f"/datastores/{store}")
         assert refused.status_code == 409 and refused.json is not None and refused.json["blocking"] == [ESX1]
-    told = {one["address"]: one["datastores"] for one in rig.appliance.get("/nfs-clients")["items"]}
-    assert told[ESX1] == [store]
+    shown = {one["address"]: one["datastores"] for one in rig.appliance.get("/nfs-clients")["items"]}
+    assert shown[ESX1] == [store]
     rig.appliance.job("DELETE", f"/datastores/{idle}")
     with mounted("/first", 4, server=ESX1) as host, host.opened("/made") as held:
         assert held.read(0, 4) == b"data"
@@ -195,10 +195,10 @@ def test_offloads_are_counted_by_export(rig: Rig) -> None:
         assert vaai_nas(*ports, "fast-clone", f"{ESX1}:/first", "disk", "copy").returncode == 0
         assert vaai_nas(*ports, "caps", "127.0.0.1:/first").returncode != 0, "this server itself is nobody's client"
         assert host.read_file("/copy") == data
-    told = rig.appliance.get("/offloads")
-    (export,) = [one for one in told["exports"] if one["datastore"] == store]
-    assert export["offload"]["cloned_bytes"] == len(data) and told["nfs_problem"] is None
-    assert {one["host"] for one in told["nfs_hosts"]} == {ESX1}
+    shown = rig.appliance.get("/offloads")
+    (export,) = [one for one in shown["exports"] if one["datastore"] == store]
+    assert export["offload"]["cloned_bytes"] == len(data) and shown["nfs_problem"] is None
+    assert {one["host"] for one in shown["nfs_hosts"]} == {ESX1}
     rig.server.kill()
     assert rig.appliance.get("/offloads")["nfs_problem"]
     rig.server.start()

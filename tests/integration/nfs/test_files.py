@@ -87,9 +87,9 @@ def refused(rig: Rig, source: str, destination: str, export: int = 1) -> tuple[s
 def test_disks_are_listed_and_measured(rig: Rig) -> None:
     page = rig.files.files(1, "", 100)
     assert [(one.path, one.total) for one in page.files] == [(DISK, SIZE)] and page.complete and not page.more
-    told = rig.files.statistics(1, DISK)
-    assert (told.total, told.unique_exact) == (SIZE, COUNTS)
-    assert SIZE <= told.unique == told.allocated <= SIZE + (1 << 20)
+    statistics = rig.files.statistics(1, DISK)
+    assert (statistics.total, statistics.unique_exact) == (SIZE, COUNTS)
+    assert SIZE <= statistics.unique == statistics.allocated <= SIZE + (1 << 20)
 
 
 def test_a_clone_shares_its_blocks_and_belongs_to_whom_its_source_does(rig: Rig) -> None:
@@ -106,13 +106,15 @@ def test_a_clone_shares_its_blocks_and_belongs_to_whom_its_source_does(rig: Rig)
     assert (made.st_uid, made.st_gid, made.st_mode & 0o7777) == (1234, 4321, 0o640), "whose the source is, and not root's"
     assert [one.path for one in rig.files.files(1, "", 1).files] == ["vm/clone-flat.vmdk"]
     assert [one.path for one in rig.files.files(1, "vm/clone-flat.vmdk", 1).files] == [DISK]
-    told = rig.files.statistics(1, "vm/clone-flat.vmdk")
-    assert told.total == SIZE and told.unique_exact == COUNTS
-    assert told.unique <= OWN if COUNTS else told.unique == told.allocated, "without the kernel module an upper bound"
+    statistics = rig.files.statistics(1, "vm/clone-flat.vmdk")
+    assert statistics.total == SIZE and statistics.unique_exact == COUNTS
+    assert statistics.unique <= OWN if COUNTS else statistics.unique == statistics.allocated, (
+        "without the kernel module an upper bound"
+    )
     assert refused(rig, DISK, "vm/clone-flat.vmdk") == ("exists", "destination")
 
 
-def test_nothing_beside_the_exports_files_is_reached(rig: Rig) -> None:
+def test_nothing_outside_the_export_is_reached(rig: Rig) -> None:
     before = sorted(str(path) for path in rig.store.rglob("*"))
     for path in ("../store/vm/disk-flat.vmdk", "/etc/passwd", "vm//disk-flat.vmdk", "vm/./disk-flat.vmdk", "vm/..", ""):
         assert refused(rig, path, "new.vmdk") == ("invalid", "source")

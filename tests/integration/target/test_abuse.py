@@ -209,19 +209,19 @@ def test_a_working_host_goes_on(target: Target, make_volume: VolumeMaker, workin
     target.add_lun(0, make_volume("working", 16))
     target.add_lun(1, make_volume("abused", 16))
 
-    async def beside_abuse() -> Figures:
+    async def during_abuse() -> Figures:
         async with abuse(target):
             return await asyncio.wrap_future(working_host.start(target.portal))
 
     said = []
     for _ in range(ATTEMPTS):
         quiet = working_host.start(target.portal).result(60)
-        beside = asyncio.run(asyncio.wait_for(beside_abuse(), 120))
-        said.append(f"alone {quiet}, beside it {beside}, memory {peak_memory_bytes(target.process_id) >> 20} MiB")
+        figures = asyncio.run(asyncio.wait_for(during_abuse(), 120))
+        said.append(f"alone {quiet}, beside it {figures}, memory {peak_memory_bytes(target.process_id) >> 20} MiB")
         print(said[-1])
         assert peak_memory_bytes(target.process_id) < MEMORY_BYTES, said
-        near = beside.per_second * SLOWEST > quiet.per_second and beside.mean < quiet.mean * SLOWEST
-        if near and beside.longest < LONGEST_SECONDS:
+        near = figures.per_second * SLOWEST > quiet.per_second and figures.mean < quiet.mean * SLOWEST
+        if near and figures.longest < LONGEST_SECONDS:
             return
     raise AssertionError("\n".join(said))
 
@@ -269,7 +269,7 @@ def test_512_stalled_sessions_stay_within_the_memory_of_the_unit(
         # The unit attention of a new nexus is for the first.
         await send_unread(session, commands(session, 5, cdb.read(0, 32768), data_in=16 << 20))
 
-    async def beside_stalled() -> list[Figures]:
+    async def during_stall() -> list[Figures]:
         figures = []
         async with contextlib.AsyncExitStack() as stack:
             for first in range(0, STALLED, NAMES):
@@ -279,12 +279,12 @@ def test_512_stalled_sessions_stay_within_the_memory_of_the_unit(
 
     quiet = working_host.start(target.portal).result(60)
     with limited_memory(target.process_id, memory_max()):
-        (beside,) = asyncio.run(asyncio.wait_for(beside_stalled(), 200))
+        (figures,) = asyncio.run(asyncio.wait_for(during_stall(), 200))
     peak = peak_memory_bytes(target.process_id)
-    print(f"alone {quiet}, beside them {beside}, memory {peak >> 20} MiB")
+    print(f"alone {quiet}, beside them {figures}, memory {peak >> 20} MiB")
     assert peak < memory_max()
-    assert beside.longest < LONGEST_SECONDS
-    assert beside.per_second * SLOWEST > quiet.per_second
+    assert figures.longest < LONGEST_SECONDS
+    assert figures.per_second * SLOWEST > quiet.per_second
     assert "held the most memory" in (target.directory / "target.log").read_text()
 
 

@@ -113,7 +113,7 @@ def test_a_volume_that_grows(target: Target, make_volume: VolumeMaker) -> None:
     volume = make_volume("volume", 16)
     target.add_lun(0, volume)
 
-    async def told(session: Session) -> None:
+    async def clear_attentions(session: Session) -> None:
         async with asyncio.timeout(WAIT_SECONDS):
             while (answer := await session.execute(cdb.TEST_UNIT_READY)).status == GOOD:
                 await asyncio.sleep(0.05)
@@ -131,6 +131,6 @@ def test_a_volume_that_grows(target: Target, make_volume: VolumeMaker) -> None:
             else:
                 with volume.open("r+b") as file:
                     file.truncate(32 << 20)
-            await asyncio.gather(told(first), told(second))
+            await asyncio.gather(clear_attentions(first), clear_attentions(second))
 
     asyncio.run(asyncio.wait_for(act(), 300))

@@ -45,7 +45,7 @@ def served(target: Target, make_volume: VolumeMaker) -> Target:
 
 
 @contextlib.asynccontextmanager
-async def beside_work(target: Target) -> AsyncIterator[None]:
+async def concurrent_work(target: Target) -> AsyncIterator[None]:
     """A session on LUN 1 that writes and reads back all the time, and must be the same one, with right data, to the end."""
     async with Session(target.portal, initiator="iqn.2026-11.example.zvaai:worker", lun=1) as session:
         await session.execute(cdb.TEST_UNIT_READY)
@@ -73,7 +73,7 @@ def show(target: Target, act: Callable[[], Awaitable[None]]) -> None:
     """Runs `act` beside a host that works; the target is up afterwards."""
 
     async def both() -> None:
-        async with beside_work(target):
+        async with concurrent_work(target):
             await act()
 
     asyncio.run(asyncio.wait_for(both(), 60))
@@ -174,7 +174,7 @@ def test_a_login_that_is_refused(served: Target, iqn: str, account: Account | No
             pass
 
     async def act() -> None:
-        async with beside_work(served):
+        async with concurrent_work(served):
             with pytest.raises(Refused) as refused:
                 await attempt(account)
             assert refused.value.status == status
@@ -438,8 +438,8 @@ def test_a_lun_that_is_not_there(served: Target, lun: int) -> None:
     async def act() -> None:
         async with ready_session(served) as session:
             assert (await session.execute(cdb.inquiry(), data_in=96, lun=lun)).data[0] == 0x7F
-            told = await session.execute(cdb.REQUEST_SENSE, data_in=18, lun=lun)
-            assert (told.status, told.data[2], told.data[12], told.data[13]) == (GOOD, ILLEGAL_REQUEST, 0x25, 0)
+            sense = await session.execute(cdb.REQUEST_SENSE, data_in=18, lun=lun)
+            assert (sense.status, sense.data[2], sense.data[12], sense.data[13]) == (GOOD, ILLEGAL_REQUEST, 0x25, 0)
             for block in (cdb.TEST_UNIT_READY, cdb.REPORT_LUNS, cdb.read(0, 1), cdb.write(0, 1)):
                 data = bytes(512) if block[0] == 0x2A else b""
                 response = await session.execute(block, data_in=512 if block[0] == 0x28 else 0, data_out=data, lun=lun)

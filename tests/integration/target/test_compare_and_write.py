@@ -131,9 +131,9 @@ def bulk_writes(portal: str) -> Iterator[Synchronized[int]]:
     assert process.exitcode == 0
 
 
-@pytest.mark.parametrize("beside_bulk", [False, True], ids=["alone", "beside bulk"])
+@pytest.mark.parametrize("during_bulk", [False, True], ids=["alone", "during bulk"])
 def test_no_update_is_lost_and_nobody_starves(
-    target: Target, make_volume: VolumeMaker, seed: int, tell: Callable[[str], None], beside_bulk: bool
+    target: Target, make_volume: VolumeMaker, seed: int, tell: Callable[[str], None], during_bulk: bool
 ) -> None:
     target.add_lun(0, make_volume("volume", SIZE_MIB))
     set_by: dict[tuple[int, int], int] = {}
@@ -155,18 +155,18 @@ def test_no_update_is_lost_and_nobody_starves(
     miscompares = 0
     for _ in range(ATTEMPTS):
         tally = Tally(set_by)
-        with bulk_writes(target.portal) if beside_bulk else nullcontext() as written:
+        with bulk_writes(target.portal) if during_bulk else nullcontext() as written:
             asyncio.run(asyncio.wait_for(act(tally), SECONDS + 60))
-            mib_beside = written.value if written else 0
+            bulk_mib = written.value if written else 0
         times = sorted(tally.times)
         tell(
             f"{HOSTS} hosts, {COUNTERS} counters, {SECONDS:g} s: {sum(tally.successes)} set, {tally.miscompares} miscompares, "
             f"by host {min(tally.successes)} to {max(tally.successes)}; ATS median {statistics.median(times) * 1000:.1f} ms, "
-            f"99% {times[len(times) * 99 // 100] * 1000:.1f} ms, longest {times[-1] * 1000:.0f} ms; {mib_beside} MiB beside it"
+            f"99% {times[len(times) * 99 // 100] * 1000:.1f} ms, longest {times[-1] * 1000:.0f} ms; {bulk_mib} MiB beside it"
         )
         miscompares += tally.miscompares
         assert target.counters()["offload"]["miscompares"] == miscompares
-        problem = tally.problem() or ("hardly anything was beside it" if beside_bulk and mib_beside <= 8 else None)
+        problem = tally.problem() or ("hardly anything was beside it" if during_bulk and bulk_mib <= 8 else None)
         if not problem:
             return
         problems.append(problem)

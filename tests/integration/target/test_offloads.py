@@ -14,7 +14,7 @@ from integration.kernel.zvol_clone import kernel_module
 from support import cdb
 from support.programs import IN_GUEST
 from support.raw_initiator import CHECK_CONDITION, GOOD, Response, Session
-from support.space import settle, used_bytes
+from support.space import sync, used_bytes
 from support.target import IQN, Target
 from support.third_party_copy import ByteSegment, Segment, extended_copy, naa_of, parameter_list, segments_of
 from support.volumes import VolumeMaker
@@ -59,8 +59,8 @@ class Disk:
         expected = bytes(self.model[address * 512 : address * 512 + len(data)])
         if data != expected:
             first = next(at for at in range(0, len(data), 512) if data[at : at + 512] != expected[at : at + 512])
-            found, wanted = (block[first : first + 16].hex() for block in (data, expected))
-            raise AssertionError(f"LUN {self.lun}, block {address + first // 512}: {found}, not {wanted}")
+            found, required = (block[first : first + 16].hex() for block in (data, expected))
+            raise AssertionError(f"LUN {self.lun}, block {address + first // 512}: {found}, not {required}")
 
 
 def some_range(choice: random.Random, most: int) -> tuple[int, int]:
@@ -199,7 +199,7 @@ async def disks_of(target: Target, first: Session, other: Session, volumes: list
     return disks
 
 
-def test_offloads_at_random_leave_what_a_model_says(target: Target, make_volume: VolumeMaker, seed: int) -> None:
+def test_random_offloads_match_a_model(target: Target, make_volume: VolumeMaker, seed: int) -> None:
     """On three LUNs of two iSCSI targets: copies within, between, unaligned and overlapping; what failed is in the message."""
     volumes = [make_volume(f"volume{number}", SIZE_MIB) for number in range(3)]
     target.create(OTHER_IQN)
@@ -258,14 +258,14 @@ def test_holes_are_what_was_never_written_or_unmapped(target: Target, make_volum
             held = blocks_of(0, 1, 5, 6, 7, 8, 100)
             assert not await deallocated(session) & held, "written blocks, not on disk yet, are called deallocated"
             assert (await session.execute(cdb.synchronize_cache())).status == GOOD
-            settle(volume)
+            sync(volume)
             assert await deallocated(session) == every - held
             assert (await session.execute(*_unmap(1, 6))).status == GOOD
             same = cdb.write_same(8 * GRANULE_BLOCKS, GRANULE_BLOCKS, cdb.UNMAP)
             assert (await session.execute(same, data_out=bytes(512))).status == GOOD
             # One block of a granule alone gives nothing back, and reads as zero.
             assert (await session.execute(*_unmap_blocks(100 * GRANULE_BLOCKS + 3, 1))).status == GOOD
-            settle(volume)
+            sync(volume)
             assert await deallocated(session) == every - blocks_of(0, 5, 7, 100)
             read = await session.execute(cdb.read(100 * GRANULE_BLOCKS, GRANULE_BLOCKS), data_in=len(data))
             assert read.data == data[: 3 * 512] + bytes(512) + data[4 * 512 :]

@@ -6,7 +6,7 @@ import { reportLost, reportReached } from "./connection";
 import { connectionProblem, problemOf } from "./problem";
 import type { paths } from "./schema";
 
-/** Of the session, in memory only: a page that is loaded anew asks for it again. */
+/** Of the session, in memory only: a page that is loaded anew requests it again. */
 let csrfToken: string | null = null;
 
 export function setCsrfToken(token: string | null): void {
@@ -30,7 +30,7 @@ const guard: Middleware = {
   },
 };
 
-/** Calls by path and method; use `told` on what comes back. */
+/** Calls by path and method; `unwrap` gives the body of the response. */
 export const api = createClient<paths>({ baseUrl: window.location.origin, credentials: "same-origin" });
 api.use(guard);
 
@@ -41,8 +41,8 @@ export interface Outcome<Body> {
   response: Response;
 }
 
-/** What the service told. Throws ApiProblem. */
-export async function told<Body>(outcome: Promise<Outcome<Body>>): Promise<NonNullable<Body>> {
+/** The response's body. Throws ApiProblem. */
+export async function unwrap<Body>(outcome: Promise<Outcome<Body>>): Promise<NonNullable<Body>> {
   const { data, error, response } = await outcome;
   if (!response.ok || data === undefined || data === null) throw problemOf(response.status, error);
   return data;

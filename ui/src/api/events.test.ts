@@ -3,7 +3,7 @@ import { QueryClient } from "@tanstack/react-query";
 import { describe, expect, it } from "vitest";
 import { takeJobEvent } from "./events";
 
-/** Whether files are asked for anew after a job of this kind, which the list of jobs has. */
+/** Whether files are requested anew after a job of this kind, which the list of jobs has. */
 function measuresAnew(kind: string, listed = "1"): boolean | undefined {
   const client = new QueryClient();
   client.setQueryData(["jobs"], [{ id: listed, kind, state: "running", step: "", percent: 0 }]);
@@ -26,7 +26,7 @@ describe("takeJobEvent", () => {
     expect(measuresAnew("snapshot.create", "another")).toBe(true);
   });
 
-  it.each(["snapshot.create", "snapshot.retention", "support.bundle"])("leaves files as they were told after %s", (kind) => {
+  it.each(["snapshot.create", "snapshot.retention", "support.bundle"])("keeps the loaded files after %s", (kind) => {
     expect(measuresAnew(kind)).toBe(false);
   });
 });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Server-sent events, into the cache: what a screen shows is never older than what the service has told. The service has few streams, so
+ * Server-sent events, into the cache: what a screen shows is never older than the last event. The service has few streams, so
  * a browser takes one: the tab that has the lock listens, and tells the others over a channel.
  */
 
@@ -36,7 +36,7 @@ const CHANGED_BY_JOBS = [
   "host-groups",
   "hosts",
 ];
-/** These leave files as they are: what files take is measured as it is asked for, for seconds, and after these it is not. */
+/** Jobs that do not change files: to measure the space of files takes seconds, so they are not requested again after these. */
 const LEAVING_FILES: readonly string[] = [
   "snapshot.create",
   "snapshot.delete",
@@ -46,12 +46,12 @@ const LEAVING_FILES: readonly string[] = [
   "pool.scrub",
   "support.bundle",
 ];
-/** While no stream can be had, all that events tell of is asked for, this often. */
+/** Without a stream, all that events report is requested this often. */
 const WITHOUT_STREAM_MS = 5_000;
-/** Then a stream that was refused is asked for again. */
+/** Then a stream that was refused is requested again. */
 const REFUSED_MS = 30_000;
 
-/** A job, of this kind where that is known, has ended: what it may have changed is asked for anew, where it is shown. */
+/** A job, of this kind where that is known, has ended: what it may have changed is requested anew, where it is shown. */
 export function takeJobEnd(client: QueryClient, kind: string | undefined): void {
   for (const name of CHANGED_BY_JOBS) void client.invalidateQueries({ queryKey: [name] });
   if (kind === undefined || !LEAVING_FILES.includes(kind)) void client.invalidateQueries({ queryKey: ["files"] });

@@ -8,7 +8,7 @@ export type ProblemDocument = components["schemas"]["Problem"];
 /** How far a request came: what the reader has to know before sending it again. */
 export type Effect = "nothing-changed" | "unknown";
 
-/** The service refused (RFC 9457), or could not be asked (`status` 0). */
+/** The service refused (RFC 9457), or did not respond (`status` 0). */
 export class ApiProblem extends Error {
   readonly status: number;
   readonly code: string;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What can be asked, each with its place in the cache. Server-sent events say what of it is old (events.ts). */
+/** Queries with their keys in the cache. Server-sent events invalidate them (events.ts). */
 
 import { queryOptions } from "@tanstack/react-query";
-import { api, told } from "./client";
+import { api, unwrap } from "./client";
 import { ApiProblem } from "./problem";
 
 const PAGE = 500;
@@ -28,39 +28,39 @@ async function all<Item>(read: (query: { limit: number; cursor?: string }) => Pr
 
 export const setupQuery = queryOptions({
   queryKey: ["setup"],
-  queryFn: ({ signal }) => told(api.GET("/api/v1/setup", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/setup", { signal })),
   staleTime: 0,
 });
 
 export const statusQuery = queryOptions({
   queryKey: ["status"],
-  queryFn: ({ signal }) => told(api.GET("/api/v1/status", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/status", { signal })),
   refetchInterval: 10_000,
 });
 
 export const poolsQuery = queryOptions({
   queryKey: ["pools"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/pools", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/pools", { params: { query }, signal }))),
   refetchInterval: SLOW_MS,
 });
 
-/** While something is under way in it, it is asked for often: no event tells how far that is. */
+/** While something is under way in it, it is requested often: no event reports progress. */
 export const poolQuery = (name: string) =>
   queryOptions({
     queryKey: ["pools", name],
-    queryFn: ({ signal }) => told(api.GET("/api/v1/pools/{name}", { params: { path: { name } }, signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/v1/pools/{name}", { params: { path: { name } }, signal })),
     refetchInterval: ({ state: { data } }) => (data?.scan?.state === "scanning" ? LIVE_MS : SLOW_MS),
   });
 
 export const importableQuery = queryOptions({
   queryKey: ["importable-pools"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/importable-pools", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/importable-pools", { params: { query }, signal }))),
   staleTime: 0,
 });
 
 export const keysQuery = queryOptions({
   queryKey: ["encryption-keys"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/encryption-keys", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/encryption-keys", { params: { query }, signal }))),
 });
 
 /** Of one pool. The API tells them in a list only; where the pool has none any more it is as for what is not there. */
@@ -68,7 +68,7 @@ export const keyQuery = (pool: string) =>
   queryOptions({
     queryKey: ["encryption-keys", pool],
     queryFn: async ({ signal }) => {
-      const keys = await all((query) => told(api.GET("/api/v1/encryption-keys", { params: { query }, signal })));
+      const keys = await all((query) => unwrap(api.GET("/api/v1/encryption-keys", { params: { query }, signal })));
       const found = keys.find((key) => key.pool === pool);
       if (found === undefined) throw new ApiProblem(404, "not_found", "");
       return found;
@@ -77,12 +77,12 @@ export const keyQuery = (pool: string) =>
 
 export const disksQuery = queryOptions({
   queryKey: ["disks"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/disks", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/disks", { params: { query }, signal }))),
 });
 
 export const datastoresQuery = queryOptions({
   queryKey: ["datastores"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/datastores", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/datastores", { params: { query }, signal }))),
   refetchInterval: SLOW_MS,
 });
 
@@ -90,17 +90,19 @@ export const datastoreQuery = (id: string) =>
   queryOptions({
     queryKey: ["datastores", id],
     queryFn: ({ signal }) =>
-      told(api.GET("/api/v1/datastores/{datastore_id}", { params: { path: { datastore_id: id } }, signal })),
+      unwrap(api.GET("/api/v1/datastores/{datastore_id}", { params: { path: { datastore_id: id } }, signal })),
     refetchInterval: SLOW_MS,
   });
 
-/** One page: what its files take is measured as it is asked for, for 10 s at most. */
+/** One page: the request measures the space of its files, for 10 s at most. */
 export const filesQuery = (id: string, cursor: string | null) =>
   queryOptions({
     queryKey: ["files", id, cursor],
     queryFn: ({ signal }) => {
       const query = { limit: 50, ...(cursor === null ? {} : { cursor }) };
-      return told(api.GET("/api/v1/datastores/{datastore_id}/files", { params: { path: { datastore_id: id }, query }, signal }));
+      return unwrap(
+        api.GET("/api/v1/datastores/{datastore_id}/files", { params: { path: { datastore_id: id }, query }, signal }),
+      );
     },
   });
 
@@ -109,7 +111,7 @@ export const spaceQuery = (id: string) =>
   queryOptions({
     queryKey: ["space", id],
     queryFn: ({ signal }) =>
-      told(api.GET("/api/v1/datastores/{datastore_id}/space", { params: { path: { datastore_id: id } }, signal })),
+      unwrap(api.GET("/api/v1/datastores/{datastore_id}/space", { params: { path: { datastore_id: id } }, signal })),
   });
 
 export const snapshotsQuery = (id: string) =>
@@ -117,7 +119,7 @@ export const snapshotsQuery = (id: string) =>
     queryKey: ["snapshots", id],
     queryFn: ({ signal }) =>
       all((query) =>
-        told(api.GET("/api/v1/datastores/{datastore_id}/snapshots", { params: { path: { datastore_id: id }, query }, signal })),
+        unwrap(api.GET("/api/v1/datastores/{datastore_id}/snapshots", { params: { path: { datastore_id: id }, query }, signal })),
       ),
   });
 
@@ -126,7 +128,7 @@ export const holdsQuery = (id: string, name: string) =>
     queryKey: ["snapshots", id, name, "holds"],
     queryFn: ({ signal }) =>
       all((query) =>
-        told(
+        unwrap(
           api.GET("/api/v1/datastores/{datastore_id}/snapshots/{name}/holds", {
             params: { path: { datastore_id: id, name }, query },
             signal,
@@ -137,85 +139,86 @@ export const holdsQuery = (id: string, name: string) =>
 
 export const groupsQuery = queryOptions({
   queryKey: ["host-groups"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/host-groups", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/host-groups", { params: { query }, signal }))),
 });
 
 export const groupQuery = (id: string) =>
   queryOptions({
     queryKey: ["host-groups", id],
-    queryFn: ({ signal }) => told(api.GET("/api/v1/host-groups/{group_id}", { params: { path: { group_id: id } }, signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/v1/host-groups/{group_id}", { params: { path: { group_id: id } }, signal })),
   });
 
 export const hostsQuery = queryOptions({
   queryKey: ["hosts"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/hosts", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/hosts", { params: { query }, signal }))),
 });
 
 export const hostQuery = (id: string) =>
   queryOptions({
     queryKey: ["hosts", id],
-    queryFn: ({ signal }) => told(api.GET("/api/v1/hosts/{host_id}", { params: { path: { host_id: id } }, signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/v1/hosts/{host_id}", { params: { path: { host_id: id } }, signal })),
   });
 
 export const sessionsQuery = queryOptions({
   queryKey: ["iscsi-sessions"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/sessions", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/sessions", { params: { query }, signal }))),
   refetchInterval: 10_000,
 });
 
 export const nfsClientsQuery = queryOptions({
   queryKey: ["nfs-clients"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/nfs-clients", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/nfs-clients", { params: { query }, signal }))),
   refetchInterval: 10_000,
 });
 
 export const iscsiSettingsQuery = queryOptions({
   queryKey: ["settings-iscsi"],
-  queryFn: ({ signal }) => told(api.GET("/api/v1/settings/iscsi", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/settings/iscsi", { signal })),
 });
 
 export const schedulesQuery = queryOptions({
   queryKey: ["schedules"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/schedules", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/schedules", { params: { query }, signal }))),
   refetchInterval: SLOW_MS,
 });
 
 export const scheduleQuery = (id: string) =>
   queryOptions({
     queryKey: ["schedules", id],
-    queryFn: ({ signal }) => told(api.GET("/api/v1/schedules/{schedule_id}", { params: { path: { schedule_id: id } }, signal })),
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/v1/schedules/{schedule_id}", { params: { path: { schedule_id: id } }, signal })),
   });
 
 export const offloadsQuery = queryOptions({
   queryKey: ["offloads"],
-  queryFn: ({ signal }) => told(api.GET("/api/v1/offloads", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/offloads", { signal })),
   refetchInterval: LIVE_MS,
 });
 
 export const readinessQuery = queryOptions({
   refetchInterval: SLOW_MS,
   queryKey: ["readiness"],
-  queryFn: ({ signal }) => told(api.GET("/api/v1/readiness", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/readiness", { signal })),
 });
 
 /** The newest ones; the list is the cache's, so one page is enough. */
 export const jobsQuery = queryOptions({
   queryKey: ["jobs"],
-  queryFn: async ({ signal }) => (await told(api.GET("/api/v1/jobs", { params: { query: { limit: 200 } }, signal }))).items,
+  queryFn: async ({ signal }) => (await unwrap(api.GET("/api/v1/jobs", { params: { query: { limit: 200 } }, signal }))).items,
 });
 
 export const jobQuery = (id: string) =>
   queryOptions({
     queryKey: ["jobs", id],
-    queryFn: ({ signal }) => told(api.GET("/api/v1/jobs/{job_id}", { params: { path: { job_id: id } }, signal })),
-    // Events tell of it at once; where no stream can be had it is asked for.
+    queryFn: ({ signal }) => unwrap(api.GET("/api/v1/jobs/{job_id}", { params: { path: { job_id: id } }, signal })),
+    // Events report it at once; without a stream it is polled.
     refetchInterval: ({ state: { data } }) => (data?.ended_at == null ? 3_000 : false),
   });
 
 export const alertsQuery = queryOptions({
   queryKey: ["alerts"],
   queryFn: async ({ signal }) =>
-    (await told(api.GET("/api/v1/alerts", { params: { query: { open: true, limit: 200 } }, signal }))).items,
+    (await unwrap(api.GET("/api/v1/alerts", { params: { query: { open: true, limit: 200 } }, signal }))).items,
 });
 
 export interface AuditFilter {
@@ -236,45 +239,46 @@ export const auditQuery = ({ actor, action, outcome }: AuditFilter, cursor: stri
         ...(action === "" ? {} : { action }),
         ...(outcome === "" ? {} : { refused: outcome === "refused" }),
       };
-      return told(api.GET("/api/v1/audit", { params: { query }, signal }));
+      return unwrap(api.GET("/api/v1/audit", { params: { query }, signal }));
     },
     staleTime: 0,
   });
 
 export const usersQuery = queryOptions({
   queryKey: ["users"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/users", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/users", { params: { query }, signal }))),
 });
 
 export const userQuery = (id: string) =>
   queryOptions({
     queryKey: ["users", id],
-    queryFn: ({ signal }) => told(api.GET("/api/v1/users/{user_id}", { params: { path: { user_id: id } }, signal })),
+    queryFn: ({ signal }) => unwrap(api.GET("/api/v1/users/{user_id}", { params: { path: { user_id: id } }, signal })),
   });
 
 /** One's own. */
 export const tokensQuery = queryOptions({
   queryKey: ["tokens"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/tokens", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/tokens", { params: { query }, signal }))),
 });
 
 export const certificateQuery = queryOptions({
   queryKey: ["certificate"],
-  queryFn: ({ signal }) => told(api.GET("/api/v1/certificate", { signal })),
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/certificate", { signal })),
 });
 
 export const bundlesQuery = queryOptions({
   queryKey: ["support-bundles"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/support-bundles", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/support-bundles", { params: { query }, signal }))),
 });
 
 export const receiversQuery = queryOptions({
   queryKey: ["receivers"],
-  queryFn: ({ signal }) => all((query) => told(api.GET("/api/v1/receivers", { params: { query }, signal }))),
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/receivers", { params: { query }, signal }))),
 });
 
 export const receiverQuery = (id: string) =>
   queryOptions({
     queryKey: ["receivers", id],
-    queryFn: ({ signal }) => told(api.GET("/api/v1/receivers/{receiver_id}", { params: { path: { receiver_id: id } }, signal })),
+    queryFn: ({ signal }) =>
+      unwrap(api.GET("/api/v1/receivers/{receiver_id}", { params: { path: { receiver_id: id } }, signal })),
   });

@@ -15,7 +15,7 @@ describe("formatBytes", () => {
     [`${(1n << 50n) * 5000n}`, "5,000 PiB"],
   ])("%s is %s", (value, text) => expect(formatBytes(value)).toBe(text));
 
-  it("has all digits when asked", () => expect(formatExactBytes(String(1n << 60n))).toBe("1,152,921,504,606,846,976 bytes"));
+  it("has all digits on request", () => expect(formatExactBytes(String(1n << 60n))).toBe("1,152,921,504,606,846,976 bytes"));
   it("tells rates", () => expect(formatRate(3 * 1048576)).toBe("3 MiB/s"));
 });
 

@@ -10,7 +10,7 @@ describe("times", () => {
     // vitest runs with TZ=America/St_Johns (vite.config.ts): half an hour off, so nobody mistakes it for UTC.
     expect(formatTime(AT)).toMatch(/Nov 22, 2026, 6:00/);
   });
-  it("tell the zone when asked", () => expect(formatExactTime(AT)).toMatch(/Sunday.*6:00:00.*GMT-3:30/));
+  it("have the zone on request", () => expect(formatExactTime(AT)).toMatch(/Sunday.*6:00:00.*GMT-3:30/));
 });
 
 describe("formatAgo", () => {

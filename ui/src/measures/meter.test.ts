@@ -9,7 +9,7 @@ function meterOf(...samples: readonly (readonly [at: number, bytes: number])[]):
 }
 
 describe("Meter", () => {
-  it("knows no rate of one sample, or of one that is told twice", () => {
+  it("knows no rate of one sample, or of one that is repeated", () => {
     expect(meterOf().rate("bytes")).toBe(0);
     expect(meterOf([10, 5], [10, 50]).rate("bytes")).toBe(0);
   });

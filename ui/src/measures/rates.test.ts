@@ -81,7 +81,7 @@ describe("counters of an export", () => {
     expect([found?.cloned, found?.copied, found?.holes, found?.reserved]).toEqual([20, 10, 2, 14]);
     expect([...(found?.fallbacks ?? [])]).toEqual([["misaligned", 10]]);
   });
-  it("are not there while nothing was asked", () => {
+  it("are absent without requests", () => {
     expect(exportOf({ exports: [row] }, "b")).toBeUndefined();
     expect(exportsOf({ exports: [] })).toBeUndefined();
   });

@@ -57,18 +57,18 @@ function fallbacksOf(offload: Json): Map<string, number> {
 }
 
 function lun(value: unknown): LunCounters {
-  const told = object(value);
-  const offload = object(told["offload"]);
+  const row = object(value);
+  const offload = object(row["offload"]);
   return {
-    uuid: typeof told["uuid"] === "string" ? told["uuid"] : "",
-    read: operation(told["read"]),
-    write: operation(told["write"]),
+    uuid: typeof row["uuid"] === "string" ? row["uuid"] : "",
+    read: operation(row["read"]),
+    write: operation(row["write"]),
     primitives: {
-      compare_and_write: operation(told["compare_and_write"]),
-      extended_copy: operation(told["extended_copy"]),
-      write_same: operation(told["write_same"]),
-      unmap: operation(told["unmap"]),
-      token: operation(told["token"]),
+      compare_and_write: operation(row["compare_and_write"]),
+      extended_copy: operation(row["extended_copy"]),
+      write_same: operation(row["write_same"]),
+      unmap: operation(row["unmap"]),
+      token: operation(row["token"]),
     },
     cloned: count(offload["cloned_bytes"]),
     copied: count(offload["copied_bytes"]),
@@ -143,12 +143,12 @@ function addExport(one: ExportCounters, row: Json): ExportCounters {
   };
 }
 
-/** Of an NFS datastore, by its id: it may be counted under its path and its share. Undefined while nothing was asked of it. */
+/** Of an NFS datastore, by its id: it may be counted under its path and its share. Undefined without requests to it. */
 export function exportOf(offloads: Pick<Offloads, "exports">, datastore: string): ExportCounters | undefined {
   return sumOf(offloads.exports.map(object).filter((row) => row["datastore"] === datastore));
 }
 
-/** Of all exports. Undefined while nothing was asked of any. */
+/** Of all exports. Undefined without requests to any. */
 export function exportsOf(offloads: Pick<Offloads, "exports">): ExportCounters | undefined {
   return sumOf(offloads.exports.map(object));
 }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Answers beside what they are to: what is asked for may be something else by the time they come. */
+/** Answers with their requests: the form may have changed when an answer comes. */
 
-/** An answer, and what was asked, as JSON. */
+/** An answer, and its request as JSON. */
 export interface Answered<Answer> {
-  readonly asked: string;
+  readonly request: string;
   readonly answer: Answer;
 }
 
-/** The answer, where it is to what is asked for now; else null. */
-export function answerTo<Answer>(asked: string, answered: Answered<Answer> | null): Answer | null {
-  return answered?.asked === asked ? answered.answer : null;
+/** The answer, if it is to the current request; else null. */
+export function answerTo<Answer>(request: string, answered: Answered<Answer> | null): Answer | null {
+  return answered?.request === request ? answered.answer : null;
 }
 
-/** A refusal as it stands for what is asked for now: to force is offered for what was refused, and for nothing else. */
-export function standing<Problem extends { readonly canForce: boolean }>(
+/** The problem for the current request: force is offered only for the request that was refused. */
+export function currentProblem<Problem extends { readonly canForce: boolean }>(
   problem: Problem | null,
   refused: string | null,
-  asked: string,
+  request: string,
 ): Problem | null {
-  return problem?.canForce === true && refused !== asked ? null : problem;
+  return problem?.canForce === true && refused !== request ? null : problem;
 }

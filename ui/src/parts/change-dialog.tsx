@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A dialog for what is done at once: sends it once, asks anew for what it has made old, and says that it is done. */
+/** A dialog for what is done at once: sends it once, requests anew what it has made old, and says that it is done. */
 
 import { useQueryClient } from "@tanstack/react-query";
 import type { ReactNode } from "react";
@@ -10,7 +10,7 @@ import { SendDialog } from "./dialog";
 import { sendKnown, type Known, type SentWith } from "./known";
 import { useSubmission } from "./use-submission";
 
-interface Props<Asked, Answer> {
+interface Props<Body, Answer> {
   readonly title: string;
   readonly lead?: string;
   readonly submit: string;
@@ -19,9 +19,9 @@ interface Props<Asked, Answer> {
   readonly confirm?: string;
   /** Fields that `children` shows with what is wrong with them. */
   readonly knownFields?: readonly string[];
-  /** What is asked for, as JSON has it: the same is done once, however often it is sent. */
-  readonly asked: (force: boolean) => Asked;
-  readonly ask: (asked: Asked, headers: SentWith) => Promise<Outcome<Answer>>;
+  /** The request's body: the same body is carried out once, however often it is sent. */
+  readonly body: (force: boolean) => Body;
+  readonly ask: (body: Body, headers: SentWith) => Promise<Outcome<Answer>>;
   /** What it changes, where that has a version. */
   readonly known?: Known;
   readonly ready?: boolean;
@@ -34,12 +34,12 @@ interface Props<Asked, Answer> {
   readonly children?: (problem: ApiProblem | null) => ReactNode;
 }
 
-export function ChangeDialog<Asked, Answer>(props: Props<Asked, Answer>) {
-  const { asked, ask, known, ready = true, changes, done, onDone, onClose, children, ...dialog } = props;
+export function ChangeDialog<Body, Answer>(props: Props<Body, Answer>) {
+  const { body, ask, known, ready = true, changes, done, onDone, onClose, children, ...dialog } = props;
   const client = useQueryClient();
   const tell = useToast();
   const { send, pending, problem } = useSubmission(
-    (body: Asked, key: string) => sendKnown((headers) => ask(body, headers), key, known),
+    (body: Body, key: string) => sendKnown((headers) => ask(body, headers), key, known),
     (answer) => {
       for (const name of changes) void client.invalidateQueries({ queryKey: [name] });
       if (done !== undefined) tell({ variant: "success", title: done });
@@ -51,11 +51,11 @@ export function ChangeDialog<Asked, Answer>(props: Props<Asked, Answer>) {
     <SendDialog
       {...dialog}
       ready={!known?.opening && ready}
-      asked={JSON.stringify(asked(false))}
+      body={JSON.stringify(body(false))}
       pending={pending}
       problem={problem}
       news={known?.news}
-      onSubmit={(force) => void send(asked(force))}
+      onSubmit={(force) => void send(body(force))}
       onClose={onClose}
     >
       {children?.(problem)}

@@ -5,7 +5,7 @@ import { changedOf, mergedOf } from "./changed";
 const FIRST = { name: "hourly", datastores: ["a", "b"], keep: 24, group: null as string | null };
 
 describe("changedOf", () => {
-  it("is nothing of a form that was only looked at", () => {
+  it("is nothing in a form without input", () => {
     expect(changedOf(FIRST, { ...FIRST, datastores: ["a", "b"] })).toEqual({});
   });
 

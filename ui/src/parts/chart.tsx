@@ -18,7 +18,7 @@ interface Props {
   readonly times: readonly number[];
   readonly series: readonly Series[];
   readonly format: (value: number) => string;
-  /** The y axis reaches this at least: nothing is not to look like much. */
+  /** The y axis reaches this at least: small values must look small. */
   readonly least: number;
   /** Of sizes: steps of the y axis are round in binary units. */
   readonly binary?: boolean;

@@ -5,7 +5,7 @@ import { Button, Checkbox, Form, Modal, ModalBody, ModalFooter, ModalHeader, Mod
 import { useId, useState, type ReactNode } from "react";
 import type { ApiProblem } from "../api/problem";
 import { text } from "../text";
-import { standing } from "./answered";
+import { currentProblem } from "./answered";
 import { TextField } from "./field";
 import { firstField } from "./focus";
 import type { News } from "./known";
@@ -23,8 +23,8 @@ interface Props {
   readonly problem: ApiProblem | null;
   /** What is otherwise by now, where that is the problem. */
   readonly news?: readonly News[];
-  /** What is asked for, as JSON and without force: what is refused may be forced as long as it is the same. */
-  readonly asked: string;
+  /** The request's body as JSON, without force: a refused request may be forced as long as its body is the same. */
+  readonly body: string;
   readonly knownFields?: readonly string[];
   readonly onSubmit: (force: boolean) => void;
   readonly onClose: () => void;
@@ -39,9 +39,9 @@ export function SendDialog({
   confirm,
   ready = true,
   pending,
-  problem: told,
+  problem: reported,
   news = [],
-  asked,
+  body,
   knownFields,
   onSubmit,
   onClose,
@@ -52,7 +52,7 @@ export function SendDialog({
   const [force, setForce] = useState(false);
   const [sent, setSent] = useState<string | null>(null);
   const words = text.datastores.detail.actions;
-  const problem = standing(told, sent, asked);
+  const problem = currentProblem(reported, sent, body);
   const canForce = problem?.canForce ?? false;
   const sendable = ready && !pending && (confirm === undefined || typed === confirm);
   return (
@@ -73,7 +73,7 @@ export function SendDialog({
             if (!sendable || (canForce && !force)) return;
             // The tick was for this one; another refusal is read anew.
             setForce(false);
-            setSent(asked);
+            setSent(body);
             onSubmit(canForce);
           }}
         >

@@ -11,7 +11,7 @@ interface Props {
   readonly label: string;
   readonly part: string | number;
   readonly whole: string | number;
-  /** What is written beside the bar; the share unless told. */
+  /** Text next to the bar; by default the share. */
   readonly words?: string;
 }
 

@@ -20,7 +20,7 @@ export interface Place {
   readonly onClose: () => void;
 }
 
-interface Props<Asked> extends Place {
+interface Props<Body> extends Place {
   readonly title: string;
   readonly lead?: string;
   readonly submit: string;
@@ -29,9 +29,9 @@ interface Props<Asked> extends Place {
   readonly confirm?: string;
   /** Fields that `children` shows with what is wrong with them. */
   readonly knownFields?: readonly string[];
-  /** What is asked for, as JSON has it: the same is done once, however often it is sent. */
-  readonly asked: (force: boolean) => Asked;
-  readonly ask: (asked: Asked, headers: SentWith) => Promise<Outcome<Job>>;
+  /** The request's body: the same body is carried out once, however often it is sent. */
+  readonly body: (force: boolean) => Body;
+  readonly ask: (body: Body, headers: SentWith) => Promise<Outcome<Job>>;
   /** What it changes, where that has a version. */
   readonly known?: Known;
   /** Whether it can be sent, by what came of it the last time. */
@@ -39,11 +39,11 @@ interface Props<Asked> extends Place {
   readonly children?: (problem: ApiProblem | null) => ReactNode;
 }
 
-export function JobDialog<Asked>({ asked, ask, known, ready, onBegin, onClose, children, ...dialog }: Props<Asked>) {
+export function JobDialog<Body>({ body, ask, known, ready, onBegin, onClose, children, ...dialog }: Props<Body>) {
   const client = useQueryClient();
   const tell = useToast();
   const { send, pending, problem } = useSubmission(
-    (body: Asked, key: string) => sendKnown((headers) => ask(body, headers), key, known),
+    (body: Body, key: string) => sendKnown((headers) => ask(body, headers), key, known),
     (job: Job) => {
       client.setQueryData(["jobs", job.id], job);
       void client.invalidateQueries({ queryKey: ["jobs"], exact: true });
@@ -55,12 +55,12 @@ export function JobDialog<Asked>({ asked, ask, known, ready, onBegin, onClose, c
   return (
     <SendDialog
       {...dialog}
-      asked={JSON.stringify(asked(false))}
+      body={JSON.stringify(body(false))}
       ready={!known?.opening && (ready?.(problem) ?? true)}
       pending={pending}
       problem={problem}
       news={known?.news}
-      onSubmit={(force) => void send(asked(force))}
+      onSubmit={(force) => void send(body(force))}
       onClose={onClose}
     >
       {children?.(problem)}

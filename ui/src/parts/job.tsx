@@ -45,10 +45,10 @@ export function JobNews({ id, onEnd }: { readonly id: string; readonly onEnd?: (
   const { data: job } = useQuery(jobQuery(id));
   const client = useQueryClient();
   const tell = useToast();
-  const told = useRef(false);
+  const announced = useRef(false);
   useEffect(() => {
-    if (job === undefined || isActive(job) || told.current) return;
-    told.current = true;
+    if (job === undefined || isActive(job) || announced.current) return;
+    announced.current = true;
     // Where no stream of events can be had, nobody else says so.
     takeJobEnd(client, job.kind);
     const words = text.common.job;

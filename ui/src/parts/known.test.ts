@@ -34,7 +34,7 @@ describe("newsOf", () => {
 });
 
 describe("readNow", () => {
-  it("has what it is now, not what was asked for before and is on its way", async () => {
+  it("has the present version, not that of an earlier request that still runs", async () => {
     const client = new QueryClient();
     const queryKey = ["hosts", "1"];
     let answer: (etag: string) => void = () => undefined;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The version of a thing that a dialog was opened with: of two who change it the later one is told so, and decides. */
+/** The version of a thing that a dialog was opened with: of two who change it the later one is refused, and decides. */
 
 import { useQueryClient, type QueryClient, type QueryExecuteOptions } from "@tanstack/react-query";
 import { useEffect, useEffectEvent, useState } from "react";
-import { idempotent, told, type Outcome } from "../api/client";
+import { idempotent, unwrap, type Outcome } from "../api/client";
 import { asProblem } from "../api/problem";
 import { mergedOf } from "./changed";
 
@@ -35,7 +35,7 @@ export interface Known<Thing = unknown> {
 /** How one thing is read, by itself and not in a list; its key begins with the list's. */
 type Reading<Thing, Key extends readonly unknown[]> = QueryExecuteOptions<Thing, Error, Thing, Thing, Key>;
 
-/** What it is now: a question that is under way may have been asked before it changed. Throws ApiProblem. */
+/** The present version: a running query may have begun before the change. Throws ApiProblem. */
 export async function readNow<Thing, Key extends readonly unknown[]>(
   client: QueryClient,
   reading: Reading<Thing, Key>,
@@ -52,7 +52,7 @@ export function newsOf(before: readonly Fact[], now: readonly Fact[]): readonly 
 }
 
 /**
- * `facts` are what a reader is told of it when it is otherwise after a refusal; `onNews` is told of what was known, and of what is, also
+ * `facts` are shown when the thing is different after a refusal; `onNews` gets the known and the present version, also
  * of what is read as the dialog opens.
  */
 export function useKnown<Thing extends Versioned, Key extends readonly unknown[]>(
@@ -117,11 +117,11 @@ export async function sendKnown<Answer>(
   known: Known | undefined,
 ): Promise<NonNullable<Answer>> {
   try {
-    return await told(send({ ...idempotent(key), ...(known && { "If-Match": known.etag }) }));
+    return await unwrap(send({ ...idempotent(key), ...(known && { "If-Match": known.etag }) }));
   } catch (error) {
     if (known !== undefined && asProblem(error).status === 412) {
       await known.readAnew().catch((again: unknown) => {
-        // It is not there any more: that is what has changed. Who can't be told what it is now is refused all the same.
+        // It is not there any more: that is what has changed. If the present version can't be loaded, the change is refused all the same.
         if (asProblem(again).status === 404) throw again;
       });
     }

@@ -5,7 +5,7 @@ import { Button } from "@patternfly/react-core";
 import type { UseQueryResult } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
 import { Panel } from "./panel";
-import { Told } from "./states";
+import { QueryBoundary } from "./states";
 
 interface Props<Item> {
   readonly words: {
@@ -24,9 +24,9 @@ export function ListPanel<Item>({ words, query, creator, children }: Props<Item>
   const [creating, setCreating] = useState(false);
   return (
     <Panel title={words.title} lead={words.lead}>
-      <Told query={query} what={words.title}>
+      <QueryBoundary query={query} what={words.title}>
         {(items) => (items.length === 0 && words.empty !== undefined ? <p>{words.empty}</p> : children(items))}
-      </Told>
+      </QueryBoundary>
       <div className="zv-buttons">
         <Button variant="secondary" onClick={() => setCreating(true)}>
           {words.create}

@@ -7,7 +7,7 @@ describe("tracesOf", () => {
   it("says that it was taken back only of what takes back", () => {
     const problem = { code: "conflict", text: "no room", left: null };
     expect(tracesOf({ kind: "datastore.create", problem })).toBe(text.common.job.tookBack);
-    expect(tracesOf({ kind: "pool.import", problem })).toBe(text.common.job.look);
+    expect(tracesOf({ kind: "pool.import", problem })).toBe(text.common.job.check);
   });
 
   it("says what could not be taken back, and why", () => {

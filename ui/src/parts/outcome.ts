@@ -16,7 +16,7 @@ const TAKEN_BACK: readonly string[] = [
 /** What to say of the traces of a job that failed. */
 export function tracesOf(job: Pick<Job, "kind" | "problem">): string {
   if (job.problem?.left != null) return text.common.job.left(job.problem.left);
-  return TAKEN_BACK.includes(job.kind) ? text.common.job.tookBack : text.common.job.look;
+  return TAKEN_BACK.includes(job.kind) ? text.common.job.tookBack : text.common.job.check;
 }
 
 /** What is not as it should be though a job is done, and why: the appliance goes on trying. */

@@ -8,14 +8,14 @@ import { text } from "../text";
 import { Time } from "./values";
 
 const words = text.pools.scan;
-type ScanResponse = NonNullable<Pool["scan"]>;
+type Scan = NonNullable<Pool["scan"]>;
 
 export function isScanning(pool: Pool): boolean {
   return pool.scan?.state === "scanning";
 }
 
 /** In short. */
-export function scanText(scan: ScanResponse): string {
+export function scanText(scan: Scan): string {
   const what = words.function[scan.function] ?? scan.function;
   switch (scan.state) {
     case "scanning":

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A secret that is told once: in a dialog that says so, gone from the page with it. */
+/** A secret that is shown once: in a dialog that says so, gone from the page with it. */
 
 import { Button, ClipboardCopy, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import { useId } from "react";

@@ -25,8 +25,8 @@ interface Props<Data> {
   readonly children: (data: Data) => ReactNode;
 }
 
-/** What a query tells; what was told before stays shown, with the problem above it, when it can't be told anew. */
-export function Told<Data>({ query, what, lines, children }: Props<Data>) {
+/** Data of a query. If a refresh fails, the earlier data stays, with the problem above it. */
+export function QueryBoundary<Data>({ query, what, lines, children }: Props<Data>) {
   const failed = query.isError ? (
     <ProblemAlert problem={asProblem(query.error)} reading onRetry={() => void query.refetch()} />
   ) : null;

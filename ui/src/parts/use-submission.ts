@@ -30,8 +30,8 @@ export function useSubmission<Body, Answer>(
 
   const submit = useCallback(
     async (body: Body) => {
-      const told = JSON.stringify(body);
-      if (attempt.current?.body !== told) attempt.current = { key: crypto.randomUUID(), body: told };
+      const json = JSON.stringify(body);
+      if (attempt.current?.body !== json) attempt.current = { key: crypto.randomUUID(), body: json };
       setPending(true);
       setProblem(null);
       try {

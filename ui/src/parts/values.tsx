@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Sizes and times as everywhere: short, and exact for who points at them or asks a screen reader. */
+/** Sizes and times as everywhere: short, and exact in tooltips and for screen readers. */
 
 import { Timestamp, TimestampTooltipVariant } from "@patternfly/react-core";
 import { formatBytes, formatExactBytes } from "../format/bytes";

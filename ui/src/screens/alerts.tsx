@@ -3,14 +3,14 @@ import { Button, EmptyState, EmptyStateBody } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback } from "react";
-import { api, idempotent, told } from "../api/client";
+import { api, idempotent, unwrap } from "../api/client";
 import { alertsQuery } from "../api/queries";
 import type { Alert } from "../api/types";
 import { capitalised } from "../format/sentence";
 import { Screen } from "../parts/page";
 import { ProblemAlert } from "../parts/problem-alert";
 import { Severity } from "../parts/severity";
-import { Told } from "../parts/states";
+import { QueryBoundary } from "../parts/states";
 import { useSubmission } from "../parts/use-submission";
 import { Time } from "../parts/values";
 import { May } from "../session/session";
@@ -22,7 +22,7 @@ export function AlertsScreen() {
   const query = useQuery(alertsQuery);
   return (
     <Screen title={words.title}>
-      <Told query={query} what={words.title}>
+      <QueryBoundary query={query} what={words.title}>
         {(alerts) =>
           alerts.length === 0 ? (
             <EmptyState titleText={words.empty.title} headingLevel="h2" status="success">
@@ -32,7 +32,7 @@ export function AlertsScreen() {
             <AlertTable alerts={alerts} />
           )
         }
-      </Told>
+      </QueryBoundary>
     </Screen>
   );
 }
@@ -42,7 +42,9 @@ function AlertTable({ alerts }: { readonly alerts: readonly Alert[] }) {
   const { send, pending, problem } = useSubmission(
     useCallback(
       (id: number, key: string) =>
-        told(api.POST("/api/v1/alerts/{alert_id}/acknowledge", { params: { path: { alert_id: id } }, headers: idempotent(key) })),
+        unwrap(
+          api.POST("/api/v1/alerts/{alert_id}/acknowledge", { params: { path: { alert_id: id } }, headers: idempotent(key) }),
+        ),
       [],
     ),
     useCallback(() => void client.invalidateQueries({ queryKey: ["alerts"] }), [client]),

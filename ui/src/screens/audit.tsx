@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Who did or tried what, page by page; of each entry what was before and what was asked for. */
+/** Who did or tried what, page by page; each entry with the former values and the requested ones. */
 
 import {
   Button,
@@ -19,7 +19,7 @@ import type { AuditEntry } from "../api/types";
 import { useAbout } from "../parts/about";
 import { Choice } from "../parts/choice";
 import { Screen } from "../parts/page";
-import { Told } from "../parts/states";
+import { QueryBoundary } from "../parts/states";
 import { Time } from "../parts/values";
 import { text } from "../text";
 
@@ -27,13 +27,13 @@ const words = text.audit;
 const NO_FILTER: AuditFilter = { actor: "", action: "", outcome: "" };
 const OUTCOMES = ["done", "refused"] as const;
 /** Whoever pauses so long has typed the name. */
-const SETTLED_MS = 400;
+const TYPING_PAUSE_MS = 400;
 
 export default function AuditScreen() {
   const [filter, setFilter] = useState(NO_FILTER);
   // Where each page but the first begins: the service tells only the next one's place.
   const [cursors, setCursors] = useState<readonly string[]>([]);
-  // Who types is asked about once the name is there, not at each key.
+  // The query begins after a pause in typing, not at each key.
   const [typed, setTyped] = useState("");
   const query = useQuery({ ...auditQuery(filter, cursors.at(-1) ?? null), placeholderData: keepPreviousData });
 
@@ -45,11 +45,11 @@ export default function AuditScreen() {
   useEffect(() => {
     const actor = typed.trim();
     if (actor === filter.actor) return undefined;
-    const settled = window.setTimeout(() => {
+    const pause = window.setTimeout(() => {
       setFilter((before) => ({ ...before, actor }));
       setCursors([]);
-    }, SETTLED_MS);
-    return () => window.clearTimeout(settled);
+    }, TYPING_PAUSE_MS);
+    return () => window.clearTimeout(pause);
   }, [typed, filter.actor]);
 
   return (
@@ -90,7 +90,7 @@ export default function AuditScreen() {
           </ToolbarItem>
         </ToolbarContent>
       </Toolbar>
-      <Told query={query} what={words.title} lines={8}>
+      <QueryBoundary query={query} what={words.title} lines={8}>
         {({ items, next_cursor: next }) => (
           <>
             {items.length === 0 ? (
@@ -119,7 +119,7 @@ export default function AuditScreen() {
             </nav>
           </>
         )}
-      </Told>
+      </QueryBoundary>
     </Screen>
   );
 }
@@ -214,12 +214,12 @@ function Outcome({ status }: { readonly status: number | null }) {
   );
 }
 
-/** What was asked for beside what was; of what is gone, what it was. */
+/** Requested and former values; of a deleted thing the former ones. */
 function Changes({ entry }: { readonly entry: AuditEntry }) {
   const before = entry.before ?? {};
   const after = entry.after ?? null;
   const names = Object.keys(after ?? before);
-  if (names.length === 0) return entry.status != null && entry.status >= 400 ? words.nothingTold : words.nothingKept;
+  if (names.length === 0) return entry.status != null && entry.status >= 400 ? words.nothingSent : words.nothingRecorded;
   return (
     <Table aria-label={words.changes(entry.action)} variant="compact" borders={false}>
       <Thead>

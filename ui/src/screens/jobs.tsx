@@ -4,7 +4,7 @@ import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, type ReactNode } from "react";
 import { Link, useParams } from "react-router";
-import { api, idempotent, told } from "../api/client";
+import { api, idempotent, unwrap } from "../api/client";
 import { takeJobEnd } from "../api/events";
 import { jobQuery, jobsQuery } from "../api/queries";
 import type { Job } from "../api/types";
@@ -16,7 +16,7 @@ import { isActive, jobName, JobProgress, JobState } from "../parts/job";
 import { shortcomingsOf, tracesOf } from "../parts/outcome";
 import { Screen } from "../parts/page";
 import { ProblemAlert } from "../parts/problem-alert";
-import { Told } from "../parts/states";
+import { QueryBoundary } from "../parts/states";
 import { useSubmission } from "../parts/use-submission";
 import { Time } from "../parts/values";
 import { May } from "../session/session";
@@ -29,7 +29,7 @@ export function JobsScreen() {
   const about = useAbout();
   return (
     <Screen title={words.title} lead={words.lead}>
-      <Told query={query} what={words.title} lines={6}>
+      <QueryBoundary query={query} what={words.title} lines={6}>
         {(jobs) =>
           jobs.length === 0 ? (
             <EmptyState titleText={words.empty.title} headingLevel="h2">
@@ -39,7 +39,7 @@ export function JobsScreen() {
             <JobTable jobs={jobs} about={about} />
           )
         }
-      </Told>
+      </QueryBoundary>
     </Screen>
   );
 }
@@ -106,9 +106,9 @@ export function JobScreen() {
   const title = query.data === undefined ? words.columns.kind : jobName(query.data);
   return (
     <Screen title={title} parent={{ to: "/jobs", name: words.title }}>
-      <Told query={query} what={words.columns.kind}>
+      <QueryBoundary query={query} what={words.columns.kind}>
         {(job) => <JobFacts job={job} />}
-      </Told>
+      </QueryBoundary>
     </Screen>
   );
 }
@@ -116,8 +116,8 @@ export function JobScreen() {
 function JobFacts({ job }: { readonly job: Job }) {
   const { send, pending, problem } = useSubmission(
     useCallback(
-      (asked: string, key: string) =>
-        told(api.POST("/api/v1/jobs/{job_id}/cancel", { params: { path: { job_id: asked } }, headers: idempotent(key) })),
+      (job: string, key: string) =>
+        unwrap(api.POST("/api/v1/jobs/{job_id}/cancel", { params: { path: { job_id: job } }, headers: idempotent(key) })),
       [],
     ),
   );

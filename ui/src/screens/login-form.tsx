@@ -11,7 +11,7 @@ import { useSubmission } from "../parts/use-submission";
 import { useSession } from "../session/session";
 import { text } from "../text";
 
-interface Asked {
+interface Body {
   readonly name: string;
   readonly password: string;
 }
@@ -22,12 +22,12 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
   const [password, setPassword] = useState("");
   const { send, pending, problem, fieldProblem } = useSubmission(
     useCallback(
-      async (asked: Asked) => {
+      async (body: Body) => {
         try {
-          await logIn(asked.name, asked.password);
+          await logIn(body.name, body.password);
           setPassword("");
         } catch (error) {
-          // It was wrong; what could not be asked is sent again as it is.
+          // It was wrong; without a response the same request is sent again.
           if (asProblem(error).isSession) setPassword("");
           throw error;
         }

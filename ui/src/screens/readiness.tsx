@@ -10,7 +10,7 @@ import { useAbout } from "../parts/about";
 import { CopyLines } from "../parts/copy-lines";
 import { Screen } from "../parts/page";
 import { Panel } from "../parts/panel";
-import { Told } from "../parts/states";
+import { QueryBoundary } from "../parts/states";
 import { text } from "../text";
 
 const words = text.readiness;
@@ -31,14 +31,14 @@ export function ReadinessScreen() {
         </Button>
       }
     >
-      <Told query={query} what={words.title} lines={8}>
+      <QueryBoundary query={query} what={words.title} lines={8}>
         {({ checks, esxcli }) => (
           <>
             <Checks checks={checks} about={about} />
             <Lines lines={esxcli} />
           </>
         )}
-      </Told>
+      </QueryBoundary>
     </Screen>
   );
 }

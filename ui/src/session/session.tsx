@@ -3,7 +3,7 @@
 
 import { focusManager, queryOptions, useQuery, useQueryClient, type QueryClient } from "@tanstack/react-query";
 import { createContext, use, useCallback, useEffect, useMemo, useRef, type ReactNode } from "react";
-import { api, setCsrfToken, told, type Outcome } from "../api/client";
+import { api, setCsrfToken, unwrap, type Outcome } from "../api/client";
 import { listen } from "../api/events";
 import { ApiProblem, asProblem } from "../api/problem";
 import type { Role, Session } from "../api/types";
@@ -23,7 +23,7 @@ export const sessionQuery = queryOptions({
   queryKey: KEY,
   queryFn: async ({ client, signal }): Promise<Known> => {
     try {
-      const session = await told(api.GET("/api/v1/session", { signal }));
+      const session = await unwrap(api.GET("/api/v1/session", { signal }));
       setCsrfToken(session.csrf_token ?? null);
       return { session, ended: false };
     } catch (error) {
@@ -39,7 +39,7 @@ export const sessionQuery = queryOptions({
   gcTime: Infinity,
 });
 
-/** Takes what is known now: an answer that is still on its way was asked for before, and would put back what was. */
+/** Takes what is known now: the answer to an earlier request would put back the old state. */
 function setKnown(client: QueryClient, known: Known): void {
   void client.cancelQueries({ queryKey: KEY });
   client.setQueryData<Known>(KEY, known);
@@ -70,11 +70,11 @@ function take(client: QueryClient, session: Session): void {
  * Asks again who is logged in: another tab has logged in or out, so that the CSRF token of this one holds no longer, or a refusal tells
  * of another role. What is shown is old only where something of it has changed.
  */
-export async function lookAgain(client: QueryClient): Promise<void> {
+export async function refreshSession(client: QueryClient): Promise<void> {
   const known = client.getQueryData<Known>(KEY);
   if (!known?.session) return;
   try {
-    const session = await told(api.GET("/api/v1/session"));
+    const session = await unwrap(api.GET("/api/v1/session"));
     const { user, role, csrf_token: token } = known.session;
     if (known.ended || session.user !== user || session.role !== role || session.csrf_token !== token) take(client, session);
   } catch (error) {
@@ -86,7 +86,7 @@ export async function lookAgain(client: QueryClient): Promise<void> {
 /** What a refusal says of the session: that it has ended, or that it may be another than this tab knows. */
 export function refused(client: QueryClient, problem: ApiProblem): void {
   if (problem.isSession) endSession(client);
-  else if (problem.status === 403) void lookAgain(client);
+  else if (problem.status === 403) void refreshSession(client);
 }
 
 /**
@@ -142,17 +142,17 @@ export function SessionProvider({ children }: { readonly children: ReactNode }) 
   // Also while the session has ended: then it is another tab where somebody logs in again.
   useEffect(() => {
     const channel = new BroadcastChannel(CHANNEL);
-    channel.onmessage = () => void lookAgain(client);
+    channel.onmessage = () => void refreshSession(client);
     others.current = channel;
     return () => channel.close();
   }, [client]);
-  // Until somebody logs in again nothing is asked for, as on a page that nobody looks at: each answer would be a 401 that draws
+  // Until somebody logs in again nothing is requested, as on a hidden page: each answer would be a 401 that draws
   // what lies below the login anew, and a dialog that is drawn hides the login from screen readers.
   useEffect(() => focusManager.setFocused(ended ? false : undefined), [ended]);
 
   const logIn = useCallback(
     async (name: string, password: string) => {
-      const session = await told(api.POST("/api/v1/session", { body: { name, password } }));
+      const session = await unwrap(api.POST("/api/v1/session", { body: { name, password } }));
       others.current?.postMessage(null);
       take(client, session);
     },
@@ -160,10 +160,10 @@ export function SessionProvider({ children }: { readonly children: ReactNode }) 
   );
 
   const logOut = useCallback(async () => {
-    await told(api.DELETE("/api/v1/session"));
+    await unwrap(api.DELETE("/api/v1/session"));
     others.current?.postMessage(null);
     setCsrfToken(null);
-    // Who looks at the session is told of its end: it stays in the cache, where what was shown to its user does not.
+    // Observers of the session get its end: it stays in the cache, where what was shown to its user does not.
     setKnown(client, { session: null, ended: false });
     client.removeQueries({ predicate: (query) => query.queryKey[0] !== KEY[0] });
   }, [client]);

@@ -6,7 +6,7 @@ import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { Navigate, useLocation } from "react-router";
 import { setupQuery } from "../api/queries";
-import { Told } from "../parts/states";
+import { QueryBoundary } from "../parts/states";
 import { sessionQuery } from "../session/session";
 import { text } from "../text";
 
@@ -18,15 +18,15 @@ export function Gate({ children }: { readonly children: ReactNode }) {
   if (session.data?.session) return children;
   return (
     <Bullseye>
-      <Told query={session} what={text.common.product}>
+      <QueryBoundary query={session} what={text.common.product}>
         {() => (
-          <Told query={setup} what={text.common.product}>
+          <QueryBoundary query={setup} what={text.common.product}>
             {({ needed }) =>
               needed ? <Navigate to="/first-start" replace /> : <Navigate to="/login" replace state={{ from: location }} />
             }
-          </Told>
+          </QueryBoundary>
         )}
-      </Told>
+      </QueryBoundary>
     </Bullseye>
   );
 }

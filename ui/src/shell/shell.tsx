@@ -106,7 +106,7 @@ function screenOf(pathname: string): string {
   return pathname.split("/").slice(0, 3).join("/");
 }
 
-/** While nothing answers, asks again by itself; when something does, all that is shown is asked for anew. */
+/** While nothing responds, tries again by itself; then all that is shown is loaded anew. */
 function useAskWhileLost(lost: boolean): void {
   const client = useQueryClient();
   useEffect(() => {
@@ -159,7 +159,7 @@ function Top() {
   );
 }
 
-/** Not made anew with each status that is told: who is on it with the keyboard stays there. */
+/** Not made anew with each status: the keyboard focus stays there. */
 function LogoLink(props: object) {
   return <Link {...props} to="/" className="zv-logo" />;
 }

@@ -8,7 +8,7 @@ export interface Toast {
   readonly variant: "success" | "warning" | "danger" | "info";
   readonly title: string;
   readonly body?: ReactNode;
-  /** Of several about one thing the newest is shown; where it is not told, of several with the same words. */
+  /** Of several about one thing the newest is shown; without a subject, of several with the same words. */
   readonly about?: string;
 }
 

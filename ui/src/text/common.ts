@@ -103,7 +103,7 @@ export const common = {
     tookBack: "The appliance undid the unfinished part.",
     left: (why: string) =>
       `The appliance could not undo the unfinished part (${why}). Check what is left before you start the job again.`,
-    look: "The job may be partly done. Check the result before you start it again.",
+    check: "The job may be partly done. Check the result before you start it again.",
     partly: (what: string) => `${what}: done, with warnings`,
     triedAgain: "The appliance tries again automatically. Alerts show the state.",
   },

@@ -28,12 +28,12 @@ export const dashboard = {
     none: { title: "No pool yet", body: "A pool combines disks. Datastores need one.", action: "Create a pool" },
     used: "Used",
     free: "Free",
-    promised: "Provisioned",
+    provisioned: "Provisioned",
     saved: "Saved by block cloning",
     usage: (pool: string) => `How full ${pool} is`,
     usedOf: (used: string, size: string) => `${used} of ${size} used`,
     over: (share: string) => `${share} of its size`,
-    promisedHelp:
+    provisionedHelp:
       "The sizes of all datastores together. Thin datastores can be larger than the pool. If the pool is full, VMware pauses the VMs that need new space.",
     scrub: (function_: string, share: string) => `${function_} running, ${share}`,
   },

@@ -226,7 +226,7 @@ export const datastores = {
         unavailable: "No counters of VAAI-NAS",
         nothing: "No VAAI-NAS requests since the NFS server started.",
         operations: "Operations",
-        columns: { operation: "Operation", asked: "Requests", failed: "Failed", refused: "Refused (of failed)" },
+        columns: { operation: "Operation", requests: "Requests", failed: "Failed", refused: "Refused (of failed)" },
         names: {
           clone: ["Full File Clone", "Clones a file: shares blocks if possible"],
           fast_clone: ["Fast File Clone", "Clones a file: shares all blocks"],

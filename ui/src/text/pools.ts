@@ -116,7 +116,7 @@ export const pools = {
     carrying: "Also show disks that have data or are in use",
     tooFew: (count: number) => `This layout needs ${count} disks or more.`,
     uneven: (count: number) => `Mirrors of ${count} need a multiple of ${count} disks.`,
-    look: "Review",
+    preview: "Review",
     review: "What will be made",
     reviewLead: (count: number) =>
       count === 1
@@ -179,8 +179,8 @@ export const pools = {
     password: "Your password",
     submit: "Show key",
     done: "The key was shown",
-    told: (pool: string) => `The key of ${pool}`,
-    toldLead: "Copy the key to the safe place now. Then confirm it by typing it from there.",
+    shownTitle: (pool: string) => `The key of ${pool}`,
+    copyLead: "Copy the key to the safe place now. Then confirm it by typing it from there.",
     copy: "Copy key",
     close: "I have stored the key",
   },
@@ -243,7 +243,7 @@ export const pools = {
     free: "Unused",
     device: "Device",
     smart: {
-      notAsked: "Not read yet",
+      unread: "Not read yet",
       none: "None",
       asleep: "Asleep",
       failed: "Failing",
@@ -263,7 +263,7 @@ export const pools = {
       percent: (value: number) => `${value} %`,
       spareOf: (value: number, limit: number | null) => (limit === null ? `${value} %` : `${value} %; at least ${limit} %`),
       critical: "Critical warnings",
-      asked: "Read",
+      readAt: "Read",
     },
   },
 };

@@ -62,7 +62,7 @@ export const session = {
       uneven: "Mirrors of two need an even number of disks.",
       review: "Planned pool",
       reviewLead: "The layout as zpool status will show it. All data on the selected disks will be lost.",
-      look: "Review",
+      preview: "Review",
       submit: "Create pool",
       later: "Do this later",
       inUse: "The pool exists",

@@ -47,7 +47,7 @@ export const system = {
     chooseFile: "Backup file",
     noFile: "Choose a backup file.",
     tooLarge: "The file is too large for a backup.",
-    look: "Preview changes",
+    preview: "Preview changes",
     changes: "Changes",
     noChanges: "None. The configuration equals the backup.",
     restoreSubmit: "Restore",

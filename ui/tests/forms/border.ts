@@ -22,8 +22,8 @@ export type Answer = { readonly status: number; readonly body: unknown } | null;
 interface Service {
   /** Whether nobody is logged in, or nobody any more. */
   out: boolean;
-  /** What is told otherwise than in the world, by its path. */
-  told: Readonly<Record<string, unknown>>;
+  /** Responses other than the world's, by path. */
+  responses: Readonly<Record<string, unknown>>;
   /** All requests that change something. */
   sent: Sent[];
   /** What the next ones are answered with; a login, where nothing is said, with the session. */
@@ -32,10 +32,10 @@ interface Service {
   unknown: string[];
 }
 
-export const service: Service = { out: false, told: {}, sent: [], answers: [], unknown: [] };
+export const service: Service = { out: false, responses: {}, sent: [], answers: [], unknown: [] };
 
 export function beginService(begin: Partial<Service> = {}): void {
-  Object.assign(service, { out: false, told: {}, sent: [], answers: [], unknown: [], ...begin });
+  Object.assign(service, { out: false, responses: {}, sent: [], answers: [], unknown: [], ...begin });
 }
 
 function json(status: number, body: unknown): Response {
@@ -44,9 +44,9 @@ function json(status: number, body: unknown): Response {
 }
 
 function read(path: string): Response {
-  const told = { ...world, ...service.told };
+  const responses = { ...world, ...service.responses };
   if (path === "/session" && service.out) return json(401, problemBody(401));
-  if (path in told) return json(200, told[path]);
+  if (path in responses) return json(200, responses[path]);
   service.unknown.push(path);
   return json(404, problemBody(404));
 }

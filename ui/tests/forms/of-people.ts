@@ -9,7 +9,7 @@ const USERS = { at: "/users", version: '"user"', answer: {} };
 const SYSTEM = { at: "/system", answer: {} };
 const HOOK = { ...SYSTEM, version: '"receiver"' };
 const PASSWORD = "correct horse battery";
-const SECRET = "a secret that is told once";
+const SECRET = "a secret that is shown once";
 const TWICE = { Password: PASSWORD, "Repeat the password": PASSWORD };
 const FILE = "the content of a backup";
 

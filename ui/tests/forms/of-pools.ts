@@ -6,7 +6,7 @@ import { begun, DISKS, page } from "./world";
 
 const POOL = { at: "/pools/tank", answer: begun };
 const [ONE, , FREE = "", OTHER = ""] = DISKS;
-const LOOK = "Review";
+const REVIEW = "Review";
 const PASSWORD = "correct horse battery";
 const KEY = "0123456789abcdef".repeat(4);
 
@@ -17,7 +17,7 @@ export const pools: readonly Form[] = [
   {
     ...EXTEND,
     form: "pools Builder.planned",
-    send: [LOOK],
+    send: [REVIEW],
     sends: ["POST", "/pools/plan", { ...SPARE, name: "tank", extend: true }],
     answer: { layout: ["tank", `  spare ${FREE}`] },
     done: "Dry run: nothing was changed.",
@@ -25,7 +25,7 @@ export const pools: readonly Form[] = [
   {
     ...EXTEND,
     form: "pools Builder.made",
-    first: [LOOK, { layout: ["tank", `  spare ${FREE}`] }],
+    first: [REVIEW, { layout: ["tank", `  spare ${FREE}`] }],
     send: ["Add disks"],
     sends: ["POST", "/pools/tank/extend", SPARE],
     answer: begun,
@@ -102,7 +102,7 @@ export const pools: readonly Form[] = [
 
 const FIRST_POOL = {
   at: "/first-start",
-  told: { "/pools": page() },
+  responses: { "/pools": page() },
   inPage: true,
   fill: { [`Choose ${FREE}`]: true, [`Choose ${OTHER}`]: true },
   marks: { name: "Name" },
@@ -112,7 +112,7 @@ const MIRROR = { name: "tank", vdevs: [{ devices: [FREE, OTHER], redundancy: "mi
 export const firstStart: readonly Form[] = [
   {
     at: "/first-start",
-    told: { "/setup": { needed: true } },
+    responses: { "/setup": { needed: true } },
     form: "first-start AccountStep",
     out: true,
     inPage: true,
@@ -126,7 +126,7 @@ export const firstStart: readonly Form[] = [
   {
     ...FIRST_POOL,
     form: "first-start PoolForm.planned",
-    send: [LOOK],
+    send: [REVIEW],
     sends: ["POST", "/pools/plan", { ...MIRROR, extend: false }],
     answer: { layout: ["tank", "  mirror-0"] },
     done: "mirror-0",
@@ -134,7 +134,7 @@ export const firstStart: readonly Form[] = [
   {
     ...FIRST_POOL,
     form: "first-start PoolForm.made",
-    first: [LOOK, { layout: ["tank", "  mirror-0"] }],
+    first: [REVIEW, { layout: ["tank", "  mirror-0"] }],
     send: ["Create pool"],
     sends: ["POST", "/pools", MIRROR],
     answer: begun,

@@ -14,12 +14,12 @@ export const newUser = (): UserEvent => userEvent.setup({ delay: null });
 
 export async function until<Found>(what: string, find: () => Found | null | undefined | false): Promise<Found> {
   const missing = new Error(what);
-  const look = () => {
+  const check = () => {
     const found = find();
     if (found === null || found === undefined || found === false) throw missing;
     return found;
   };
-  return waitFor(look, {
+  return waitFor(check, {
     timeout: LONGEST_MS,
     interval: 5,
     onTimeout: () => new Error(`${what}; it says: ${problemIn(document.body)}`),

@@ -27,7 +27,7 @@ export function formsInSources(): string[] {
     });
 }
 
-/** Functions that send something, and whether they do so by the parts of forms. The session's own requests are told by who uses them. */
+/** Functions that send something, and whether they do so by the parts of forms. Users of the session's requests report their problems. */
 export function functionsThatSend(): { readonly name: string; readonly isForm: boolean }[] {
   return Object.entries(sources)
     .filter(([path]) => !path.startsWith("../../src/session/") && !path.endsWith(".test.ts"))

@@ -19,8 +19,8 @@ export interface Form {
   readonly form: string;
   /** The address of its screen. */
   readonly at: string;
-  /** What is told otherwise than in the world. */
-  readonly told?: Readonly<Record<string, unknown>>;
+  /** Responses other than the world's. */
+  readonly responses?: Readonly<Record<string, unknown>>;
   /** Whether it is for whom nobody knows yet. */
   readonly out?: boolean;
   /** What is pressed to open it, by its names. */
@@ -42,7 +42,7 @@ export interface Form {
   readonly changesNothing?: boolean;
   /** Whether it may be done twice. */
   readonly withoutKey?: boolean;
-  /** Fields of the request, by the labels under which it is told what is wrong with them. */
+  /** Fields of the request, by the labels of the fields that show their problems. */
   readonly marks?: Readonly<Record<string, string>>;
   /** What it is answered with at last. */
   readonly answer?: unknown;
@@ -82,7 +82,7 @@ interface Place {
 }
 
 async function openForm(form: Form): Promise<Place> {
-  beginService({ told: form.told ?? {}, out: form.out ?? false });
+  beginService({ responses: form.responses ?? {}, out: form.out ?? false });
   window.history.replaceState(null, "", form.at);
   render(createElement(App, { client: newCache() }));
   const user = newUser();
@@ -121,8 +121,8 @@ async function sendOnce({ user, scope, form, before }: Place, { answer, shown }:
   service.answers = [answer];
   await press(user, form.send, scope);
   const said = form.changesNothing ? shown.filter((one) => one !== UNKNOWN && one !== NOTHING) : shown;
-  const told = () => said.every((one) => problemIn(scope).includes(one));
-  await until(`${answer?.status ?? "a lost connection"} is not told`, () => told() && isReady(form, scope));
+  const isReported = () => said.every((one) => problemIn(scope).includes(one));
+  await until(`${answer?.status ?? "a lost connection"} is not reported`, () => isReported() && isReady(form, scope));
   expect(typed(scope), "what was typed").toBe(before);
   expect(document.body.textContent, "what the service said of its fault").not.toContain(SECRET);
   const [sent, ...more] = service.sent.slice(had);
@@ -140,7 +140,7 @@ function sentAs({ sends: [method, path, body = null], version, out }: Form, sent
 }
 
 async function logInAgain({ user, scope, before }: Place): Promise<void> {
-  const login = await until("nobody is asked to log in again", () => document.querySelector("#login-again-dialog"));
+  const login = await until("no request to log in again", () => document.querySelector("#login-again-dialog"));
   await until("the login has no focus", () => login.contains(document.activeElement));
   await fill(user, login, "Password", "a password");
   await press(user, ["Log in again"], login);
@@ -149,7 +149,7 @@ async function logInAgain({ user, scope, before }: Place): Promise<void> {
   await until("the focus has not come back", () => scope.contains(document.activeElement));
 }
 
-/** The service refuses each value that was sent: each reason is told, at its field where the form has one for it. */
+/** The service refuses each value that was sent: each reason is shown, at its field where the form has one for it. */
 async function refuseAll(place: Place): Promise<void> {
   const { form, scope } = place;
   const { marks = {}, sends } = form;
@@ -166,7 +166,7 @@ async function refuseAll(place: Place): Promise<void> {
     expect(marked?.getAttribute("aria-invalid"), label).toBe("true");
     const described = document.getElementById(marked?.getAttribute("aria-describedby") ?? "");
     expect(described?.textContent, label).toContain(reasonOf(name));
-    expect(problemIn(scope), "told at its field, and there alone").not.toContain(reasonOf(name));
+    expect(problemIn(scope), "shown at its field, and there alone").not.toContain(reasonOf(name));
   }
 }
 
@@ -194,7 +194,7 @@ export async function walk(form: Form): Promise<void> {
   checkKeys(form, sent);
   await refuseAll(place);
   await sendAtLast(place);
-  expect(service.unknown, "asked for, and not in the world").toEqual([]);
+  expect(service.unknown, "requested, and not in the world").toEqual([]);
 }
 
 /** After a lost connection and a 500 it is the same request; what was refused is another one. */

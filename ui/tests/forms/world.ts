@@ -2,7 +2,7 @@
 /** What the appliance of these tests has: one of each, as the service tells it. Types are the document's. */
 
 import type { components } from "../../src/api/schema";
-import type * as Told from "../../src/api/types";
+import type * as Api from "../../src/api/types";
 
 export const AT = "2026-11-22T09:30:00Z";
 const GIB = 2n ** 30n;
@@ -26,80 +26,80 @@ export const ID = {
 export const IQN = "iqn.1998-01.com.vmware:esx1";
 export const DISKS = ["a", "b", "c", "d"].map((one) => `/dev/disk/by-id/disk-${one}`);
 
-export const session: Told.Session = { user: "1", name: "admin", role: "admin", csrf_token: "a token of the session" };
+export const session: Api.Session = { user: "1", name: "admin", role: "admin", csrf_token: "a token of the session" };
 
-const device = (path: string): Told.Vdev => ({
+const device = (path: string): Api.Vdev => ({
   ...{ name: path, guid: `guid of ${path}`, kind: "disk", role: "data", health: "ONLINE", path, vdevs: [] },
   ...{ size: bytes(4096n), allocated: bytes(1n), read_errors: 0, write_errors: 0, checksum_errors: 0, note: "" },
   ...{ trim: "", trim_progress: 0 },
 });
-export const pool: Told.Pool = {
+export const pool: Api.Pool = {
   ...{ etag: '"pool"', name: "tank", guid: "1", health: "ONLINE", readonly: false, error_count: 0, status: "", action: "" },
   ...{ size: bytes(4096n), allocated: bytes(64n), free: bytes(4032n), fragmentation: 1, scan: null },
   ...{ bclone_used: "0", bclone_saved: "0", bclone_ratio: 1, warning_percent: 80, critical_percent: 90 },
   ...{ ashift: 12, autotrim: false, upgradable: false, of_the_system: false },
   vdevs: [{ ...device("mirror-0"), kind: "mirror", path: null, vdevs: DISKS.slice(0, 2).map(device) }],
 };
-const disks: Told.Disk[] = DISKS.map((path, index) => ({
+const disks: Api.Disk[] = DISKS.map((path, index) => ({
   ...{ path, device: `/dev/sd${path.slice(-1)}`, size: bytes(4096n), model: "a model", serial: `serial ${index}` },
   ...{ rotational: false, used_by: index < 2 ? "pool tank" : null, smart: null },
 }));
 
-const vmfs: Told.Datastore = {
+const vmfs: Api.Datastore = {
   ...{ etag: '"vmfs"', id: ID.vmfs, kind: "vmfs", state: "active", name: "vmfs1", dataset: "tank/zvaai/vmfs1", pool: "tank" },
   ...{ guid: "11", uuid: null, size: bytes(1024n), block_size: 65536, thick: false, reserved: "0", used: "0", referenced: "0" },
   ...{ snapshot_bytes: "0", compression: "lz4", sync: "standard", origin: null, created_at: AT, lun: 1, soft_threshold: null },
   ...{ deleted_at: null, copy_reason: null, copy_of: null, host_groups: [], designation: null, available: bytes(4032n) },
   ...{ export: null, share: null, versions: [], squash: null, clients: [], encryption: null, key_status: null },
 };
-const nfs: Told.Datastore = {
+const nfs: Api.Datastore = {
   ...vmfs,
   ...{ etag: '"nfs"', id: ID.nfs, kind: "nfs", name: "nfs1", dataset: "tank/zvaai/nfs1", guid: "12", lun: null, thick: true },
   ...{ export: 1, share: "/nfs1", versions: ["3", "4"], squash: "none", clients: ["192.0.2.17"] },
 };
-const gone: Told.Datastore = {
+const gone: Api.Datastore = {
   ...vmfs,
   ...{ etag: '"gone"', id: ID.gone, state: "deleted", name: "gone1", dataset: "tank/zvaai/gone1", guid: "13", deleted_at: AT },
 };
-const snapshots: Told.Snapshot[] = ["before", "after"].map((name, index) => ({
+const snapshots: Api.Snapshot[] = ["before", "after"].map((name, index) => ({
   ...{ datastore: ID.vmfs, name, full_name: `tank/zvaai/vmfs1@${name}`, guid: `2${index}`, created_at: AT },
   ...{ used: "0", referenced: "0", holds: index, clones: [], protected_until: null },
 }));
-const hold: Told.Hold = { tag: "audit-2026", created_at: AT, of: "user" };
-const file: Told.VmdkFile = {
+const hold: Api.Hold = { tag: "audit-2026", created_at: AT, of: "user" };
+const file: Api.VmdkFile = {
   ...{ path: "vm/disk-flat.vmdk", total: "4096", allocated: "4096", unique: "4096", unique_exact: true },
   ...{ snapshot: "0", deduplicated: "0", as_of: AT },
 };
 
-const group: Told.Group = { etag: '"group"', id: ID.group, name: "lab", disabled_offloads: [], hosts: [ID.host], created_at: AT };
-const host: Told.Host = {
+const group: Api.Group = { etag: '"group"', id: ID.group, name: "lab", disabled_offloads: [], hosts: [ID.host], created_at: AT };
+const host: Api.Host = {
   ...{ etag: '"host"', id: ID.host, name: "esx1", group: ID.group, iqns: [IQN], addresses: ["192.0.2.9"] },
   ...{ chap_name: IQN, chap_revision: 1, created_at: AT },
 };
-const schedule: Told.Schedule = {
+const schedule: Api.Schedule = {
   ...{ etag: '"schedule"', id: ID.schedule, name: "hourly", datastores: [ID.vmfs], every_minutes: 60, keep: 48 },
   ...{ enabled: true, last_at: null, created_at: AT, kind: "snapshot", pool: null, at: "00:00", time_zone: "UTC" },
   ...{ hourly: 0, daily: 0, weekly: 0, monthly: 0, protect_days: 0 },
 };
-const user: Told.User = { etag: '"user"', id: ID.user, name: "olga", role: "viewer", disabled: false, created_at: AT };
-export const token: Told.ApiToken = {
+const user: Api.User = { etag: '"user"', id: ID.user, name: "olga", role: "viewer", disabled: false, created_at: AT };
+export const token: Api.ApiToken = {
   ...{ id: ID.token, name: "prometheus", scope: "viewer", created_at: AT, expires_at: "2100-01-01T00:00:00Z", used_at: null },
 };
-export const receiver: Told.Receiver = {
+export const receiver: Api.Receiver = {
   ...{ etag: '"receiver"', id: ID.receiver, name: "chat", url: "https://chat.example/hook", severity: "warning" },
   ...{ certificate: null, enabled: true, created_at: AT, last_delivery: null, waiting: 0 },
   ...{ kind: "webhook", sender: "", recipients: [], user: null },
 };
-const bundle: Told.Bundle = { id: ID.bundle, created_at: AT, size: "4096" };
-const alert: Told.Alert = {
+const bundle: Api.Bundle = { id: ID.bundle, created_at: AT, size: "4096" };
+const alert: Api.Alert = {
   ...{ id: 1, key: "device", severity: "warning", subject: "tank", text: "a disk is OFFLINE", remedy: "replace it" },
   ...{ raised_at: AT, cleared_at: null, acknowledged_at: null, acknowledged_by: null },
 };
-const key: Told.Key = {
+const key: Api.Key = {
   ...{ etag: '"key"', pool: "tank", dataset: "tank/zvaai", algorithm: "aes-256-gcm", key_status: "available", kept: true },
   ...{ exported_at: null, confirmed_at: null },
 };
-const importable: Told.Importable = {
+const importable: Api.Importable = {
   ...{
     name: "vault",
     guid: "31",
@@ -111,17 +111,17 @@ const importable: Told.Importable = {
   },
 };
 
-const running: Told.Job = {
+const running: Api.Job = {
   ...{ id: ID.job, kind: "datastore.grow", subject: ID.vmfs, name: "vmfs", state: "running", step: "growing", percent: 50 },
   ...{ problem: null, result: null, actor: "admin", created_at: AT, started_at: AT, ended_at: null },
 };
 /** What begins a job is answered with it. */
-export const begun: Told.Job = { ...running, id: ID.begun };
-const status: Told.Status = {
+export const begun: Api.Job = { ...running, id: ID.begun };
+const status: Api.Status = {
   ...{ version: "1.0", worker: true, worker_problem: null, target: null, pools: [], storage_problem: null },
   ...{ reconciled_at: AT, reconcile_problem: null, open_alerts: 1, active_jobs: 1 },
 };
-const certificate: Told.Certificate = {
+const certificate: Api.Certificate = {
   ...{ subject: "CN=appliance", issuer: "CN=appliance", names: ["appliance"], not_before: AT, not_after: AT },
   ...{ fingerprint: "00:11", own: true },
 };
@@ -129,7 +129,7 @@ const settings: components["schemas"]["IscsiSettings"] = { chap_required: false,
 
 export const page = (...items: readonly unknown[]) => ({ items, next_cursor: null });
 
-/** What is told, by the path below /api/v1. */
+/** Responses by path below /api/v1. */
 export const world: Readonly<Record<string, unknown>> = {
   "/setup": { needed: false },
   "/session": session,

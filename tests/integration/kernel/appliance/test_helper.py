@@ -96,10 +96,10 @@ def test_a_worker_without_privileges(helper: tuple[Path, Path]) -> None:
     nobody: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
     result = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=600, check=False, **nobody)
     assert result.returncode == 0, result.stderr
-    told = json.loads(result.stdout)
+    answer = json.loads(result.stdout)
     guids = run("zfs", "get", "-H", "-p", "-o", "value", "guid", "unprivileged/vol", "unprivileged/fs").split()
-    assert {str(guid) for guid in told["guids"]} == set(guids)
-    assert told["mounted"] and os.path.ismount("/srv/zvaai/fs"), "mounted for everybody"
+    assert {str(guid) for guid in answer["guids"]} == set(guids)
+    assert answer["mounted"] and os.path.ismount("/srv/zvaai/fs"), "mounted for everybody"
     assert run("zfs", "get", "-H", "-o", "value,source", "zvaai:name", "unprivileged/vol").split("\t") == ["ds 1", "local\n"]
     assert int(run("zfs", "get", "-H", "-p", "-o", "value", "refreservation", "unprivileged/vol")) > 32 << 20
     txgs = run("zfs", "list", "-H", "-p", "-t", "snapshot", "-r", "-o", "createtxg", "unprivileged").split()
@@ -128,15 +128,15 @@ def test_an_open_volume_does_not_hang_the_export(helper: tuple[Path, Path]) -> N
     client.import_pool("unprivileged")
 
 
-def test_a_volume_that_udev_looks_at_just_then_is_rolled_back(helper: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_volume_that_udev_has_open_is_rolled_back(helper: tuple[Path, Path], tmp_path: Path) -> None:
     """It opens each volume whose last writer has gone, for a moment: nobody is to be told that the volume is in use."""
-    client, looks = connect(helper[0]), tmp_path / "udev-looks"
+    client, opens = connect(helper[0]), tmp_path / "udev-looks"
     run("zpool", "create", "-f", "-O", "mountpoint=none", "unprivileged", *DEVICES)
     client.create_volume("unprivileged/vol", 16 << 20)
     client.snapshot(["unprivileged/vol@s"])
     wait_for_link("/dev/zvol/unprivileged/vol")
-    shutil.copy("/bin/sleep", looks)
+    shutil.copy("/bin/sleep", opens)
     with Path("/dev/zvol/unprivileged/vol").open("rb") as device:
-        looking = subprocess.Popen([looks, "0.4"], stdin=device)
+        looking = subprocess.Popen([opens, "0.4"], stdin=device)
     client.rollback("unprivileged/vol@s")
     assert looking.wait(60) == 0

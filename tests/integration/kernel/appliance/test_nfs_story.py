@@ -79,15 +79,15 @@ def is_refused(export: str) -> bool:
 def cross_the_threshold(appliance: Appliance, data: bytes, directory: Path) -> None:
     """One percent of 1 GiB is crossed by this much data, of 2 GiB it is not; the host sees how the quota grows."""
 
-    def told() -> bool:
+    def is_reported() -> bool:
         appliance.run("reconcile")  # it fails while anything is not as it should be, for a moment too
         return any("datastore first uses" in one["text"] for one in appliance.json("alert", "list"))
 
-    assert not told()
+    assert not is_reported()
     with mounted("/first", server=ESX) as host:
         host.write_file("/more", data)
     run("zpool", "sync", POOL)
-    wait_for(told, "the threshold is told", PATIENCE)
+    wait_for(is_reported, "the threshold is told", PATIENCE)
     with kernel_mount("/first", directory, "3", server=ESX) as mount:
 
         def size() -> int:
@@ -96,7 +96,7 @@ def cross_the_threshold(appliance: Appliance, data: bytes, directory: Path) -> N
         assert size() == GIB
         appliance.cli("datastore", "quota", "first", "2G", "--wait")
         wait_for(lambda: size() == 2 * GIB, "the host sees that it grew", PATIENCE)
-    wait_for(lambda: not told(), "the threshold is told no more", PATIENCE)
+    wait_for(lambda: not is_reported(), "the threshold is told no more", PATIENCE)
 
 
 def its_size_is_reserved_until_it_is_thin(appliance: Appliance, dataset: str) -> None:
@@ -128,7 +128,7 @@ def its_size_is_reserved_until_it_is_thin(appliance: Appliance, dataset: str) ->
 
 @pytest.mark.long("130 s; the demo leads datastores of both kinds through their life by the console, on this module, in each run")
 def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: int) -> None:
-    def told(name: str) -> Any:
+    def is_reported(name: str) -> Any:
         return appliance.json("datastore", "show", name)
 
     random_bytes = random.Random(seed).randbytes
@@ -140,7 +140,7 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
     appliance.cli("host", "create", "esx1", "--address", ESX, "--group", "cluster")
     words = ("--kind", "nfs", "--pool", POOL, "--size", "1G", "--soft-threshold", "1", "--group", "cluster", "--wait")
     appliance.cli("datastore", "create", "first", *words, "--thick")
-    first = told("first")
+    first = is_reported("first")
     assert first["thick"]
     its_size_is_reserved_until_it_is_thin(appliance, first["dataset"])
     with mounted("/first", server=ESX) as host:
@@ -168,16 +168,16 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
 
     # A clone is another datastore with the same content, and its own from then on.
     appliance.cli("datastore", "clone", "first", "second", "--group", "cluster", "--wait")
-    assert read("/second", "/disk") == before and told("second")["uuid"] != first["uuid"]
+    assert read("/second", "/disk") == before and is_reported("second")["uuid"] != first["uuid"]
     with mounted("/second", server=ESX) as host:
         host.write_file("/disk", b"the clone's")
     assert read("/first", "/disk") == before and read("/second", "/disk") == b"the clone's"
 
     # Deleted, restored, and in the end destroyed, with the snapshots that were made for clones.
     appliance.cli("datastore", "delete", "first", "--yes", "--force", "--wait")
-    assert is_refused("/first") and told("first")["state"] == "deleted"
+    assert is_refused("/first") and is_reported("first")["state"] == "deleted"
     appliance.cli("datastore", "restore", "first", "--group", "cluster", "--wait")
-    assert read("/first", "/disk") == before and told("first")["uuid"] == first["uuid"]
+    assert read("/first", "/disk") == before and is_reported("first")["uuid"] == first["uuid"]
     for name in ("second", "first"):
         appliance.cli("datastore", "delete", name, "--yes", "--force", "--wait")
         appliance.cli("datastore", "purge", name, "--yes", "--wait")

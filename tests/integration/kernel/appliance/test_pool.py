@@ -141,9 +141,9 @@ def replace_under_load(appliance: Appliance, lun: int) -> None:
         appliance.cli("pool", "replace", POOL, DEVICES[1], DEVICES[2], "--force", "--wait")
 
         def replaced() -> bool:
-            told = appliance.json("pool", "show", POOL)
-            devices = [device["path"] for vdev in told["vdevs"] for device in vdev["vdevs"]]
-            return devices == [DEVICES[0], DEVICES[2]] and told["health"] == "ONLINE"
+            pool = appliance.json("pool", "show", POOL)
+            devices = [device["path"] for vdev in pool["vdevs"] for device in vdev["vdevs"]]
+            return devices == [DEVICES[0], DEVICES[2]] and pool["health"] == "ONLINE"
 
         wait_for(replaced, "the disk is replaced", SECONDS)
         turns = load.turns
@@ -178,13 +178,13 @@ def cross_the_threshold(appliance: Appliance, lun: int, store: str) -> None:
                 assert time.monotonic() < limit
                 await asyncio.sleep(0.1)
 
-    def told() -> bool:
+    def pool() -> bool:
         appliance.cli("pool", "change", POOL, "--warning", "75", "--wait")  # then all alerts of space are looked at
         return any(store in one["subject"] and "threshold" in one["text"] for one in appliance.json("alert", "list"))
 
     asyncio.run(fill())
     run("zpool", "sync", POOL)
-    wait_for(told, "an alert tells of the threshold", SECONDS)
+    wait_for(pool, "an alert tells of the threshold", SECONDS)
 
 
 def receive_a_copy(appliance: Appliance, dataset: str, luns: dict[int, str]) -> None:

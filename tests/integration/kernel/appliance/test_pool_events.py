@@ -72,7 +72,7 @@ def alerts(appliance: Appliance) -> dict[str, str]:
     return {":".join(one["key"].split(":")[:2]): one["severity"] for one in found}
 
 
-def test_what_happens_to_a_pool_is_told(appliance: Appliance) -> None:
+def test_pool_events_raise_alerts(appliance: Appliance) -> None:
     assert not {one for one in alerts(appliance) if one.startswith("pool:")}
 
     # A device goes away and comes back.
@@ -93,8 +93,8 @@ def test_what_happens_to_a_pool_is_told(appliance: Appliance) -> None:
         os.fsync(device.fileno())
     run("zpool", "scrub", "-w", POOL)
     wait_for(lambda: alerts(appliance).get("pool:errors") == "warning", "checksum errors are told", PATIENCE)
-    told = "scrub of pool events has ended"
-    wait_for(lambda: told in str(appliance.json("alert", "list", "--all")), "that the scrub ended is told", PATIENCE)
+    text = "scrub of pool events has ended"
+    wait_for(lambda: text in str(appliance.json("alert", "list", "--all")), "that the scrub ended is told", PATIENCE)
     assert "checksum errors" in str(appliance.json("alert", "list"))
 
     store = Store(appliance.directory / "state" / "appliance.sqlite")

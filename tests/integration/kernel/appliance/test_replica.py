@@ -73,7 +73,7 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
 
 
 @pytest.fixture
-def when_told(tmp_path: Path) -> Iterator[Appliance]:
+def without_polling(tmp_path: Path) -> Iterator[Appliance]:
     """That mends when it is told to, and not by the clock amidst a test."""
     with on_disks(tmp_path / "a", 3600) as appliance:
         yield appliance
@@ -178,11 +178,11 @@ def test_at_the_start_the_datastore_is_at_its_place_and_no_replica(last: str, tm
 
 
 @pytest.mark.long("45 s; a replica at the start of the system is in each run")
-def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(when_told: Appliance, tmp_path: Path) -> None:
+def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(without_polling: Appliance, tmp_path: Path) -> None:
     """By `zpool import`, which mounts it at the datastore's place. Where somebody works in it, it stays, and is told."""
-    when_told.cli("pool", "create", POOL, DEVICES[0], "--force", "--wait")
-    when_told.cli("datastore", "create", "files", "--kind", "nfs", "--pool", POOL, "--size", "1G", "--wait")
-    store = when_told.json("datastore", "show", "files")
+    without_polling.cli("pool", "create", POOL, DEVICES[0], "--force", "--wait")
+    without_polling.cli("datastore", "create", "files", "--kind", "nfs", "--pool", POOL, "--size", "1G", "--wait")
+    store = without_polling.json("datastore", "show", "files")
     dataset, place, replica = store["dataset"], Path(f"/srv/zvaai/files-{store['uuid'][:8]}"), f"{OTHER}/replica"
     (place / "whose").write_text("the original's")
     run("zfs", "snapshot", f"{dataset}@sent")
@@ -195,11 +195,11 @@ def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(when_told
         run("zpool", "import", "-d", "/dev/shm", OTHER)
         assert stack(str(place)) == [dataset, replica] and (place / "whose").read_text() == "the original's"
         with (place / "whose").open():
-            when_told.run("reconcile")  # it tells of what it could not mend, and so fails
+            without_polling.run("reconcile")  # it tells of what it could not mend, and so fails
             assert stack(str(place)) == [dataset, replica]
-            (alert,) = [one for one in when_told.json("alert", "list") if one["key"] == f"reconcile-nfs:{store['uuid']}"]
+            (alert,) = [one for one in without_polling.json("alert", "list") if one["key"] == f"reconcile-nfs:{store['uuid']}"]
             assert replica in alert["text"]
-        when_told.cli("reconcile")
+        without_polling.cli("reconcile")
         assert stack(str(place)) == [dataset] and (place / "whose").read_text() == "changed since"
     finally:
         destroy_pool(OTHER)

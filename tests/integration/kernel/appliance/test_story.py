@@ -139,7 +139,7 @@ def copy(appliance: Appliance, host: Host, source: int, destination: int) -> Non
 
 @pytest.mark.long("190 s; the demo leads datastores of both kinds through their life by the console, on this module, in each run")
 def test_the_life_of_datastores(appliance: Appliance) -> None:
-    def told(name: str) -> Any:
+    def shown(name: str) -> Any:
         return appliance.json("datastore", "show", name)
 
     # From two empty devices to a LUN that a host writes to.
@@ -147,7 +147,7 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
     appliance.cli("group", "create", "cluster")
     appliance.cli("host", "create", "esx1", "--iqn", ESX, "--group", "cluster")
     appliance.cli("datastore", "create", "first", "--pool", "story", "--size", "1G", "--group", "cluster", "--wait")
-    first = told("first")
+    first = shown("first")
     lun, host = int(first["lun"]), Host(appliance)
     wait_for(lambda: appliance.luns().get(lun) == first["uuid"], "it is served", PATIENCE)
     assert value(first["dataset"], "zvaai:guid") == value(first["dataset"], "guid")
@@ -164,10 +164,10 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
 
     # A clone is another LUN with the same content, and its own from then on.
     appliance.cli("datastore", "clone", "first", "second", "--group", "cluster", "--wait")
-    clone = int(told("second")["lun"])
+    clone = int(shown("second")["lun"])
     assert host.reads(clone) == "before"
     host.writes(clone, "the clone's")
-    assert host.reads(lun) == "before" and told("second")["uuid"] != first["uuid"]
+    assert host.reads(lun) == "before" and shown("second")["uuid"] != first["uuid"]
 
     copy(appliance, host, clone, lun)
 
@@ -180,16 +180,16 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
     appliance.cli("datastore", "create", "thick", "--pool", "story", "--size", "1G", "--thick", "--wait")
     appliance.cli("datastore", "clone", "thick", "thick-too", "--wait")
     for name in ("thick", "thick-too"):
-        thick = int(told(name)["lun"])
+        thick = int(shown(name)["lun"])
         wait_for(lambda thick=thick: thick in appliance.luns(), f"{name} is served", PATIENCE)  # type: ignore[misc]
-        assert told(name)["thick"] and int(value(told(name)["dataset"], "refreservation")) >= GIB
-        assert value(told(name)["dataset"], "zvaai:thick") == "on"
+        assert shown(name)["thick"] and int(value(shown(name)["dataset"], "refreservation")) >= GIB
+        assert value(shown(name)["dataset"], "zvaai:thick") == "on"
 
     # Deleted, restored, and in the end destroyed, with the snapshots that were made for clones.
     appliance.cli("datastore", "delete", "first", "--yes", "--wait")
     assert lun not in appliance.luns()
     appliance.cli("datastore", "restore", "first", "--group", "cluster", "--wait")
-    assert host.reads(int(told("first")["lun"])) == "the clone's"
+    assert host.reads(int(shown("first")["lun"])) == "the clone's"
     for name in ("thick-too", "thick", "second", "first"):
         appliance.cli("datastore", "delete", name, "--yes", "--wait")
         appliance.cli("datastore", "purge", name, "--yes", "--wait")

@@ -20,12 +20,12 @@ def used(pool: ShortPool) -> int:
     return pool.number("datastore", "used")
 
 
-def operate(crowd: Crowd, tool: FileTool, wanted: int, seconds: float) -> int:
+def operate(crowd: Crowd, tool: FileTool, answered: int, seconds: float) -> int:
     """Operations until the kill, so long after so many answers; how many were answered."""
     operations = [crowd.operation() for _ in range(40)]
     for words in operations:
         tool.send(*words)
-    answers = [tool.line() for _ in range(wanted)]
+    answers = [tool.line() for _ in range(answered)]
     time.sleep(seconds)  # the moment is what is tried
     answers += tool.killed()
     for words, answer in zip(operations, [*answers, None], strict=False):

@@ -145,8 +145,8 @@ def test_clients_go_on_and_no_clone_is_half(
 def check_clones(asker: Asker, store: Path) -> None:
     """What a client was told to be done is so, and what it was not told is known from here on."""
     assert {path.name for path in store.iterdir()} <= {"source", "written", *asker.there}, "nothing is left that is nobody's"
-    for name, wanted in list(asker.there.items()):
+    for name, expected in list(asker.there.items()):
         there = bool(name) and (store / name).exists()
-        assert wanted in {there, None}, f"{name} is {'' if there else 'not '}there"
+        assert expected in {there, None}, f"{name} is {'' if there else 'not '}there"
         assert not there or filecmp.cmp(store / "source", store / name, shallow=False), f"{name} is half"
         asker.there[name] = there

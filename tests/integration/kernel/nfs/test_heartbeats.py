@@ -26,17 +26,17 @@ LONGEST_S = 1.0
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Path:
+def heartbeats(tmp_path: Path) -> Path:
     """Says when somebody runs `hanging_zfs`."""
     return tmp_path / "asked"
 
 
 @pytest.fixture
-def hanging_zfs(tmp_path: Path, asked: Path) -> Path:
+def hanging_zfs(tmp_path: Path, heartbeats: Path) -> Path:
     """A program that never answers, as zfs(8) does on a pool that hangs."""
     program = tmp_path / "bin" / "zfs"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\necho "$@" >>{asked}\nexec sleep infinity\n')
+    program.write_text(f'#!/bin/sh\necho "$@" >>{heartbeats}\nexec sleep infinity\n')
     program.chmod(0o755)
     return program
 
@@ -86,7 +86,7 @@ def grow(number: int, failed: list[BaseException]) -> None:
 
 
 def test_no_heartbeat_waits_for_files_that_grow_or_for_zfs(
-    small_pool: ShortPool, tmp_path: Path, hanging_zfs: Path, asked: Path, tell: Callable[[str], None]
+    small_pool: ShortPool, tmp_path: Path, hanging_zfs: Path, heartbeats: Path, tell: Callable[[str], None]
 ) -> None:
     size, socket = FILES * 3 * MIB, tmp_path / "vaai-nas.socket"
     failed: list[BaseException] = []
@@ -119,6 +119,6 @@ def test_no_heartbeat_waits_for_files_that_grow_or_for_zfs(
         assert counted(control).admitted == admitted_for(*[GROWN + 300] * FILES)
         assert cloned(control, "heartbeat", "clone", fast=True, export=2) == {"cloned": 512}
         control.statistics(2, "clone")
-        assert not asked.exists(), f"zfs(8) was run: {asked.read_text()}"
+        assert not heartbeats.exists(), f"zfs(8) was run: {heartbeats.read_text()}"
     tell(f"{FILES} files in {seconds:.1f} s; of {beats.count} heartbeats the longest took {beats.longest * 1000:.0f} ms")
     assert beats.count > 20 and beats.longest < LONGEST_S

@@ -115,7 +115,7 @@ def test_growth_beyond_the_size_is_refused(store: Store) -> None:
         assert client.size("/log") == WRITTEN
         nfs4.close(log4)
         assert counted(store.control).admitted == admitted_for(*sizes)
-        assert told(3) == told(4) == (SIZE, SIZE - admitted_for(*sizes))
+        assert reported(3) == reported(4) == (SIZE, SIZE - admitted_for(*sizes))
         client.truncate("/log", MIB)
         client.truncate("/disk", SPARSE + MIB)
         client.link("/disk", "/other")
@@ -132,7 +132,7 @@ def test_growth_beyond_the_size_is_refused(store: Store) -> None:
         assert client.space() == (SIZE, SIZE)
 
 
-def told(version: int) -> tuple[int, int]:
+def reported(version: int) -> tuple[int, int]:
     """What a host sees of the datastore."""
     with mounted("/thick", version) as client:
         return client.space()

@@ -72,9 +72,11 @@ class Stores:
         unique = {}
         for file, blocks in objects.items():
             allocated, shared = allocated_and_shared(blocks, *(of for other, of in objects.items() if other != file))
-            told = self.control.statistics(*file)
-            assert (told.allocated, told.unique, told.unique_exact) == (allocated, allocated - shared, True), file
-            unique[file] = told.unique
+            statistics = self.control.statistics(*file)
+            assert (statistics.allocated, statistics.unique, statistics.unique_exact) == (allocated, allocated - shared, True), (
+                file
+            )
+            unique[file] = statistics.unique
         return unique
 
 

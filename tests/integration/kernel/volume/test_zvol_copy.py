@@ -238,7 +238,7 @@ def test_a_disk_that_is_mostly_empty(volume: VolumeOf, tell: Tell, held: int) ->
 @pytest.mark.long("20 s each of measuring; what is shared is shown by test_every_block_is_shared")
 @pytest.mark.parametrize("block", [16384, 65536])
 @pytest.mark.parametrize("size", [256, 1024])
-def test_beside_reading_and_writing(volume: VolumeOf, tell: Tell, size: int, block: int) -> None:
+def test_during_reading_and_writing(volume: VolumeOf, tell: Tell, size: int, block: int) -> None:
     source, destination = volume(size, volblocksize=str(block)), volume(size, volblocksize=str(block))
     data = random_blocks(16 * MIB)
     for at in range(size // 16):

@@ -118,8 +118,8 @@ def read_direct(device: Path, length: int, offset: int = 0) -> bytes:
     pieces = []
     with opened(device, os.O_RDONLY | os.O_DIRECT) as fd, mmap.mmap(-1, MIB) as page:
         for start in range(0, length, MIB):
-            wanted = min(MIB, length - start)
-            with memoryview(page) as view, view[:wanted] as part:
-                assert os.preadv(fd, [part], offset + start) == wanted
-            pieces.append(page[:wanted])
+            expected = min(MIB, length - start)
+            with memoryview(page) as view, view[:expected] as part:
+                assert os.preadv(fd, [part], offset + start) == expected
+            pieces.append(page[:expected])
     return b"".join(pieces)

@@ -34,7 +34,7 @@ def test_dirty_pages_of_the_destination_never_cover_the_clone(device: ZvolClone,
     assert read_direct(destination, 8 * MIB) == expected
 
 
-def test_dirty_pages_beside_the_range_survive(device: ZvolClone, volume: VolumeOf) -> None:
+def test_dirty_pages_next_to_the_range_survive(device: ZvolClone, volume: VolumeOf) -> None:
     """With a volblocksize below the page size the edges of a range share pages with their neighbours."""
     source, destination = volume(1, filled=1, volblocksize="512"), volume(1, volblocksize="512")
     cloned = read_direct(source, 4096)[512:1024]

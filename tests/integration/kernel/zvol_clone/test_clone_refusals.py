@@ -35,9 +35,9 @@ def refused(outcome: Outcome, error: int, stopped: Stopped) -> bool:
     return (outcome.error, outcome.stopped, outcome.bytes_done, outcome.dirty_length) == (error, stopped, 0, 0)
 
 
-def clone_range(device: ZvolClone, source: int, destination: int, asked: tuple[int, int, int]) -> Outcome:
+def clone_range(device: ZvolClone, source: int, destination: int, ranges: tuple[int, int, int]) -> Outcome:
     """Asks for (source offset, destination offset, length)."""
-    return device.clone(source, destination, asked[2], source_offset=asked[0], destination_offset=asked[1])
+    return device.clone(source, destination, ranges[2], source_offset=ranges[0], destination_offset=ranges[1])
 
 
 @pytest.fixture(scope="module")
@@ -142,16 +142,16 @@ def test_another_block_size(device: ZvolClone, source: int, volume: VolumeOf) ->
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "ranges",
     [(512, 0, BLOCK), (0, 512, BLOCK), (0, 0, BLOCK - 512), (8192, 8192, BLOCK), (0, 0, 1), (1, 1, BLOCK)],
 )
-def test_what_is_not_aligned(device: ZvolClone, source: int, destination: int, asked: tuple[int, int, int]) -> None:
-    outcome = clone_range(device, source, destination, asked)
+def test_what_is_not_aligned(device: ZvolClone, source: int, destination: int, ranges: tuple[int, int, int]) -> None:
+    outcome = clone_range(device, source, destination, ranges)
     assert refused(outcome, errno.EINVAL, Stopped.UNALIGNED)
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "ranges",
     [
         (16 * MIB, 0, BLOCK),
         (0, 16 * MIB, BLOCK),
@@ -165,8 +165,8 @@ def test_what_is_not_aligned(device: ZvolClone, source: int, destination: int, a
         (2**63, 2**63, 2**63),
     ],
 )
-def test_what_lies_beyond_the_end(device: ZvolClone, source: int, destination: int, asked: tuple[int, int, int]) -> None:
-    outcome = clone_range(device, source, destination, asked)
+def test_what_lies_beyond_the_end(device: ZvolClone, source: int, destination: int, ranges: tuple[int, int, int]) -> None:
+    outcome = clone_range(device, source, destination, ranges)
     assert refused(outcome, errno.EINVAL, Stopped.OUT_OF_RANGE)
 
 

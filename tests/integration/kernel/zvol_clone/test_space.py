@@ -201,7 +201,7 @@ def test_what_it_refuses(device: ZvolClone, dataset: DatasetOf) -> None:
     assert device.space(12345).stopped == Stopped.BAD_DESCRIPTOR
 
 
-def test_dirty_is_told_and_a_rollback_waits_for_nobody(device: ZvolClone, pool: Pool, dataset: DatasetOf) -> None:
+def test_dirty_blocks_are_reported_and_a_rollback_does_not_wait(device: ZvolClone, pool: Pool, dataset: DatasetOf) -> None:
     root = dataset()
     file = root / "file"
     file.write_bytes(random_blocks(MIB))
@@ -217,7 +217,7 @@ def test_dirty_is_told_and_a_rollback_waits_for_nobody(device: ZvolClone, pool: 
 
 
 @pytest.mark.parametrize("seconds", [4, pytest.param(60, marks=pytest.mark.long("a longer race of queries with clones"))])
-def test_beside_clones_removals_and_syncs(device: ZvolClone, pool: Pool, dataset: DatasetOf, seconds: int) -> None:
+def test_during_clones_removals_and_syncs(device: ZvolClone, pool: Pool, dataset: DatasetOf, seconds: int) -> None:
     """A file that nobody changes keeps its figures, whatever its neighbours do; a shared one is never more than all shared."""
     root, rng = dataset(recordsize="16K"), random.Random(int(os.environ.get("ZVAAI_SEED", "1")))
     still, source = root / "still", root / "source"

@@ -8,7 +8,7 @@ import type { Readiness, Status } from "../../api/types";
 import { capitalised } from "../../format/sentence";
 import { Facts, type Fact } from "../../parts/facts";
 import { Panel } from "../../parts/panel";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Time } from "../../parts/values";
 import { text } from "../../text";
 
@@ -25,7 +25,7 @@ export function HealthCard() {
   const { data: readiness } = useQuery(readinessQuery);
   return (
     <Panel title={words.title} more={{ to: "/readiness", name: words.readiness }}>
-      <Told query={query} what={words.title} lines={5}>
+      <QueryBoundary query={query} what={words.title} lines={5}>
         {(status) => {
           const count = troubles(status);
           const failed = readiness === undefined ? 0 : failedChecks(readiness);
@@ -55,7 +55,7 @@ export function HealthCard() {
             </>
           );
         }}
-      </Told>
+      </QueryBoundary>
     </Panel>
   );
 }

@@ -6,7 +6,7 @@ import { capitalised } from "../../format/sentence";
 import { JobProgress, jobName } from "../../parts/job";
 import { Panel } from "../../parts/panel";
 import { Severity } from "../../parts/severity";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Time } from "../../parts/values";
 import { text } from "../../text";
 
@@ -17,7 +17,7 @@ export function AlertsCard() {
   const query = useQuery(alertsQuery);
   return (
     <Panel title={words.title} more={{ to: "/alerts", name: words.all }}>
-      <Told query={query} what={words.title}>
+      <QueryBoundary query={query} what={words.title}>
         {(alerts) =>
           alerts.length === 0 ? (
             <p>{words.none}</p>
@@ -31,7 +31,7 @@ export function AlertsCard() {
             </ul>
           )
         }
-      </Told>
+      </QueryBoundary>
     </Panel>
   );
 }
@@ -41,7 +41,7 @@ export function JobsCard() {
   const query = useQuery(jobsQuery);
   return (
     <Panel title={words.title} more={{ to: "/jobs", name: words.all }}>
-      <Told query={query} what={words.title}>
+      <QueryBoundary query={query} what={words.title}>
         {(jobs) => {
           const active = jobs.filter((job) => job.state === "queued" || job.state === "running");
           return active.length === 0 ? (
@@ -56,7 +56,7 @@ export function JobsCard() {
             </ul>
           );
         }}
-      </Told>
+      </QueryBoundary>
     </Panel>
   );
 }

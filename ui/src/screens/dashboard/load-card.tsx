@@ -56,8 +56,8 @@ function Charts({ rates, newest }: { readonly rates: readonly Rate[]; readonly n
     { name: words.write, color: WRITE, values: rates.map((rate) => rate.writeLatency) },
   ];
   const rateNow = `${words.read} ${formatRate(newest.readBytes)}, ${words.write} ${formatRate(newest.writeBytes)}`;
-  const told = (value: number | null) => (value === null ? "–" : formatLatency(value));
-  const latencyNow = `${words.read} ${told(newest.readLatency)}, ${words.write} ${told(newest.writeLatency)}`;
+  const inWords = (value: number | null) => (value === null ? "–" : formatLatency(value));
+  const latencyNow = `${words.read} ${inWords(newest.readLatency)}, ${words.write} ${inWords(newest.writeLatency)}`;
   return (
     <Grid hasGutter>
       <GridItem span={12} md={6}>
@@ -72,7 +72,7 @@ function Charts({ rates, newest }: { readonly rates: readonly Rate[]; readonly n
         />
       </GridItem>
       <GridItem span={12} md={6}>
-        <Legend title={words.latency} read={told(newest.readLatency)} write={told(newest.writeLatency)} />
+        <Legend title={words.latency} read={inWords(newest.readLatency)} write={inWords(newest.writeLatency)} />
         <Chart label={words.chart(words.latency, latencyNow)} times={times} series={latency} format={formatLatency} least={1} />
       </GridItem>
     </Grid>

@@ -16,7 +16,7 @@ import {
 } from "../../measures/statistics";
 import { Fallbacks, Figure } from "../../parts/offloads";
 import { Panel } from "../../parts/panel";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Bytes } from "../../parts/values";
 import { text } from "../../text";
 
@@ -33,16 +33,16 @@ export function OffloadsCard() {
   const hasNfs = stores?.some((store) => store.kind === "nfs") ?? false;
   return (
     <Panel title={words.title} lead={words.lead}>
-      <Told query={query} what={words.title} lines={4}>
+      <QueryBoundary query={query} what={words.title} lines={4}>
         {(offloads) => <Offloaded offloads={offloads} at={query.dataUpdatedAt / 1000} hasNfs={hasNfs} />}
-      </Told>
+      </QueryBoundary>
     </Panel>
   );
 }
 
 interface Props {
   readonly offloads: Offloads;
-  /** When they were told, in seconds since 1970. */
+  /** When they were loaded, in seconds since 1970. */
   readonly at: number;
   readonly hasNfs: boolean;
 }
@@ -119,7 +119,7 @@ function Nas({ counters, problem }: { readonly counters: ExportCounters | undefi
 
 type ReasonsProps = Pick<Parameters<typeof Fallbacks>[0], "fallbacks" | "reasons">;
 
-/** Nothing where all was cloned. What to do is told under each datastore. */
+/** Nothing where all was cloned. Each datastore's page says what to do. */
 function Reasons({ fallbacks, reasons }: ReasonsProps) {
   if (fallbacks.size === 0) return null;
   return (

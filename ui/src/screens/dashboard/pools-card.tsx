@@ -16,10 +16,10 @@ import { formatBytes, formatShare } from "../../format/bytes";
 import { Facts } from "../../parts/facts";
 import { Fill } from "../../parts/fill";
 import { Panel } from "../../parts/panel";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Bytes } from "../../parts/values";
 import { May } from "../../session/session";
-import { promised } from "../datastores/promise";
+import { provisioned } from "../datastores/provisioned";
 import { text } from "../../text";
 
 const words = text.dashboard.pools;
@@ -29,17 +29,21 @@ export function PoolsCard() {
   const datastores = useQuery(datastoresQuery);
   return (
     <Panel title={words.title}>
-      <Told query={pools} what={words.title} lines={4}>
-        {(told) =>
-          told.length === 0 ? <NoPool /> : told.map((pool) => <PoolFacts key={pool.guid} pool={pool} stores={datastores.data} />)
+      <QueryBoundary query={pools} what={words.title} lines={4}>
+        {(loaded) =>
+          loaded.length === 0 ? (
+            <NoPool />
+          ) : (
+            loaded.map((pool) => <PoolFacts key={pool.guid} pool={pool} stores={datastores.data} />)
+          )
         }
-      </Told>
+      </QueryBoundary>
     </Panel>
   );
 }
 
 function PoolFacts({ pool, stores }: { readonly pool: Pool; readonly stores: readonly Datastore[] | undefined }) {
-  const promise = stores === undefined ? null : promised(pool.name, stores);
+  const provisionedBytes = stores === undefined ? null : provisioned(pool.name, stores);
   const healthy = pool.health === "ONLINE" && pool.error_count === 0;
   return (
     <section className="zv-pool" aria-label={pool.name}>
@@ -60,12 +64,12 @@ function PoolFacts({ pool, stores }: { readonly pool: Pool; readonly stores: rea
         facts={[
           [words.free, <Bytes key="free" value={pool.free} />],
           [
-            words.promised,
-            promise === null ? (
+            words.provisioned,
+            provisionedBytes === null ? (
               "–"
             ) : (
-              <span key="promised" title={words.promisedHelp}>
-                {formatBytes(promise)} ({words.over(formatShare(promise, Number(pool.size)))})
+              <span key="provisioned" title={words.provisionedHelp}>
+                {formatBytes(provisionedBytes)} ({words.over(formatShare(provisionedBytes, Number(pool.size)))})
               </span>
             ),
           ],

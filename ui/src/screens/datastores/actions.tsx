@@ -73,7 +73,7 @@ function SizeField(field: SizeProps) {
 }
 
 /** As the service takes it: a whole number of MiB. */
-function sizeAsked(bytes: bigint | null): { size: string } {
+function sizeBody(bytes: bigint | null): { size: string } {
   return { size: String(((bytes ?? 0n) >> 20n) << 20n) };
 }
 
@@ -93,7 +93,7 @@ function Grow({ store, ...job }: DialogProps) {
       submit={words.grow.submit}
       ready={larger}
       knownFields={["size"]}
-      asked={() => sizeAsked(bytes)}
+      body={() => sizeBody(bytes)}
       ask={(body, headers) => api.POST("/api/v1/datastores/{datastore_id}/grow", { params: pathOf(store), body, headers })}
     >
       {(problem) => (
@@ -122,7 +122,7 @@ function Quota({ store, ...job }: DialogProps) {
       submit={words.quota.submit}
       ready={() => bytes !== null}
       knownFields={["size"]}
-      asked={() => sizeAsked(bytes)}
+      body={() => sizeBody(bytes)}
       ask={(body, headers) => api.POST("/api/v1/datastores/{datastore_id}/quota", { params: pathOf(store), body, headers })}
     >
       {(problem) => <SizeField label={words.quota.size} value={size} onChange={setSize} problem={problem?.fields.get("size")} />}
@@ -166,7 +166,7 @@ function Present({ store, ...job }: DialogProps) {
       title={words.present.title(store.name)}
       lead={words.present.lead}
       submit={words.present.submit}
-      asked={(force) => ({ host_groups: [...form.groups], force })}
+      body={(force) => ({ host_groups: [...form.groups], force })}
       ask={(body, headers) => api.PATCH("/api/v1/datastores/{datastore_id}", { params: pathOf(store), body, headers })}
     >
       {() => <Groups chosen={form.groups} onChange={(groups) => change({ groups })} />}
@@ -184,7 +184,7 @@ export function TakeSnapshot({ store, ...job }: DialogProps) {
       submit={words.snapshot.submit}
       ready={() => name !== ""}
       knownFields={["name"]}
-      asked={() => ({ name, datastores: [store.id] })}
+      body={() => ({ name, datastores: [store.id] })}
       ask={(body, headers) => api.POST("/api/v1/snapshots", { body, headers })}
     >
       {(problem) => (
@@ -214,7 +214,7 @@ export function Clone({ store, snapshot = null, ...job }: DialogProps & { readon
       submit={words.clone.submit}
       ready={() => name !== ""}
       knownFields={["name"]}
-      asked={() => ({ name, snapshot, host_groups: [...groups] })}
+      body={() => ({ name, snapshot, host_groups: [...groups] })}
       ask={(body, headers) => api.POST("/api/v1/datastores/{datastore_id}/clone", { params: pathOf(store), body, headers })}
     >
       {(problem) => (
@@ -246,7 +246,7 @@ function Delete({ store, ...job }: DialogProps) {
       lead={words.delete.lead}
       submit={words.delete.submit}
       confirm={known.thing.name}
-      asked={(force) => ({ force })}
+      body={(force) => ({ force })}
       ask={(query, headers) => api.DELETE("/api/v1/datastores/{datastore_id}", { params: { ...pathOf(store), query }, headers })}
     />
   );
@@ -262,7 +262,7 @@ function Restore({ store, ...job }: DialogProps) {
       title={words.restore.title(store.name)}
       lead={words.restore.lead}
       submit={words.restore.submit}
-      asked={() => ({ host_groups: [...groups] })}
+      body={() => ({ host_groups: [...groups] })}
       ask={(body, headers) => api.POST("/api/v1/datastores/{datastore_id}/restore", { params: pathOf(store), body, headers })}
     >
       {() => <Groups chosen={groups} onChange={setGroups} />}
@@ -281,8 +281,8 @@ function Purge({ store, ...job }: DialogProps) {
       lead={words.purge.lead}
       submit={words.purge.submit}
       confirm={known.thing.name}
-      asked={() => null}
-      ask={(_asked, headers) => api.POST("/api/v1/datastores/{datastore_id}/purge", { params: pathOf(store), headers })}
+      body={() => null}
+      ask={(_body, headers) => api.POST("/api/v1/datastores/{datastore_id}/purge", { params: pathOf(store), headers })}
     />
   );
 }

@@ -23,7 +23,7 @@ export function CloneFile({ store, file, ...job }: DialogProps & { readonly file
       submit={words.submit}
       ready={() => destination !== "" && !destination.endsWith("/")}
       knownFields={["destination"]}
-      asked={() => ({ source: file.path, destination, fast })}
+      body={() => ({ source: file.path, destination, fast })}
       ask={(body, headers) =>
         api.POST("/api/v1/datastores/{datastore_id}/files/clone", {
           params: { path: { datastore_id: store.id } },

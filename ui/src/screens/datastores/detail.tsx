@@ -9,7 +9,7 @@ import { datastoreQuery } from "../../api/queries";
 import type { Datastore, Job } from "../../api/types";
 import { useBegun } from "../../parts/begun";
 import { Screen } from "../../parts/page";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { May } from "../../session/session";
 import { text } from "../../text";
 import { ActionMenu } from "./actions";
@@ -39,9 +39,9 @@ export default function DatastoreScreen() {
         )
       }
     >
-      <Told query={query} what={text.datastores.one} lines={6}>
+      <QueryBoundary query={query} what={text.datastores.one} lines={6}>
         {(store) => <DatastoreTabs store={store} />}
-      </Told>
+      </QueryBoundary>
     </Screen>
   );
 }
@@ -70,7 +70,7 @@ function Actions({ store }: { readonly store: Datastore }) {
 function DatastoreTabs({ store }: { readonly store: Datastore }) {
   const { tab: named } = useParams();
   const navigate = useNavigate();
-  // Files of VMFS are known to hosts only; of what is deleted nobody is told.
+  // Files of VMFS are known to hosts only; deleted datastores have none.
   const tabs = TABS.filter((one) => one !== "files" || (store.kind === "nfs" && store.state === "active"));
   const tab = tabs.find((one) => one === named) ?? "overview";
   return (

@@ -5,7 +5,7 @@ import { waysOf } from "./file-clone";
 const sizes = { cloned_bytes: "0", copied_bytes: "0", hole_bytes: "0", copied_because: {} };
 
 describe("how the bytes of a file's clone went", () => {
-  test("what is nought is not told", () => {
+  test("zero values are left out", () => {
     expect(waysOf({ result: { ...sizes, cloned_bytes: String(2 ** 30) } })).toBe("1 GiB shared");
     expect(waysOf({ result: sizes })).toBe("The file is empty");
   });

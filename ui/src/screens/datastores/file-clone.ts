@@ -11,8 +11,8 @@ const reasons = text.datastores.detail.vaai.nas.reasons;
 /** Of a clone that is done: what was shared, what was copied and why, what are holes. */
 export function waysOf({ result }: Pick<Job, "result">): string {
   const size = (name: string) => {
-    const told = result?.[name];
-    return typeof told === "string" && told !== "0" ? formatBytes(told) : null;
+    const value = result?.[name];
+    return typeof value === "string" && value !== "0" ? formatBytes(value) : null;
   };
   const [shared, copied, holes] = [size("cloned_bytes"), size("copied_bytes"), size("hole_bytes")];
   const because = result?.["copied_because"];

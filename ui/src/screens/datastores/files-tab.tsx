@@ -11,7 +11,7 @@ import type { Datastore, Job, VmdkFile } from "../../api/types";
 import { formatBytes } from "../../format/bytes";
 import { isActive, JobNews, JobProgress } from "../../parts/job";
 import { Panel } from "../../parts/panel";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Bytes, Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
@@ -31,7 +31,7 @@ export function FilesTab({ store }: { readonly store: Datastore }) {
   return (
     <>
       <p className="zv-lead zv-intro">{words.lead}</p>
-      <Told query={query} what={text.datastores.detail.tabs.files} lines={6}>
+      <QueryBoundary query={query} what={text.datastores.detail.tabs.files} lines={6}>
         {({ items, complete }) => (
           <>
             {!complete && (
@@ -48,8 +48,8 @@ export function FilesTab({ store }: { readonly store: Datastore }) {
             )}
           </>
         )}
-      </Told>
-      {/* Also where this page can't be told: there is a way back to the one before. */}
+      </QueryBoundary>
+      {/* Also if this page can't be loaded: so there is a way back to the one before. */}
       <nav aria-label={words.pages} className="zv-buttons">
         {(cursors.length > 0 || next !== null) && (
           <>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Datastore } from "../../api/types";
-import { askedOf, clientsProblem, nameProblem, NOTHING_YET, sizeProblem, thresholdProblem } from "./wanted";
+import { requestOf, clientsProblem, nameProblem, NOTHING_YET, sizeProblem, thresholdProblem } from "./form-values";
 import { matches, sorted } from "./filter";
 
 function store(more: Partial<Datastore>): Datastore {
@@ -17,7 +17,7 @@ function store(more: Partial<Datastore>): Datastore {
   } as Datastore;
 }
 
-describe("what is wanted", () => {
+describe("form values", () => {
   it("is named as the service wants it", () => {
     const taken = [store({ name: "vmfs1" }), store({ name: "old", state: "deleted" })];
     expect(nameProblem({ ...NOTHING_YET, name: "vmfs2" }, taken)).toBeUndefined();
@@ -39,14 +39,14 @@ describe("what is wanted", () => {
   it("has of each kind what that has, whatever was chosen for the other before", () => {
     const clients = "192.0.2.1, 2001:db8::/32";
     const chosen = { ...NOTHING_YET, name: "a", size: "1 GiB", thick: true, threshold: "no", clients };
-    const nfs = askedOf({ ...chosen, kind: "nfs" });
+    const nfs = requestOf({ ...chosen, kind: "nfs" });
     expect(nfs).toHaveProperty("record_size", 65536);
     expect(nfs.clients).toEqual(["192.0.2.1", "2001:db8::/32"]);
     expect(nfs.thick).toBe(true);
     expect(nfs).not.toHaveProperty("block_size");
     expect(thresholdProblem({ ...chosen, kind: "nfs" })).toBeUndefined();
     expect(thresholdProblem(chosen)).toBeDefined();
-    expect(askedOf(chosen)).not.toHaveProperty("clients");
+    expect(requestOf(chosen)).not.toHaveProperty("clients");
   });
   it.each(["", "192.0.2.1", "192.0.2.0/24 2001:db8::1"])("takes clients %s", (clients) =>
     expect(clientsProblem({ ...NOTHING_YET, kind: "nfs", clients })).toBeUndefined(),
@@ -54,8 +54,8 @@ describe("what is wanted", () => {
   it.each(["esx1.example", "*", "192.0.2.1 all"])("refuses clients %s", (clients) =>
     expect(clientsProblem({ ...NOTHING_YET, kind: "nfs", clients })).toBeDefined(),
   );
-  it("is asked for in whole MiB", () => {
-    expect(askedOf({ ...NOTHING_YET, name: "a", size: "1.0000001 GiB" }).size).toBe(String(1n << 30n));
+  it("is requested in whole MiB", () => {
+    expect(requestOf({ ...NOTHING_YET, name: "a", size: "1.0000001 GiB" }).size).toBe(String(1n << 30n));
   });
 });
 

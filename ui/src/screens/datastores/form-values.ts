@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What the wizard has been told so far, and what is wrong with it. */
+/** The wizard's values so far, and their problems. */
 
 import type { Datastore, DatastoreCreate, Pool } from "../../api/types";
 import { parseBytes } from "../../format/bytes";
@@ -16,7 +16,7 @@ export const BLOCK_SIZES = [16384, 32768, 65536, 131072] as const;
 export const RECORD_SIZES = [16384, 32768, 65536, 131072, 262144, 524288, 1048576] as const;
 const CLIENT = /^[0-9A-Fa-f:./]{2,64}$/;
 
-export interface Wanted {
+export interface FormValues {
   readonly kind: Datastore["kind"];
   readonly name: string;
   readonly pool: string;
@@ -29,11 +29,11 @@ export interface Wanted {
   /** As typed; empty for none. */
   readonly threshold: string;
   readonly groups: readonly string[];
-  /** Of NFS, beside the hosts of the groups; as typed. */
+  /** Of NFS, in addition to the hosts of the groups; as typed. */
   readonly clients: string;
 }
 
-export const NOTHING_YET: Wanted = {
+export const NOTHING_YET: FormValues = {
   kind: "vmfs",
   name: "",
   pool: "",
@@ -48,62 +48,62 @@ export const NOTHING_YET: Wanted = {
 };
 
 /** Bytes of what was typed, a whole number of MiB as the service wants it; null when it is no size. */
-export function sizeOf(wanted: Wanted): bigint | null {
-  const bytes = parseBytes(wanted.size);
+export function sizeOf(values: FormValues): bigint | null {
+  const bytes = parseBytes(values.size);
   return bytes === null ? null : (bytes / MIB) * MIB;
 }
 
-export function nameProblem(wanted: Wanted, stores: readonly Datastore[]): string | undefined {
-  if (!NAME.test(wanted.name)) return words.place.nameWrong;
-  const taken = stores.some((store) => store.name === wanted.name && store.state === "active");
+export function nameProblem(values: FormValues, stores: readonly Datastore[]): string | undefined {
+  if (!NAME.test(values.name)) return words.place.nameWrong;
+  const taken = stores.some((store) => store.name === values.name && store.state === "active");
   return taken ? words.place.nameTaken : undefined;
 }
 
-export function sizeProblem(wanted: Wanted): string | undefined {
-  const bytes = sizeOf(wanted);
+export function sizeProblem(values: FormValues): string | undefined {
+  const bytes = sizeOf(values);
   if (bytes === null) return words.size.sizeWrong;
   return bytes < SMALLEST || bytes > LARGEST ? words.size.sizeRange : undefined;
 }
 
-export function thresholdProblem({ kind, threshold }: Wanted): string | undefined {
+export function thresholdProblem({ kind, threshold }: FormValues): string | undefined {
   if (kind === "nfs" || threshold === "") return undefined;
   return /^[1-9][0-9]?$/.test(threshold) ? undefined : words.size.thresholdWrong;
 }
 
 /** Addresses and networks of what was typed. */
-export function clientsOf({ clients }: Pick<Wanted, "clients">): string[] {
+export function clientsOf({ clients }: Pick<FormValues, "clients">): string[] {
   return clients.split(/[\s,;]+/).filter((client) => client !== "");
 }
 
-/** What can be seen to be none; the service looks closer. */
-export function clientsProblem(wanted: Pick<Wanted, "kind" | "clients">): string | undefined {
-  if (wanted.kind === "vmfs") return undefined;
-  return clientsOf(wanted).every((client) => CLIENT.test(client)) ? undefined : words.hosts.clientsWrong;
+/** What can be seen to be none; the service checks the rest. */
+export function clientsProblem(values: Pick<FormValues, "kind" | "clients">): string | undefined {
+  if (values.kind === "vmfs") return undefined;
+  return clientsOf(values).every((client) => CLIENT.test(client)) ? undefined : words.hosts.clientsWrong;
 }
 
 /** Whether the pool has less free than a thick one would take: a warning, the service decides. */
-export function isTooThick(wanted: Wanted, pool: Pool | undefined): boolean {
-  const bytes = sizeOf(wanted);
-  return wanted.thick && bytes !== null && pool !== undefined && bytes > BigInt(pool.free);
+export function isTooThick(values: FormValues, pool: Pool | undefined): boolean {
+  const bytes = sizeOf(values);
+  return values.thick && bytes !== null && pool !== undefined && bytes > BigInt(pool.free);
 }
 
 /** As the service takes it. Only for what has no problem. */
-export function askedOf(wanted: Wanted): DatastoreCreate {
+export function requestOf(values: FormValues): DatastoreCreate {
   const common: DatastoreCreate = {
-    kind: wanted.kind,
-    name: wanted.name,
-    pool: wanted.pool,
-    size: String(sizeOf(wanted) ?? 0n),
-    compression: wanted.compression,
+    kind: values.kind,
+    name: values.name,
+    pool: values.pool,
+    size: String(sizeOf(values) ?? 0n),
+    compression: values.compression,
     sync: "standard",
-    thick: wanted.thick,
-    host_groups: [...wanted.groups],
+    thick: values.thick,
+    host_groups: [...values.groups],
   };
-  if (wanted.kind === "nfs") return { ...common, record_size: wanted.recordSize, clients: clientsOf(wanted) };
+  if (values.kind === "nfs") return { ...common, record_size: values.recordSize, clients: clientsOf(values) };
   return {
     ...common,
-    block_size: wanted.blockSize,
-    soft_threshold: wanted.threshold === "" ? null : Number(wanted.threshold),
+    block_size: values.blockSize,
+    soft_threshold: values.threshold === "" ? null : Number(values.threshold),
     lun: null,
   };
 }

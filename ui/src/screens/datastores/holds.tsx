@@ -9,7 +9,7 @@ import { holdsQuery } from "../../api/queries";
 import type { Datastore, Hold, Snapshot } from "../../api/types";
 import { TextField } from "../../parts/field";
 import { JobDialog } from "../../parts/job-dialog";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { text } from "../../text";
 import type { DialogProps } from "./actions";
 
@@ -20,9 +20,9 @@ interface SnapshotProps {
   readonly snapshot: Snapshot;
 }
 
-/** A label for each hold; while they are not told, or not to be asked for, how many there are. */
-export function HoldLabels({ store, snapshot, asked }: SnapshotProps & { readonly asked: boolean }) {
-  const { data: holds } = useQuery({ ...holdsQuery(store.id, snapshot.name), enabled: asked && snapshot.holds > 0 });
+/** A label for each hold; while they are not loaded, how many there are. */
+export function HoldLabels({ store, snapshot, enabled }: SnapshotProps & { readonly enabled: boolean }) {
+  const { data: holds } = useQuery({ ...holdsQuery(store.id, snapshot.name), enabled: enabled && snapshot.holds > 0 });
   if (snapshot.holds === 0) return null;
   if (holds === undefined) return <Label isCompact>{words.count(snapshot.holds)}</Label>;
   return holds.map((hold) => (
@@ -44,7 +44,7 @@ export function HoldSnapshot({ store, snapshot, ...job }: Props) {
       submit={words.hold.submit}
       ready={() => tag !== ""}
       knownFields={["tag"]}
-      asked={() => ({ tag })}
+      body={() => ({ tag })}
       ask={(body, headers) =>
         api.POST("/api/v1/datastores/{datastore_id}/snapshots/{name}/holds", {
           params: { path: { datastore_id: store.id, name: snapshot.name } },
@@ -79,7 +79,7 @@ export function ReleaseHold({ store, snapshot, ...job }: Props) {
       lead={words.release.lead}
       submit={words.release.submit}
       ready={() => chosen !== ""}
-      asked={() => chosen}
+      body={() => chosen}
       ask={(tag, headers) =>
         api.DELETE("/api/v1/datastores/{datastore_id}/snapshots/{name}/holds/{tag}", {
           params: { path: { datastore_id: store.id, name: snapshot.name, tag } },
@@ -88,9 +88,9 @@ export function ReleaseHold({ store, snapshot, ...job }: Props) {
       }
     >
       {() => (
-        <Told query={query} what={words.release.which}>
+        <QueryBoundary query={query} what={words.release.which}>
           {(holds) => <Choice holds={holds} chosen={chosen} onChange={setChosen} />}
-        </Told>
+        </QueryBoundary>
       )}
     </JobDialog>
   );

@@ -19,7 +19,7 @@ import { partsOf } from "../../parts/about";
 import { CopyLines } from "../../parts/copy-lines";
 import { Panel } from "../../parts/panel";
 import { Severity } from "../../parts/severity";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Time } from "../../parts/values";
 import { text } from "../../text";
 import { linesFor } from "../hosts/paths";
@@ -44,16 +44,16 @@ function Lines({ store }: { readonly store: Datastore }) {
   const nfs = store.kind === "nfs";
   return (
     <Panel title={words.hosts.esxcli} lead={nfs ? words.hosts.esxcliNfs : text.readiness.esxcli.lead}>
-      <Told query={query} what={words.hosts.esxcli}>
-        {(told) => {
-          const lines = linesFor({ ...told, esxcli: nfs ? [] : told.esxcli }, [store]);
+      <QueryBoundary query={query} what={words.hosts.esxcli}>
+        {(loaded) => {
+          const lines = linesFor({ ...loaded, esxcli: nfs ? [] : loaded.esxcli }, [store]);
           return lines.length === 0 ? (
             <p>{words.hosts.noLines}</p>
           ) : (
             <CopyLines lines={lines} label={text.readiness.esxcli.copyAll} />
           );
         }}
-      </Told>
+      </QueryBoundary>
     </Panel>
   );
 }
@@ -65,9 +65,9 @@ function Mounters({ store }: { readonly store: Datastore }) {
   const { columns, nfs } = words.hosts;
   return (
     <Panel title={nfs.title} lead={nfs.lead}>
-      <Told query={hosts} what={words.tabs.hosts}>
-        {(told) => {
-          const mounters = mountersOf(store, told, clients.data ?? []);
+      <QueryBoundary query={hosts} what={words.tabs.hosts}>
+        {(loaded) => {
+          const mounters = mountersOf(store, loaded, clients.data ?? []);
           if (mounters.length === 0) return <p>{nfs.none}</p>;
           return (
             <Table aria-label={nfs.title} variant="compact">
@@ -108,12 +108,12 @@ function Mounters({ store }: { readonly store: Datastore }) {
             </Table>
           );
         }}
-      </Told>
+      </QueryBoundary>
     </Panel>
   );
 }
 
-/** Each host that sees it, with its sessions; who is not logged in is told too. */
+/** Each host that sees it, with its sessions; hosts without a session are listed too. */
 function Sessions({ store }: { readonly store: Datastore }) {
   const hosts = useQuery(hostsQuery);
   const { data: groups } = useQuery(groupsQuery);
@@ -121,9 +121,9 @@ function Sessions({ store }: { readonly store: Datastore }) {
   const { columns } = words.hosts;
   return (
     <Panel title={words.hosts.sessions}>
-      <Told query={hosts} what={words.tabs.hosts}>
-        {(told) => {
-          const seeing = told.filter((host) => host.group != null && store.host_groups.includes(host.group));
+      <QueryBoundary query={hosts} what={words.tabs.hosts}>
+        {(loaded) => {
+          const seeing = loaded.filter((host) => host.group != null && store.host_groups.includes(host.group));
           if (seeing.length === 0) return <p>{words.hosts.none}</p>;
           return (
             <Table aria-label={words.hosts.sessions} variant="compact">
@@ -162,7 +162,7 @@ function Sessions({ store }: { readonly store: Datastore }) {
             </Table>
           );
         }}
-      </Told>
+      </QueryBoundary>
     </Panel>
   );
 }
@@ -173,9 +173,9 @@ export function EventsTab({ store }: { readonly store: Datastore }) {
   return (
     <>
       <Panel title={words.events.alerts}>
-        <Told query={alerts} what={words.events.alerts}>
-          {(told) => {
-            const about = told.filter((alert) => alert.subject === store.id || alert.subject === store.dataset);
+        <QueryBoundary query={alerts} what={words.events.alerts}>
+          {(loaded) => {
+            const about = loaded.filter((alert) => alert.subject === store.id || alert.subject === store.dataset);
             return about.length === 0 ? (
               <p>{words.events.noAlerts}</p>
             ) : (
@@ -188,16 +188,16 @@ export function EventsTab({ store }: { readonly store: Datastore }) {
               </ul>
             );
           }}
-        </Told>
+        </QueryBoundary>
       </Panel>
       <div className="zv-below">
         <Panel title={words.events.jobs}>
-          <Told query={jobs} what={words.events.jobs}>
-            {(told) => {
-              const about = told.filter((job) => [store.id, store.uuid].includes(partsOf(job.subject)[0]));
+          <QueryBoundary query={jobs} what={words.events.jobs}>
+            {(loaded) => {
+              const about = loaded.filter((job) => [store.id, store.uuid].includes(partsOf(job.subject)[0]));
               return about.length === 0 ? <p>{words.events.noJobs}</p> : <JobTable jobs={about} />;
             }}
-          </Told>
+          </QueryBoundary>
         </Panel>
       </div>
     </>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A datastore as the reader of a dialog about it knows it, and where the dialog asks. */
+/** A datastore as the reader of a dialog about it knows it, and the API path for it. */
 
 import { useQuery } from "@tanstack/react-query";
 import { datastoreQuery, groupsQuery } from "../../api/queries";
@@ -10,7 +10,7 @@ import { text } from "../../text";
 
 const { detail, columns, wizard } = text.datastores;
 
-/** What is told of one that somebody has changed meanwhile. */
+/** Shown of a datastore that somebody has changed meanwhile. */
 function useFacts(): (store: Datastore) => readonly Fact[] {
   const { data: groups = [] } = useQuery(groupsQuery);
   return (store) => [

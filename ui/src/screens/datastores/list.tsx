@@ -17,7 +17,7 @@ import { datastoresQuery, groupsQuery } from "../../api/queries";
 import type { Datastore, Group } from "../../api/types";
 import { Choice } from "../../parts/choice";
 import { Screen } from "../../parts/page";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { May } from "../../session/session";
 import { text } from "../../text";
 import { filterOf, matches, sorted, type Column, type Direction } from "./filter";
@@ -42,9 +42,9 @@ export function DatastoresScreen() {
         )
       }
     >
-      <Told query={query} what={words.title} lines={8}>
+      <QueryBoundary query={query} what={words.title} lines={8}>
         {(stores) => (stores.length === 0 ? <Empty /> : <List stores={stores} groups={groups.data ?? NO_GROUPS} />)}
-      </Told>
+      </QueryBoundary>
     </Screen>
   );
 }

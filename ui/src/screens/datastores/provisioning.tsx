@@ -50,7 +50,7 @@ export function ChangeProvisioning({ store, ...job }: DialogProps) {
       title={words.title(store.name)}
       lead={words.lead}
       submit={words.submit}
-      asked={() => changedOf(first, form)}
+      body={() => changedOf(first, form)}
       ask={(body, headers) => api.PATCH("/api/v1/datastores/{datastore_id}", { params: pathOf(store), body, headers })}
     >
       {() => <Provisioning thick={form.thick} onChange={(thick) => change({ thick })} />}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** How an NFS datastore is exported: to whom beside its host groups, by which versions, and who is nobody. */
+/** How an NFS datastore is exported: to whom in addition to its host groups, by which versions, and who is nobody. */
 
 import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";
 import { api } from "../../api/client";
@@ -10,7 +10,7 @@ import { JobDialog } from "../../parts/job-dialog";
 import { text } from "../../text";
 import type { DialogProps } from "./actions";
 import { pathOf, useStoreForm } from "./known-store";
-import { clientsOf, clientsProblem } from "./wanted";
+import { clientsOf, clientsProblem } from "./form-values";
 
 const words = text.datastores.detail.actions.serving;
 const VERSIONS = ["3", "4"] as const;
@@ -50,7 +50,7 @@ export function Serving({ store, ...job }: DialogProps) {
       submit={words.submit}
       ready={() => wrong === undefined && versions.length > 0}
       knownFields={["clients"]}
-      asked={(force) => ({ ...changedOf(valuesOf(first), valuesOf(form)), force })}
+      body={(force) => ({ ...changedOf(valuesOf(first), valuesOf(form)), force })}
       ask={(body, headers) => api.PATCH("/api/v1/datastores/{datastore_id}", { params: pathOf(store), body, headers })}
     >
       {(problem) => (

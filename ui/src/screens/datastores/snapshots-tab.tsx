@@ -12,7 +12,7 @@ import { formatExactTime } from "../../format/time";
 import { ActionsMenu } from "../../parts/actions-menu";
 import { useBegun } from "../../parts/begun";
 import { JobDialog } from "../../parts/job-dialog";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Bytes, Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
@@ -28,8 +28,8 @@ const ACTIONS = {
   rollback: actions.rollback.action,
   delete: actions.deleteSnapshot.action,
 } as const;
-/** Of more snapshots that are held it is told how often, not by what: that is a question for each. */
-const ASKED_FOR_TAGS = 20;
+/** With more held snapshots only the number of holds is shown: their tags take a request for each snapshot. */
+const TAGS_SHOWN = 20;
 
 export function SnapshotsTab({ store }: { readonly store: Datastore }) {
   const query = useQuery(snapshotsQuery(store.id));
@@ -37,7 +37,7 @@ export function SnapshotsTab({ store }: { readonly store: Datastore }) {
   const [begin, news] = useBegun();
   return (
     <>
-      <Told query={query} what={text.datastores.detail.tabs.snapshots}>
+      <QueryBoundary query={query} what={text.datastores.detail.tabs.snapshots}>
         {(snapshots) =>
           snapshots.length === 0 ? (
             <EmptyState titleText={words.empty.title} headingLevel="h2">
@@ -47,7 +47,7 @@ export function SnapshotsTab({ store }: { readonly store: Datastore }) {
             <SnapshotTable store={store} snapshots={snapshots} onBegin={begin} />
           )
         }
-      </Told>
+      </QueryBoundary>
       {store.state === "active" && (
         <May least="operator">
           <div className="zv-buttons">
@@ -70,7 +70,7 @@ interface TableProps {
 }
 
 function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
-  const asked = snapshots.filter((snapshot) => snapshot.holds > 0).length <= ASKED_FOR_TAGS;
+  const enabled = snapshots.filter((snapshot) => snapshot.holds > 0).length <= TAGS_SHOWN;
   return (
     <Table aria-label={words.list} variant="compact" className="zv-timeline">
       <Thead>
@@ -89,7 +89,7 @@ function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
               <Time at={snapshot.created_at} />
             </Td>
             <Td dataLabel={words.columns.name} modifier="breakWord">
-              {snapshot.name} <HoldLabels store={store} snapshot={snapshot} asked={asked} />
+              {snapshot.name} <HoldLabels store={store} snapshot={snapshot} enabled={enabled} />
             </Td>
             <Td dataLabel={words.columns.used}>
               <Bytes value={snapshot.used} />
@@ -155,7 +155,7 @@ function pathOf(store: Datastore, snapshot: Snapshot) {
   return { path: { datastore_id: store.id, name: snapshot.name } };
 }
 
-/** Says what will be lost, and asks for the datastore's name. */
+/** Says what will be lost, and requires the datastore's name. */
 function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
   return (
     <JobDialog
@@ -165,7 +165,7 @@ function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
       lead={`${actions.rollback.lead(formatExactTime(snapshot.created_at))} ${actions.rollback.hosts}`}
       submit={actions.rollback.submit}
       confirm={store.name}
-      asked={(force) => ({ force })}
+      body={(force) => ({ force })}
       ask={(body, headers) =>
         api.POST("/api/v1/datastores/{datastore_id}/snapshots/{name}/rollback", {
           params: pathOf(store, snapshot),
@@ -198,8 +198,8 @@ function DeleteSnapshot({ store, snapshot, ...job }: DialogProps & { readonly sn
       title={actions.deleteSnapshot.title(snapshot.name)}
       lead={actions.deleteSnapshot.lead}
       submit={actions.deleteSnapshot.submit}
-      asked={() => null}
-      ask={(_asked, headers) =>
+      body={() => null}
+      ask={(_body, headers) =>
         api.DELETE("/api/v1/datastores/{datastore_id}/snapshots/{name}", { params: pathOf(store, snapshot), headers })
       }
     />

@@ -17,7 +17,7 @@ import {
 } from "../../measures/statistics";
 import { Fallbacks, Figure } from "../../parts/offloads";
 import { Panel } from "../../parts/panel";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Bytes } from "../../parts/values";
 import { text } from "../../text";
 
@@ -27,7 +27,7 @@ export function VaaiTab({ store }: { readonly store: Datastore }) {
   const query = useQuery(offloadsQuery);
   const { data: groups } = useQuery(groupsQuery);
   return (
-    <Told query={query} what={text.datastores.detail.tabs.vaai} lines={6}>
+    <QueryBoundary query={query} what={text.datastores.detail.tabs.vaai} lines={6}>
       {(offloads) => {
         if (store.kind === "nfs") return <Nas counters={exportOf(offloads, store.id)} problem={offloads.nfs_problem ?? null} />;
         const counters = lunsOf(offloads).find((lun) => lun.uuid === store.uuid);
@@ -60,7 +60,7 @@ export function VaaiTab({ store }: { readonly store: Datastore }) {
           </>
         );
       }}
-    </Told>
+    </QueryBoundary>
   );
 }
 
@@ -123,7 +123,7 @@ function Offered({ primitive, groups }: { readonly primitive: Primitive; readonl
   );
 }
 
-/** VAAI-NAS: what was asked of an export. */
+/** VAAI-NAS: requests to an export. */
 function Nas({ counters, problem }: { readonly counters: ExportCounters | undefined; readonly problem: string | null }) {
   if (problem !== null) {
     return (
@@ -165,7 +165,7 @@ function NasOperations({ counters }: { readonly counters: ExportCounters }) {
       <Thead>
         <Tr>
           <Th width={60}>{columns.operation}</Th>
-          <Th>{columns.asked}</Th>
+          <Th>{columns.requests}</Th>
           <Th>{columns.failed}</Th>
           <Th modifier="wrap">{columns.refused}</Th>
         </Tr>
@@ -179,7 +179,7 @@ function NasOperations({ counters }: { readonly counters: ExportCounters }) {
               <Td dataLabel={columns.operation}>
                 <b>{name}</b> <span className="zv-subtle">{help}</span>
               </Td>
-              <Td dataLabel={columns.asked}>{operations.toLocaleString()}</Td>
+              <Td dataLabel={columns.requests}>{operations.toLocaleString()}</Td>
               <Td dataLabel={columns.failed}>{errors.toLocaleString()}</Td>
               <Td dataLabel={columns.refused}>{refused.toLocaleString()}</Td>
             </Tr>

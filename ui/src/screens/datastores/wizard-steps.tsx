@@ -23,7 +23,7 @@ import { describedBy, Field, TextField } from "../../parts/field";
 import { useFocus } from "../../parts/focus";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { text } from "../../text";
-import { promised } from "./promise";
+import { provisioned } from "./provisioned";
 import { Provisioning } from "./provisioning";
 import {
   BLOCK_SIZES,
@@ -36,15 +36,15 @@ import {
   sizeOf,
   sizeProblem,
   thresholdProblem,
-  type Wanted,
-} from "./wanted";
+  type FormValues,
+} from "./form-values";
 
 const words = text.datastores.wizard;
 const KINDS = ["vmfs", "nfs"] as const;
 
 interface StepProps {
-  readonly wanted: Wanted;
-  readonly change: (part: Partial<Wanted>) => void;
+  readonly values: FormValues;
+  readonly change: (part: Partial<FormValues>) => void;
   readonly pools: readonly Pool[];
   readonly groups: readonly Group[];
   readonly stores: readonly Datastore[];
@@ -52,7 +52,7 @@ interface StepProps {
   readonly fieldProblem: (name: string) => string | undefined;
 }
 
-export function TypeStep({ wanted, change }: Pick<StepProps, "wanted" | "change">) {
+export function TypeStep({ values, change }: Pick<StepProps, "values" | "change">) {
   return (
     <Form onSubmit={(event) => event.preventDefault()}>
       <h2 className="zv-step-title">{words.type.title}</h2>
@@ -63,7 +63,7 @@ export function TypeStep({ wanted, change }: Pick<StepProps, "wanted" | "change"
           name="type"
           label={words.type[kind].label}
           description={words.type[kind].help}
-          isChecked={wanted.kind === kind}
+          isChecked={values.kind === kind}
           onChange={() => change({ kind })}
         />
       ))}
@@ -71,10 +71,10 @@ export function TypeStep({ wanted, change }: Pick<StepProps, "wanted" | "change"
   );
 }
 
-export function PlaceStep({ wanted, change, pools, stores, fieldProblem }: StepProps) {
+export function PlaceStep({ values, change, pools, stores, fieldProblem }: StepProps) {
   const [left, setLeft] = useState(false);
   useFocus("name");
-  const problem = left || wanted.name !== "" ? nameProblem(wanted, stores) : undefined;
+  const problem = left || values.name !== "" ? nameProblem(values, stores) : undefined;
   return (
     <Form onSubmit={(event) => event.preventDefault()}>
       <h2 className="zv-step-title">{words.place.title}</h2>
@@ -82,7 +82,7 @@ export function PlaceStep({ wanted, change, pools, stores, fieldProblem }: StepP
         id="name"
         label={words.place.name}
         help={words.place.nameHelp}
-        value={wanted.name}
+        value={values.name}
         onChange={(name) => change({ name })}
         onBlur={() => setLeft(true)}
         problem={problem ?? fieldProblem("name")}
@@ -91,7 +91,7 @@ export function PlaceStep({ wanted, change, pools, stores, fieldProblem }: StepP
       <Field id="pool" label={words.place.pool} problem={pools.length === 0 ? words.place.noPool : fieldProblem("pool")} required>
         <FormSelect
           id="pool"
-          value={wanted.pool}
+          value={values.pool}
           aria-describedby={describedBy("pool")}
           onChange={(_event, pool) => change({ pool })}
         >
@@ -104,52 +104,52 @@ export function PlaceStep({ wanted, change, pools, stores, fieldProblem }: StepP
   );
 }
 
-export function SizeStep({ wanted, change, pools, stores, fieldProblem }: StepProps) {
+export function SizeStep({ values, change, pools, stores, fieldProblem }: StepProps) {
   const [left, setLeft] = useState(false);
   useFocus("size");
   const [open, setOpen] = useState(false);
-  const pool = pools.find((one) => one.name === wanted.pool);
-  const bytes = sizeOf(wanted);
+  const pool = pools.find((one) => one.name === values.pool);
+  const bytes = sizeOf(values);
   const share =
-    pool === undefined || bytes === null ? null : formatShare(promised(pool.name, stores) + Number(bytes), Number(pool.size));
+    pool === undefined || bytes === null ? null : formatShare(provisioned(pool.name, stores) + Number(bytes), Number(pool.size));
   return (
     <Form onSubmit={(event) => event.preventDefault()}>
       <h2 className="zv-step-title">{words.size.title}</h2>
       <TextField
         id="size"
-        label={wanted.kind === "nfs" ? words.size.quota : words.size.size}
+        label={values.kind === "nfs" ? words.size.quota : words.size.size}
         help={words.size.sizeHelp}
-        value={wanted.size}
+        value={values.size}
         onChange={(size) => change({ size })}
         onBlur={() => setLeft(true)}
-        problem={(left ? sizeProblem(wanted) : undefined) ?? fieldProblem("size")}
+        problem={(left ? sizeProblem(values) : undefined) ?? fieldProblem("size")}
         required
       />
-      <Provisioning thick={wanted.thick} onChange={(thick) => change({ thick })} />
-      {isTooThick(wanted, pool) && (
+      <Provisioning thick={values.thick} onChange={(thick) => change({ thick })} />
+      {isTooThick(values, pool) && (
         <Alert variant="warning" isInline isPlain title={words.size.tooThick(formatBytes(pool?.free ?? 0))} />
       )}
-      {!wanted.thick && share !== null && <p className="zv-lead">{words.size.overcommit(share)}</p>}
+      {!values.thick && share !== null && <p className="zv-lead">{words.size.overcommit(share)}</p>}
       <ExpandableSection toggleText={words.size.more} isExpanded={open} onToggle={(_event, expanded) => setOpen(expanded)}>
-        <MoreSettings wanted={wanted} change={change} problem={thresholdProblem(wanted) ?? fieldProblem("soft_threshold")} />
+        <MoreSettings values={values} change={change} problem={thresholdProblem(values) ?? fieldProblem("soft_threshold")} />
       </ExpandableSection>
     </Form>
   );
 }
 
 interface MoreProps {
-  readonly wanted: Wanted;
-  readonly change: (part: Partial<Wanted>) => void;
+  readonly values: FormValues;
+  readonly change: (part: Partial<FormValues>) => void;
   readonly problem: string | undefined;
 }
 
-function MoreSettings({ wanted, change, problem }: MoreProps) {
+function MoreSettings({ values, change, problem }: MoreProps) {
   return (
     <div className="zv-wide-choices">
       <Field id="compression" label={words.size.compression} help={words.size.compressionHelp}>
         <FormSelect
           id="compression"
-          value={wanted.compression}
+          value={values.compression}
           aria-describedby={describedBy("compression")}
           onChange={(_event, chosen) => change({ compression: COMPRESSIONS.find((one) => one === chosen) ?? "lz4" })}
         >
@@ -158,11 +158,11 @@ function MoreSettings({ wanted, change, problem }: MoreProps) {
           ))}
         </FormSelect>
       </Field>
-      {wanted.kind === "nfs" ? (
+      {values.kind === "nfs" ? (
         <Field id="record-size" label={words.size.recordSize} help={words.size.recordSizeHelp}>
           <FormSelect
             id="record-size"
-            value={wanted.recordSize}
+            value={values.recordSize}
             aria-describedby={describedBy("record-size")}
             onChange={(_event, chosen) => change({ recordSize: RECORD_SIZES.find((one) => String(one) === chosen) ?? 65536 })}
           >
@@ -176,7 +176,7 @@ function MoreSettings({ wanted, change, problem }: MoreProps) {
           <Field id="block-size" label={words.size.blockSize} help={words.size.blockSizeHelp}>
             <FormSelect
               id="block-size"
-              value={wanted.blockSize}
+              value={values.blockSize}
               aria-describedby={describedBy("block-size")}
               onChange={(_event, chosen) => change({ blockSize: BLOCK_SIZES.find((one) => String(one) === chosen) ?? 65536 })}
             >
@@ -189,7 +189,7 @@ function MoreSettings({ wanted, change, problem }: MoreProps) {
             id="threshold"
             label={words.size.threshold}
             help={words.size.thresholdHelp}
-            value={wanted.threshold}
+            value={values.threshold}
             onChange={(threshold) => change({ threshold: threshold.trim() })}
             problem={problem}
           />
@@ -199,7 +199,7 @@ function MoreSettings({ wanted, change, problem }: MoreProps) {
   );
 }
 
-export function HostsStep({ wanted, change, groups, fieldProblem }: StepProps) {
+export function HostsStep({ values, change, groups, fieldProblem }: StepProps) {
   const problem = fieldProblem("host_groups");
   return (
     <Form onSubmit={(event) => event.preventDefault()}>
@@ -218,22 +218,22 @@ export function HostsStep({ wanted, change, groups, fieldProblem }: StepProps) {
               id={`group-${group.id}`}
               label={group.name}
               description={words.hosts.count(group.hosts.length)}
-              isChecked={wanted.groups.includes(group.id)}
+              isChecked={values.groups.includes(group.id)}
               onChange={(_event, chosen) =>
-                change({ groups: chosen ? [...wanted.groups, group.id] : wanted.groups.filter((id) => id !== group.id) })
+                change({ groups: chosen ? [...values.groups, group.id] : values.groups.filter((id) => id !== group.id) })
               }
             />
           ))}
         </FormGroup>
       )}
-      {wanted.kind === "nfs" && (
+      {values.kind === "nfs" && (
         <TextField
           id="clients"
           label={words.hosts.clients}
           help={words.hosts.clientsHelp}
-          value={wanted.clients}
+          value={values.clients}
           onChange={(clients) => change({ clients })}
-          problem={clientsProblem(wanted) ?? fieldProblem("clients")}
+          problem={clientsProblem(values) ?? fieldProblem("clients")}
         />
       )}
     </Form>
@@ -245,39 +245,39 @@ interface ReviewProps extends StepProps {
   readonly onRetry: () => void;
 }
 
-export function ReviewStep({ wanted, groups, problem, onRetry }: ReviewProps) {
+export function ReviewStep({ values, groups, problem, onRetry }: ReviewProps) {
   const { review } = words;
-  const seen = groups.filter((group) => wanted.groups.includes(group.id)).map((group) => group.name);
+  const seen = groups.filter((group) => values.groups.includes(group.id)).map((group) => group.name);
   return (
     <>
       <h2 className="zv-step-title">{review.title}</h2>
       <p>{review.lead}</p>
       {problem !== null && <ProblemAlert problem={problem} onRetry={onRetry} />}
-      {wanted.kind === "nfs" ? <NfsSettings wanted={wanted} seen={seen} /> : <VmfsSettings wanted={wanted} seen={seen} />}
+      {values.kind === "nfs" ? <NfsSettings values={values} seen={seen} /> : <VmfsSettings values={values} seen={seen} />}
     </>
   );
 }
 
 interface SettingsProps {
-  readonly wanted: Wanted;
+  readonly values: FormValues;
   /** Names of the chosen groups. */
   readonly seen: readonly string[];
 }
 
-function VmfsSettings({ wanted, seen }: SettingsProps) {
+function VmfsSettings({ values, seen }: SettingsProps) {
   const { review } = words;
-  const size = sizeOf(wanted) ?? 0n;
+  const size = sizeOf(values) ?? 0n;
   return (
     <>
       <h3 className="zv-review">{review.zfs}</h3>
       <Facts
         facts={[
-          [review.dataset, <code key="dataset">{review.datasetNew(wanted.pool, wanted.name)}</code>],
+          [review.dataset, <code key="dataset">{review.datasetNew(values.pool, values.name)}</code>],
           [review.volsize, `${formatBytes(size.toString())} (${size.toLocaleString()})`],
-          [review.volblocksize, formatBytes(wanted.blockSize)],
-          [review.compression, wanted.compression],
+          [review.volblocksize, formatBytes(values.blockSize)],
+          [review.compression, values.compression],
           [review.sync, "standard"],
-          [review.refreservation, wanted.thick ? review.refreservationThick : review.refreservationThin],
+          [review.refreservation, values.thick ? review.refreservationThick : review.refreservationThin],
         ]}
       />
       <h3 className="zv-review">{review.target}</h3>
@@ -285,7 +285,7 @@ function VmfsSettings({ wanted, seen }: SettingsProps) {
         facts={[
           [review.lun, review.lunFree],
           [review.identity, review.identityNew],
-          [review.threshold, wanted.threshold === "" ? text.common.none : `${wanted.threshold} %`],
+          [review.threshold, values.threshold === "" ? text.common.none : `${values.threshold} %`],
           [review.hosts, seen.length === 0 ? text.datastores.noHosts : seen.join(", ")],
         ]}
       />
@@ -293,21 +293,21 @@ function VmfsSettings({ wanted, seen }: SettingsProps) {
   );
 }
 
-function NfsSettings({ wanted, seen }: SettingsProps) {
+function NfsSettings({ values, seen }: SettingsProps) {
   const { review } = words;
-  const size = sizeOf(wanted) ?? 0n;
-  const clients = clientsOf(wanted);
+  const size = sizeOf(values) ?? 0n;
+  const clients = clientsOf(values);
   const quota = `${formatBytes(size.toString())} (${size.toLocaleString()})`;
   return (
     <>
       <h3 className="zv-review">{review.zfs}</h3>
       <Facts
         facts={[
-          [review.filesystem, <code key="dataset">{review.datasetNew(wanted.pool, wanted.name)}</code>],
-          [review.refquota, wanted.thick ? review.andSlack(quota) : quota],
-          [review.refreservation, wanted.thick ? review.refreservationThickNfs : text.common.none],
-          [review.recordsize, formatBytes(wanted.recordSize)],
-          [review.compression, wanted.compression],
+          [review.filesystem, <code key="dataset">{review.datasetNew(values.pool, values.name)}</code>],
+          [review.refquota, values.thick ? review.andSlack(quota) : quota],
+          [review.refreservation, values.thick ? review.refreservationThickNfs : text.common.none],
+          [review.recordsize, formatBytes(values.recordSize)],
+          [review.compression, values.compression],
           [review.sync, "standard"],
           [review.acltype, "posix"],
           [review.xattr, "sa"],
@@ -317,7 +317,7 @@ function NfsSettings({ wanted, seen }: SettingsProps) {
       <h3 className="zv-review">{review.nfsServer}</h3>
       <Facts
         facts={[
-          [review.share, review.shareNew(wanted.name)],
+          [review.share, review.shareNew(values.name)],
           [review.versions, "3, 4"],
           [review.squash, review.squashNobody],
           [review.hosts, seen.length === 0 ? text.common.none : review.hostAddresses(seen.join(", "))],

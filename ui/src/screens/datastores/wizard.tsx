@@ -5,7 +5,7 @@ import { Wizard, WizardStep } from "@patternfly/react-core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
 import { useNavigate } from "react-router";
-import { api, idempotent, told } from "../../api/client";
+import { api, idempotent, unwrap } from "../../api/client";
 import { ApiProblem } from "../../api/problem";
 import { datastoresQuery, groupsQuery, jobQuery, jobsQuery, poolsQuery } from "../../api/queries";
 import type { Datastore, DatastoreCreate, Group, Job, Pool } from "../../api/types";
@@ -13,11 +13,19 @@ import { useDraft } from "../../parts/form";
 import { JobNews, JobProgress } from "../../parts/job";
 import { Screen } from "../../parts/page";
 import { ProblemAlert } from "../../parts/problem-alert";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { useSubmission } from "../../parts/use-submission";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
-import { askedOf, clientsProblem, nameProblem, NOTHING_YET, sizeProblem, thresholdProblem, type Wanted } from "./wanted";
+import {
+  requestOf,
+  clientsProblem,
+  nameProblem,
+  NOTHING_YET,
+  sizeProblem,
+  thresholdProblem,
+  type FormValues,
+} from "./form-values";
 import { HostsStep, PlaceStep, ReviewStep, SizeStep, TypeStep } from "./wizard-steps";
 
 const words = text.datastores.wizard;
@@ -40,13 +48,13 @@ export default function NewDatastoreScreen() {
   return (
     <Screen title={words.title} parent={{ to: "/datastores", name: text.datastores.title }}>
       {may ? (
-        <Told query={pools} what={words.title}>
-          {(poolsTold) => (
-            <Told query={groups} what={words.title}>
-              {(groupsTold) => <Steps pools={poolsTold} groups={groupsTold} stores={stores.data ?? []} />}
-            </Told>
+        <QueryBoundary query={pools} what={words.title}>
+          {(loadedPools) => (
+            <QueryBoundary query={groups} what={words.title}>
+              {(loadedGroups) => <Steps pools={loadedPools} groups={loadedGroups} stores={stores.data ?? []} />}
+            </QueryBoundary>
           )}
-        </Told>
+        </QueryBoundary>
       ) : (
         <ProblemAlert problem={new ApiProblem(403, "forbidden", "")} reading />
       )}
@@ -63,11 +71,11 @@ interface Props {
 function Steps({ pools, groups, stores }: Props) {
   const navigate = useNavigate();
   const client = useQueryClient();
-  const [wanted, change, discard] = useDraft<Wanted>(DRAFT, () => ({ ...NOTHING_YET, pool: pools[0]?.name ?? "" }));
+  const [values, change, discard] = useDraft<FormValues>(DRAFT, () => ({ ...NOTHING_YET, pool: pools[0]?.name ?? "" }));
   const [job, setJob] = useState<Job | null>(null);
   const submission = useSubmission(
     useCallback(
-      (body: DatastoreCreate, key: string) => told(api.POST("/api/v1/datastores", { body, headers: idempotent(key) })),
+      (body: DatastoreCreate, key: string) => unwrap(api.POST("/api/v1/datastores", { body, headers: idempotent(key) })),
       [],
     ),
     useCallback(
@@ -80,12 +88,12 @@ function Steps({ pools, groups, stores }: Props) {
     ),
   );
   const { problem, pending, fieldProblem } = submission;
-  const placed = nameProblem(wanted, stores) === undefined && wanted.pool !== "";
-  const sized = sizeProblem(wanted) === undefined && thresholdProblem(wanted) === undefined;
-  const shown = clientsProblem(wanted) === undefined;
+  const placed = nameProblem(values, stores) === undefined && values.pool !== "";
+  const sized = sizeProblem(values) === undefined && thresholdProblem(values) === undefined;
+  const shown = clientsProblem(values) === undefined;
   const marked = (step: string) => [...(problem?.fields.keys() ?? [])].some((field) => STEP_OF[field] === step);
   const status = (step: string) => (marked(step) ? ("error" as const) : ("default" as const));
-  const step = { wanted, change, pools, groups, stores, fieldProblem };
+  const step = { values, change, pools, groups, stores, fieldProblem };
   const common = { backButtonText: text.common.back, cancelButtonText: text.common.cancel };
   if (job !== null)
     return (
@@ -107,7 +115,7 @@ function Steps({ pools, groups, stores }: Props) {
         discard();
         void navigate("/datastores");
       }}
-      onSave={() => void submission.send(askedOf(wanted))}
+      onSave={() => void submission.send(requestOf(values))}
     >
       <WizardStep id="step-type" name={words.steps.type} footer={{ ...common, nextButtonText: text.common.next }}>
         <TypeStep {...step} />
@@ -149,7 +157,7 @@ function Steps({ pools, groups, stores }: Props) {
           isNextDisabled: pending || !placed || !sized || !shown,
         }}
       >
-        <ReviewStep {...step} problem={problem} onRetry={() => void submission.send(askedOf(wanted))} />
+        <ReviewStep {...step} problem={problem} onRetry={() => void submission.send(requestOf(values))} />
       </WizardStep>
     </Wizard>
   );

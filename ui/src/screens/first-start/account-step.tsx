@@ -2,7 +2,7 @@
 import { ActionGroup, Button, Form } from "@patternfly/react-core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState, type FormEvent } from "react";
-import { api, told } from "../../api/client";
+import { api, unwrap } from "../../api/client";
 import { setupQuery } from "../../api/queries";
 import { TextField } from "../../parts/field";
 import { useFocus } from "../../parts/focus";
@@ -14,7 +14,7 @@ import { text } from "../../text";
 const words = text.session.setup.account;
 const SHORTEST = 12;
 
-interface Asked {
+interface Body {
   readonly code: string;
   readonly name: string;
   readonly password: string;
@@ -31,9 +31,9 @@ export function AccountStep() {
   const [checked, setChecked] = useState(false);
   const { send, pending, problem, fieldProblem } = useSubmission(
     useCallback(
-      async (asked: Asked) => {
-        await told(api.POST("/api/v1/setup", { body: asked }));
-        await logIn(asked.name, asked.password);
+      async (body: Body) => {
+        await unwrap(api.POST("/api/v1/setup", { body: body }));
+        await logIn(body.name, body.password);
         await client.invalidateQueries({ queryKey: setupQuery.queryKey });
       },
       [client, logIn],

@@ -7,7 +7,7 @@ import { useState } from "react";
 import { Navigate, useNavigate } from "react-router";
 import { poolsQuery, setupQuery } from "../../api/queries";
 import { Alone } from "../../parts/alone";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { sessionQuery } from "../../session/session";
 import { LoginAgain } from "../../shell/login-again";
 import { text } from "../../text";
@@ -25,9 +25,9 @@ export function FirstStartScreen() {
   return (
     <Alone page={words.page} title={words.title} wide>
       <p className="zv-lead">{words.lead}</p>
-      <Told query={setup} what={words.page}>
+      <QueryBoundary query={setup} what={words.page}>
         {({ needed }) => (
-          <Told query={session} what={words.page}>
+          <QueryBoundary query={session} what={words.page}>
             {({ session: who }) =>
               needed ? (
                 <Framed step="account" />
@@ -37,16 +37,16 @@ export function FirstStartScreen() {
                 <AfterAccount admin={who.role === "admin"} />
               )
             }
-          </Told>
+          </QueryBoundary>
         )}
-      </Told>
+      </QueryBoundary>
       {session.data?.ended && <LoginAgain />}
     </Alone>
   );
 }
 
 /**
- * Pool and portals are an administrator's; where there is a pool nothing is left to do but to look. `admin` is of the same answer that said
+ * Pool and portals are an administrator's; where there is a pool nothing is left to do. `admin` is of the same answer that said
  * who it is: what useMay knows may be drawn a moment later, and who is sent away does not come back.
  */
 function AfterAccount({ admin }: { readonly admin: boolean }) {
@@ -55,20 +55,20 @@ function AfterAccount({ admin }: { readonly admin: boolean }) {
   const [hadPool, setHadPool] = useState<boolean | null>(null);
   if (!admin) return <Navigate to="/" replace />;
   return (
-    <Told query={pools} what={words.steps.pool}>
-      {(told) => {
-        if (hadPool === null) setHadPool(told.length > 0);
+    <QueryBoundary query={pools} what={words.steps.pool}>
+      {(loaded) => {
+        if (hadPool === null) setHadPool(loaded.length > 0);
         const left = STEPS.filter(
           (step) =>
             step !== "account" &&
             !passed.includes(step) &&
-            !(step === "pool" && told.length > 0) &&
+            !(step === "pool" && loaded.length > 0) &&
             // Where a pool was there from the beginning, somebody has set the machine up: only the account was missing.
             !(step === "portals" && hadPool === true),
         );
         return <Framed step={left[0] ?? "done"} onPass={(step) => setPassed([...passed, step])} />;
       }}
-    </Told>
+    </QueryBoundary>
   );
 }
 

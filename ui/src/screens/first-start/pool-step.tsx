@@ -18,14 +18,14 @@ import {
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useState, type FormEvent } from "react";
-import { api, idempotent, told } from "../../api/client";
+import { api, idempotent, unwrap } from "../../api/client";
 import { disksQuery } from "../../api/queries";
 import type { Disk } from "../../api/types";
 import { answerTo, type Answered } from "../../parts/answered";
 import { TextField } from "../../parts/field";
 import { JobNews } from "../../parts/job";
 import { ProblemAlert } from "../../parts/problem-alert";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { useSubmission } from "../../parts/use-submission";
 import { Bytes } from "../../parts/values";
 import { text } from "../../text";
@@ -39,27 +39,27 @@ export function PoolStep({ onLater }: { readonly onLater: () => void }) {
     <>
       <h2 className="zv-step-title">{words.title}</h2>
       <p>{words.lead}</p>
-      <Told query={query} what={words.disks}>
+      <QueryBoundary query={query} what={words.disks}>
         {(disks) => {
           const free = disks.filter((disk) => disk.used_by == null);
           return free.length === 0 ? (
-            <NoDisks onLook={() => void query.refetch()} onLater={onLater} />
+            <NoDisks onRefresh={() => void query.refetch()} onLater={onLater} />
           ) : (
             <PoolForm disks={free} onLater={onLater} />
           );
         }}
-      </Told>
+      </QueryBoundary>
     </>
   );
 }
 
-function NoDisks({ onLook, onLater }: { readonly onLook: () => void; readonly onLater: () => void }) {
+function NoDisks({ onRefresh, onLater }: { readonly onRefresh: () => void; readonly onLater: () => void }) {
   return (
     <EmptyState titleText={words.noDisks.title} headingLevel="h3" variant={EmptyStateVariant.sm}>
       <EmptyStateBody>{words.noDisks.body}</EmptyStateBody>
       <EmptyStateFooter>
         <EmptyStateActions>
-          <Button onClick={onLook}>{words.noDisks.action}</Button>
+          <Button onClick={onRefresh}>{words.noDisks.action}</Button>
           <Button variant="link" onClick={onLater}>
             {words.later}
           </Button>
@@ -73,21 +73,21 @@ function PoolForm({ disks, onLater }: { readonly disks: readonly Disk[]; readonl
   const [name, setName] = useState("tank");
   const [layout, setLayout] = useState<Layout>(disks.length >= FEWEST.mirror ? "mirror" : "stripe");
   const [chosen, setChosen] = useState<readonly string[]>([]);
-  const wanted = { name, vdevs: vdevsOf(layout, chosen), force: false };
-  const asked = JSON.stringify(wanted);
+  const values = { name, vdevs: vdevsOf(layout, chosen), force: false };
+  const request = JSON.stringify(values);
   const planned = useSubmission(
     useCallback(
-      (body: typeof wanted, key: string) =>
-        told(api.POST("/api/v1/pools/plan", { body: { ...body, extend: false }, headers: idempotent(key) })),
+      (body: typeof values, key: string) =>
+        unwrap(api.POST("/api/v1/pools/plan", { body: { ...body, extend: false }, headers: idempotent(key) })),
       [],
     ),
   );
   const made = useSubmission(
-    useCallback((body: typeof wanted, key: string) => told(api.POST("/api/v1/pools", { body, headers: idempotent(key) })), []),
+    useCallback((body: typeof values, key: string) => unwrap(api.POST("/api/v1/pools", { body, headers: idempotent(key) })), []),
   );
   const [found, setFound] = useState<Answered<readonly string[]> | null>(null);
-  // Of what was chosen when it was asked for.
-  const plan = answerTo(asked, found);
+  // Only for the present choice.
+  const plan = answerTo(request, found);
   const [job, setJob] = useState<string | null>(null);
   const wrong = chosen.length > 0 ? wrongLayout(layout, chosen.length) : null;
   const problem = planned.problem ?? made.problem;
@@ -101,8 +101,8 @@ function PoolForm({ disks, onLater }: { readonly disks: readonly Disk[]; readonl
   function submitted(event: FormEvent): void {
     event.preventDefault();
     if (plan === null)
-      void planned.send(wanted).then((answer) => setFound(answer === undefined ? null : { asked, answer: answer.layout }));
-    else void made.send(wanted).then((answer) => setJob(answer?.id ?? null));
+      void planned.send(values).then((answer) => setFound(answer === undefined ? null : { request, answer: answer.layout }));
+    else void made.send(values).then((answer) => setJob(answer?.id ?? null));
   }
 
   return (
@@ -164,7 +164,7 @@ function PoolForm({ disks, onLater }: { readonly disks: readonly Disk[]; readonl
           isLoading={planned.pending || made.pending || job !== null}
           isDisabled={chosen.length === 0 || wrong !== null || planned.pending || made.pending || job !== null}
         >
-          {plan === null ? words.look : words.submit}
+          {plan === null ? words.preview : words.submit}
         </Button>
         <Button variant="link" onClick={onLater}>
           {words.later}

@@ -2,7 +2,7 @@
 import { ActionGroup, Button } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { statusQuery } from "../../api/queries";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { text } from "../../text";
 
 const words = text.session.setup.portals;
@@ -14,7 +14,7 @@ export function PortalsStep({ onDone }: { readonly onDone: () => void }) {
     <>
       <h2 className="zv-step-title">{words.title}</h2>
       <p>{words.lead}</p>
-      <Told query={query} what={words.title}>
+      <QueryBoundary query={query} what={words.title}>
         {({ target }) =>
           target == null || target.portals.length === 0 ? (
             <p>{words.none}</p>
@@ -31,7 +31,7 @@ export function PortalsStep({ onDone }: { readonly onDone: () => void }) {
             </>
           )
         }
-      </Told>
+      </QueryBoundary>
       <p className="zv-lead">{words.change}</p>
       <ActionGroup>
         <Button onClick={onDone}>{words.submit}</Button>

@@ -10,7 +10,7 @@ import { CopyLines } from "../../parts/copy-lines";
 import { Facts } from "../../parts/facts";
 import { Screen } from "../../parts/page";
 import { Panel } from "../../parts/panel";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
@@ -43,20 +43,20 @@ export default function HostScreen() {
         )
       }
     >
-      <Told query={query} what={words.one} lines={6}>
-        {(told) => (
+      <QueryBoundary query={query} what={words.one} lines={6}>
+        {(loaded) => (
           <div className="zv-panels">
-            <HostFacts host={told} />
+            <HostFacts host={loaded} />
             <Panel title={words.detail.paths}>
-              <Told query={sessions} what={words.detail.paths}>
-                {(all) => <Paths host={told} sessions={all} />}
-              </Told>
+              <QueryBoundary query={sessions} what={words.detail.paths}>
+                {(all) => <Paths host={loaded} sessions={all} />}
+              </QueryBoundary>
             </Panel>
-            {told.addresses.length > 0 && <Mounts host={told} clients={clients} />}
-            <Sees host={told} />
+            {loaded.addresses.length > 0 && <Mounts host={loaded} clients={clients} />}
+            <Sees host={loaded} />
           </div>
         )}
-      </Told>
+      </QueryBoundary>
     </Screen>
   );
 }
@@ -78,7 +78,7 @@ function HostFacts({ host }: { readonly host: Host }) {
   );
 }
 
-/** A row for each session; a name without one is told too. */
+/** A row for each session; a name without one is listed too. */
 function Paths({ host, sessions }: { readonly host: Host; readonly sessions: readonly IscsiSession[] }) {
   const columns = words.detail.pathColumns;
   if (host.iqns.length === 0) return <p>{words.detail.noIqns}</p>;
@@ -166,7 +166,7 @@ function Sees({ host }: { readonly host: Host }) {
   return (
     <>
       <Panel title={words.detail.datastores}>
-        <Told query={stores} what={words.detail.datastores}>
+        <QueryBoundary query={stores} what={words.detail.datastores}>
           {() =>
             seen.length === 0 ? (
               <p>{words.detail.noDatastores}</p>
@@ -197,21 +197,21 @@ function Sees({ host }: { readonly host: Host }) {
               </Table>
             )
           }
-        </Told>
+        </QueryBoundary>
       </Panel>
-      <Told query={readiness} what={text.readiness.title}>
-        {(told) => {
-          const about = told.checks.filter((check) => check.subject === host.id);
+      <QueryBoundary query={readiness} what={text.readiness.title}>
+        {(loaded) => {
+          const about = loaded.checks.filter((check) => check.subject === host.id);
           return (
             <>
               {about.length > 0 && <Checks checks={about} />}
               <Panel title={words.detail.esxcli} lead={words.detail.esxcliLead}>
-                <CopyLines lines={linesFor(told, seen, host.id)} label={words.detail.copyAll} />
+                <CopyLines lines={linesFor(loaded, seen, host.id)} label={words.detail.copyAll} />
               </Panel>
             </>
           );
         }}
-      </Told>
+      </QueryBoundary>
     </>
   );
 }

@@ -86,7 +86,7 @@ export function AddGroup({ onClose }: Close) {
       knownFields={["name"]}
       ready={form.name !== ""}
       onClose={onClose}
-      asked={() => valuesOf(form)}
+      body={() => valuesOf(form)}
       ask={(body, headers) => api.POST("/api/v1/host-groups", { body, headers })}
     >
       {(problem) => <GroupFields form={form} onChange={change} problem={problem} />}
@@ -102,7 +102,7 @@ function formOf(group: Group): Form {
   return { name: group.name, disabled: group.disabled_offloads };
 }
 
-/** What is told of a group that somebody has changed meanwhile. */
+/** Shown of a group that somebody has changed meanwhile. */
 function useFacts(): (group: Group) => readonly Fact[] {
   const { data: hosts = [] } = useQuery(hostsQuery);
   return (group) => [
@@ -125,7 +125,7 @@ export function ChangeGroup({ group, onClose }: AboutGroup) {
       knownFields={["name"]}
       ready={form.name !== ""}
       onClose={onClose}
-      asked={() => changedOf(valuesOf(first), valuesOf(form))}
+      body={() => changedOf(valuesOf(first), valuesOf(form))}
       ask={(body, headers) =>
         api.PATCH("/api/v1/host-groups/{group_id}", { params: { path: { group_id: group.id } }, body, headers })
       }
@@ -147,8 +147,8 @@ export function DeleteGroup({ group, onClose }: AboutGroup) {
       done={words.delete.done(group.name)}
       changes={CHANGES}
       onClose={onClose}
-      asked={() => null}
-      ask={(_asked, headers) =>
+      body={() => null}
+      ask={(_body, headers) =>
         api.DELETE("/api/v1/host-groups/{group_id}", { params: { path: { group_id: group.id } }, headers })
       }
     />

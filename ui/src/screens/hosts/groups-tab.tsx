@@ -8,7 +8,7 @@ import { useState } from "react";
 import { datastoresQuery, groupsQuery, hostsQuery } from "../../api/queries";
 import type { Datastore, Group, Host } from "../../api/types";
 import { ActionsMenu } from "../../parts/actions-menu";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { May } from "../../session/session";
 import { text } from "../../text";
 import { ChangeGroup, DeleteGroup } from "./group-dialogs";
@@ -21,7 +21,7 @@ export function GroupsTab() {
   const { data: hosts = [] } = useQuery(hostsQuery);
   const { data: stores = [] } = useQuery(datastoresQuery);
   return (
-    <Told query={query} what={words.list} lines={6}>
+    <QueryBoundary query={query} what={words.list} lines={6}>
       {(groups) =>
         groups.length === 0 ? (
           <EmptyState titleText={words.empty.title} headingLevel="h2">
@@ -46,7 +46,7 @@ export function GroupsTab() {
           </Table>
         )
       }
-    </Told>
+    </QueryBoundary>
   );
 }
 

@@ -98,7 +98,7 @@ export function AddHost({ onClose }: Close) {
       knownFields={FIELDS}
       ready={form.name !== ""}
       onClose={onClose}
-      asked={() => valuesOf(form)}
+      body={() => valuesOf(form)}
       ask={(body, headers) => api.POST("/api/v1/hosts", { body, headers })}
     >
       {(problem) => <HostFields form={form} onChange={change} problem={problem} />}
@@ -119,7 +119,7 @@ function formOf({ name, group, iqns, addresses }: Host): Form {
   return { name, group: group ?? "", iqns: iqns.join("\n"), addresses: addresses.join("\n") };
 }
 
-/** What is told of a host that somebody has changed meanwhile. */
+/** Shown of a host that somebody has changed meanwhile. */
 function useFacts(): (host: Host) => readonly Fact[] {
   const { data: groups = [] } = useQuery(groupsQuery);
   return ({ name, group, iqns, addresses, chap_name: chap }) => [
@@ -149,7 +149,7 @@ export function ChangeHost({ host, onClose }: AboutHost) {
       knownFields={FIELDS}
       ready={form.name !== ""}
       onClose={onClose}
-      asked={(force) => ({ force, ...changedOf(valuesOf(first), valuesOf(form)) })}
+      body={(force) => ({ force, ...changedOf(valuesOf(first), valuesOf(form)) })}
       ask={(body, headers) => api.PATCH("/api/v1/hosts/{host_id}", { params: pathOf(host), body, headers })}
     >
       {(problem) => <HostFields form={form} onChange={change} problem={problem} />}
@@ -184,7 +184,7 @@ export function SetChap({ host, onClose }: AboutHost) {
       knownFields={["name", "secret", "chap.name", "chap.secret", "chap"]}
       ready={name !== "" && secret !== ""}
       onClose={onClose}
-      asked={() => ({ name, secret })}
+      body={() => ({ name, secret })}
       ask={(body, headers) => api.PUT("/api/v1/hosts/{host_id}/chap", { params: pathOf(host), body, headers })}
     >
       {(problem) => (
@@ -230,8 +230,8 @@ export function RemoveChap({ host, onClose }: AboutHost) {
       done={words.unchap.done(host.name)}
       changes={CHANGES}
       onClose={onClose}
-      asked={() => null}
-      ask={(_asked, headers) => api.DELETE("/api/v1/hosts/{host_id}/chap", { params: pathOf(host), headers })}
+      body={() => null}
+      ask={(_body, headers) => api.DELETE("/api/v1/hosts/{host_id}/chap", { params: pathOf(host), headers })}
     />
   );
 }
@@ -250,7 +250,7 @@ export function DeleteHost({ host, onClose, onDone }: AboutHost & { readonly onD
       changes={CHANGES}
       onClose={onClose}
       onDone={onDone}
-      asked={(force) => ({ force })}
+      body={(force) => ({ force })}
       ask={(query, headers) => api.DELETE("/api/v1/hosts/{host_id}", { params: { ...pathOf(host), query }, headers })}
     />
   );

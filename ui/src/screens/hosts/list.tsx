@@ -19,18 +19,18 @@ import { groupsQuery, hostsQuery, nfsClientsQuery, sessionsQuery } from "../../a
 import type { Group, Host, IscsiSession, NfsClient } from "../../api/types";
 import { Screen } from "../../parts/page";
 import { ScreenTabs, useTab } from "../../parts/screen-tabs";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { May } from "../../session/session";
 import { text } from "../../text";
 import { GroupsTab } from "./groups-tab";
 import { AddGroup } from "./group-dialogs";
 import { AddHost } from "./host-dialogs";
 import { HostMenu } from "./host-menu";
-import { isRecent, isToldOf, matches, mountsOf, pathsOf } from "./paths";
+import { isRecent, isUsageKnown, matches, mountsOf, pathsOf } from "./paths";
 
 const words = text.hosts;
 const TABS = ["hosts", "groups"] as const;
-/** So many rows are shown at first, and more when asked. */
+/** So many rows are shown at first, and more on request. */
 const STEP = 100;
 const SHOWN_PATHS = 4;
 
@@ -60,7 +60,7 @@ function HostsTab() {
   const query = useQuery(hostsQuery);
   const { data: groups = [] } = useQuery(groupsQuery);
   return (
-    <Told query={query} what={words.title} lines={6}>
+    <QueryBoundary query={query} what={words.title} lines={6}>
       {(hosts) =>
         hosts.length === 0 ? (
           <EmptyState titleText={words.empty.title} headingLevel="h2">
@@ -70,7 +70,7 @@ function HostsTab() {
           <Hosts hosts={hosts} groups={groups} />
         )
       }
-    </Told>
+    </QueryBoundary>
   );
 }
 
@@ -190,7 +190,7 @@ export function HostState({ host, sessions, clients }: StateProps) {
   const paths = pathsOf(host, sessions ?? []).length;
   const mounts = mountsOf(host, clients ?? []);
   if (paths === 0 && mounts.length === 0) {
-    if (!isToldOf(host, sessions, clients)) return <Label>{words.state.unknown}</Label>;
+    if (!isUsageKnown(host, sessions, clients)) return <Label>{words.state.unknown}</Label>;
     return <Label color="grey">{words.state.offline}</Label>;
   }
   return (

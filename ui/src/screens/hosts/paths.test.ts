@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Check, Datastore, Host } from "../../api/types";
-import { isRecent, isToldOf, linesFor, linesOf } from "./paths";
+import { isRecent, isUsageKnown, linesFor, linesOf } from "./paths";
 
 const [ONE, OTHER] = ["naa.61", "naa.62"];
 const check = (id: string, subject: string, evidence: string, remedy = ""): Check => ({
@@ -14,10 +14,10 @@ const check = (id: string, subject: string, evidence: string, remedy = ""): Chec
 });
 const store = (id: string) => ({ id }) as Datastore;
 
-it("isToldOf: nothing can be said of a host before all is known by which it could be using something", () => {
+it("isUsageKnown: nothing can be said of a host before all is known by which it could be using something", () => {
   const [iscsi, nfs] = [{ addresses: [] as string[] } as Host, { addresses: ["192.0.2.1"] } as Host];
-  expect([isToldOf(iscsi, undefined, []), isToldOf(iscsi, [], undefined)]).toEqual([false, true]);
-  expect([isToldOf(nfs, [], undefined), isToldOf(nfs, [], [])]).toEqual([false, true]);
+  expect([isUsageKnown(iscsi, undefined, []), isUsageKnown(iscsi, [], undefined)]).toEqual([false, true]);
+  expect([isUsageKnown(nfs, [], undefined), isUsageKnown(nfs, [], [])]).toEqual([false, true]);
 });
 
 describe("linesFor", () => {

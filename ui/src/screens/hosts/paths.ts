@@ -20,8 +20,8 @@ export function isRecent(client: NfsClient, now: number): boolean {
   return client.opens > 0 || now - Date.parse(client.seen_at) < IDLE_AFTER_MS;
 }
 
-/** Whether all has been told by which it can be seen that the host uses nothing; no NFS client is one without addresses. */
-export function isToldOf(
+/** Whether all data is loaded that shows if the host uses something; a host without addresses is no NFS client. */
+export function isUsageKnown(
   host: Host,
   sessions: readonly IscsiSession[] | undefined,
   clients: readonly NfsClient[] | undefined,
@@ -38,8 +38,8 @@ export function seenBy(host: Host, stores: readonly Datastore[]): Datastore[] {
 export function matches(host: Host, search: string, groups: readonly Group[]): boolean {
   const group = groups.find((one) => one.id === host.group)?.name ?? "";
   const all = [host.name, group, ...host.iqns, ...host.addresses];
-  const wanted = search.trim().toLowerCase();
-  return all.some((one) => one.toLowerCase().includes(wanted));
+  const term = search.trim().toLowerCase();
+  return all.some((one) => one.toLowerCase().includes(term));
 }
 
 const NAA = /\bnaa\.[0-9a-f]+/;

@@ -32,12 +32,12 @@ export default function OwnPassword({ name, onClose }: Props) {
       submit={words.submit}
       ready={current !== "" && good}
       knownFields={["current", "new", "password"]}
-      asked={() => body}
-      ask={(asked, headers) =>
+      body={() => body}
+      ask={(body, headers) =>
         renew(
           client,
-          () => api.POST("/api/v1/session/password", { body: asked, headers }),
-          () => logIn(name, asked.new),
+          () => api.POST("/api/v1/session/password", { body, headers }),
+          () => logIn(name, body.new),
         )
       }
       changes={[]}

@@ -98,8 +98,8 @@ function CreateToken({ onMade, onClose }: { readonly onMade: (made: Made) => voi
       submit={words.createSubmit}
       ready={name !== "" && password !== ""}
       knownFields={["name", "password"]}
-      asked={() => body}
-      ask={(asked, headers) => api.POST("/api/v1/tokens", { body: asked, headers })}
+      body={() => body}
+      ask={(body, headers) => api.POST("/api/v1/tokens", { body, headers })}
       changes={["tokens"]}
       onDone={onMade}
       onClose={onClose}
@@ -148,8 +148,8 @@ function DeleteToken({ token, onClose }: { readonly token: ApiToken; readonly on
       title={words.removeTitle(token.name)}
       lead={words.removeLead}
       submit={words.removeSubmit}
-      asked={() => null}
-      ask={(_asked, headers) => api.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: token.id } }, headers })}
+      body={() => null}
+      ask={(_body, headers) => api.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: token.id } }, headers })}
       changes={["tokens"]}
       done={words.removed(token.name)}
       onClose={onClose}

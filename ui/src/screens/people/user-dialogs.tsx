@@ -25,7 +25,7 @@ function pathOf(user: User) {
   return { path: { user_id: user.id } };
 }
 
-/** What is told of a user whom somebody has changed meanwhile. */
+/** Shown of a user whom somebody has changed meanwhile. */
 function factsOf({ name, role, disabled }: User): readonly Fact[] {
   return [
     [words.name, name],
@@ -76,8 +76,8 @@ export function CreateUser({ onClose }: Pick<Props, "onClose">) {
       submit={words.createSubmit}
       ready={name !== "" && good}
       knownFields={["name", "password"]}
-      asked={() => body}
-      ask={(asked, headers) => api.POST("/api/v1/users", { body: asked, headers })}
+      body={() => body}
+      ask={(body, headers) => api.POST("/api/v1/users", { body, headers })}
       changes={["users"]}
       done={words.made(name)}
       onClose={onClose}
@@ -113,7 +113,7 @@ export function ChangeRole({ user, onClose }: Props) {
       title={words.changeRoleTitle(user.name)}
       submit={words.changeRoleSubmit}
       ready={role !== first.role}
-      asked={() => ({ role })}
+      body={() => ({ role })}
       ask={(body, headers) => api.PATCH("/api/v1/users/{user_id}", { params: pathOf(user), body, headers })}
       changes={["users"]}
       done={words.changed(user.name)}
@@ -137,8 +137,8 @@ export function ResetPassword({ user, onClose }: Props) {
       submit={words.resetSubmit}
       ready={good}
       knownFields={["password"]}
-      asked={() => body}
-      ask={(asked, headers) => api.PATCH("/api/v1/users/{user_id}", { params: pathOf(user), body: asked, headers })}
+      body={() => body}
+      ask={(body, headers) => api.PATCH("/api/v1/users/{user_id}", { params: pathOf(user), body, headers })}
       changes={["users"]}
       done={words.changed(user.name)}
       onClose={onClose}
@@ -170,8 +170,8 @@ export function LockOut({ user, onClose }: Props) {
       title={disabled ? words.lockTitle(user.name) : words.unlockTitle(user.name)}
       lead={disabled ? words.lockLead : words.unlockLead}
       submit={disabled ? words.lockSubmit : words.unlockSubmit}
-      asked={() => body}
-      ask={(asked, headers) => api.PATCH("/api/v1/users/{user_id}", { params: pathOf(user), body: asked, headers })}
+      body={() => body}
+      ask={(body, headers) => api.PATCH("/api/v1/users/{user_id}", { params: pathOf(user), body, headers })}
       changes={["users"]}
       done={words.changed(user.name)}
       onClose={onClose}
@@ -189,8 +189,8 @@ export function DeleteUser({ user, onClose }: Props) {
       lead={words.removeLead}
       submit={words.removeSubmit}
       confirm={known.thing.name}
-      asked={() => null}
-      ask={(_asked, headers) => api.DELETE("/api/v1/users/{user_id}", { params: pathOf(user), headers })}
+      body={() => null}
+      ask={(_body, headers) => api.DELETE("/api/v1/users/{user_id}", { params: pathOf(user), headers })}
       changes={["users"]}
       done={words.removed(user.name)}
       onClose={onClose}

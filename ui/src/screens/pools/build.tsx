@@ -16,7 +16,7 @@ import {
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useState, type FormEvent } from "react";
 import { useNavigate, useParams } from "react-router";
-import { api, idempotent, told } from "../../api/client";
+import { api, idempotent, unwrap } from "../../api/client";
 import { ApiProblem } from "../../api/problem";
 import { disksQuery } from "../../api/queries";
 import type { Disk, VdevCreate } from "../../api/types";
@@ -25,7 +25,7 @@ import { ChoiceField, TextField } from "../../parts/field";
 import { Screen } from "../../parts/page";
 import { Panel } from "../../parts/panel";
 import { ProblemAlert } from "../../parts/problem-alert";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { useSubmission } from "../../parts/use-submission";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
@@ -43,9 +43,9 @@ export default function BuildScreen() {
   return (
     <Screen title={title} parent={{ to: "/pools", name: text.pools.title }}>
       {may ? (
-        <Told query={query} what={words.disks} lines={6}>
+        <QueryBoundary query={query} what={words.disks} lines={6}>
           {(disks) => <Builder pool={name ?? null} disks={disks} />}
-        </Told>
+        </QueryBoundary>
       ) : (
         <ProblemAlert problem={new ApiProblem(403, "forbidden", "")} reading />
       )}
@@ -53,7 +53,7 @@ export default function BuildScreen() {
   );
 }
 
-interface Asked {
+interface PoolBody {
   readonly name: string;
   readonly vdevs: VdevCreate[];
   readonly force: boolean;
@@ -69,26 +69,26 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
   const [sent, setSent] = useState<string | null>(null);
   const planned = useSubmission(
     useCallback(
-      (body: Asked, key: string) =>
-        told(api.POST("/api/v1/pools/plan", { body: { ...body, extend: pool !== null }, headers: idempotent(key) })),
+      (body: PoolBody, key: string) =>
+        unwrap(api.POST("/api/v1/pools/plan", { body: { ...body, extend: pool !== null }, headers: idempotent(key) })),
       [pool],
     ),
   );
   const made = useSubmission(
     useCallback(
-      ({ name: called, ...body }: Asked, key: string) =>
+      ({ name: called, ...body }: PoolBody, key: string) =>
         pool === null
-          ? told(api.POST("/api/v1/pools", { body: { name: called, ...body }, headers: idempotent(key) }))
-          : told(api.POST("/api/v1/pools/{name}/extend", { params: { path: { name: pool } }, body, headers: idempotent(key) })),
+          ? unwrap(api.POST("/api/v1/pools", { body: { name: called, ...body }, headers: idempotent(key) }))
+          : unwrap(api.POST("/api/v1/pools/{name}/extend", { params: { path: { name: pool } }, body, headers: idempotent(key) })),
       [pool],
     ),
     useCallback((job: { id: string }) => void navigate(`/jobs/${job.id}`), [navigate]),
   );
-  const wanted = { name, vdevs: parts.flatMap(vdevsOf) };
-  const asked = JSON.stringify(wanted);
-  // A dry run, and what is in the way, are of what was chosen when it was asked for.
-  const plan = answerTo(asked, found);
-  const problem = sent === asked ? (made.problem ?? planned.problem) : null;
+  const values = { name, vdevs: parts.flatMap(vdevsOf) };
+  const request = JSON.stringify(values);
+  // A dry run and its problems are valid for the present choice only.
+  const plan = answerTo(request, found);
+  const problem = sent === request ? (made.problem ?? planned.problem) : null;
   const devices = parts.flatMap((part) => part.devices);
   // What is chosen stays in sight, also when it is found to carry something.
   const shown = disks.filter((disk) => carrying || disk.used_by == null || devices.includes(disk.path));
@@ -108,10 +108,10 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
 
   function submitted(event: FormEvent): void {
     event.preventDefault();
-    const body: Asked = { ...wanted, force };
-    setSent(asked);
+    const body: PoolBody = { ...values, force };
+    setSent(request);
     if (plan !== null) void made.send(body);
-    else void planned.send(body).then((answer) => setFound(answer === undefined ? null : { asked, answer: answer.layout }));
+    else void planned.send(body).then((answer) => setFound(answer === undefined ? null : { request, answer: answer.layout }));
   }
 
   return (
@@ -135,7 +135,7 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
       <Checkbox id="carrying" label={words.carrying} isChecked={carrying} onChange={(_event, on) => setCarrying(on)} />
       {parts.map((part, index) => (
         <PartFields
-          // Parts are told apart by their place only.
+          // Parts are distinguished by their place only.
           key={index}
           index={index}
           part={part}
@@ -174,7 +174,7 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
           isLoading={pending}
           isDisabled={pending || name === "" || parts.some((part) => wrongPart(part) !== null)}
         >
-          {plan === null ? words.look : pool === null ? text.pools.create.submit : text.pools.extend.submit}
+          {plan === null ? words.preview : pool === null ? text.pools.create.submit : text.pools.extend.submit}
         </Button>
         <Button variant="link" onClick={() => void navigate(pool === null ? "/pools" : `/pools/${pool}`)}>
           {text.common.cancel}

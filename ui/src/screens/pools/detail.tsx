@@ -17,7 +17,7 @@ import { JobDialog, type Place } from "../../parts/job-dialog";
 import { Screen } from "../../parts/page";
 import { Panel } from "../../parts/panel";
 import { isScanning, ScanProgress } from "../../parts/scan";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Bytes } from "../../parts/values";
 import { useMay } from "../../session/session";
 import { text } from "../../text";
@@ -38,7 +38,7 @@ export default function PoolScreen() {
       lead={query.data && <PoolHealth pool={query.data} />}
       actions={query.data && <PoolMenu pool={query.data} onBegin={begin} />}
     >
-      <Told query={query} what={words.one} lines={6}>
+      <QueryBoundary query={query} what={words.one} lines={6}>
         {(pool) => (
           <div className="zv-panels">
             <PoolFacts pool={pool} />
@@ -48,7 +48,7 @@ export default function PoolScreen() {
             <KeyPanel pool={pool.name} />
           </div>
         )}
-      </Told>
+      </QueryBoundary>
       {news}
     </Screen>
   );
@@ -127,13 +127,13 @@ function Scrub({ pool, action, ...job }: AboutPool & { readonly action: "start" 
       title={words.scrub.titles[action](pool.name)}
       lead={words.scrub.leads[action]}
       submit={words.scrub[action]}
-      asked={() => ({ action })}
+      body={() => ({ action })}
       ask={(body, headers) => api.POST("/api/v1/pools/{name}/scrub", { params: { path: { name: pool.name } }, body, headers })}
     />
   );
 }
 
-/** Says which datastores go out of service, and asks for the pool's name. */
+/** Says which datastores go out of service, and requires the pool's name. */
 function Export({ pool, ...job }: AboutPool) {
   const { data: stores } = useQuery(datastoresQuery);
   const served = stores?.filter((store) => store.pool === pool.name && store.state === "active");
@@ -146,7 +146,7 @@ function Export({ pool, ...job }: AboutPool) {
       submit={words.export.submit}
       confirm={pool.name}
       ready={() => served !== undefined}
-      asked={(force) => ({ force })}
+      body={(force) => ({ force })}
       ask={(query, headers) => api.POST("/api/v1/pools/{name}/export", { params: { path: { name: pool.name }, query }, headers })}
     >
       {() =>

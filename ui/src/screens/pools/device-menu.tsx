@@ -10,7 +10,7 @@ import type { Pool, Vdev } from "../../api/types";
 import { formatBytes } from "../../format/bytes";
 import { ActionsMenu } from "../../parts/actions-menu";
 import { JobDialog, type Place } from "../../parts/job-dialog";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { text } from "../../text";
 import { candidatesFor, nameOf } from "./layout";
 
@@ -59,7 +59,7 @@ function ChangeDevice({ pool, device, action, ...job }: AboutDevice & { readonly
       title={said.title(device.name)}
       lead={said.lead}
       submit={said.submit}
-      asked={() => ({ device: nameOf(pool, device), action })}
+      body={() => ({ device: nameOf(pool, device), action })}
       ask={(body, headers) => api.POST("/api/v1/pools/{name}/device", { params: { path: { name: pool.name } }, body, headers })}
     />
   );
@@ -76,11 +76,11 @@ function Replace({ pool, device, ...job }: AboutDevice) {
       lead={words.replace.lead}
       submit={words.replace.submit}
       ready={() => disk !== ""}
-      asked={(force) => ({ device: nameOf(pool, device), new_device: disk, force })}
+      body={(force) => ({ device: nameOf(pool, device), new_device: disk, force })}
       ask={(body, headers) => api.POST("/api/v1/pools/{name}/replace", { params: { path: { name: pool.name } }, body, headers })}
     >
       {() => (
-        <Told query={query} what={words.disks.list}>
+        <QueryBoundary query={query} what={words.disks.list}>
           {(disks) => {
             const usable = candidatesFor(pool, disks);
             if (usable.length === 0) return <p>{words.replace.none}</p>;
@@ -107,7 +107,7 @@ function Replace({ pool, device, ...job }: AboutDevice) {
               </FormGroup>
             );
           }}
-        </Told>
+        </QueryBoundary>
       )}
     </JobDialog>
   );

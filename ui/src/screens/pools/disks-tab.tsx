@@ -7,7 +7,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { disksQuery } from "../../api/queries";
 import type { Disk } from "../../api/types";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Bytes } from "../../parts/values";
 import { text } from "../../text";
 import { SmartFacts, SmartLabel } from "./smart";
@@ -18,9 +18,9 @@ const kinds = text.session.setup.pool;
 export function DisksTab() {
   const query = useQuery(disksQuery);
   return (
-    <Told query={query} what={words.list} lines={8}>
+    <QueryBoundary query={query} what={words.list} lines={8}>
       {(disks) => (disks.length === 0 ? <EmptyState titleText={words.none} headingLevel="h2" /> : <DiskTable disks={disks} />)}
-    </Told>
+    </QueryBoundary>
   );
 }
 

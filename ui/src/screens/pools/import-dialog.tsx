@@ -8,7 +8,7 @@ import { api } from "../../api/client";
 import { importableQuery } from "../../api/queries";
 import { TextField } from "../../parts/field";
 import { JobDialog, type Place } from "../../parts/job-dialog";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { text } from "../../text";
 
 const words = text.pools.import;
@@ -28,11 +28,11 @@ export function ImportPool(place: Place) {
       submit={words.submit}
       ready={() => pool !== undefined && (pool.last_host == null || unused)}
       knownFields={["new_name"]}
-      asked={(force) => ({ pool: chosen, new_name: name.trim() === "" ? null : name.trim(), force: force || unused })}
+      body={(force) => ({ pool: chosen, new_name: name.trim() === "" ? null : name.trim(), force: force || unused })}
       ask={(body, headers) => api.POST("/api/v1/pools/import", { body, headers })}
     >
       {(problem) => (
-        <Told query={query} what={words.choose}>
+        <QueryBoundary query={query} what={words.choose}>
           {(pools) =>
             pools.length === 0 ? (
               <p>{words.none}</p>
@@ -76,7 +76,7 @@ export function ImportPool(place: Place) {
               </>
             )
           }
-        </Told>
+        </QueryBoundary>
       )}
     </JobDialog>
   );

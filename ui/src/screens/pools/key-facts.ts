@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What is told of a pool's key that somebody has confirmed or entered meanwhile. */
+/** Shown of a pool's key that somebody has confirmed or entered meanwhile. */
 
 import type { Key } from "../../api/types";
 import { formatExactTime } from "../../format/time";

@@ -75,7 +75,7 @@ function KeyFacts({ found }: { readonly found: Key }) {
         <ExportKey found={found} onClose={onClose} onDone={(answer: KeySecret) => setSecret(answer.secret)} />
       )}
       {(chosen === "confirm" || chosen === "keep") && <EnterKey action={chosen} found={found} onClose={onClose} />}
-      {secret !== null && <ToldKey pool={found.pool} secret={secret} onClose={() => setSecret(null)} />}
+      {secret !== null && <ExportedKey pool={found.pool} secret={secret} onClose={() => setSecret(null)} />}
     </Panel>
   );
 }
@@ -100,7 +100,7 @@ function ExportKey({ found, onClose, onDone }: ExportProps) {
       knownFields={["password"]}
       onClose={onClose}
       onDone={onDone}
-      asked={() => ({ password })}
+      body={() => ({ password })}
       ask={(body, headers) =>
         api.POST("/api/v1/encryption-keys/{pool}/export", { params: { path: { pool: found.pool } }, body, headers })
       }
@@ -121,19 +121,19 @@ function ExportKey({ found, onClose, onDone }: ExportProps) {
   );
 }
 
-interface ToldProps {
+interface ExportedKeyProps {
   readonly pool: string;
   readonly secret: string;
   readonly onClose: () => void;
 }
 
 /** Closed by its button alone: what is closed by mistake is lost. */
-function ToldKey({ pool, secret, onClose }: ToldProps) {
+function ExportedKey({ pool, secret, onClose }: ExportedKeyProps) {
   return (
-    <Modal isOpen variant={ModalVariant.small} aria-labelledby="told-key" onEscapePress={() => undefined}>
-      <ModalHeader title={words.exportKey.told(pool)} labelId="told-key" titleIconVariant="warning" />
+    <Modal isOpen variant={ModalVariant.small} aria-labelledby="exported-key" onEscapePress={() => undefined}>
+      <ModalHeader title={words.exportKey.shownTitle(pool)} labelId="exported-key" titleIconVariant="warning" />
       <ModalBody>
-        <p>{words.exportKey.toldLead}</p>
+        <p>{words.exportKey.copyLead}</p>
         <div className="zv-below">
           <CopyLines lines={[secret]} label={words.exportKey.copy} />
         </div>
@@ -168,7 +168,7 @@ function EnterKey({ action, found, onClose }: EnterProps) {
       knownFields={["secret"]}
       changes={CHANGES}
       onClose={onClose}
-      asked={() => ({ secret: secret.trim() })}
+      body={() => ({ secret: secret.trim() })}
       ask={(body, headers) =>
         action === "confirm"
           ? api.POST("/api/v1/encryption-keys/{pool}/confirm", { params, body, headers })

@@ -54,7 +54,7 @@ export function isFragile({ role, layout }: Part): boolean {
   return layout === "stripe" && (role === "data" || role === "special" || role === "dedup");
 }
 
-/** How a device is called where it is asked for: as an admin knows it, by its GUID only where two of the pool have one path. */
+/** A device's name in requests: as an admin knows it, by its GUID only where two of the pool have one path. */
 export function nameOf(pool: Pool, device: Vdev): string {
   const { path } = device;
   const same = rowsOf(pool).flatMap(({ rows }) => rows.filter((row) => row.vdev.path === path));
@@ -62,9 +62,9 @@ export function nameOf(pool: Pool, device: Vdev): string {
 }
 
 /** Whether what a pool tells is the disk, of which OpenZFS makes a partition where it is a whole one. */
-function isOfDisk(told: string, disk: string): boolean {
+function isOfDisk(path: string, disk: string): boolean {
   const part = disk.startsWith("/dev/disk/") ? "-part1" : /[0-9]$/.test(disk) ? "p1" : "1";
-  return told === disk || told === `${disk}${part}`;
+  return path === disk || path === `${disk}${part}`;
 }
 
 /** What a device can be replaced by. */

@@ -15,7 +15,7 @@ import { Health } from "../../parts/health";
 import { Screen } from "../../parts/page";
 import { ScreenTabs, useTab } from "../../parts/screen-tabs";
 import { ScanSummary } from "../../parts/scan";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Bytes } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
@@ -66,7 +66,7 @@ function PoolsTab() {
   const query = useQuery(poolsQuery);
   const { data: keys } = useQuery(keysQuery);
   return (
-    <Told query={query} what={words.list} lines={4}>
+    <QueryBoundary query={query} what={words.list} lines={4}>
       {(pools) =>
         pools.length === 0 ? (
           <EmptyState titleText={words.empty.title} headingLevel="h2">
@@ -76,7 +76,7 @@ function PoolsTab() {
           <PoolTable pools={pools} keys={keys} />
         )
       }
-    </Told>
+    </QueryBoundary>
   );
 }
 

@@ -21,7 +21,7 @@ export function SmartLabel({ smart }: { readonly smart: Smart | null }) {
 }
 
 export function SmartFacts({ smart }: { readonly smart: Smart | null }) {
-  if (smart === null) return <p>{words.notAsked}</p>;
+  if (smart === null) return <p>{words.unread}</p>;
   const number = (name: string, value: number | null): Fact => (value === null ? null : [name, value.toLocaleString()]);
   return (
     <Facts
@@ -36,7 +36,7 @@ export function SmartFacts({ smart }: { readonly smart: Smart | null }) {
         smart.wear === null ? null : [words.wear, words.percent(smart.wear)],
         smart.spare === null ? null : [words.spare, words.spareOf(smart.spare, smart.spare_limit)],
         smart.available ? number(words.critical, smart.critical_warning) : null,
-        [words.asked, <Time key="asked" at={smart.read_at} ago />],
+        [words.readAt, <Time key="read" at={smart.read_at} ago />],
       ]}
     />
   );

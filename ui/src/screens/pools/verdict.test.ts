@@ -36,4 +36,4 @@ it.each([
   ["unknown", { passed: null, temperature: null, spare: null, wear: null, reallocated: null }],
 ])("%s: %j", (verdict, part) => expect(verdictOf({ ...GOOD, ...part })).toBe(verdict));
 
-it("says when it was not asked", () => expect(verdictOf(null)).toBe("notAsked"));
+it("says that the disk was not read", () => expect(verdictOf(null)).toBe("unread"));

@@ -4,11 +4,11 @@
 import type { Disk } from "../../api/types";
 
 export type Smart = NonNullable<Disk["smart"]>;
-export type Verdict = "notAsked" | "none" | "asleep" | "failed" | "warning" | "passed" | "unknown";
+export type Verdict = "unread" | "none" | "asleep" | "failed" | "warning" | "passed" | "unknown";
 
 /** In one word. What grows before a disk fails is a warning, whatever the disk itself says. */
 export function verdictOf(smart: Smart | null): Verdict {
-  if (smart === null) return "notAsked";
+  if (smart === null) return "unread";
   if (!smart.available) return "none";
   if (smart.asleep) return "asleep";
   if (smart.passed === false) return "failed";

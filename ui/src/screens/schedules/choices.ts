@@ -9,8 +9,6 @@ export interface Choice {
 
 /** Those that match by name or pool, and all that are chosen: what is searched for hides nothing that will be sent. */
 export function shownOf(choices: readonly Choice[], search: string, chosen: readonly string[]): Choice[] {
-  const wanted = search.trim().toLowerCase();
-  return choices.filter(
-    ({ id, name, of }) => chosen.includes(id) || [name, of].some((one) => one.toLowerCase().includes(wanted)),
-  );
+  const term = search.trim().toLowerCase();
+  return choices.filter(({ id, name, of }) => chosen.includes(id) || [name, of].some((one) => one.toLowerCase().includes(term)));
 }

@@ -16,12 +16,12 @@ import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { text } from "../../text";
 import { shownOf } from "./choices";
-import { countOf, keptOf, minutesOf, reachOf, unitOf, UNITS, type Unit } from "./interval";
+import { countOf, retainedOf, minutesOf, reachOf, unitOf, UNITS, type Unit } from "./interval";
 
 const words = text.schedules;
 const CHANGES = ["schedules", "alerts"];
 const FIELDS = ["name", "datastores", "every_minutes", "keep"];
-/** So many are looked through without a search. */
+/** So many are listed without a search. */
 const FEW = 12;
 
 interface Form {
@@ -42,7 +42,7 @@ function formOf(schedule: Schedule): Form {
 /** As the service takes it; null while something of it is wrong. */
 function valuesOf({ name, datastores, every: { count, unit }, keep }: Form) {
   const every = minutesOf(count, unit);
-  const kept = keptOf(keep);
+  const kept = retainedOf(keep);
   if (name === "" || datastores.length === 0 || every === null || kept === null) return null;
   return { name, datastores: datastores.toSorted(), every_minutes: every, keep: kept };
 }
@@ -59,7 +59,7 @@ interface FieldsProps {
 
 function Fields({ form, onChange, problem }: FieldsProps) {
   const every = minutesOf(form.every.count, form.every.unit);
-  const kept = keptOf(form.keep);
+  const kept = retainedOf(form.keep);
   const reach = every === null || kept === null ? "" : ` ${reachSaid(every, kept)}`;
   return (
     <>
@@ -169,7 +169,7 @@ export function AddSchedule({ onClose }: Close) {
       knownFields={FIELDS}
       ready={values !== null}
       onClose={onClose}
-      asked={() => ({ name: "", datastores: [], every_minutes: 0, keep: 0, ...values, enabled: true })}
+      body={() => ({ name: "", datastores: [], every_minutes: 0, keep: 0, ...values, enabled: true })}
       ask={(body, headers) => api.POST("/api/v1/schedules", { body, headers })}
     >
       {(problem) => <Fields form={form} onChange={change} problem={problem} />}
@@ -186,7 +186,7 @@ function pathOf(schedule: Schedule) {
   return { path: { schedule_id: schedule.id } };
 }
 
-/** What is told of a schedule that somebody has changed meanwhile. */
+/** Shown of a schedule that somebody has changed meanwhile. */
 function useFacts(): (schedule: Schedule) => readonly Fact[] {
   const { data: stores = [] } = useQuery(datastoresQuery);
   return ({ name, datastores, every_minutes: every, keep, enabled }) => [
@@ -220,7 +220,7 @@ export function ChangeSchedule({ schedule, onClose }: AboutSchedule) {
       knownFields={FIELDS}
       ready={values !== null}
       onClose={onClose}
-      asked={() => (values === null ? {} : changedOf(valuesOf(first) ?? {}, values))}
+      body={() => (values === null ? {} : changedOf(valuesOf(first) ?? {}, values))}
       ask={(body, headers) => api.PATCH("/api/v1/schedules/{schedule_id}", { params: pathOf(schedule), body, headers })}
     >
       {(problem) => <Fields form={form} onChange={change} problem={problem} />}
@@ -242,7 +242,7 @@ export function PauseSchedule({ schedule, onClose }: AboutSchedule) {
       done={said.done(schedule.name)}
       changes={CHANGES}
       onClose={onClose}
-      asked={() => ({ enabled })}
+      body={() => ({ enabled })}
       ask={(body, headers) => api.PATCH("/api/v1/schedules/{schedule_id}", { params: pathOf(schedule), body, headers })}
     />
   );
@@ -261,8 +261,8 @@ export function DeleteSchedule({ schedule, onClose }: AboutSchedule) {
       done={words.delete.done(schedule.name)}
       changes={CHANGES}
       onClose={onClose}
-      asked={() => null}
-      ask={(_asked, headers) => api.DELETE("/api/v1/schedules/{schedule_id}", { params: pathOf(schedule), headers })}
+      body={() => null}
+      ask={(_body, headers) => api.DELETE("/api/v1/schedules/{schedule_id}", { params: pathOf(schedule), headers })}
     />
   );
 }
@@ -274,8 +274,8 @@ export function RunSchedule({ schedule, ...job }: Place & { readonly schedule: S
       title={words.run.title(schedule.name)}
       lead={words.run.lead}
       submit={words.run.submit}
-      asked={() => null}
-      ask={(_asked, headers) => api.POST("/api/v1/schedules/{schedule_id}/run", { params: pathOf(schedule), headers })}
+      body={() => null}
+      ask={(_body, headers) => api.POST("/api/v1/schedules/{schedule_id}/run", { params: pathOf(schedule), headers })}
     />
   );
 }

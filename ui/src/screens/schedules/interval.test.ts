@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
 import type { Schedule } from "../../api/types";
-import { countOf, formatSpan, keptOf, minutesOf, nextAt, reachOf, unitOf, type Unit } from "./interval";
+import { countOf, formatSpan, retainedOf, minutesOf, nextAt, reachOf, unitOf, type Unit } from "./interval";
 
 it.each<[string, Unit, number | null]>([
   ["15", "minutes", 15],
@@ -20,14 +20,14 @@ it.each([
   ["1001", null],
   ["0", null],
   ["x", null],
-])("keptOf %j", (typed, kept) => expect(keptOf(typed)).toBe(kept));
+])("keptOf %j", (typed, retained) => expect(retainedOf(typed)).toBe(retained));
 
 it.each<[number, Unit, number]>([
   [90, "minutes", 90],
   [120, "hours", 2],
   [1440, "days", 1],
   [2160, "hours", 36],
-])("%d minutes are told in %s", (minutes, unit, count) => expect([unitOf(minutes), countOf(minutes)]).toEqual([unit, count]));
+])("%d minutes are shown in %s", (minutes, unit, count) => expect([unitOf(minutes), countOf(minutes)]).toEqual([unit, count]));
 
 it.each([
   [15, "15 minutes"],
@@ -37,13 +37,13 @@ it.each([
   [15 * 1000, "10 days"],
   [15 * 999, "10 days"],
   [15 * 900, "225 hours"],
-])("formatSpan %d", (minutes, told) => expect(formatSpan(minutes)).toBe(told));
+])("formatSpan %d", (minutes, expected) => expect(formatSpan(minutes)).toBe(expected));
 
 it.each([
   [60, 24, "23 hours"],
   [1440, 8, "7 days"],
   [60, 1, "the newest only"],
-])("reachOf %d minutes, %d kept", (minutes, kept, told) => expect(reachOf(minutes, kept)).toBe(told));
+])("reachOf %d minutes, %d kept", (minutes, retained, expected) => expect(reachOf(minutes, retained)).toBe(expected));
 
 describe("nextAt", () => {
   const one = { enabled: true, last_at: "2026-11-22T09:30:00Z", every_minutes: 60 } as Schedule;

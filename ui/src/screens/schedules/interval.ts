@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Intervals of schedules: what is typed, and how it is told. The service has whole minutes. */
+/** Intervals of schedules: what is typed, and how it is shown. The service has whole minutes. */
 
 import type { Schedule } from "../../api/types";
 import { text } from "../../text";
@@ -8,7 +8,7 @@ const words = text.schedules.span;
 const MINUTES = { minutes: 1, hours: 60, days: 1440 } as const;
 const LEAST = 5;
 const MOST = 525_600;
-const MOST_KEPT = 1000;
+const MOST_RETAINED = 1000;
 
 export type Unit = keyof typeof MINUTES;
 export const UNITS: readonly Unit[] = ["minutes", "hours", "days"];
@@ -24,9 +24,9 @@ export function minutesOf(typed: string, unit: Unit): number | null {
 }
 
 /** How many are kept; null for what the service does not take. */
-export function keptOf(typed: string): number | null {
+export function retainedOf(typed: string): number | null {
   const count = whole(typed);
-  return count !== null && count >= 1 && count <= MOST_KEPT ? count : null;
+  return count !== null && count >= 1 && count <= MOST_RETAINED ? count : null;
 }
 
 /** The largest unit of which it is a whole number. */

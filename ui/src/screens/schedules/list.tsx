@@ -11,7 +11,7 @@ import { ActionsMenu } from "../../parts/actions-menu";
 import { useBegun } from "../../parts/begun";
 import type { Place } from "../../parts/job-dialog";
 import { Screen } from "../../parts/page";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
@@ -35,7 +35,7 @@ export default function SchedulesScreen() {
         </May>
       }
     >
-      <Told query={query} what={words.title} lines={5}>
+      <QueryBoundary query={query} what={words.title} lines={5}>
         {(schedules) =>
           schedules.length === 0 ? (
             <EmptyState titleText={words.empty.title} headingLevel="h2">
@@ -45,7 +45,7 @@ export default function SchedulesScreen() {
             <ScheduleTable schedules={schedules} stores={stores} onBegin={begin} />
           )
         }
-      </Told>
+      </QueryBoundary>
       {adding && <AddSchedule onClose={() => setAdding(false)} />}
       {news}
     </Screen>

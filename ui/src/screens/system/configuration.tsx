@@ -4,7 +4,7 @@
 import { Button, FileUpload, List, ListItem } from "@patternfly/react-core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useRef, useState } from "react";
-import { api, idempotent, told } from "../../api/client";
+import { api, idempotent, unwrap } from "../../api/client";
 import { answerTo, type Answered } from "../../parts/answered";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { SendDialog } from "../../parts/dialog";
@@ -79,7 +79,7 @@ function BackUp({ onClose }: { readonly onClose: () => void }) {
       submit={words.backUpSubmit}
       ready={password !== "" && passphrase.length >= SHORTEST && repeated === passphrase}
       knownFields={["passphrase", "password"]}
-      asked={() => ({ passphrase, password })}
+      body={() => ({ passphrase, password })}
       ask={(body, headers) => api.POST("/api/v1/configuration/backup", { body, headers })}
       changes={["audit"]}
       done={words.made}
@@ -115,7 +115,7 @@ function BackUp({ onClose }: { readonly onClose: () => void }) {
   );
 }
 
-interface Asked {
+interface Body {
   readonly backup: string;
   readonly passphrase: string;
   readonly dry_run: boolean;
@@ -132,7 +132,7 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
   const [found, setFound] = useState<Answered<readonly string[]> | null>(null);
   const reading = useRef<File | null>(null);
   const { send, pending, problem, forget } = useSubmission(
-    (body: Asked, key: string) => told(api.POST("/api/v1/configuration/restore", { body, headers: idempotent(key) })),
+    (body: Body, key: string) => unwrap(api.POST("/api/v1/configuration/restore", { body, headers: idempotent(key) })),
     ({ applied }) => {
       if (!applied) return;
       void client.invalidateQueries();
@@ -141,10 +141,10 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
     },
   );
 
-  const wanted = { backup, passphrase };
-  const asked = JSON.stringify(wanted);
+  const values = { backup, passphrase };
+  const request = JSON.stringify(values);
   // Of another file, or another passphrase, it tells nothing: what is restored was shown before.
-  const changes = answerTo(asked, found);
+  const changes = answerTo(request, found);
 
   function start(): void {
     setFound(null);
@@ -166,16 +166,16 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
     <SendDialog
       title={words.restoreTitle}
       lead={words.restoreLead}
-      submit={changes === null ? words.look : words.restoreSubmit}
+      submit={changes === null ? words.preview : words.restoreSubmit}
       danger={changes !== null}
       ready={backup !== "" && passphrase.length >= SHORTEST && changes?.length !== 0}
       pending={pending}
       problem={problem}
       knownFields={["backup", "passphrase"]}
-      asked={asked}
+      body={request}
       onSubmit={(force) =>
-        void send({ ...wanted, dry_run: changes === null, force }).then((answer) => {
-          if (answer !== undefined) setFound({ asked, answer: answer.changes });
+        void send({ ...values, dry_run: changes === null, force }).then((answer) => {
+          if (answer !== undefined) setFound({ request, answer: answer.changes });
         })
       }
       onClose={onClose}

@@ -35,7 +35,7 @@ function endOf(certificate: string): string {
   return certificate.replaceAll(/-----[A-Z ]+-----|\s/g, "").slice(-12);
 }
 
-/** What is told of a receiver that somebody has changed meanwhile. */
+/** Shown of a receiver that somebody has changed meanwhile. */
 function factsOf({ name, url, severity, certificate, enabled }: Receiver): readonly Fact[] {
   return [
     [words.name, name],
@@ -50,25 +50,25 @@ function useKnownHook(hook: Receiver) {
   return useKnown(hook, receiverQuery(hook.id), factsOf);
 }
 
-interface Wanted {
+interface FormValues {
   readonly name: string;
   readonly url: string;
   readonly severity: Receiver["severity"];
 }
 
 interface FieldsProps {
-  readonly wanted: Wanted;
-  readonly change: (part: Partial<Wanted>) => void;
+  readonly values: FormValues;
+  readonly change: (part: Partial<FormValues>) => void;
   readonly problem: ApiProblem | null;
 }
 
-function Fields({ wanted, change, problem }: FieldsProps) {
+function Fields({ values, change, problem }: FieldsProps) {
   return (
     <>
       <TextField
         id="receiver-name"
         label={words.name}
-        value={wanted.name}
+        value={values.name}
         onChange={(name) => change({ name })}
         problem={problem?.fields.get("name")}
         required
@@ -78,7 +78,7 @@ function Fields({ wanted, change, problem }: FieldsProps) {
         label={words.url}
         help={words.urlHelp}
         type="url"
-        value={wanted.url}
+        value={values.url}
         onChange={(url) => change({ url })}
         problem={problem?.fields.get("url")}
         required
@@ -87,7 +87,7 @@ function Fields({ wanted, change, problem }: FieldsProps) {
         <Choice
           id="receiver-severity"
           label={words.severityLabel}
-          value={wanted.severity}
+          value={values.severity}
           options={SEVERITIES.map((one) => [one, words.severity[one]])}
           onChange={(chosen) => change({ severity: SEVERITIES.find((one) => one === chosen) })}
         />
@@ -111,27 +111,27 @@ function mailOf({ sender, recipients, user, password }: Mail, url: string) {
 }
 
 export function CreateReceiver({ onMade, onClose }: Omit<Props, "hook">) {
-  const [wanted, change] = useForm<Wanted>({ name: "", url: "", severity: "warning" });
+  const [values, change] = useForm<FormValues>({ name: "", url: "", severity: "warning" });
   const [mail, changeMail] = useForm<Mail>({ sender: "", recipients: "", user: "", password: "" });
   const [certificate, setCertificate] = useState("");
   const given = { certificate: certificate.trim() === "" ? null : certificate, enabled: true };
-  const body = { ...wanted, ...given, ...mailOf(mail, wanted.url) };
+  const body = { ...values, ...given, ...mailOf(mail, values.url) };
   return (
     <ChangeDialog
       title={words.createTitle}
       submit={words.createSubmit}
-      ready={wanted.name !== "" && wanted.url !== ""}
+      ready={values.name !== "" && values.url !== ""}
       knownFields={FIELDS}
-      asked={() => body}
-      ask={(asked, headers) => api.POST("/api/v1/receivers", { body: asked, headers })}
+      body={() => body}
+      ask={(body, headers) => api.POST("/api/v1/receivers", { body, headers })}
       changes={["receivers"]}
       onDone={onMade}
       onClose={onClose}
     >
       {(problem) => (
         <>
-          <Fields wanted={wanted} change={change} problem={problem} />
-          {wanted.url.startsWith("smtp") && <MailFields mail={mail} change={changeMail} problem={problem} />}
+          <Fields values={values} change={change} problem={problem} />
+          {values.url.startsWith("smtp") && <MailFields mail={mail} change={changeMail} problem={problem} />}
           <Field
             id="receiver-certificate"
             label={words.certificate}
@@ -201,7 +201,7 @@ function MailFields({ mail, change, problem }: MailFieldsProps) {
 }
 
 /** As the service takes it. */
-function valuesOf({ name, url, severity, enabled }: Receiver): Wanted & { readonly enabled: boolean } {
+function valuesOf({ name, url, severity, enabled }: Receiver): FormValues & { readonly enabled: boolean } {
   return { name, url, severity, enabled };
 }
 
@@ -215,15 +215,15 @@ export function ChangeReceiver({ hook, onClose }: Props) {
       submit={words.changeSubmit}
       ready={form.name !== "" && form.url !== ""}
       knownFields={FIELDS}
-      asked={() => changedOf(first, form)}
-      ask={(asked, headers) => api.PATCH("/api/v1/receivers/{receiver_id}", { params: pathOf(hook), body: asked, headers })}
+      body={() => changedOf(first, form)}
+      ask={(body, headers) => api.PATCH("/api/v1/receivers/{receiver_id}", { params: pathOf(hook), body, headers })}
       changes={["receivers"]}
       done={words.changed(form.name)}
       onClose={onClose}
     >
       {(problem) => (
         <>
-          <Fields wanted={form} change={change} problem={problem} />
+          <Fields values={form} change={change} problem={problem} />
           <Switch
             id="receiver-enabled"
             label={words.switchOn}
@@ -245,8 +245,8 @@ export function RenewSecret({ hook, onMade, onClose }: Props) {
       title={words.renewTitle(hook.name)}
       lead={words.renewLead}
       submit={words.renewSubmit}
-      asked={() => null}
-      ask={(_asked, headers) => api.POST("/api/v1/receivers/{receiver_id}/secret", { params: pathOf(hook), headers })}
+      body={() => null}
+      ask={(_body, headers) => api.POST("/api/v1/receivers/{receiver_id}/secret", { params: pathOf(hook), headers })}
       changes={["receivers"]}
       onDone={onMade}
       onClose={onClose}
@@ -263,8 +263,8 @@ export function DeleteReceiver({ hook, onClose }: Props) {
       title={words.removeTitle(hook.name)}
       lead={words.removeLead}
       submit={words.removeSubmit}
-      asked={() => null}
-      ask={(_asked, headers) => api.DELETE("/api/v1/receivers/{receiver_id}", { params: pathOf(hook), headers })}
+      body={() => null}
+      ask={(_body, headers) => api.DELETE("/api/v1/receivers/{receiver_id}", { params: pathOf(hook), headers })}
       changes={["receivers"]}
       done={words.removed(hook.name)}
       onClose={onClose}

@@ -5,7 +5,7 @@ import { Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { api, idempotent, told } from "../../api/client";
+import { api, idempotent, unwrap } from "../../api/client";
 import { receiversQuery } from "../../api/queries";
 import type { Delivery, Receiver, ReceiverCreated } from "../../api/types";
 import { ListPanel } from "../../parts/list-panel";
@@ -57,7 +57,7 @@ function ReceiverTable({ hooks, onChoose }: TableProps) {
   const test = useSubmission(
     async (hook: Receiver, key: string) => {
       const options = { params: { path: { receiver_id: hook.id } }, headers: idempotent(key) };
-      return { hook, delivery: await told(api.POST("/api/v1/receivers/{receiver_id}/test", options)) };
+      return { hook, delivery: await unwrap(api.POST("/api/v1/receivers/{receiver_id}/test", options)) };
     },
     ({ hook, delivery }: { hook: Receiver; delivery: Delivery }) => {
       void client.invalidateQueries({ queryKey: receiversQuery.queryKey });

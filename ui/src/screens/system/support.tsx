@@ -5,7 +5,7 @@ import { Button } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
-import { api, idempotent, told } from "../../api/client";
+import { api, idempotent, unwrap } from "../../api/client";
 import { bundlesQuery } from "../../api/queries";
 import type { Bundle } from "../../api/types";
 import { formatTime } from "../../format/time";
@@ -13,7 +13,7 @@ import { ChangeDialog } from "../../parts/change-dialog";
 import { JobNews } from "../../parts/job";
 import { Panel } from "../../parts/panel";
 import { ProblemAlert } from "../../parts/problem-alert";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { useSubmission } from "../../parts/use-submission";
 import { Bytes, Time } from "../../parts/values";
 import { text } from "../../text";
@@ -26,7 +26,7 @@ export function Bundles() {
   const [job, setJob] = useState<string | null>(null);
   const old = useCallback(() => void client.invalidateQueries({ queryKey: bundlesQuery.queryKey }), [client]);
   const make = useSubmission(
-    (_asked: null, key: string) => told(api.POST("/api/v1/support-bundles", { headers: idempotent(key) })),
+    (_body: null, key: string) => unwrap(api.POST("/api/v1/support-bundles", { headers: idempotent(key) })),
     ({ id }) => setJob(id),
   );
   const [removing, setRemoving] = useState<Bundle | null>(null);
@@ -38,7 +38,7 @@ export function Bundles() {
   return (
     <Panel title={words.title} lead={words.lead}>
       {problem !== null && <ProblemAlert problem={problem} />}
-      <Told query={query} what={words.title}>
+      <QueryBoundary query={query} what={words.title}>
         {(bundles) =>
           bundles.length === 0 ? (
             <p>{words.empty}</p>
@@ -89,7 +89,7 @@ export function Bundles() {
             </Table>
           )
         }
-      </Told>
+      </QueryBoundary>
       <div className="zv-buttons">
         <Button
           variant="secondary"
@@ -116,8 +116,8 @@ function Remove({ bundle, onClose }: { readonly bundle: Bundle; readonly onClose
       submit={words.removeSubmit}
       changes={bundlesQuery.queryKey}
       onClose={onClose}
-      asked={() => null}
-      ask={(_asked, headers) =>
+      body={() => null}
+      ask={(_body, headers) =>
         api.DELETE("/api/v1/support-bundles/{bundle_id}", { params: { path: { bundle_id: bundle.id } }, headers })
       }
     />

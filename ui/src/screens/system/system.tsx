@@ -8,7 +8,7 @@ import type { Certificate, Status } from "../../api/types";
 import { Facts } from "../../parts/facts";
 import { Screen } from "../../parts/page";
 import { Panel } from "../../parts/panel";
-import { Told } from "../../parts/states";
+import { QueryBoundary } from "../../parts/states";
 import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
@@ -26,9 +26,9 @@ export default function SystemScreen() {
       <Grid hasGutter>
         <GridItem span={12} lg={6}>
           <Panel title={words.versions.title}>
-            <Told query={status} what={words.versions.title} lines={2}>
-              {(told) => <Versions status={told} />}
-            </Told>
+            <QueryBoundary query={status} what={words.versions.title} lines={2}>
+              {(loaded) => <Versions status={loaded} />}
+            </QueryBoundary>
           </Panel>
         </GridItem>
         <GridItem span={12} lg={6}>
@@ -45,9 +45,9 @@ export default function SystemScreen() {
         </GridItem>
         <GridItem span={12}>
           <Panel title={words.certificate.title} lead={words.certificate.lead}>
-            <Told query={certificate} what={words.certificate.title} lines={4}>
-              {(told) => <CertificateFacts certificate={told} />}
-            </Told>
+            <QueryBoundary query={certificate} what={words.certificate.title} lines={4}>
+              {(loaded) => <CertificateFacts certificate={loaded} />}
+            </QueryBoundary>
           </Panel>
         </GridItem>
         <May least="admin">

@@ -12,7 +12,7 @@ pdu! {
         immediate: bool = Bit(0, 0x40),
         /// Logical Unit Number: copied from the NOP-In that is answered.
         lun: [u8; 8] = Bytes::<8>(8),
-        /// Initiator Task Tag; reserved value: no answer wanted.
+        /// Initiator Task Tag; reserved value: no answer requested.
         initiator_task_tag: u32 = Word(16),
         /// Target Transfer Tag: that of the NOP-In that is answered.
         target_transfer_tag: u32 = Word(20),

@@ -12,7 +12,7 @@ pdu! {
         lun: [u8; 8] = Bytes::<8>(8),
         /// Initiator Task Tag; reserved value when the target asks.
         initiator_task_tag: u32 = Word(16),
-        /// Target Transfer Tag; reserved value when no answer is wanted.
+        /// Target Transfer Tag; reserved value when no answer is requested.
         target_transfer_tag: u32 = Word(20),
         /// `StatSN`
         stat_sn: u32 = Word(24),
@@ -139,7 +139,7 @@ pdu! {
     {
         /// F bit: last of its sequence.
         r#final: bool = Bit(1, 0x80),
-        /// A bit: acknowledgement wanted.
+        /// A bit: acknowledgement requested.
         acknowledge: bool = Bit(1, 0x40),
         /// O bit.
         overflow: bool = Bit(1, 0x04),

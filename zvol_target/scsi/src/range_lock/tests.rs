@@ -190,7 +190,7 @@ fn threads_that_read_and_write_back_lose_nothing() {
         for _ in 0..2 {
             scope.spawn(|| {
                 for _ in 0..ROUNDS {
-                    let _beside = block_on(locks.write(256..1024));
+                    let _neighbour = block_on(locks.write(256..1024));
                     writers.fetch_add(1, Ordering::Relaxed);
                     writers.fetch_sub(1, Ordering::Relaxed);
                 }

@@ -53,7 +53,7 @@ async fn change(
     let changed = device.while_seen(nexus, number, || {
         reservations.change(|state| {
             execution.check_aborted()?;
-            match beside_registrations(state, nexus) {
+            match with_registrations(state, nexus) {
                 Some(result) => result,
                 None => change(state, nexus.id),
             }
@@ -65,7 +65,7 @@ async fn change(
 
 /// What becomes of the command while somebody is registered: who holds a persistent reservation, or may do all that its holder may, need
 /// not reserve or release anything; others conflict.
-fn beside_registrations(state: &State, nexus: &Nexus) -> Option<Result<(), Failure>> {
+fn with_registrations(state: &State, nexus: &Nexus) -> Option<Result<(), Failure>> {
     let persistent = &state.persistent;
     if persistent.registrations.is_empty() {
         return None;
