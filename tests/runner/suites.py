@@ -71,7 +71,7 @@ BUILDS = (
     Job(OPENZFS_2_4, ["packaging/build-kernel"], seconds=330, environment={"ZVAAI_ZFS": "2.4"}),
 )
 
-APPLIANCE = ("appliance", "packaging/systemd", "packaging/dbus", "packaging/zed")
+APPLIANCE = ("appliance", "tests/simulators", "packaging/systemd", "packaging/dbus", "packaging/zed")
 BLOCK = ("zvol_target", "packaging/dkms")
 NFS = ("ganesha_fsal", "packaging/ganesha")
 
@@ -90,7 +90,16 @@ CHECKS = (
     ),
     Suite("rust", "unit and property tests", Run.CHECK, ["packaging/build-target", "check"], covers=["zvol_target"], seconds=90),
     Suite("fsal", "unit and property tests", Run.CHECK, ["packaging/build-ganesha-fsal", "check"], covers=NFS, seconds=15),
-    Suite("appliance", "unit and property tests", Run.CHECK, files=["appliance"], workers=2, seconds=150, processors=1.5),
+    Suite(
+        "appliance",
+        "unit and property tests",
+        Run.CHECK,
+        files=["appliance"],
+        covers=["tests/simulators"],
+        workers=2,
+        seconds=150,
+        processors=1.5,
+    ),
 )
 
 NATIVE = (
