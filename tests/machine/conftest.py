@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines that boot a Debian 13 by systemd, and the packages' repository that they install from."""
+"""Machines that boot a Debian 13 by systemd, and the packages' repository that they install from.
+
+One is installed, and copied for each module.
+"""
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.programs import CACHE, REPOSITORY
+from support.programs import CACHE, REPOSITORY, run
 
 sys.path.insert(0, str(REPOSITORY / "packaging/uml"))
 
 from guest import Disk  # noqa: E402
 from machine import Machine  # noqa: E402
-from support.storage_server import MachineMaker  # noqa: E402
+from support.storage_server import FirstStart, MachineMaker, failed_units, install, set_up, timed  # noqa: E402
 
 SITE = "http://repository.example"
 POOL_BYTES = 4 << 30
@@ -36,25 +40,44 @@ def repository(scratch: Path) -> Path:
     """The packages of this checkout, as a web site that machines find at SITE."""
     site = scratch / "site"
     shutil.copytree(CACHE / "repository", site, ignore=shutil.ignore_patterns(".complete"))
-    point(site)
+    sources = site / "zvaai.sources"
+    sources.write_text(re.sub("^URIs: .*", f"URIs: {SITE}", sources.read_text(), flags=re.MULTILINE))
     return site
 
 
-def point(site: Path) -> None:
-    """Has zvaai.sources name SITE."""
-    sources = site / "zvaai.sources"
-    lines = sources.read_text().splitlines()
-    sources.write_text("\n".join(f"URIs: {SITE}" if line.startswith("URIs:") else line for line in lines) + "\n")
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def machine_of(scratch: Path, repository: Path) -> MachineMaker:
     """Makes a machine, off yet; the same name again is the same machine with its disks."""
 
-    def make(name: str, image: str = "ready", site: Path = repository) -> Machine:
+    def make(name: str) -> Machine:
         folder = scratch / name
         folder.mkdir(exist_ok=True)
         disks = [Disk(POOL_BYTES, folder / "data0"), Disk(POOL_BYTES, folder / "data1")]
-        return Machine(folder, image, disks, {"repository.example": site})
+        return Machine(folder, "ready", disks, {"repository.example": repository})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def first_start(scratch: Path, machine_of: MachineMaker) -> FirstStart:
+    """A machine that was installed and set up, and is off. Its disks are in the folder `server`."""
+    seen = FirstStart(scratch / "server")
+    with machine_of("server") as machine:
+        machine.wait_for_boot()
+        seen.install_seconds = timed(lambda: install(machine))
+        seen.setup = machine.run("zvaai setup", 180)
+        machine.run("until [ -e /etc/issue.d/zvaai.issue ]; do sleep 0.2; done", 60)
+        seen.issue_mode = machine.run("stat --format %A /etc/issue.d/zvaai.issue").strip()
+        seen.login_screen = machine.run("script -qec 'agetty --show-issue' /dev/null")
+        seen.failed = failed_units(machine)
+        seen.setup_seconds = timed(lambda: set_up(machine))
+        machine.power_off()
+    return seen
+
+
+@pytest.fixture(scope="module")
+def copy_of_server(request: pytest.FixtureRequest, scratch: Path, first_start: FirstStart) -> str:
+    """The name of a machine of the module's own, with what `first_start` made."""
+    name = request.module.__name__.rpartition(".")[2]
+    run("cp", "--recursive", "--sparse=always", first_start.folder, scratch / name)
+    return name

@@ -242,6 +242,7 @@ ONLY_LONG = (
         "a Debian 13 booted by systemd: installation, first start, reboot, without the appliance",
         Run.LONG,
         files=["tests/machine"],
+        network=True,
         needs=[PACKAGES, MACHINE],
         covers=["packaging/debian", "packaging/systemd", "packaging/apparmor", "packaging/uml"],
         seconds=600,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,24 @@ SERVING = ("zvaai-target.service", "nfs-ganesha.service")
 APPLIANCE = ("zvaai-worker.service", "zvaai-api.service")
 INSTALL = """
 wget -q -P /etc/apt/sources.list.d http://repository.example/zvaai.sources
-sed -i 's/ main$/ main contrib/' /etc/apt/sources.list
+sed -i 's/ main\\b/ main contrib/' /etc/apt/sources.list
 apt-get -q update && apt-get -q -y install zvaai
 """
 """docs/install.md's three lines; `zvaai` in place of `zvaai-standalone`, because DKMS cannot build for this kernel."""
+
+
+@dataclass
+class FirstStart:
+    """What was seen of an installation and its first start."""
+
+    folder: Path
+    install_seconds: float = 0
+    setup_seconds: float = 0
+    setup: str = ""
+    """What `zvaai setup` printed."""
+    issue_mode: str = ""
+    login_screen: str = ""
+    failed: list[str] = field(default_factory=list)
 
 
 def install(machine: Machine, seconds: float = 1200) -> None:
