@@ -78,6 +78,6 @@ def first_start(scratch: Path, machine_of: MachineMaker) -> FirstStart:
 @pytest.fixture(scope="module")
 def copy_of_server(request: pytest.FixtureRequest, scratch: Path, first_start: FirstStart) -> str:
     """The name of a machine of the module's own, with what `first_start` made."""
-    name = request.module.__name__.rpartition(".")[2]
+    name = str(request.module.__name__).rpartition(".")[2]
     run("cp", "--recursive", "--sparse=always", first_start.folder, scratch / name)
     return name
