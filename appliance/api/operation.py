@@ -581,9 +581,9 @@ def _without_secrets(value: Any) -> dict[str, Any] | None:
 def _hidden(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            name: "(secret)" if name in SECRET_FIELDS and value is not None else _hidden(value) for name, value in value.items()
+            name: "(secret)" if name in SECRET_FIELDS and field is not None else _hidden(field) for name, field in value.items()
         }
-    return [_hidden(value) for value in value] if isinstance(value, list) else value
+    return [_hidden(item) for item in value] if isinstance(value, list) else value
 
 
 # --- pages

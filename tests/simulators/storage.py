@@ -15,9 +15,10 @@ from appliance.domain.secrets import Seal
 from appliance.helper.client import HelperClient
 from appliance.worker.assembly import complete
 from appliance.worker.context import Context
+from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.folders import SnapshotFolders
-from appliance.zfs.keys import KeptKeys
+from appliance.zfs.folders import Folders, SnapshotFolders
+from appliance.zfs.keys import KeptKeys, Keys
 from appliance.zfs.model import Filesystem, Pool, Redundancy, VdevSpec, Volume
 from simulators.copies import FolderCopies
 from simulators.zfs import Simulator
@@ -36,7 +37,7 @@ def simulator(file: Path | None = None) -> Simulator:
 
 def assembled(
     configuration: Configuration,
-    engine: ZfsEngine | HelperClient,
+    engine: ZfsEngine,
     target: TargetControl,
     nfs: ExportControl,
     files: FileControl,
@@ -44,13 +45,18 @@ def assembled(
 ) -> Context:
     """A worker's context. What the engine does not have itself, keys, folders and copies, is kept in the state directory."""
     directory = configuration.state_directory
+    keys: Keys = KeptKeys(engine, directory / "keys")
+    folders: Folders = SnapshotFolders(engine, lambda filesystem: context.path(filesystem))
+    copies: ConfigurationCopies = FolderCopies(directory / "copies")
+    if isinstance(engine, HelperClient):
+        keys = folders = copies = engine
     context = Context(
         configuration=configuration,
         store=store or Store(configuration.database),
         engine=engine,
-        keys=engine if isinstance(engine, HelperClient) else KeptKeys(engine, directory / "keys"),
-        folders=engine if isinstance(engine, HelperClient) else SnapshotFolders(engine, lambda one: context.path(one)),
-        copies=engine if isinstance(engine, HelperClient) else FolderCopies(directory / "copies"),
+        keys=keys,
+        folders=folders,
+        copies=copies,
         target=target,
         nfs=nfs,
         files=files,

@@ -11,7 +11,6 @@ from simulators.target import TargetSimulator
 
 from appliance.dataplane.target import ServedLun
 from appliance.domain import datastores
-from appliance.worker.tests.test_files import until
 from appliance.zfs.model import Filesystem, Volume
 
 ESX = "iqn.1998-01.com.vmware:esx1"
@@ -23,9 +22,9 @@ def luns(appliance: Appliance) -> list[ServedLun]:
 
 
 def alerts(appliance: Appliance) -> dict[str, Any]:
+    """Of what is served, by subject. Those of capacity, about the same datastores, follow at any time."""
     appliance.request("POST", "/reconcile")
-    items = appliance.get("/alerts")["items"]
-    return {one["subject"]: one for one in items if not one["key"].startswith("capacity:")}  # which has a round of its own
+    return {one["subject"]: one for one in appliance.get("/alerts")["items"] if not one["key"].startswith("capacity:")}
 
 
 def own_properties(dataset: Volume | Filesystem) -> dict[str, str]:
@@ -58,7 +57,10 @@ def test_a_copy_under_the_name_of_a_lun_is_not_served_until_it_is_adopted(applia
     appliance.job("POST", "/volumes/adopt", {"dataset": copy.name, "name": "first", "identity": "keep"})
     (adopted,) = luns(appliance)
     assert (adopted.state, adopted.lun.uuid, adopted.lun.guid) == ("serving", store, copy.guid)
-    until(lambda: alerts(appliance) == {})
+    assert alerts(appliance) == {}
+    appliance.service.rounds.ask()
+    appliance.settled()
+    assert appliance.get("/alerts")["items"] == []
 
 
 def test_a_lun_of_before_guids_is_taken_off_a_copy(appliance: Appliance) -> None:
@@ -77,7 +79,7 @@ def test_what_is_a_replica_only_is_no_fault(appliance: Appliance) -> None:
     assert store in alerts(appliance)
     with appliance.store.session() as session:
         datastores.forget(session, store)
-    until(lambda: alerts(appliance) == {})
+    assert alerts(appliance) == {}
 
 
 def test_a_copy_at_the_path_of_an_export_is_not_exported_until_it_is_adopted(appliance: Appliance) -> None:
@@ -100,7 +102,7 @@ def test_a_copy_at_the_path_of_an_export_is_not_exported_until_it_is_adopted(app
     appliance.job("POST", "/volumes/adopt", body)
     (export,) = appliance.nfs.served()
     assert export.text is not None and f"# guid {copy.guid}\n" in export.text
-    until(lambda: alerts(appliance) == {})
+    assert alerts(appliance) == {}
 
 
 @pytest.mark.parametrize("damage", ["another name", "no name", "no GUID"])
