@@ -120,6 +120,11 @@ def open_alerts(session: Session, area: str) -> Sequence[Alert]:
     return session.scalars(select(Alert).where(Alert.cleared_at.is_(None), prefix)).all()
 
 
+def has_open_alerts(session: Session) -> bool:
+    """Of any area."""
+    return session.scalar(select(Alert.id).where(Alert.cleared_at.is_(None)).limit(1)) is not None
+
+
 def update_alerts(session: Session, area: str, findings: Iterable[Finding], unchanged: Collection[str] = ()) -> None:
     """Raises an alert for each finding of an area that has none, and clears those of what is found no more.
 

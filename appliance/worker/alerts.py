@@ -49,3 +49,10 @@ class Alerts:
                     journal.update_alerts(session, area, found.values(), waiting)
         if waiting:
             self.ask_again(APART_S)
+
+    def job_ended(self) -> None:
+        """A job may have mended what an open alert is about, and OpenZFS has no event for each: the next round is now."""
+        with self._store.reading() as session:
+            is_open = journal.has_open_alerts(session)
+        if is_open or any(self._differing.values()):
+            self.ask_again(0)

@@ -196,6 +196,7 @@ class Executor:
     def _in_thread(self, job: Job) -> None:
         try:
             self._run_job(job)
+            self._context.alerts.job_ended()
         except Exception:  # as above: the job is resumed
             _log.exception("the thread of job %s", job.id)
             self._stopping.wait(1)

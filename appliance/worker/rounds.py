@@ -61,7 +61,12 @@ class Rounds:
     def wait(self, seconds: float) -> bool:
         """Until none is asked for or under way; False when that takes longer."""
         with self._condition:
-            return self._condition.wait_for(lambda: self._stopping or not (self._asked or self._at_work), seconds)
+            return self._condition.wait_for(
+                lambda: self._stopping or not (self._asked or self._at_work or self._is_due()), seconds
+            )
+
+    def _is_due(self) -> bool:
+        return self._until <= time.monotonic()
 
     def _run(self) -> None:
         while (cause := self._next()) is not None:

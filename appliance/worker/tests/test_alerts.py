@@ -130,6 +130,17 @@ def test_the_second_round_does_not_wait_for_the_clock(hooked: Appliance, monkeyp
         time.sleep(0.005)
 
 
+def test_the_alert_of_what_a_job_mends_does_not_wait_for_the_clock(hooked: Appliance) -> None:
+    """Which here comes once an hour; OpenZFS has no event for cleared counters."""
+    device = hooked.simulator.disks()[0].path
+    hooked.simulator.fault_disk(device, checksum=12)
+    hooked.service.rounds.ask()
+    hooked.settled()
+    assert [key.startswith("pool:errors:") for key in opened(hooked)] == [True]
+    hooked.job("POST", "/pools/tank/device", {"device": device, "action": "clear"})
+    assert opened(hooked) == set()
+
+
 @pytest.mark.parametrize("kind", ["vmfs", "nfs"])
 def test_what_is_being_made_is_no_copy(
     kind: str, hooked: Appliance, hold: Callable[..., Held], monkeypatch: pytest.MonkeyPatch

@@ -106,7 +106,8 @@ def test_pool_events_raise_alerts(appliance: Appliance) -> None:
     kept = {"resource.fs.zfs.statechange", "ereport.fs.zfs.checksum", "sysevent.fs.zfs.scrub_finish"}
     wait_for(lambda: kept <= classes(), f"{kept} are kept", PATIENCE)
     store.close()
-    run("zpool", "clear", POOL)
+    # OpenZFS has no event for cleared counters; the end of a job is one for the worker.
+    appliance.cli("pool", "device", POOL, DEVICES[1], "clear", "--wait")
     wait_for(lambda: "pool:errors" not in alerts(appliance), "the errors are told no more", PATIENCE)
 
     # The guest's disks have no SMART, and say so.
