@@ -20,7 +20,7 @@ use crate::reservations::{
 };
 use crate::sam::Nexus;
 use crate::sense::{Sense, SenseFormat, SenseKey};
-use crate::statistics::{ReactorCounters, Statistics};
+use crate::statistics::{Counters, ReactorCounters, Statistics};
 use crate::task_set::TaskSet;
 use crate::third_party_copy::CopyOperations;
 use crate::unit_attention::UnitAttentions;
@@ -71,7 +71,8 @@ pub struct LogicalUnit {
     pub(crate) space: SpaceState,
     pub(crate) unit_attentions: UnitAttentions,
     pub(crate) copies: CopyOperations,
-    pub(crate) counters: ReactorCounters,
+    /// Of the disk: those of the unit that it took the place of, so that its running commands are still counted.
+    counters: OnceLock<Arc<ReactorCounters>>,
     pub(crate) mode: ModeParameters,
     /// Of the disk: those of the unit that it took the place of, or those restored.
     reservations: OnceLock<Arc<Reservations>>,
@@ -140,7 +141,7 @@ impl LogicalUnit {
             space: SpaceState::default(),
             unit_attentions: UnitAttentions::default(),
             copies: CopyOperations::default(),
-            counters: ReactorCounters::default(),
+            counters: OnceLock::new(),
             mode: ModeParameters::default(),
             reservations: OnceLock::new(),
             restored: PersistentReservations::default(),
@@ -205,9 +206,9 @@ impl LogicalUnit {
         self.mode
             .descriptor_sense
             .store(descriptor_sense, Ordering::Relaxed);
-        self.counters.own().add(&old.statistics());
+        // This unit serves nobody yet, so it has counted nothing.
+        let _ = self.counters.set(Arc::clone(old.shared_counters()));
         if let Some(reservations) = old.reservations() {
-            // This unit serves nobody yet, so it has none of its own.
             let _ = self.reservations.set(Arc::clone(reservations));
         }
         for (nexus, conditions) in old.unit_attentions.pending() {
@@ -290,7 +291,16 @@ impl LogicalUnit {
 
     /// Present counters.
     pub fn statistics(&self) -> Statistics {
-        self.counters.snapshot()
+        self.shared_counters().snapshot()
+    }
+
+    /// Those that the calling thread adds to.
+    pub(crate) fn counters(&self) -> &Counters {
+        self.shared_counters().own()
+    }
+
+    fn shared_counters(&self) -> &Arc<ReactorCounters> {
+        self.counters.get_or_init(Arc::default)
     }
 
     /// Present sizes. When the capacity is another than before, every nexus gets CAPACITY DATA HAS CHANGED (SBC-4), and tokens are cancelled: the

@@ -81,7 +81,7 @@ pub(crate) async fn execute(
     } = execution;
     let count = |what| {
         let of_nexus = counted.as_ref().map(|counted| &*counted.counters);
-        for counters in [Some(unit.counters.own()), of_nexus].into_iter().flatten() {
+        for counters in [Some(unit.counters()), of_nexus].into_iter().flatten() {
             counters.count(what);
             counters.count_offloaded(&offloaded);
         }

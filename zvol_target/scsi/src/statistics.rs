@@ -111,14 +111,6 @@ struct FamilyCounters {
 }
 
 impl FamilyCounters {
-    fn add(&self, statistics: &FamilyStatistics) {
-        self.bytes.fetch_add(statistics.bytes, Ordering::Relaxed);
-        self.errors.fetch_add(statistics.errors, Ordering::Relaxed);
-        self.medium_errors
-            .fetch_add(statistics.medium_errors, Ordering::Relaxed);
-        self.latency.add(&statistics.latency);
-    }
-
     fn snapshot(&self) -> FamilyStatistics {
         let latency = self.latency.snapshot();
         FamilyStatistics {
@@ -202,26 +194,6 @@ impl Counters {
         if *offloaded != OffloadStatistics::default() {
             self.offload.add(offloaded);
         }
-    }
-
-    /// Goes on from what another counted.
-    pub(crate) fn add(&self, statistics: &Statistics) {
-        self.read.add(&statistics.read);
-        self.write.add(&statistics.write);
-        self.verify.add(&statistics.verify);
-        self.synchronize_cache.add(&statistics.synchronize_cache);
-        self.compare_and_write.add(&statistics.compare_and_write);
-        self.write_same.add(&statistics.write_same);
-        self.unmap.add(&statistics.unmap);
-        self.extended_copy.add(&statistics.extended_copy);
-        self.token.add(&statistics.token);
-        self.reservation.add(&statistics.reservation);
-        self.other.add(&statistics.other);
-        self.offload.add(&statistics.offload);
-        self.aborted
-            .fetch_add(statistics.aborted, Ordering::Relaxed);
-        self.unit_attentions
-            .fetch_add(statistics.unit_attentions, Ordering::Relaxed);
     }
 
     fn family(&self, family: Family) -> &FamilyCounters {

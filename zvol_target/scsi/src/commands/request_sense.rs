@@ -22,7 +22,7 @@ pub(crate) fn request_sense(execution: &Execution) -> Reply {
             if condition == AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED {
                 execution.device.clear_reported_luns_changed(nexus);
             }
-            execution.unit.counters.own().count(Counted::UnitAttention);
+            execution.unit.counters().count(Counted::UnitAttention);
             execution.unit.unit_attention_sense(condition)
         }
         None if !execution.unit.is_ready() => NOT_READY,

@@ -8,8 +8,8 @@ use super::{
     BLOCKS, Initiator, RamVolume, TEST_UNIT_READY, is_good, options, pattern, poll, read, read_10,
     setup, write_10,
 };
-use crate::Statistics;
 use crate::sam::{Nexus, ScsiTarget, TaskAttribute};
+use crate::{LogicalUnit, Statistics};
 
 fn of_nexus(initiator: &Initiator) -> Statistics {
     initiator
@@ -69,6 +69,20 @@ fn unit_nexus_and_host_count_each_its_own() {
     initiator.device.nexus_lost(&second.nexus);
     assert_eq!(host(), before);
     assert_eq!(initiator.device.nexus_statistics().len(), 1);
+}
+
+#[test]
+fn a_command_that_outlives_its_unit_is_counted_by_the_next() {
+    let (volume, initiator) = setup();
+    volume.hold();
+    let mut task = read(&initiator, 1, TaskAttribute::Simple);
+    assert!(poll(&mut task).is_pending());
+    let next = LogicalUnit::new(volume.clone(), options()).unwrap();
+    initiator.device.replace_logical_unit(0, next).unwrap();
+    volume.release(1);
+    assert!(is_good(&poll(&mut task)));
+    let unit = initiator.device.logical_unit(0).unwrap();
+    assert_eq!(unit.statistics().read.operations, 1);
 }
 
 #[test]
