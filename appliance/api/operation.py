@@ -61,8 +61,8 @@ _log = logging.getLogger(__name__)
 _ended = threading.Condition()
 _running: set[str | None] = set()
 """Keys of requests that are carried out now. Guarded by `_ended`, which is notified at the end of each."""
-SECRET_FIELDS = {"password", "recovery_key", "passphrase", "secret", "code", "current", "new", "chap", "url"}
-""""url" of a receiver: it may have a token in it."""
+SECRET_FIELDS = {"password", "recovery_key", "secret", "code", "current", "new", "chap", "url", "file"}
+""""url" of a receiver: it may have a token in it. "file" is a sealed copy of the configuration."""
 
 
 _IN_RECOVERY_MODE = ("recovery", "setup", "session", "alert", "configuration.backup")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backup and restore of the configuration."""
+"""Copies of the configuration, and recovery from one."""
 
 from __future__ import annotations
 
@@ -13,46 +13,23 @@ import typer
 
 from appliance.cli.shared import ask_secret, noun, shared
 
-configuration = noun("Back up and restore the configuration.")
+configuration = noun("Back up the configuration.")
 
 
 @configuration.command("backup")
 def back_up(context: typer.Context, file: Path) -> None:
-    """Write the configuration to a new file. Prompts for your password, then for a passphrase for the secrets in the file.
+    """Write a sealed copy of the configuration to a new file. Prompts for your password.
 
-    If standard input is no terminal, both are read from it, one per line.
+    The recovery key opens it on another server: zvaai recover --file FILE.
 
     Example: zvaai configuration backup site.json
     """
     run = shared(context)
-    password = ask_secret("Your password")
-    body = {"password": password, "passphrase": ask_secret("Passphrase", twice=True)}
-    response = run.client.call("POST", "/configuration/backup", body)
+    response = run.client.call("POST", "/configuration/backup", {"password": ask_secret("Your password")})
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
         json.dump(response, written, indent=1)
         written.flush()
         os.fsync(written.fileno())
-
-
-@configuration.command("restore")
-def restore(
-    context: typer.Context,
-    file: Path,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also if hosts lose datastores that they use.")] = False,
-) -> None:
-    """Restore the configuration from a file. The passphrase comes from the terminal or stdin.
-
-    Example: zvaai configuration restore site.json --dry-run
-    """
-    run = shared(context)
-    body = {"backup": file.read_text(), "passphrase": ask_secret("Passphrase"), "dry_run": dry_run, "force": force}
-    response = run.client.call("POST", "/configuration/restore", body)
-    if run.output.as_json:
-        return run.output.raw(response)
-    for change in response["changes"]:
-        print(change)
-    return print("nothing was changed" if dry_run else f"{len(response['changes'])} changes")
 
 
 @configuration.command("recovery-key")
@@ -73,25 +50,39 @@ def renew_recovery_key(context: typer.Context) -> None:
 def recover(
     context: typer.Context,
     pool: Annotated[str | None, typer.Option("--from", metavar="POOL", help="Take the configuration of this pool.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="Take the configuration of this backup.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="This database is right.")] = False,
     recovery_key: Annotated[
         bool, typer.Option("--recovery-key", help="Ask for the recovery key, or read it from standard input.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if hosts lose datastores that they use.")] = False,
 ) -> None:
-    """Show the copies of the configuration on pools, or end recovery mode.
+    """Show the copies of the configuration on pools, or take the configuration of a pool or of a file.
 
-    Without an option nothing is changed.
+    Without an option nothing is changed. A copy of another server needs its recovery key.
 
     Example: zvaai recover --from tank
     """
     run = shared(context)
-    if pool is not None or keep:
-        body = {"from_pool": pool, "keep": keep, "recovery_key": ask_secret("Recovery key") if recovery_key else None}
+    if pool is not None or file is not None or keep:
+        body = {
+            "from_pool": pool,
+            "file": file.read_text() if file is not None else None,
+            "keep": keep,
+            "recovery_key": ask_secret("Recovery key") if recovery_key else None,
+            "dry_run": dry_run,
+            "force": force,
+        }
         response = run.client.call("POST", "/recovery", body)
     else:
         response = run.client.call("GET", "/recovery")
     if run.output.as_json:
         return run.output.raw(response)
+    for change in response.get("changes", ()):
+        print(change)
+    if dry_run:
+        return print("nothing was changed")
     print(f"recovery mode: {response['reason']}" if response["active"] else "not in recovery mode")
     print(f"this database: generation {response['generation']} of installation {response['installation']}")
     for copy in response["copies"]:

@@ -17,9 +17,9 @@ TABLES = (
     "schedules", "receivers",
 )  # fmt: skip
 """What an admin configures. Sessions, tokens, jobs, alerts and the audit are no configuration."""
-SETTINGS = ("iscsi",)
+SETTINGS = ("iscsi", "iscsi-target-chap")
 """Those of the table `settings` that an admin configures."""
-_STATE = {"hosts": {"chap_applied"}, "schedules": {"last_at", "attempted_at"}}
+STATE = {"hosts": {"chap_revision", "chap_applied"}, "schedules": {"last_at", "attempted_at"}}
 """Columns that the appliance itself updates."""
 _COUNT = "UPDATE installation SET generation = generation + 1"
 
@@ -27,7 +27,7 @@ _COUNT = "UPDATE installation SET generation = generation + 1"
 def triggers() -> Iterator[str]:
     """The statements that create them."""
     for name in TABLES:
-        columns = [column.name for column in _table(name).columns if column.name not in _STATE.get(name, ())]
+        columns = [column.name for column in _table(name).columns if column.name not in STATE.get(name, ())]
         for event in ("INSERT", "DELETE", f"UPDATE OF {', '.join(columns)}"):
             yield _trigger(name, event, "")
     names = ", ".join(f"'{name}'" for name in SETTINGS)

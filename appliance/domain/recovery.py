@@ -8,14 +8,23 @@ or comes from another state of it: the database is an older one. Then the applia
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from appliance.database.models import Export, Job, LoginSession, Presentation, PublishedCopy, User
-from appliance.domain import jobs, restore
+from appliance.database.models import (
+    Export,
+    ExportGroup,
+    Host,
+    HostInitiator,
+    Job,
+    Presentation,
+    PresentationGroup,
+    PublishedCopy,
+)
+from appliance.domain import configuration, exports, jobs
 from appliance.domain.errors import ConflictError, to_wire
 from appliance.domain.journal import Finding, update_alerts
 from appliance.domain.sealed_copy import Copy, Opened, installation
@@ -118,29 +127,64 @@ def keep(session: Session, found: Iterable[Found]) -> None:
     _end_recovery(session, found)
 
 
-def take(session: Session, seal: Seal, chosen: Copy, opened: Opened, found: Iterable[Found], caller: str) -> None:
-    """The configuration becomes that of a copy, as does the installation. Who decides keeps user, role and password.
+@dataclass(frozen=True)
+class Using:
+    """Who uses datastores now: iSCSI names that are logged in, addresses and networks that use NFS datastores."""
 
-    Jobs of the database fail: they are of before. In the caller's transaction.
+    iqns: Collection[str] = ()
+    addresses: Collection[str] = ()
+
+
+def take(
+    session: Session, seal: Seal, chosen: Copy, opened: Opened, found: Iterable[Found], caller: str, using: Using | None
+) -> list[str]:
+    """The configuration becomes that of a copy, as does the installation; the changes in words. In the caller's transaction.
+
+    Who decides keeps user, role and password. In recovery mode jobs of the database fail. Else a running job is a conflict, and
+    so are hosts that use what they would no longer see; with `using` None these are ignored. Raises ConflictError, InvalidError.
     """
-    content, secrets = opened.content, opened.secrets
-    for job in jobs.active(session):
+    active = jobs.active(session)
+    if active and not is_active(session):
+        raise ConflictError("jobs are running; try again when they have ended", [job.id for job in active])
+    for job in active:
         jobs.end(session, job.id, jobs.FAILED, problem={**to_wire(ConflictError(_REPLACED)), "left": None})
-    names = {row.name for row in content.users}
-    for user in session.scalars(select(User).where(User.id != caller)):
-        if user.name not in names or user.id not in {row.id for row in content.users}:
-            session.execute(delete(LoginSession).where(LoginSession.user_id == user.id))
-            session.delete(user)
-    for table, known in ((Presentation, content.presentations), (Export, content.exports)):
-        session.execute(delete(table).where(table.datastore.not_in([row.datastore for row in known])))
-    session.flush()
-    restore.apply(session, seal, content, secrets, caller=caller, using=restore.Using(set(), set()), force=True)
-    own = installation(session)
-    if own.id != chosen.header.installation:
+    before, sees = configuration.collect(session, seal), _access(session, using or Using())
+    configuration.replace(session, seal, opened.content, caller)
+    now = _access(session, using or Using())
+    lost = [f"{who}: {what}" for who, had in sorted(sees.items()) for what in sorted(had - now.get(who, set()))]
+    if lost:
+        raise ConflictError("hosts use what they would no longer see", lost, can_force=True)
+    own, header = installation(session), chosen.header
+    if own.id != header.installation:
         session.execute(delete(PublishedCopy))
-    own.id, own.recovery_seal, own.sealed_key = chosen.header.installation, chosen.recovery_seal, opened.sealed_key(seal)
+    if own.id != header.installation or own.generation < header.generation:
+        own.id, own.recovery_seal, own.sealed_key = header.installation, chosen.recovery_seal, opened.sealed_key(seal)
     session.flush()
     _end_recovery(session, found)
+    return configuration.differences(before, configuration.collect(session, seal))
+
+
+def _access(session: Session, using: Using) -> dict[str, set[str]]:
+    """What each of those who use something sees."""
+    sees: dict[str, set[str]] = {}
+    luns = session.execute(
+        select(HostInitiator.iqn, Presentation.lun, Presentation.datastore)
+        .join(Host, Host.id == HostInitiator.host_id)
+        .join(PresentationGroup, PresentationGroup.group_id == Host.group_id)
+        .join(Presentation, Presentation.datastore == PresentationGroup.datastore)
+        .where(HostInitiator.iqn.in_(using.iqns))
+    )
+    for iqn, lun, datastore in luns:
+        sees.setdefault(iqn, set()).add(f"LUN {lun} ({datastore})")
+    groups: dict[str, list[str]] = {}
+    for datastore, group_id in session.execute(select(ExportGroup.datastore, ExportGroup.group_id)):
+        groups.setdefault(datastore, []).append(group_id)
+    for export in session.scalars(select(Export)):
+        admitted = exports.addresses(session, groups.get(export.datastore, ()))
+        for who in using.addresses:
+            if who in admitted or exports.is_within(who, export.clients):
+                sees.setdefault(who, set()).add(f"export {export.share} ({export.datastore})")
+    return sees
 
 
 def _end_recovery(session: Session, found: Iterable[Found]) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sealed copies of the configuration, which lie on pools: what is in one, and the keys that open it.
+"""Sealed copies of the configuration, on pools and as files of an admin: what is in one, and the keys that open it.
 
     header   installation, generation, hash, time: readable by everybody, so that copies can be compared without a key
     keys     the key of the copy, sealed once with the appliance's own key and once with the recovery key
-    sealed   the configuration (backup.Content and backup.Secrets) by AES-256-GCM, bound to the header
+    sealed   the configuration (domain.configuration) by AES-256-GCM, bound to the header
 
 The recovery key has 160 random bits. HKDF with SHA-256 (RFC 5869) makes an AES key of it, so it needs no slow hash.
 """
@@ -30,13 +30,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Installation
-from appliance.domain.backup import Content, Secrets, collect, unpacked
+from appliance.domain.configuration import Content, collect
 from appliance.domain.errors import InvalidError
 from appliance.domain.secrets import Seal, SealedError
 
 VERSION = 1
 LARGEST = 3 << 20
 """Bytes of a copy. 1,000 hosts and 1,000 datastores take some 100 KiB."""
+_LARGEST_UNPACKED = 32 << 20
 _RECOVERY_BYTES = 20
 _NONCE_BYTES = 12
 
@@ -93,8 +94,7 @@ def write(session: Session, seal: Seal) -> Copy | None:
     if own.sealed_key is None or own.recovery_seal is None:
         return None
     key = base64.b64decode(seal.open(own.sealed_key))
-    content, secrets = collect(session, seal)
-    data = json.dumps({"content": content.model_dump(), "secrets": secrets.model_dump()}, sort_keys=True).encode()
+    data = json.dumps(collect(session, seal), sort_keys=True).encode()
     # With the key: a plain hash would let everybody who reads the pool try guesses on what is sealed.
     digest = hmac.new(key, data, hashlib.sha256).hexdigest()
     header = Header(version=VERSION, installation=own.id, generation=own.generation, hash=digest, written_at=time.time())
@@ -106,8 +106,7 @@ def write(session: Session, seal: Seal) -> Copy | None:
 class Opened:
     """What was in a copy, and its key."""
 
-    content: Content
-    secrets: Secrets
+    content: Content = field(repr=False)
     key: bytes = field(repr=False)
 
     def sealed_key(self, seal: Seal) -> str:
@@ -122,16 +121,14 @@ def open_copy(copy: Copy, seal: Seal, recovery_key: str | None) -> Opened:
             key = _opened(_key_of(_bytes_of(recovery_key)), copy.recovery_seal, copy.header.installation)
         else:
             key = base64.b64decode(seal.open(copy.appliance_seal))
-        plain = unpacked(_opened(key, copy.sealed, copy.header.model_dump_json()))
+        plain = _unpacked(_opened(key, copy.sealed, copy.header.model_dump_json()))
         if not hmac.compare_digest(hmac.new(key, plain, hashlib.sha256).hexdigest(), copy.header.hash):
             raise InvalidError("copy", "it is damaged: its hash is another one", "a copy on another pool")
-        found = json.loads(plain)
-        content, secrets = (json.dumps(found[part]) for part in ("content", "secrets"))
-        return Opened(Content.model_validate_json(content), Secrets.model_validate_json(secrets), key)
+        return Opened(json.loads(plain), key)
     except (SealedError, InvalidTag) as error:
         why = "not the recovery key of the copy" if recovery_key is not None else "the appliance's own key does not open it"
         raise InvalidError("recovery_key", why, "the recovery key that was shown at the first start") from error
-    except (ValueError, KeyError, TypeError, zlib.error) as error:
+    except (ValueError, zlib.error) as error:
         raise InvalidError("copy", f"it is damaged: {error}"[:300], "a copy on another pool") from error
 
 
@@ -158,3 +155,12 @@ def _sealed(key: bytes, data: bytes, bound: str) -> str:
 def _opened(key: bytes, text: str, bound: str) -> bytes:
     data = base64.b64decode(text, validate=True)
     return AESGCM(key).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], bound.encode())
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """What gzip packed, bounded. Raises ValueError, zlib.error."""
+    unpacker = zlib.decompressobj(wbits=31)
+    found = unpacker.decompress(packed, _LARGEST_UNPACKED)
+    if unpacker.unconsumed_tail or not unpacker.eof:
+        raise ValueError("too long, or cut off")
+    return found

@@ -22,6 +22,7 @@ from appliance.dataplane.vaai_nas import FileControl
 from appliance.domain import capacity, exports, identity, retention
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
+from appliance.domain.sealed_copy import Copy
 from appliance.domain.secrets import Seal
 from appliance.worker import nfs_serving, reservations
 from appliance.worker.alerts import Alerts
@@ -66,8 +67,16 @@ class ConfigurationRecovery(Protocol):
     def status(self) -> dict[str, Any]:
         """For the API."""
 
-    def decide(self, pool: str | None, recovery_key: str | None, caller: str) -> None:
-        """Ends recovery mode."""
+    def backup(self) -> Copy:
+        """The configuration as it is now."""
+
+    def keep(self) -> None:
+        """Ends recovery mode: the database is right."""
+
+    def take(
+        self, pool: str | None, file: str | None, recovery_key: str | None, caller: str, *, dry_run: bool, force: bool
+    ) -> list[str]:
+        """Takes the configuration of a copy; the changes in words."""
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from appliance.domain import recovery, sealed_copy
-from appliance.domain.datastores import Inventory
+from appliance.domain.datastores import NFS, VMFS, Inventory, kinds_shown
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError
 from appliance.domain.pool_health import unlisted
 from appliance.domain.recovery import Found
@@ -45,6 +45,10 @@ class _Pool:
     thread: threading.Thread | None = None
     failure: str | None = None
     """Why the last attempt failed."""
+
+
+class _DryRunError(Exception):
+    """Ends the transaction of a dry run."""
 
 
 class Recovery:
@@ -232,23 +236,58 @@ class Recovery:
                 ],
             }
 
-    def decide(self, pool: str | None, recovery_key: str | None, caller: str) -> None:
-        """Takes the configuration of a pool's copy; without a pool the database is right. Raises DomainError."""
+    def backup(self) -> sealed_copy.Copy:
+        """A copy of the configuration as it is now, for an admin to store. Raises ConflictError."""
+        with self._context.store.reading() as session, as_domain_errors():
+            copy = sealed_copy.write(session, self._context.seal)
+        if copy is None:
+            raise ConflictError("there is no recovery key yet; make one: zvaai configuration recovery-key")
+        return copy
+
+    def keep(self) -> None:
+        """The database is right. Raises ConflictError."""
+        with self._context.reconciling.lock:
+            with self._context.store.session() as session:
+                if not recovery.is_active(session):
+                    raise ConflictError("the appliance is not in recovery mode")
+                recovery.keep(session, self._found(session))
+            self._decided()
+
+    def take(
+        self, pool: str | None, file: str | None, recovery_key: str | None, caller: str, *, dry_run: bool, force: bool
+    ) -> list[str]:
+        """Takes the configuration of a pool's copy, or of a file; the changes in words. Raises DomainError."""
         context = self._context
+        using = None if force else self._using()
         with context.reconciling.lock, as_domain_errors():
             with context.store.reading() as session:
                 found = self._found(session)
-                active = recovery.is_active(session)
-            chosen = self._chosen(found, pool) if pool is not None else None
-            if chosen is None and not active:
-                raise ConflictError("the appliance is not in recovery mode")
-            opened = sealed_copy.open_copy(chosen, context.seal, recovery_key) if chosen is not None else None
-            with context.store.session() as session:
-                if chosen is not None and opened is not None:
-                    recovery.take(session, context.seal, chosen, opened, found, caller)
-                else:
-                    recovery.keep(session, found)
-            self.active = False
+            chosen = self._chosen(found, pool) if pool is not None else sealed_copy.parse(file or "")
+            if chosen is None:
+                raise InvalidError("file", "not a copy of a configuration of this version", "the file as it was written")
+            opened = sealed_copy.open_copy(chosen, context.seal, recovery_key)
+            try:
+                with context.store.session() as session:
+                    changes = recovery.take(session, context.seal, chosen, opened, found, caller, using)
+                    if dry_run:
+                        raise _DryRunError
+            except _DryRunError:
+                return changes
+            self._decided()
+        return changes
+
+    def _using(self) -> recovery.Using:
+        """Queries only data planes that serve something. Raises UnavailableError."""
+        context = self._context
+        with context.store.reading() as session:
+            kinds = kinds_shown(session)
+        with as_domain_errors():
+            sessions = context.target.sessions(context.configuration.target.name) if VMFS in kinds else []
+        clients = context.nfs_users()[1].values() if NFS in kinds else []
+        return recovery.Using({session.initiator for session in sessions}, {user.address for users in clients for user in users})
+
+    def _decided(self) -> None:
+        self.active = False
         with self._lock:
             for state in self._pools.values():
                 state.written, state.compared = None, state.copies is not None
@@ -260,5 +299,5 @@ class Recovery:
             raise NotFoundError("copy of the configuration on pool", pool)
         unknown = [one for one in of_pool if not one.known]
         if not unknown:
-            raise InvalidError("from", f"the copy on pool {pool} is this database's own", "a pool whose copy is not")
+            raise InvalidError("from_pool", f"the copy on pool {pool} is this database's own", "a pool whose copy is not")
         return max(unknown, key=lambda one: (one.own, one.copy.header.written_at)).copy

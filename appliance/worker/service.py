@@ -88,7 +88,6 @@ class Service:
             "files": lambda asked: file_operations.listed(context, asked),
             "nfs_clients": self._nfs_clients,
             "nfs_users": self._nfs_users,
-            "registered": self._registered,
             "sessions": self._sessions,
             "offloads": self._offloads,
             "portals": lambda _: portals.listed(context),
@@ -104,6 +103,7 @@ class Service:
             "keep_key": self._keep_key,
             "recovery": lambda _: context.recovery.status(),
             "recover": self._recover,
+            "backup": lambda _: context.recovery.backup().model_dump(),
         }
 
     @property
@@ -271,9 +271,6 @@ class Service:
         """Addresses of who uses NFS datastores, and networks, while the NFS server knows nobody yet."""
         return sorted({user.address for users in self.context.nfs_users()[1].values() for user in users})
 
-    def _registered(self, asked: dict[str, Any]) -> dict[str, list[str]]:
-        return {str(uuid): self.context.registered(str(uuid)) for uuid in asked["datastores"]}
-
     def _sessions(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
         with as_domain_errors():
             return [asdict(session) for session in self.context.target.sessions(self.context.configuration.target.name)]
@@ -374,9 +371,14 @@ class Service:
         return {}
 
     def _recover(self, asked: dict[str, Any]) -> dict[str, Any]:
-        self.context.recovery.decide(asked["pool"], asked["recovery_key"], asked["caller"])
+        recovery, changes = self.context.recovery, []
+        if asked["keep"]:
+            recovery.keep()
+        else:
+            source = (asked["pool"], asked["file"], asked["recovery_key"], asked["caller"])
+            changes = recovery.take(*source, dry_run=asked["dry_run"], force=asked["force"])
         self.rounds.ask()
-        return self.context.recovery.status()
+        return {**recovery.status(), "changes": changes}
 
     # --- by the clock
 

@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 
 from appliance import __version__
 from appliance.database.models import Alert, AuditEntry, Base, Delivery, Event, Host, Job, Receiver
-from appliance.domain import backup, requests, support
+from appliance.domain import configuration, requests, support
 from appliance.domain.jobs import Plan, Result
 from appliance.domain.receivers import url_of
 from appliance.domain.secrets import SealedError
@@ -164,7 +164,7 @@ def _parts(context: Context) -> Mapping[str, Telling]:
     return {
         "versions.json": lambda: _versions(context),
         "appliance.json": lambda: context.configuration.model_dump(mode="json"),
-        "configuration.json": lambda: _reading(context, lambda session: backup.content(session).model_dump()),
+        "configuration.json": lambda: _reading(context, configuration.without_secrets),
         "pools.json": lambda: [asdict(pool) for pool in context.look().pools],
         "zpool-status.txt": lambda: _zpool_status(context),
         "datastores.json": lambda: [asdict(store) for store in context.datastores()],

@@ -7,7 +7,6 @@ import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
 import { apiOf, closePage, logIn, inspect, openBrowser, openPage, PASSWORD, servedCertificate, URL_ } from "./harness.js";
 
-const PASSPHRASE = "a passphrase of some length";
 let browser;
 let page;
 let receiver;
@@ -77,18 +76,14 @@ test("a receiver is made, and its test says how the receiver took it", async () 
 test("what was changed since a backup comes back, and is shown before", async () => {
   await page.getByRole("button", { name: "Back up" }).click();
   const make = dialog().getByRole("button", { name: "Download backup" });
-  await dialog().getByRole("textbox", { name: "Passphrase", exact: true }).fill(PASSPHRASE);
-  await dialog().getByRole("textbox", { name: "Repeat the passphrase" }).fill(`${PASSPHRASE}!`);
-  await dialog().getByText("The two passphrases differ.").waitFor();
   assert.ok(await make.isDisabled());
-  await dialog().getByRole("textbox", { name: "Repeat the passphrase" }).fill(PASSPHRASE);
   await dialog().getByLabel("Your password").fill(PASSWORD);
   await survive(page, "system BackUp", make);
   const downloading = page.waitForEvent("download");
   await make.click();
   const file = await (await downloading).path();
-  assert.equal(JSON.parse(readFileSync(file, "utf8")).format, "zvaai-configuration");
   const { request } = apiOf(page);
+  assert.equal(JSON.parse(readFileSync(file, "utf8")).header.installation, (await request("GET", "/recovery")).installation);
   await page.getByRole("button", { name: "Actions for chat" }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
   const remove = dialog().getByRole("button", { name: "Delete receiver" });
@@ -99,10 +94,10 @@ test("what was changed since a backup comes back, and is shown before", async ()
 
   await page.getByRole("button", { name: "Restore" }).click();
   await dialog().locator("input[type=file]").setInputFiles(file);
-  await dialog().getByRole("textbox", { name: "Passphrase" }).fill("another one of some length");
+  await dialog().getByLabel("Recovery key").fill("AAAA-AAAA-AAAA-AAAA-AAAA-AAAA-AAAA-AAAA");
   await dialog().getByRole("button", { name: "Preview changes" }).click();
-  await dialog().locator("#passphrase[aria-invalid=true]").waitFor();
-  await dialog().getByRole("textbox", { name: "Passphrase" }).fill(PASSPHRASE);
+  await dialog().locator("#recovery-key[aria-invalid=true]").waitFor();
+  await dialog().getByLabel("Recovery key").fill("");
   await dialog().getByRole("button", { name: "Preview changes" }).click();
   await dialog().getByText(/receiver.*chat|chat/).first().waitFor();
   assert.deepEqual((await request("GET", "/receivers")).items, [], "nothing is changed by looking");

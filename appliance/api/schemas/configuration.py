@@ -1,64 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backup and restore of the configuration."""
+"""Copies of the configuration."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from appliance.api.types import Answer, Model, Password
 
-Passphrase = Annotated[str, Field(min_length=12, max_length=256)]
-
 
 class BackupCreate(Model):
-    """What the secrets in it are sealed with: nobody can restore it without."""
+    """The caller's own password."""
 
-    passphrase: Passphrase
     password: Password
-    """The caller's own."""
 
 
-class SealedResponse(Answer):
-    """Secrets, by AES-256-GCM with a key of the passphrase."""
+class CopyHeader(Answer):
+    """What can be read of a copy without a key."""
 
-    kdf: Literal["scrypt"]
-    salt: str
-    nonce: str
-    data: str
+    version: int
+    installation: str
+    generation: int
+    hash: str
+    written_at: float
 
 
 class BackupResponse(Answer):
-    """To be kept as it is, as one file."""
+    """To be stored as it is, as one file. The recovery key opens it."""
 
-    format: Literal["zvaai-configuration"]
-    version: int
-    appliance: str
-    created_at: float
-    content: str
-    """All but the secrets: JSON, by gzip and base64."""
-    checksum: str
-    """SHA-256 of all the above."""
-    sealed: SealedResponse
-
-
-class RestoreCreate(Model):
-    """The text of such a file."""
-
-    backup: Annotated[str, Field(min_length=1, max_length=1000000)]
-    passphrase: Passphrase
-    dry_run: bool = True
-    """Only returns what would be changed."""
-    force: bool = False
-    """Also where hosts lose datastores that they use."""
-
-
-class RestoreResponse(Answer):
-    """What was changed, or would be."""
-
-    changes: list[str]
-    applied: bool
+    header: CopyHeader
+    appliance_seal: str
+    """The key of the copy, sealed with the appliance's own."""
+    recovery_seal: str
+    """The key of the copy, sealed with the recovery key."""
+    sealed: str
+    """The configuration, by AES-256-GCM."""
 
 
 class ConfigurationCopy(Answer):
@@ -92,13 +69,25 @@ class RecoveryResponse(Answer):
 
 
 class RecoverUpdate(Model):
-    """The admin's decision: a pool, or `keep`."""
+    """The admin's decision: a pool, a file, or `keep`."""
 
     from_pool: Annotated[str | None, Field(min_length=1, max_length=255)] = None
+    file: Annotated[str | None, Field(min_length=1, max_length=1000000)] = None
+    """The text of a backup."""
     keep: bool = False
     """The database is right."""
     recovery_key: Annotated[str | None, Field(min_length=1, max_length=100)] = None
     """Needed where the appliance's own key is not the one that sealed the copy."""
+    dry_run: bool = False
+    """Only returns what would change."""
+    force: bool = False
+    """Also where hosts lose datastores that they use."""
+
+
+class RecoverResponse(RecoveryResponse):
+    """The state afterwards, and what changed, or would."""
+
+    changes: list[str]
 
 
 class RecoveryKeyResponse(Answer):

@@ -456,8 +456,8 @@ def test_only_who_serves_it_is_asked(appliance: Appliance, monkeypatch: pytest.M
     appliance.nfs_datastore("second", host_groups=[group])
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [first]})
     host = appliance.get("/hosts")["items"][0]["id"]
-    document = appliance.request("POST", "/configuration/backup", {"passphrase": "long enough for it", "password": PASSWORD}).json
-    restore = {"backup": json.dumps(document), "passphrase": "long enough for it", "dry_run": False}
+    assert appliance.request("POST", "/configuration/recovery-key").status_code == 200
+    file = {"file": json.dumps(appliance.request("POST", "/configuration/backup", {"password": PASSWORD}).json)}
 
     def no_target(*_: Any) -> Any:
         raise TargetUnreachableError("no target")
@@ -471,7 +471,7 @@ def test_only_who_serves_it_is_asked(appliance: Appliance, monkeypatch: pytest.M
         appliance.job("POST", f"/datastores/{first}/snapshots/one/rollback", {})
         appliance.job("DELETE", f"/datastores/{first}")
         assert appliance.request("PATCH", f"/hosts/{host}", {"addresses": ["192.0.2.12"]}).status_code == 200
-        assert appliance.request("POST", "/configuration/restore", restore).status_code == 200
+        assert appliance.request("POST", "/recovery", file).status_code == 200
     block = appliance.datastore("block", host_groups=[appliance.group("others", "iqn.1998-01.com.vmware:esx1")])
     other = next(one["id"] for one in appliance.get("/hosts")["items"] if one["iqns"])
     with monkeypatch.context() as patch:
@@ -480,7 +480,7 @@ def test_only_who_serves_it_is_asked(appliance: Appliance, monkeypatch: pytest.M
         assert appliance.request("PATCH", f"/hosts/{host}", {"addresses": []}).status_code == 503, "it may be using it"
         assert appliance.request("PATCH", f"/hosts/{host}", {"addresses": [], "force": True}).status_code == 200
         assert appliance.request("DELETE", f"/hosts/{other}").status_code == 200
-        assert appliance.request("POST", "/configuration/restore", restore | {"force": True}).status_code == 200
+        assert appliance.request("POST", "/recovery", file | {"force": True}).status_code == 200
         appliance.job("DELETE", f"/datastores/{block}")
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from simulators.appliance import GIB, PASSWORD, Appliance
 
-from appliance.domain import backup, exports, jobs
 from appliance.domain import datastores as domain
+from appliance.domain import exports, jobs
 from appliance.worker.tests.test_nfs_datastores import told
 
 
@@ -27,16 +27,14 @@ def stored(appliance: Appliance, store: str, name: str = "zvaai:lun") -> str:
     return appliance.simulator.properties(told(appliance, store)["dataset"])[name].value
 
 
-def test_a_restored_backup_says_what_lies_with_the_data(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backup, "_SCRYPT_N", 1 << 4)
+def test_a_restored_backup_says_what_lies_with_the_data(appliance: Appliance) -> None:
     store, mounted = appliance.datastore("first", lun=7), appliance.nfs_datastore("mounted")
-    passphrase = "long enough for it"
-    document = appliance.request("POST", "/configuration/backup", {"passphrase": passphrase, "password": PASSWORD}).json
+    assert appliance.request("POST", "/configuration/recovery-key").status_code == 200
+    file = json.dumps(appliance.request("POST", "/configuration/backup", {"password": PASSWORD}).json)
     appliance.job("PATCH", f"/datastores/{store}", {"lun": 8})
     assert stored(appliance, store) == "8"
     appliance.simulator.set_properties(told(appliance, mounted)["dataset"], {"zvaai:share": "/elsewhere", "zvaai:export": "77"})
-    wanted: dict[str, Any] = {"backup": json.dumps(document), "passphrase": passphrase, "dry_run": False}
-    assert appliance.request("POST", "/configuration/restore", wanted).status_code == 200
+    assert appliance.request("POST", "/recovery", {"file": file}).status_code == 200
     reconcile(appliance)
     assert [lun.lun.number for lun in appliance.target.targets()[0].luns] == [7] and stored(appliance, store) == "7"
     assert [stored(appliance, mounted, f"zvaai:{name}") for name in ("share", "export")] == ["/mounted", "1"]

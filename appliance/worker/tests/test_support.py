@@ -127,7 +127,8 @@ def test_no_secret_is_in_it(appliance: Appliance) -> None:
     token = appliance.request("POST", "/tokens", {"name": "t", "scope": "viewer", "days": 1}).json
     user = {"name": "somebody", "role": "viewer", "password": "another good password"}
     assert appliance.request("POST", "/users", user).status_code == 201
-    backup = appliance.request("POST", "/configuration/backup", {"passphrase": "a long passphrase", "password": PASSWORD}).json
+    assert appliance.request("POST", "/configuration/recovery-key").status_code == 200
+    backup = appliance.request("POST", "/configuration/backup", {"password": PASSWORD}).json
     assert hook is not None and token is not None and backup is not None
     with appliance.store.reading() as session:
         connection = session.connection().exec_driver_sql

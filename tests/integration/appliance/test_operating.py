@@ -139,15 +139,16 @@ def test_the_configuration_comes_back(appliance: Appliance, tmp_path: Path) -> N
     """By the command: a host that was taken away sees its LUN again after the restore."""
     file = tmp_path / "site.json"
     lun = int(appliance.json("datastore", "show", "first")["lun"])
-    appliance.cli("configuration", "backup", str(file), text=f"{PASSWORD}\na long passphrase\n")
+    appliance.cli("configuration", "backup", str(file), text=f"{PASSWORD}\n")
     assert file.stat().st_mode & 0o077 == 0
     appliance.cli("host", "delete", "esx", "--yes")
     appliance.cli("group", "create", "newer")
-    output = appliance.cli("configuration", "restore", str(file), "--dry-run", text="a long passphrase\n")
+    output = appliance.cli("recover", "--file", str(file), "--dry-run")
     assert "host esx: added" in output and "host group newer: removed" in output and "nothing was changed" in output
     assert not appliance.json("host", "list")
-    assert appliance.run("configuration", "restore", str(file), text="another passphrase\n").returncode == 7
-    appliance.cli("configuration", "restore", str(file), text="a long passphrase\n")
+    wrong = appliance.run("recover", "--file", str(file), "--recovery-key", text="AAAA-AAAA-AAAA-AAAA-AAAA-AAAA-AAAA-AAAA\n")
+    assert wrong.returncode == 7 and "not the recovery key" in wrong.stderr, wrong
+    appliance.cli("recover", "--file", str(file))
 
     def sees() -> list[str]:
         lists = appliance.target.call("access.list", {"target": appliance.iqn})["luns"]

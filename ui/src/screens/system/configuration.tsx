@@ -15,7 +15,6 @@ import { useToast } from "../../shell/toasts";
 import { text } from "../../text";
 
 const words = text.system.configuration;
-const SHORTEST = 12;
 const LARGEST = 1_000_000;
 
 export function Configuration() {
@@ -48,38 +47,16 @@ function download(content: string, name: string): void {
   window.setTimeout(() => URL.revokeObjectURL(address), 60_000);
 }
 
-interface PassphraseProps {
-  readonly value: string;
-  readonly onChange: (value: string) => void;
-  readonly problem: string | undefined;
-}
-
-function Passphrase(props: PassphraseProps) {
-  return (
-    <TextField
-      id="passphrase"
-      label={words.passphrase}
-      help={words.passphraseHelp}
-      type="password"
-      autoComplete="new-password"
-      required
-      {...props}
-    />
-  );
-}
-
 function BackUp({ onClose }: { readonly onClose: () => void }) {
-  const [passphrase, setPassphrase] = useState("");
-  const [repeated, setRepeated] = useState("");
   const [password, setPassword] = useState("");
   return (
     <ChangeDialog
       title={words.backUpTitle}
       lead={words.backUpLead}
       submit={words.backUpSubmit}
-      ready={password !== "" && passphrase.length >= SHORTEST && repeated === passphrase}
-      knownFields={["passphrase", "password"]}
-      body={() => ({ passphrase, password })}
+      ready={password !== ""}
+      knownFields={["password"]}
+      body={() => ({ password })}
       ask={(body, headers) => api.POST("/api/v1/configuration/backup", { body, headers })}
       changes={["audit"]}
       done={words.made}
@@ -87,64 +64,58 @@ function BackUp({ onClose }: { readonly onClose: () => void }) {
       onClose={onClose}
     >
       {(problem) => (
-        <>
-          <Passphrase value={passphrase} onChange={setPassphrase} problem={problem?.fields.get("passphrase")} />
-          <TextField
-            id="passphrase-again"
-            label={words.repeat}
-            type="password"
-            autoComplete="new-password"
-            value={repeated}
-            onChange={setRepeated}
-            problem={repeated !== "" && repeated !== passphrase ? words.repeatWrong : undefined}
-            required
-          />
-          <TextField
-            id="backup-password"
-            label={words.password}
-            type="password"
-            autoComplete="current-password"
-            value={password}
-            onChange={setPassword}
-            problem={problem?.fields.get("password")}
-            required
-          />
-        </>
+        <TextField
+          id="backup-password"
+          label={words.password}
+          type="password"
+          autoComplete="current-password"
+          value={password}
+          onChange={setPassword}
+          problem={problem?.fields.get("password")}
+          required
+        />
       )}
     </ChangeDialog>
   );
 }
 
 interface Body {
-  readonly backup: string;
-  readonly passphrase: string;
+  readonly file: string;
+  readonly recovery_key?: string;
   readonly dry_run: boolean;
   readonly force: boolean;
 }
 
-/** First what would be changed is shown; the second time it is sent, it is done. */
+/** The first request is a dry run, whose changes are shown; the second one restores. */
 function Restore({ onClose }: { readonly onClose: () => void }) {
   const client = useQueryClient();
   const tell = useToast();
   const [file, setFile] = useState<File | null>(null);
   const [backup, setBackup] = useState("");
-  const [passphrase, setPassphrase] = useState("");
+  const [key, setKey] = useState("");
   const [found, setFound] = useState<Answered<readonly string[]> | null>(null);
   const reading = useRef<File | null>(null);
-  const { send, pending, problem, forget } = useSubmission(
-    (body: Body, key: string) => unwrap(api.POST("/api/v1/configuration/restore", { body, headers: idempotent(key) })),
-    ({ applied }) => {
-      if (!applied) return;
-      void client.invalidateQueries();
-      tell({ variant: "success", title: words.restored });
-      onClose();
-    },
+  const { send, pending, problem, forget } = useSubmission((body: Body, id: string) =>
+    unwrap(api.POST("/api/v1/recovery", { body, headers: idempotent(id) })),
   );
 
-  const values = { backup, passphrase };
+  const values = { file: backup, ...(key === "" ? {} : { recovery_key: key }) };
   const request = JSON.stringify(values);
-  // Of another file, or another passphrase, it tells nothing: what is restored was shown before.
+  // The changes of another file are not shown: what is restored was shown before.
   const changes = answerTo(request, found);
+
+  async function submit(force: boolean): Promise<void> {
+    const preview = changes === null;
+    const answer = await send({ ...values, dry_run: preview, force });
+    if (answer === undefined) return;
+    if (preview) {
+      setFound({ request, answer: answer.changes });
+      return;
+    }
+    void client.invalidateQueries();
+    tell({ variant: "success", title: words.restored });
+    onClose();
+  }
 
   function start(): void {
     setFound(null);
@@ -168,23 +139,19 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
       lead={words.restoreLead}
       submit={changes === null ? words.preview : words.restoreSubmit}
       danger={changes !== null}
-      ready={backup !== "" && passphrase.length >= SHORTEST && changes?.length !== 0}
+      ready={backup !== "" && changes?.length !== 0}
       pending={pending}
       problem={problem}
-      knownFields={["backup", "passphrase"]}
+      knownFields={["file", "recovery_key"]}
       body={request}
-      onSubmit={(force) =>
-        void send({ ...values, dry_run: changes === null, force }).then((answer) => {
-          if (answer !== undefined) setFound({ request, answer: answer.changes });
-        })
-      }
+      onSubmit={(force) => void submit(force)}
       onClose={onClose}
     >
       <Field
         id="backup-filename"
         label={words.chooseFile}
         help={words.noFile}
-        problem={tooLarge ?? problem?.fields.get("backup")}
+        problem={tooLarge ?? problem?.fields.get("file")}
         required
       >
         <FileUpload
@@ -197,13 +164,18 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
           onClearClick={() => void choose(null)}
         />
       </Field>
-      <Passphrase
-        value={passphrase}
+      <TextField
+        id="recovery-key"
+        label={words.recoveryKey}
+        help={words.recoveryKeyHelp}
+        type="password"
+        autoComplete="off"
+        value={key}
         onChange={(typed) => {
           start();
-          setPassphrase(typed);
+          setKey(typed);
         }}
-        problem={problem?.fields.get("passphrase")}
+        problem={problem?.fields.get("recovery_key")}
       />
       {changes !== null && (
         <div role="status">

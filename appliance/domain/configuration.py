@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installation's configuration as a whole: read from the database, put in its place, and the differences in words.
+
+It is what an admin made and no pool has: users, hosts and their groups, how datastores are shown to them, schedules, receivers,
+settings. What identifies a datastore lies with its data. The tables are those that count as configuration (database.generation).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Table, delete, select, update
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from appliance.database.generation import SETTINGS, STATE, TABLES
+from appliance.database.models import Base, Host, LoginSession, Schedule, Setting, User
+from appliance.domain import hosts
+from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.secrets import Seal, SealedError
+
+type Content = dict[str, list[dict[str, Any]]]
+"""Rows by table. Secrets are open in it."""
+
+_SEALED = {"hosts": ("chap_secret",), "receivers": ("url", "secret")}
+"""Columns that the database has sealed with the appliance's own key."""
+_SECRET = {"password_hash", "chap_secret", "url", "secret", "certificate"}
+"""Columns that are not shown."""
+_RETAINED = {"users", "host_groups", "hosts", "schedules", "receivers"}
+"""Tables whose rows other tables refer to, or that have state: rows that stay are changed, not made again."""
+
+
+def collect(session: Session, seal: Seal) -> Content:
+    """All of it. Raises ConflictError when a secret can't be opened: a copy without it would not be whole."""
+    content = _read(session)
+    try:
+        for name, columns in _SEALED.items():
+            for row in content[name]:
+                row.update({column: seal.open(row[column]) for column in columns if row[column]})
+        for row in content["settings"]:
+            if row["name"] == hosts.MUTUAL_SETTING:
+                row["value"] = {"name": row["value"]["name"], "secret": seal.open(row["value"]["secret"])}
+    except SealedError as error:
+        raise ConflictError(f"a secret can't be opened, so the copy would not be whole: {error}") from error
+    return content
+
+
+def without_secrets(session: Session) -> Content:
+    """For support."""
+    return {
+        name: [{column: value for column, value in row.items() if column not in _SECRET} for row in rows]
+        for name, rows in _read(session).items()
+        if name != "settings"
+    }
+
+
+def _read(session: Session) -> Content:
+    session.flush()
+    content = {
+        name: [dict(row) for row in session.execute(select(*_columns(name)).order_by(_table(name).c[0])).mappings()]
+        for name in (*TABLES, "settings")
+    }
+    content["settings"] = [row for row in content["settings"] if row["name"] in SETTINGS]
+    return content
+
+
+def replace(session: Session, seal: Seal, content: Content, caller: str) -> None:
+    """Puts it in the place of the present one. The caller keeps user, role and password. In the caller's transaction.
+
+    Raises InvalidError for what this version can't have written.
+    """
+    try:
+        _replace(session, seal, content, caller)
+        session.flush()
+        if orphan := session.connection().exec_driver_sql("PRAGMA foreign_key_check").first():
+            raise KeyError(f"a row of {orphan[0]} refers to nothing")
+    except (SQLAlchemyError, KeyError, TypeError, AttributeError) as error:
+        reason = f"this version of zvaai can't have written it: {error}"[:300]
+        raise InvalidError("copy", reason, "a copy that this version wrote") from error
+
+
+def _replace(session: Session, seal: Seal, content: Content, caller: str) -> None:
+    own = session.get_one(User, caller)
+    users = [row for row in content["users"] if row["id"] != own.id and row["name"] != own.name]
+    passwords = {row["id"]: row["password_hash"] for row in users if not row["disabled"]}
+    ended = [
+        user.id for user in session.scalars(select(User)) if user.id != caller and passwords.get(user.id) != user.password_hash
+    ]
+    session.execute(delete(LoginSession).where(LoginSession.user_id.in_(ended)))
+    session.connection().exec_driver_sql("PRAGMA defer_foreign_keys = ON")
+    for name in reversed(TABLES):
+        table = _table(name)
+        if name in _RETAINED:
+            stay = [row["id"] for row in content[name]] + [caller]
+            session.execute(delete(table).where(table.c.id.not_in(stay)))
+            # Names may change places.
+            session.execute(update(table).where(table.c.id != caller).values(name=table.c.id))
+        else:
+            session.execute(delete(table))
+    for name in TABLES:
+        for row in users if name == "users" else content[name]:
+            _put(session, _table(name), row | {column: seal.seal(row[column]) for column in _SEALED.get(name, ()) if row[column]})
+    session.execute(delete(Setting).where(Setting.name.in_(SETTINGS)))
+    session.expire_all()
+    for row in content["settings"]:
+        if row["name"] == hosts.MUTUAL_SETTING:
+            hosts.set_mutual(session, seal, (row["value"]["name"], row["value"]["secret"]))
+        else:
+            session.merge(Setting(name=row["name"], value=row["value"]))
+    # The target is given each CHAP secret again. A schedule that is new here runs when it is due, not at once.
+    session.execute(update(Host).values(chap_revision=Host.chap_revision + 1))
+    session.execute(update(Schedule).where(Schedule.attempted_at.is_(None)).values(attempted_at=time.time()))
+    session.expire_all()
+
+
+def _put(session: Session, table: Table, row: dict[str, Any]) -> None:
+    keys = [column.name for column in table.primary_key]
+    session.execute(insert(table).values(row).on_conflict_do_update(index_elements=keys, set_=row))
+
+
+def _table(name: str) -> Table:
+    return Base.metadata.tables[name]
+
+
+def _columns(name: str) -> list[Any]:
+    return [column for column in _table(name).columns if column.name not in STATE.get(name, ())]
+
+
+# --- in words
+
+
+def differences(before: Content, after: Content) -> list[str]:
+    """What an admin sees of them; of secrets only that they differ."""
+    old, new = dict(_named(before)), dict(_named(after))
+    found = [f"{name}: removed" for name in sorted(old.keys() - new.keys())]
+    found += [f"{name}: added" for name in sorted(new.keys() - old.keys())]
+    for name in sorted(new.keys() & old.keys()):
+        for column, value in new[name].items():
+            if value != old[name].get(column):
+                secret = column in _SECRET or name == f"setting {hosts.MUTUAL_SETTING}"
+                label = column.replace("_", " ")
+                found.append(
+                    f"{name}: another {label}" if secret else f"{name}: {label} from {old[name].get(column)!r} to {value!r}"
+                )
+    return found
+
+
+def _named(content: Content) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each row by what it is called."""
+    groups = {row["id"]: row["name"] for row in content["host_groups"]}
+    owners = {row["id"]: row["name"] for row in content["hosts"]}
+    shown = {row["datastore"]: f"LUN {row['lun']}" for row in content["presentations"]}
+    shown |= {row["datastore"]: f"export {row['share']}" for row in content["exports"]}
+    for kind, name in (("user", "users"), ("host group", "host_groups"), ("schedule", "schedules"), ("receiver", "receivers"),
+                       ("setting", "settings")):  # fmt: skip
+        for row in content[name]:
+            yield f"{kind} {row['name']}", _without(row, "id", "name", "created_at")
+    for row in content["hosts"]:
+        yield (
+            f"host {row['name']}",
+            _without(row, "id", "name", "created_at", "group_id") | {"group": groups.get(row["group_id"])},
+        )
+    for row in content["host_initiators"]:
+        yield f"initiator {row['iqn']} of {owners[row['host_id']]}", {}
+    for row in (*content["presentations"], *content["exports"]):
+        yield shown[row["datastore"]], _without(row, "lun", "share")
+    for row in (*content["presentation_groups"], *content["export_groups"]):
+        yield f"{shown[row['datastore']]} for host group {groups[row['group_id']]}", {}
+
+
+def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}
