@@ -34,7 +34,11 @@ def run(*command: str | Path, timeout: float = 300, **options: Any) -> str:
 def wait_for(condition: Callable[[], bool], what: str, timeout: float = 180) -> None:
     """Returns once `condition` holds. Raises TimeoutError naming `what`; the limit is for machines that are slow and loaded."""
     until = time.monotonic() + timeout
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > until:
+        ended = time.monotonic()
+        if ended > until:
             raise TimeoutError(f"{what}: not within {timeout} s")
-        time.sleep(0.02)
+        # Checks take at most half of the processor from what they wait for.
+        time.sleep(max(0.02, ended - began))
+        began = time.monotonic()
