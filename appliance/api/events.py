@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from pydantic import BaseModel
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from appliance.api.operation import Call, Resource
@@ -24,7 +24,9 @@ from appliance.domain.errors import TooManyError, UnauthenticatedError
 resource = Resource("events")
 STREAMS = 8
 LONGEST_S = 3600
-_POLL_S = 0.25
+_POLL_S = 1.0
+"""Between two looks whether who listens is gone."""
+_AT_ONCE = 500
 _COMMENT_S = 25
 """Longer than nginx needs to find that a browser is gone (packaging/nginx)."""
 _free = threading.BoundedSemaphore(STREAMS)
@@ -60,26 +62,22 @@ def _allowed(session: Session, caller: Caller) -> bool:
 def _events(store: Store, after: int, caller: Caller, gone: Callable[[], bool]) -> Iterator[bytes]:
     yield b"retry: 2000\n\n"
     began = said = time.monotonic()
-    seen: int | None = None
-    with store.engine.connect().execution_options(zvaai_reading=True) as connection:
-        while time.monotonic() - began < LONGEST_S and not gone():
-            version = connection.scalar(text("PRAGMA data_version"))
-            connection.rollback()
-            if version != seen:
-                seen = version
-                with store.reading() as session:
-                    if not _allowed(session, caller):
-                        return
-                    new = session.scalars(select(Event).where(Event.id > after).order_by(Event.id).limit(500)).all()
-                for event in new:
-                    after, said = event.id, time.monotonic()
-                    data = json.dumps({"at": event.at, "subject": event.subject, **event.data})
-                    yield f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n".encode()
-                if len(new) == 500:
-                    seen = None
-                    continue
-            if time.monotonic() - said > _COMMENT_S:
-                said = time.monotonic()
-                seen = None  # time ends sessions too
-                yield b": here\n\n"
-            time.sleep(_POLL_S)
+    seen = -1
+    while time.monotonic() - began < LONGEST_S and not gone():
+        before, seen = seen, store.wait_for_commit(seen, _POLL_S)
+        silent = time.monotonic() - said > _COMMENT_S
+        if seen == before and not silent:
+            continue
+        with store.reading() as session:
+            if not _allowed(session, caller):
+                return
+            new = session.scalars(select(Event).where(Event.id > after).order_by(Event.id).limit(_AT_ONCE)).all()
+        for event in new:
+            after, said = event.id, time.monotonic()
+            data = json.dumps({"at": event.at, "subject": event.subject, **event.data})
+            yield f"id: {event.id}\nevent: {event.kind}\ndata: {data}\n\n".encode()
+        if len(new) == _AT_ONCE:
+            seen = -1
+        elif silent and not new:
+            said = time.monotonic()
+            yield b": here\n\n"

@@ -35,15 +35,30 @@ class Store:
         event.listen(self.engine, "begin", _on_begin)
         create_tables(self.engine)
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
-        self.committed = threading.Event()
-        """Set after each transaction of this process that may have written."""
+        self._committed = threading.Condition()
+        self._commits = 0
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Session]:
         """A transaction that may write: committed at the end, undone when anything is raised."""
         with self._sessions.begin() as session:
             yield session
-        self.committed.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """Ends all waits for a commit."""
+        with self._committed:
+            self._commits += 1
+            self._committed.notify_all()
+
+    def wait_for_commit(self, seen: int, seconds: float | None = None) -> int:
+        """Waits for a transaction of this process that may have written, unless there were more than `seen` already.
+
+        How many there were, to begin the next wait with; `seen` itself when there was none for so many seconds.
+        """
+        with self._committed:
+            self._committed.wait_for(lambda: self._commits > seen, seconds)
+            return self._commits
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Session]:

@@ -242,6 +242,13 @@ def next_deliveries(session: Session, now: float) -> list[int]:
     return list(session.scalars(chosen))
 
 
+def next_due(session: Session) -> float | None:
+    """When the next one is due, in seconds since 1970; None where none waits."""
+    oldest = select(func.min(Delivery.id)).where(Delivery.state == PENDING).group_by(Delivery.receiver_id)
+    waiting = select(func.min(Delivery.due_at)).join(Receiver, Receiver.id == Delivery.receiver_id)
+    return session.scalar(waiting.where(Delivery.id.in_(oldest), Receiver.enabled.is_(True)))
+
+
 def ended(
     session: Session, delivery_id: int, status: int | None, problem: str | None, now: float, *, refused: bool = False
 ) -> Delivery | None:

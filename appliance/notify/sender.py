@@ -19,7 +19,6 @@ from appliance.domain.secrets import Seal, SealedError
 from appliance.notify.connection import Network, Outcome
 from appliance.notify.delivery import Destination, deliver
 
-_LOOK_S = 1.0
 _AT_ONCE = 4
 _REPORTED_AFTER = 3
 """Failed tries of one delivery, after which an alert tells of it."""
@@ -41,17 +40,21 @@ class Sender:
     def stop(self) -> None:
         """After what is under way."""
         self._stopping.set()
+        self._store.wake()
         self._thread.join()
 
     def _run(self) -> None:
+        seen = -1
         while not self._stopping.is_set():
             try:
-                done = self.turn(time.time())
+                while self.turn(time.time()):
+                    pass
+                with self._store.reading() as session:
+                    due = receivers.next_due(session)
+                seen = self._store.wait_for_commit(seen, None if due is None else max(0.0, due - time.time()))
             except Exception:  # a full disk, a locked database: it must go on when that is over
                 _log.exception("sending")
-                done = 0
-            if not done:
-                self._stopping.wait(_LOOK_S)
+                self._stopping.wait(1)
 
     def turn(self, now: float) -> int:
         """Tries what is due by then, one of each destination; how many."""

@@ -28,8 +28,8 @@ from appliance.zfs.errors import ZfsError
 
 READ_SECONDS = 10.0
 """For all pools together, at the start; what is read later is compared then."""
-_PAUSE_SECONDS = 1.0
-"""Between two copies: several changes share one."""
+QUIET_SECONDS, LONGEST_SECONDS = 2.0, 10.0
+"""A copy is written when nothing was committed for a while, so that changes share one and no job waits, or at the latest."""
 _log = logging.getLogger(__name__)
 
 
@@ -71,7 +71,7 @@ class Recovery:
     def stop(self) -> None:
         """Waits for no pool."""
         self._stopping.set()
-        self._context.store.committed.set()
+        self._context.store.wake()
         self._publisher.join()
 
     @property
@@ -92,7 +92,7 @@ class Recovery:
             with self._context.store.reading() as session:
                 recovery.check_inactive(session)
         if self._outdated():
-            self._context.store.committed.set()
+            self._context.store.wake()
 
     def _enter(self, why: str) -> None:
         _log.error("recovery mode: %s", why)
@@ -181,17 +181,25 @@ class Recovery:
             )
 
     def _publish_after_commits(self) -> None:
-        committed = self._context.store.committed
-        while committed.wait() and not self._stopping.is_set():
-            committed.clear()
+        seen = -1
+        while not self._stopping.is_set():
+            seen = self._wait_for_quiet(self._context.store.wait_for_commit(seen))
             try:
-                if self.allows_jobs and self._outdated():
+                if self.allows_jobs and not self._stopping.is_set() and self._outdated():
                     self.publish()
             except (ConflictError, SealedError) as error:
                 _log.warning("no copy of the configuration is written: %s", error)
             except Exception:
                 _log.exception("copies of the configuration")
-            self._stopping.wait(_PAUSE_SECONDS)
+
+    def _wait_for_quiet(self, seen: int) -> int:
+        """How many commits there were by then."""
+        until = time.monotonic() + LONGEST_SECONDS
+        while not self._stopping.is_set() and (left := until - time.monotonic()) > 0:
+            before, seen = seen, self._context.store.wait_for_commit(seen, min(QUIET_SECONDS, left))
+            if seen == before:
+                break
+        return seen
 
     def publish(self) -> None:
         """Begins to write a copy of the configuration to each pool that has an older one."""

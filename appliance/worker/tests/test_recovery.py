@@ -140,7 +140,7 @@ def copied(source: Path, to: Path) -> None:
 
 @pytest.fixture
 def sealed(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> Sealed:
-    monkeypatch.setattr("appliance.worker.recovery._PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("appliance.worker.recovery.QUIET_SECONDS", 0.01)
     return Sealed(appliance)
 
 
