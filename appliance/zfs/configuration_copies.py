@@ -13,11 +13,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from appliance.zfs import stable
-from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import DatasetExists, NoSuchDataset, OutOfSpace, Refused, UnexpectedFailure
-from appliance.zfs.mountinfo import topmost
+from appliance.zfs.mountinfo import mounted_at, topmost
+
+if TYPE_CHECKING:
+    from appliance.zfs.kernel.pools import KernelEngine
 
 DATASET = "zvaai-configuration"
 """Below the pool."""
@@ -67,7 +70,7 @@ def write_folder(folder: Path, installation: str, generation: int, content: str)
 class PoolCopies(ConfigurationCopies):
     """In a dataset of each pool, mounted below `directory` for root alone while the pool is imported."""
 
-    def __init__(self, engine: ZfsEngine, directory: str) -> None:
+    def __init__(self, engine: KernelEngine, directory: str) -> None:
         self._engine, self._directory = engine, directory
         self._locks: dict[str, threading.Lock] = {}
         self._changing = threading.Lock()
@@ -76,27 +79,35 @@ class PoolCopies(ConfigurationCopies):
         """See ConfigurationCopies."""
         with self._lock(pool), _told("read_copies"):
             try:
-                self._engine.filesystem(f"{pool}/{DATASET}")
+                return read_folder(self._seen(pool) or self._mounted(pool))
             except NoSuchDataset:
                 return []
-            return read_folder(self._mounted(pool))
 
     def write_copy(self, pool: str, installation: str, generation: int, content: str) -> None:
         """See ConfigurationCopies."""
         with self._lock(pool), _told("write_copy"):
-            self._create(pool)
-            write_folder(self._mounted(pool), installation, generation, content)
+            write_folder(self._seen(pool) or self._created(pool), installation, generation, content)
 
     def _lock(self, pool: str) -> threading.Lock:
         """Of one pool: a pool that hangs keeps no other one waiting."""
         with self._changing:
             return self._locks.setdefault(pool, threading.Lock())
 
-    def _create(self, pool: str) -> None:
+    def _seen(self, pool: str) -> Path | None:
+        """The folder, if it is mounted already: then no program is run, and a copy takes as long as the pool needs to store it.
+
+        Raises PoolUnavailable for a suspended pool, which would keep the caller until it is mended.
+        """
+        self._engine.need_pool(pool)
+        name = f"{pool}/{DATASET}"
+        places = (place for place in mounted_at(name) if place.startswith(f"{self._directory}.configuration-"))
+        return next((Path(place) for place in places if topmost(place) == name), None)
+
+    def _created(self, pool: str) -> Path:
         name = f"{pool}/{DATASET}"
         with contextlib.suppress(NoSuchDataset):
             self._engine.filesystem(name)
-            return
+            return self._mounted(pool)
         properties = {"mountpoint": "none", "canmount": "noauto", "sync": "standard", "atime": "off", "quota": str(QUOTA)}
         properties |= {"setuid": "off", "devices": "off", "exec": "off"}
         with contextlib.suppress(DatasetExists):
@@ -104,6 +115,7 @@ class PoolCopies(ConfigurationCopies):
                 self._engine.create_filesystem(name, properties={**properties, "reservation": str(ROOM)})
             except OutOfSpace:
                 self._engine.create_filesystem(name, properties=properties)
+        return self._mounted(pool)
 
     def _mounted(self, pool: str) -> Path:
         """The folder, of the pool's GUID: two pools never meet there. Raises Refused where something else is mounted over it."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -17,12 +18,19 @@ def topmost(path: str, table: Path = Path("/proc/self/mountinfo")) -> str | None
 
 def stack(path: str, table: Path = Path("/proc/self/mountinfo")) -> list[str]:
     """The sources of all that is mounted at a path, the one that is seen last."""
-    found = []
+    return [source for place, source in _mounted(table) if place == path]
+
+
+def mounted_at(source: str, table: Path = Path("/proc/self/mountinfo")) -> list[str]:
+    """The paths at which it is mounted, seen or not."""
+    return [place for place, found in _mounted(table) if found == source]
+
+
+def _mounted(table: Path) -> Iterator[tuple[str, str]]:
+    """Each mountpoint with its source; what was mounted later comes later."""
     for line in table.read_text(errors="surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
-        if _plain(before.split(" ")[4]) == path:
-            found.append(_plain(after.split(" ")[1]))  # later lines were mounted later
-    return found
+        yield _plain(before.split(" ")[4]), _plain(after.split(" ")[1])
 
 
 def _plain(field: str) -> str:

@@ -20,7 +20,7 @@ from appliance.helper.tests.served import client_of
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import DatasetBusy, Refused, UnexpectedFailure
 from appliance.zfs.model import Redundancy, VdevSpec
-from appliance.zfs.mountinfo import topmost
+from appliance.zfs.mountinfo import mounted_at, topmost
 
 
 @pytest.fixture
@@ -348,3 +348,4 @@ def test_what_is_mounted_where(tmp_path: Path) -> None:
     )
     assert topmost("/srv/zvaai/a", table) == "tank/received"
     assert topmost("/srv/zvaai/with space", table) == "tank/b" and topmost("/srv/zvaai", table) is None
+    assert mounted_at("tank/b", table) == ["/srv/zvaai/with space"] and mounted_at("tank/c", table) == []

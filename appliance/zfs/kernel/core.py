@@ -115,10 +115,8 @@ class Core(ABC):
         until = time.monotonic() + DEVICE_SECONDS
         for name in volumes:
             link = f"/dev/zvol/{name}"
-            while not Path(link).exists() and (left := until - time.monotonic()) > 0:
-                commands.run((commands.UDEVADM, "settle", f"--exit-if-exists={link}", f"--timeout={int(left) + 1}"), seconds=15)
-                if not Path(link).exists():  # the kernel makes the device in the background, after the command has ended
-                    time.sleep(0.02)
+            while not Path(link).exists() and time.monotonic() < until:
+                time.sleep(0.01)
 
     @abstractmethod
     def properties(self, name: str) -> Properties:
