@@ -83,10 +83,10 @@ class Alerts(_Section):
 class Worker(_Section):
     """How often the worker looks by itself."""
 
-    reconcile_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 30
+    reconcile_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 60
     inventory_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 10
     """What requests are told of storage is looked at anew, in the background, when it is older."""
-    inventory_oldest_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 60
+    inventory_oldest_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 90
     """When it is older than that, they wait."""
     disk_health_seconds: Annotated[float, Field(ge=60, le=86400)] = 1800
     """Disks are asked by SMART; those that sleep are left asleep."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -44,7 +44,7 @@ class Reconciler(Protocol):
     problem: str | None
     serving: set[str]
 
-    def reconcile(self, cause: str, kind: str | None = None) -> Outcome:
+    def reconcile(self, cause: str, kind: str | None = None, pools: Collection[str] | None = None) -> Outcome:
         """Raises UnavailableError."""
 
 
@@ -128,6 +128,7 @@ class Context:
     """Never looked at yet is older than anything: the monotonic clock may begin with the machine (clock_gettime(2))."""
     _reading: PoolReading = field(init=False)
     _looking: threading.Lock = field(default_factory=threading.Lock)
+    _taking: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.alerts = Alerts(self.store)
@@ -148,29 +149,42 @@ class Context:
                 return self._inventory
             began = time.monotonic()
             try:
-                found = self._looked()
+                with as_domain_errors():
+                    self._reading.read()
+                found = self._take(began)
                 told = capacity.thresholds(found)
                 self.pool_thresholds |= {pool.guid: told[pool.name] for pool in found.pools if pool.name in told}
-                self._inventory = found
             except BaseException:
                 self.look_failed = True
                 raise
             self.look_failed, self.look_seconds = False, time.monotonic() - began
-            return self._inventory
+            return found
 
-    def _looked(self) -> Inventory:
-        asked = time.monotonic()
+    def look_at(self, pools: Collection[str]) -> Inventory:
+        """Reads the datasets of these pools alone, which the caller has changed. The rest is as last looked at.
+
+        Waits for no other pool, and under no lock. Raises DomainError.
+        """
+        if self._inventory.at == -math.inf:
+            return self.look()
         with as_domain_errors():
-            found = self._reading.read()
-        paths = {one.name: self.path(one) for one in found.filesystems if identity.UUID in one.properties}
-        return Inventory(
-            at=asked,
-            pools=found.pools,
-            volumes=found.volumes,
-            filesystems=found.filesystems,
-            snapshots=found.snapshots,
-            devices={volume.name: self.device(volume) for volume in found.volumes} | paths,
-        )
+            self._reading.read_again(pools)
+        return self._take(None)
+
+    def _take(self, at: float | None) -> Inventory:
+        """What was read last becomes the inventory; `at`: when all of it was begun to be read."""
+        with self._taking:
+            found = self._reading.content()
+            paths = {one.name: self.path(one) for one in found.filesystems if identity.UUID in one.properties}
+            self._inventory = Inventory(
+                at=self._inventory.at if at is None else at,
+                pools=found.pools,
+                volumes=found.volumes,
+                filesystems=found.filesystems,
+                snapshots=found.snapshots,
+                devices={volume.name: self.device(volume) for volume in found.volumes} | paths,
+            )
+            return self._inventory
 
     @property
     def inventory(self) -> Inventory:

@@ -230,11 +230,12 @@ class Executor:
             left = self._undo(operation, plan)
             self._end(job, jobs.FAILED, problem={**to_wire(InternalError()), "left": left})
         if plan.out_of_service:
-            self._back_in_service()
+            self._back_in_service(plan)
 
-    def _back_in_service(self) -> None:
+    def _back_in_service(self, plan: Plan) -> None:
         try:
-            self._context.reconciling.reconcile("back in service")
+            self._context.look_at(plan.pools)
+            self._context.reconciling.reconcile("back in service", pools=plan.pools)
         except DomainError as error:  # told as an alert, and tried again
             _log.warning("reconciling after a job: %s", error)
 
@@ -314,5 +315,5 @@ class Executor:
             _log.exception("taking back %s", operation.kind)
             left = str(InternalError())
         with contextlib.suppress(DomainError), as_domain_errors():
-            self._context.look()
+            self._context.look_at(plan.pools)
         return left

@@ -72,7 +72,7 @@ class Hold(Operation[requests.HoldSnapshot, HoldPlan]):
         advance("holding it", 10)
         with contextlib.suppress(zfs.HoldExists):
             context.engine.hold([plan.name], plan.tag)
-        context.look()
+        context.look_at(plan.pools)
         return HoldResult(snapshot=plan.name, tag=plan.tag)
 
 
@@ -92,7 +92,7 @@ class Release(Operation[requests.ReleaseSnapshot, HoldPlan]):
         advance("releasing it", 10)
         with contextlib.suppress(zfs.NoSuchHold):
             context.engine.release([plan.name], plan.tag)
-        context.look()
+        context.look_at(plan.pools)
         return HoldResult(snapshot=plan.name, tag=plan.tag)
 
 

@@ -87,6 +87,8 @@ class Serving:
     """Datasets that are certain to be copies (copies.certain)."""
     changing: Collection[str] = ()
     """What jobs are about: half of what they do may have been read, so it is not known yet that only copies are there."""
+    pools: Collection[str] | None = None
+    """In which of them file systems may be mounted; in all unless told."""
 
     def reconcile(self, stores: Sequence[Datastore]) -> tuple[Outcome, set[str]]:
         """What was found and done, and which datastores are served. Raises GaneshaUnreachableError, unless there are none."""
@@ -148,6 +150,8 @@ class Serving:
         problem = covered(self.topmost, store.path, store.dataset) if store.mounted else ""
         if problem is None:
             return None
+        if self.pools is not None and store.pool not in self.pools:
+            return problem or f"{store.dataset} is not mounted"
         try:
             self.engine.mount(store.dataset)  # by the helper, which unmounts copies that are mounted over it
         except (zfs.EngineUnavailable, zfs.Timeout):

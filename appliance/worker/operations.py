@@ -76,7 +76,9 @@ class Create(Operation[requests.CreateDatastore, CreatePlan]):
         """Names, sizes, space, numbers."""
         kind = KINDS[request.kind]
         only_own(kind, request)
-        stores = context.datastores()
+        if all(pool.name != request.pool for pool in context.look(60).pools):
+            context.look()  # somebody else may have made the pool
+        stores = context.datastores(60)
         check_name(context, stores, request.name)
         check_groups(context, request.host_groups)
         pool = next((pool for pool in context.look(60).pools if pool.name == request.pool), None)
@@ -126,7 +128,7 @@ class Create(Operation[requests.CreateDatastore, CreatePlan]):
             plan.shown.show(session, uuid)
         complete(context, dataset, guid)
         advance("serving it", 70)
-        return serve(context, uuid, self.kind)
+        return serve(context, uuid, plan.pools, self.kind)
 
     def undo(self, context: Context, plan: CreatePlan) -> None:
         """No dataset without an identity stays."""
@@ -235,20 +237,20 @@ class Change(Operation[requests.ChangeDatastore, ChangePlan]):
                     clients=changes.clients,
                 )
         advance("telling who serves it", 60)
-        served = serve(context, uuid, self.kind)
+        served = serve(context, uuid, plan.pools, self.kind)
         if plan.becomes:
             if not served.served:
                 raise ConflictError(f"Cannot make {plan.called} thick: it is not served. {served.problem}")
             advance("counting its shared blocks", 80)
             thick.make_thick(context, domain.find(context.datastores(60), uuid, "active"))
-            context.look()
+            context.look_at(plan.pools)
         return served
 
     def undo(self, context: Context, plan: ChangePlan) -> None:
         """Back to thin."""
         if plan.becomes and own_dataset(context, plan.dataset, plan.uuid):
             thick.make_thin(context, plan.kind, plan.dataset, plan.size)
-            serve(context, plan.uuid, self.kind)
+            serve(context, plan.uuid, plan.pools, self.kind)
 
 
 def _takes_away(store: domain.Datastore, request: requests.ChangeDatastore) -> bool:
@@ -315,7 +317,7 @@ class Grow(Operation[requests.GrowDatastore, SizePlan]):
             lacking = thick.missing(context, plan.dataset, plan.size)
             raise ConflictError(f"Cannot grow: the pool lacks {lacking} bytes. Add vdevs, or delete data") from error
         advance("telling the target", 60)
-        served = serve(context, plan.uuid, self.kind)
+        served = serve(context, plan.uuid, plan.pools, self.kind)
         with context.store.reading() as session:
             stores = domain.datastores(context.look(3600), session)
         lun = next((store.lun for store in stores if store.uuid == plan.uuid), None)
@@ -351,11 +353,11 @@ class Quota(Operation[requests.SetQuota, SizePlan]):
         advance("setting the quota", 10)
         if not plan.thick:
             context.engine.set_properties(plan.dataset, {"refquota": str(plan.size)})
-            context.look()
+            context.look_at(plan.pools)
             return served_as_before(context, plan.uuid)
         thick.resize(context, plan.dataset, plan.size, plan.was)
         advance("telling the NFS server", 60)
-        served = serve(context, plan.uuid, self.kind)
+        served = serve(context, plan.uuid, plan.pools, self.kind)
         if plan.size < plan.was:  # files may have grown until the NFS server knew
             thick.check_smaller(context, plan.called, plan.export, plan.size)
         return served
@@ -364,7 +366,7 @@ class Quota(Operation[requests.SetQuota, SizePlan]):
         """Of a thick one, to its size before."""
         if plan.thick and own_dataset(context, plan.dataset, plan.uuid):
             context.engine.set_properties(plan.dataset, thick.sized(plan.was, thick=True))
-            serve(context, plan.uuid, self.kind)
+            serve(context, plan.uuid, plan.pools, self.kind)
 
 
 class DeletePlan(DatastorePlan, frozen=True, kw_only=True):
@@ -402,7 +404,7 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
     def run(self, context: Context, plan: DeletePlan, job_id: str, advance: Advance) -> DatastoreResult:
         """Out of service, mark, rename."""
         advance("taking it out of service", 10)
-        out_of_service(context, plan.uuid, plan.force)
+        out_of_service(context, plan.uuid, plan.pools, plan.force)
         advance("putting it aside", 50)
         ensure_folder(context, plan.aside.rsplit("/", 1)[0])
         if not own_dataset(context, plan.aside, plan.uuid):
@@ -411,7 +413,7 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
             context.engine.rename(plan.dataset, plan.aside)
         with context.store.session() as session:
             domain.forget(session, plan.uuid)
-        context.look()
+        context.look_at(plan.pools)
         return DatastoreResult(datastore=plan.uuid, dataset=plan.aside)
 
     def undo(self, context: Context, plan: DeletePlan) -> None:
@@ -471,7 +473,7 @@ class Restore(Operation[requests.RestoreDatastore, RestorePlan]):
         KINDS[plan.kind].back(context, dataset)
         context.engine.inherit_property(dataset, identity.DELETED)
         advance("serving it", 60)
-        return serve(context, uuid, self.kind)
+        return serve(context, uuid, plan.pools, self.kind)
 
 
 class PurgePlan(DatastorePlan, frozen=True, kw_only=True):
@@ -510,10 +512,10 @@ class Purge(Operation[requests.PurgeDatastore, PurgePlan]):
             context.engine.destroy(plan.dataset, with_snapshots=True)
         if plan.kind == domain.VMFS:
             forget_reservations(context, plan.dataset, plan.uuid)
-        destroy_origin(context, plan.origin)
+        destroy_origin(context, plan.origin, plan.pools)
         with context.store.session() as session:
             domain.forget(session, plan.uuid)
-        context.look()
+        context.look_at(plan.pools)
         return DatastoreResult(datastore=plan.uuid)
 
 
@@ -642,7 +644,7 @@ class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
             context.engine.inherit_property(dataset, left)
         context.engine.set_properties(dataset, {**properties, **own, identity.GUID: plan.guid})
         advance("serving it", 60)
-        return serve(context, uuid, self.kind)
+        return serve(context, uuid, plan.pools, self.kind)
 
     def undo(self, context: Context, plan: AdoptPlan) -> None:
         """The number of what is no datastore is free again, if it was, and the dataset is as it was."""
@@ -653,7 +655,7 @@ class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
                 plan.known.show(session, plan.uuid)
             else:
                 domain.forget(session, plan.uuid)
-        found = context.look().dataset(plan.dataset)
+        found = context.look_at(plan.pools).dataset(plan.dataset)
         if found is None or str(found.guid) != plan.guid:
             return
         if plan.before:

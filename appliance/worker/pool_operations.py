@@ -254,7 +254,7 @@ class ExportPool(Operation[requests.ExportPool, ExportPlan]):
         """Target first, then the pool; one that is gone is well."""
         advance("taking its datastores out of service", 10)
         for uuid in plan.out_of_service:
-            out_of_service(context, uuid, plan.force)
+            out_of_service(context, uuid, plan.pools, plan.force)
         advance("exporting it", 60)
         if plan.pool in {pool.name for pool in context.engine.pools()}:
             context.engine.export_pool(plan.pool, force=plan.force)

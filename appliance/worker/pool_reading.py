@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from appliance.domain.pool_health import UNSEEN
@@ -45,46 +45,66 @@ class _Reading:
 
 
 class PoolReading:
-    """Of one engine. `read` is called by one thread at a time."""
+    """Of one engine. `read` is called by one thread at a time, `read_again` by any."""
 
     def __init__(self, engine: ZfsEngine, user_properties: Sequence[str]) -> None:
         self._engine, self._user_properties = engine, tuple(user_properties)
         self._changed = threading.Condition()
+        self._pools: Sequence[Pool] = ()
+        self._newest: dict[str, _Reading] = {}
+        """Of each pool that answers, the reading that began last."""
         self._hanging: dict[str, _Reading] = {}
         """Given up, and not ended yet. Nothing else is read of these pools meanwhile."""
-        self._seconds: dict[str, float] = {}
-        """How long the last reading of each pool took."""
 
-    def read(self) -> Content:
-        """All that answers. Raises ZfsError."""
+    def read(self) -> None:
+        """Reads all that answers. Raises ZfsError."""
         pools = self._engine.pools()
-        self._hanging = {name: one for name, one in self._hanging.items() if one.ended is None}
-        readings = [_Reading(pool.name) for pool in pools if pool.health not in UNSEEN and pool.name not in self._hanging]
+        hanging = {name: one for name, one in self._hanging.items() if one.ended is None}
+        readings = [_Reading(pool.name) for pool in pools if pool.health not in UNSEEN and pool.name not in hanging]
         if len(readings) == 1 and len(pools) == 1:
             self._read(readings[0])
         else:
             for one in readings:
                 threading.Thread(target=self._read, args=(one,), name=f"reading {one.pool}", daemon=True).start()
             self._wait(readings)
-        for one in readings:
-            if one.ended is None:
-                self._hanging[one.pool] = one
-            elif one.error is not None:
-                raise one.error
-            else:
-                self._seconds[one.pool] = one.ended - one.began
-        done = [one for one in readings if one.ended is not None]
-        gone, suspended = {one.pool for one in done if one.gone}, {one.pool for one in done if one.suspended}
-        return Content(
-            pools=tuple(
-                replace(pool, health=Health.SUSPENDED) if pool.name in suspended else self._told(pool)
-                for pool in pools
-                if pool.name not in gone
-            ),
-            filesystems=tuple(found for one in done for found in one.filesystems),
-            volumes=tuple(found for one in done for found in one.volumes),
-            snapshots=tuple(found for one in done for found in one.snapshots),
-        )
+        with self._changed:
+            self._hanging = hanging | {one.pool: one for one in readings if one.ended is None}
+            done = [one for one in readings if one.ended is not None]
+            for one in done:
+                if one.error is not None:
+                    raise one.error
+            newer = [
+                one for one in self._newest.values() if any(one.pool == other.pool and one.began > other.began for other in done)
+            ]
+            self._pools, self._newest = pools, {one.pool: one for one in (*done, *newer)}
+
+    def read_again(self, pools: Collection[str]) -> None:
+        """These alone, in this thread, however long they take. Raises ZfsError."""
+        for pool in pools:
+            reading = _Reading(pool)
+            self._read(reading)
+            if reading.error is not None:
+                raise reading.error
+            with self._changed:
+                before = self._newest.get(pool)
+                if before is None or before.began < reading.began:
+                    self._newest[pool] = reading
+
+    def content(self) -> Content:
+        """As last read."""
+        with self._changed:
+            found = [self._newest[pool.name] for pool in self._pools if pool.name in self._newest]
+            gone, suspended = {one.pool for one in found if one.gone}, {one.pool for one in found if one.suspended}
+            return Content(
+                pools=tuple(
+                    replace(pool, health=Health.SUSPENDED) if pool.name in suspended else self._told(pool)
+                    for pool in self._pools
+                    if pool.name not in gone
+                ),
+                filesystems=tuple(dataset for one in found for dataset in one.filesystems),
+                volumes=tuple(dataset for one in found for dataset in one.volumes),
+                snapshots=tuple(snapshot for one in found for snapshot in one.snapshots),
+            )
 
     def _told(self, pool: Pool) -> Pool:
         if pool.name not in self._hanging:
@@ -117,7 +137,12 @@ class PoolReading:
                 if others is None:
                     self._changed.wait(1.0 if len(readings) == 1 else None)
                     continue
-                limits = [one.began + max(SHORTEST_LIMIT, _TIMES * max(others, self._seconds.get(one.pool, 0))) for one in left]
+                limits = [one.began + max(SHORTEST_LIMIT, _TIMES * max(others, self._lasted(one.pool))) for one in left]
                 if max(limits) <= now:
                     return
                 self._changed.wait(max(limits) - now)
+
+    def _lasted(self, pool: str) -> float:
+        """Seconds that the last reading took."""
+        before = self._newest.get(pool)
+        return before.ended - before.began if before is not None and before.ended is not None else 0.0

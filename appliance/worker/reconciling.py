@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import select
 
@@ -51,23 +52,31 @@ class Reconciling:
         """Datastores whose LUNs and exports were serving when last looked at."""
         self._given: set[int] = set()
         """Pools, by GUID, whose folder was given to the target since the start."""
+        self._folders: dict[str, str] = {}
+        """Of pools, by name, where the target keeps persistent reservations."""
 
-    def reconcile(self, cause: str, kind: str | None = None) -> planes.Outcome:
+    def reconcile(self, cause: str, kind: str | None = None, pools: Collection[str] | None = None) -> planes.Outcome:
         """Makes target and NFS server serve what they should. What was otherwise without a cause of ours is drift.
 
         What the one does not answer keeps nothing from the other. Raises UnavailableError, with a `kind` of datastores only when
         who serves that kind does not answer.
+
+        A job names its `pools`, which it has had read. Nothing is done in others, as one may hang, and alerts are left to the
+        next round of all.
         """
         with self.lock:
             try:
-                inventory, stores = self._looked()
-                locked = self._unlock(stores)
-                if any(store.key_status == KeyStatus.UNAVAILABLE for store in stores):
-                    inventory, stores = self._looked()
+                inventory, stores = self._looked(None if pools is None else math.inf)
+                here = {pool.name for pool in inventory.pools} if pools is None else pools
+                own = [store for store in stores if store.pool in here]
+                locked = self._unlock(own)
+                if any(store.key_status == KeyStatus.UNAVAILABLE for store in own):
+                    self._context.look_at(here)
+                    inventory, stores = self._looked(math.inf)
                 self._context.recovery.check(inventory)
                 present_found(self._context, inventory, stores)
                 stores = self._of(inventory)
-                store_numbers(self._context, inventory, stores)
+                store_numbers(self._context, inventory, [store for store in stores if store.pool in here])
             except RecoveryModeError as error:  # everything is served as it is
                 self.problem = str(error)
                 raise
@@ -82,18 +91,19 @@ class Reconciling:
             serving = {store.uuid for store in stores if store.uuid in self.serving}
             for plane, serve in ((domain.VMFS, self._reconcile_target), (domain.NFS, self._reconcile_exports)):
                 try:
-                    outcomes[plane], served = serve(inventory, stores)
+                    outcomes[plane], served = serve(inventory, stores, here)
                     serving = served | {store.uuid for store in stores if store.kind != plane and store.uuid in serving}
                 except DomainError as error:
                     away[plane] = error
                 except Exception as error:
                     _log.exception("serving %s", plane)
                     away[plane] = InternalError(f"the worker is at fault: {error}")
-            return self._reconciled(cause, kind, outcomes, away, {uuid for uuid in serving if uuid}, locked)
+            self.at, self.serving = time.time(), {uuid for uuid in serving if uuid}
+            return self._reconciled(cause, kind, outcomes, away, locked, of_all=pools is None)
 
-    def _looked(self) -> tuple[Inventory, list[Datastore]]:
+    def _looked(self, newest: float | None = None) -> tuple[Inventory, list[Datastore]]:
         """Both of one look, whoever looks meanwhile."""
-        inventory = self._context.look()
+        inventory = self._context.look(newest)
         return inventory, self._of(inventory)
 
     def _of(self, inventory: Inventory) -> list[Datastore]:
@@ -106,25 +116,29 @@ class Reconciling:
         kind: str | None,
         outcomes: dict[str, planes.Outcome],
         away: dict[str, DomainError],
-        serving: set[str],
         locked: Sequence[planes.Failure],
+        *,
+        of_all: bool,
     ) -> planes.Outcome:
-        self.at, self.serving = time.time(), serving
         outcome = planes.Outcome(
             tuple(text for one in outcomes.values() for text in one.differences),
             (*locked, *(failure for one in outcomes.values() for failure in one.failures)),
         )
         problems = [*map(str, away.values()), *(failure.text for failure in outcome.failures)]
-        self.problem = "; ".join(problems) or None
+        if of_all:
+            self.problem = "; ".join(problems) or None
+        elif problems:
+            self._context.alerts.ask_again(0)
         if outcome.differences:
             told = "drift" if cause in (PERIODIC, EVENT) else "reconciled"
             with self._context.store.session() as session:
                 publish(session, told, "target", cause=cause, differences=list(outcome.differences))
-        for plane, one in outcomes.items():
+        for plane, one in outcomes.items() if of_all else ():
             failures = (*one.failures, *locked) if plane == domain.VMFS else one.failures
             self._context.alerts.update(_AREAS[plane], [_finding(_AREAS[plane], failure) for failure in failures])
         keys = {domain.VMFS: "unavailable:reconcile", domain.NFS: "unavailable:nfs"}
-        self._unavailable({keys[plane]: error for plane, error in away.items()})
+        if of_all:
+            self._unavailable({keys[plane]: error for plane, error in away.items()})
         for plane, error in away.items():
             if kind in (None, plane):
                 raise error
@@ -137,25 +151,30 @@ class Reconciling:
         ]
         self._context.alerts.update("unavailable", findings)
 
-    def _reconcile_target(self, inventory: Inventory, stores: list[Datastore]) -> tuple[planes.Outcome, set[str]]:
+    def _reconcile_target(
+        self, inventory: Inventory, stores: list[Datastore], pools: Collection[str]
+    ) -> tuple[planes.Outcome, set[str]]:
+        own = [store for store in stores if store.pool in pools]
         with as_domain_errors():
             folders, unmounted = reservations.folders(
                 self._context.engine,
                 inventory,
-                stores,
+                own,
                 self._given,
                 self._context.folder,
                 self._context.topmost,
             )
+        others = {pool.name for pool in inventory.pools}.difference(pools)
+        self._folders = {name: folder for name, folder in self._folders.items() if name in others} | folders
         with self._context.store.reading() as session:
-            wanted = wanted_of(self._context, inventory, stores, session, folders)
+            wanted = wanted_of(self._context, inventory, stores, session, self._folders)
             changing = becoming_thick(session)
             about = jobs.about_since(session, inventory.scanned_at)
             shown = set(session.scalars(select(Presentation.datastore))) - about
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
             mutual_revision = hosts.mutual_revision(session)
         with as_domain_errors():
-            reserved = thick.reserve_again(self._context, stores, changing)
+            reserved = thick.reserve_again(self._context, own, changing)
             outcome = planes.reconcile(self._context.target, wanted)
             limits = {name: one.warning for name, one in capacity.thresholds(inventory).items()}
             of_pools = reconcile_pools.reconcile(self._context.target, limits)
@@ -200,7 +219,9 @@ class Reconciling:
                 failures += [planes.Failure(store.uuid or "", text) for store in waiting]
         return failures
 
-    def _reconcile_exports(self, inventory: Inventory, stores: list[Datastore]) -> tuple[planes.Outcome, set[str]]:
+    def _reconcile_exports(
+        self, inventory: Inventory, stores: list[Datastore], pools: Collection[str]
+    ) -> tuple[planes.Outcome, set[str]]:
         with self._context.store.reading() as session:
             out, about = jobs.out_of_service(session), jobs.about_since(session, inventory.scanned_at)
             numbers = {row.datastore: row.number for row in session.scalars(select(Export))}
@@ -219,6 +240,7 @@ class Reconciling:
             numbers,
             certain,
             about,
+            pools,
         )
         with as_domain_errors():
             reconciled = serving.reconcile(stores)

@@ -69,7 +69,7 @@ class TakeSnapshot(Operation[requests.CreateSnapshots, SnapshotsPlan]):
 
     def plan(self, context: Context, request: requests.CreateSnapshots) -> SnapshotsPlan:
         """All have to be there, in one pool, without such a snapshot."""
-        stores = context.datastores()
+        stores = context.datastores(60)
         if not re.fullmatch(TAG, request.name):
             raise InvalidError(
                 "name", "not a name of a snapshot", "1 to 64 of A-Z, a-z, 0-9, '_', '.', ':', '-', the first a letter or digit"
@@ -110,7 +110,7 @@ class TakeSnapshot(Operation[requests.CreateSnapshots, SnapshotsPlan]):
         if plan.protected_until:
             with contextlib.suppress(zfs.HoldExists):  # the job was resumed
                 context.engine.hold(plan.names, retention.PROTECTED)
-        context.look()
+        context.look_at(plan.pools)
         return SnapshotResult(snapshots=plan.names)
 
 
@@ -164,7 +164,7 @@ class DeleteSnapshot(Operation[requests.DeleteSnapshot, SnapshotPlan]):
         """One that is gone is well."""
         advance("destroying it", 10)
         context.engine.destroy_snapshots([plan.name])
-        context.look()
+        context.look_at(plan.pools)
         return SnapshotResult(snapshot=plan.name)
 
 
@@ -192,12 +192,12 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
                 context.engine.release([name], retention.PROTECTED)
         for begin in range(0, len(plan.names), _AT_ONCE):
             advance("destroying them", 10 + 80 * begin // len(plan.names))
-            there = {one.name for one in context.look().snapshots if not one.holds and not one.clones}
+            there = {one.name for one in context.look_at(plan.pools).snapshots if not one.holds and not one.clones}
             names = [name for name in plan.names[begin : begin + _AT_ONCE] if name in there]
             with contextlib.suppress(zfs.SnapshotHeld, zfs.HasDependants):  # in this moment: the next round sees it
                 context.engine.destroy_snapshots(names)
                 destroyed += len(names)
-        context.look()
+        context.look_at(plan.pools)
         return SnapshotResult(destroyed=destroyed)
 
 
@@ -253,7 +253,7 @@ class Rollback(Operation[requests.RollBack, RollbackPlan]):
             self._roll_back(context, plan, advance)
             in_service(context, job_id)
         advance("serving it", 80)
-        return serve(context, plan.uuid, self.kind)
+        return serve(context, plan.uuid, plan.pools, self.kind)
 
     def _roll_back(self, context: Context, plan: RollbackPlan, advance: Advance) -> None:
         # Only what was shown is destroyed: one taken meanwhile is in the way, and no host loses its LUN for that.
@@ -266,7 +266,7 @@ class Rollback(Operation[requests.RollBack, RollbackPlan]):
         if unseen:
             raise ConflictError("a newer snapshot was taken meanwhile", sorted(unseen), can_force=True)
         advance("taking it out of service", 10)
-        out_of_service(context, plan.uuid, plan.force)
+        out_of_service(context, plan.uuid, plan.pools, plan.force)
         advance("putting it back", 50)
         KINDS[plan.kind].closed(context, dataset)
         context.engine.rollback(plan.name, destroy=plan.newer)
@@ -293,7 +293,7 @@ class Clone(Operation[requests.CloneDatastore, ClonePlan]):
 
     def plan(self, context: Context, request: requests.CloneDatastore) -> ClonePlan:
         """From a snapshot, or from now."""
-        stores = context.datastores()
+        stores = context.datastores(60)
         store = domain.find(stores, request.id, "active")
         check_name(context, stores, request.name)
         check_groups(context, request.host_groups)
@@ -348,14 +348,14 @@ class Clone(Operation[requests.CloneDatastore, ClonePlan]):
             plan.shown.show(session, uuid)
         complete(context, dataset)
         advance("serving it", 70)
-        return replace(serve(context, uuid, self.kind), snapshot=plan.snapshot)
+        return replace(serve(context, uuid, plan.pools, self.kind), snapshot=plan.snapshot)
 
     def undo(self, context: Context, plan: ClonePlan) -> None:
         """No volume without an identity stays, nor the snapshot that was taken for it."""
         take_back(context, plan.dataset, plan.uuid)
         if plan.take:
-            context.look()
-            destroy_origin(context, origin_guid(context, plan.snapshot))
+            context.look_at(plan.pools)
+            destroy_origin(context, origin_guid(context, plan.snapshot), plan.pools)
 
 
 class PromotePlan(Plan, frozen=True, kw_only=True):
@@ -405,7 +405,7 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
             found = context.engine.properties(plan.dataset).get("origin")
         if found is not None and found.value == plan.origin:
             context.engine.promote(plan.dataset)
-        context.look()
+        context.look_at(plan.pools)
         return DatastoreResult(datastore=plan.uuid)
 
 

@@ -136,10 +136,14 @@ def ensure_encryption_root(context: Context, name: str, identifier: str) -> None
         context.keys.load_kept_key(name)
 
 
-def serve(context: Context, uuid: str, cause: str) -> DatastoreResult:
-    """Reconciles; says whether the datastore is served, and what is not as it should be: no failure, it is tried again."""
+def serve(context: Context, uuid: str, pools: Collection[str], cause: str) -> DatastoreResult:
+    """Reads the job's pools again and reconciles.
+
+    Says whether the datastore is served, and what is not as it should be: no failure, it is tried again.
+    """
     try:
-        outcome = context.reconciling.reconcile(cause, _kind(context, uuid))
+        context.look_at(pools)
+        outcome = context.reconciling.reconcile(cause, _kind(context, uuid), pools)
     except DomainError as error:
         return DatastoreResult(datastore=uuid, served=False, problem=str(error))
     failure = next((failure for failure in outcome.failures if failure.subject == uuid), None)
@@ -186,13 +190,13 @@ def still_unused(context: Context, uuid: str, force: bool, number: int | None = 
         raise ConflictError("persistent reservations would end", ports, can_force=True)
 
 
-def out_of_service(context: Context, uuid: str, force: bool) -> None:
+def out_of_service(context: Context, uuid: str, pools: Collection[str], force: bool) -> None:
     """It is not served any more, and nobody has its volume, or a file in it, open. The job's `out_of_service` keeps it so.
 
     Refused while hosts use it, unless forced: they may have come since the job was asked for.
     """
     still_unused(context, uuid, force)
-    outcome = context.reconciling.reconcile("out of service", _kind(context, uuid))
+    outcome = context.reconciling.reconcile("out of service", _kind(context, uuid), pools)
     problem = next((failure.text for failure in outcome.failures if failure.subject == uuid and not failure.still_open), None)
     if problem:
         raise ConflictError(problem)
@@ -302,11 +306,11 @@ def origin_guid(context: Context, origin: str | None) -> int | None:
     return found.guid if found is not None and own else None
 
 
-def destroy_origin(context: Context, guid: int | None) -> None:
+def destroy_origin(context: Context, guid: int | None, pools: Collection[str]) -> None:
     """By its GUID: its dataset may have another name by now. What still hangs on it, or holds it, keeps it."""
     if guid is None:
         return
-    for snapshot in context.look().snapshots:
+    for snapshot in context.look_at(pools).snapshots:
         if snapshot.guid == guid and not snapshot.clones:
             with contextlib.suppress(zfs.HasDependants, zfs.SnapshotHeld):
                 context.engine.destroy_snapshots([snapshot.name])

@@ -251,8 +251,8 @@ def _answers(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def running_helper(path: Path, *words: str) -> Iterator[None]:
-    """The root helper at this socket, on real storage in the guest, with pools of devices in memory."""
+def running_helper(path: Path, *words: str) -> Iterator[int]:
+    """The root helper at this socket, on real storage in the guest, with pools of devices in memory; its process identifier."""
     usual = ["--socket", str(path), "--device-directory", "/dev/shm", "--search", "/dev/shm", "--target-user", "nobody"]
     helper = subprocess.Popen([sys.executable, "-m", "appliance.helper", *usual, *words], cwd=REPOSITORY)
 
@@ -262,7 +262,7 @@ def running_helper(path: Path, *words: str) -> Iterator[None]:
 
     try:
         wait_for(answers, "the helper answers", START_SECONDS)
-        yield
+        yield helper.pid
         helper.terminate()
         assert helper.wait(60) == 0
     finally:
@@ -279,9 +279,10 @@ def running_appliance(
     simulating_helper: bool = False,
     nfs: str = "",
     vaai_nas: Path | None = None,
+    inventory_seconds: float = 0.05,
 ) -> Iterator[Appliance]:
     """One, with a first admin who is logged in; on real storage behind a helper's socket, or a simulator in one of its own."""
-    appliance = Appliance(directory, reconcile_seconds, helper, simulating_helper, nfs=nfs, vaai_nas=vaai_nas)
+    appliance = Appliance(directory, reconcile_seconds, helper, simulating_helper, inventory_seconds, nfs, vaai_nas)
     try:
         appliance.start()
         yield appliance

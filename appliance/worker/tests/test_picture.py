@@ -16,6 +16,7 @@ from simulators.storage import again
 
 from appliance.config import Worker
 from appliance.zfs.errors import EngineUnavailable
+from appliance.zfs.model import DatasetList, Redundancy, VdevSpec
 
 
 @pytest.fixture
@@ -115,3 +116,21 @@ def test_before_the_first_look_nothing_is_told_of_an_empty_machine(appliance: Ap
         patch.setattr("appliance.worker.context.time", SimpleNamespace(monotonic=lambda: 5.0, time=time.time, sleep=time.sleep))
         found = new.look(60)
     assert [pool.name for pool in found.pools] == ["tank"]
+
+
+def test_a_job_reads_its_own_pool_alone(slow: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool that can't be read keeps no job of another one waiting."""
+    disks = tuple(disk.path for disk in slow.simulator.disks() if disk.used_by is None)[:2]
+    slow.simulator.create_pool("rust", [VdevSpec(devices=disks, redundancy=Redundancy.MIRROR)])
+    store = slow.datastore("first")
+    read: list[str | None] = []
+    real = slow.simulator.datasets
+
+    def datasets(root: str | None = None) -> DatasetList:
+        read.append(root)
+        return real(root)
+
+    monkeypatch.setattr(slow.simulator, "datasets", datasets)
+    slow.datastore("second")
+    slow.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
+    assert read and set(read) == {"tank"}

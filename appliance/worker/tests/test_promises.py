@@ -373,6 +373,7 @@ def test_a_job_for_a_pool_that_is_suspended_is_refused(appliance: Appliance) -> 
     """When it is asked for; what has the pool go on is not, nor what needs no storage."""
     store = appliance.datastore("first")
     appliance.simulator.suspend("tank")
+    appliance.service.context.look()  # as an event of OpenZFS has it
     begun = len(appliance.get("/jobs")["items"])
     for method, path, body in (
         ("POST", "/datastores", {"name": "new", "pool": "tank", "size": str(GIB)}),
