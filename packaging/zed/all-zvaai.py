@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hands each event of OpenZFS to the appliance's worker. Belongs into /etc/zfs/zed.d, which is zed(8)'s folder of such programs.
 
-Without it the worker sees the state of pools every half minute, and no single events. While the worker is away an event is lost;
+Without it the worker sees the state of pools every minute, and no single events. While the worker is away an event is lost;
 what it has changed is seen in the state of the pool. A file `zvaai-socket` next to it names another socket than the usual one.
 """
 
