@@ -76,8 +76,11 @@ int fileops_dataset_open(const char *root, struct fileops_dataset **result)
     }
     pthread_rwlock_init(&dataset->sharing, NULL);
     pthread_mutex_init(&dataset->lock, NULL);
-    pthread_cond_init(&dataset->synced, NULL);
+    pthread_cond_init(&dataset->changed, NULL);
     atomic_store(&dataset->references, 1);
+    pthread_mutex_lock(&dataset->lock);
+    dataset_begin_probe(dataset);
+    pthread_mutex_unlock(&dataset->lock);
     *result = dataset;
     return 0;
 }
@@ -94,17 +97,23 @@ void fileops_dataset_put(struct fileops_dataset *dataset)
     admission_destroy(&dataset->admission);
     pthread_rwlock_destroy(&dataset->sharing);
     pthread_mutex_destroy(&dataset->lock);
-    pthread_cond_destroy(&dataset->synced);
+    pthread_cond_destroy(&dataset->changed);
     free(dataset->root);
     free(dataset);
 }
 
 bool dataset_is_unused(struct fileops_dataset *dataset)
 {
-    return atomic_load(&dataset->references) == 1;
+    return atomic_load(&dataset->references) <= atomic_load(&dataset->background);
 }
 
-int dataset_run_in_background(struct fileops_dataset *dataset, void *(*work)(void *dataset))
+void dataset_end_background(struct fileops_dataset *dataset)
+{
+    atomic_fetch_sub(&dataset->background, 1);
+    fileops_dataset_put(dataset);
+}
+
+int dataset_run_in_background(struct fileops_dataset *dataset, void *(*work)(void *argument), void *argument)
 {
     pthread_attr_t attributes;
     pthread_t thread;
@@ -112,21 +121,37 @@ int dataset_run_in_background(struct fileops_dataset *dataset, void *(*work)(voi
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     fileops_dataset_ref(dataset);
-    const int error = pthread_create(&thread, &attributes, work, dataset);
+    atomic_fetch_add(&dataset->background, 1);
+    const int error = pthread_create(&thread, &attributes, work, argument);
     pthread_attr_destroy(&attributes);
     if (error != 0)
-        fileops_dataset_put(dataset);
+        dataset_end_background(dataset);
     return error;
 }
 
-struct count {
+void fileops_dataset_stop(struct fileops_dataset *dataset)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec++;
+    pthread_mutex_lock(&dataset->lock);
+    count_cancel_all(dataset);
+    pthread_cond_broadcast(&dataset->changed);
+    while ((dataset->probe.running || count_is_any_running(dataset)) &&
+           pthread_cond_clockwait(&dataset->changed, &dataset->lock, CLOCK_MONOTONIC, &until) == 0)
+        ;
+    pthread_mutex_unlock(&dataset->lock);
+}
+
+struct file_count {
     struct fileops_dataset *dataset;
     uint64_t number;
 };
 
 static int dataset_count_file(void *context, const struct walk_file *file)
 {
-    const struct count *count = context;
+    const struct file_count *count = context;
     struct fileops_dataset *dataset = count->dataset;
 
     pthread_mutex_lock(&dataset->lock);
@@ -140,7 +165,7 @@ static int dataset_count_file(void *context, const struct walk_file *file)
 static void *dataset_count_files(void *argument)
 {
     struct fileops_dataset *dataset = argument;
-    struct count count = {.dataset = dataset};
+    struct file_count count = {.dataset = dataset};
 
     pthread_mutex_lock(&dataset->lock);
     count.number = dataset->count;
@@ -153,7 +178,7 @@ static void *dataset_count_files(void *argument)
             admission_counted(&dataset->admission);
     }
     pthread_mutex_unlock(&dataset->lock);
-    fileops_dataset_put(dataset);
+    dataset_end_background(dataset);
     return NULL;
 }
 
@@ -179,7 +204,7 @@ static int dataset_make_thick(struct fileops_dataset *dataset, uint64_t size)
     admission_set_limit(&dataset->admission, size);
     atomic_store(&dataset->thick_size, size);
     const int error = dataset_wait_for_steps(dataset);
-    return error != 0 ? error : dataset_run_in_background(dataset, dataset_count_files);
+    return error != 0 ? error : dataset_run_in_background(dataset, dataset_count_files, dataset);
 }
 
 static void dataset_make_thin(struct fileops_dataset *dataset)

@@ -30,6 +30,13 @@ void fileops_dataset_put(struct fileops_dataset *dataset);
 int fileops_dataset_set_thick(struct fileops_dataset *dataset, uint64_t size);
 bool fileops_dataset_is_thick(const struct fileops_dataset *dataset);
 
+/* Whether its files can share blocks; true where that is not known. Answered from a probe when the dataset was opened, which is waited for, a second at most. A "no" is
+ * probed again in the background once in a minute, as the pool's feature may have been enabled meanwhile. */
+bool fileops_dataset_shares(struct fileops_dataset *dataset);
+
+/* Ends what runs for statistics and the probe, which have files open, and waits for that, a second at most. An export calls it before its file system is let go. */
+void fileops_dataset_stop(struct fileops_dataset *dataset);
+
 struct fileops_dataset_status {
     bool thick;
     bool counting;     /* the files are still being counted: `admitted` is a part */

@@ -4,15 +4,30 @@
 #define FILEOPS_DATASET_INTERNAL_H
 
 #include "admission.h"
+#include "count.h"
 #include "dataset.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+/* Transaction groups, for statistics. */
+struct dataset_groups {
+    uint64_t seen;     /* the latest, */
+    int64_t seen_at;   /* and when it was seen first: UNIX seconds */
+    int64_t requested; /* when one was hastened last: seconds of the monotonic clock */
+    bool syncing;      /* one is hastened now */
+};
+
+/* Whether files can share blocks. */
+struct dataset_probe {
+    bool running, shares;
+    int64_t began; /* seconds of the monotonic clock */
+};
+
 struct fileops_dataset {
     char *root;
     dev_t device;
-    atomic_uint references;
+    atomic_uint references, background; /* those of threads in the background are in both */
     atomic_uint_least64_t thick_size; /* 0: thin */
     pthread_rwlock_t sharing;         /* read: while a step of a clone shares; write: while it becomes thick */
     struct admission admission;
@@ -24,18 +39,20 @@ struct fileops_dataset {
     bool counting_shared;
     int shared_error;
     struct fileops_dataset_shared shared;
-    uint64_t synced_group;     /* the latest transaction group that statistics have seen, */
-    int64_t synced_group_seen; /* and when they saw it first: UNIX seconds */
-    int64_t sync_requested;    /* when statistics last hastened one: seconds of the monotonic clock */
-    bool syncing;              /* they do now, by this descriptor */
-    int sync_file;
-    pthread_cond_t synced; /* of `lock`: no longer */
+    struct dataset_groups groups;
+    struct dataset_probe probe;
+    struct count counts[COUNTS_KNOWN];
+    pthread_cond_t changed; /* of `lock`: a count, a probe or a transaction group has ended */
 };
 
-/* Runs `work` in a thread of its own, which has a reference and puts it. 0, or what pthread_create(3) says. */
-int dataset_run_in_background(struct fileops_dataset *dataset, void *(*work)(void *dataset));
+/* Runs `work` in a thread of its own, with a reference; it calls dataset_end_background() at its end. 0, or what pthread_create(3) says. */
+int dataset_run_in_background(struct fileops_dataset *dataset, void *(*work)(void *argument), void *argument);
+void dataset_end_background(struct fileops_dataset *dataset);
 
 /* Nobody but work in the background has a reference: it ends. */
 bool dataset_is_unused(struct fileops_dataset *dataset);
+
+/* sharing_probe.c: begins a probe unless one runs. With the lock. */
+void dataset_begin_probe(struct fileops_dataset *dataset);
 
 #endif

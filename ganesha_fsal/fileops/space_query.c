@@ -3,6 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include <zvol_clone.h>
@@ -29,4 +32,21 @@ int space_query(int file, uint64_t offset, uint64_t end, uint64_t nanoseconds, s
     *figures = (struct space_figures){space.bytes_done,   space.allocated, space.shared,    space.snapshot,
                                       space.deduplicated, space.txg,       space.dirty != 0};
     return 0;
+}
+
+uint64_t space_changes(void)
+{
+    char line[256], name[64];
+    uint64_t sum = 0, value;
+    FILE *file = fopen("/proc/spl/kstat/zfs/brtstats", "re");
+
+    if (file == NULL)
+        return 0;
+    /* References added and removed; the file begins with its own times. */
+    while (fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "%63s %*u %" SCNu64, name, &value) == 2 &&
+            (strncmp(name, "addref_", 7) == 0 || strncmp(name, "decref_", 7) == 0))
+            sum += value;
+    fclose(file);
+    return sum + 1;
 }

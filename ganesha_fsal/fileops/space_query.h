@@ -17,4 +17,7 @@ struct space_figures {
  * another version, or does not know this file system. */
 int space_query(int file, uint64_t offset, uint64_t end, uint64_t nanoseconds, struct space_figures *figures);
 
+/* How often the block reference tables of all pools have changed since the module zfs was loaded. 0: not known. */
+uint64_t space_changes(void);
+
 #endif

@@ -9,18 +9,22 @@ struct fileops_statistics {
     uint64_t total;     /* bytes: its size */
     uint64_t allocated; /* bytes of its blocks as st_blocks counts them: compressed, with all copies, shared ones in full */
     uint64_t unique;    /* of these, what no other file or zvol shares by block cloning */
-    bool unique_exact;  /* false: `unique` is an upper bound: the module does not know, or has not counted all of the file yet */
+    bool unique_exact;  /* false: `unique` is an upper bound: the module does not know, not all is counted yet, or something changed meanwhile */
     uint64_t snapshot;  /* of the allocated: a snapshot also holds them */
     uint64_t deduplicated; /* of the allocated: deduplicated, and who else has them is not known */
     uint64_t reserved;     /* its size in a thick dataset, else 0 */
     uint64_t as_of;        /* UNIX seconds: the figures are of this time or later, and in the pool */
 };
 
-/* Counting takes no longer than that for one call; the next one for the file goes on where it ended. */
-#define FILEOPS_STATISTICS_SECONDS 1
+/* The answer comes within a second, counted or not. */
+#define FILEOPS_STATISTICS_MILLISECONDS 900
 
-/* Reads them for an open file. The figures are of the last synced state of the pool. Where the file has changes beyond it, they are waited for,
- * 10 s at most, and hastened not more often than each 5 s in one dataset. EISDIR: no regular file. */
+/* Reads them for an open file. The figures are of the last synced state of the pool; newer changes of the file are waited for, but hastened not more often than each
+ * 5 s in one dataset. What takes longer than the answer goes on in the background, and callers for the same file join it. Until its end `unique` is an upper bound.
+ * EISDIR: no regular file. */
 int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics);
+
+/* The same without counting: `unique` is an upper bound. */
+int fileops_sizes(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics);
 
 #endif

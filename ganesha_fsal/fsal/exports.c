@@ -134,7 +134,9 @@ void exports_remove(const struct fsal_export *export)
     if (entry != NULL)
         *link = entry->next;
     pthread_mutex_unlock(&lock);
-    if (entry != NULL)
+    if (entry != NULL) {
+        fileops_dataset_stop(entry->dataset);
         file_systems_put(entry->dataset);
+    }
     free(entry);
 }

@@ -19,7 +19,7 @@ int exports_add(struct fsal_export *export, void *parse_node, struct config_erro
 /* The block was read again. As exports_add(). */
 int exports_update(struct fsal_export *export, void *parse_node, struct config_error_type *errors);
 
-/* The export ends. Puts its dataset. Does nothing if the export was never added. */
+/* The export ends. Puts its dataset, after a second at most, in which files that are open for statistics are closed. Does nothing if the export was never added. */
 void exports_remove(const struct fsal_export *export);
 
 #endif

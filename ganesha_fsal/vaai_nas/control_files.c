@@ -150,7 +150,7 @@ struct json_object *control_file_statistics(struct vaai_nas_service *service, st
                                             struct control_failure *failure)
 {
     static const char *const names[] = {"export", "path", NULL};
-    struct vaai_nas_statistics statistics;
+    struct fileops_statistics statistics;
     struct values values;
 
     if (!control_read_parameters(parameters, names, 2, &values, failure))
@@ -159,13 +159,13 @@ struct json_object *control_file_statistics(struct vaai_nas_service *service, st
     if (status != VAAI_NAS_OK)
         return control_refused(failure, status, "path");
     struct json_object *result = json_object_new_object();
-    control_add_bytes(result, "total_bytes", statistics.total_bytes);
-    control_add_bytes(result, "allocated_bytes", statistics.allocated_bytes);
-    control_add_bytes(result, "unique_bytes", statistics.unique_bytes);
+    control_add_bytes(result, "total_bytes", statistics.total);
+    control_add_bytes(result, "allocated_bytes", statistics.allocated);
+    control_add_bytes(result, "unique_bytes", statistics.unique);
     json_object_object_add(result, "unique_exact", json_object_new_boolean(statistics.unique_exact));
-    control_add_bytes(result, "snapshot_bytes", statistics.snapshot_bytes);
-    control_add_bytes(result, "deduplicated_bytes", statistics.deduplicated_bytes);
-    control_add_bytes(result, "reserved_bytes", statistics.reserved_bytes);
+    control_add_bytes(result, "snapshot_bytes", statistics.snapshot);
+    control_add_bytes(result, "deduplicated_bytes", statistics.deduplicated);
+    control_add_bytes(result, "reserved_bytes", statistics.reserved);
     control_add_bytes(result, "as_of", statistics.as_of);
     return result;
 }

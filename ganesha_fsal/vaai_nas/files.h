@@ -20,7 +20,7 @@ enum vaai_nas_status vaai_nas_list_files(struct vaai_nas_service *service, uint1
                                          struct vmdk_list *list);
 
 enum vaai_nas_status vaai_nas_get_file_statistics(struct vaai_nas_service *service, uint16_t export_id, const char *path,
-                                                  struct vaai_nas_statistics *statistics);
+                                                  struct fileops_statistics *statistics);
 
 /* Whether the dataset of an export is thick, and what of it is admitted. */
 enum vaai_nas_status vaai_nas_get_space(struct vaai_nas_service *service, uint16_t export_id,

@@ -142,7 +142,7 @@ static void procedure22_statistics_or_reserve(struct vaai_nas_service *service, 
                                               const struct procedure22_request *request, const struct vaai_nas_handle *handle,
                                               struct procedure22_result *result)
 {
-    struct vaai_nas_statistics statistics;
+    struct fileops_statistics statistics;
     enum vaai_nas_status status = request->command == PROCEDURE22_RESERVE_SPACE
                                       ? vaai_nas_reserve(service, caller, handle, &statistics)
                                       : vaai_nas_get_statistics(service, caller, handle, &statistics);
@@ -153,10 +153,10 @@ static void procedure22_statistics_or_reserve(struct vaai_nas_service *service, 
         procedure22_fail(result, status);
         return;
     }
-    result->total = statistics.total_bytes;
-    result->allocated = statistics.allocated_bytes;
-    result->unique = statistics.unique_bytes;
-    result->reserved = statistics.reserved_bytes;
+    result->total = statistics.total;
+    result->allocated = statistics.allocated;
+    result->unique = statistics.unique;
+    result->reserved = statistics.reserved;
     result->unique_exact = statistics.unique_exact;
     result->as_of = statistics.as_of;
 }

@@ -2,18 +2,13 @@
 /* The service's life, and what it says of exports and files. */
 #include "service_internal.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "../fileops/changes.h"
-#include "../fileops/statistics.h"
 
 struct vaai_nas_service *vaai_nas_service_new(const struct vaai_nas_service_options *options)
 {
@@ -98,53 +93,6 @@ void service_close(struct vaai_nas_service *service, struct vaai_nas_file *file)
     file->fd = -1;
 }
 
-/*
- * Whether files of the directory's file system can share blocks. Asks to clone a range of an empty file onto itself: EINVAL means
- * that only the overlap is wrong. *known: the answer holds for good.
- */
-static bool service_probe_sharing(int directory, bool *known)
-{
-    const int file = openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    bool shares = false;
-
-    *known = file >= 0;
-    if (file < 0) /* a full pool: a fast clone may still work, or says that the disk is full */
-        return errno == ENOSPC || errno == EDQUOT;
-    if (ftruncate(file, 1 << 20) == 0) {
-        struct file_clone_range range = {.src_fd = file, .src_length = 1 << 20};
-        shares = ioctl(file, FICLONERANGE, &range) == 0 || errno == EINVAL;
-    }
-    close(file);
-    return shares;
-}
-
-/* Probes each file system once. */
-static bool service_shares_blocks(struct vaai_nas_service *service, const struct vaai_nas_file *directory)
-{
-    struct probed *all = service->probed;
-    bool shares = false, known = false;
-
-    pthread_mutex_lock(&service->lock);
-    for (size_t i = 0; i < service->probed_count && !known; i++) {
-        known = all[i].device == directory->device;
-        shares = all[i].shares;
-    }
-    pthread_mutex_unlock(&service->lock);
-    if (known)
-        return shares;
-    shares = service_probe_sharing(directory->fd, &known);
-    pthread_mutex_lock(&service->lock);
-    if (known) {
-        const size_t place =
-            service->probed_next++ % PROBED_MAX; /* beyond PROBED_MAX file systems the oldest answer makes room */
-        all[place] = (struct probed){directory->device, shares};
-        if (service->probed_count <= place)
-            service->probed_count = place + 1;
-    }
-    pthread_mutex_unlock(&service->lock);
-    return shares;
-}
-
 enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                                const struct vaai_nas_handle *handle, struct vaai_nas_capabilities *capabilities)
 {
@@ -157,7 +105,7 @@ enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service,
         status = VAAI_NAS_NOT_DIRECTORY;
     if (status == VAAI_NAS_OK) {
         capabilities->statistics = true;
-        capabilities->fast_clone = !file.read_only && service_shares_blocks(service, &file);
+        capabilities->fast_clone = !file.read_only && fileops_dataset_shares(file.dataset);
     }
     service_end(service, &counted, caller, file.export_path, status);
     service_close(service, &file);
@@ -259,27 +207,8 @@ enum vaai_nas_status vaai_nas_split_path(struct vaai_nas_service *service, const
     return strcmp(directory_path, slash == NULL ? "" : normal) == 0 ? VAAI_NAS_OK : VAAI_NAS_NOT_FOUND;
 }
 
-static enum vaai_nas_status service_read_statistics(const struct vaai_nas_file *file, struct vaai_nas_statistics *statistics)
-{
-    struct fileops_statistics figures;
-    int error = fileops_statistics(file->dataset, file->fd, &figures);
-
-    memset(statistics, 0, sizeof(*statistics));
-    if (error != 0)
-        return vaai_nas_status_of_errno(error);
-    statistics->total_bytes = figures.total;
-    statistics->allocated_bytes = figures.allocated;
-    statistics->unique_bytes = figures.unique;
-    statistics->unique_exact = figures.unique_exact;
-    statistics->snapshot_bytes = figures.snapshot;
-    statistics->deduplicated_bytes = figures.deduplicated;
-    statistics->reserved_bytes = figures.reserved;
-    statistics->as_of = figures.as_of;
-    return VAAI_NAS_OK;
-}
-
 enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                      const struct vaai_nas_handle *handle, struct vaai_nas_statistics *statistics)
+                                      const struct vaai_nas_handle *handle, struct fileops_statistics *statistics)
 {
     struct counted counted = service_begin(VAAI_NAS_OPERATION_RESERVE);
     struct vaai_nas_file file;
@@ -288,9 +217,9 @@ enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const st
     if (status == VAAI_NAS_OK) {
         status = vaai_nas_status_of_errno(fileops_reserve(file.dataset, file.fd));
         if (status == VAAI_NAS_OK)
-            status = service_read_statistics(&file, statistics);
+            status = vaai_nas_status_of_errno(fileops_sizes(file.dataset, file.fd, statistics));
         if (status == VAAI_NAS_OK)
-            vaai_nas_count_reserved(service->counters, caller->host, file.export_path, statistics->reserved_bytes);
+            vaai_nas_count_reserved(service->counters, caller->host, file.export_path, statistics->reserved);
     }
     service_end(service, &counted, caller, file.export_path, status);
     service_close(service, &file);
@@ -298,14 +227,14 @@ enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const st
 }
 
 enum vaai_nas_status vaai_nas_get_statistics(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                             const struct vaai_nas_handle *handle, struct vaai_nas_statistics *statistics)
+                                             const struct vaai_nas_handle *handle, struct fileops_statistics *statistics)
 {
     struct counted counted = service_begin(VAAI_NAS_OPERATION_STATISTICS);
     struct vaai_nas_file file;
     enum vaai_nas_status status = service_open(service, caller, handle, VAAI_NAS_INSPECT, &file);
 
     if (status == VAAI_NAS_OK)
-        status = file.is_directory ? VAAI_NAS_IS_DIRECTORY : service_read_statistics(&file, statistics);
+        status = vaai_nas_status_of_errno(fileops_statistics(file.dataset, file.fd, statistics)); /* EISDIR: a directory */
     service_end(service, &counted, caller, file.export_path, status);
     service_close(service, &file);
     return status;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../fileops/statistics.h"
 #include "adapter.h"
 #include "counters.h"
 #include "status.h"
@@ -62,16 +63,6 @@ struct vaai_nas_job {
     char reason[VAAI_NAS_REASON_SIZE]; /* why it failed or bytes were copied */
 };
 
-struct vaai_nas_statistics {
-    uint64_t total_bytes, allocated_bytes;
-    uint64_t unique_bytes; /* of the allocated bytes, those that no other file shares */
-    bool unique_exact;     /* otherwise unique_bytes is an upper bound */
-    uint64_t snapshot_bytes,
-        deduplicated_bytes; /* of the allocated bytes: a snapshot also holds them; deduplicated, and who else has them is not known */
-    uint64_t reserved_bytes; /* the size in a thick datastore, else 0 */
-    uint64_t as_of;          /* the time of the figures: UNIX seconds */
-};
-
 /* NULL: no memory. */
 struct vaai_nas_service *vaai_nas_service_new(const struct vaai_nas_service_options *options);
 
@@ -116,10 +107,10 @@ enum vaai_nas_status vaai_nas_do_clone(struct vaai_nas_service *service, const s
 
 /* The whole file can be overwritten with the pool full: OK in a thick datastore, NO_SPACE in a thin one. */
 enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                      const struct vaai_nas_handle *handle, struct vaai_nas_statistics *statistics);
+                                      const struct vaai_nas_handle *handle, struct fileops_statistics *statistics);
 
 enum vaai_nas_status vaai_nas_get_statistics(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                             const struct vaai_nas_handle *handle, struct vaai_nas_statistics *statistics);
+                                             const struct vaai_nas_handle *handle, struct fileops_statistics *statistics);
 
 /* The latest job that writes or wrote the file. NOT_FOUND to all but its host and user, and those who may write the file. */
 enum vaai_nas_status vaai_nas_get_job_of_file(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,

@@ -72,7 +72,7 @@ enum vaai_nas_status vaai_nas_list_files(struct vaai_nas_service *service, uint1
 }
 
 enum vaai_nas_status vaai_nas_get_file_statistics(struct vaai_nas_service *service, uint16_t export_id, const char *path,
-                                                  struct vaai_nas_statistics *statistics)
+                                                  struct fileops_statistics *statistics)
 {
     struct vaai_nas_handle handle;
 

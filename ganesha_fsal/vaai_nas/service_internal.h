@@ -11,22 +11,12 @@
 
 /* What service.c, service_clone.c, service_files.c and service_jobs.c share. */
 
-#define PROBED_MAX 256u
-
-/* A file system, and whether its files can share blocks. */
-struct probed {
-    dev_t device;
-    bool shares;
-};
-
 struct vaai_nas_service {
     const struct vaai_nas_adapter *adapter;
     struct vaai_nas_counters *counters;
     struct vaai_nas_jobs *jobs;
     struct file_calls file_calls;
     pthread_mutex_t lock;
-    struct probed probed[PROBED_MAX];
-    size_t probed_count, probed_next;
     char problem[VAAI_NAS_REASON_SIZE]; /* guarded by `lock` */
 };
 
