@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds of the target side by side on one zvol, in one run: stable writes, ATS, UNMAP. In the guest.
+"""Builds of the target side by side on one zvol, in one run: reads, stable writes, ATS, UNMAP. In the guest.
 
 Contenders: this build with `volthreading=off`, with either I/O engine; another build (--before) with `volthreading=on`, as then
 it was; LIO with `sync=always`, as only then its GOOD means stable; with --from-memory also LIO as it is.
@@ -69,9 +69,9 @@ def lio(device: Path) -> Iterator[str]:
         yield peer.urls[0]
 
 
-def load(url: str, sessions: int, depth: int, size: int, seconds: float) -> float:
-    """Random writes a second."""
-    words = [url, str(sessions), str(depth), str(size), "write", "random", str(seconds)]
+def load(url: str, kind: str, sessions: int, depth: int, size: int, seconds: float) -> float:
+    """Random reads or writes a second."""
+    words = [url, str(sessions), str(depth), str(size), kind, "random", str(seconds)]
     answer = json.loads(run(LOAD, *words, timeout=seconds * 10 + 60))
     return float(answer["ios"] / answer["seconds"])
 
@@ -97,17 +97,29 @@ def unmap(url: str) -> float:
     return float(json.loads(run(OFFLOAD, "unmap", "-", url, str(UNMAPPED), str(MIB), "8", timeout=300))["seconds"])
 
 
-def jobs(url: str, seconds: float) -> Iterator[tuple[str, float]]:
-    """Runs all on one LUN: names and values."""
-    yield "4K stable writes/s, 1 session, depth 32", load(url, 1, 32, 4096, seconds)
-    yield "4K stable writes/s, 4 sessions, depth 32", load(url, 4, 32, 4096, seconds)
-    for sessions in (1, 8):
-        found = ats(url, sessions, seconds)
-        yield f"ATS/s, {sessions} sessions", found["commands"] / found["seconds"]
-    during_bulk = ats_during_bulk(url, seconds)
-    for name in ("p50", "p99", "longest"):
-        yield f"ATS beside 1 MiB writes, {name}, ms", during_bulk[f"{name}_s"] * 1e3
-    yield "UNMAP of 128 MiB by 1 MiB, s", unmap(url)
+JOBS = ["writes", "reads", "ats", "bulk", "unmap"]
+
+
+def jobs(chosen: Sequence[str], url: str, seconds: float) -> Iterator[tuple[str, float]]:
+    """Runs the chosen ones on one LUN: names and values."""
+    if "writes" in chosen:
+        yield "4K stable writes/s, 1 session, depth 1", load(url, "write", 1, 1, 4096, seconds)
+        yield "4K stable writes/s, 1 session, depth 32", load(url, "write", 1, 32, 4096, seconds)
+        yield "4K stable writes/s, 4 sessions, depth 32", load(url, "write", 4, 32, 4096, seconds)
+    if "reads" in chosen:
+        yield "4K reads/s, depth 1", load(url, "read", 1, 1, 4096, seconds)
+        yield "4K reads/s, depth 32", load(url, "read", 1, 32, 4096, seconds)
+        yield "1 MiB reads/s, depth 8", load(url, "read", 1, 8, MIB, seconds)
+    if "ats" in chosen:
+        for sessions in (1, 8):
+            found = ats(url, sessions, seconds)
+            yield f"ATS/s, {sessions} sessions", found["commands"] / found["seconds"]
+    if "bulk" in chosen:
+        during_bulk = ats_during_bulk(url, seconds)
+        for name in ("p50", "p99", "longest"):
+            yield f"ATS beside 1 MiB writes, {name}, ms", during_bulk[f"{name}_s"] * 1e3
+    if "unmap" in chosen:
+        yield "UNMAP of 128 MiB by 1 MiB, s", unmap(url)
 
 
 def spread(values: Sequence[float]) -> str:
@@ -124,6 +136,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a run")
     parser.add_argument("--volblocksize", default="16K")
     parser.add_argument("--from-memory", action="store_true", help="LIO also with sync=standard, where it answers from memory")
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
     parser.add_argument("--engines", nargs="+", default=["auto"], help="of this build")
     options = parser.parse_args(words)
     for program in (OFFLOAD, LOAD):
@@ -148,7 +161,7 @@ def main(words: Sequence[str]) -> int:
             for name, value in contender.properties.items():
                 run("zfs", "set", f"{name}={value}", f"{pool.name}/lun")
             with contender.serve() as url:
-                for job, figure in jobs(url, options.seconds):
+                for job, figure in jobs(options.jobs, url, options.seconds):
                     contender.values.setdefault(job, []).append(figure)
                     at = time.monotonic() - started
                     print(

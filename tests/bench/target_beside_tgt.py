@@ -7,8 +7,8 @@ client's core was with ours, and what memory the targets held.
 
 The client is `load.c` on libiscsi: any number of sessions in one thread. The bound is fio on the file itself: no iSCSI at all.
 tgt is tuned: 256 KiB segments, 1 MiB bursts. Durability is equal in each table: "cached" is the page cache and WCE = 1 for both;
-"stable" is WCE = 0 for ours and O_SYNC for tgt. The file lies on tmpfs, where nothing waits for a disk, and on the file system of
-the checkout.
+"stable" is WCE = 0 for ours and O_SYNC for tgt. The file lies on tmpfs, where nothing waits for a disk, on the file system of
+the checkout, and on XFS on a loop device there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -201,23 +201,48 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=3, help="runs of every workload on every contender (default 3)")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a run (default 3)")
     parser.add_argument("--only", default="", help="workloads whose name has this in it")
+    parser.add_argument("--places", default="", help="tables whose title has this in it: tmpfs, checkout, XFS, cached, stable")
     parser.add_argument("--json", type=Path, help="also write every single value to this file")
     options = parser.parse_args(words)
     run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(LOAD), str(Path(__file__).with_name("load.c")), "-liscsi")
     values = {}
     # /tmp of the environment is a tmpfs of its own.
-    for place, parent, stable, workloads in (
-        ("tmpfs, cached", None, False, CACHED),
-        ("the file system of the checkout, cached", CACHE, False, CACHED),
-        ("the file system of the checkout, stable", CACHE, True, STABLE),
+    for place, folder, stable, workloads in (
+        ("tmpfs, cached", tempfile.TemporaryDirectory, False, CACHED),
+        ("the file system of the checkout, cached", on_checkout, False, CACHED),
+        ("the file system of the checkout, stable", on_checkout, True, STABLE),
+        ("XFS, stable", on_xfs, True, STABLE),
     ):
         chosen = [workload for workload in workloads if options.only in workload.name]
-        with tempfile.TemporaryDirectory(dir=parent) as name:
+        if options.places not in place:
+            continue
+        with folder() as name:
             contenders = compare(Path(name), place, stable, chosen, options.rounds, options.seconds)
         values[place] = {c.name: {key: [vars(r) for r in results] for key, results in c.results.items()} for c in contenders}
     if options.json:
         options.json.write_text(json.dumps(values, indent=1))
     return 0
+
+
+def on_checkout() -> AbstractContextManager[str]:
+    """A folder on the file system of the checkout."""
+    return tempfile.TemporaryDirectory(dir=CACHE)
+
+
+@contextmanager
+def on_xfs() -> Iterator[str]:
+    """An XFS file system on a loop device there."""
+    with on_checkout() as name:
+        image, mounted = Path(name, "image"), Path(name, "mounted")
+        with image.open("wb") as file:
+            file.truncate(2 * FILE_BYTES)
+        run("mkfs.xfs", "-q", image)
+        mounted.mkdir()
+        run("mount", "-o", "loop", image, mounted)
+        try:
+            yield str(mounted)
+        finally:
+            run("umount", mounted)
 
 
 def compare(
