@@ -447,7 +447,7 @@ enum Addressed {
     Admitted(Admitted),
     NoUnit(Arc<Nexus>),
     TaskSetFull,
-    /// Tasks of a former nexus of the initiator port have not ended.
+    /// Tasks that the initiator port takes for ended have not.
     Fenced,
 }
 

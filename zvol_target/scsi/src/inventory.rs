@@ -171,7 +171,7 @@ impl Inventory {
         present.chain(removed).collect()
     }
 
-    /// Whether a former nexus of the initiator port still has tasks in the unit at the number, or in one it took the place of.
+    /// Whether tasks that the initiator port takes for ended are still in the unit at the number, or in one it took the place of.
     pub(crate) fn is_fenced(&self, number: u16, initiator_port: &str) -> bool {
         let removed = self.removed.iter();
         let mut removed = removed

@@ -272,7 +272,8 @@ pub trait ScsiTarget: Send + Sync {
         data_out: Box<dyn DataOut>,
     ) -> LocalBoxFuture<'static, Outcome>;
 
-    /// Runs a task management function; ready when every task it names has ended.
+    /// Runs a task management function; ready when every task it names has ended. If the future is dropped before that, the logical units
+    /// are fenced off from the nexus' initiator port, after a reset from all, until the tasks have ended: commands end with BUSY.
     fn manage_tasks(
         self: Arc<Self>,
         nexus: Arc<Nexus>,

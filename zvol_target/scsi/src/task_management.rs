@@ -12,12 +12,13 @@ use crate::sam::{
 };
 use crate::task_set::{Abort, AbortedTasks};
 
-/// Tasks are marked aborted when this returns; the future waits for their end.
+/// Tasks are marked aborted when this returns; the future waits for their end. Dropped before, it fences the units off until then.
 pub(crate) fn manage(
     device: &Device,
     nexus: &Nexus,
     function: TaskManagementFunction,
 ) -> LocalBoxFuture<'static, FunctionResponse> {
+    let own_port = Some(nexus.initiator_port.clone());
     let waits = match function {
         TaskManagementFunction::AbortTask {
             logical_unit,
@@ -29,13 +30,14 @@ pub(crate) fn manage(
             if aborted.iter().all(|(_, tasks)| tasks.is_empty()) {
                 Err(FunctionResponse::TaskDoesNotExist)
             } else {
-                Ok(aborted)
+                Ok(Unended::new(aborted, own_port))
             }
         }),
         // The task set is that of the nexus (TST = 001b).
         TaskManagementFunction::AbortTaskSet(logical_unit)
         | TaskManagementFunction::ClearTaskSet(logical_unit) => units(device, nexus, logical_unit)
-            .map(|units| abort(units, |of, _| (of == nexus.id).then_some(Abort::Silent))),
+            .map(|units| abort(units, |of, _| (of == nexus.id).then_some(Abort::Silent)))
+            .map(|aborted| Unended::new(aborted, own_port)),
         TaskManagementFunction::LogicalUnitReset(logical_unit) => {
             units(device, nexus, logical_unit).map(|units| {
                 let condition = AdditionalSense::BUS_DEVICE_RESET_FUNCTION_OCCURRED;
@@ -54,7 +56,7 @@ pub(crate) fn manage(
     Box::pin(async move {
         match waits {
             Ok(aborted) => {
-                for (unit, tasks) in &aborted {
+                for (unit, tasks) in &aborted.tasks {
                     unit.tasks.wait_until_ended(tasks).await;
                 }
                 FunctionResponse::Complete
@@ -86,6 +88,30 @@ fn units(
 
 type Aborted = Vec<(Arc<LogicalUnit>, AbortedTasks)>;
 
+/// Aborted tasks, from which the units are fenced off once nobody waits for their end any more.
+struct Unended {
+    tasks: Aborted,
+    /// Who takes them for ended; `None`: everybody.
+    initiator_port: Option<String>,
+}
+
+impl Unended {
+    fn new(tasks: Aborted, initiator_port: Option<String>) -> Self {
+        Self {
+            tasks,
+            initiator_port,
+        }
+    }
+}
+
+impl Drop for Unended {
+    fn drop(&mut self) {
+        for (unit, tasks) in &self.tasks {
+            unit.tasks.fence(tasks, self.initiator_port.as_deref());
+        }
+    }
+}
+
 fn abort(units: Vec<Arc<LogicalUnit>>, how: impl Fn(u64, u64) -> Option<Abort>) -> Aborted {
     units
         .into_iter()
@@ -97,7 +123,7 @@ fn abort(units: Vec<Arc<LogicalUnit>>, how: impl Fn(u64, u64) -> Option<Abort>) 
 }
 
 /// Aborts all tasks of every nexus; those of others end with TASK ABORTED (TAS = 1).
-fn reset(units: Vec<Arc<LogicalUnit>>, nexus: &Nexus, condition: AdditionalSense) -> Aborted {
+fn reset(units: Vec<Arc<LogicalUnit>>, nexus: &Nexus, condition: AdditionalSense) -> Unended {
     let aborted = abort(units, |of, _| {
         Some(if of == nexus.id {
             Abort::Silent
@@ -108,5 +134,5 @@ fn reset(units: Vec<Arc<LogicalUnit>>, nexus: &Nexus, condition: AdditionalSense
     for (unit, _) in &aborted {
         unit.reset(condition);
     }
-    aborted
+    Unended::new(aborted, None)
 }

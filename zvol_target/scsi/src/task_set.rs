@@ -210,11 +210,13 @@ impl Members {
     }
 }
 
-/// A nexus that is lost and still has tasks: an operation of the volume can't be called back.
+/// Aborted tasks that have not ended, and that nobody waits for any more: an operation of the volume can't be called back.
 #[derive(Debug)]
 struct Fence {
-    nexus: u64,
-    initiator_port: String,
+    /// By [`Task::sequence`].
+    tasks: BTreeSet<u64>,
+    /// Who is kept off; `None`: everybody.
+    initiator_port: Option<String>,
 }
 
 #[derive(Debug)]
@@ -340,26 +342,36 @@ impl TaskSet {
 
     /// Aborts the tasks of a nexus that is lost. Until they have ended, the unit is fenced off from its initiator port.
     pub(crate) fn lose_nexus(&self, nexus: u64, initiator_port: &str) {
-        self.abort(|of, _| (of == nexus).then_some(Abort::Silent));
+        let aborted = self.abort(|of, _| (of == nexus).then_some(Abort::Silent));
+        self.fence(&aborted, Some(initiator_port));
+    }
+
+    /// Fences the unit off from an initiator port, or from all, until all of `tasks` have ended.
+    pub(crate) fn fence(&self, tasks: &AbortedTasks, initiator_port: Option<&str>) {
         let mut sets = lock(&self.sets);
-        let members = sets.by_nexus.get(&nexus);
-        if members.is_some_and(|members| !members.tasks.is_empty()) {
+        let is_there = |task: &&Arc<Task>| {
+            let members = sets.by_nexus.get(&task.nexus);
+            members.is_some_and(|members| members.tasks.contains_key(&task.sequence))
+        };
+        let there = tasks.0.iter().filter(is_there);
+        let tasks: BTreeSet<u64> = there.map(|task| task.sequence).collect();
+        if !tasks.is_empty() {
             sets.fences.push(Fence {
-                nexus,
-                initiator_port: initiator_port.to_owned(),
+                tasks,
+                initiator_port: initiator_port.map(str::to_owned),
             });
             self.fenced.store(true, Ordering::Release);
         }
     }
 
-    /// Whether a former nexus of the initiator port still has tasks here. A new one must not overtake them: what they write late would
-    /// destroy what it wrote.
+    /// Whether aborted tasks that the initiator port takes for ended are still here. Its commands must not overtake them: what they
+    /// write late would destroy what it wrote.
     pub(crate) fn is_fenced(&self, initiator_port: &str) -> bool {
-        self.fenced.load(Ordering::Acquire)
-            && lock(&self.sets)
-                .fences
-                .iter()
-                .any(|fence| fence.initiator_port == initiator_port)
+        let is_for = |fence: &Fence| {
+            let port = fence.initiator_port.as_deref();
+            port.is_none_or(|port| port == initiator_port)
+        };
+        self.fenced.load(Ordering::Acquire) && lock(&self.sets).fences.iter().any(is_for)
     }
 
     /// Ready when all of `tasks`, aborted in this set, have ended.
@@ -400,11 +412,14 @@ impl TaskSet {
         }
         if let Some(members) = sets.by_nexus.get_mut(&task.nexus) {
             members.leave(task);
-            if members.tasks.is_empty() && !sets.fences.is_empty() {
-                sets.fences.retain(|fence| fence.nexus != task.nexus);
-                self.fenced
-                    .store(!sets.fences.is_empty(), Ordering::Release);
-            }
+        }
+        if !sets.fences.is_empty() {
+            sets.fences.retain_mut(|fence| {
+                fence.tasks.remove(&task.sequence);
+                !fence.tasks.is_empty()
+            });
+            self.fenced
+                .store(!sets.fences.is_empty(), Ordering::Release);
         }
         let aborted = task.abort();
         drop(sets);

@@ -188,8 +188,9 @@ impl Connection {
         let (Some(task), Some(attachment)) = (self.tasks.get_mut(&tag), &self.nexus) else {
             return;
         };
-        let Progress::Waiting(command) = std::mem::replace(&mut task.progress, Progress::Running)
-        else {
+        let number = self.started;
+        let running = Progress::Running(number);
+        let Progress::Waiting(command) = std::mem::replace(&mut task.progress, running) else {
             return;
         };
         let data_out: Box<dyn scsi::sam::DataOut> = match &task.transfer {
@@ -202,14 +203,26 @@ impl Connection {
         };
         let (nexus, target) = (attachment.nexus.clone(), attachment.target.clone());
         let future = target.execute_command(nexus, command, data_out);
-        self.running.push(Running::Command { tag, future });
+        self.started += 1;
+        self.running.push(Running::Command {
+            tag,
+            number,
+            future,
+        });
     }
 
     /// Takes in what the SCSI target is done with.
     pub(super) fn finish(&mut self, finished: Finished) {
         match finished {
-            Finished::Command { tag, outcome } => self.finish_command(tag, outcome),
+            Finished::Command {
+                tag,
+                number,
+                outcome,
+            } => self.finish_command(tag, number, outcome),
             Finished::Management(management, response) => {
+                if response == FunctionResponse::Complete {
+                    self.give_up(&management.aborts);
+                }
                 let response = match response {
                     FunctionResponse::Complete => response::FUNCTION_COMPLETE,
                     FunctionResponse::TaskDoesNotExist => response::TASK_DOES_NOT_EXIST,
@@ -217,12 +230,27 @@ impl Connection {
                     FunctionResponse::NotSupported => response::FUNCTION_NOT_SUPPORTED,
                     FunctionResponse::IncorrectLogicalUnit => response::LUN_DOES_NOT_EXIST,
                 };
-                self.finish_management(management, response);
+                self.finish_management(&management, response);
             }
         }
     }
 
-    pub(super) fn finish_management(&mut self, management: Management, response: u8) {
+    /// The initiator takes these commands for ended: their tags and places in the window are free, also of one that still runs
+    /// because its volume hangs.
+    fn give_up(&mut self, commands: &[(u32, u64)]) {
+        for &(tag, number) in commands {
+            if self.is_running_as(tag, number) {
+                self.remove_task(tag);
+            }
+        }
+    }
+
+    fn is_running_as(&self, tag: u32, number: u64) -> bool {
+        let task = self.tasks.get(&tag);
+        task.is_some_and(|task| matches!(task.progress, Progress::Running(is) if is == number))
+    }
+
+    pub(super) fn finish_management(&mut self, management: &Management, response: u8) {
         if management.immediate {
             self.immediate -= 1;
         }
@@ -230,7 +258,10 @@ impl Connection {
         self.push_task_management_response(management.initiator_task_tag, response);
     }
 
-    fn finish_command(&mut self, tag: u32, outcome: Outcome) {
+    fn finish_command(&mut self, tag: u32, number: u64, outcome: Outcome) {
+        if !self.is_running_as(tag, number) {
+            return;
+        }
         let Some(task) = self.tasks.get_mut(&tag) else {
             return;
         };
@@ -267,9 +298,8 @@ impl Connection {
             return;
         }
         if let Some(mut task) = self.remove_task(tag) {
-            if let Progress::Ended(completion) =
-                std::mem::replace(&mut task.progress, Progress::Running)
-            {
+            let running = Progress::Running(0);
+            if let Progress::Ended(completion) = std::mem::replace(&mut task.progress, running) {
                 self.push_response(tag, &task, completion);
             }
         }
@@ -326,7 +356,7 @@ impl Connection {
             .tasks
             .iter()
             .filter(|(_, task)| {
-                !matches!(task.progress, Progress::Running) && of(task.logical_unit)
+                !matches!(task.progress, Progress::Running(_)) && of(task.logical_unit)
             })
             .map(|(tag, _)| *tag)
             .filter(|tag| !behind.contains(tag))

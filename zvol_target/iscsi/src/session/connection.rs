@@ -120,6 +120,8 @@ pub(crate) struct Connection {
     /// Immediate requests under way.
     pub(super) immediate: u32,
     pub(super) running: FuturesUnordered<Running>,
+    /// Commands that the SCSI target was given so far.
+    pub(super) started: u64,
     pub(super) requests: Rc<Requests>,
     pub(super) solicited: Solicited,
     pub(super) next_transfer_tag: u32,
@@ -183,6 +185,7 @@ impl Connection {
             held: HashMap::new(),
             immediate: 0,
             running: FuturesUnordered::new(),
+            started: 0,
             memory: Rc::clone(&requests.memory),
             requests,
             solicited: Solicited::default(),

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What each request leads to, in the order of `CmdSN`.
 
-use scsi::sam::{LogicalUnitNumber, TaskManagementFunction};
+use std::time::Duration;
+
+use scsi::sam::{FunctionResponse, LogicalUnitNumber, TaskManagementFunction};
+use tokio::time::timeout;
 
 use super::connection::{Connection, EARLY_REQUESTS, End};
 use super::respond::LOGOUT_REMOVE_FOR_RECOVERY;
@@ -13,6 +16,10 @@ use crate::pdu::{
 
 /// Immediate requests that may be under way at once.
 pub(super) const IMMEDIATE_MAX: u32 = 32;
+
+/// How long a task management function waits for the end of what it aborts. Hosts that get no response end the session, and Linux keeps
+/// commands of all its logical units back meanwhile. Tasks that take longer fence their unit off.
+const END_OF_TASKS: Duration = Duration::from_millis(500);
 
 /// What came before its turn.
 pub(super) enum Held {
@@ -183,9 +190,10 @@ impl Connection {
             }
             self.immediate += 1;
         }
-        let management = Management {
+        let mut management = Management {
             initiator_task_tag: request.initiator_task_tag,
             immediate: request.immediate,
+            aborts: Vec::new(),
         };
         let logical_unit = LogicalUnitNumber(request.lun);
         let function = match request.function {
@@ -199,7 +207,7 @@ impl Connection {
                 } else {
                     let response = self.abort_before_start(request);
                     self.deliver_held()?;
-                    self.finish_management(management, response);
+                    self.finish_management(&management, response);
                     return Ok(());
                 }
             }
@@ -211,16 +219,16 @@ impl Connection {
             // It would end the sessions of hosts that share no logical unit with this one.
             function::TARGET_COLD_RESET => {
                 let response = response::FUNCTION_AUTHORIZATION_FAILED;
-                self.finish_management(management, response);
+                self.finish_management(&management, response);
                 return Ok(());
             }
             function::TASK_REASSIGN => {
                 let response = response::TASK_ALLEGIANCE_REASSIGNMENT_NOT_SUPPORTED;
-                self.finish_management(management, response);
+                self.finish_management(&management, response);
                 return Ok(());
             }
             _ => {
-                self.finish_management(management, response::FUNCTION_NOT_SUPPORTED);
+                self.finish_management(&management, response::FUNCTION_NOT_SUPPORTED);
                 return Ok(());
             }
         };
@@ -234,16 +242,36 @@ impl Connection {
                 whole_target || unit == logical_unit
             });
         }
-        let future = target.manage_tasks(nexus, function);
+        management.aborts = self.running_tasks(|tag, unit| match function {
+            TaskManagementFunction::AbortTask { identifier, .. } => u64::from(tag) == identifier,
+            _ => whole_target || unit == logical_unit,
+        });
+        let end_of_tasks = target.manage_tasks(nexus, function);
+        let future = Box::pin(async {
+            let ended = timeout(END_OF_TASKS, end_of_tasks).await;
+            // The units are fenced off from those that have not ended.
+            ended.unwrap_or(FunctionResponse::Complete)
+        });
         self.running
             .push(Running::Management { management, future });
         Ok(())
     }
 
+    /// Tag and number of the commands that the SCSI target has, of those chosen by tag and unit.
+    fn running_tasks(&self, chosen: impl Fn(u32, LogicalUnitNumber) -> bool) -> Vec<(u32, u64)> {
+        let running = self.tasks.iter().filter_map(|(&tag, task)| {
+            let Progress::Running(number) = task.progress else {
+                return None;
+            };
+            chosen(tag, task.logical_unit).then_some((tag, number))
+        });
+        running.collect()
+    }
+
     fn is_running(&self, tag: u32) -> bool {
         self.tasks
             .get(&tag)
-            .is_some_and(|task| matches!(task.progress, Progress::Running))
+            .is_some_and(|task| matches!(task.progress, Progress::Running(_)))
     }
 
     /// ABORT TASK of a command the SCSI target does not have (11.6.1).

@@ -16,8 +16,8 @@ use super::transfer::Transfer;
 pub(crate) enum Progress {
     /// It waits for commands before it.
     Waiting(Command),
-    /// The SCSI target has it.
-    Running,
+    /// The SCSI target has it, by the number of its [`Running::Command`].
+    Running(u64),
     /// It has ended; the response waits until data that was requested or announced has passed (RFC 7143 7.8).
     Ended(Completion),
 }
@@ -36,16 +36,20 @@ pub(crate) struct Task {
 }
 
 /// A task management function under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Management {
     pub initiator_task_tag: u32,
     pub immediate: bool,
+    /// Commands it aborts that the SCSI target had before it: tag, and number.
+    pub aborts: Vec<(u32, u64)>,
 }
 
 /// What the SCSI target runs for a connection.
 pub(crate) enum Running {
     Command {
         tag: u32,
+        /// A tag can be in use again while a command that was given up still runs.
+        number: u64,
         future: LocalBoxFuture<'static, Outcome>,
     },
     Management {
@@ -56,7 +60,11 @@ pub(crate) enum Running {
 
 /// What came out of it.
 pub(crate) enum Finished {
-    Command { tag: u32, outcome: Outcome },
+    Command {
+        tag: u32,
+        number: u64,
+        outcome: Outcome,
+    },
     Management(Management, FunctionResponse),
 }
 
@@ -65,20 +73,25 @@ impl Future for Running {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Finished> {
         match self.get_mut() {
-            Self::Command { tag, future } => {
-                let tag = *tag;
+            Self::Command {
+                tag,
+                number,
+                future,
+            } => {
+                let (tag, number) = (*tag, *number);
                 future
                     .as_mut()
                     .poll(context)
-                    .map(|outcome| Finished::Command { tag, outcome })
+                    .map(|outcome| Finished::Command {
+                        tag,
+                        number,
+                        outcome,
+                    })
             }
-            Self::Management { management, future } => {
-                let management = *management;
-                future
-                    .as_mut()
-                    .poll(context)
-                    .map(|response| Finished::Management(management, response))
-            }
+            Self::Management { management, future } => future
+                .as_mut()
+                .poll(context)
+                .map(|response| Finished::Management(std::mem::take(management), response)),
         }
     }
 }

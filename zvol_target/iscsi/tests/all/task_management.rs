@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Task management and the order of commands: what each function reaches, and what `RefCmdSN` says (RFC 7143 11.5, 11.6).
 
+use std::time::{Duration, Instant};
+
 use crate::support::{FAST, Fixture, HOST, Initiator, TARGET, wait_until};
 use iscsi::pdu::{RESERVED_TAG, ScsiCommand, TaskManagementRequest};
 
 const WAIT: [u8; 6] = [0xc0, 0, 0, 0, 0, 0];
+/// It does not end by an abort.
+const HANG: [u8; 6] = [0xc1, 0, 0, 0, 0, 0];
 const ABORT_TASK: u8 = 1;
 const ABORT_TASK_SET: u8 = 2;
 const CLEAR_TASK_SET: u8 = 4;
+const LOGICAL_UNIT_RESET: u8 = 5;
 
 const FUNCTION_COMPLETE: u8 = 0;
 const TASK_DOES_NOT_EXIST: u8 = 1;
@@ -153,4 +158,33 @@ fn commands_behind_an_immediate_function_stay() {
     let log = fixture.device.log.lock().unwrap().clone();
     let blocks: Vec<_> = log.iter().map(|cdb| cdb[5]).collect();
     assert_eq!(blocks, [0, 2]);
+}
+
+#[test]
+fn a_function_is_answered_though_a_command_hangs() {
+    for function in [ABORT_TASK, ABORT_TASK_SET, LOGICAL_UNIT_RESET] {
+        let fixture = Fixture::new();
+        let mut initiator = fixture.log_in();
+        let hanging = initiator.command(&HANG);
+        initiator.send(hanging.encode(), &[]);
+        wait_until("it runs", || fixture.device.task_count() == 1);
+        let began = Instant::now();
+        let tag = initiator.manage(function, Some(&hanging));
+        let response = initiator.expect_managed(tag);
+        assert_eq!(response.response, FUNCTION_COMPLETE);
+        assert!(began.elapsed() < Duration::from_secs(5));
+        // Its place in the window is free, and so is its tag.
+        assert_eq!((response.exp_cmd_sn, response.max_cmd_sn), (2, 513));
+        let again = ScsiCommand {
+            initiator_task_tag: hanging.initiator_task_tag,
+            ..initiator.command(&WAIT)
+        };
+        initiator.send(again.encode(), &[]);
+        wait_until("it runs", || fixture.device.log.lock().unwrap().len() == 2);
+        fixture.device.release();
+        // One response: that of the second command.
+        let (response, _) = initiator.expect_response(again.initiator_task_tag);
+        assert_eq!((response.status, response.max_cmd_sn), (0, 514));
+        initiator.ping();
+    }
 }

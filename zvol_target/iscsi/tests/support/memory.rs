@@ -220,8 +220,9 @@ impl ScsiTarget for MemoryTarget {
         self.log.lock().unwrap().push(command.cdb.clone());
         let count = {
             let mut tasks = self.tasks.lock().unwrap();
+            let earlier = tasks.insert(key, task.clone());
             assert!(
-                tasks.insert(key, task.clone()).is_none(),
+                earlier.is_none_or(|earlier| *earlier.abort.borrow()),
                 "identifier used twice"
             );
             tasks.len() as u64

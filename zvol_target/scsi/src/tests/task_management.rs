@@ -14,6 +14,8 @@ use crate::sam::{
 };
 use crate::{LogicalUnit, LogicalUnitAccess};
 
+const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 36, 0];
+
 #[test]
 fn abort_task_ends_a_dormant_task_and_what_waited_for_it_runs() {
     let (volume, initiator) = setup();
@@ -248,10 +250,7 @@ fn a_unit_is_fenced_off_until_the_tasks_of_a_lost_nexus_have_ended() {
     for cdb in [&TEST_UNIT_READY[..], &read_10(0, 1), &write_10(0, 1)] {
         assert_eq!(again.run(cdb).status, Status::Busy);
     }
-    for cdb in [
-        &[0x12, 0, 0, 0, 36, 0][..],
-        &[0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
-    ] {
+    for cdb in [&INQUIRY[..], &[0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]] {
         assert_eq!(again.run(cdb).status, Status::Good, "{cdb:x?}");
     }
     // Also of a unit that takes its place.
@@ -273,6 +272,40 @@ fn a_unit_is_fenced_off_until_the_tasks_of_a_lost_nexus_have_ended() {
     drop((hanging, unit));
     while again.run(&TEST_UNIT_READY).status != Status::Good {}
     assert_eq!(again.run(&read_10(0, 1)).status, Status::Good);
+}
+
+#[test]
+fn a_unit_is_fenced_off_from_tasks_whose_end_is_not_waited_for() {
+    let (volume, initiator) = setup();
+    let other = Initiator::of(Arc::clone(&initiator.device));
+    for host in [&initiator, &other] {
+        while host.run(&TEST_UNIT_READY).status != Status::Good {}
+    }
+    let abort = TaskManagementFunction::AbortTask {
+        logical_unit: UNIT,
+        identifier: 1,
+    };
+    let reset = TaskManagementFunction::LogicalUnitReset(UNIT);
+    // An abort is its own port's; a reset is everybody's.
+    for (function, of_others) in [(abort, Status::Good), (reset, Status::Busy)] {
+        volume.hold();
+        let mut hanging = read(&initiator, 1, TaskAttribute::Simple);
+        assert!(poll(&mut hanging).is_pending());
+        let mut managed = manage(&initiator, function);
+        assert!(poll(&mut managed).is_pending());
+        // Not before: a volume that works ends it in time.
+        assert_eq!(initiator.run(&INQUIRY).status, Status::Good);
+        drop(managed);
+        assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Busy);
+        assert_eq!(initiator.run(&INQUIRY).status, Status::Good);
+        assert_eq!(other.run(&TEST_UNIT_READY).status, of_others);
+        volume.release(1);
+        assert!(is_aborted(&poll(&mut hanging)));
+        for host in [&initiator, &other] {
+            while host.run(&TEST_UNIT_READY).status == Status::CheckCondition {}
+            assert_eq!(host.run(&TEST_UNIT_READY).status, Status::Good);
+        }
+    }
 }
 
 #[test]

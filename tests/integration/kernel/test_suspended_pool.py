@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device of one pool goes away. A Linux host that has a LUN of it beside one of another pool goes on with the other."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from integration.kernel.removable_pool import RemovablePool
+from support.initiator import Initiator
+from support.programs import run, wait_for
+from support.target import IQN, Target
+from support.volumes import VolumeMaker
+
+LONGEST_SECONDS = 2
+HANGING = 8
+
+
+@pytest.fixture
+def removable_pool(tmp_path: Path) -> Iterator[RemovablePool]:
+    """A pool whose device can be removed."""
+    pool = RemovablePool(tmp_path)
+    yield pool
+    pool.destroy()
+
+
+class Writer:
+    """Writes to a file system all the time, each block and its metadata to disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.longest, self.writes, self.error = 0.0, 0, ""
+        self._path, self._stop, self._thread = path, Event(), Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                began = time.monotonic()
+                with self._path.open("ab") as file:
+                    file.write(bytes(4096))
+                    file.flush()
+                    os.fsync(file.fileno())
+                self.longest = max(self.longest, time.monotonic() - began)
+                self.writes += 1
+        except OSError as error:
+            self.error = str(error)
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_of: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def goes_on(self, when: str) -> None:
+        """Returns after 20 more writes."""
+        before = self.writes
+        wait_for(lambda: bool(self.error) or self.writes >= before + 20, f"the other file system is written {when}")
+        assert not self.error, f"{when}: {self.error}"
+
+
+def aborts() -> int:
+    """Commands that the kernel's initiator has aborted."""
+    found = re.search(r"eh_abort_cnt: (\d+)", run("iscsiadm", "-m", "session", "-s"))
+    assert found
+    return int(found[1])
+
+
+def peers(target: Target) -> list[str]:
+    """Address and port of the other end of each session."""
+    return [str(session["peer"]) for session in target.call("sessions.list")["sessions"]]
+
+
+def test_a_host_goes_on_with_the_other_pool(
+    target: Target, removable_pool: RemovablePool, make_volume: VolumeMaker, tmp_path: Path
+) -> None:
+    target.add_lun(0, removable_pool.create_volume("removed", 64, volthreading="off"))
+    target.add_lun(1, make_volume("working", 64))
+    initiator = Initiator()
+    removed = initiator.login(target.portal)
+    working = initiator.disk(target.portal, lun=1)
+    # The kernel's 30 s, shortened.
+    Path(f"/sys/class/block/{removed.resolve().name}/device/timeout").write_text("4\n")
+    run("mkfs.ext4", "-q", working)
+    mount_point = tmp_path / "mount"
+    mount_point.mkdir()
+    run("mount", "-o", "errors=remount-ro", working, mount_point)
+    session = peers(target)
+    try:
+        with Writer(mount_point / "file") as writer:
+            writer.goes_on("before")
+            with removable_pool.removed():
+                words = ["dd", "if=/dev/zero", f"of={removed}", "bs=4k", "count=1", "oflag=direct,dsync", "conv=notrunc"]
+                writes = [subprocess.Popen([*words, f"seek={number}"], stderr=subprocess.DEVNULL) for number in range(HANGING)]
+                wait_for(removable_pool.is_suspended, "the pool is suspended")
+                wait_for(lambda: aborts() >= HANGING, "the host has aborted its commands")
+                writer.goes_on("while the pool is suspended")
+            removable_pool.clear()
+            for write in writes:
+                write.wait(120)
+            # Whether the host repeated its commands for long enough, or gave them up: the LUN works again.
+            wait_for(lambda: subprocess.run([*words, "seek=0"], check=False, capture_output=True).returncode == 0, "LUN 0 works")
+            writer.goes_on("after")
+        print(f"longest write of the other pool: {writer.longest:.3f} s of {writer.writes}")
+        assert writer.longest < LONGEST_SECONDS
+        assert not writer.error
+        assert peers(target) == session, "the host logged in again"
+    finally:
+        run("umount", mount_point)
+        run("e2fsck", "-f", "-n", working)
+        initiator.forget()
+        for number in (0, 1):
+            target.call("luns.delete", {"target": IQN, "number": number})
