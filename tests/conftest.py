@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of both tiers: the same tests run on file volumes natively and on zvols in the guest."""
+"""Fixtures of both tiers: the same tests use file volumes natively and zvols in the guest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.zfs import Pool
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--seed N, so that a failing random run can be had again; --long; how long the full pool is tested."""
+    """--seed N, to repeat a failing random run; --long; duration of the full pool test."""
     parser.addoption("--long", action="store_true", help="also what is marked `long`")
     parser.addoption("--seed", type=int, default=int(os.environ.get("ZVAAI_SEED", "1")), help="seed of all random choices")
     full = "how long the test of a full pool keeps it full"
@@ -30,10 +30,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves what is marked `long` to `make test-long`. The mark says why."""
+    """Skips tests marked `long`, unless `make test-long` runs. The mark has the reason."""
     for item in items:
         for mark in item.iter_markers("long"):
-            assert mark.args and isinstance(mark.args[0], str), f"{item.nodeid}: the mark `long` wants its reason"
+            assert mark.args and isinstance(mark.args[0], str), f"{item.nodeid}: the mark `long` needs its reason"
     if not config.getoption("--long"):
         left = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left)
@@ -41,13 +41,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class FailuresAtOnce:
-    """Tells of a failure when it happens: a guest that comes to its time limit would tell of none."""
+    """Reports a failure immediately: a guest that reaches its time limit would report none."""
 
     def __init__(self, reporter: TerminalReporter) -> None:
         self._reporter = reporter
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """The last lines; all of it comes at the end."""
+        """Prints the last lines; the full report follows at the end."""
         if report.failed:
             lines = report.longreprtext.splitlines()[-12:]
             self._reporter.write_line("\n".join(("", f"{report.nodeid} ({report.when}):", *lines)))
@@ -55,14 +55,14 @@ class FailuresAtOnce:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """In the guest, failures at once."""
+    """In the guest, enables FailuresAtOnce."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if IN_GUEST and reporter:
         config.pluginmanager.register(FailuresAtOnce(reporter))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """The tier and the seed, at the top of every run."""
+    """Tier and seed, at the start of every run."""
     return f"tier: {'kernel (guest)' if IN_GUEST else 'fast (native)'}, seed: {config.getoption('--seed')}"
 
 
@@ -74,7 +74,7 @@ def seed(pytestconfig: pytest.Config) -> int:
 
 @pytest.fixture(scope="session")
 def pool() -> Iterator[Pool]:
-    """The pool of the kernel tier, on the guest's first disk."""
+    """The pool in the guest, on its first disk."""
     if not IN_GUEST:
         pytest.fail("this test runs in a guest: tests/README.md says how")
     pool = Pool("tank", os.environ["ZVAAI_DISKS"].split()[0])
@@ -84,24 +84,24 @@ def pool() -> Iterator[Pool]:
 
 @pytest.fixture
 def make_volume(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[VolumeMaker]:
-    """Makes what a LUN lies on, of a name and a size in MiB: a zvol in the kernel tier, a sparse file in the fast one."""
+    """Makes the backing store of a LUN from a name and a size in MiB: a zvol in the guest, a sparse file natively."""
     with zvols(request.getfixturevalue("pool")) if IN_GUEST else files(tmp_path) as make:
         yield make
 
 
 @pytest.fixture
 def target(make_volume: VolumeMaker, tmp_path: Path) -> Iterator[Target]:
-    """A running target with no LUN; stopped before its volumes go."""
+    """A running target without LUNs; stops before its volumes are removed."""
     with running_target(tmp_path / "target") as target:
         yield target
 
 
 @pytest.fixture
-def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Prints a figure into the test's output, passed or failed."""
+def report_line(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Prints a line into the test's output, whether it passes or fails."""
 
-    def tell(text: str) -> None:
+    def report_line(text: str) -> None:
         with capsys.disabled():
             print(f"\n  {text}", end=" ")
 
-    return tell
+    return report_line

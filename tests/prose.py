@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the prose of Markdown pages and of the console: short sentences, and none of the words that docs/GLOSSARY.md replaces.
-Sources of the folders in RETIRED have none of their words, neither in names nor in comments.
+"""Checks the prose of Markdown pages, the console, help texts and API descriptions: short sentences, and none of the words that
+docs/GLOSSARY.md replaces. Sources of the folders in RETIRED have none of their words, neither in names nor in comments.
 
 usage: prose.py [--all] [PAGE]...
 
-Without pages it checks those of tests/prose-pages, the texts of the console (ui/src/text), and the sources. A page on that list
-must pass, so a page can only get better.
+Without pages it checks those of tests/prose-pages, the texts of the console (ui/src/text), help and descriptions (DESCRIBED), and
+the sources. A page on that list must pass, so a page can only get better.
 With --all it prints figures of every page of the repository and always succeeds. Add a page to the list as soon as it passes.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import statistics
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -24,6 +25,10 @@ PAGES = REPOSITORY / "tests" / "prose-pages"
 MOST_WORDS = 25
 CONSOLE = REPOSITORY / "ui/src/text"
 MOST_WORDS_ON_A_SCREEN = 20
+DESCRIBED = ("appliance/cli", "appliance/api")
+"""Folders whose docstrings of commands, operations and schemas, and whose help texts, users read."""
+DESCRIBING = {"description", "epilog", "help", "short_help", "summary"}
+"""Arguments of calls that have such texts."""
 
 BANNED = {
     r"told": "say who reports what",
@@ -53,11 +58,19 @@ RETIRED = {
     "ui/src ui/tests": "told asked wanted settle settled standing beside aside promised picture rounds door books",
     "zvol_target": "told asked wanted settle settled standing beside aside promise promised picture door books",
     "packaging": "told asked beside",
+    "appliance/database appliance/dataplane appliance/helper appliance/worker appliance/zfs ganesha_fsal": (
+        "told asked wanted settled standing beside aside promise promised picture rounds door books"
+    ),
+    "tests/bench tests/conformance tests/faults tests/integration tests/machine tests/runner tests/simulators tests/support": (
+        "told asked wanted settled standing beside aside promise promised picture rounds door books"
+    ),
+    "tests/browser": "told asked wanted settled standing beside aside promised picture rounds door books",
 }
 """Words by folders. A name is split at underscores and capitals, so `TokenTold` has "told"."""
-SOURCES = {".py", ".rs", ".ts", ".tsx"}
+SOURCES = {".c", ".h", ".js", ".py", ".rs", ".ts", ".tsx"}
 _BANNED = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), instead) for pattern, instead in BANNED.items()]
 
+_CLAUSE = re.compile(r"(?:Of|That|What|Who(?:ever)?|Those|As|One of them|Which of them|Else)\b")
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+")
 _CODE = re.compile(r"``.+?``|`[^`]*`")
@@ -136,6 +149,33 @@ def literals(source: str) -> Iterator[Sentence]:
             yield from (Sentence(number, one) for one in _SENTENCE_END.split(plain(text)) if one)
 
 
+def descriptions(source: str) -> Iterator[Sentence]:
+    """The sentences in help texts, in docstrings of decorated functions, and in docstrings of classes and their fields."""
+    for node in ast.walk(ast.parse(source)):
+        texts: list[ast.expr] = []
+        if isinstance(node, ast.Call):
+            texts += [keyword.value for keyword in node.keywords if keyword.arg in DESCRIBING]
+            if isinstance(node.func, ast.Name) and node.func.id == "noun":
+                texts += node.args[:1]
+        elif isinstance(node, ast.ClassDef) or (isinstance(node, ast.FunctionDef) and node.decorator_list):
+            body = node.body if isinstance(node, ast.ClassDef) else node.body[:1]
+            texts += [statement.value for statement in body if isinstance(statement, ast.Expr)]
+        for expression in texts:
+            parts = expression.values if isinstance(expression, ast.JoinedStr) else [expression]
+            constants = [part.value if isinstance(part, ast.Constant) else "VALUE" for part in parts]
+            if all(isinstance(constant, str) for constant in constants):
+                yield from (replace(one, line=expression.lineno) for one in sentences("".join(map(str, constants))))
+
+
+def problems_of_descriptions(source: str) -> Iterator[tuple[int, str]]:
+    """What is wrong with the help and the descriptions of a Python file: line and text."""
+    found = list(descriptions(source))
+    yield from judged(found, MOST_WORDS)
+    for sentence in found:
+        if start := _CLAUSE.match(sentence.text):
+            yield sentence.line, f'starts with "{start[0]}" (write: a verb or a noun): {sentence.text[:60]}'
+
+
 def problems(text: str) -> Iterator[tuple[int, str]]:
     """What is wrong with a page: line and text."""
     return judged(sentences(text), MOST_WORDS)
@@ -144,6 +184,9 @@ def problems(text: str) -> Iterator[tuple[int, str]]:
 def problems_on_screen(source: str) -> Iterator[tuple[int, str]]:
     """What is wrong with the texts of a TypeScript file: line and text."""
     return judged(literals(source), MOST_WORDS_ON_A_SCREEN)
+
+
+JUDGES = {".ts": problems_on_screen, ".py": problems_of_descriptions}
 
 
 def judged(found: Iterable[Sentence], most: int) -> Iterator[tuple[int, str]]:
@@ -176,9 +219,10 @@ def check_sources() -> int:
 
 
 def listed() -> list[Path]:
-    """The pages and the texts of the console, which must pass."""
+    """The pages, the texts of the console, and the sources with help and descriptions, which must pass."""
     pages = [REPOSITORY / line for line in PAGES.read_text().splitlines() if line and not line.startswith("#")]
-    return [*pages, *sorted(CONSOLE.glob("*.ts"))]
+    described = [file for folder in DESCRIBED for file in (REPOSITORY / folder).rglob("*.py") if "tests" not in file.parts[-3:]]
+    return [*pages, *sorted(CONSOLE.glob("*.ts")), *sorted(described)]
 
 
 def check(pages: list[Path]) -> int:
@@ -189,7 +233,7 @@ def check(pages: list[Path]) -> int:
             print(f"{page}: no such page: remove it from {PAGES.relative_to(REPOSITORY)}")
             count += 1
             continue
-        judge = problems_on_screen if page.suffix == ".ts" else problems
+        judge = JUDGES.get(page.suffix, problems)
         for line, problem in judge(page.read_text()):
             print(f"{page.resolve().relative_to(REPOSITORY)}:{line}: {problem}")
             count += 1

@@ -39,13 +39,13 @@ _log = logging.getLogger(__name__)
 
 @resource.operation("GET", "/health/live", role=None, answer=Healthy, local=True)
 def read_liveness(call: Call) -> BaseModel:
-    """That this process answers. Where it does not, starting it anew may help."""
+    """Checks that this process answers. If it does not, restart it."""
     return Healthy(status="ok")
 
 
 @resource.operation("GET", "/health/ready", role=None, answer=Healthy)
 def read_health(call: Call) -> BaseModel:
-    """That it can do its work: worker and database answer too. Else 503, which says which does not and no more."""
+    """Checks that worker and database answer too. Otherwise 503 with the name of the part that does not."""
     try:
         with call.services.store.reading() as session:
             session.scalar(select(func.count()).select_from(Setting))
@@ -57,7 +57,7 @@ def read_health(call: Call) -> BaseModel:
 
 @resource.operation("GET", "/status", role=Role.VIEWER, answer=StatusResponse)
 def read_status(call: Call) -> BaseModel:
-    """What an admin wants to know first."""
+    """Overview of the appliance."""
     with call.services.store.reading() as session:
         open_alerts = session.scalar(select(func.count()).select_from(Alert).where(Alert.cleared_at.is_(None))) or 0
         active = session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(jobs.ACTIVE))) or 0
@@ -74,7 +74,7 @@ def read_status(call: Call) -> BaseModel:
 
 @resource.operation("GET", "/certificate", role=Role.VIEWER, answer=CertificateResponse)
 def read_certificate(call: Call) -> BaseModel:
-    """What a browser or a program compares before it trusts the appliance."""
+    """Certificate of the appliance, with the fingerprint that a browser or a program compares."""
     try:
         found = certificate.describe(call.services.configuration.http.certificate)
     except (OSError, ValueError) as error:

@@ -30,7 +30,7 @@ RENEWED = datetime.timedelta(days=30)
 
 @dataclass(frozen=True)
 class Description:
-    """Of a certificate: what somebody compares before trusting it. Times in seconds since 1970."""
+    """A certificate's fingerprint and dates, to compare before trusting it. Times in seconds since 1970."""
 
     subject: str
     issuer: str

@@ -60,13 +60,13 @@ def create_datastore(call: Call, body: DatastoreCreate) -> BaseModel:
 
 @resource.operation("GET", "/datastores/<datastore_id>", role=Role.VIEWER, answer=DatastoreResponse)
 def read_datastore(call: Call, datastore_id: str) -> BaseModel:
-    """One of them."""
+    """A datastore."""
     return find(call, datastore_id)
 
 
 @resource.operation("GET", "/datastores/<datastore_id>/space", role=Role.VIEWER, answer=DatastoreSpace, conflicts=True)
 def read_space(call: Call, datastore_id: str) -> BaseModel:
-    """What a VMFS datastore shares with clones and copies, or what files of an NFS datastore need. May take a second."""
+    """Shared space of a VMFS datastore, or space of an NFS datastore's files. May take a second."""
     return DatastoreSpace.model_validate(call.services.worker.call("space", id=datastore_id))
 
 
@@ -132,7 +132,7 @@ def grow_datastore(call: Call, datastore_id: str, body: GrowRequest) -> BaseMode
     matches=True,
 )
 def set_quota(call: Call, datastore_id: str, body: QuotaUpdate) -> BaseModel:
-    """Of an NFS datastore: larger, or smaller, but never below what it holds."""
+    """Changes the quota of an NFS datastore, never below its used space."""
     call.match(find(call, datastore_id))
     return call.submit(requests.SetQuota(id=datastore_id, size=body.size))
 
@@ -214,7 +214,7 @@ def _key(call: Call, pool: str) -> KeyResponse:
 
 @resource.operation("GET", "/encryption-keys", role=Role.VIEWER, query=ListQuery, answer=KeyPage)
 def list_keys(call: Call, query: ListQuery) -> BaseModel:
-    """Of the pools with encrypted datastores: whether they are loaded, kept here, were exported and confirmed."""
+    """Keys of pools with encrypted datastores: whether they are loaded, stored, exported and confirmed."""
     return KeyPage.model_validate(page(call.services.worker.call("keys"), query, lambda key: str(key["pool"])))
 
 
@@ -247,7 +247,7 @@ def confirm_key(call: Call, pool: str, body: KeyUpdate) -> BaseModel:
     "PUT", "/encryption-keys/<pool>", role=Role.ADMIN, audit="key.keep", body=KeyUpdate, answer=KeyResponse, matches=True
 )
 def keep_key(call: Call, pool: str, body: KeyUpdate) -> BaseModel:
-    """Brings the key of a pool that came from another server; its datastores are served then."""
+    """Stores the key of a pool from another server, and serves the pool's datastores."""
     call.match(_key(call, pool))
-    call.services.worker.call("keep_key", pool=pool, secret=body.secret)
+    call.services.worker.call("store_key", pool=pool, secret=body.secret)
     return _key(call, pool)

@@ -96,7 +96,7 @@ def create_host(call: Call, body: HostCreate) -> BaseModel:
 
 @resource.operation("GET", "/hosts/<host_id>", role=Role.VIEWER, answer=HostResponse)
 def read_host(call: Call, host_id: str) -> BaseModel:
-    """One host."""
+    """A host."""
     with call.services.store.reading() as session:
         return _host(session, hosts.host(session, host_id))
 
@@ -195,7 +195,7 @@ def create_group(call: Call, body: GroupCreate) -> BaseModel:
 
 @resource.operation("GET", "/host-groups/<group_id>", role=Role.VIEWER, answer=GroupResponse)
 def read_group(call: Call, group_id: str) -> BaseModel:
-    """One host group."""
+    """A host group."""
     with call.services.store.reading() as session:
         return _group(session, hosts.group(session, group_id))
 
@@ -232,7 +232,7 @@ def delete_group(call: Call, group_id: str) -> BaseModel:
 
 @resource.operation("GET", "/sessions", role=Role.VIEWER, query=ListQuery, answer=SessionPage)
 def list_sessions(call: Call, query: ListQuery) -> BaseModel:
-    """Who is logged in to the iSCSI target, by which path."""
+    """Sessions of the iSCSI target, with their paths."""
     sessions = sorted(call.services.worker.call("sessions"), key=lambda one: (one["initiator"], one["peer"]))
     return SessionPage.model_validate(page(sessions, query, lambda one: f"{one['initiator']}\0{one['peer']}"))
 

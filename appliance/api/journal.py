@@ -36,7 +36,7 @@ def list_jobs(call: Call, query: JobQuery) -> BaseModel:
 
 @resource.operation("GET", "/jobs/<job_id>", role=Role.VIEWER, answer=JobResponse)
 def read_job(call: Call, job_id: str) -> BaseModel:
-    """One job."""
+    """A job."""
     with call.services.store.reading() as session:
         return JobResponse.model_validate(jobs.job(session, job_id))
 
@@ -76,7 +76,7 @@ def acknowledge_alert(call: Call, alert_id: int) -> BaseModel:
 
 @resource.operation("GET", "/audit", role=Role.ADMIN, query=AuditQuery, answer=AuditPage)
 def list_audit(call: Call, query: AuditQuery) -> BaseModel:
-    """Who did or tried what, the newest first."""
+    """Audit entries, newest first."""
     with call.services.store.reading() as session:
         chosen = (
             select(AuditEntry).where(AuditEntry.id < before_number(query)).order_by(AuditEntry.id.desc()).limit(query.limit + 1)

@@ -90,7 +90,7 @@ class _TakenBack(Exception):  # noqa: N818  # not a failure
 
 
 class Refused(Exception):  # noqa: N818  # not a failure
-    """What the HTTP process or a schema found wrong with the request."""
+    """Refusal of a request by the API process or a schema."""
 
     def __init__(self, problem: dict[str, Any]) -> None:
         super().__init__(problem["detail"])
@@ -109,7 +109,7 @@ class WorkerMethods(Protocol):
 
 @dataclass
 class Services:
-    """What views use."""
+    """Services for views."""
 
     configuration: Configuration
     store: Store
@@ -126,13 +126,13 @@ class Call:
     caller: Caller | None = None
     subject: str = ""
     name: str = ""
-    """Of the subject, before the change."""
+    """Values of the subject before the change."""
     key: str | None = None
     """The request's idempotency key, with the caller and what is requested."""
     running: bool = False
     """It is in `_running`."""
     entry: int | None = None
-    """Of the audit, when it has begun."""
+    """Identifier of the started audit entry."""
     before: dict[str, Any] | None = None
     cookies: list[tuple[str, int | None]] = field(default_factory=list)
     _transaction: tuple[Session, contextlib.ExitStack] | None = None
@@ -140,7 +140,7 @@ class Call:
 
     @property
     def address(self) -> str:
-        """Of the client."""
+        """Address of the client."""
         return self.request.address[:64]
 
     @property
@@ -212,7 +212,7 @@ View = TypeVar("View", bound=Callable[..., BaseModel | Response])
 
 @dataclass(frozen=True)
 class Declaration:
-    """What is declared of an operation."""
+    """Declaration of an operation."""
 
     name: str
     view: Callable[..., BaseModel | Response]

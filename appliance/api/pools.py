@@ -40,7 +40,7 @@ def list_pools(call: Call, query: ListQuery) -> BaseModel:
 
 @resource.operation("GET", "/pools/<name>", role=Role.VIEWER, answer=PoolResponse)
 def read_pool(call: Call, name: str) -> BaseModel:
-    """One pool."""
+    """A pool."""
     for pool in call.services.worker.call("pools"):
         if pool["name"] == name:
             return PoolResponse.model_validate(pool)

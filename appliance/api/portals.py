@@ -72,7 +72,7 @@ def create_portal(call: Call, body: PortalCreate) -> BaseModel:
     "PATCH", "/portals/<portal>", role=Role.ADMIN, audit="portal.change", body=PortalUpdate, answer=PortalResponse
 )
 def change_portal(call: Call, portal: str, body: PortalUpdate) -> BaseModel:
-    """Changes what is given. Refused if hosts lose connections, unless forced."""
+    """Changes the given fields. Refused if hosts lose connections, unless forced."""
     for one in call.services.worker.call("portals")["portals"]:
         if one["address"] == portal:
             break

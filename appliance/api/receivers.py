@@ -86,7 +86,7 @@ def create_receiver(call: Call, body: ReceiverCreate) -> BaseModel:
 
 @resource.operation("GET", "/receivers/<receiver_id>", role=Role.ADMIN, answer=ReceiverResponse)
 def read_receiver(call: Call, receiver_id: str) -> BaseModel:
-    """One of them."""
+    """A receiver."""
     with call.services.store.reading() as session:
         return ReceiverResponse.model_validate(_representation(session, call.services.seal, receivers.find(session, receiver_id)))
 
@@ -101,7 +101,7 @@ def read_receiver(call: Call, receiver_id: str) -> BaseModel:
     matches=True,
 )
 def change_receiver(call: Call, receiver_id: str, body: ReceiverUpdate) -> BaseModel:
-    """Changes what is given. Waiting deliveries go to the new address."""
+    """Changes the given fields. Waiting deliveries go to the new address."""
     if body.url is not None or body.certificate is not None:
         _check(call, body.url or "https://unchanged/", body.certificate)
     with call.changing() as session:
@@ -161,7 +161,7 @@ def test_receiver(call: Call, receiver_id: str) -> BaseModel:
 
 @resource.operation("GET", "/receivers/<receiver_id>/deliveries", role=Role.ADMIN, query=ListQuery, answer=DeliveryPage)
 def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> BaseModel:
-    """What was sent and is to be, the newest first; of those that ended the newest 200 are kept."""
+    """Sent and pending deliveries, newest first. The newest 200 completed ones are stored."""
     with call.services.store.reading() as session:
         receivers.find(session, receiver_id)
         chosen = (

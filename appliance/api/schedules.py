@@ -43,7 +43,7 @@ def create_schedule(call: Call, body: ScheduleCreate) -> BaseModel:
 
 @resource.operation("GET", "/schedules/<schedule_id>", role=Role.VIEWER, answer=ScheduleResponse)
 def read_schedule(call: Call, schedule_id: str) -> BaseModel:
-    """One of them."""
+    """A schedule."""
     with call.services.store.reading() as session:
         return ScheduleResponse.model_validate(schedules.schedule(session, schedule_id))
 
@@ -58,7 +58,7 @@ def read_schedule(call: Call, schedule_id: str) -> BaseModel:
     matches=True,
 )
 def change_schedule(call: Call, schedule_id: str, body: ScheduleUpdate) -> BaseModel:
-    """Changes what is given. Only an admin may lower what it retains or protects."""
+    """Changes the given fields. Only an admin may lower what it retains or protects."""
     if body.datastores is not None:
         with call.services.store.reading() as session:
             schedules.schedule(session, schedule_id)

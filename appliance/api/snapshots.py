@@ -17,7 +17,7 @@ resource = Resource("snapshots")
 
 @resource.operation("GET", "/datastores/<datastore_id>/snapshots", role=Role.VIEWER, query=ListQuery, answer=SnapshotPage)
 def list_snapshots(call: Call, datastore_id: str, query: ListQuery) -> BaseModel:
-    """Of a datastore, oldest first."""
+    """Snapshots of a datastore, oldest first."""
     snapshots = call.services.worker.call("snapshots", datastore=datastore_id)
     numbered = [(f"{snapshot['created_at']:012}{index:08}", snapshot) for index, snapshot in enumerate(snapshots)]
     found = page(numbered, query, lambda one: one[0])
@@ -28,7 +28,7 @@ def list_snapshots(call: Call, datastore_id: str, query: ListQuery) -> BaseModel
     "POST", "/snapshots", role=Role.OPERATOR, audit="snapshot.create", body=SnapshotCreate, answer=JobResponse, status=202
 )
 def create_snapshots(call: Call, body: SnapshotCreate) -> BaseModel:
-    """Of one or several datastores of a pool, in one atomic step."""
+    """Creates snapshots of one or more datastores of a pool, in one atomic step."""
     return call.submit(requests.CreateSnapshots.of(body))
 
 
@@ -49,7 +49,7 @@ def delete_snapshot(call: Call, datastore_id: str, name: str) -> BaseModel:
     "GET", "/datastores/<datastore_id>/snapshots/<name>/holds", role=Role.VIEWER, query=ListQuery, answer=HoldPage
 )
 def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> BaseModel:
-    """What keeps a snapshot from being destroyed, by tag."""
+    """Holds of a snapshot, by tag."""
     found = call.services.worker.call("holds", id=datastore_id, snapshot=name)
     return HoldPage.model_validate(page(found, query, lambda one: one["tag"]))
 
@@ -59,7 +59,7 @@ def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> Ba
     body=HoldCreate, answer=JobResponse, status=202,
 )  # fmt: skip
 def hold_snapshot(call: Call, datastore_id: str, name: str, body: HoldCreate) -> BaseModel:
-    """It can't be destroyed until this is released: not by a request, a schedule, a rollback, or with its datastore."""
+    """Adds a hold: the snapshot cannot be destroyed by a request, a schedule, a rollback, or with its datastore."""
     return call.submit(requests.HoldSnapshot(id=datastore_id, snapshot=name, tag=body.tag))
 
 
@@ -77,7 +77,7 @@ def release_snapshot(call: Call, datastore_id: str, name: str, tag: str) -> Base
     body=RollbackRequest, answer=JobResponse, status=202,
 )  # fmt: skip
 def roll_back(call: Call, datastore_id: str, name: str, body: RollbackRequest) -> BaseModel:
-    """Rolls a datastore back. What was written since is lost.
+    """Rolls a datastore back. Later writes are lost.
 
     Refused while hosts are logged in, unless forced. Newer snapshots are destroyed with `force` of an admin only, and never
     while they are held, protected or cloned.

@@ -18,7 +18,7 @@ resource = Resource("support")
 
 @resource.operation("GET", "/support-bundles", role=Role.ADMIN, query=ListQuery, answer=BundlePage)
 def list_bundles(call: Call, query: ListQuery) -> BaseModel:
-    """Those that are there; the newest five are kept."""
+    """Support bundles; the newest five are stored."""
     found = sorted(support.bundles(call.services.configuration.support_directory), key=lambda one: one.id)
     return BundlePage.model_validate(page(found, query, lambda one: one.id))
 

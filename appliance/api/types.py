@@ -23,13 +23,13 @@ from pydantic import (
 
 
 class Model(BaseModel):
-    """What the API takes and gives. Unknown fields are refused."""
+    """Base class of all schemas. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Answer(BaseModel):
-    """What the API gives."""
+    """Base class of responses."""
 
     model_config = ConfigDict(extra="ignore", from_attributes=True)
 
@@ -49,7 +49,7 @@ class Versioned(Answer):
     model_config = ConfigDict(json_schema_extra=_require_tag)
 
     MEASURED: ClassVar[Set[str]] = frozenset()
-    """What of it changes by itself, and makes no other version of it."""
+    """Fields that change without a request, and are not part of the version."""
     etag: str = ""
 
     @model_validator(mode="after")

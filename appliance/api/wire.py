@@ -19,7 +19,7 @@ METHOD = "request"
 
 
 class HttpRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """What arrived by HTTP."""
+    """An HTTP request."""
 
     operation: str
     """Name of the declaration: "datastores.create_datastore"."""
@@ -31,10 +31,10 @@ class HttpRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     body: str | None = None
     """JSON."""
     address: str = ""
-    """Of the client, as nginx saw it."""
+    """Address of the client, from nginx."""
     authorization: str | None = None
     cookie: str | None = None
-    """Of the session."""
+    """Cookie of the session."""
     csrf: str | None = None
     if_match: str | None = None
     idempotency_key: str | None = None
@@ -64,7 +64,7 @@ class Stream:
 
 @dataclass
 class Response:
-    """What an operation returns that is no JSON: text, a file, or a stream."""
+    """A response other than JSON: text, a file, or a stream."""
 
     content: bytes | Path | Stream
     content_type: str

@@ -61,7 +61,7 @@ def keep_settings(settings: dict[str, str]) -> None:
 
 
 class Client:
-    """Of one API."""
+    """Client of an API."""
 
     def __init__(self, url: str | None, token: str | None, certificate: str | None, trusted: str | None = None) -> None:
         """`certificate` is a file; `trusted` is the certificate that the user confirmed, in place of the stored one."""

@@ -16,7 +16,7 @@ from appliance.cli.output import Output, size
 
 @dataclass
 class Shared:
-    """Of one run of the command."""
+    """State of a run of the command."""
 
     client: Client
     output: Output

@@ -506,7 +506,7 @@ def adopt(
 
 @datastore.command("volumes")
 def volumes(context: typer.Context) -> None:
-    """List volumes. Those without a datastore can be adopted.
+    """List volumes. Datasets without a datastore can be adopted.
 
     Example: zvaai datastore volumes
     """
@@ -518,7 +518,7 @@ def volumes(context: typer.Context) -> None:
 
 @datastore.command("filesystems")
 def filesystems(context: typer.Context) -> None:
-    """List file systems. Those without a datastore can be adopted.
+    """List file systems. Datasets without a datastore can be adopted.
 
     Example: zvaai datastore filesystems
     """
@@ -530,7 +530,7 @@ def filesystems(context: typer.Context) -> None:
 
 @snapshot.command("list")
 def list_snapshots(context: typer.Context, store: Store) -> None:
-    """Of a datastore, oldest first."""
+    """List the snapshots of a datastore, oldest first."""
     run = shared(context)
     store_id = run.client.named("/datastores", store)
     run.output.rows(
@@ -572,7 +572,7 @@ def delete_snapshot(context: typer.Context, store: Store, name: str, wait: Wait 
 
 @snapshot.command("rollback")
 def rollback(context: typer.Context, store: Store, name: str, force: Force = False, wait: Wait = False) -> None:
-    """Puts the datastore back. What was written since is lost; --force also destroys newer snapshots."""
+    """Puts the datastore back. Later writes are lost; --force also destroys newer snapshots."""
     run = shared(context)
     path = f"/datastores/{run.client.named('/datastores', store)}/snapshots/{name}/rollback"
     run.job(run.client.call("POST", path, {"force": force}), wait)

@@ -29,7 +29,7 @@ SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What apt says that it would do: new versions by package (and the old one, if there is any), and what it would remove."""
+    """apt's plan: new versions by package (with the old one, if there is any), and removals."""
 
     new: dict[str, tuple[str, str]]
     removed: list[str]

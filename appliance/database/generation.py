@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generation of the configuration: a counter that each change of an admin's tables increases, in the same transaction.
+"""The generation of the configuration: a counter that each change of its tables increases, in the same transaction.
 
-Triggers of SQLite count, so no writer can forget it: neither bulk statements nor a second process.
+SQLite triggers increase it, so that bulk statements and other processes count too.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ TABLES = (
     "users", "host_groups", "hosts", "host_initiators", "presentations", "presentation_groups", "exports", "export_groups",
     "schedules", "receivers",
 )  # fmt: skip
-"""What an admin configures. Sessions, tokens, jobs, alerts and the audit are no configuration."""
+"""Tables with configuration. Sessions, tokens, jobs, alerts and the audit are not."""
 SETTINGS = ("iscsi", "iscsi-target-chap")
-"""Those of the table `settings` that an admin configures."""
+"""Rows of the table `settings` that an admin configures."""
 STATE = {"hosts": {"chap_revision", "chap_applied"}, "schedules": {"last_at", "attempted_at"}}
 """Columns that the appliance itself updates."""
 _COUNT = "UPDATE installation SET generation = generation + 1"

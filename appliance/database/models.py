@@ -24,7 +24,7 @@ class Base(DeclarativeBase):
 
 
 class Setting(Base):
-    """What an admin set for the whole installation, by name."""
+    """A setting of the installation, by name."""
 
     __tablename__ = "settings"
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -32,7 +32,7 @@ class Setting(Base):
 
 
 class Installation(Base):
-    """The one row that says which database this is. `generation` counts changes of the configuration (generation.py).
+    """The only row, which identifies the database. `generation` counts changes of the configuration (generation.py).
 
     `sealed_key` opens the copies of the configuration on pools; it is sealed with the appliance's own key. `recovery_seal` is the
     same key, sealed with the recovery key, which is stored nowhere. Both are null until the first admin is made.
@@ -48,11 +48,11 @@ class Installation(Base):
     """Why the appliance is in recovery mode; null if it is not."""
     recovery_since: Mapped[float | None]
     decided_generation: Mapped[int] = mapped_column(default=0)
-    """When an admin last ended recovery mode: copies up to this generation are of before."""
+    """Generation at which an admin last ended recovery mode: copies up to it are older."""
 
 
 class PublishedCopy(Base):
-    """A copy of the configuration that this database has written to pools, or was about to. Only the newest are kept."""
+    """A copy of the configuration that was written to pools, or was about to be. Only the newest are stored."""
 
     __tablename__ = "published_copies"
     generation: Mapped[int] = mapped_column(primary_key=True)
@@ -97,7 +97,7 @@ class Token(Base):
 
 
 class LoginFailure(Base):
-    """Failed logins of a user from an address, of an address, or of a user: who has too many waits."""
+    """Failed logins by user and address, by address, or by user: too many cause a delay."""
 
     __tablename__ = "login_failures"
     key: Mapped[str] = mapped_column(primary_key=True)
@@ -140,7 +140,7 @@ class HostInitiator(Base):
 
 
 class Presentation(Base):
-    """How a VMFS datastore, by its UUID, is shown to hosts of this installation: the same LUN number to all of them."""
+    """Presentation of a VMFS datastore, by UUID: the LUN number is the same for all hosts."""
 
     __tablename__ = "presentations"
     datastore: Mapped[str] = mapped_column(primary_key=True)
@@ -156,7 +156,7 @@ class PresentationGroup(Base):
 
 
 class Export(Base):
-    """How an NFS datastore, by its UUID, is shown to hosts of this installation: number and share are the same to all of them."""
+    """Presentation of an NFS datastore, by UUID: number and share are the same for all hosts."""
 
     __tablename__ = "exports"
     datastore: Mapped[str] = mapped_column(primary_key=True)
@@ -178,7 +178,7 @@ class ExportGroup(Base):
 class Job(Base):
     """Long work. `parameters` hold every decision, made before it begins, so that it can be taken up again after a crash.
 
-    `key` is that of the request that asked for it: the same request again finds the same job.
+    `key` is the request's idempotency key: a repeated request finds the same job.
     """
 
     __tablename__ = "jobs"
@@ -260,7 +260,7 @@ class Receiver(Base):
 
 
 class Delivery(Base):
-    """Something a receiver is told. `body` is sent as it is, `event` with it in each try; `status` is HTTP's, of the last try."""
+    """A notification for a receiver. `body` is sent unchanged with `event` on each attempt; `status` is the last HTTP status."""
 
     __tablename__ = "deliveries"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)

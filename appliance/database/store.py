@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens the database: one writer at a time, readers beside it, stable before a commit returns."""
+"""Opens the database: one writer at a time, concurrent readers, stable before a commit returns."""
 
 from __future__ import annotations
 
@@ -67,7 +67,6 @@ class Store:
             yield session
 
     def close(self) -> None:
-        """Closes all connections."""
         self.engine.dispose()
 
 
@@ -88,12 +87,12 @@ def _on_begin(connection: Any) -> None:
 def create_tables(engine: Engine) -> None:
     """Creates all tables in a new database. Several processes may do so at once. Raises RuntimeError for another version's."""
     with engine.begin() as connection:
-        found = connection.exec_driver_sql("PRAGMA user_version").scalar()
-        if found == SCHEMA:
+        version = connection.exec_driver_sql("PRAGMA user_version").scalar()
+        if version == SCHEMA:
             return
         if connection.exec_driver_sql("SELECT 1 FROM sqlite_master LIMIT 1").scalar():
             raise RuntimeError(
-                f"The database {engine.url.database} has tables of version {found}, and this appliance needs version {SCHEMA}."
+                f"The database {engine.url.database} has tables of version {version}, and this appliance needs version {SCHEMA}."
                 " Start the version of the appliance that wrote it."
             )
         Base.metadata.create_all(connection)

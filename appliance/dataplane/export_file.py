@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads back what `Export.block` has written: how a datastore was exported, when nothing else knows it any more."""
+"""Parses the text of `Export.block`, to learn how a datastore was exported when nothing else has that information."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLIENT = re.compile(r"^  CLIENT \{ Clients = ([^;\n]*); Access_Type = (\w+); Sq
 
 
 def read(text: str) -> Export | None:
-    """The export; None for a file that `Export.block` has not written so, such as one that somebody has edited."""
+    """The export; None for any other text, such as an edited file."""
     values, dataset, guid = dict(_VALUE.findall(text)), _DATASET.search(text), _GUID.search(text)
     thick = _THICK.search(text)
     try:

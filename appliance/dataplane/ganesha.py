@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports of a running ganesha.nfsd, over its DBus interface `org.ganesha.nfsd`.
 
-What is exported is kept in a folder of files, one for each export, that the daemon's own configuration includes, so that it is
-served again after a restart: `%dir "FOLDER/*.conf"`. A file is changed first and the daemon asked then; when it refuses, the file
-is as it was. The daemon is root, and so may be who writes the folder: where others may write there, nothing is changed.
+A folder has one file per export. The daemon's configuration includes it, so that exports return after a restart: `%dir
+"FOLDER/*.conf"`. The file is changed first, then the daemon is called; if the daemon refuses, the file is restored. The daemon
+runs as root: if others than root may write the folder, nothing is changed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _EXPORTS = DBusAddress("/org/ganesha/nfsd/ExportMgr", bus_name=_NAME, interface=
 _CLIENT_MANAGER = DBusAddress("/org/ganesha/nfsd/ClientMgr", bus_name=_NAME, interface="org.ganesha.nfsd.clientmgr")
 _STATISTICS = DBusAddress("/org/ganesha/nfsd/ExportMgr", bus_name=_NAME, interface="org.ganesha.nfsd.exportstats")
 
-# What the bus itself answers where the daemon does not; whether it did what was asked is not known.
+# Errors of the bus, not of the daemon; it is unknown whether the daemon executed the request.
 _UNREACHABLE = {
     f"org.freedesktop.DBus.Error.{name}"
     for name in ("ServiceUnknown", "NameHasNoOwner", "NoReply", "NoServer", "Timeout", "TimedOut", "Disconnected")
 }
 
-# Names of ganesha's configuration, and the bits they are told as (EXPORT_OPTION_*_ACCESS, _SQUASH, _NFSV3, _NFSV4).
+# Names in ganesha's configuration, and their bits in responses (EXPORT_OPTION_*_ACCESS, _SQUASH, _NFSV3, _NFSV4).
 _ACCESS = {"RW": 0x1E0, "RO": 0xA0, "None": 0}
 _SQUASH = {"No_Root_Squash": 0, "Root_Squash": 0x2, "All_Squash": 0x4}
 _PROTOCOLS = {3: 0x100000, 4: 0x200000}
@@ -52,15 +52,15 @@ class GaneshaUnreachableError(GaneshaError):
 
 
 class GaneshaDeniedError(GaneshaUnreachableError):
-    """The message bus lets this user not ask the daemon: packaging/dbus."""
+    """The message bus does not permit this user to call the daemon: packaging/dbus."""
 
 
 class GaneshaAnswerError(GaneshaUnreachableError):
-    """The daemon answers with something else than 6.5 does. What it serves is not known."""
+    """The response differs from ganesha 6.5's, so the served exports are unknown."""
 
 
 class ExportRefusedError(GaneshaError):
-    """The daemon does not accept what was asked; the text is its reason. Nothing changed."""
+    """The daemon refuses the request; the text is its reason. Nothing changed."""
 
 
 class NoSuchExportError(GaneshaError):
@@ -69,7 +69,7 @@ class NoSuchExportError(GaneshaError):
 
 @dataclass(frozen=True)
 class ClientRights:
-    """What some clients get instead of the export's own rights. `clients`: addresses, networks (CIDR), host names, netgroups.
+    """Rights of some clients, in place of the export's. `clients`: addresses, networks (CIDR), host names, netgroups.
 
     Several are separated by ", ".
     """
@@ -88,7 +88,7 @@ class ClientRights:
 
 @dataclass(frozen=True)
 class Export:
-    """An export of a dataset. `access` is for clients that `clients` does not name; "None" admits nobody else."""
+    """An export of a dataset. `access` applies to clients that are not in `clients`; "None" admits no other client."""
 
     export_id: int
     path: Path
@@ -98,14 +98,14 @@ class Export:
     clients: Sequence[ClientRights] = ()
     protocols: tuple[int, ...] = (3, 4)
     dataset: str = ""
-    """What has to be mounted at the path: packaging/ganesha/mounted-exports."""
+    """Dataset that must be mounted at the path: packaging/ganesha/mounted-exports."""
     guid: int | None = None
-    """Of that dataset: a copy under its name is not exported."""
+    """GUID of the dataset: a copy with its name is not exported."""
     thick_size: int | None = None
-    """Bytes that a thick datastore promises to its files; None for a thin one."""
+    """Size of a thick datastore in bytes; None for a thin one."""
 
     def block(self) -> str:
-        """As ganesha's configuration has it. Raises ValueError for what can't be written there."""
+        """The EXPORT block of ganesha's configuration. Raises ValueError for values that it cannot contain."""
         _check(0 < self.export_id <= _MAX_EXPORT_ID, f"not an export's number: {self.export_id}")
         _check(self.access in _ACCESS and self.squash in _SQUASH, f"unknown rights: {self.access}, {self.squash}")
         _check(bool(self.protocols) and set(self.protocols) <= {3, 4}, f"unknown protocols: {self.protocols}")
@@ -133,19 +133,19 @@ class Export:
 
 @dataclass(frozen=True)
 class Transfer:
-    """Reads or writes of one export by one version of NFS."""
+    """Reads or writes of an export by a version of NFS."""
 
     bytes_requested: int
     bytes_transferred: int
     operations: int
     errors: int
     latency_ns: int
-    """Of all operations together."""
+    """Sum over all operations."""
 
 
 @dataclass(frozen=True)
 class ExportStatistics:
-    """What one version of NFS moved. `protocol` as ganesha names it: NFSv3, NFSv40, NFSv41, NFSv42."""
+    """Transfers by a version of NFS. `protocol` is ganesha's name: NFSv3, NFSv40, NFSv41, NFSv42."""
 
     protocol: str
     read: Transfer
@@ -154,23 +154,23 @@ class ExportStatistics:
 
 @dataclass(frozen=True)
 class ServedExport:
-    """An export as it is: what the daemon serves, and what it would serve after a restart."""
+    """The state of an export in the daemon, and in its file."""
 
     export_id: int
     path: str
     pseudo: str
     clients: frozenset[str]
-    """Those that have rights of their own, each as `client_name` writes it, with what they may."""
+    """Clients with separate rights, each in the form of `client_name`, with the rights."""
     used_at: float | None
-    """When a client last asked for something in it, by the daemon's clock, if anybody has since it began."""
+    """Last request of a client, by the daemon's clock; None without one since the daemon's start."""
     served: bool = True
     text: str | None = None
-    """Its file; None where there is none."""
+    """Content of its file; None without one."""
 
 
 @dataclass(frozen=True)
 class NfsClient:
-    """A client that the daemon knows. Which exports it uses the daemon does not tell."""
+    """A client of the daemon, which does not report the client's exports."""
 
     address: str
     seen_at: float
@@ -181,7 +181,7 @@ class NfsClient:
 
 @dataclass(frozen=True)
 class Clients:
-    """Who the daemon knows: since it began, or its counters were set back."""
+    """Clients of the daemon since its start or the reset of its counters."""
 
     now: float
     since: float
@@ -189,7 +189,7 @@ class Clients:
 
 
 def client_name(text: str) -> str:
-    """A client in one way of writing: networks as CIDR, single addresses as such, anything else as it is."""
+    """Normalized form of a client: networks as CIDR, single addresses without a prefix, other names unchanged."""
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -198,7 +198,7 @@ def client_name(text: str) -> str:
 
 
 def client_names(export: Export) -> frozenset[str]:
-    """All that an export names, with what they may."""
+    """All clients of an export with their rights."""
     versions = sum(_PROTOCOLS[version] for version in export.protocols)
     return frozenset(
         _with_rights(name, _ACCESS[rights.access] | _SQUASH[rights.squash] | versions)
@@ -215,43 +215,43 @@ def _with_rights(name: str, bits: int) -> str:
 
 
 class ExportControl(ABC):
-    """The NFS server's exports, as far as the appliance needs them. Any method may raise GaneshaUnreachableError."""
+    """Exports of the NFS server. Any method may raise GaneshaUnreachableError."""
 
     @abstractmethod
     def served(self) -> list[ServedExport]:
-        """What is served, and what files there are of exports that are not. By number; without the root of the pseudo paths."""
+        """Served exports, and files of exports that are not served. Sorted by number; without the root of the pseudo paths."""
 
     @abstractmethod
     def files(self) -> Mapping[int, str]:
-        """What would be served after a restart, by number. Asks no daemon, and so raises OSError only."""
+        """Export files by number: the exports after a restart. Does not call the daemon; raises only OSError."""
 
     @abstractmethod
     def add(self, export: Export) -> None:
-        """Serves a new export. Raises ExportRefusedError, also when its number, path or pseudo path is taken."""
+        """Adds an export. Raises ExportRefusedError, also for a duplicate number, path or pseudo path."""
 
     @abstractmethod
     def change(self, export: Export) -> None:
-        """Serves an export otherwise, for requests from now on. Path and pseudo path can't change: remove it and add another."""
+        """Changes an export for later requests. Path and pseudo path cannot change: remove the export and add another."""
 
     @abstractmethod
     def remove(self, export_id: int) -> None:
-        """Serves it no longer, nor after a restart; one that is not served has only its file, which goes. Its data stays.
+        """Removes an export and its file; its data does not change.
 
-        Clients get stale handles. Where the daemon does not answer in time it may serve it still, but not after a restart.
+        Clients get stale handles. After a timeout the daemon may still serve the export, but not after a restart.
         """
 
     @abstractmethod
     def forget(self, export_id: int) -> None:
-        """It does not come back after a restart of the daemon; what that serves now is served on. Asks no daemon."""
+        """Removes the export's file, without a call of the daemon, which still serves the export until its restart."""
 
     @abstractmethod
     def clients(self) -> Clients:
-        """The clients that the daemon knows."""
+        """Clients of the daemon."""
 
 
 @contextlib.contextmanager
 def _understood(method: str) -> Iterator[None]:
-    """Around what reads an answer."""
+    """Raises GaneshaAnswerError if the body cannot parse a response."""
     try:
         yield
     except (ValueError, TypeError, KeyError, IndexError) as error:
@@ -259,7 +259,7 @@ def _understood(method: str) -> Iterator[None]:
 
 
 def _content(path: Path) -> bytes | None:
-    """None where there is no file; nothing of one that can't be read, or is a link, so that it is no export's as it should be."""
+    """Content of a file; None without one. b"" for a link or an unreadable file, which then differs from any export."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -288,10 +288,10 @@ def _quoted(text: str) -> str:
 
 
 class Ganesha(ExportControl):
-    """A running daemon, and the folder of what it exports. Not for several threads at once."""
+    """A running daemon, and the folder of its exports. Not thread-safe."""
 
     def __init__(self, exports: Path, bus: str = "SYSTEM", with_each: Path | None = None, *, timeout_s: float = 30) -> None:
-        """`with_each` is configuration that goes with each new export, where it is there: docs/vaai_nas.md, Configuration."""
+        """`with_each`: a configuration file sent with each new export, if it exists (docs/vaai_nas.md, Configuration)."""
         self._folder = exports
         self._with_each = with_each
         self._bus = bus
@@ -330,7 +330,7 @@ class Ganesha(ExportControl):
         return self._folder / f"{export_id}.conf"
 
     def _check_folder(self) -> None:
-        """Whose the folder was may have left links in it, and may put other files in the place of ours before they are read."""
+        """Raises if others can write the folder: they could replace our files, or have left links."""
         found = self._folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
             raise ExportRefusedError(
@@ -339,7 +339,7 @@ class Ganesha(ExportControl):
 
     @contextlib.contextmanager
     def _written(self, export: Export) -> Iterator[Path]:
-        """The export's file with its new content; as it was when what is done with it fails."""
+        """Writes the export's file; restores it if the body fails."""
         path = self._file(export.export_id)
         before = _content(path)
         _replace(path, export.block().encode())
@@ -353,8 +353,8 @@ class Ganesha(ExportControl):
             raise
 
     @contextlib.contextmanager
-    def _told(self, path: Path, text: str) -> Iterator[Path]:
-        """A file for the daemon to read, as long as it is asked."""
+    def _temporary_file(self, path: Path, text: str) -> Iterator[Path]:
+        """A file for the daemon to read during the call."""
         _write(path, text.encode())
         try:
             yield path
@@ -362,14 +362,13 @@ class Ganesha(ExportControl):
             path.unlink()
 
     def exports(self) -> dict[int, str]:
-        """What is exported: number to the path that clients mount (with mount_path_pseudo). Without the root of these paths."""
+        """Exports by number: the path that clients mount (mount_path_pseudo), without the root."""
         answer = self._call(_EXPORTS, "ShowExports")
         with _understood("ShowExports"):
             _time, found = answer
             return {int(entry[0]): entry[1] for entry in found if entry[0] != 0}
 
     def files(self) -> Mapping[int, str]:
-        """See ExportControl."""
         found = {}
         for path in self._folder.glob("*.conf"):
             if path.stem.isdecimal() and (content := _content(path)) is not None:
@@ -377,7 +376,6 @@ class Ganesha(ExportControl):
         return found
 
     def served(self) -> list[ServedExport]:
-        """See ExportControl."""
         files = dict(self.files())
         found = []
         with self._connection() as connection, _understood("ShowExports or DisplayExport"):
@@ -388,7 +386,7 @@ class Ganesha(ExportControl):
                     continue
                 try:
                     _, path, pseudo, _tag, clients = self._ask(connection, _EXPORTS, "DisplayExport", "q", number)
-                except ExportRefusedError:  # it is gone meanwhile
+                except ExportRefusedError:  # it was removed meanwhile
                     continue
                 names = frozenset(_with_rights(str(client[0]), client[8] & _BITS) for client in clients)
                 found.append(ServedExport(number, path, pseudo, names, _seconds(entry[-1]), True, files.pop(number, None)))
@@ -396,11 +394,10 @@ class Ganesha(ExportControl):
         return sorted(found, key=lambda export: export.export_id)
 
     def clients(self) -> Clients:
-        """See ExportControl."""
         with self._connection() as connection, _understood("ShowClients or ShowExports"):
             now, entries = self._ask(connection, _CLIENT_MANAGER, "ShowClients")
             since, _exports = self._ask(connection, _EXPORTS, "ShowExports")
-            # Of each: its address, what it ever used, its state as "Open", number, "Lock", number ..., when it was seen last.
+            # Of each client: address, usage, state as "Open", number, "Lock", number ..., time of the last request.
             known = (
                 NfsClient(
                     _address(entry[0]),
@@ -412,27 +409,26 @@ class Ganesha(ExportControl):
             return Clients(_seconds(now) or 0.0, _seconds(since) or 0.0, tuple(known))
 
     def add(self, export: Export) -> None:
-        """See ExportControl."""
         self._check_folder()
         if export.export_id in self.exports():
             raise ExportRefusedError(f"export {export.export_id} is there already")
         also = f"%include {_quoted(str(self._with_each))}\n" if self._with_each and self._with_each.exists() else ""
-        with self._written(export) as path, self._told(path.with_suffix(".add"), also + export.block()) as new:
+        with self._written(export) as path, self._temporary_file(path.with_suffix(".add"), also + export.block()) as new:
             self._call(_EXPORTS, "AddExport", "ss", str(new), f"EXPORT(Export_Id={export.export_id})")
 
     def change(self, export: Export) -> None:
-        """See ExportControl. Raises NoSuchExportError."""
+        """Raises NoSuchExportError."""
         self._check_folder()
         if export.export_id not in self.exports():
             raise NoSuchExportError(f"there is no export {export.export_id}")
-        # The daemon first: who dies between leaves a file that tells what was not done.
+        # The daemon first: a crash in between leaves a file that differs, which shows as drift.
         path = self._file(export.export_id)
-        with self._told(path.with_suffix(".change"), export.block()) as new:
+        with self._temporary_file(path.with_suffix(".change"), export.block()) as new:
             self._call(_EXPORTS, "UpdateExport", "ss", str(new), f"EXPORT(Export_Id={export.export_id})")
         _replace(path, export.block().encode())
 
     def remove(self, export_id: int) -> None:
-        """See ExportControl. Raises NoSuchExportError where there is no file of it either."""
+        """Raises NoSuchExportError if there is neither an export nor a file."""
         self._check_folder()
         path = self._file(export_id)
         if export_id not in self.exports():
@@ -442,24 +438,23 @@ class Ganesha(ExportControl):
             _sync(path.parent)
             return
         kept = _content(path)
-        # The file first: clones that use the export are ended before the daemon answers, which may take longer than is waited.
+        # The file first: the daemon ends clones before its response, which may take longer than the timeout.
         path.unlink(missing_ok=True)
         _sync(path.parent)
         try:
             self._call(_EXPORTS, "RemoveExport", "q", export_id)
-        except ExportRefusedError:  # it is served on
+        except ExportRefusedError:  # it is still served
             if kept:
                 _replace(path, kept)
             raise
 
     def forget(self, export_id: int) -> None:
-        """See ExportControl."""
         self._check_folder()
         self._file(export_id).unlink(missing_ok=True)
         _sync(self._folder)
 
     def statistics(self, export_id: int) -> tuple[ExportStatistics, ...]:
-        """What was read and written since the daemon began, by version of NFS; those nobody used are missing."""
+        """Reads and writes since the daemon's start by version of NFS, without unused versions."""
         done, problem, *rest = self._call(_STATISTICS, "GetNFSIO")
         if not done:
             raise ExportRefusedError(str(problem))
@@ -472,13 +467,13 @@ class Ganesha(ExportControl):
 
 
 def _seconds(timestamp: tuple[int, int]) -> float | None:
-    """Of ganesha's (seconds, nanoseconds); None for never."""
+    """Converts ganesha's (seconds, nanoseconds); None for never."""
     seconds, nanoseconds = timestamp
     return seconds + nanoseconds / 1e9 if seconds else None
 
 
 def _address(text: str) -> str:
-    """An IPv4 client may be told as ::ffff:a.b.c.d."""
+    """Converts an IPv4 client from ::ffff:a.b.c.d."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -488,7 +483,7 @@ def _address(text: str) -> str:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Writes a file in one step, stable."""
+    """Replaces a file atomically, on stable storage."""
     new = path.with_suffix(".new")
     _write(new, data)
     new.rename(path)
@@ -496,17 +491,17 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """A new file in the place of whatever was there, stable."""
+    """Writes a new file in place of any old one, on stable storage."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb") as file:
-        os.fchmod(file.fileno(), 0o644)  # the worker reads what the helper has written, whatever that one's umask is
+        os.fchmod(file.fileno(), 0o644)  # the worker reads the helper's files, whatever the umask
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
 def _sync(directory: Path) -> None:
-    """Makes names in a folder stable."""
+    """Syncs the names in a folder."""
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the iSCSI target serve what it should: looks at what is wanted and at what is, and does the difference.
+"""Reconciles the iSCSI target: compares the desired with the served state, and applies the difference.
 
-    iSCSI target                one, by the configured name; others are somebody else's and left alone
-      access                    every initiator that sees a LUN, or will again when a job that took it away has ended
-      CHAP accounts             one for each host that has one, while CHAP is required
+    iSCSI target                one, by the configured name; others are never changed
+      access                    every initiator that sees a LUN, or will after the end of a job that took it away
+      CHAP accounts             one per host with an account, while CHAP is required
       LUN number                the datastore's, by its UUID and GUID, so that a number can move; no write cache, writable
-        access                  initiators of the host groups it is presented to
-    host groups "zvaai:NAME"    with the offloads their hosts are not offered
+        access                  initiators of its host groups
+    host groups "zvaai:NAME"    with their disabled offloads
 
-It takes away before it gives: who should not see something sees it no longer, whatever fails after. Run again it does nothing.
+It removes access before it grants access, so that a later failure leaves no host with too much. A second run changes nothing.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ from appliance.dataplane.target import (
 
 GROUP_PREFIX = "zvaai:"
 MUTUAL = "mutual CHAP"
-"""Subject of what concerns the account by which the target proves itself."""
+"""Subject of failures of the target's own CHAP account."""
 Step = Callable[[TargetControl], None]
 
 
 @dataclass(frozen=True)
-class WantedAccount:
-    """A CHAP account. `stale` says that the target has an older secret."""
+class DesiredAccount:
+    """A CHAP account. `stale`: the target has an older secret."""
 
     name: str
     secret: str = field(repr=False)
     initiators: tuple[str, ...]
-    """Who may use it: the names of one host."""
+    """Names of the host that may use it."""
     stale: bool = False
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is to be served."""
+class DesiredState:
+    """What the target must serve."""
 
     target: str
     luns: Mapping[int, Lun]
     groups: Mapping[str, HostGroup]
     chap_required: bool = False
-    accounts: Mapping[str, WantedAccount] = field(default_factory=dict)
-    mutual: WantedAccount | None = None
-    """By which the target proves itself; it needs an account of a host."""
+    accounts: Mapping[str, DesiredAccount] = field(default_factory=dict)
+    mutual: DesiredAccount | None = None
+    """The target's own account for mutual CHAP; requires an account of a host."""
     initiators: tuple[str, ...] = ()
     unknown: frozenset[str] = frozenset()
-    """LUNs, by UUID, whose volumes can't be seen now or are in doubt: they stay as they are, and who sees them too."""
+    """UUIDs of LUNs whose volumes are unavailable or ambiguous: the LUNs and their access do not change."""
     copies: frozenset[str] = frozenset()
-    """Paths at which copies are. An unknown LUN there stays only if the target itself looks whether the volume is its own."""
-    kept_accounts: frozenset[str] = frozenset()
-    """Accounts whose secrets can't be had: they stay as they are."""
+    """Paths of copies. An unknown LUN at such a path stays only if the target checks the GUID of its volume."""
+    retained_accounts: frozenset[str] = frozenset()
+    """Accounts with unreadable secrets: they do not change."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One step, and in words what was not as it should be."""
+    """A step, with a text that describes the difference."""
 
     text: str
     apply: Step
@@ -73,90 +73,94 @@ class Difference:
 
 @dataclass(frozen=True)
 class Failure:
-    """A step that was refused."""
+    """A refused step."""
 
     subject: str
     text: str
     still_open: bool = False
-    """The LUN is taken away, but commands under way have not ended."""
+    """The LUN is removed, but running commands have not ended."""
     remedy: str = ""
 
 
 class _StillOpenError(TargetRefusedError):
-    """A LUN that is taken away has its volume open."""
+    """A removed LUN still has its volume open."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a round found and did."""
+    """Differences and failures of a run."""
 
     differences: tuple[str, ...]
     failures: tuple[Failure, ...]
 
 
-def differences(wanted: Wanted, served: ServedTarget | None, groups: list[HostGroup]) -> list[Difference]:
-    """The steps from what is to what is wanted, in an order that never shows too much."""
+def differences(desired: DesiredState, served: ServedTarget | None, groups: list[HostGroup]) -> list[Difference]:
+    """Steps from the served to the desired state, in an order that never grants too much access."""
     steps: list[Difference] = []
-    name = wanted.target
+    name = desired.target
     if served is None:
         steps.append(Difference(f"target {name} is missing", lambda control: control.create_target(name)))
         served = ServedTarget(name, ())
-    kept = {iqn for found in served.luns if found.lun.uuid in wanted.unknown for iqn in found.lun.initiators or ()}
-    wanted = replace(wanted, initiators=tuple(sorted({*wanted.initiators, *kept})))
-    steps += _taken_away(wanted, served)
-    steps += _groups(wanted, groups)
-    steps += _accounts(wanted, served)
-    # Before their LUNs: who is told that there is no such target (0203) should not ask again (RFC 7143, 11.13.5).
-    if served.initiators is None or set(served.initiators) != set(wanted.initiators):
+    retained = {iqn for current in served.luns if current.lun.uuid in desired.unknown for iqn in current.lun.initiators or ()}
+    desired = replace(desired, initiators=tuple(sorted({*desired.initiators, *retained})))
+    steps += _removals(desired, served)
+    steps += _groups(desired, groups)
+    steps += _accounts(desired, served)
+    # Before the LUNs: an initiator that gets "target not found" (0203) should not retry (RFC 7143, 11.13.5).
+    if served.initiators is None or set(served.initiators) != set(desired.initiators):
         steps.append(
-            Difference(f"target {name} has another access list", lambda control: control.set_access(name, wanted.initiators))
+            Difference(f"target {name} has another access list", lambda control: control.set_access(name, desired.initiators))
         )
-    return steps + _luns(wanted, served)
+    return steps + _luns(desired, served)
 
 
 def _delete_lun(target: str, number: int) -> Step:
     def step(control: TargetControl) -> None:
         if control.delete_lun(target, number) is False:
             raise _StillOpenError(
-                -32008, f"LUN {number} is taken away, but commands under way have not ended: its volume is still open"
+                -32008, f"LUN {number} is removed, but running commands have not ended: its volume is still open"
             )
 
     return step
 
 
-def _taken_away(wanted: Wanted, served: ServedTarget) -> list[Difference]:
+def _removals(desired: DesiredState, served: ServedTarget) -> list[Difference]:
     steps: list[Difference] = []
     masks: list[Difference] = []
-    admitted = set(wanted.initiators)
+    admitted = set(desired.initiators)
     if served.initiators is None or not set(served.initiators) <= admitted:
         fewer = tuple(sorted(admitted if served.initiators is None else admitted & set(served.initiators)))
-        steps.append(Difference("the target admits who it should not", lambda control: control.set_access(served.name, fewer)))
-    for found in served.luns:
-        right = wanted.luns.get(found.lun.number)
-        if right is not None and right.is_unit_of(found.lun):
+        steps.append(Difference("the target admits other initiators", lambda control: control.set_access(served.name, fewer)))
+    for current in served.luns:
+        right = desired.luns.get(current.lun.number)
+        if right is not None and right.is_unit_of(current.lun):
             allowed = set(right.initiators or ())
-            if found.lun.initiators is not None and not set(found.lun.initiators) <= allowed:
-                fewer_hosts = replace(right, initiators=tuple(sorted(allowed & set(found.lun.initiators))))
+            if current.lun.initiators is not None and not set(current.lun.initiators) <= allowed:
+                fewer_hosts = replace(right, initiators=tuple(sorted(allowed & set(current.lun.initiators))))
                 masks.append(
-                    Difference(f"LUN {found.lun.number} is shown to other hosts", _show_lun(served.name, fewer_hosts), right.uuid)
+                    Difference(
+                        f"LUN {current.lun.number} is shown to other hosts", _show_lun(served.name, fewer_hosts), right.uuid
+                    )
                 )
-        elif found.lun.uuid not in wanted.unknown or (found.lun.guid is None and found.lun.path in wanted.copies):
-            text = f"LUN {found.lun.number} should not be served"
-            steps.append(Difference(text, _delete_lun(served.name, found.lun.number), found.lun.uuid))
-    return masks + steps  # a mask takes no time, a LUN that goes waits for its commands
+        elif current.lun.uuid not in desired.unknown or (current.lun.guid is None and current.lun.path in desired.copies):
+            text = f"LUN {current.lun.number} should not be served"
+            steps.append(Difference(text, _delete_lun(served.name, current.lun.number), current.lun.uuid))
+    return masks + steps  # a mask is immediate, a removed LUN waits for its commands
 
 
-def _groups(wanted: Wanted, groups: list[HostGroup]) -> list[Difference]:
+def _groups(desired: DesiredState, groups: list[HostGroup]) -> list[Difference]:
     steps = []
-    there = {group.name: group for group in groups if group.name.startswith(GROUP_PREFIX)}
-    for name in there.keys() - wanted.groups.keys():
-        steps.append(Difference(f"host group {name} should not be there", _delete_group(name)))
-    changed = [group for name, group in wanted.groups.items() if _group_key(there.get(name)) != _group_key(group)]
+    current = {group.name: group for group in groups if group.name.startswith(GROUP_PREFIX)}
+    for name in current.keys() - desired.groups.keys():
+        steps.append(Difference(f"host group {name} should not exist", _delete_group(name)))
+    changed = [group for name, group in desired.groups.items() if _group_key(current.get(name)) != _group_key(group)]
     for group in changed:
-        old = there.get(group.name)
+        old = current.get(group.name)
         staying = tuple(name for name in old.initiators if name in group.initiators) if old else ()
-        if old and len(staying) < len(old.initiators):  # a host that moves leaves its old group first: it is in one at most
-            steps.append(Difference(f"host group {group.name} has hosts too many", _set_group(replace(old, initiators=staying))))
+        if old and len(staying) < len(
+            old.initiators
+        ):  # a host that moves leaves its old group first, because it can be in one group only
+            steps.append(Difference(f"host group {group.name} has too many hosts", _set_group(replace(old, initiators=staying))))
     steps += [Difference(f"host group {group.name} is another one", _set_group(group)) for group in changed]
     return steps
 
@@ -173,36 +177,36 @@ def _delete_group(name: str) -> Step:
     return lambda control: control.delete_host_group(name)
 
 
-def _accounts(wanted: Wanted, served: ServedTarget) -> list[Difference]:
+def _accounts(desired: DesiredState, served: ServedTarget) -> list[Difference]:
     steps: list[Difference] = []
-    there = {account.name: account for account in served.accounts}
-    if wanted.chap_required and not served.chap_required:
+    current = {account.name: account for account in served.accounts}
+    if desired.chap_required and not served.chap_required:
         steps.append(Difference("CHAP is not required", lambda control: control.require_chap(served.name, True)))
-    mutual, there_mutual = wanted.mutual, served.mutual
-    if there_mutual is not None and (mutual is None or mutual.name != there_mutual):
+    mutual, current_mutual = desired.mutual, served.mutual
+    if current_mutual is not None and (mutual is None or mutual.name != current_mutual):
         steps.append(
-            Difference(f"target CHAP account {there_mutual} should not be there", _delete_mutual(served.name, there_mutual))
+            Difference(f"target CHAP account {current_mutual} should not exist", _delete_mutual(served.name, current_mutual))
         )
-    for name in sorted(there.keys() - wanted.accounts.keys() - wanted.kept_accounts):
-        steps.append(Difference(f"CHAP account {name} should not be there", _delete_account(served.name, name)))
-    for account in wanted.accounts.values():
-        found = there.get(account.name)
-        if found is None or account.stale or set(found.initiators or ()) != set(account.initiators):
+    for name in sorted(current.keys() - desired.accounts.keys() - desired.retained_accounts):
+        steps.append(Difference(f"CHAP account {name} should not exist", _delete_account(served.name, name)))
+    for account in desired.accounts.values():
+        existing = current.get(account.name)
+        if existing is None or account.stale or set(existing.initiators or ()) != set(account.initiators):
             steps.append(
                 Difference(f"CHAP account {account.name} is another one", _set_account(served.name, account), account.name)
             )
-    if mutual is not None and (mutual.name != there_mutual or mutual.stale):
+    if mutual is not None and (mutual.name != current_mutual or mutual.stale):
         steps.append(Difference(f"target CHAP account {mutual.name} is missing", _set_mutual(served.name, mutual), MUTUAL))
-    if not wanted.chap_required and served.chap_required:
+    if not desired.chap_required and served.chap_required:
         steps.append(Difference("CHAP should not be required", lambda control: control.require_chap(served.name, False)))
     return steps
 
 
-def _set_account(target: str, account: WantedAccount) -> Step:
+def _set_account(target: str, account: DesiredAccount) -> Step:
     return lambda control: control.set_account(target, account.name, account.secret, account.initiators)
 
 
-def _set_mutual(target: str, account: WantedAccount) -> Step:
+def _set_mutual(target: str, account: DesiredAccount) -> Step:
     return lambda control: control.set_mutual(target, account.name, account.secret)
 
 
@@ -214,19 +218,19 @@ def _delete_account(target: str, name: str) -> Step:
     return lambda control: control.delete_account(target, name)
 
 
-def _luns(wanted: Wanted, served: ServedTarget) -> list[Difference]:
+def _luns(desired: DesiredState, served: ServedTarget) -> list[Difference]:
     steps = []
-    there = {found.lun.number: found for found in served.luns}
-    for number, lun in sorted(wanted.luns.items()):
-        found = there.get(number)
-        if found is None or not lun.is_unit_of(found.lun):
+    current = {served_lun.lun.number: served_lun for served_lun in served.luns}
+    for number, lun in sorted(desired.luns.items()):
+        existing = current.get(number)
+        if existing is None or not lun.is_unit_of(existing.lun):
             steps.append(Difference(f"LUN {number} is not served", _create_lun(served.name, lun), lun.uuid))
             continue
         for fields in CHANGING_TOGETHER:
-            if different := [name for name in fields if getattr(found.lun, name) != getattr(lun, name)]:
+            if different := [name for name in fields if getattr(existing.lun, name) != getattr(lun, name)]:
                 text = f"LUN {number} has another {' and '.join(different)}"
                 steps.append(Difference(text, _change_lun(served.name, lun, fields), lun.uuid))
-        if found.lun.initiators is None or set(lun.initiators or ()) - set(found.lun.initiators):
+        if existing.lun.initiators is None or set(lun.initiators or ()) - set(existing.lun.initiators):
             steps.append(Difference(f"LUN {number} is not shown to all its hosts", _show_lun(served.name, lun), lun.uuid))
     return steps
 
@@ -243,15 +247,15 @@ def _show_lun(target: str, lun: Lun) -> Step:
     return lambda control: control.set_access(target, lun.initiators or (), lun.number)
 
 
-def reconcile(control: TargetControl, wanted: Wanted) -> Outcome:
-    """One round. What is refused is told, and the rest is done. Raises TargetUnreachableError."""
-    served = next((target for target in control.targets() if target.name == wanted.target), None)
-    found: list[str] = []
+def reconcile(control: TargetControl, desired: DesiredState) -> Outcome:
+    """Applies all differences; returns refused steps as failures. Raises TargetUnreachableError."""
+    served = next((target for target in control.targets() if target.name == desired.target), None)
+    texts: list[str] = []
     failures: list[Failure] = []
-    for step in differences(wanted, served, control.host_groups()):
-        found.append(step.text)
+    for step in differences(desired, served, control.host_groups()):
+        texts.append(step.text)
         try:
             step.apply(control)
         except TargetRefusedError as error:
             failures.append(Failure(step.subject, f"{step.text}: {error}", isinstance(error, _StillOpenError)))
-    return Outcome(tuple(found), tuple(failures))
+    return Outcome(tuple(texts), tuple(failures))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes ganesha export what it should: looks at what is wanted and at what is, and does the difference.
+"""Reconciles ganesha's exports: compares the desired with the served state, and applies the difference.
 
-An export is compared by its path, the path clients mount, what each client may, and the file it comes back with after a restart.
-Exports that lie elsewhere than datastores do, and have no file in the folder, are somebody else's and left alone. It takes away
-before it gives, as the reconciler of the target does (reconcile.py). Run again it does nothing.
+An export is compared by its path, the path that clients mount, the clients' rights, and its file. Exports outside the datastores'
+folder without a file are never changed. It removes before it adds, as the target's reconciler (reconcile.py). A second run
+changes nothing.
 """
 
 from __future__ import annotations
@@ -26,57 +26,57 @@ Step = Callable[[ExportControl], None]
 
 
 @dataclass(frozen=True)
-class WantedExports:
-    """What is to be exported."""
+class DesiredExports:
+    """What ganesha must export."""
 
     exports: Mapping[int, Export]
     below: str
-    """Where datastores are mounted: what is exported from below it and not wanted is taken away."""
+    """Folder of the datastores' mountpoints: other exports below it are removed."""
     subjects: Mapping[int, str] = field(default_factory=dict)
-    """The datastore of each number."""
-    kept: frozenset[int] = frozenset()
-    """Numbers of datastores that can't be seen now or are in doubt: their exports stay as they are."""
+    """Datastore by export number."""
+    retained: frozenset[int] = frozenset()
+    """Export numbers of unavailable or ambiguous datastores: these exports do not change."""
     copies: frozenset[str] = frozenset()
-    """Paths at which copies are mounted: what is exported from there is taken away, though its number be kept."""
+    """Mountpoints of copies: their exports are removed, even with a retained number."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One step, and in words what was not as it should be."""
+    """A step, with a text that describes the difference."""
 
     text: str
     apply: Step
     subject: str = ""
 
 
-def differences(wanted: WantedExports, served: list[ServedExport]) -> list[Difference]:
-    """The steps from what is to what is wanted; what is taken away comes first."""
-    taken, changed, given = [], [], []
-    there = {export.export_id: export for export in served}
-    for number, found in there.items():
-        right = wanted.exports.get(number)
-        subject = wanted.subjects.get(number, "")
+def differences(desired: DesiredExports, served: list[ServedExport]) -> list[Difference]:
+    """Steps from the served to the desired state; removals come first."""
+    removed, changed, added = [], [], []
+    current = {export.export_id: export for export in served}
+    for number, existing in current.items():
+        right = desired.exports.get(number)
+        subject = desired.subjects.get(number, "")
         if right is None:
-            if found.served and found.path in wanted.copies and _is_ours(found, wanted.below):
-                taken.append(Difference(f"export {number} ({found.pseudo}) is of a copy", _remove(number), subject))
-            elif number not in wanted.kept and _is_ours(found, wanted.below):
-                taken.append(
-                    Difference(f"export {number} ({found.pseudo or 'a file'}) should not be there", _remove(number), subject)
+            if existing.served and existing.path in desired.copies and _is_ours(existing, desired.below):
+                removed.append(Difference(f"export {number} ({existing.pseudo}) is of a copy", _remove(number), subject))
+            elif number not in desired.retained and _is_ours(existing, desired.below):
+                removed.append(
+                    Difference(f"export {number} ({existing.pseudo or 'a file'}) should not exist", _remove(number), subject)
                 )
-        elif not found.served or (found.path, found.pseudo) != (str(right.path), right.pseudo):
-            if found.served:
-                taken.append(Difference(f"export {number} is of another path", _remove(number), subject))
-            given.append(Difference(f"export {number} ({right.pseudo}) is not served", _add(right), subject))
-        elif found.clients != client_names(right):
+        elif not existing.served or (existing.path, existing.pseudo) != (str(right.path), right.pseudo):
+            if existing.served:
+                removed.append(Difference(f"export {number} is of another path", _remove(number), subject))
+            added.append(Difference(f"export {number} ({right.pseudo}) is not served", _add(right), subject))
+        elif existing.clients != client_names(right):
             changed.append(Difference(f"export {number} ({right.pseudo}) has other clients", _change(right), subject))
-        elif found.text != right.block():
-            changed.append(Difference(f"export {number} ({right.pseudo}) is kept otherwise", _change(right), subject))
-    for number, right in sorted(wanted.exports.items()):
-        if number not in there:
-            given.append(
-                Difference(f"export {number} ({right.pseudo}) is not served", _add(right), wanted.subjects.get(number, ""))
+        elif existing.text != right.block():
+            changed.append(Difference(f"export {number} ({right.pseudo}) has another file", _change(right), subject))
+    for number, right in sorted(desired.exports.items()):
+        if number not in current:
+            added.append(
+                Difference(f"export {number} ({right.pseudo}) is not served", _add(right), desired.subjects.get(number, ""))
             )
-    return taken + changed + given
+    return removed + changed + added
 
 
 def _is_ours(export: ServedExport, below: str) -> bool:
@@ -95,16 +95,21 @@ def _add(export: Export) -> Step:
     return lambda control: control.add(export)
 
 
-def reconcile(control: ExportControl, wanted: WantedExports) -> Outcome:
-    """One round. What is refused is told, and the rest is done. Raises GaneshaUnreachableError."""
-    found: list[str] = []
+def reconcile(control: ExportControl, desired: DesiredExports) -> Outcome:
+    """Applies all differences; returns refused steps as failures. Raises GaneshaUnreachableError."""
+    texts: list[str] = []
     failures: list[Failure] = []
-    for step in differences(wanted, control.served()):
-        found.append(step.text)
+    for step in differences(desired, control.served()):
+        texts.append(step.text)
         try:
             step.apply(control)
         except GaneshaUnreachableError:
             raise
-        except (ExportRefusedError, NoSuchExportError, ValueError, OSError) as error:  # one export's, of its folder or its values
+        except (
+            ExportRefusedError,
+            NoSuchExportError,
+            ValueError,
+            OSError,
+        ) as error:  # concerns one export: its folder or its values
             failures.append(Failure(step.subject, f"{step.text}: {error}"))
-    return Outcome(tuple(found), tuple(failures))
+    return Outcome(tuple(texts), tuple(failures))

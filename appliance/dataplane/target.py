@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 Access = tuple[str, ...] | None
-"""Who is admitted: initiators by name, nobody when empty; None stands for any."""
+"""Admitted initiators by name; empty: none, None: all."""
 
 _LONGEST_ANSWER = 64 << 20
 
@@ -23,11 +23,11 @@ class TargetError(Exception):
 
 
 class TargetUnreachableError(TargetError):
-    """The daemon does not answer. Whether a change was made has to be looked up."""
+    """The daemon does not answer. The caller must check whether a change was made."""
 
 
 class TargetRefusedError(TargetError):
-    """The daemon refused, by the code of its table of errors."""
+    """The daemon refused; `code` is from its table of errors."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -41,8 +41,8 @@ _NO_METHOD = -32601
 
 
 @dataclass(frozen=True)
-class KeptNames:
-    """Names that hosts know a LUN by from another target: as `designation` of `luns.create` has them."""
+class AdoptedNames:
+    """Names of a LUN from its former target: `designation` of `luns.create`."""
 
     serial_number: str
     designators: tuple[str, ...]
@@ -51,29 +51,29 @@ class KeptNames:
 
 @dataclass(frozen=True)
 class Lun:
-    """What a LUN is to be: as `luns.create` has it, with the daemon's own choice for what is not here."""
+    """The desired LUN: parameters of `luns.create`; other parameters have the daemon's defaults."""
 
     number: int
     uuid: str
     path: str
     initiators: Access = ()
     soft_threshold: int | None = None
-    """Percent of its size; 0 stands for one that somebody has set in bytes."""
+    """Percent of its size; 0: set in bytes by an admin."""
     write_cache: bool = False
     read_only: bool = False
     provisioning: str = "thin"
     """"thick" or "thin": the target shares no blocks of a thick one."""
     reservations: str | None = None
-    """Folder for the persistent reservations that hosts want to survive a loss of power."""
+    """Folder for persistent reservations that must survive a power loss."""
     product: str = "zvaai volume"
     """PRODUCT IDENTIFICATION."""
-    designation: KeptNames | None = None
-    """Of its identity: a LUN with other names is another one."""
+    designation: AdoptedNames | None = None
+    """Part of its identity: a LUN with other names is another LUN."""
     guid: int | None = None
-    """Of the dataset that the volume has to be: another one under its name is not served. None: whatever is there."""
+    """GUID of the volume's dataset: another dataset with its name is not served. None: any."""
 
     def is_unit_of(self, other: Lun) -> bool:
-        """Whether it is the same disk to hosts, with the same data, whatever else is different."""
+        """Whether it is the same disk for hosts, with the same data; other parameters may differ."""
         same_data = self.guid == other.guid or None in (self.guid, other.guid)
         return same_data and (self.uuid, self.designation) == (other.uuid, other.designation)
 
@@ -86,7 +86,7 @@ CHANGING_TOGETHER = (
     ("reservations",),
     ("product",),
 )
-"""What of a LUN is changed in one step: the rest does not wait for what is refused."""
+"""Parameters of a LUN that change in one step, so that a refusal does not block the others."""
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,17 @@ class Registrations:
 
 @dataclass(frozen=True)
 class ServedLun:
-    """What a LUN is. `size` is None unless it is serving."""
+    """The state of a LUN. `size` is None unless it is serving."""
 
     lun: Lun
     state: str
     reason: str
     size: int | None
     naa: str
-    """Empty for one that keeps other kinds of names."""
+    """Empty for a LUN with other kinds of names."""
     serial_number: str
     found_guid: int | None = None
-    """Of the dataset that is at its path instead of its own."""
+    """GUID of another dataset at its path."""
 
 
 @dataclass(frozen=True)
@@ -121,25 +121,25 @@ class LunSpace:
     shared_bytes: int | None
     unique_bytes: int
     unique_exact: bool
-    """Else `unique_bytes` is an upper bound."""
+    """False: `unique_bytes` is an upper bound."""
     snapshot_bytes: int | None
-    """Of these, what a snapshot also holds."""
+    """Part of these that a snapshot also holds."""
     as_of: float
     """Seconds since 1970."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """A CHAP account of a host; the secret is never told back."""
+    """A CHAP account of a host; the target never returns the secret."""
 
     name: str
     initiators: tuple[str, ...] | None
-    """Who may use it; None stands for any."""
+    """Initiators that may use it; None: all."""
 
 
 @dataclass(frozen=True)
 class ServedTarget:
-    """An iSCSI target as it is."""
+    """The state of an iSCSI target."""
 
     name: str
     initiators: Access
@@ -147,25 +147,25 @@ class ServedTarget:
     chap_required: bool = False
     accounts: tuple[Account, ...] = ()
     mutual: str | None = None
-    """Name of the CHAP account by which the target proves itself to hosts that request that."""
+    """Name of the target's own account for mutual CHAP."""
 
 
 @dataclass(frozen=True)
 class Portal:
-    """Where the target listens. Hosts of different groups use different target ports, so paths."""
+    """An address where the target listens. Portal groups are different target ports, and so different paths."""
 
     address: str
     """With port; an unspecified address is every address of its family."""
     group_tag: int = 1
     advertised: str | None = None
-    """What discovery reports instead, behind a translator of addresses."""
+    """Address that discovery reports, behind NAT."""
     problem: str = ""
     """Why the target cannot listen there."""
 
 
 @dataclass(frozen=True)
 class HostGroup:
-    """Hosts and the offloads they are not offered."""
+    """Hosts with their disabled offloads."""
 
     name: str
     initiators: tuple[str, ...]
@@ -199,7 +199,7 @@ class Status:
 
 
 class TargetControl(ABC):
-    """The target, as far as the appliance needs it. Any method raises TargetUnreachableError or TargetRefusedError."""
+    """Operations of the target. Any method raises TargetUnreachableError or TargetRefusedError."""
 
     @abstractmethod
     def status(self) -> Status:
@@ -211,35 +211,35 @@ class TargetControl(ABC):
 
     @abstractmethod
     def create_target(self, name: str) -> None:
-        """One that admits nobody; it may be there already."""
+        """Creates a target that admits no initiator, unless it exists."""
 
     @abstractmethod
     def set_access(self, target: str, initiators: Sequence[str], lun: int | None = None) -> None:
-        """Who may log in; or of those, who sees the LUN. Sessions of who is not admitted any more end."""
+        """Sets the initiators that may log in, or that see the LUN. Ends sessions that are no longer admitted."""
 
     @abstractmethod
     def create_lun(self, target: str, lun: Lun) -> None:
-        """Serves it. Refused when its path can't be opened."""
+        """Serves a LUN. Refused if its path cannot be opened."""
 
     @abstractmethod
     def change_lun(self, target: str, lun: Lun, fields: Sequence[str]) -> None:
-        """One entry of CHANGING_TOGETHER, while hosts use it."""
+        """Changes an entry of CHANGING_TOGETHER, while hosts use the LUN."""
 
     @abstractmethod
     def delete_lun(self, target: str, number: int) -> bool | None:
-        """Takes it away. Whether its path is closed; None, so unknown, for one that is not there, which is well."""
+        """Removes a LUN. Returns whether its path is closed; None (unknown) for a missing LUN."""
 
     @abstractmethod
     def registrations(self, target: str, number: int) -> Registrations:
-        """By persistent reservations; nobody where there is no such LUN, or nothing is known since the daemon started."""
+        """Registrations of persistent reservations; none for a missing LUN, or if unknown since the daemon's start."""
 
     @abstractmethod
     def forget_registrations(self, folder: str, uuid: str) -> bool:
-        """Removes what a LUN that is gone for good left in the folder for persistent reservations; whether there was anything."""
+        """Removes the registrations of a destroyed LUN from the folder; returns whether there were any."""
 
     @abstractmethod
     def refresh_lun(self, target: str, number: int) -> None:
-        """Looks at its size now; one that is not there is well."""
+        """Reads its size again; a missing LUN is no error."""
 
     @abstractmethod
     def lun_space(self, uuid: str) -> LunSpace | None:
@@ -247,39 +247,39 @@ class TargetControl(ABC):
 
     @abstractmethod
     def set_account(self, target: str, name: str, secret: str, initiators: Sequence[str]) -> None:
-        """A CHAP account that these initiators may use, one at least. From the first on CHAP is required."""
+        """Sets a CHAP account for at least one initiator. The first account makes CHAP required."""
 
     @abstractmethod
     def delete_account(self, target: str, name: str) -> None:
-        """One that is not there is well."""
+        """A missing one is no error."""
 
     @abstractmethod
     def require_chap(self, target: str, required: bool) -> None:
-        """Whether CHAP is; "not" is refused while there are accounts."""
+        """Sets whether CHAP is required; refused while there are accounts."""
 
     @abstractmethod
     def set_mutual(self, target: str, name: str, secret: str) -> None:
-        """The account by which the target proves itself. Refused without an account of a host."""
+        """Sets the target's own account for mutual CHAP. Refused without an account of a host."""
 
     @abstractmethod
     def delete_mutual(self, target: str, name: str) -> None:
-        """One that is not there is well."""
+        """A missing one is no error."""
 
     @abstractmethod
     def portals(self) -> tuple[list[Portal], bool]:
-        """All; and whether they are fixed by the daemon's command line."""
+        """All portals, and whether the daemon's command line sets them."""
 
     @abstractmethod
     def create_portal(self, portal: Portal) -> None:
-        """Listens there too. The same portal may be there already."""
+        """Adds a portal, unless it exists."""
 
     @abstractmethod
     def change_portal(self, address: str, portal: Portal) -> None:
-        """Puts another in the place of the one at this address. Connections stay while their portal group has a portal."""
+        """Replaces the portal at an address. Connections stay while their portal group has a portal."""
 
     @abstractmethod
     def delete_portal(self, address: str) -> None:
-        """Stops listening there. Connections stay while their portal group has a portal."""
+        """Removes a portal. Connections stay while their portal group has a portal."""
 
     @abstractmethod
     def host_groups(self) -> list[HostGroup]:
@@ -291,7 +291,7 @@ class TargetControl(ABC):
 
     @abstractmethod
     def delete_host_group(self, name: str) -> None:
-        """One that is not there is well."""
+        """A missing one is no error."""
 
     @abstractmethod
     def sessions(self, target: str) -> list[LoggedIn]:
@@ -299,15 +299,15 @@ class TargetControl(ABC):
 
     @abstractmethod
     def statistics(self, target: str) -> dict[str, Any]:
-        """`statistics.get`, as the daemon tells it."""
+        """Response of `statistics.get`."""
 
     @abstractmethod
     def set_pool(self, pool: str, soft_threshold: int, headroom_bytes: int | None) -> None:
-        """The percent of a pool at which hosts of its thin LUNs are told, and what is kept back; None for the daemon's choice."""
+        """Sets a pool's soft threshold for thin LUNs in percent, and its headroom; None: the daemon's default."""
 
     @abstractmethod
     def space(self) -> dict[str, Any]:
-        """`space.get`, as the daemon tells it."""
+        """Response of `space.get`."""
 
 
 def _access(value: Any) -> Access:
@@ -315,7 +315,7 @@ def _access(value: Any) -> Access:
 
 
 class TargetSocket(TargetControl):
-    """The real daemon. For several threads at once: each call has a connection of its own."""
+    """The real daemon. Thread-safe: each call has its own connection."""
 
     def __init__(self, control: Path, timeout_s: float = 60) -> None:
         self._path = control
@@ -338,7 +338,7 @@ class TargetSocket(TargetControl):
             raise TargetRefusedError(int(answer["error"]["code"]), str(answer["error"]["message"]))
         return answer["result"]
 
-    def _gone_is_well(self, method: str, **parameters: Any) -> Any:
+    def _unless_missing(self, method: str, **parameters: Any) -> Any:
         try:
             return self._call(method, **parameters)
         except TargetRefusedError as error:
@@ -347,16 +347,15 @@ class TargetSocket(TargetControl):
             return None
 
     def status(self) -> Status:
-        """What runs."""
-        told = self._call("status")
+        response = self._call("status")
         return Status(
-            version=told["version"],
-            uptime_seconds=told["uptime_seconds"],
-            portals=tuple(portal["address"] for portal in told["portals"]),
-            luns_serving=told["luns_serving"],
-            luns_failed=told["luns_failed"],
-            sessions=told["sessions"],
-            details=told,
+            version=response["version"],
+            uptime_seconds=response["uptime_seconds"],
+            portals=tuple(portal["address"] for portal in response["portals"]),
+            luns_serving=response["luns_serving"],
+            luns_failed=response["luns_failed"],
+            sessions=response["sessions"],
+            details=response,
         )
 
     def targets(self) -> list[ServedTarget]:
@@ -374,11 +373,11 @@ class TargetSocket(TargetControl):
         ]
 
     def create_target(self, name: str) -> None:
-        """One that admits nobody; it may be there already."""
+        """Creates a target that admits no initiator, unless it exists."""
         try:
             self._call("targets.create", name=name)
         except TargetRefusedError as error:
-            if error.code != TAKEN:  # there, with another access list
+            if error.code != TAKEN:  # it exists, with another access list
                 raise
 
     def set_access(self, target: str, initiators: Sequence[str], lun: int | None = None) -> None:
@@ -387,7 +386,6 @@ class TargetSocket(TargetControl):
         self._call("access.set", target=target, initiators=list(initiators), **which)
 
     def create_lun(self, target: str, lun: Lun) -> None:
-        """Serves it."""
         content: dict[str, Any] = {"number": lun.number, "uuid": lun.uuid, "path": lun.path}
         content["initiators"] = "any" if lun.initiators is None else list(lun.initiators)
         if lun.designation is not None:
@@ -402,73 +400,71 @@ class TargetSocket(TargetControl):
 
     def delete_lun(self, target: str, number: int) -> bool | None:
         """Whether its path is closed."""
-        told = self._gone_is_well("luns.delete", target=target, number=number)
-        return None if told is None else bool(told["closed"])
+        response = self._unless_missing("luns.delete", target=target, number=number)
+        return None if response is None else bool(response["closed"])
 
     def registrations(self, target: str, number: int) -> Registrations:
-        """By persistent reservations."""
         try:
-            told = self._gone_is_well("reservations.list", target=target, number=number)
+            response = self._unless_missing("reservations.list", target=target, number=number)
         except TargetRefusedError as error:
-            if error.code != NOT_SERVED:  # failed since the start: what there may be is in its file
+            if error.code != NOT_SERVED:  # failed since the start: registrations may be in its file
                 raise
-            told = None
-        if told is None:
+            response = None
+        if response is None:
             return Registrations((), survive=True)
-        ports = sorted({one["initiator_port"] for one in told["registrations"]})
-        return Registrations(tuple(ports), survive=bool(told["survives_power_loss"]))
+        ports = sorted({registration["initiator_port"] for registration in response["registrations"]})
+        return Registrations(tuple(ports), survive=bool(response["survives_power_loss"]))
 
     def forget_registrations(self, folder: str, uuid: str) -> bool:
         """Removes what a LUN left."""
         return bool(self._call("reservations.forget", directory=folder, uuid=uuid)["forgotten"])
 
     def refresh_lun(self, target: str, number: int) -> None:
-        """Looks at its size now."""
-        self._gone_is_well("luns.refresh", target=target, number=number)
+        self._unless_missing("luns.refresh", target=target, number=number)
 
     def lun_space(self, uuid: str) -> LunSpace | None:
         """Counts its blocks."""
         try:
-            told = self._call("lun.space", uuid=uuid)
+            response = self._call("lun.space", uuid=uuid)
         except TargetRefusedError as error:
             if error.code not in (_NO_METHOD, NOT_THERE, NOT_SERVED):
                 raise
             return None
-        if told.get("unique_bytes") is None:
+        if response.get("unique_bytes") is None:
             return None
-        return LunSpace(**{name: told.get(name) for name in LunSpace.__dataclass_fields__})
+        return LunSpace(**{name: response.get(name) for name in LunSpace.__dataclass_fields__})
 
     def set_account(self, target: str, name: str, secret: str, initiators: Sequence[str]) -> None:
         """A CHAP account."""
         self._call("accounts.set", target=target, name=name, secret=secret, initiators=list(initiators))
 
     def delete_account(self, target: str, name: str) -> None:
-        """One that is not there is well."""
-        self._gone_is_well("accounts.delete", target=target, name=name)
+        """A missing one is no error."""
+        self._unless_missing("accounts.delete", target=target, name=name)
 
     def require_chap(self, target: str, required: bool) -> None:
         """Whether CHAP is."""
         self._call("accounts.require", target=target, required=required)
 
     def set_mutual(self, target: str, name: str, secret: str) -> None:
-        """The account by which the target proves itself."""
+        """The target's own account for mutual CHAP."""
         self._call("accounts.set", target=target, name=name, secret=secret, mutual=True)
 
     def delete_mutual(self, target: str, name: str) -> None:
-        """One that is not there is well."""
-        self._gone_is_well("accounts.delete", target=target, name=name, mutual=True)
+        """A missing one is no error."""
+        self._unless_missing("accounts.delete", target=target, name=name, mutual=True)
 
     def portals(self) -> tuple[list[Portal], bool]:
         """Those that listen, and those that cannot."""
-        told = self._call("portals.list")
-        listening = [Portal(one["address"], one["group_tag"], one.get("advertised")) for one in told["portals"]]
+        response = self._call("portals.list")
+        listening = [Portal(entry["address"], entry["group_tag"], entry.get("advertised")) for entry in response["portals"]]
         failed = [
-            Portal(one["address"], one["group_tag"], one.get("advertised"), str(one["reason"])) for one in told["failed"]
+            Portal(entry["address"], entry["group_tag"], entry.get("advertised"), str(entry["reason"]))
+            for entry in response["failed"]
         ]  # fmt: skip
-        return [*listening, *failed], bool(told["fixed"])
+        return [*listening, *failed], bool(response["fixed"])
 
     def create_portal(self, portal: Portal) -> None:
-        """Listens there too."""
         self._call("portals.create", **_portal(portal))
 
     def change_portal(self, address: str, portal: Portal) -> None:
@@ -476,27 +472,24 @@ class TargetSocket(TargetControl):
         self._call("portals.change", address=address, portal=_portal(portal))
 
     def delete_portal(self, address: str) -> None:
-        """Stops listening there."""
         self._call("portals.delete", address=address)
 
     def host_groups(self) -> list[HostGroup]:
-        """All."""
         return [
             HostGroup(group["name"], () if group["initiators"] == "any" else tuple(group["initiators"]), tuple(group["disabled"]))
             for group in self._call("host_groups.list")["host_groups"]
         ]
 
     def set_host_group(self, group: HostGroup) -> None:
-        """By its name."""
         self._call("host_groups.set", name=group.name, initiators=list(group.initiators), disabled=list(group.disabled))
 
     def delete_host_group(self, name: str) -> None:
-        """One that is not there is well."""
-        self._gone_is_well("host_groups.delete", name=name)
+        """A missing one is no error."""
+        self._unless_missing("host_groups.delete", name=name)
 
     def sessions(self, target: str) -> list[LoggedIn]:
         """Normal sessions of a target."""
-        told = self._gone_is_well("sessions.list", target=target)
+        response = self._unless_missing("sessions.list", target=target)
         return [
             LoggedIn(
                 session["initiator"],
@@ -507,26 +500,23 @@ class TargetSocket(TargetControl):
                 session["account"],
                 session["portal_group_tag"],
             )
-            for session in (told["sessions"] if told else ())
+            for session in (response["sessions"] if response else ())
             if session["type"] == "normal"
         ]
 
     def statistics(self, target: str) -> dict[str, Any]:
-        """`statistics.get`."""
-        told = self._gone_is_well("statistics.get", target=target)
-        return dict(told) if told else {"luns": [], "sessions": [], "hosts": []}
+        response = self._unless_missing("statistics.get", target=target)
+        return dict(response) if response else {"luns": [], "sessions": [], "hosts": []}
 
     def set_pool(self, pool: str, soft_threshold: int, headroom_bytes: int | None) -> None:
-        """`space.set_pool`."""
         self._call("space.set_pool", pool=pool, soft_threshold={"percent": soft_threshold}, headroom_bytes=headroom_bytes)
 
     def space(self) -> dict[str, Any]:
-        """`space.get`."""
         return dict(self._call("space.get"))
 
 
 def _value(lun: Lun, name: str) -> Any:
-    """As luns.create and luns.change have it."""
+    """Value for luns.create and luns.change."""
     if name == "soft_threshold":
         return None if lun.soft_threshold is None else {"percent": lun.soft_threshold}
     if name == "guid":
@@ -534,8 +524,8 @@ def _value(lun: Lun, name: str) -> Any:
     return getattr(lun, name)
 
 
-def _kept_names(told: dict[str, Any] | None) -> KeptNames | None:
-    return KeptNames(told["serial_number"], tuple(told["designators"]), told.get("vendor")) if told else None
+def _adopted_names(response: dict[str, Any] | None) -> AdoptedNames | None:
+    return AdoptedNames(response["serial_number"], tuple(response["designators"]), response.get("vendor")) if response else None
 
 
 def _portal(portal: Portal) -> dict[str, Any]:
@@ -543,40 +533,39 @@ def _portal(portal: Portal) -> dict[str, Any]:
     return {"address": portal.address, "group_tag": portal.group_tag, **more}
 
 
-def _name(told: Any) -> str | None:
-    """Of the mutual account."""
-    return told.get("name") if isinstance(told, dict) else told
+def _name(response: Any) -> str | None:
+    return response.get("name") if isinstance(response, dict) else response
 
 
-def _account(told: dict[str, Any]) -> Account:
-    return Account(told["name"], _access(told["initiators"]))
+def _account(response: dict[str, Any]) -> Account:
+    return Account(response["name"], _access(response["initiators"]))
 
 
-def _served(told: dict[str, Any]) -> ServedLun:
-    threshold = told.get("soft_threshold")
+def _served(response: dict[str, Any]) -> ServedLun:
+    threshold = response.get("soft_threshold")
     return ServedLun(
         lun=Lun(
-            number=told["number"],
-            uuid=told["uuid"],
-            path=told["path"],
-            initiators=_access(told["initiators"]),
+            number=response["number"],
+            uuid=response["uuid"],
+            path=response["path"],
+            initiators=_access(response["initiators"]),
             soft_threshold=threshold.get("percent", 0) if threshold else None,
-            write_cache=told["write_cache"],
-            read_only=told["read_only"],
-            provisioning=told.get("provisioning", ""),
-            reservations=told.get("reservations"),
-            product=told["product"],
-            designation=_kept_names(told.get("designation")),
-            guid=_guid(told.get("guid")),
+            write_cache=response["write_cache"],
+            read_only=response["read_only"],
+            provisioning=response.get("provisioning", ""),
+            reservations=response.get("reservations"),
+            product=response["product"],
+            designation=_adopted_names(response.get("designation")),
+            guid=_guid(response.get("guid")),
         ),
-        state=told["state"],
-        reason=told.get("reason", ""),
-        size=told.get("size_bytes"),
-        naa=told["naa"] or "",
-        serial_number=told["serial_number"],
-        found_guid=_guid(told.get("found_guid")),
+        state=response["state"],
+        reason=response.get("reason", ""),
+        size=response.get("size_bytes"),
+        naa=response["naa"] or "",
+        serial_number=response["serial_number"],
+        found_guid=_guid(response.get("found_guid")),
     )
 
 
-def _guid(told: str | None) -> int | None:
-    return None if told is None else int(told)
+def _guid(response: str | None) -> int | None:
+    return None if response is None else int(response)

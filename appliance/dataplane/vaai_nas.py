@@ -15,18 +15,18 @@ from appliance.dataplane.ganesha import GaneshaUnreachableError
 
 _LONGEST_ANSWER = 64 << 20
 _WAIT_S = 30.0
-"""For the end of a clone that is cancelled it waits 10 s."""
-_Told = TypeVar("_Told")
+"""Longer than the 10 s that the service waits for the end of a cancelled clone."""
+_Result = TypeVar("_Result")
 
 
 @dataclass(eq=False)
 class FileRefusedError(Exception):
-    """The service does not do it; nothing was changed. `status` is one of ganesha_fsal/vaai_nas/status.h."""
+    """The service refuses; nothing was changed. `status` is one of ganesha_fsal/vaai_nas/status.h."""
 
     status: str
     reason: str
     field: str | None = None
-    """The parameter that is in the way."""
+    """The refused parameter."""
 
     def __str__(self) -> str:
         return self.reason
@@ -34,7 +34,7 @@ class FileRefusedError(Exception):
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A VMDK file that holds data. Sizes in bytes; `allocated` may lack what was written in the last seconds."""
+    """A VMDK file that holds data. Sizes in bytes; `allocated` may lack writes of the last seconds."""
 
     path: str
     total: int
@@ -43,42 +43,42 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class FilePage:
-    """Some of an export's, by the bytes of their paths."""
+    """Files of an export, sorted by the bytes of their paths."""
 
     files: tuple[FoundFile, ...]
     more: bool
     complete: bool
-    """False where something was not looked at: too deep, too many, or a name that is no text."""
+    """False if files were skipped: too deep, too many, or a name that is no text."""
 
 
 @dataclass(frozen=True)
 class FileStatistics:
-    """What a file takes, in bytes; `unique` nothing else in the pool shares. Without `unique_exact` an upper bound."""
+    """Space of a file in bytes; `unique` bytes are not shared, or an upper bound without `unique_exact`."""
 
     total: int
     allocated: int
     unique: int
     unique_exact: bool
     snapshot: int = 0
-    """Of these, what a snapshot also holds."""
+    """Part of these that a snapshot also holds."""
     deduplicated: int = 0
     as_of: float = 0.0
-    """The moment that the figures are of, in seconds since 1970."""
+    """Time of the figures, in seconds since 1970."""
 
 
 @dataclass(frozen=True)
 class ExportSpace:
-    """What files of an export were admitted, in bytes."""
+    """Admitted space of an export in bytes."""
 
     thick: bool
     size: int
-    """Of a thick one: its files grow to this together."""
+    """Size of a thick export, the limit for the sum of its files."""
     admitted: int
-    """The sum over its files: the size, rounded up to the record size, and 16 KiB."""
+    """Sum over its files of the size, rounded up to the record size, and 16 KiB."""
     counting: bool
-    """The daemon still counts: a file may grow by 1 MiB only."""
+    """The daemon is still counting: a file may grow by 1 MiB only."""
     problem: str
-    """Why the count may be wrong; "" while it is right."""
+    """Why the count may be wrong; "" if it is correct."""
 
 
 @dataclass(frozen=True)
@@ -86,23 +86,23 @@ class SharedSpace:
     """Bytes of an export's files, by the pool's block reference table."""
 
     complete: bool
-    """Else it still counts."""
+    """False: the count is running."""
     shared: int
     """With any other file or volume."""
     snapshot: int
-    """Of these files, what a snapshot also holds."""
+    """Part of the files that a snapshot also holds."""
     deduplicated: int
 
 
 @dataclass(frozen=True)
 class FileJob:
-    """A clone, how far it is, and how its bytes went."""
+    """A clone with its progress, and bytes by method."""
 
     job: int
     state: str
     """waiting, running, complete or failed."""
     status: str
-    """Why it failed, as of FileRefusedError."""
+    """Status of a failure, as in FileRefusedError."""
     reason: str
     total_bytes: int
     done_bytes: int
@@ -126,35 +126,35 @@ class FileControl(ABC):
 
     @abstractmethod
     def counters(self) -> dict[str, Any]:
-        """What was offloaded since the daemon began, by `exports` and `hosts`."""
+        """Offload counters since the daemon's start, by `exports` and `hosts`."""
 
     @abstractmethod
     def files(self, export: int, after: str, limit: int) -> FilePage:
-        """Those whose path is after `after`, 500 at most."""
+        """Files whose path is after `after`, 500 at most."""
 
     @abstractmethod
     def statistics(self, export: int, path: str, timeout_s: float = _WAIT_S) -> FileStatistics:
-        """Of one."""
+        """Space of a file."""
 
     @abstractmethod
     def space(self, export: int) -> ExportSpace:
-        """What its files were admitted."""
+        """Admitted space of its files."""
 
     @abstractmethod
     def shared(self, export: int, *, restart: bool = False) -> SharedSpace:
-        """What its files share, as far as it is counted; with `restart` it is counted anew, in the background."""
+        """Shared bytes of its files counted so far; `restart` starts a new count in the background."""
 
     @abstractmethod
     def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool) -> FileJob:
-        """Starts it, or finds what the same `request` (32 hexadecimal digits) has started."""
+        """Starts a clone, or finds the job of the same `request` (32 hexadecimal digits)."""
 
     @abstractmethod
     def job(self, export: int, job: int) -> FileJob:
-        """As it is now. Status `interrupted` or `not_found` for one that the daemon does not know (any more)."""
+        """State of a job; `interrupted` or `not_found` if the daemon does not know it."""
 
     @abstractmethod
     def cancel(self, export: int, job: int) -> FileJob:
-        """Waits for its end, for 10 s at most; it may have been complete."""
+        """Cancels a job and waits for its end, 10 s at most; it may have been complete."""
 
 
 class VaaiNas(FileControl):
@@ -164,67 +164,56 @@ class VaaiNas(FileControl):
         self._path = path
 
     def problem(self) -> str:
-        """See FileControl."""
         return self._call("service.get", lambda service: str(service["problem"]))
 
     def counters(self) -> dict[str, Any]:
-        """See FileControl."""
         try:
             return self._call("statistics.get", lambda counted: {**counted})
         except FileRefusedError as error:
             raise GaneshaUnreachableError(f"the NFS server's counters can't be read at {self._path}: {error}") from error
 
     def files(self, export: int, after: str, limit: int) -> FilePage:
-        """See FileControl."""
-
-        def page(told: dict[str, Any]) -> FilePage:
-            found = tuple(FoundFile(one["path"], one["total_bytes"], one["allocated_bytes"]) for one in told["files"])
-            return FilePage(found, told["more"], told["complete"])
+        def page(response: dict[str, Any]) -> FilePage:
+            files = tuple(FoundFile(file["path"], file["total_bytes"], file["allocated_bytes"]) for file in response["files"])
+            return FilePage(files, response["more"], response["complete"])
 
         return self._call("files.list", page, export=export, after=after, limit=limit)
 
     def statistics(self, export: int, path: str, timeout_s: float = _WAIT_S) -> FileStatistics:
-        """See FileControl."""
-
-        def read(told: dict[str, Any]) -> FileStatistics:
-            sizes = {name: told[f"{name}_bytes"] for name in ("total", "allocated", "unique", "snapshot", "deduplicated")}
-            return FileStatistics(unique_exact=told["unique_exact"], as_of=told["as_of"], **sizes)
+        def read(response: dict[str, Any]) -> FileStatistics:
+            sizes = {name: response[f"{name}_bytes"] for name in ("total", "allocated", "unique", "snapshot", "deduplicated")}
+            return FileStatistics(unique_exact=response["unique_exact"], as_of=response["as_of"], **sizes)
 
         return self._call("file.statistics", read, timeout_s, export=export, path=path)
 
     def space(self, export: int) -> ExportSpace:
-        """See FileControl."""
-
-        def read(told: dict[str, Any]) -> ExportSpace:
-            counted = bool(told["thick"]), told["size_bytes"], told["admitted_bytes"]
-            return ExportSpace(*counted, bool(told["counting"]), str(told["problem"]))
+        def read(response: dict[str, Any]) -> ExportSpace:
+            counted = bool(response["thick"]), response["size_bytes"], response["admitted_bytes"]
+            return ExportSpace(*counted, bool(response["counting"]), str(response["problem"]))
 
         return self._call("space.get", read, export=export)
 
     def shared(self, export: int, *, restart: bool = False) -> SharedSpace:
-        """See FileControl."""
-
-        def read(told: dict[str, Any]) -> SharedSpace:
+        def read(response: dict[str, Any]) -> SharedSpace:
             return SharedSpace(
-                bool(told["complete"]), *(told[f"{name}_bytes"] for name in ("shared", "snapshot", "deduplicated"))
+                bool(response["complete"]), *(response[f"{name}_bytes"] for name in ("shared", "snapshot", "deduplicated"))
             )
 
         return self._call("space.shared", read, export=export, restart=restart)
 
     def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool) -> FileJob:
-        """See FileControl."""
-        asked: dict[str, Any] = {"source": source, "destination": destination, "request_id": request, "fast": fast}
-        return self._call("clone.start", _job, export=export, **asked)
+        parameters: dict[str, Any] = {"source": source, "destination": destination, "request_id": request, "fast": fast}
+        return self._call("clone.start", _job, export=export, **parameters)
 
     def job(self, export: int, job: int) -> FileJob:
-        """See FileControl."""
         return self._call("job.get", _job, export=export, job=job)
 
     def cancel(self, export: int, job: int) -> FileJob:
-        """See FileControl."""
         return self._call("job.cancel", _job, export=export, job=job)
 
-    def _call(self, method: str, read: Callable[[dict[str, Any]], _Told], timeout_s: float = _WAIT_S, **parameters: Any) -> _Told:
+    def _call(
+        self, method: str, read: Callable[[dict[str, Any]], _Result], timeout_s: float = _WAIT_S, **parameters: Any
+    ) -> _Result:
         answer = _ask(self._path, method, parameters, timeout_s)
         try:
             if "error" not in answer:
@@ -236,9 +225,9 @@ class VaaiNas(FileControl):
         raise refused
 
 
-def _job(told: dict[str, Any]) -> FileJob:
+def _job(response: dict[str, Any]) -> FileJob:
     names = ("job", "state", "status", "reason", "total_bytes", "done_bytes", "cloned_bytes", "copied_bytes", "hole_bytes")
-    return FileJob(fallback_bytes=dict(told["fallback_bytes"]), **{name: told[name] for name in names})
+    return FileJob(fallback_bytes=dict(response["fallback_bytes"]), **{name: response[name] for name in names})
 
 
 def _ask(path: Path, method: str, parameters: dict[str, Any], timeout_s: float) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from appliance.dataplane.ganesha import Ganesha
 from appliance.helper import places
 from appliance.helper.checks import Policy
 from appliance.helper.exports import CheckedExports
-from appliance.helper.log import keep
+from appliance.helper.log import start
 from appliance.helper.mounts import pools_of_the_system
 from appliance.helper.server import Server
 from appliance.zfs.configuration_copies import ConfigurationCopies, PoolCopies
@@ -30,7 +30,7 @@ from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import KernelEngine
 from appliance.zfs.kernel.delegation import allow_reservation
-from appliance.zfs.keys import KeptKeys
+from appliance.zfs.keys import StoredKeys
 
 FIRST_PASSED_DESCRIPTOR = 3
 """SD_LISTEN_FDS_START of sd_listen_fds(3)."""
@@ -38,41 +38,53 @@ FIRST_PASSED_DESCRIPTOR = 3
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="zvaai-helper", description="Root's operations on OpenZFS for the appliance's worker.")
-    parser.add_argument("--socket", type=Path, help="where to listen; without, the socket systemd passes")
-    parser.add_argument("--user", action="append", default=[], help="who may call, besides root; again for another")
+    parser.add_argument("--socket", type=Path, help="path of the socket (default: the socket from systemd)")
+    parser.add_argument("--user", action="append", default=[], help="user that may connect, in addition to root; repeatable")
     parser.add_argument(
-        "--device-directory", action="append", default=[], help="where pools' devices lie (/dev/disk/ unless told)"
-    )
-    parser.add_argument("--mount-directory", action="append", default=[], help="where file systems are mounted (/srv/zvaai/)")
-    parser.add_argument("--pool", action="append", metavar="NAME", help="no other pool is shown or touched; again for another")
-    parser.add_argument("--target-user", help="who keeps persistent reservations: the iSCSI target's user")
-    parser.add_argument("--keys", type=Path, metavar="DIRECTORY", help="where keys of encrypted datasets are kept, sealed")
-    parser.add_argument(
-        "--master-key", type=Path, metavar="FILE", help="what they are sealed with (made in the directory unless told)"
+        "--device-directory",
+        action="append",
+        default=[],
+        help="folder of the devices for pools; repeatable (default: /dev/disk/)",
     )
     parser.add_argument(
-        "--logs", type=Path, metavar="DIRECTORY", help="where the log is kept in files too (in memory unless told)"
+        "--mount-directory",
+        action="append",
+        default=[],
+        help="folder where file systems are mounted; repeatable (default: /srv/zvaai/)",
     )
     parser.add_argument(
-        "--exports", type=Path, metavar="DIRECTORY", help="nfs-ganesha's exports, one file each; without, none is changed"
+        "--pool", action="append", metavar="NAME", help="pool that may be shown and changed; repeatable (default: all)"
+    )
+    parser.add_argument("--target-user", help="user of the iSCSI target, which stores persistent reservations")
+    parser.add_argument("--keys", type=Path, metavar="DIRECTORY", help="folder of the sealed keys of encrypted datasets")
+    parser.add_argument("--master-key", type=Path, metavar="FILE", help="key that seals them (default: created in the folder)")
+    parser.add_argument("--logs", type=Path, metavar="DIRECTORY", help="folder of log files (default: the log is only in memory)")
+    parser.add_argument(
+        "--exports",
+        type=Path,
+        metavar="DIRECTORY",
+        help="folder of nfs-ganesha's export files; without it exports cannot be changed",
     )
     parser.add_argument(
-        "--with-exports", type=Path, metavar="FILE", help="configuration that goes to nfs-ganesha with each new export"
+        "--with-exports", type=Path, metavar="FILE", help="configuration sent to nfs-ganesha with each new export"
     )
+    parser.add_argument("--bus", default="SYSTEM", metavar="ADDRESS", help="message bus of nfs-ganesha (default: the system bus)")
     parser.add_argument(
-        "--bus", default="SYSTEM", metavar="ADDRESS", help="where nfs-ganesha is asked (the system's bus unless told)"
-    )
-    parser.add_argument(
-        "--settle-mounts",
+        "--repair-mounts",
         action="store_true",
-        help="no service: unmount copies of datastores that are mounted at their places, mount these, and end",
+        help="unmount copies that are mounted in place of datastores, mount the datastores, and exit",
     )
-    parser.add_argument("--search", action="append", default=[], help="where to look for pools to import (/dev/disk/by-id)")
+    parser.add_argument(
+        "--search",
+        action="append",
+        default=[],
+        help="folder to search for importable pools; repeatable (default: /dev/disk/by-id)",
+    )
     return parser.parse_args()
 
 
 def _listener(path: Path | None) -> socket.socket:
-    """The socket that systemd passed, or a new one that everybody may connect to: who may call is checked for each."""
+    """The socket from systemd, or a new one with mode 0666: the server checks the user of each connection."""
     if path is None:
         if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":
             raise SystemExit("zvaai-helper: neither --socket nor a socket of systemd")
@@ -91,7 +103,7 @@ def _directories(given: list[str], usual: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Storage:
-    """What the helper works on."""
+    """Storage behind the helper."""
 
     engine: ZfsEngine
     copies: ConfigurationCopies
@@ -102,16 +114,15 @@ class Storage:
 
 def openzfs(options: argparse.Namespace, policy: Policy) -> Storage:
     """OpenZFS of this machine."""
-    # Not what zpool searches by itself: zvols are among it, and what a host wrote into one could look like a pool.
+    # Not zpool's default folders: they include zvols, and a host could write a pool's labels into one.
     engine = KernelEngine(device_directories=options.search or ["/dev/disk/by-id"])
     return Storage(engine, PoolCopies(engine, policy.mount_directories[0]))
 
 
 def main(storage_of: Callable[[argparse.Namespace, Policy], Storage] = openzfs) -> int:
-    """Runs the helper."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
     options = _arguments()
-    log = keep(options.logs)
+    log = start(options.logs)
     try:
         users = {0, os.geteuid(), *(pwd.getpwnam(user).pw_uid for user in options.user)}
         target_user = pwd.getpwnam(options.target_user).pw_uid if options.target_user else None
@@ -131,10 +142,10 @@ def main(storage_of: Callable[[argparse.Namespace, Policy], Storage] = openzfs) 
     except ZfsError as problem:
         logging.error("%s", problem)
         return 69
-    if options.settle_mounts:
-        return 0 if places.settle(engine, policy.mount_directories) else 1
+    if options.repair_mounts:
+        return 0 if places.repair(engine, policy.mount_directories) else 1
 
-    keys = KeptKeys(engine, options.keys, options.master_key) if options.keys else None
+    keys = StoredKeys(engine, options.keys, options.master_key) if options.keys else None
     ganesha = Ganesha(options.exports, options.bus, options.with_exports) if options.exports else None
     exports = CheckedExports(engine, ganesha, policy.mount_directories) if ganesha else None
     listener = _listener(options.socket)

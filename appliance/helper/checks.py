@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the helper checks of each argument, whoever checked it before: the caller may be somebody who took the service over.
+"""The helper's checks of each argument, independent of earlier checks: the caller may be an attacker who controls the worker.
 
-Types are right when these run (operations). Names, properties and layouts are checked by the same tables as in the engines; what
-only the helper knows is which devices and mountpoints it gives out, and how much it takes at once.
+Types are checked before (operations). Names, properties and layouts use the engines' tables. Allowed devices and mountpoints, and
+limits of a request, are the helper's own.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from appliance.zfs.properties import (
 )
 
 MAX_SNAPSHOTS = 20_000
-"""In one step."""
+"""Per request."""
 MAX_PROPERTIES = 200
 MAX_KEY_BYTES = 512
 MAX_GUID = (1 << 64) - 1
 MAX_EXPORTS = 65535
 MAX_CLIENTS = 16_384
-"""Of one export."""
+"""Per export."""
 SQUASHES = frozenset(("No_Root_Squash", "Root_Squash", "All_Squash"))
 ALGORITHMS = frozenset(f"aes-{bits}-{mode}" for bits in (128, 192, 256) for mode in ("ccm", "gcm"))
 MAX_GENERATION = 1 << 60
@@ -48,22 +48,22 @@ _DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,254}")
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What this installation gives out."""
+    """Limits of this installation."""
 
     device_directories: tuple[str, ...] = ("/dev/disk/",)
-    """New devices of pools lie below one of these."""
+    """Folders of new devices for pools."""
     mount_directories: tuple[str, ...] = ("/srv/zvaai/",)
-    """File systems are mounted below one of these."""
+    """Folders of mountpoints."""
     pools: frozenset[str] | None = None
-    """Others are neither shown nor touched. None: there are no others."""
+    """Pools that may be shown and changed. None: all."""
 
     def check(self, operation: str, arguments: Mapping[str, Any]) -> None:
-        """Raises the ZfsError of the first argument that is not taken."""
+        """Raises the ZfsError of the first refused argument."""
         for name in ("name", "pool", "root", "snapshot", "snapshots", "dataset"):
             value = arguments.get(name) or ()
-            for one in (value,) if isinstance(value, str) else value:
-                if self.pools is not None and names.pool_of(one) not in self.pools:
-                    raise Refused(f"pool {names.pool_of(one)[:300]} is none of this helper's")
+            for dataset in (value,) if isinstance(value, str) else value:
+                if self.pools is not None and names.pool_of(dataset) not in self.pools:
+                    raise Refused(f"pool {names.pool_of(dataset)[:300]} is none of this helper's")
         for name, value in arguments.items():
             if value is not None:
                 self._check(operation, name, value)
@@ -71,13 +71,13 @@ class Policy:
             raise Refused(f"what {arguments['property']} would be is not said: set it")
 
     def shown(self, result: Any) -> Any:
-        """What an operation found, without what is of other pools."""
+        """Result of an operation, without other pools."""
         if isinstance(result, DatasetList):
             return DatasetList(filesystems=self.shown(result.filesystems), volumes=self.shown(result.volumes))
         if self.pools is None or not isinstance(result, list):
             return result
         named = (Pool, ImportablePool, Dataset, Snapshot, Dependant)
-        return [one for one in result if not isinstance(one, named) or names.pool_of(one.name) in self.pools]
+        return [item for item in result if not isinstance(item, named) or names.pool_of(item.name) in self.pools]
 
     def _check(self, operation: str, name: str, value: Any) -> None:
         pool_check = names.pool_name if operation == "create_pool" else names.dataset_name
@@ -184,14 +184,14 @@ def copy_content(value: str) -> None:
 
 
 def clients(value: Sequence[str]) -> None:
-    """Addresses and networks of IPv4 and IPv6, each once. Raises Refused."""
+    """IPv4 and IPv6 addresses and networks without duplicates. Raises Refused."""
     if len(value) > MAX_CLIENTS:
         raise Refused(f"{len(value)} clients: {MAX_CLIENTS} at most")
     try:
-        networks = {ipaddress.ip_network(one) for one in value}
+        networks = {ipaddress.ip_network(client) for client in value}
     except ValueError as problem:
         raise Refused(f"no client: {problem}"[:300]) from None
-    if len(networks) != len(value) or any("%" in one for one in value):
+    if len(networks) != len(value) or any("%" in client for client in value):
         raise Refused("a client is named twice, or by an address with a scope")
 
 
@@ -202,7 +202,7 @@ def share(value: str) -> None:
 
 
 def folder_path(value: str) -> None:
-    """Names with one slash between them; empty is the root. Raises Refused."""
+    """Names separated by single slashes; "" is the root. Raises Refused."""
     if len(value) > 1023:
         raise Refused("a path of more than 1023 characters")
     for name in value.split("/") if value else ():
@@ -216,13 +216,13 @@ def file_name(value: str) -> None:
 
 
 def squash(value: str) -> None:
-    """As ganesha names it. Raises Refused."""
+    """ganesha's names. Raises Refused."""
     if value not in SQUASHES:
         raise Refused(f"squash={value[:100]!r}: one of {', '.join(sorted(SQUASHES))}")
 
 
 def versions(value: Sequence[int]) -> None:
-    """Of NFS, in order. Raises Refused."""
+    """NFS versions in ascending order. Raises Refused."""
     if list(value) not in ([3], [4], [3, 4]):
         raise Refused("versions of NFS: 3, 4, or 3 and 4")
 
@@ -234,7 +234,7 @@ def within(name: str, value: int, largest: int) -> None:
 
 
 def _identifier(value: str) -> None:
-    """Of a key, the name of its file; or of an installation."""
+    """Identifier of a key, which is its file's name, or of an installation."""
     if not _UUID.fullmatch(value):
         raise Refused("an identifier is a UUID in lower case")
 
@@ -248,7 +248,7 @@ def snapshot_names(value: Sequence[str]) -> None:
 
 
 def _existing_pool(name: str) -> None:
-    """Whatever a pool may be called; import takes a GUID too."""
+    """A pool's name; import also accepts a GUID."""
     if not (name.isdecimal() and name.isascii() and len(name) <= 20):
         names.dataset_name(name)
         if "/" in name:
@@ -284,6 +284,6 @@ def _property_name(name: str) -> None:
 
 
 def _between(name: str, size: int, largest: int) -> None:
-    """The exact rules are the engine's: this keeps numbers in bounds that can be written as a word."""
+    """Limits a number to 64 bits; the engine has the exact rules."""
     if not -largest <= size <= largest * 4:
         raise Refused(f"{name}={size}: {largest} at most")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HelperClient: a ZfsEngine behind the root helper's socket. Its methods follow from the table of operations."""
+"""HelperClient: a ZfsEngine through the root helper's socket. Its methods are generated from the table of operations."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from appliance.zfs.keys import Keys
 from appliance.zfs.log import Log
 
 SECONDS = 330.0
-"""More than the engine's own time limits, so that its answer comes first."""
+"""Longer than the engine's time limits, so that the helper's answer comes first."""
 MAX_IDLE = 8
 
 
 def _talk(connection: socket.socket, message: bytes) -> protocol.Answer:
     """The answer to a message. Raises Closed, OSError, MsgspecError."""
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a caller who is refused is told so before it asks
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the helper refuses a caller without reading its request
         protocol.write_message(connection, message)
     return msgspec.json.decode(protocol.read_message(connection, protocol.MAX_ANSWER_BYTES), type=protocol.Answer)
 
 
 class _Connections:
-    """Connections to the helper: one for each call under way, some kept."""
+    """Connections to the helper: one per running call, and some idle ones."""
 
     def __init__(self, path: Path, seconds: float) -> None:
         self._path, self._seconds = path, seconds
         self._idle: list[socket.socket] = []
         self._lock = threading.Lock()
 
-    def ask(self, operation: Operation, arguments: dict[str, Any]) -> Any:
-        """The result. Raises what the helper says, EngineUnavailable, Timeout, Refused."""
+    def call(self, operation: Operation, arguments: dict[str, Any]) -> Any:
+        """Result of an operation. Raises the helper's error, EngineUnavailable, Timeout, Refused."""
         message = msgspec.json.encode({"operation": operation.name, "arguments": arguments, "request": logs.request()})
         if len(message) > protocol.MAX_REQUEST_BYTES:
             raise Refused(f"a request of {len(message)} bytes: {protocol.MAX_REQUEST_BYTES} at most")
@@ -67,13 +67,13 @@ class _Connections:
             raise Timeout(operation.name, self._seconds) from None
         except (OSError, protocol.Closed) as problem:
             if not operation.changes and isinstance(problem, protocol.Closed | ConnectionError):
-                return self._again(operation, message)
+                return self._retry(operation, message)
             raise EngineUnavailable(f"the helper at {self._path} does not answer: {problem or 'closed'}") from problem
         except msgspec.MsgspecError as problem:
             raise UnexpectedFailure(operation.name, f"the helper's answer: {problem}") from problem
 
-    def _again(self, operation: Operation, message: bytes) -> protocol.Answer:
-        """Once more, on a new connection: the old one may be of a helper that was restarted. Only what changes nothing."""
+    def _retry(self, operation: Operation, message: bytes) -> protocol.Answer:
+        """Repeats a read on a new connection: the old one may belong to a helper that was restarted."""
         try:
             with self._connection(fresh=True) as connection:
                 return _talk(connection, message)
@@ -92,8 +92,9 @@ class _Connections:
 
     @contextlib.contextmanager
     def _connection(self, *, fresh: bool) -> Iterator[socket.socket]:
-        """Given back when all went well, else closed. A change gets a fresh one: whether it was begun must never be in doubt
-        because of a connection that had been closed long before.
+        """Idle again after success, otherwise closed.
+
+        A change gets a new connection: an old one that had been closed would leave unknown whether the change was started.
         """
         with self._lock:
             connection = self._idle.pop() if self._idle and not fresh else None
@@ -111,7 +112,6 @@ class _Connections:
         connection.close()
 
     def close(self) -> None:
-        """Closes those that are kept."""
         with self._lock:
             for connection in self._idle:
                 connection.close()
@@ -119,7 +119,7 @@ class _Connections:
 
 
 class HelperClient(ZfsEngine, Keys, Exports, ConfigurationCopies, Folders, Log):
-    """The engine behind the helper's socket: `connect` makes one. Threads may share it."""
+    """The engine through the helper's socket, made by `connect`. Thread-safe."""
 
     @abstractmethod
     def close(self) -> None:
@@ -134,14 +134,14 @@ def _method(operation: Operation) -> Callable[..., Any]:
     @functools.wraps(declared)
     def method(self: _Client, *arguments: Any, **options: Any) -> Any:
         given = signature.bind(self, *arguments, **options).arguments
-        return self._connections.ask(operation, {name: value for name, value in given.items() if name != "self"})
+        return self._connections.call(operation, {name: value for name, value in given.items() if name != "self"})
 
     method.__isabstractmethod__ = False  # type: ignore[attr-defined]
     return method
 
 
 class _Client:
-    """What the methods that follow from the table of operations need."""
+    """State of the generated methods."""
 
     def __init__(self, path: Path, seconds: float) -> None:
         self._connections = _Connections(path, seconds)

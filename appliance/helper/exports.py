@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ganesha's exports, as the worker may have them: of file systems that are mounted where datastores are, and of nothing else.
+"""ganesha's exports that the worker may make: only file systems that are mounted as datastores.
 
-ganesha is root, and exports what it is told by DBus: who may tell it could have any folder exported, by any FSAL. So the bus lets
-the worker only look (packaging/dbus), and the helper composes each export from a dataset's name, its GUID and what clients may.
+ganesha runs as root and accepts any export by DBus: a caller could export any folder, by any FSAL. So the bus allows the worker
+only queries (packaging/dbus). The helper composes each export from a dataset's name, its GUID and the clients' rights.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from appliance.dataplane.export_file import read
 from appliance.dataplane.ganesha import ClientRights, Export, ExportControl
-from appliance.helper.mounts import is_allowed, is_of_reservations, its_own
+from appliance.helper.mounts import is_allowed, is_of_reservations, refuse_copy
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, ZfsError
 from appliance.zfs.mountinfo import topmost
 
 
 class Exports(ABC):
-    """What changes exports. Any method may raise GaneshaUnreachableError."""
+    """Changes of exports. Any method may raise GaneshaUnreachableError."""
 
     @abstractmethod
     def add_export(
@@ -36,12 +36,12 @@ class Exports(ABC):
         versions: Sequence[int],
         thick_size: int | None = None,
     ) -> None:
-        """Serves a mounted file system to these addresses and networks, which may read and write; nobody else may.
+        """Serves a mounted file system read-write to these addresses and networks, and to no other client.
 
-        `share` is the path that they mount; `squash`, `versions` (as `protocols`) and `thick_size` are those of
+        `share` is the path that clients mount; `squash`, `versions` (as `protocols`) and `thick_size` are those of
         dataplane.ganesha.Export.
-        Raises ExportRefusedError where ganesha refuses; NoSuchDataset; Refused when the dataset has another GUID, or is not
-        what is seen at its mountpoint, or that is not below the mount directories.
+        Raises ExportRefusedError if ganesha refuses; NoSuchDataset; Refused if the dataset has another GUID, is hidden at its
+        mountpoint, or is not mounted below the mount directories.
         """
 
     @abstractmethod
@@ -57,19 +57,19 @@ class Exports(ABC):
         versions: Sequence[int],
         thick_size: int | None = None,
     ) -> None:
-        """Serves it otherwise from now on. Raises as `add_export`, and NoSuchExportError, Refused for somebody else's export."""
+        """Changes an export. Raises as `add_export` does, NoSuchExportError, and Refused for another owner's export."""
 
     @abstractmethod
     def remove_export(self, number: int) -> None:
-        """Serves it no longer. Raises NoSuchExportError, ExportRefusedError, Refused for somebody else's export."""
+        """Removes an export. Raises NoSuchExportError, ExportRefusedError, and Refused for another owner's export."""
 
     @abstractmethod
     def forget_export(self, number: int) -> None:
-        """It does not come back after a restart of ganesha. Asks no daemon. Raises Refused for a file that is no datastore's."""
+        """Removes the export's file, without a request to ganesha. Raises Refused for a file that is not of a datastore."""
 
 
 class CheckedExports(Exports):
-    """Those of a ganesha. `seen_at` tells what is mounted at a path. Threads may share it."""
+    """Exports of a ganesha. `seen_at` returns the visible mount at a path. Thread-safe."""
 
     def __init__(
         self,
@@ -95,11 +95,10 @@ class CheckedExports(Exports):
         versions: Sequence[int],
         thick_size: int | None = None,
     ) -> None:
-        """See Exports."""
         with self._one_after_the_other:
             export = self._export(dataset, guid, number, share, clients, squash, versions, thick_size)
             self._control.add(export)
-            try:  # ganesha holds it by now; before, the same caller could unmount it on another connection
+            try:  # from here on ganesha keeps it mounted; before, the caller could unmount it on another connection
                 if self._place(dataset, guid) != export.path:
                     raise Refused(f"{dataset} has another mountpoint by now")
             except ZfsError:
@@ -118,19 +117,16 @@ class CheckedExports(Exports):
         versions: Sequence[int],
         thick_size: int | None = None,
     ) -> None:
-        """See Exports."""
         with self._one_after_the_other:
             self._ours(number)
             self._control.change(self._export(dataset, guid, number, share, clients, squash, versions, thick_size))
 
     def remove_export(self, number: int) -> None:
-        """See Exports."""
         with self._one_after_the_other:
             self._ours(number)
             self._control.remove(number)
 
     def forget_export(self, number: int) -> None:
-        """See Exports."""
         with self._one_after_the_other:
             text = self._control.files().get(number)
             export = read(text) if text is not None else None
@@ -165,24 +161,24 @@ class CheckedExports(Exports):
         )
 
     def _place(self, dataset: str, guid: int) -> Path:
-        """Where it is mounted, and seen."""
-        found = self._engine.filesystem(dataset)
-        place = found.mountpoint or "none"
-        if found.guid != guid:
-            raise Refused(f"the GUID of {dataset} is {found.guid} instead of {guid}: it is another dataset")
+        """The mountpoint, where the dataset must be visible."""
+        filesystem = self._engine.filesystem(dataset)
+        place = filesystem.mountpoint or "none"
+        if filesystem.guid != guid:
+            raise Refused(f"the GUID of {dataset} is {filesystem.guid} instead of {guid}: it is another dataset")
         if not is_allowed(place, self._directories):
             raise Refused(
                 f"{dataset} is mounted at {place}: only what is one name below {' or '.join(self._directories)} is exported"
             )
         if is_of_reservations(dataset, place):
             raise Refused(f"{dataset} has persistent reservations, which are the target's")
-        its_own(found)
-        if not found.mounted or (there := self._seen_at(place)) != dataset:
-            raise Refused(f"at {place} is {(there if found.mounted else None) or 'nothing'} mounted, and not {dataset}")
+        refuse_copy(filesystem)
+        if not filesystem.mounted or (visible := self._seen_at(place)) != dataset:
+            raise Refused(f"at {place} is {(visible if filesystem.mounted else None) or 'nothing'} mounted, and not {dataset}")
         return Path(place)
 
     def _ours(self, number: int) -> None:
-        """Others' exports are left alone: those that lie elsewhere and have no file in the folder, which is root's."""
-        for one in self._control.served():
-            if one.export_id == number and one.text is None and not one.path.startswith(self._directories):
-                raise Refused(f"export {number} ({one.path}) is none of the appliance's")
+        """Raises Refused for another owner's export: outside the mount directories and without a file in root's folder."""
+        for export in self._control.served():
+            if export.export_id == number and export.text is None and not export.path.startswith(self._directories):
+                raise Refused(f"export {number} ({export.path}) is none of the appliance's")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The helper's newest log entries: its whole log is root's, in the journal."""
+"""The helper's latest log entries. The complete log is in the journal, which only root can read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from appliance.zfs.log import Log
 
 LINES = 2000
 LONGEST_LINE = 4096
-"""In memory."""
+"""Characters, in memory."""
 _NAME = "helper"
 
 
-class Kept(logging.Handler, Log):
-    """In memory, of this process."""
+class MemoryLog(logging.Handler, Log):
+    """Log of this process, in memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,11 +26,9 @@ class Kept(logging.Handler, Log):
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One more."""
         self._lines.append(self.format(record)[:LONGEST_LINE])
 
     def log_lines(self) -> list[str]:
-        """See Log."""
         self.acquire()
         try:
             return list(self._lines)
@@ -38,8 +36,8 @@ class Kept(logging.Handler, Log):
             self.release()
 
 
-class KeptInFiles(Log):
-    """In files as the worker's (appliance.logs), of helpers before this one too."""
+class FileLog(Log):
+    """Log in files like the worker's (appliance.logs), including earlier helper processes."""
 
     def __init__(self, directory: Path) -> None:
         """Raises OSError."""
@@ -47,8 +45,7 @@ class KeptInFiles(Log):
         self._handler = logs.to_files(directory, _NAME)
 
     def log_lines(self) -> list[str]:
-        """See Log."""
-        self._handler.acquire()  # no file is given another name meanwhile
+        self._handler.acquire()  # no rotation meanwhile
         try:
             return logs.of_files(self._directory, _NAME)
         except OSError as problem:
@@ -57,13 +54,13 @@ class KeptInFiles(Log):
             self._handler.release()
 
 
-def keep(directory: Path | None) -> Log:
-    """From now on: in files of a folder, or in memory where there is none, or it can't be written."""
+def start(directory: Path | None) -> Log:
+    """Starts logging to files in a folder, or to memory without a writable folder."""
     if directory is not None:
         try:
-            return KeptInFiles(directory)
+            return FileLog(directory)
         except OSError as problem:
-            logging.error("the log is not kept in %s: %s", directory, problem)
-    kept = Kept()
-    logging.getLogger().addHandler(kept)
-    return kept
+            logging.error("cannot log to %s: %s", directory, problem)
+    log = MemoryLog()
+    logging.getLogger().addHandler(log)
+    return log

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where file systems come to be mounted, whatever the caller says.
+"""Allowed mountpoints of file systems, whatever the caller requests.
 
-A mount in the wrong place, or a set-uid file, would make root of the caller. A mountpoint is one name below a directory that is
-root's own. It is never inherited: below a mounted file system a client may have put a link where the mount would go. Nothing that
-is mounted has set-uid files, devices or programs. A pool that carries the running system is not changed at all.
+A mount in another place, or a set-uid file, could make the caller root. A mountpoint is one name below a directory that only root
+can write. It is never inherited, because a client may have made a link below a mounted file system. All mounts are nosuid, nodev
+and noexec. A pool with the running system is never changed.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from appliance.zfs.model import Filesystem, Pool, Source
 from appliance.zfs.mountinfo import stack, topmost
 
 RESERVATIONS = "zvaai-reservations"
-"""POOL/this is where the target keeps the persistent reservations of the pool's LUNs, and its user's."""
+"""POOL/NAME of the dataset where the target stores the persistent reservations of the pool's LUNs; the target's user owns it."""
 
 _OF_RESERVATIONS = ".reservations-"
-"""Where that is mounted: this and the pool's GUID."""
+"""Its mountpoint, followed by the pool's GUID."""
 
 SAFE = {"setuid": "off", "devices": "off", "exec": "off"}
 _log = logging.getLogger("zvaai-helper")
 
 
 def is_allowed(mountpoint: str, directories: Collection[str]) -> bool:
-    """Whether it is exactly one name below one of the directories, which end in a slash."""
+    """Whether the path is one name below one of the directories, which end in a slash."""
     beginning, _, name = mountpoint.rpartition("/")
     return f"{beginning}/" in directories and name not in {"", ".", ".."}
 
 
 SYSTEM = ("/", "/usr", "/var", "/boot", "/var/lib/zvaai", "/var/lib/zvaai-helper")
-"""What carries one of these carries the running system: a rollback or an export there would stop it."""
+"""A pool with one of these paths has the running system: a rollback or an export would stop it."""
 
 _BLKZNAME = 0x8100_127D
-"""The name of a volume by its device: _IOR(0x12, 125, char[256]) of OpenZFS's sys/fs/zfs.h, as zvol_id calls it."""
+"""ioctl for the name of a volume: _IOR(0x12, 125, char[256]) of OpenZFS's sys/fs/zfs.h, as zvol_id calls it."""
 
 
 def pools_of_the_system(
     table: Path = Path("/proc/self/mounts"), swaps: Path = Path("/proc/swaps"), paths: Collection[str] = SYSTEM
 ) -> frozenset[str]:
-    """Pools that carry one of the paths, or swap space. What is mounted anywhere else does not make a pool the system's."""
+    """Pools with one of the paths or swap space. Other mounts do not make a pool part of the system."""
     mounted: dict[str, str | None] = {}
     for line in table.read_text().splitlines():
         source, where, kind, *_ = line.split(" ")
-        mounted[_plain(where)] = names.pool_of(_plain(source)) if kind == "zfs" else None  # later ones lie over earlier ones
-    found = {mounted[above] for path in paths if (above := _mount_of(path, mounted)) is not None}
-    found |= {_pool_of_device(line.split()[0]) for line in swaps.read_text().splitlines()[1:] if line.startswith("/dev/zd")}
-    return frozenset(pool for pool in found if pool is not None)
+        mounted[_plain(where)] = names.pool_of(_plain(source)) if kind == "zfs" else None  # later mounts hide earlier ones
+    pools = {mounted[above] for path in paths if (above := _mount_of(path, mounted)) is not None}
+    pools |= {_pool_of_device(line.split()[0]) for line in swaps.read_text().splitlines()[1:] if line.startswith("/dev/zd")}
+    return frozenset(pool for pool in pools if pool is not None)
 
 
 def _mount_of(path: str, mounted: Collection[str]) -> str | None:
@@ -70,7 +70,7 @@ def _plain(field: str) -> str:
 
 
 def _pool_of_device(device: str) -> str:
-    """Of a volume. Raises UnexpectedFailure: the pool that swap lies on must not be guessed."""
+    """Pool of a volume with swap. Raises UnexpectedFailure, because a guess would be unsafe."""
     try:
         with Path(device).open("rb", buffering=0) as file:
             name: bytes = fcntl.ioctl(file, _BLKZNAME, bytes(256))
@@ -80,7 +80,7 @@ def _pool_of_device(device: str) -> str:
 
 
 def give_folder(path: str, user: int) -> None:
-    """A folder and the files in it, which came from another server, where the user had another number. No link is followed."""
+    """Changes the owner of a folder and its files, because another server may use another user number. Follows no link."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         for name in os.listdir(folder):  # noqa: PTH208  # by descriptor: the path may be another by now
@@ -95,20 +95,20 @@ def _may_mount(properties: Mapping[str, str]) -> bool:
     return properties.get("canmount") == "on" or properties.get("mountpoint", "none") != "none"
 
 
-def its_own(filesystem: Filesystem) -> None:
-    """Refuses a datastore that says it is another dataset: a copy, which has its mountpoint too."""
+def refuse_copy(filesystem: Filesystem) -> None:
+    """Refuses a copy of a datastore: its `zvaai:guid` names another dataset, with the same mountpoint."""
     guid = filesystem.properties.get("zvaai:guid")
     if guid is not None and guid.value != str(filesystem.guid):
         raise Refused("it is a copy of a datastore")
 
 
 def is_of_reservations(name: str, mountpoint: str) -> bool:
-    """Whether a dataset or its place is that of a pool's persistent reservations."""
+    """Whether a dataset or its mountpoint is for persistent reservations."""
     return name.partition("/")[2] == RESERVATIONS or mountpoint.rpartition("/")[2].startswith(_OF_RESERVATIONS)
 
 
-def _reservations_of_its_own(engine: ZfsEngine, name: str, mountpoint: str | None) -> None:
-    """Refuses a pool's persistent reservations in another pool's place, as received copies have it; and anything else in one."""
+def _refuse_reservations_of_another_pool(engine: ZfsEngine, name: str, mountpoint: str | None) -> None:
+    """Refuses persistent reservations at another pool's mountpoint, as received copies have it, and any other dataset there."""
     pool, _, rest = name.partition("/")
     place = (mountpoint or "none").rpartition("/")[2]
     if place == "none" or (rest != RESERVATIONS and not place.startswith(_OF_RESERVATIONS)):
@@ -117,27 +117,29 @@ def _reservations_of_its_own(engine: ZfsEngine, name: str, mountpoint: str | Non
         raise Refused(f"{mountpoint} is not the place of {name}: the persistent reservations of each pool have one of their own")
 
 
-def is_its_own(engine: ZfsEngine, filesystem: Filesystem) -> bool:
-    """Whether the place it has is its own: it is no copy of a datastore, nor of a pool's persistent reservations."""
+def is_original(engine: ZfsEngine, filesystem: Filesystem) -> bool:
+    """Whether it may use its mountpoint: it is no copy of a datastore or of persistent reservations."""
     try:
-        its_own(filesystem)
-        _reservations_of_its_own(engine, filesystem.name, filesystem.mountpoint)
+        refuse_copy(filesystem)
+        _refuse_reservations_of_another_pool(engine, filesystem.name, filesystem.mountpoint)
     except Refused:
         return False
     return True
 
 
 def elsewhere(filesystems: Iterable[Filesystem], directories: Collection[str]) -> list[Filesystem]:
-    """Those that `zfs mount -a` would mount, but not below one of the directories."""
+    """File systems that `zfs mount -a` would mount outside the directories."""
     return [
-        one
-        for one in filesystems
-        if one.properties["canmount"].value == "on" and one.mountpoint is not None and not is_allowed(one.mountpoint, directories)
+        filesystem
+        for filesystem in filesystems
+        if filesystem.properties["canmount"].value == "on"
+        and filesystem.mountpoint is not None
+        and not is_allowed(filesystem.mountpoint, directories)
     ]
 
 
 class Mounts:
-    """What is looked at and done before and after the operations that mount."""
+    """Checks and actions before and after operations that mount."""
 
     def __init__(
         self,
@@ -147,27 +149,27 @@ class Mounts:
         pools: Collection[str] | None = None,
         allow: Callable[[str, int], None] | None = None,
     ) -> None:
-        """`pools`: of others nothing is unmounted. None: there are no others. `allow` lets a user reserve space in a pool."""
+        """`pools`: only these are unmounted. None: all. `allow` permits a user to reserve space in a pool."""
         self._allow = allow
         self._directories = tuple(directories)
         self._system, self._pools = system, pools
         self._target_user = target_user
 
     def place(self, filesystem: Filesystem) -> str:
-        """Where files of it may be read and written: it is what is seen at its mountpoint, which is ours. Raises Refused."""
+        """Path of its files: the file system must be visible at a mountpoint below our directories. Raises Refused."""
         place = filesystem.mountpoint or ""
         if not is_allowed(place, self._directories) or topmost(place) != filesystem.name:
             raise Refused(f"{filesystem.name} is not mounted below {' or '.join(self._directories)}")
-        its_own(filesystem)
+        refuse_copy(filesystem)
         return place
 
     def marked(self, pools: Iterable[Pool]) -> list[Pool]:
-        """The same, with those marked that are not changed."""
+        """The pools, with those of the running system marked."""
         system = self._system()
         return [replace(pool, of_the_system=pool.name in system) for pool in pools]
 
     def before(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments to go on with. Changes nothing. Raises Refused."""
+        """Checks an operation and returns its arguments, possibly changed. Raises Refused."""
         self._not_the_system(arguments)
         changed = dict(arguments)
         if operation == "create_filesystem":
@@ -184,24 +186,26 @@ class Mounts:
         elif operation == "mount":
             filesystem = engine.filesystem(arguments["name"])
             self._here(filesystem, {})
-            _reservations_of_its_own(engine, filesystem.name, filesystem.mountpoint)
+            _refuse_reservations_of_another_pool(engine, filesystem.name, filesystem.mountpoint)
             self._nothing_over(filesystem, self._copies_over(engine, filesystem))
         elif operation == "set_properties" and _may_mount(arguments["properties"]):
             filesystem = engine.filesystem(arguments["name"])
             self._here(filesystem, arguments["properties"])
-            _reservations_of_its_own(engine, filesystem.name, arguments["properties"].get("mountpoint", filesystem.mountpoint))
+            _refuse_reservations_of_another_pool(
+                engine, filesystem.name, arguments["properties"].get("mountpoint", filesystem.mountpoint)
+            )
             changed["properties"] = {**arguments["properties"], **SAFE}
         return changed
 
     def clear(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any]) -> None:
-        """Unmounts copies that hide what is to be mounted; one that is in use stays. Raises DatasetBusy, Refused."""
+        """Unmounts copies that would hide the new mount, unless they are in use. Raises DatasetBusy, Refused."""
         if operation != "mount":
             return
         filesystem = engine.filesystem(arguments["name"])
         for name in self._copies_over(engine, filesystem):
             engine.unmount(name)
             _log.warning(
-                "%s was mounted at %s, which is the place of %s, and is not any more",
+                "%s was unmounted from %s, the mountpoint of %s",
                 name,
                 filesystem.mountpoint,
                 filesystem.name,
@@ -209,26 +213,26 @@ class Mounts:
         self._nothing_over(filesystem)
 
     def after(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any], result: Any) -> None:
-        """Mounts of an imported pool what may be mounted; what would be mounted elsewhere gets canmount=noauto.
+        """Mounts the allowed file systems of an imported pool; the others get canmount=noauto.
 
-        Gives the folder of reservations to who writes there.
+        Changes the owner of the reservations' folder to the target's user.
         """
         if operation in {"create_filesystem", "mount", "set_properties"}:
             self._give(engine, arguments["name"])
         if operation != "import_pool" or not isinstance(result, Pool):
             return
-        found = engine.filesystems(result.name)
-        for filesystem in elsewhere(found, self._directories):  # first: `zfs mount -a` would mount these at the next boot
+        filesystems = engine.filesystems(result.name)
+        for filesystem in elsewhere(filesystems, self._directories):  # first: `zfs mount -a` would mount these at the next boot
             try:
                 engine.set_properties(filesystem.name, {"canmount": "noauto"})
                 _log.warning("%s is not mounted at %s, now or at the next boot", filesystem.name, filesystem.mountpoint)
             except ZfsError as problem:  # the worker sets it again, and reports it
                 _log.error("%s may be mounted at %s at the next boot: %s", filesystem.name, filesystem.mountpoint, problem)
-        for filesystem in found if arguments["mount"] else ():
+        for filesystem in filesystems if arguments["mount"] else ():
             if filesystem.properties["canmount"].value == "on" and is_allowed(filesystem.mountpoint or "", self._directories):
                 try:
-                    its_own(filesystem)
-                    _reservations_of_its_own(engine, filesystem.name, filesystem.mountpoint)
+                    refuse_copy(filesystem)
+                    _refuse_reservations_of_another_pool(engine, filesystem.name, filesystem.mountpoint)
                     self._nothing_over(filesystem)
                     engine.mount(filesystem.name)
                     self._give(engine, filesystem.name)
@@ -236,25 +240,25 @@ class Mounts:
                     _log.warning("%s is not mounted: %s", filesystem.name, problem)
 
     def _copies_over(self, engine: ZfsEngine, filesystem: Filesystem) -> list[str]:
-        """What hides a datastore at its place and is surely no datastore: copies that `zpool import` has mounted there.
+        """Copies that `zpool import` mounted over a datastore, topmost first, down to the first mount that is no copy.
 
-        The one that is seen first, up to what is no copy; none for who has no right to the place itself. Raises Refused for one
-        with children that are mounted: they would be unmounted with it, wherever that is.
+        None if `filesystem` may not use the mountpoint itself. Raises Refused for a copy with mounted children, because these
+        would be unmounted too.
         """
         place = filesystem.mountpoint or ""
         sure = "zvaai:guid" in filesystem.properties or is_of_reservations(filesystem.name, place)
-        there = stack(place)
-        if not there or there[-1] == filesystem.name or not sure or not is_its_own(engine, filesystem):
+        mounted = stack(place)
+        if not mounted or mounted[-1] == filesystem.name or not sure or not is_original(engine, filesystem):
             return []
-        found = engine.filesystems()
+        filesystems = engine.filesystems()
         copies = {
-            one.name
-            for one in found
-            if one.mountpoint == place and not is_its_own(engine, one) and self._ours(names.pool_of(one.name))
+            other.name
+            for other in filesystems
+            if other.mountpoint == place and not is_original(engine, other) and self._ours(names.pool_of(other.name))
         }
-        over = list(takewhile(copies.__contains__, reversed(there)))
+        over = list(takewhile(copies.__contains__, reversed(mounted)))
         for name in over:
-            child = next((one for one in found if one.mounted and one.name.startswith(f"{name}/")), None)
+            child = next((other for other in filesystems if other.mounted and other.name.startswith(f"{name}/")), None)
             if child is not None:
                 raise Refused(f"{name} is mounted at {place}, and so is {child.name} below it, at {child.mountpoint}")
         return over
@@ -263,9 +267,9 @@ class Mounts:
         return (self._pools is None or pool in self._pools) and pool not in self._system()
 
     def _nothing_over(self, filesystem: Filesystem, going: Collection[str] = ()) -> None:
-        """OpenZFS mounts one file system over another (overlay=on): received copies have the mountpoint of what they are of.
+        """Raises Refused if another file system hides this one: with overlay=on a received copy may have the same mountpoint.
 
-        Those that are `going` do not count. Raises Refused.
+        Mounts in `going`, which are about to be unmounted, do not count.
         """
         left = [name for name in stack(filesystem.mountpoint or "") if name not in going]
         if left and left[-1] != filesystem.name:
@@ -275,11 +279,11 @@ class Mounts:
         pool, _, rest = name.partition("/")
         if rest != RESERVATIONS or self._target_user is None:
             return
-        found = engine.filesystem(name)
-        if not found.mounted or not is_allowed(found.mountpoint or "", self._directories):
+        filesystem = engine.filesystem(name)
+        if not filesystem.mounted or not is_allowed(filesystem.mountpoint or "", self._directories):
             return
         try:
-            give_folder(str(found.mountpoint), self._target_user)
+            give_folder(str(filesystem.mountpoint), self._target_user)
             if self._allow is not None:
                 self._allow(pool, self._target_user)
         except (OSError, ZfsError) as problem:
@@ -289,16 +293,16 @@ class Mounts:
         system = self._system()
         for name in ("name", "new_name", "pool", "snapshot", "snapshots", "dataset"):
             value = arguments.get(name) or ()
-            for one in (value,) if isinstance(value, str) else value:
-                if names.pool_of(one) in system:
+            for dataset in (value,) if isinstance(value, str) else value:
+                if names.pool_of(dataset) in system:
                     raise Refused(
-                        f"pool {names.pool_of(one)} carries the running system ({', '.join(SYSTEM[:4])}, swap, or the appliance's"
-                        " state), so the appliance does not change it"
+                        f"pool {names.pool_of(dataset)} carries the running system ({', '.join(SYSTEM[:4])}, swap, or the"
+                        " appliance's state), so the appliance does not change it"
                     )
 
     def _made(self, engine: ZfsEngine, name: str, properties: Mapping[str, str] | None) -> dict[str, str]:
         made = {**(properties or {}), **SAFE}
-        _reservations_of_its_own(engine, name, made.get("mountpoint"))
+        _refuse_reservations_of_another_pool(engine, name, made.get("mountpoint"))
         if "mountpoint" not in made and made.get("canmount", "on") == "on":
             self._no_mountpoint_above(engine, name)
         return made
@@ -307,7 +311,7 @@ class Mounts:
         try:
             above = engine.filesystem(name.rpartition("/")[0])
         except NoSuchDataset:
-            return  # the engine says so
+            return  # the engine reports it
         if above.mountpoint is not None:
             raise Refused(f"{name} would be mounted below {above.mountpoint}: say mountpoint=none, or where")
 
@@ -328,4 +332,4 @@ class Mounts:
         try:
             return engine.properties(name)["type"].value == "filesystem"
         except NoSuchDataset:
-            return False  # the engine says so
+            return False  # the engine reports it

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fixed list of operations: the abstract methods of ZfsEngine, Keys, Exports, ConfigurationCopies and Log, with their types.
 
-The interface is the only table: what it has not, the helper does not do. Arguments are decoded strictly into the types the method
-is declared with, results and errors back the same way.
+The interface is the only table: the helper has no other operations. Arguments are decoded strictly into the method's declared
+types, as are results and errors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _READING = frozenset(
         "filesystem",
         "holders",
         "holds",
-        "kept_keys",
+        "stored_keys",
         "list_folder",
         "importable",
         "log_lines",
@@ -48,14 +48,14 @@ _READING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One of them."""
+    """An operation of the helper."""
 
     name: str
     arguments: type[msgspec.Struct]
-    """Their types, by name; those with a default may be left out, others not be there."""
+    """Types by name. Arguments with a default are optional; unknown arguments are refused."""
     result: Any
     changes: bool
-    """The client does not repeat such a request, and the audit has it."""
+    """Such a request is never repeated, and is in the audit."""
 
 
 def _operation(
@@ -76,9 +76,9 @@ def _operation(
 
 
 OF_KEYS = frozenset(Keys.__abstractmethods__)
-"""Those of the helper's own keys, not of the engine."""
+"""Operations on keys, which the helper stores itself."""
 OF_EXPORTS = frozenset(Exports.__abstractmethods__)
-"""Those of the NFS server."""
+"""Operations on the NFS server."""
 OF_COPIES = frozenset(ConfigurationCopies.__abstractmethods__)
 """Copies of the configuration on pools."""
 OF_FOLDERS = frozenset(Folders.__abstractmethods__)
@@ -87,7 +87,7 @@ OF_LOG = frozenset(Log.__abstractmethods__)
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         name: _operation(owner, name)
-        for owner, found in (
+        for owner, operations in (
             (ZfsEngine, ZfsEngine.__abstractmethods__),
             (Keys, OF_KEYS),
             (Exports, OF_EXPORTS),
@@ -95,6 +95,6 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
             (Folders, OF_FOLDERS),
             (Log, OF_LOG),
         )
-        for name in sorted(found)
+        for name in sorted(operations)
     }
 )

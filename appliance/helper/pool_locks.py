@@ -15,35 +15,35 @@ from appliance.zfs.errors import PoolBusy
 
 WAIT_SECONDS = 20.0
 _POLL_SECONDS = 0.1
-"""For a call that was left in the kernel: nothing announces its end."""
+"""Poll interval for a call that is still in the kernel: nothing signals its end."""
 _NAMES = ("name", "pool", "snapshot", "snapshots", "dataset", "new_name")
 
 
 def pools_of(arguments: Mapping[str, Any]) -> frozenset[str]:
-    """Pools that the arguments of an operation name; of an import the GUID, too."""
-    found: set[str] = set()
+    """Pools named in the arguments of an operation; for an import also a GUID."""
+    pools: set[str] = set()
     for argument in _NAMES:
         value = arguments.get(argument) or ()
         texts: Sequence[str] = (value,) if isinstance(value, str) else value
-        found.update(names.pool_of(text) for text in texts)
-    return frozenset(found)
+        pools.update(names.pool_of(text) for text in texts)
+    return frozenset(pools)
 
 
 @dataclass
 class _Change:
     operation: str
     left: Sequence[Callable[[], bool]] | None = None
-    """None while it runs; then what it left in the kernel."""
+    """None while it runs; then its calls that are still in the kernel."""
 
     def has_ended(self) -> bool:
         return self.left is not None and all(ended() for ended in self.left)
 
 
 class PoolLocks:
-    """By the pools' names. A change takes all of its pools at once, or waits: so no two wait for each other.
+    """Locks by pool name. A change locks all of its pools at once, or waits: so there is no deadlock.
 
-    A change that ran into its time limit keeps its pools until it has ended in the kernel. What a helper that was killed has left
-    there is not known. OpenZFS carries out the changes of a pool in the order in which they came: a later one is done later.
+    After a timeout a change keeps its locks until its call has left the kernel. Calls of a killed helper are unknown. OpenZFS
+    runs the changes of a pool in the order of the calls.
     """
 
     def __init__(self, seconds: float = WAIT_SECONDS) -> None:

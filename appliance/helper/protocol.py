@@ -25,7 +25,7 @@ from appliance.dataplane.ganesha import (
 from appliance.zfs.errors import Refused, UnexpectedFailure, ZfsError, error_classes
 
 MAX_REQUEST_BYTES = 4 << 20
-"""10,000 snapshots by name, with room."""
+"""Enough for 10,000 snapshot names."""
 MAX_ANSWER_BYTES = 512 << 20
 _LENGTH_BYTES = 4
 _ERRORS = error_classes()
@@ -39,20 +39,20 @@ _OF_GANESHA: dict[str, type[GaneshaError]] = {
 
 
 class Closed(Exception):
-    """The other side closed the connection, between messages or in one."""
+    """The peer closed the connection, between messages or within one."""
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What is asked for."""
+    """A request."""
 
     operation: str
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
     request: str = ""
-    """What it belongs to, for the audit."""
+    """Identifier of the API request, for the audit."""
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of it."""
+    """Result or error of a request."""
 
     result: msgspec.Raw = msgspec.Raw(b"null")
     error: str | None = None
@@ -60,7 +60,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def read_message(connection: socket.socket, limit: int) -> bytes:
-    """The next message. Raises Closed, Refused when it is longer than `limit`, OSError."""
+    """The next message. Raises Closed, OSError, and Refused if it is longer than `limit`."""
     length = int.from_bytes(_read(connection, _LENGTH_BYTES), "big")
     if length > limit:
         raise Refused(f"a message of {length} bytes: {limit} at most")
@@ -79,12 +79,12 @@ def _read(connection: socket.socket, count: int) -> bytes:
 
 
 def write_message(connection: socket.socket, message: bytes) -> None:
-    """Sends it whole. Raises OSError."""
+    """Sends a message. Raises OSError."""
     connection.sendall(len(message).to_bytes(_LENGTH_BYTES, "big") + message)
 
 
 def decode_request(message: bytes) -> Request:
-    """Raises Refused for what is none."""
+    """Raises Refused for an invalid request."""
     try:
         return msgspec.json.decode(message, type=Request)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
@@ -92,26 +92,23 @@ def decode_request(message: bytes) -> Request:
 
 
 def code_of(error: ZfsError | GaneshaError) -> str:
-    """Its class, by name."""
     if isinstance(error, ZfsError):
         return error.code
     return next((code for code, kind in _OF_GANESHA.items() if type(error) is kind), "ganesha")
 
 
 def encode_error(error: ZfsError | GaneshaError) -> bytes:
-    """An answer."""
     if isinstance(error, GaneshaError):
         return msgspec.json.encode(Answer(error=code_of(error), details={"text": str(error)[:2000]}))
     return msgspec.json.encode(Answer(error=error.code, details=error.details()))
 
 
 def encode_result(result: Any) -> bytes:
-    """An answer."""
     return msgspec.json.encode(Answer(result=msgspec.Raw(msgspec.json.encode(result))))
 
 
 def decode_error(answer: Answer) -> ZfsError | GaneshaError:
-    """The error of its class; UnexpectedFailure for one that this side does not know."""
+    """The error by its class; UnexpectedFailure for an unknown class."""
     if of_ganesha := _OF_GANESHA.get(answer.error or ""):
         return of_ganesha(str(answer.details.get("text", "")))
     kind = _ERRORS.get(answer.error or "")

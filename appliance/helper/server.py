@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The helper's socket: who may call, one request after the other on each connection, an audit line for each change."""
+"""The helper's socket: checks callers, answers requests in order on each connection, writes an audit line for each change."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from appliance.zfs.log import Log
 
 MAX_CONNECTIONS = 64
 IDLE_SECONDS = 600.0
-"""A connection over which nothing was asked for so long is closed; the client makes a new one."""
+"""Idle connections are closed after this time; the client connects again."""
 STOP_SECONDS = 30.0
-"""How long changes under way may take after SIGTERM."""
+"""Time limit of running changes after SIGTERM."""
 _log = logging.getLogger("zvaai-helper")
 
 
 class Server:
-    """Serves an engine over a listening Unix socket to these users. `system` tells the pools that are not to be touched.
+    """Serves an engine over a listening Unix socket to these users. `system` returns the pools that must not be changed.
 
-    `target_user` gets the folders of persistent reservations, and by `allow` the right to reserve space in the pool.
+    `target_user` owns the folders of persistent reservations, and `allow` permits it to reserve space in a pool.
     """
 
     def __init__(
@@ -76,7 +76,6 @@ class Server:
         self._locks = PoolLocks()
 
     def serve(self) -> None:
-        """Until `stop`."""
         while True:
             try:
                 connection, _ = self._listener.accept()
@@ -94,7 +93,7 @@ class Server:
             threading.Thread(target=self._connection, args=(connection,), daemon=True).start()
 
     def stop(self) -> None:
-        """Takes nothing more, and waits for what is under way."""
+        """Accepts no more requests, and waits for running ones."""
         with self._lock:
             self._stopping = True
             self._idle.wait_for(lambda: self._working == 0, STOP_SECONDS)
@@ -131,7 +130,7 @@ class Server:
             try:
                 message = protocol.read_message(connection, protocol.MAX_REQUEST_BYTES)
             except Refused as problem:
-                self._refuse(connection, problem.reason)  # what follows has no known beginning
+                self._refuse(connection, problem.reason)  # the start of the next message is unknown
                 return
             with self._lock:
                 if self._stopping:
@@ -145,7 +144,7 @@ class Server:
                     self._idle.notify_all()
 
     def answer(self, message: bytes, process: int, user: int) -> bytes:
-        """What comes of a request: never an exception."""
+        """Answer to a request; never raises."""
         try:
             request = protocol.decode_request(message)
             logs.of_request(request.request)
@@ -211,8 +210,8 @@ class Server:
         with self._lock:
             self._changes += 1
             number = self._changes
-        told = {name: auditable(name, value) for name, value in arguments.items()}
-        line = {"change": number, "operation": operation.name, "arguments": told, "process": process, "user": user}
+        shown = {name: auditable(name, value) for name, value in arguments.items()}
+        line = {"change": number, "operation": operation.name, "arguments": shown, "process": process, "user": user}
         if belongs := logs.request():
             line["request"] = belongs
         _log.info("%s", json.dumps({"audit": "begun", **line}))
@@ -232,7 +231,7 @@ class Server:
 
 
 def auditable(name: str, value: Any) -> Any:
-    """As it may be written down: no keys, and not without end."""
+    """Form of an argument for the audit: without keys, and of limited length."""
     if name in {"content", "key"}:
         return "(not shown)"
     if name == "text":
@@ -245,7 +244,7 @@ def auditable(name: str, value: Any) -> Any:
 
 
 def peer_of(connection: socket.socket) -> tuple[int, int]:
-    """Process and user at the other end when it connected (unix(7), SO_PEERCRED)."""
+    """Process and user of the peer at its connect (unix(7), SO_PEERCRED)."""
     process, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")))
     return process, user
 

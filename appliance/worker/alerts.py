@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alerts of what rounds find: raised and cleared when two rounds agree."""
+"""Alerts from periodic checks: raised and cleared when two consecutive checks agree."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from appliance.domain import journal
 from appliance.domain.journal import Finding
 
 APART_S = 3.0
-"""Two rounds that agree are at least so far apart: a round may see half of what a job changes."""
+"""Minimum time between the two checks in seconds, because a check may see half of a job's changes."""
 
 
 class Alerts:
-    """Of one worker."""
+    """Alerts of a worker."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.now: Callable[[], float] = time.monotonic
-        self.ask_again: Callable[[float], None] = lambda _seconds: None
-        """Asks for a round after so many seconds."""
+        self.request_after: Callable[[float], None] = lambda _seconds: None
+        """Requests another check after a number of seconds."""
         self._lock = threading.Lock()
         self._differing: dict[str, dict[str, tuple[str | None, float]]] = {}
-        """By area and key, what differs from open alerts: the severity that was found, None for nothing, and since when."""
+        """Differences from open alerts by area and key: new severity (None: cleared), and the time of its first check."""
 
     def update(self, area: str, findings: Iterable[Finding]) -> None:
-        """Takes the findings of one round of an area. The keys of an area begin with its name and a colon."""
+        """Takes the findings of a check of an area. Keys of an area start with its name and a colon."""
         now, found = self.now(), {finding.key: finding for finding in findings}
         severities = {key: one.severity for key, one in found.items()}
         with self._lock:
@@ -48,11 +48,11 @@ class Alerts:
                 with self._store.session() as session:
                     journal.update_alerts(session, area, found.values(), waiting)
         if waiting:
-            self.ask_again(APART_S)
+            self.request_after(APART_S)
 
     def job_ended(self) -> None:
-        """A job may have mended what an open alert is about, and OpenZFS has no event for each: the next round is now."""
+        """Requests a check now: a job may have fixed the cause of an open alert, and OpenZFS has no event for that."""
         with self._store.reading() as session:
             is_open = journal.has_open_alerts(session)
         if is_open or any(self._differing.values()):
-            self.ask_again(0)
+            self.request_after(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the parts of a worker together: the one module that knows all of them."""
+"""Assembles a worker: the only module that imports all parts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the HTTP process, and root's programs, reach the worker. It imports nothing that changes storage."""
+"""Client of the worker, for the API process and root's programs. It imports nothing that changes storage."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _LONGEST_ANSWER = 256 << 20
 
 
 class WorkerClient:
-    """The worker behind its socket. For several threads at once: each call has a connection of its own."""
+    """The worker through its socket. Thread-safe: each call has its own connection."""
 
     def __init__(self, path: Path, timeout_s: float = 60) -> None:
         self._path = path
         self._timeout_s = timeout_s
 
     def request(self, sent: HttpRequest) -> tuple[Reply, bytes | int]:
-        """One request of the API: the reply, and its content or a descriptor to read it from. Raises UnavailableError."""
+        """An API request: the reply, and its content or a descriptor to read it from. Raises UnavailableError."""
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(self._timeout_s)
@@ -38,7 +38,7 @@ class WorkerClient:
             raise UnavailableError(f"the worker does not answer: {error}") from error
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """The result of another method, for root only. Raises the DomainError that the worker did, UnavailableError."""
+        """Result of another method, for root only. Raises the worker's DomainError, UnavailableError."""
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(self._timeout_s)
@@ -57,7 +57,7 @@ class WorkerClient:
 def _encoded(sent: Any) -> bytes:
     try:
         return msgspec.json.encode(sent)
-    except UnicodeEncodeError:  # half a character, which only escapes can express
+    except UnicodeEncodeError:  # a lone surrogate, which only escapes can express
         return json.dumps(msgspec.to_builtins(sent)).encode()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the worker's parts share: the engine, the database, the target, and what they know of each other."""
+"""Shared by the worker's parts: engine, database, target, and interfaces of the parts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from appliance.zfs.model import Filesystem, Pool, Volume
 
 
 class Reconciler(Protocol):
-    """Makes target and NFS server serve what they should: Reconciling."""
+    """Reconciles target and NFS server: Reconciling."""
 
     lock: threading.Lock
     at: float
@@ -53,7 +53,7 @@ class ConfigurationRecovery(Protocol):
 
     @property
     def allows_jobs(self) -> bool:
-        """Not in recovery mode, nor before the first comparison."""
+        """False in recovery mode, and before the first comparison."""
 
     def check(self, inventory: Inventory) -> None:
         """Raises RecoveryModeError."""
@@ -81,7 +81,7 @@ class ConfigurationRecovery(Protocol):
 
 @dataclass
 class Context:
-    """Of one worker. worker.assembly makes it, with what depends on it."""
+    """Context of a worker, made by worker.assembly."""
 
     configuration: Configuration
     store: Store
@@ -98,36 +98,36 @@ class Context:
     """Of NFS datastores, as the NFS server has them."""
     seal: Seal
     device: Callable[[Volume], str] = lambda volume: volume.device
-    """Where the target opens a volume."""
+    """Path of a volume for the target."""
     path: Callable[[Filesystem], str] = lambda filesystem: filesystem.mountpoint or ""
-    """Where the NFS server finds a file system."""
+    """Path of a file system for the NFS server."""
     topmost: Callable[[str], str | None] | None = mountinfo.topmost
-    """What is mounted at a path; None where nothing is ever mounted."""
+    """Visible mount at a path; None in a simulator, which mounts nothing."""
     mounts: str = nfs_serving.MOUNTS
-    """Where datastores are mounted, each as one name below."""
+    """Folder of the datastores' mountpoints."""
     on_files: bool = False
-    """Volumes are opened as files, of which none can be thick."""
+    """Volumes are files, which cannot be thick."""
     folder: Callable[[Pool], str] = reservations.mountpoint
-    """Where the target keeps the persistent reservations of a pool's LUNs."""
+    """Folder of persistent reservations of a pool's LUNs."""
     reconciling: Reconciler = field(init=False)
-    """What makes target and NFS server serve what they should."""
+    """Reconciler of target and NFS server."""
     recovery: ConfigurationRecovery = field(init=False)
     """Copies of the configuration on pools."""
     outdated: threading.Event = field(default_factory=threading.Event)
-    """Somebody should look: picture.py."""
+    """Set to request a scan: inventory_cache.py."""
     alerts: Alerts = field(init=False)
-    """Of what rounds find."""
-    disks_told: Callable[[], list[dict[str, Any]]] = list
-    """All disks, with what each said last by SMART: watch.py."""
+    """Alerts of periodic checks."""
+    disk_reports: Callable[[], list[dict[str, Any]]] = list
+    """All disks with their latest SMART data: watch.py."""
     pool_thresholds: dict[int, capacity.Thresholds] = field(default_factory=dict)
-    """As last seen, by this worker or one before, by the pool's GUID: of a suspended pool they can't be."""
-    look_failed: bool = False
-    look_seconds: float = 0
-    """How long the last look took."""
+    """Last known thresholds by pool GUID: those of a suspended pool cannot be read."""
+    scan_failed: bool = False
+    scan_seconds: float = 0
+    """Duration of the last scan."""
     _inventory: Inventory = field(default_factory=lambda: Inventory(at=-math.inf))
-    """Never looked at yet is older than anything: the monotonic clock may begin with the machine (clock_gettime(2))."""
+    """Before the first scan it is infinitely old, because the monotonic clock may start at 0 (clock_gettime(2))."""
     _reading: PoolReading = field(init=False)
-    _looking: threading.Lock = field(default_factory=threading.Lock)
+    _scanning: threading.Lock = field(default_factory=threading.Lock)
     _taking: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -136,37 +136,37 @@ class Context:
         with self.store.reading() as session:
             self.pool_thresholds |= capacity.stored_thresholds(session)
 
-    # --- looking
+    # --- scan
 
-    def look(self, newest: float | None = None) -> Inventory:
-        """What ZFS has; with `newest` not older than so many seconds, else as last looked at. Raises DomainError."""
+    def scan(self, newest: float | None = None) -> Inventory:
+        """Scans all pools, unless the inventory is at most `newest` seconds old. Raises DomainError."""
         called = time.monotonic()
         oldest = called if newest is None else called - newest
         if self._inventory.at >= oldest:
             return self._inventory
-        with self._looking:
-            if self._inventory.at >= oldest:  # who waited takes what another has seen since
+        with self._scanning:
+            if self._inventory.at >= oldest:  # another thread scanned meanwhile
                 return self._inventory
             began = time.monotonic()
             try:
                 with as_domain_errors():
                     self._reading.read()
                 found = self._take(began)
-                told = capacity.thresholds(found)
-                self.pool_thresholds |= {pool.guid: told[pool.name] for pool in found.pools if pool.name in told}
+                thresholds = capacity.thresholds(found)
+                self.pool_thresholds |= {pool.guid: thresholds[pool.name] for pool in found.pools if pool.name in thresholds}
             except BaseException:
-                self.look_failed = True
+                self.scan_failed = True
                 raise
-            self.look_failed, self.look_seconds = False, time.monotonic() - began
+            self.scan_failed, self.scan_seconds = False, time.monotonic() - began
             return found
 
-    def look_at(self, pools: Collection[str]) -> Inventory:
-        """Reads the datasets of these pools alone, which the caller has changed. The rest is as last looked at.
+    def scan_pools(self, pools: Collection[str]) -> Inventory:
+        """Scans only the datasets of these pools, which the caller has changed. The rest is as last scanned.
 
         Waits for no other pool, and under no lock. Raises DomainError.
         """
         if self._inventory.at == -math.inf:
-            return self.look()
+            return self.scan()
         with as_domain_errors():
             self._reading.read_again(pools)
         return self._take(None)
@@ -188,26 +188,26 @@ class Context:
 
     @property
     def inventory(self) -> Inventory:
-        """As last looked at."""
+        """Result of the last scan."""
         return self._inventory
 
     @property
     def scanned_at(self) -> float:
-        """When that was last begun with success, by the monotonic clock."""
+        """Start of the last successful scan, by the monotonic clock."""
         return self._inventory.at
 
     def datastores(self, newest: float | None = 0) -> list[Datastore]:
-        """All datastores, freshly looked at unless told."""
-        inventory = self.look(newest or None)
+        """All datastores, from an inventory of at most `newest` seconds; by default after a scan."""
+        inventory = self.scan(newest or None)
         with self.store.reading() as session:
             return domain.datastores(inventory, session)
 
-    # --- who uses what
+    # --- users
 
     def logged_in(self, uuid: str) -> list[str]:
         """Hosts that use the datastore: "HOST (IQN)" that see it and are logged in, "HOST (ADDRESS)" that mount it.
 
-        Raises UnavailableError when target or NFS server can't tell.
+        Raises UnavailableError if target or NFS server does not answer.
         """
         with self.store.reading() as session:
             admitted = domain.admitted(session, uuid)
@@ -219,13 +219,13 @@ class Context:
         return sorted(f"{admitted[iqn]} ({iqn})" for iqn in names & admitted.keys())
 
     def mounted_by(self, uuid: str) -> list[str]:
-        """Clients that use an NFS datastore. None while it is not exported. Raises UnavailableError."""
+        """Clients that use an NFS datastore; empty while it is not exported. Raises UnavailableError."""
         return [user.text for user in self.nfs_users(uuid)[1].get(uuid, ())]
 
     def nfs_users(self, *uuids: str) -> tuple[tuple[NfsClient, ...], dict[str, list[nfs_serving.User]]]:
-        """Clients that ganesha knows; and who uses NFS datastores, all unless told, as far as it tells: nfs_serving.using.
+        """Clients of ganesha, and users of NFS datastores (default: all), as nfs_serving.using finds them.
 
-        One look at it. Raises UnavailableError.
+        Queries ganesha once. Raises UnavailableError.
         """
         with self.store.reading() as session:
             groups = domain.Shown.read(session).groups
@@ -242,13 +242,13 @@ class Context:
         }
 
     def registered(self, uuid: str) -> list[str]:
-        """Initiator ports whose persistent reservations end when the LUN is taken away, though it may come back."""
+        """Initiator ports whose persistent reservations end with the removal of the LUN, even if it returns."""
         with as_domain_errors():
             served = [lun.lun for one in self.served_targets() for lun in one.luns if lun.lun.uuid == uuid]
             found = [self.target.registrations(self.configuration.target.name, lun.number) for lun in served]
         return sorted(port for one in found if not one.survive for port in one.initiators)
 
     def served_targets(self) -> list[ServedTarget]:
-        """Ours, as the target has it; none while it has none. Raises UnavailableError."""
+        """Our iSCSI target's state; empty without one. Raises UnavailableError."""
         with as_domain_errors():
             return [one for one in self.target.targets() if one.name == self.configuration.target.name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies in the place of datastores that are lost: under their names, or with their identities only."""
+"""Copies of lost datastores: with their names, or only with their identities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from appliance.zfs.model import Dataset
 
 
 def certain(stores: Sequence[Datastore], inventory: Inventory) -> list[Datastore]:
-    """Those that are surely another dataset; where two have one identity it is not known which is the copy."""
+    """Datastores that are certainly another dataset. If two have one identity, it is unknown which is the copy."""
     return [store for store, dataset in _with_datasets(stores, inventory) if identity.is_surely_another(dataset)]
 
 
@@ -25,15 +25,15 @@ def _with_datasets(stores: Sequence[Datastore], inventory: Inventory) -> list[tu
 
 
 def failures(stores: Sequence[Datastore], kind: str, shown: Collection[str], reasons: Mapping[str, str]) -> tuple[Failure, ...]:
-    """Of each datastore that hosts were shown and that only copies claim to be; `reasons` say why it is not served, if known."""
+    """Failures of presented datastores that only copies claim to be; `reasons`: why they are not served, if known."""
     there = {store.uuid for store in stores if store.state != "missing"}
     claims: dict[str, list[Datastore]] = {}
     for store in stores:
         if store.state == "copy" and store.kind == kind and store.copy_of in shown and store.copy_of not in there:
             claims.setdefault(store.copy_of or "", []).append(store)
-    told = []
+    failed = []
     for uuid, found in claims.items():
         which = "; ".join(f"{copy.dataset} (GUID {copy.guid}): {copy.copy_reason}" for copy in found)
         text = f"no dataset is certain to be {found[0].name}, which hosts were shown; these claim to be: {which}"
-        told.append(Failure(uuid, f"{text}. {reason}" if (reason := reasons.get(uuid)) else text, remedy=capacity.COPY_REMEDY))
-    return tuple(told)
+        failed.append(Failure(uuid, f"{text}. {reason}" if (reason := reasons.get(uuid)) else text, remedy=capacity.COPY_REMEDY))
+    return tuple(failed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jobs do with single devices of pools."""
+"""Jobs on devices of pools."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_being_replaced(vdevs: Iterable[Vdev], guid: int) -> bool:
 
 
 def fails(vdev: Vdev, without: int) -> bool:
-    """Whether it could not be read any more without the device of this GUID, by what is told of the others' health."""
+    """Whether it would be unreadable without the device of this GUID, by the health of the others."""
     if not vdev.vdevs:
         return vdev.guid == without or vdev.health not in (Health.ONLINE, Health.DEGRADED)
     lost = sum(fails(one, without) for one in vdev.vdevs)
@@ -45,14 +45,14 @@ def check_offline(pool: Pool, device: Vdev) -> None:
 
 
 def check_replacement(context: Context, pool: Pool, old: Vdev, new: str, *, force: bool) -> None:
-    """Refuses a new device that is not there, in use, or surely too small. Raises ZfsError."""
+    """Refuses a new device that does not exist, is in use, or is certainly too small. Raises ZfsError."""
     own_spare = any(is_device(vdev.path, new) for vdev in pool.vdevs if vdev.role == Role.SPARE)
     same_bay = is_device(old.path, new) or is_device(old.was, new)
-    if not own_spare and not same_bay:  # as a spare it would have to be there and free, too, and whatever its size
+    if not own_spare and not same_bay:  # a spare must exist and be free too, whatever its size
         spare = VdevSpec(devices=(new,), redundancy=Redundancy.STRIPE, role=Role.SPARE)
         context.engine.add_vdevs(pool.name, [spare], force=force, dry_run=True)
     top = next((vdev for vdev in pool.vdevs if old in vdev.devices()), old)
-    # What each of its devices holds of it; of dRAID that is not told.
+    # The share of each device; unknown for dRAID.
     needed = 0 if top.kind == "draid" else top.size // (len(top.vdevs) if top.kind == "raidz" else 1)
     size = next((disk.size for disk in context.engine.disks() if new in (disk.path, disk.device)), None)
     if size is not None and size < needed:
@@ -87,7 +87,7 @@ class ReplaceDevice(PoolChange[requests.ReplaceDevice, NewDevicePlan]):
         return _new_device(pool, old, request)
 
     def change(self, context: Context, plan: NewDevicePlan) -> None:
-        """It is done when the old device is gone from the pool, or being replaced."""
+        """Done if the old device has left the pool, or is being replaced."""
         pool, guid = find_pool(context, plan.pool), int(plan.guid)
         there = any(device.guid == guid for vdev in pool.vdevs for device in vdev.devices())
         if there and not is_being_replaced(pool.vdevs, guid):
@@ -127,7 +127,7 @@ class ChangeDevice(PoolChange[requests.ChangeDevice, DevicePlan]):
     kind, step = "pool.device", "changing the device"
 
     def plan(self, context: Context, request: requests.ChangeDevice) -> DevicePlan:
-        """Pool and device have to be there, and the last copy of data stays online."""
+        """Pool and device must exist, and the last copy of data stays online."""
         pool = find_pool(context, request.pool)
         if request.device not in {name for vdev in pool.vdevs for name in (vdev.name, str(vdev.guid)) if vdev.vdevs}:
             device = find_device(pool, request.device)
@@ -136,7 +136,6 @@ class ChangeDevice(PoolChange[requests.ChangeDevice, DevicePlan]):
         return DevicePlan(**of_pool(pool.name), device=request.device, action=request.action)
 
     def change(self, context: Context, plan: DevicePlan) -> None:
-        """As requested."""
         if plan.action == "offline":
             context.engine.offline(plan.pool, plan.device)
         elif plan.action == "online":
@@ -179,7 +178,6 @@ class RemoveDevice(PoolChange[requests.RemoveDevice, DevicePlan]):
     kind, step = "pool.remove", "removing the device"
 
     def plan(self, context: Context, request: requests.RemoveDevice) -> DevicePlan:
-        """Devices with data stay."""
         pool = find_pool(context, request.pool)
         top = _top_of(pool, request.device)
         if top.role not in REMOVABLE:
@@ -193,13 +191,13 @@ class RemoveDevice(PoolChange[requests.RemoveDevice, DevicePlan]):
             context.engine.remove_vdev(plan.pool, plan.device)
 
 
-def _top_of(pool: Pool, asked: str) -> Vdev:
-    """The top-level vdev that is, or has, the device. Raises NotFoundError."""
+def _top_of(pool: Pool, name: str) -> Vdev:
+    """The top-level vdev that is or contains the device. Raises NotFoundError."""
     for top in pool.vdevs:
         for one in (top, *top.devices()):
-            if asked in (one.name, str(one.guid)) or is_device(one.path, asked) or is_device(one.was, asked):
+            if name in (one.name, str(one.guid)) or is_device(one.path, name) or is_device(one.was, name):
                 return top
-    raise NotFoundError(f"device of pool {pool.name}", asked)
+    raise NotFoundError(f"device of pool {pool.name}", name)
 
 
 OPERATIONS = by_kind(ReplaceDevice(), AttachDevice(), ChangeDevice(), DetachDevice(), RemoveDevice())

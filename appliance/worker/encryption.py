@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of encrypted datastores, one for each pool: which are here, and which exist here only."""
+"""Keys of encrypted datastores, one per pool: stored keys, and keys without a confirmed copy."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from appliance.zfs.model import Filesystem
 
 
 def roots(context: Context, newest: float) -> list[Filesystem]:
-    """Encryption roots of the appliance; `newest` as of Context.look."""
-    found = context.look(newest).filesystems
+    """Encryption roots of the appliance; `newest` as in Context.scan."""
+    found = context.scan(newest).filesystems
     return [one for one in found if one.encryption and one.encryption.root == one.name == f"{one.pool}/{domain.ENCRYPTED}"]
 
 
 def root(context: Context, newest: float, pool: str) -> Filesystem:
-    """Of one pool. Raises NotFoundError."""
+    """Encryption root of a pool. Raises NotFoundError."""
     for one in roots(context, newest):
         if one.pool == pool:
             return one
@@ -32,12 +32,12 @@ def root(context: Context, newest: float, pool: str) -> Filesystem:
 
 
 def listed(context: Context, newest: float) -> list[dict[str, Any]]:
-    """Of each root whether its key is loaded, kept here, and was exported and confirmed."""
+    """Encryption roots with the state of their keys: loaded, stored, exported, confirmed."""
     found = roots(context, newest)
     if not found:
         return []
     with as_domain_errors():
-        kept = {one.identifier: one for one in context.keys.kept_keys()}
+        kept = {one.identifier: one for one in context.keys.stored_keys()}
     rows = []
     for one in found:
         name = one.properties.get(PROPERTY)
@@ -46,7 +46,7 @@ def listed(context: Context, newest: float) -> list[dict[str, Any]]:
         rows.append(
             {"pool": one.pool, "dataset": one.name, "algorithm": one.encryption.algorithm,
              "key_status": one.encryption.key_status.value, "kept": own is not None, "made_at": own.made_at if own else None,
-             "exported_at": own.told_at if own else None, "confirmed_at": own.confirmed_at if own else None}
+             "exported_at": own.exported_at if own else None, "confirmed_at": own.confirmed_at if own else None}
         )  # fmt: skip
     return rows
 
@@ -57,7 +57,7 @@ def check_exported(context: Context, stores: Iterable[Datastore], pool: str) -> 
     encryption_keys.check_exported(listed(context, 60), pool, encrypted)
 
 
-def settle_alerts(context: Context, newest: float) -> None:
-    """Raises and clears alerts of keys that nobody has exported. Raises DomainError."""
+def update_alerts(context: Context, newest: float) -> None:
+    """Raises and clears alerts of keys that were not exported. Raises DomainError."""
     findings = encryption_keys.unexported(listed(context, newest), time.time())
     context.alerts.update(encryption_keys.AREA, findings)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one border where the engine's, the target's and ganesha's errors become the domain's."""
+"""Converts errors of the engine, the target and ganesha to domain errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from appliance.zfs import errors as zfs
 
 
 def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912  # a table
-    """What a refusal of ZFS is for who asked."""
+    """The domain error for a refusal by ZFS."""
     match error:
         case zfs.HasDependants():
             return ConflictError(f"{error.name} has dependants", error.dependants)
@@ -25,7 +25,7 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
             | zfs.DatasetBusy()
             | zfs.KeyLoaded()
             | zfs.KeyNotLoaded()
-            | zfs.KeyToldAlready()
+            | zfs.KeyConfirmed()
         ):
             return ConflictError(str(error))
         case zfs.DatasetExists() | zfs.SnapshotExists():
@@ -43,8 +43,8 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
         case zfs.PoolInUseElsewhere():
             return ConflictError(str(error), [error.host] if error.host else [], can_force=True)
         case zfs.NoSuchDevice():
-            return InvalidError("device", str(error), "what disks or the pool tell")
-        case zfs.NoKeptKey():
+            return InvalidError("device", str(error), "a device of the pool or of the list of disks")
+        case zfs.NoStoredKey():
             return NotFoundError("key that is kept, of", error.name)
         case zfs.WrongKey():
             return InvalidError("secret", str(error), "64 hexadecimal digits, as the key was exported")
@@ -65,7 +65,7 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
 
 @contextmanager
 def as_domain_errors() -> Iterator[None]:
-    """For what is done within."""
+    """Converts errors of the body."""
     try:
         yield
     except zfs.ZfsError as error:

@@ -44,9 +44,9 @@ _REQUESTS: Any = Union[tuple(BY_REQUEST)]  # noqa: UP007  # of so many as there 
 _UNKNOWN = "this version does not know jobs of this kind. Nothing was done or undone by it: request it again if you still need it"
 _TRIES = 5
 _TRIES_CANCELLABLE = 40
-"""About five minutes: who is waited for may be started anew, and tells then."""
+"""About five minutes, because the other process may be restarting."""
 _WITHOUT_POOL = 4
-"""Jobs of no pool at once: clones of files, support bundles."""
+"""Concurrent jobs without a pool: clones of files, support bundles."""
 _POLL_SECONDS = 5.0
 """Queued jobs are cancelled, and jobs abandoned, in the database."""
 _RECOVERY_SECONDS = 0.1
@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 
 def request_of(received: object) -> Request:
-    """From the worker's socket. Raises InvalidError for what is no request for a job."""
+    """Decodes a request from the worker's socket. Raises InvalidError."""
     try:
         found: Request = msgspec.convert(received, _REQUESTS)
     except msgspec.ValidationError as error:
@@ -68,8 +68,8 @@ def request_of(received: object) -> Request:
 class Executor:
     """A queue of jobs for each pool: one change of a pool at a time, pools concurrently.
 
-    Jobs of a pool run in the order of their requests. A job of several pools waits until it is the first of each, so no two can
-    wait for each other. A job of no pool waits for nobody.
+    Jobs of a pool run in the order of their requests. A job of several pools waits until it is the first of each, so there
+    is no deadlock. A job without a pool never waits.
     """
 
     def __init__(self, context: Context) -> None:
@@ -99,8 +99,7 @@ class Executor:
     def submit(self, request: Request, actor: str, *, key: str | None = None, until: float | None = None) -> str:
         """Checks a request and queues it; the job's identifier. Raises DomainError, and then nothing has changed.
 
-        A `key` that was there before is that job's. After `until` (of the monotonic clock) nobody waits any more, and nothing
-        is queued.
+        A known `key` returns its job. After `until` (monotonic clock) the caller has given up, and nothing is queued.
         """
         operation = BY_REQUEST[type(request)]
         with as_domain_errors():
@@ -119,12 +118,12 @@ class Executor:
         return job_id
 
     def wake(self) -> None:
-        """Looks for jobs that can begin."""
+        """Starts the jobs that can run."""
         with self._wake:
             self._wake.notify_all()
 
     def _name(self, kind: str, request: Request, plan: Plan) -> str:
-        """What the job is about, as it is called now: "gold1", "gold1@before", or the name of what it makes."""
+        """Current name of the job's subject: "gold1", "gold1@before", or the name of the new object."""
         names = {store.id: store.name for store in self._context.datastores(60)}
         stores = list(dict.fromkeys(names[one] for one in (plan.subject, *plan.about) if one in names))
         given = getattr(request, "name", None) or ""
@@ -133,7 +132,7 @@ class Executor:
         return (", ".join(stores) or given or plan.subject)[:512]
 
     def _queue(self, kind: str, plan: Plan, name: str, actor: str, key: str | None, until: float | None) -> str | None:
-        """A job's identifier. None where another request was faster, or has taken what was planned: plan again."""
+        """Identifier of the job. None if another request was faster, or took a planned name or number: plan again."""
         job_id = str(uuid.uuid4())
         with self._committing, self._context.store.session() as session:
             if jobs.job_of_key(session, key) or not self._is_free(session, plan, until):
@@ -142,9 +141,9 @@ class Executor:
         return job_id
 
     def _is_free(self, session: Session, plan: Plan, until: float | None) -> bool:
-        """Whether number and path that were planned are free still. Raises DomainError where the job can't be begun now."""
+        """Whether the planned number and path are still free. Raises DomainError if the job cannot start now."""
         if until is not None and time.monotonic() > until:
-            raise UnavailableError("it took too long to look at the storage; nothing was begun")
+            raise UnavailableError("the scan of the storage took too long; nothing was started")
         jobs.check(session, plan.subject)
         for also in (plan.uuid, plan.source):
             if also and also != plan.subject:
@@ -155,8 +154,8 @@ class Executor:
         return not datastores.given_away(session, plan.uuid, plan.claims.lun, plan.claims.export, plan.claims.share)
 
     def _check_pools(self, plan: Plan) -> None:
-        """Refuses what would wait for a pool that does not answer, and fail then."""
-        suspended = {pool.name for pool in self._context.look(60).pools if pool.health == Health.SUSPENDED}
+        """Refuses a job that would wait for an unresponsive pool and then fail."""
+        suspended = {pool.name for pool in self._context.scan(60).pools if pool.health == Health.SUSPENDED}
         if stuck := sorted(suspended.intersection(plan.pools)):
             raise ConflictError(
                 "the pool is suspended: mend its devices, then clear it (zvaai pool device POOL DEVICE clear)", stuck
@@ -209,7 +208,7 @@ class Executor:
                 self._wake.notify_all()
 
     def is_at_work(self, job_id: str) -> bool:
-        """Whether its thread runs: it may have ended in the database, and what follows has not."""
+        """Whether its thread is running: it may have ended in the database, but not its follow-up work."""
         with self._wake:
             return job_id in self._running
 
@@ -234,9 +233,9 @@ class Executor:
 
     def _back_in_service(self, plan: Plan) -> None:
         try:
-            self._context.look_at(plan.pools)
+            self._context.scan_pools(plan.pools)
             self._context.reconciling.reconcile("back in service", pools=plan.pools)
-        except DomainError as error:  # told as an alert, and tried again
+        except DomainError as error:  # an alert shows it, and it is tried again
             _log.warning("reconciling after a job: %s", error)
 
     def _end(self, job: Job, state: str, *, result: Result | None = None, problem: dict[str, Any] | None = None) -> None:
@@ -261,7 +260,7 @@ class Executor:
 
         def advance(step: str, percent: int) -> None:
             with self._context.store.session() as session:
-                # What has begun comes to its end: half of it would be worse than either.
+                # A started step is completed: half of it would be worse than all or nothing.
                 begun[0] = max(begun[0], percent)
                 found = jobs.job(session, job_id)
                 if found.state not in jobs.ACTIVE:
@@ -303,7 +302,7 @@ class Executor:
             return jobs.job(session, job_id).state not in jobs.ACTIVE
 
     def _undo[P: Plan](self, operation: Operation[Any, P], plan: P) -> str | None:
-        """Why what the job has half made could not be taken back, and may be there still; None where nothing is known to be."""
+        """Why partial results of the job could not be removed; None if none are known."""
         left = None
         try:
             with as_domain_errors():
@@ -315,5 +314,5 @@ class Executor:
             _log.exception("taking back %s", operation.kind)
             left = str(InternalError())
         with contextlib.suppress(DomainError), as_domain_errors():
-            self._context.look_at(plan.pools)
+            self._context.scan_pools(plan.pools)
         return left

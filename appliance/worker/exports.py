@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NFS server's exports as the worker has them: it looks by itself, and asks the root helper for what changes them."""
+"""The NFS server's exports: queries by the worker, changes through the root helper."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from appliance.zfs.errors import EngineUnavailable, Timeout, ZfsError
 
 @contextlib.contextmanager
 def _refused() -> Iterator[None]:
-    """What the helper refuses is one export's matter; that it does not answer is not."""
+    """Converts a refusal by the helper to ExportRefusedError, but not a missing answer."""
     try:
         yield
     except (EngineUnavailable, Timeout):
@@ -23,25 +23,22 @@ def _refused() -> Iterator[None]:
 
 
 class ExportsByHelper(ExportControl):
-    """`look` reads the folder of exports and asks the daemon what there is. What changes may raise EngineUnavailable, Timeout."""
+    """`queries` reads the folder of exports and calls the daemon. Changes may raise EngineUnavailable, Timeout."""
 
-    def __init__(self, look: ExportControl, helper: HelperClient) -> None:
-        self._look, self._helper = look, helper
+    def __init__(self, queries: ExportControl, helper: HelperClient) -> None:
+        self._queries, self._helper = queries, helper
 
     def served(self) -> list[ServedExport]:
-        """See ExportControl."""
-        return self._look.served()
+        return self._queries.served()
 
     def files(self) -> Mapping[int, str]:
-        """See ExportControl."""
-        return self._look.files()
+        return self._queries.files()
 
     def clients(self) -> Clients:
-        """See ExportControl."""
-        return self._look.clients()
+        return self._queries.clients()
 
     def add(self, export: Export) -> None:
-        """See ExportControl. Raises ValueError for what the helper makes no export of."""
+        """Raises ValueError for an export that the helper cannot make."""
         clients = _clients(export)
         with _refused():
             self._helper.add_export(
@@ -50,7 +47,7 @@ class ExportsByHelper(ExportControl):
             )  # fmt: skip
 
     def change(self, export: Export) -> None:
-        """See ExportControl. Raises ValueError for what the helper makes no export of."""
+        """Raises ValueError for an export that the helper cannot make."""
         clients = _clients(export)
         with _refused():
             self._helper.change_export(
@@ -59,18 +56,16 @@ class ExportsByHelper(ExportControl):
             )  # fmt: skip
 
     def remove(self, export_id: int) -> None:
-        """See ExportControl."""
         with _refused():
             self._helper.remove_export(export_id)
 
     def forget(self, export_id: int) -> None:
-        """See ExportControl."""
         with _refused():
             self._helper.forget_export(export_id)
 
 
 def _clients(export: Export) -> list[str]:
-    """All that it names, which have to have the same rights."""
+    """Clients of an export, which must have the same rights."""
     if export.access != "None" or any((one.access, one.squash) != ("RW", export.squash) for one in export.clients):
         raise ValueError(f"export {export.export_id} has clients with other rights than a datastore's")
     return [name for rights in export.clients for name in rights.clients.split(", ")]

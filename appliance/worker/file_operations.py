@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of NFS datastores: listed, and cloned by the NFS server. Nothing here touches a file."""
+"""Files of NFS datastores: list and clone them through the NFS server. This module accesses no file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Cancelled, Operation, by_kind
 
 MEASURING_SECONDS = 10.0
-"""For the statistics of a page's files: what has no time is told as unknown."""
+"""Time limit of the statistics of a page's files; the rest is reported as unknown."""
 _FORGOTTEN = ("interrupted", "not_found")
 """The NFS server was started anew since, or has had many jobs since: what was not complete by then was not made."""
 
@@ -37,7 +37,7 @@ def exported(context: Context, datastore_id: str, newest: float = 0) -> tuple[Da
 
 
 def admitted(context: Context, store: Datastore) -> dict[str, Any]:
-    """What the files of an NFS datastore need, as the NFS server counts it; null where it does not tell."""
+    """Admitted space of an NFS datastore's files, counted by the NFS server; null if unknown."""
     try:
         space = context.files.space(store.export or 0)
     except (FileRefusedError, GaneshaUnreachableError) as error:
@@ -48,9 +48,9 @@ def admitted(context: Context, store: Datastore) -> dict[str, Any]:
 
 
 def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> DomainError:  # noqa: PLR0911  # a table
-    """What a refusal of the NFS server is for who asked; `paths` are the fields that he can have meant."""
+    """The domain error for a refusal by the NFS server; `paths` are the request's fields."""
     field = error.field if error.field in paths else None
-    reason = error.reason.removesuffix("; nothing was changed")  # which every refusal has in common
+    reason = error.reason.removesuffix("; nothing was changed")  # common to all refusals
     if error.status == "stale":
         return ConflictError("the NFS server does not export it now: zvaai reconcile", [name])
     if field is not None and error.status == "exists":
@@ -68,16 +68,16 @@ def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> Dom
     return ConflictError(reason, [name])
 
 
-def listed(context: Context, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """A page of an NFS datastore's VMDK files. What was not measured in time is null."""
-    store, export = exported(context, asked["id"], context.configuration.worker.inventory_seconds)
+def listed(context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A page of an NFS datastore's VMDK files. Values that were not measured in time are null."""
+    store, export = exported(context, arguments["id"], context.configuration.worker.inventory_seconds)
     try:
         with as_domain_errors():
-            page = context.files.files(export, asked.get("after") or "", asked["limit"])
+            page = context.files.files(export, arguments.get("after") or "", arguments["limit"])
     except FileRefusedError as error:
         raise refusal(error, store.name, {}) from error
     until = time.monotonic() + MEASURING_SECONDS
-    told = []
+    rows = []
     for one in page.files:
         row: dict[str, Any] = {"path": one.path, "total": one.total, "allocated": one.allocated}
         row |= {"unique": None, "unique_exact": False, "snapshot": None, "deduplicated": None, "as_of": None}
@@ -85,12 +85,12 @@ def listed(context: Context, asked: Mapping[str, Any]) -> dict[str, Any]:
         if left > 0:
             try:
                 row |= vars(context.files.statistics(export, one.path, left))
-            except FileRefusedError:  # it is gone, or busy
+            except FileRefusedError:  # it was removed, or is busy
                 pass
             except GaneshaUnreachableError:
                 until = 0
-        told.append(row)
-    return {"files": told, "more": page.more, "complete": page.complete}
+        rows.append(row)
+    return {"files": rows, "more": page.more, "complete": page.complete}
 
 
 class CloneFilePlan(Plan, frozen=True, kw_only=True):
@@ -149,7 +149,7 @@ class CloneFile(Operation[requests.CloneFile, CloneFilePlan]):
         )
 
     def run(self, context: Context, plan: CloneFilePlan, job_id: str, advance: Advance) -> CloneFileResult:
-        """Begins it, or finds what was begun before, and looks at it until it has ended."""
+        """Starts the clone, or finds the one that was started before, and polls it until its end."""
         try:
             advance("asking the NFS server", 0)
         except Cancelled:
@@ -160,7 +160,7 @@ class CloneFile(Operation[requests.CloneFile, CloneFilePlan]):
         except FileRefusedError as error:
             if error.status == "stale" and _noted(context, job_id)[0] is not None:
                 text = (
-                    "the NFS server does not export it any more, and has ended its clones: look whether the destination is there"
+                    "the NFS server does not export it any more, and has ended its clones: check whether the destination exists"
                 )
                 raise ConflictError(text, [plan.destination]) from error
             raise refusal(error, plan.name, plan.paths) from error
@@ -172,7 +172,7 @@ class CloneFile(Operation[requests.CloneFile, CloneFilePlan]):
 
 
 def _watch(context: Context, plan: CloneFilePlan, job_id: str, advance: Advance) -> tuple[FileJob, bool]:
-    """The NFS server's job, ended, and whether that was asked for. Raises FileRefusedError, ConflictError."""
+    """The NFS server's job after its end, and whether it was cancelled on request. Raises FileRefusedError, ConflictError."""
     job = _begin(context, plan, job_id)
     pause, cancelled = 0.02, False
     while job.active:
@@ -209,7 +209,7 @@ def _begin(context: Context, plan: CloneFilePlan, job_id: str) -> FileJob:
         job = context.files.clone(plan.export, plan.source_path, plan.destination, request=request, fast=plan.fast)
     except FileRefusedError as error:
         if error.status == "exists" and before:
-            text = "the NFS server was restarted meanwhile. The destination is there, and whole if this job made it: look at it"
+            text = "the NFS server was restarted meanwhile. The destination exists, and is complete if this job made it: check it"
             raise ConflictError(text, [plan.destination]) from error
         raise
     _note(context, job_id, clone=job.job)

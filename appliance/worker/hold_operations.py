@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jobs do with holds on snapshots."""
+"""Jobs on holds of snapshots."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from appliance.worker.steps import Advance, Operation, by_kind
 from appliance.zfs import errors as zfs
 
 
-def listed(context: Context, asked: Mapping[str, Any], newest: float = 0) -> list[dict[str, Any]]:
-    """Holds of a snapshot by their tags, `newest` as of Context.look. Raises NotFoundError, UnavailableError."""
-    store = domain.find(context.datastores(newest), asked["id"])
+def listed(context: Context, arguments: Mapping[str, Any], newest: float = 0) -> list[dict[str, Any]]:
+    """Holds of a snapshot by their tags, `newest` as in Context.scan. Raises NotFoundError, UnavailableError."""
+    store = domain.find(context.datastores(newest), arguments["id"])
     with as_domain_errors():
         try:
-            found = context.engine.holds(f"{store.dataset}@{asked['snapshot']}")
+            existing = context.engine.holds(f"{store.dataset}@{arguments['snapshot']}")
         except (zfs.NoSuchSnapshot, zfs.InvalidName) as error:
-            raise NotFoundError("snapshot", asked["snapshot"]) from error
-    return [{"tag": one.tag, "created_at": one.created, "of": holds.owner(one.tag)} for one in found]
+            raise NotFoundError("snapshot", arguments["snapshot"]) from error
+    return [{"tag": one.tag, "created_at": one.created, "of": holds.owner(one.tag)} for one in existing]
 
 
 class HoldPlan(Plan, frozen=True, kw_only=True):
@@ -62,7 +62,6 @@ class Hold(Operation[requests.HoldSnapshot, HoldPlan]):
     kind = "snapshot.hold"
 
     def plan(self, context: Context, request: requests.HoldSnapshot) -> HoldPlan:
-        """See holds.check_new."""
         store = domain.find(context.datastores(), request.id, "active")
         holds.check_new(request.tag, _tags(context, request.id, request.snapshot))
         return _plan(store, request.snapshot, request.tag)
@@ -72,7 +71,7 @@ class Hold(Operation[requests.HoldSnapshot, HoldPlan]):
         advance("holding it", 10)
         with contextlib.suppress(zfs.HoldExists):
             context.engine.hold([plan.name], plan.tag)
-        context.look_at(plan.pools)
+        context.scan_pools(plan.pools)
         return HoldResult(snapshot=plan.name, tag=plan.tag)
 
 
@@ -82,7 +81,6 @@ class Release(Operation[requests.ReleaseSnapshot, HoldPlan]):
     kind = "snapshot.release"
 
     def plan(self, context: Context, request: requests.ReleaseSnapshot) -> HoldPlan:
-        """See holds.check_release."""
         store = domain.find(context.datastores(), request.id, "active", "deleted")
         holds.check_release(request.tag, _tags(context, request.id, request.snapshot))
         return _plan(store, request.snapshot, request.tag)
@@ -92,7 +90,7 @@ class Release(Operation[requests.ReleaseSnapshot, HoldPlan]):
         advance("releasing it", 10)
         with contextlib.suppress(zfs.NoSuchHold):
             context.engine.release([plan.name], plan.tag)
-        context.look_at(plan.pools)
+        context.scan_pools(plan.pools)
         return HoldResult(snapshot=plan.name, tag=plan.tag)
 
 

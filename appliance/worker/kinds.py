@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between the kinds of datastores in what jobs do with them: VMFS on volumes, NFS on file systems.
+"""Differences between the kinds of datastores in jobs: VMFS on volumes, NFS on file systems.
 
 A job's plan holds one of the structures below for its dataset, and one for how hosts see it; their tags say the kind.
 """
@@ -104,11 +104,9 @@ class ShownLun(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
         return Claims(name=name, lun=self.lun, designation=names)
 
     def numbers(self, *, thick: bool | None) -> dict[str, str]:
-        """User properties."""
         return {identity.LUN: str(self.lun), **identity.switched(thick)}
 
     def show(self, session: Session, uuid: str) -> None:
-        """Stores it."""
         domain.present(session, uuid, self.lun, self.host_groups)
 
 
@@ -127,11 +125,9 @@ class ShownExport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
         return Claims(name=name, export=self.export, share=self.share, designation=names)
 
     def numbers(self, *, thick: bool | None) -> dict[str, str]:
-        """User properties."""
         return {identity.EXPORT: str(self.export), identity.SHARE: self.share, **identity.switched(thick)}
 
     def show(self, session: Session, uuid: str) -> None:
-        """Stores it."""
         exports.show(
             session,
             uuid,
@@ -160,11 +156,14 @@ class Kind(ABC):
 
     @abstractmethod
     def known(self, context: Context, uuid: str) -> Shown | None:
-        """How the database says that a datastore is shown, though none may be there."""
+        """The stored presentation of a datastore, which may be missing."""
 
     @abstractmethod
     def decide_shown(self, context: Context, request: ShownRequest, name: str, uuid: str, kept: Identity | None) -> Shown:
-        """How hosts will see it: as requested, as `known`, as `kept` with its data, or by what is free. Raises DomainError."""
+        """The presentation to hosts: as requested, as `known`, as `kept` in the dataset, or the next free one.
+
+        Raises DomainError.
+        """
 
     @abstractmethod
     def decide_clone(self, store: Datastore) -> Layout:
@@ -172,20 +171,20 @@ class Kind(ABC):
 
     @abstractmethod
     def adoptable(self, context: Context, found: Volume | Filesystem) -> None:
-        """Refuses a dataset with which hosts would not be served well."""
+        """Refuses a dataset that is not suitable for hosts."""
 
     @abstractmethod
     def adopting(self, context: Context, found: Volume | Filesystem, path: str) -> dict[str, str]:
-        """Properties that a dataset of somebody else's needs; they are set in one step with its identity."""
+        """Properties for an adopted dataset, set in one step with its identity."""
 
-    def aside(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
-        """Before it is put aside: nobody can use it from now on."""
+    def before_trash(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
+        """Before the move to the trash: the dataset becomes unusable."""
 
-    def back(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
-        """After it was put back."""
+    def after_trash(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
+        """After the return from the trash."""
 
     def closed(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
-        """Before it is rolled back."""
+        """Before a rollback."""
 
 
 class Vmfs(Kind):
@@ -196,7 +195,6 @@ class Vmfs(Kind):
     shown = ShownLun
 
     def decide_new(self, request: CreateDatastore, pool: Pool) -> VolumeLayout:
-        """See Kind."""
         size, block_size = request.size, request.block_size or domain.BLOCK_SIZE
         domain.check_size(size, block_size)
         reserved = thick_refreservation(size, block_size) if request.thick else 0
@@ -211,14 +209,12 @@ class Vmfs(Kind):
         )
 
     def known(self, context: Context, uuid: str) -> ShownLun | None:
-        """See Kind."""
         shown = _shown(context)
         if uuid not in shown.luns:
             return None
         return ShownLun(lun=shown.luns[uuid], host_groups=tuple(shown.groups.get(uuid, ())))
 
     def decide_shown(self, context: Context, request: ShownRequest, name: str, uuid: str, kept: Identity | None) -> ShownLun:
-        """See Kind."""
         known = self.known(context, uuid)
         if known is not None and request.lun in (None, known.lun):
             lun = known.lun
@@ -227,7 +223,6 @@ class Vmfs(Kind):
         return ShownLun(lun=lun, host_groups=_first(request.host_groups, known.host_groups if known else None))
 
     def decide_clone(self, store: Datastore) -> VolumeLayout:
-        """See Kind."""
         # The source's own, as OpenZFS computes more of it on raidz.
         reserved = max(store.reserved, thick_refreservation(store.size, store.block_size)) if store.thick else 0
         return VolumeLayout(
@@ -240,11 +235,9 @@ class Vmfs(Kind):
         )
 
     def adoptable(self, context: Context, found: Volume | Filesystem) -> None:
-        """See Kind."""
         _writable(found)
 
     def adopting(self, context: Context, found: Volume | Filesystem, path: str) -> dict[str, str]:
-        """See Kind."""
         return _threading()
 
 
@@ -256,7 +249,6 @@ class Nfs(Kind):
     shown = ShownExport
 
     def decide_new(self, request: CreateDatastore, pool: Pool) -> FilesystemLayout:
-        """See Kind."""
         domain.check_quota(request.size)
         reserved = with_slack(request.size) if request.thick else 0
         thick.check_room(pool, reserved)
@@ -270,13 +262,11 @@ class Nfs(Kind):
         )
 
     def known(self, context: Context, uuid: str) -> ShownExport | None:
-        """See Kind."""
         shown = _shown(context)
         found = shown.export(uuid)
         return ShownExport(host_groups=tuple(shown.groups.get(uuid, ())), **found) if found else None
 
     def decide_shown(self, context: Context, request: ShownRequest, name: str, uuid: str, kept: Identity | None) -> ShownExport:
-        """See Kind."""
         known = self.known(context, uuid)
         if known is not None:
             number, share = known.export, known.share
@@ -297,7 +287,6 @@ class Nfs(Kind):
         )
 
     def decide_clone(self, store: Datastore) -> FilesystemLayout:
-        """See Kind."""
         return FilesystemLayout(
             size=store.size,
             record_size=store.block_size,
@@ -308,13 +297,12 @@ class Nfs(Kind):
         )
 
     def adoptable(self, context: Context, found: Volume | Filesystem) -> None:
-        """See Kind."""
         _writable(found)
         _not_covered(context, found.name)
-        told = context.engine.properties(found.name)
+        properties = context.engine.properties(found.name)
         for name, others in (("sharenfs", "the kernel's NFS server"), ("sharesmb", "Samba")):
-            if name in told and told[name].value != "off":
-                raise ConflictError(f"{others} serves it too ({name}={told[name].value}): zfs set {name}=off", [found.name])
+            if name in properties and properties[name].value != "off":
+                raise ConflictError(f"{others} serves it too ({name}={properties[name].value}): zfs set {name}=off", [found.name])
         if isinstance(found, Filesystem) and found.quota:
             raise ConflictError(
                 f"its quota of {found.quota} bytes counts snapshots, and hosts would find it full before it is: "
@@ -323,26 +311,25 @@ class Nfs(Kind):
             )
 
     def adopting(self, context: Context, found: Volume | Filesystem, path: str) -> dict[str, str]:
-        """See Kind. Its mountpoint changes, so it must not be in use: OpenZFS refuses that, and then changes nothing."""
+        """The mountpoint changes, so OpenZFS refuses a dataset in use, and then changes nothing."""
         _not_covered(context, found.name)
         properties = {"acltype": "posix", "xattr": "sa", "canmount": "on"}
         if not isinstance(found, Filesystem) or found.mountpoint != path:
             properties["mountpoint"] = path
         return properties
 
-    def aside(self, context: Context, dataset: str) -> None:
-        """See Kind. It is not mounted again by itself."""
+    def before_trash(self, context: Context, dataset: str) -> None:
+        """It must not be mounted automatically."""
         _not_covered(context, dataset)
         context.engine.set_properties(dataset, {"canmount": "noauto"})
         context.engine.unmount(dataset)
 
-    def back(self, context: Context, dataset: str) -> None:
-        """See Kind."""
+    def after_trash(self, context: Context, dataset: str) -> None:
         context.engine.set_properties(dataset, {"canmount": "on"})
         context.engine.mount(dataset)
 
     def closed(self, context: Context, dataset: str) -> None:
-        """See Kind. Who works in it keeps it from being unmounted; the reconciler mounts it again."""
+        """Unmounts it, unless it is in use; the reconciler mounts it again."""
         _not_covered(context, dataset)
         context.engine.unmount(dataset)
 
@@ -368,14 +355,14 @@ def _writable(found: Volume | Filesystem) -> None:
 
 
 def _not_covered(context: Context, dataset: str) -> None:
-    """What is unmounted is what is seen: that has to be this one."""
+    """An unmount affects the visible mount, which must be this dataset."""
     found = context.engine.filesystem(dataset)
     if found.mounted and (problem := covered(context.topmost, context.path(found), dataset)):
         raise ConflictError(problem)
 
 
 def _foreign(context: Context) -> set[int]:
-    """Numbers of exports that are served and not ours; none while the daemon does not answer, which refuses one of them later."""
+    """Numbers of other owners' exports; empty while the daemon does not answer, which would refuse a duplicate later."""
     with contextlib.suppress(GaneshaUnreachableError):
         return {one.export_id for one in context.nfs.served() if one.text is None}
     return set()
@@ -394,5 +381,4 @@ def only_own(kind: Kind, request: Request) -> None:
 
 
 def dataset_kind(found: Volume | Filesystem) -> Kind:
-    """By its dataset."""
     return KINDS[domain.VMFS if isinstance(found, Volume) else domain.NFS]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured, at one moment: for /metrics and the support bundle. A part that does not answer is null."""
+"""Measurements for /metrics and the support bundle. A part that does not answer is null."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from appliance.worker.errors import as_domain_errors
 
 def collect(context: Context, newest: float) -> dict[str, Any]:
     """Storage not older than `newest` seconds; target and NFS server as they are now. `nfs` is null without NFS datastores."""
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "storage": None,
         "target": None,
         "nfs": None,
@@ -26,11 +26,11 @@ def collect(context: Context, newest: float) -> dict[str, Any]:
         "reconcile_problem": context.reconciling.problem,
     }
     with contextlib.suppress(DomainError):
-        told["storage"] = _storage(context, newest)
+        result["storage"] = _storage(context, newest)
     with contextlib.suppress(DomainError), as_domain_errors():
         name = context.configuration.target.name
         status = context.target.status()
-        told["target"] = {
+        result["target"] = {
             "version": status.version,
             "uptime_seconds": status.uptime_seconds,
             "luns_serving": status.luns_serving,
@@ -40,36 +40,36 @@ def collect(context: Context, newest: float) -> dict[str, Any]:
             "space": context.target.space(),
         }
     with contextlib.suppress(DomainError):
-        told["nfs"] = _nfs(context, newest)
-    return told
+        result["nfs"] = _nfs(context, newest)
+    return result
 
 
 def _nfs(context: Context, newest: float) -> dict[str, Any] | None:
-    """Each export with how many use it, as far as ganesha tells, and what was offloaded; null is what can't be had."""
+    """Exports with their number of users as ganesha reports them, and offload counters; null if unavailable."""
     exported = [store for store in context.datastores(newest) if store.export is not None and store.state == "active"]
     if not exported:
         return None
-    told: dict[str, Any] = {"exports": None, "clients": None, "counters": None}
+    result: dict[str, Any] = {"exports": None, "clients": None, "counters": None}
     with contextlib.suppress(GaneshaUnreachableError, ExportRefusedError):
         served, clients = {one.export_id: one for one in context.nfs.served() if one.served}, context.nfs.clients()
         with context.store.reading() as session:
             names = {store.id: exports.addresses(session, store.host_groups) for store in exported}
-        told["clients"] = sum(clients.now - client.seen_at < exports.IDLE_SECONDS for client in clients.known)
-        told["exports"] = [
+        result["clients"] = sum(clients.now - client.seen_at < exports.IDLE_SECONDS for client in clients.known)
+        result["exports"] = [
             {"datastore": store.id, "export": store.export, "share": store.share, "served": store.export in served,
              "clients": len(nfs_serving.using(served[store.export or 0], clients, names[store.id], store.clients))
              if store.export in served else 0}
             for store in exported
         ]  # fmt: skip
     with contextlib.suppress(GaneshaUnreachableError):
-        told["counters"] = context.files.counters()
-    told["paths"] = {path: store.id for store in exported for path in (store.path, store.share) if path}
-    return told
+        result["counters"] = context.files.counters()
+    result["paths"] = {path: store.id for store in exported for path in (store.path, store.share) if path}
+    return result
 
 
 def _storage(context: Context, newest: float) -> dict[str, Any]:
     stores = context.datastores(newest)
-    inventory = context.look(newest)
+    inventory = context.scan(newest)
     taken = Counter(snapshot.dataset for snapshot in inventory.snapshots)
     return {
         "pools": [{**asdict(pool), "features": {}} for pool in inventory.pools],

@@ -13,13 +13,13 @@ from appliance.domain.datastores import NFS, Datastore
 from appliance.domain.esxcli import nfs_lines
 
 OK, WARNING, FAILED, UNKNOWN = "ok", "warning", "failed", "unknown"
-Told = tuple[str, str, str, str, str, str]
+Row = tuple[str, str, str, str, str, str]
 """Of appliance.worker.readiness.Check: id, title, result, evidence, remedy, subject."""
 
 
 @dataclass
 class NfsFacts:
-    """What there is to look at."""
+    """Input of the checks."""
 
     exports: list[ServedExport] = field(default_factory=list)
     problem: str | None = None
@@ -28,7 +28,7 @@ class NfsFacts:
     """What files need (file_operations.admitted), of thick datastores by UUID."""
 
 
-def checks(facts: NfsFacts, stores: Sequence[Datastore], own: Sequence[Address]) -> Iterator[Told]:
+def checks(facts: NfsFacts, stores: Sequence[Datastore], own: Sequence[Address]) -> Iterator[Row]:
     """None while there is no NFS datastore."""
     exported = [store for store in stores if store.kind == NFS and store.state == "active"]
     if not exported:
@@ -53,7 +53,7 @@ def checks(facts: NfsFacts, stores: Sequence[Datastore], own: Sequence[Address])
             yield _thick(store, facts.thick[store.id])
 
 
-def _store(store: Datastore, export: ServedExport | None, own: Sequence[Address], *, unknown: bool) -> Iterator[Told]:
+def _store(store: Datastore, export: ServedExport | None, own: Sequence[Address], *, unknown: bool) -> Iterator[Row]:
     title = "The datastore is exported"
     if export is None or export.pseudo != store.share:
         evidence = f"{store.share} is not exported" if store.mounted else f"{store.dataset} is not mounted"
@@ -78,14 +78,14 @@ def _store(store: Datastore, export: ServedExport | None, own: Sequence[Address]
         evidence = "version 4 is off: by the program of its own VAAI-NAS refuses this export, and clones from another export"
         yield "version", "Clones from other exports are made", WARNING, evidence, "add version 4", store.id
     if store.sync == "disabled":
-        evidence = "sync=disabled: a power cut loses what hosts were told is written"
+        evidence = "sync=disabled: a power cut loses acknowledged writes"
         yield "sync", "Writes are stable", FAILED, evidence, "zfs set sync=standard", store.id
 
 
-def _thick(store: Datastore, told: Mapping[str, Any]) -> Told:
+def _thick(store: Datastore, space: Mapping[str, Any]) -> Row:
     title, remedy = "The space of its files is counted", "zvaai reconcile; see the log of nfs-ganesha"
-    if told["admitted"] is None or told["problem"]:
-        return "thick", title, UNKNOWN if told["admitted"] is None else FAILED, told["problem"], remedy, store.id
-    if told["counting"]:
+    if space["admitted"] is None or space["problem"]:
+        return "thick", title, UNKNOWN if space["admitted"] is None else FAILED, space["problem"], remedy, store.id
+    if space["counting"]:
         return "thick", title, WARNING, "the NFS server still counts: files do not grow by more than 1 MiB", "wait", store.id
-    return "thick", title, OK, f"its files need {told['admitted']} of {store.size} bytes", "", store.id
+    return "thick", title, OK, f"its files need {space['admitted']} of {store.size} bytes", "", store.id

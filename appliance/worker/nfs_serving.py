@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How NFS datastores are served: mounted, and exported to their clients; and who uses them."""
+"""Serving of NFS datastores: mounts, exports, and users."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from appliance.dataplane import reconcile_exports
 from appliance.dataplane.ganesha import ClientRights, Clients, Export, ExportControl, GaneshaUnreachableError, ServedExport
 from appliance.dataplane.reconcile import Failure, Outcome
-from appliance.dataplane.reconcile_exports import WantedExports
+from appliance.dataplane.reconcile_exports import DesiredExports
 from appliance.domain import datastores as domain
 from appliance.domain import exports
 from appliance.domain.datastores import Datastore
@@ -19,13 +19,13 @@ from appliance.zfs import errors as zfs
 from appliance.zfs.engine import ZfsEngine
 
 MOUNTS = "/srv/zvaai"
-"""What the root helper allows (appliance.helper.checks)."""
+"""The root helper's limit (appliance.helper.checks)."""
 SQUASH = {"none": "No_Root_Squash", "root": "Root_Squash", "all": "All_Squash"}
 
 
 @dataclass(frozen=True, order=True)
 class User:
-    """Who uses an export."""
+    """A user of an export."""
 
     text: str
     """"HOST (ADDRESS)", or the address of who is no host, or a network."""
@@ -33,12 +33,12 @@ class User:
 
 
 def using(served: ServedExport, clients: Clients, names: Mapping[str, str], allowed: Sequence[str]) -> list[User]:
-    """Clients that use an export. `names` are addresses of hosts that may, `allowed` others and networks.
+    """Clients that use an export. `names` are addresses of hosts with access, `allowed` other addresses and networks.
 
-    ganesha tells when a client and when an export were used last, not by whom which. So a client uses all exports that it may
-    use, and that somebody has used lately; or that it may use, while it has files open by NFSv4. Too many are named, never too
-    few: but who mounts by NFSv3 and is silent, as ESXi never is. A daemon that began a moment ago knows nobody yet: then all that
-    may use it do.
+    ganesha reports the last use of each client and of each export, but not which client used which export. So a client counts for
+    all exports that it may use and that were used recently, or while it has NFSv4 files open. The result may have too many
+    clients, but never too few, except for a silent NFSv3 client, which ESXi never is. A daemon that just started knows no client:
+    then all clients with access count.
     """
     now = clients.now
     if now - clients.since < exports.IDLE_SECONDS:
@@ -57,7 +57,7 @@ def using(served: ServedExport, clients: Clients, names: Mapping[str, str], allo
 
 
 def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Export:
-    """What ganesha is to serve for a datastore; `addresses` are those of each host group."""
+    """Desired export of a datastore; `addresses` by host group."""
     hosts = {address for group_id in store.host_groups for address in addresses.get(group_id, ())}
     clients = sorted({*hosts, *store.clients})
     squash = SQUASH[store.squash or "none"]
@@ -71,7 +71,7 @@ def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Expor
 
 @dataclass
 class Serving:
-    """One round of the reconciler for NFS datastores."""
+    """A run of the reconciler for NFS datastores."""
 
     engine: ZfsEngine
     control: ExportControl
@@ -80,7 +80,7 @@ class Serving:
     """Datastores that a job has taken out of service."""
     addresses: Mapping[str, Sequence[str]]
     topmost: Callable[[str], str | None] | None
-    """What is mounted at a path: appliance.zfs.mountinfo. None for a simulator's, which are folders."""
+    """Visible mount at a path: appliance.zfs.mountinfo. None for a simulator, which has folders."""
     numbers: Mapping[str, int]
     """Of the export of each datastore that was ever shown to hosts and not forgotten."""
     certain_copies: frozenset[str] = frozenset()
@@ -88,28 +88,28 @@ class Serving:
     changing: Collection[str] = ()
     """What jobs are about: half of what they do may have been read, so it is not known yet that only copies are there."""
     pools: Collection[str] | None = None
-    """In which of them file systems may be mounted; in all unless told."""
+    """Pools in which file systems may be mounted; None: all."""
 
     def reconcile(self, stores: Sequence[Datastore]) -> tuple[Outcome, set[str]]:
-        """What was found and done, and which datastores are served. Raises GaneshaUnreachableError, unless there are none."""
-        wanted, unmounted = self._wanted(stores)
+        """Outcome, and the served datastores. Raises GaneshaUnreachableError, if there are NFS datastores."""
+        desired, unmounted = self._desired(stores)
         try:
-            outcome = reconcile_exports.reconcile(self.control, wanted)
+            outcome = reconcile_exports.reconcile(self.control, desired)
             served = {one.export_id: one for one in self.control.served() if one.served}
         except GaneshaUnreachableError:
-            if wanted.exports or wanted.kept or unmounted:
+            if desired.exports or desired.retained or unmounted:
                 raise
-            return Outcome((), ()), set()  # who has no NFS datastore needs no NFS server
+            return Outcome((), ()), set()  # without NFS datastores no NFS server is needed
         serving = {
-            wanted.subjects[number]
-            for number, export in wanted.exports.items()
+            desired.subjects[number]
+            for number, export in desired.exports.items()
             if number in served and served[number].pseudo == export.pseudo
         }
         replaced = copies.failures(stores, domain.NFS, self.numbers.keys() - set(self.changing), {})
         return Outcome(outcome.differences, (*outcome.failures, *unmounted, *replaced)), serving
 
-    def _wanted(self, stores: Sequence[Datastore]) -> tuple[WantedExports, list[Failure]]:
-        wanted: dict[int, Export] = {}
+    def _desired(self, stores: Sequence[Datastore]) -> tuple[DesiredExports, list[Failure]]:
+        desired: dict[int, Export] = {}
         subjects: dict[int, str] = {}
         # Where a pool can't be seen, or two have one identity, hosts keep what they have: their handles are not stale afterwards.
         seen = {store.uuid for store in stores if store.state != "missing"}
@@ -126,16 +126,16 @@ class Serving:
                 export = export_of(store, self.addresses)
                 try:
                     export.block()
-                    wanted[store.export] = export
+                    desired[store.export] = export
                 except ValueError as error:
                     problem = f"datastore {store.name} can't be exported: {error}"
             if problem is not None:
                 kept.add(store.export)
                 failures.append(Failure(store.uuid, problem))
-        return WantedExports(wanted, self.mounts, subjects, frozenset(kept), self._places_of_copies(stores)), failures
+        return DesiredExports(desired, self.mounts, subjects, frozenset(kept), self._places_of_copies(stores)), failures
 
     def _places_of_copies(self, stores: Sequence[Datastore]) -> frozenset[str]:
-        """Paths at which a copy is seen, and no datastore is mounted below it."""
+        """Paths where a copy is visible and hides no datastore."""
         theirs = {
             store.path
             for store in stores
@@ -144,7 +144,7 @@ class Serving:
         return frozenset(theirs - {store.path for store in stores if store.state == "active" and store.mounted})
 
     def _mounted(self, store: Datastore) -> str | None:
-        """Why it can't be exported: of a file system that is not mounted the folder below it would be."""
+        """Why it cannot be exported: without the mount the empty folder would be exported."""
         if not store.path.startswith(f"{self.mounts}/"):
             return f"{store.dataset} is mounted at {store.path or 'no place'}, and has to be below {self.mounts}"
         problem = covered(self.topmost, store.path, store.dataset) if store.mounted else ""
@@ -162,6 +162,6 @@ class Serving:
 
 
 def covered(topmost: Callable[[str], str | None] | None, path: str, dataset: str) -> str | None:
-    """Why what is seen at a path is not the dataset, though that is mounted there: a received copy has its mountpoint too."""
+    """Why the dataset is hidden at its mountpoint, if it is: a received copy has the same mountpoint."""
     there = topmost(path) if topmost else dataset
     return None if there == dataset else f"at {path} is {there or 'nothing'} mounted, and not {dataset}: unmount it"

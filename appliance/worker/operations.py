@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jobs do with datastores: one class for each kind."""
+"""Jobs on datastores: a class per kind of job."""
 
 from __future__ import annotations
 
@@ -73,18 +73,17 @@ class Create(Operation[requests.CreateDatastore, CreatePlan]):
     kind = "datastore.create"
 
     def plan(self, context: Context, request: requests.CreateDatastore) -> CreatePlan:
-        """Names, sizes, space, numbers."""
         kind = KINDS[request.kind]
         only_own(kind, request)
-        if all(pool.name != request.pool for pool in context.look(60).pools):
-            context.look()  # somebody else may have made the pool
+        if all(pool.name != request.pool for pool in context.scan(60).pools):
+            context.scan()  # somebody else may have made the pool
         stores = context.datastores(60)
         check_name(context, stores, request.name)
         check_groups(context, request.host_groups)
-        pool = next((pool for pool in context.look(60).pools if pool.name == request.pool), None)
+        pool = next((pool for pool in context.scan(60).pools if pool.name == request.pool), None)
         if pool is None:
             raise InvalidError(
-                "pool", f"there is no pool {request.pool!r}", ", ".join(pool.name for pool in context.look(60).pools) or "none"
+                "pool", f"there is no pool {request.pool!r}", ", ".join(pool.name for pool in context.scan(60).pools) or "none"
             )
         uuid = domain.new_uuid()
         dataset = domain.dataset_name(pool.name, request.name, uuid, encrypted=request.encrypted)
@@ -243,11 +242,10 @@ class Change(Operation[requests.ChangeDatastore, ChangePlan]):
                 raise ConflictError(f"Cannot make {plan.called} thick: it is not served. {served.problem}")
             advance("counting its shared blocks", 80)
             thick.make_thick(context, domain.find(context.datastores(60), uuid, "active"))
-            context.look_at(plan.pools)
+            context.scan_pools(plan.pools)
         return served
 
     def undo(self, context: Context, plan: ChangePlan) -> None:
-        """Back to thin."""
         if plan.becomes and own_dataset(context, plan.dataset, plan.uuid):
             thick.make_thin(context, plan.kind, plan.dataset, plan.size)
             serve(context, plan.uuid, plan.pools, self.kind)
@@ -293,7 +291,6 @@ class Grow(Operation[requests.GrowDatastore, SizePlan]):
     kind = "datastore.grow"
 
     def plan(self, context: Context, request: requests.GrowDatastore) -> SizePlan:
-        """Never smaller."""
         store = domain.find(context.datastores(), request.id, "active")
         if store.kind == domain.NFS:
             if request.size < store.size:
@@ -307,7 +304,6 @@ class Grow(Operation[requests.GrowDatastore, SizePlan]):
         return _sized(store, request.size)
 
     def run(self, context: Context, plan: SizePlan, job_id: str, advance: Advance) -> DatastoreResult:
-        """Volume, then target."""
         if plan.kind == domain.NFS:
             return Quota().run(context, plan, job_id, advance)
         advance("growing the volume", 10)
@@ -319,7 +315,7 @@ class Grow(Operation[requests.GrowDatastore, SizePlan]):
         advance("telling the target", 60)
         served = serve(context, plan.uuid, plan.pools, self.kind)
         with context.store.reading() as session:
-            stores = domain.datastores(context.look(3600), session)
+            stores = domain.datastores(context.scan(3600), session)
         lun = next((store.lun for store in stores if store.uuid == plan.uuid), None)
         if served.served and lun is not None:
             context.target.refresh_lun(context.configuration.target.name, lun)
@@ -349,11 +345,11 @@ class Quota(Operation[requests.SetQuota, SizePlan]):
         return _sized(store, request.size)
 
     def run(self, context: Context, plan: SizePlan, job_id: str, advance: Advance) -> DatastoreResult:
-        """Hosts see it when they look next. A thick one has the NFS server keep to its new size."""
+        """Hosts see the new size at their next query. For a thick datastore the NFS server gets the new size."""
         advance("setting the quota", 10)
         if not plan.thick:
             context.engine.set_properties(plan.dataset, {"refquota": str(plan.size)})
-            context.look_at(plan.pools)
+            context.scan_pools(plan.pools)
             return served_as_before(context, plan.uuid)
         thick.resize(context, plan.dataset, plan.size, plan.was)
         advance("telling the NFS server", 60)
@@ -370,15 +366,15 @@ class Quota(Operation[requests.SetQuota, SizePlan]):
 
 
 class DeletePlan(DatastorePlan, frozen=True, kw_only=True):
-    """`aside`: where its dataset goes."""
+    """`trash`: the dataset's name in the trash."""
 
     kind: str
-    aside: str
+    trash: str
     force: bool
 
 
 class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
-    """Puts it aside: not served any more, and restorable until it is purged."""
+    """Moves a datastore to the trash: no longer served, restorable until it is purged."""
 
     kind = "datastore.delete"
 
@@ -387,16 +383,16 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
         store = domain.find(context.datastores(), request.id, "active")
         unused(context, store, request.force, "deleting it takes it away from them")
         unreserved(context, store, request.force)
-        aside = domain.trash_name(store.dataset)
-        if not aside.endswith(f"-{store.id[:8]}"):
-            aside = f"{aside}-{store.id[:8]}"
+        trash = domain.trash_name(store.dataset)
+        if not trash.endswith(f"-{store.id[:8]}"):
+            trash = f"{trash}-{store.id[:8]}"
         return DeletePlan(
             subject=store.id,
             pools=(store.pool,),
             uuid=store.id,
             dataset=store.dataset,
             kind=store.kind,
-            aside=aside,
+            trash=trash,
             out_of_service=(store.id,),
             force=request.force,
         )
@@ -405,35 +401,35 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
         """Out of service, mark, rename."""
         advance("taking it out of service", 10)
         out_of_service(context, plan.uuid, plan.pools, plan.force)
-        advance("putting it aside", 50)
-        ensure_folder(context, plan.aside.rsplit("/", 1)[0])
-        if not own_dataset(context, plan.aside, plan.uuid):
+        advance("moving it to the trash", 50)
+        ensure_folder(context, plan.trash.rsplit("/", 1)[0])
+        if not own_dataset(context, plan.trash, plan.uuid):
             context.engine.set_properties(plan.dataset, {identity.DELETED: str(int(time.time()))})
-            KINDS[plan.kind].aside(context, plan.dataset)
-            context.engine.rename(plan.dataset, plan.aside)
+            KINDS[plan.kind].before_trash(context, plan.dataset)
+            context.engine.rename(plan.dataset, plan.trash)
         with context.store.session() as session:
             domain.forget(session, plan.uuid)
-        context.look_at(plan.pools)
-        return DatastoreResult(datastore=plan.uuid, dataset=plan.aside)
+        context.scan_pools(plan.pools)
+        return DatastoreResult(datastore=plan.uuid, dataset=plan.trash)
 
     def undo(self, context: Context, plan: DeletePlan) -> None:
-        """What is still at its place is not deleted."""
+        """A dataset that was not moved is not deleted."""
         if own_dataset(context, plan.dataset, plan.uuid):
             context.engine.inherit_property(plan.dataset, identity.DELETED)
-            KINDS[plan.kind].back(context, plan.dataset)
+            KINDS[plan.kind].after_trash(context, plan.dataset)
 
 
 class RestorePlan(DatastorePlan, frozen=True, kw_only=True):
-    """From `aside` to `dataset`."""
+    """From `trash` to `dataset`."""
 
     kind: str
     name: str
-    aside: str
+    trash: str
     shown: Shown
 
 
 class Restore(Operation[requests.RestoreDatastore, RestorePlan]):
-    """Back from aside, with the same identity."""
+    """Restores a datastore from the trash, with the same identity."""
 
     kind = "datastore.restore"
 
@@ -444,7 +440,7 @@ class Restore(Operation[requests.RestoreDatastore, RestorePlan]):
         name = request.name or store.name
         check_name(context, stores, name)
         check_groups(context, request.host_groups)
-        found, kind = context.look(60).dataset(store.dataset), KINDS[store.kind]
+        found, kind = context.scan(60).dataset(store.dataset), KINDS[store.kind]
         only_own(kind, request)
         kept = identity.judge(found) if found else None
         shown = kind.decide_shown(context, request, name, store.id, kept if isinstance(kept, identity.Identity) else None)
@@ -455,22 +451,21 @@ class Restore(Operation[requests.RestoreDatastore, RestorePlan]):
             dataset=domain.dataset_name(store.pool, name, store.id, encrypted=domain.is_below_root(store.dataset)),
             kind=kind.name,
             name=name,
-            aside=store.dataset,
+            trash=store.dataset,
             shown=shown,
             claims=shown.claims(name),
         )
 
     def run(self, context: Context, plan: RestorePlan, job_id: str, advance: Advance) -> DatastoreResult:
-        """Rename, mark, serve."""
         dataset, uuid = plan.dataset, plan.uuid
         advance("putting it back", 10)
         ensure_folder(context, dataset.rsplit("/", 1)[0])
         if not own_dataset(context, dataset, uuid):
-            context.engine.rename(plan.aside, dataset)
+            context.engine.rename(plan.trash, dataset)
         with context.store.session() as session:
             plan.shown.show(session, uuid)
         context.engine.set_properties(dataset, {identity.NAME: plan.name, **plan.shown.numbers(thick=None)})
-        KINDS[plan.kind].back(context, dataset)
+        KINDS[plan.kind].after_trash(context, dataset)
         context.engine.inherit_property(dataset, identity.DELETED)
         advance("serving it", 60)
         return serve(context, uuid, plan.pools, self.kind)
@@ -484,14 +479,14 @@ class PurgePlan(DatastorePlan, frozen=True, kw_only=True):
 
 
 class Purge(Operation[requests.PurgeDatastore, PurgePlan]):
-    """Destroys a deleted datastore with its snapshots. There is no way back."""
+    """Destroys a deleted datastore with its snapshots. This cannot be undone."""
 
     kind = "datastore.purge"
 
     def plan(self, context: Context, request: requests.PurgeDatastore) -> PurgePlan:
         """Refused while clones depend on it, or snapshots of it are held."""
         store = domain.find(context.datastores(), request.id, "deleted")
-        if held := [one.name for one in context.look(60).snapshots if one.dataset == store.dataset and one.holds]:
+        if held := [one.name for one in context.scan(60).snapshots if one.dataset == store.dataset and one.holds]:
             raise ConflictError("snapshots of it are held: release them first", held)
         clones = [found.name for found in context.engine.dependants(store.dataset) if found.kind == "clone"]
         if clones:
@@ -506,7 +501,7 @@ class Purge(Operation[requests.PurgeDatastore, PurgePlan]):
         )
 
     def run(self, context: Context, plan: PurgePlan, job_id: str, advance: Advance) -> DatastoreResult:
-        """Destroys it, if it is still the one, and the snapshot that was taken for it alone."""
+        """Destroys the dataset, if its GUID matches, and the snapshot that was taken only for it."""
         advance("destroying it", 10)
         if own_dataset(context, plan.dataset, plan.uuid):
             context.engine.destroy(plan.dataset, with_snapshots=True)
@@ -515,7 +510,7 @@ class Purge(Operation[requests.PurgeDatastore, PurgePlan]):
         destroy_origin(context, plan.origin, plan.pools)
         with context.store.session() as session:
             domain.forget(session, plan.uuid)
-        context.look_at(plan.pools)
+        context.scan_pools(plan.pools)
         return DatastoreResult(datastore=plan.uuid)
 
 
@@ -542,7 +537,7 @@ class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
     def plan(self, context: Context, request: requests.AdoptDataset) -> AdoptPlan:
         """Two with one identity are never made."""
         stores = context.datastores()
-        found = context.look(60).dataset(request.dataset)
+        found = context.scan(60).dataset(request.dataset)
         if found is None:
             raise InvalidError("dataset", f"there is no dataset {request.dataset!r}", "the name of a volume or file system")
         kind = dataset_kind(found)
@@ -609,7 +604,7 @@ class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
     def _names(
         context: Context, request: requests.AdoptDataset, found: Dataset, stores: list[domain.Datastore]
     ) -> Designation | None:
-        """Of another target, that it keeps: no other datastore has one of them, or is about to."""
+        """Names from another target, which must not belong to another datastore or planned job."""
         names = identity.claimed_designation(found) if request.identity == "keep" else None
         if request.known_as:
             if names is not None:
@@ -632,8 +627,8 @@ class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
         dataset, uuid = plan.dataset, plan.uuid
         found = dataset_of(context, dataset)
         if str(found.guid) != plan.guid:
-            raise ConflictError("the dataset is another one than when this was asked", [dataset])
-        self._nobody_else(context.datastores(), uuid, dataset)  # a pool may have come since this was asked
+            raise ConflictError("the dataset is another one than at the request", [dataset])
+        self._nobody_else(context.datastores(), uuid, dataset)  # a pool may have been imported since the request
         properties = dataset_kind(found).adopting(context, found, mount_path(context, plan.name, uuid))
         with context.store.session() as session:
             plan.shown.show(session, uuid)
@@ -655,7 +650,7 @@ class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
                 plan.known.show(session, plan.uuid)
             else:
                 domain.forget(session, plan.uuid)
-        found = context.look_at(plan.pools).dataset(plan.dataset)
+        found = context.scan_pools(plan.pools).dataset(plan.dataset)
         if found is None or str(found.guid) != plan.guid:
             return
         if plan.before:

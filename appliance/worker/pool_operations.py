@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jobs do with whole pools. Each has its guard rails in the engine; those of hosts that use the pool are here."""
+"""Jobs on pools. The engine checks the operation; this module checks for hosts that use the pool."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ OWN = (
 """File systems of a pool that the appliance makes itself."""
 
 
-def tell_capacity(context: Context) -> None:
-    """Alerts of what gets full, as last looked at."""
-    inventory = context.look(60)
+def update_capacity_alerts(context: Context) -> None:
+    """Updates capacity alerts from the last scan."""
+    inventory = context.scan(60)
     with context.store.reading() as session:
         stores = domain.datastores(inventory, session)
         findings = capacity.findings(inventory, stores, context.pool_thresholds)
@@ -77,7 +77,7 @@ class CreatePool(PoolChange[requests.CreatePool, VdevsPlan]):
     kind, step = "pool.create", "making it"
 
     def plan(self, context: Context, request: requests.CreatePool) -> VdevsPlan:
-        """A dry run shows what is in the way."""
+        """A dry run reports conflicts."""
         dry_run(context, requests.PlanPool(name=request.name, vdevs=request.vdevs, force=request.force))
         properties = {"ashift": str(request.ashift), "autotrim": "on" if request.autotrim else "off"}
         return VdevsPlan(**of_pool(request.name), vdevs=request.vdevs, properties=properties, force=request.force)
@@ -98,7 +98,7 @@ class ExtendPool(PoolChange[requests.ExtendPool, VdevsPlan]):
     kind, step = "pool.extend", "adding devices"
 
     def plan(self, context: Context, request: requests.ExtendPool) -> VdevsPlan:
-        """A dry run tells what is in the way."""
+        """A dry run reports conflicts."""
         name = find_pool(context, request.name).name
         dry_run(context, requests.PlanPool(name=name, vdevs=request.vdevs, force=request.force, extend=True))
         return VdevsPlan(**of_pool(name), vdevs=request.vdevs, force=request.force)
@@ -126,7 +126,7 @@ class ChangePool(Operation[requests.ChangePool, ThresholdsPlan]):
     def plan(self, context: Context, request: requests.ChangePool) -> ThresholdsPlan:
         """What is not given stays; null is the usual."""
         pool, usual = find_pool(context, request.pool), capacity.Thresholds()
-        now = capacity.thresholds(context.look(60), context.pool_thresholds).get(pool.name, usual)
+        now = capacity.thresholds(context.scan(60), context.pool_thresholds).get(pool.name, usual)
         warning, critical = request.warning_percent, request.critical_percent
         replace(
             now,
@@ -146,7 +146,7 @@ class ChangePool(Operation[requests.ChangePool, ThresholdsPlan]):
                 context.engine.inherit_property(plan.pool, name)
         advance("telling the target", 60)
         problems = problems_serving(context, self.kind)
-        tell_capacity(context)
+        update_capacity_alerts(context)
         return PoolResult(pool=plan.pool, problems=problems)
 
 
@@ -167,12 +167,12 @@ class ImportPool(Operation[requests.ImportPool, ImportPlan]):
     def plan(self, context: Context, request: requests.ImportPool) -> ImportPlan:
         """The job scans the devices, which can take minutes."""
         name = request.new_name or request.pool
-        if any(one.name == name for one in context.look(60).pools):
+        if any(one.name == name for one in context.scan(60).pools):
             raise zfs.PoolExists(name)
         return ImportPlan(**of_pool(name), requested=request.pool, new_name=request.new_name, force=request.force)
 
     def run(self, context: Context, plan: ImportPlan, job_id: str, advance: Advance) -> PoolResult:
-        """Finds it, then one call; one that is imported already is well if it is the same."""
+        """Finds and imports the pool; no error if the same pool is imported."""
         advance("scanning the devices", 5)
         guid = plan.guid or str(_importable(context, plan).guid)
         with context.store.session() as session:
@@ -251,14 +251,14 @@ class ExportPool(Operation[requests.ExportPool, ExportPlan]):
         return ExportPlan(**of_pool(name), force=request.force, out_of_service=out)
 
     def run(self, context: Context, plan: ExportPlan, job_id: str, advance: Advance) -> PoolResult:
-        """Target first, then the pool; one that is gone is well."""
+        """Target first, then the pool; an exported pool is no error."""
         advance("taking its datastores out of service", 10)
         for uuid in plan.out_of_service:
             out_of_service(context, uuid, plan.pools, plan.force)
         advance("exporting it", 60)
         if plan.pool in {pool.name for pool in context.engine.pools()}:
             context.engine.export_pool(plan.pool, force=plan.force)
-        context.look()
+        context.scan()
         return PoolResult(pool=plan.pool)
 
 
@@ -276,7 +276,7 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
     def plan(self, context: Context, request: requests.DestroyPool) -> DestroyPlan:
         """Refused while it has datastores or protected snapshots, and other datasets unless forced."""
         pool = find_pool(context, request.pool)
-        inventory = context.look(60)
+        inventory = context.scan(60)
         here = [store for store in context.datastores() if store.pool == pool.name and store.state in ("active", "deleted")]
         if here:
             reason = f"Cannot destroy pool {pool.name}: it has datastores. Delete and purge them first"
@@ -307,7 +307,6 @@ class Scrub(PoolChange[requests.ScrubPool, ActionPlan]):
         return ActionPlan(**of_pool(name), action=request.action, schedule=request.schedule)
 
     def change(self, context: Context, plan: ActionPlan) -> None:
-        """As requested."""
         engine = context.engine
         {"start": engine.scrub_start, "pause": engine.scrub_pause, "stop": engine.scrub_stop}[plan.action](plan.pool)
 
@@ -322,7 +321,6 @@ class TrimPool(PoolChange[requests.TrimPool, ActionPlan]):
         return ActionPlan(**of_pool(find_pool(context, request.pool).name), action=request.action)
 
     def change(self, context: Context, plan: ActionPlan) -> None:
-        """As requested."""
         (context.engine.trim_start if plan.action == "start" else context.engine.trim_stop)(plan.pool)
 
 
@@ -345,7 +343,7 @@ class UpgradePool(Operation[requests.UpgradePool, PoolPlan]):
         """One call, which may be made again."""
         advance("upgrading it", 10)
         enabled = context.engine.upgrade_pool(plan.pool)
-        context.look()
+        context.scan()
         return UpgradeResult(pool=plan.pool, features=list(enabled))
 
 

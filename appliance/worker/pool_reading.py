@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads datasets and snapshots of each pool in a thread of its own, so that a pool that hangs delays no other."""
+"""Reads datasets and snapshots of each pool in a separate thread, so that a pool that hangs delays no other."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from appliance.zfs.model import Filesystem, Health, Pool, Snapshot, Volume
 SHORTEST_LIMIT = 2.0
 """Seconds."""
 _TIMES = 4
-"""A pool hangs when it takes so many times as long as it took last, and as the others take now."""
+"""A pool hangs if it takes this many times as long as its last reading, and as the other pools now."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """Of all pools. One that does not answer has the health SUSPENDED, and nothing of it is here."""
+    """Content of all pools. An unresponsive pool has the health SUSPENDED and no content."""
 
     pools: tuple[Pool, ...]
     filesystems: tuple[Filesystem, ...]
@@ -97,7 +97,7 @@ class PoolReading:
             gone, suspended = {one.pool for one in found if one.gone}, {one.pool for one in found if one.suspended}
             return Content(
                 pools=tuple(
-                    replace(pool, health=Health.SUSPENDED) if pool.name in suspended else self._told(pool)
+                    replace(pool, health=Health.SUSPENDED) if pool.name in suspended else self._from_last_reading(pool)
                     for pool in self._pools
                     if pool.name not in gone
                 ),
@@ -106,7 +106,7 @@ class PoolReading:
                 snapshots=tuple(snapshot for one in found for snapshot in one.snapshots),
             )
 
-    def _told(self, pool: Pool) -> Pool:
+    def _from_last_reading(self, pool: Pool) -> Pool:
         if pool.name not in self._hanging:
             return pool
         seconds = round(time.monotonic() - self._hanging[pool.name].began)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all jobs about pools have in common."""
+"""Common to all jobs on pools."""
 
 from __future__ import annotations
 
@@ -24,31 +24,29 @@ def vdevs_of(vdevs: Sequence[VdevRequest]) -> list[VdevSpec]:
 
 def find_pool(context: Context, name: str) -> Pool:
     """An imported one. Raises NotFoundError."""
-    for pool in context.look().pools:
+    for pool in context.scan().pools:
         if pool.name == name:
             return pool
     raise NotFoundError("pool", name)
 
 
-def is_device(told: str | None, asked: str) -> bool:
-    """Whether what a pool tells is the device that was asked for, of which OpenZFS makes a partition where it is a whole disk."""
-    part = "-part1" if asked.startswith("/dev/disk/") else "p1" if asked[-1:].isdigit() else "1"
-    return told in (asked, f"{asked}{part}")
+def is_device(path: str | None, name: str) -> bool:
+    """Whether a path in a pool is the named device or its first partition, which OpenZFS creates on a whole disk."""
+    part = "-part1" if name.startswith("/dev/disk/") else "p1" if name[-1:].isdigit() else "1"
+    return path in (name, f"{name}{part}")
 
 
-def has_device(pool: Pool, asked: str) -> bool:
+def has_device(pool: Pool, name: str) -> bool:
     """Whether it is in the pool."""
-    return any(is_device(device.path, asked) for vdev in pool.vdevs for device in vdev.devices())
+    return any(is_device(device.path, name) for vdev in pool.vdevs for device in vdev.devices())
 
 
-def find_device(pool: Pool, asked: str) -> Vdev:
+def find_device(pool: Pool, name: str) -> Vdev:
     """By path, name, or GUID. Raises NotFoundError, ConflictError."""
     devices = [device for vdev in pool.vdevs for device in vdev.devices()]
-    found = [
-        one for one in devices if asked in (one.name, str(one.guid)) or is_device(one.path, asked) or is_device(one.was, asked)
-    ]
+    found = [one for one in devices if name in (one.name, str(one.guid)) or is_device(one.path, name) or is_device(one.was, name)]
     if not found:
-        raise NotFoundError(f"device of pool {pool.name}", asked)
+        raise NotFoundError(f"device of pool {pool.name}", name)
     if len(found) > 1:  # the old and the new disk of one bay
         raise ConflictError("several have this path; say its GUID", [str(one.guid) for one in found])
     return found[0]
@@ -78,7 +76,7 @@ def of_pool(name: str) -> _OfPool:
 
 
 class PoolResult(Result, frozen=True, kw_only=True):
-    """`problems`: what of it could not be served, or taken away."""
+    """`problems`: failures to serve or remove its datastores."""
 
     pool: str
     problems: list[str] | UnsetType = UNSET
@@ -100,5 +98,5 @@ class PoolChange[R: Request, P: PoolPlan](Operation[R, P]):
         """Makes the call and reads the pool again."""
         advance(self.step, 10)
         self.change(context, plan)
-        context.look()
+        context.scan()
         return PoolResult(pool=plan.pool)

@@ -19,31 +19,31 @@ def listed(context: Context) -> dict[str, Any]:
     return {"portals": [asdict(portal) for portal in portals], "fixed": fixed}
 
 
-def create(context: Context, asked: dict[str, Any]) -> dict[str, Any]:
-    """One more; or, with `replaces`, one in the place of another."""
-    portal = Portal(asked["address"], asked["group_tag"], asked["advertised"])
-    if (replaces := asked.get("replaces")) is not None:
-        return change(context, {**asked, "portal": replaces})
+def create(context: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Adds a portal, or replaces the portal `replaces`."""
+    portal = Portal(arguments["address"], arguments["group_tag"], arguments["advertised"])
+    if (replaces := arguments.get("replaces")) is not None:
+        return change(context, {**arguments, "portal": replaces})
     with as_domain_errors():
         context.target.create_portal(portal)
     return asdict(portal)
 
 
-def change(context: Context, asked: dict[str, Any]) -> dict[str, Any]:
-    """Another in the place of `portal`. Raises ConflictError for hosts whose connections end, unless `force`."""
-    portal = Portal(asked["address"], asked["group_tag"], asked["advertised"])
-    others = _others(context, asked["portal"])
-    _check(context, {one.group_tag for one in others} | {portal.group_tag}, asked["force"])
+def change(context: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Replaces `portal`. Raises ConflictError for hosts whose connections end, unless `force`."""
+    portal = Portal(arguments["address"], arguments["group_tag"], arguments["advertised"])
+    others = _others(context, arguments["portal"])
+    _check(context, {one.group_tag for one in others} | {portal.group_tag}, arguments["force"])
     with as_domain_errors():
-        context.target.change_portal(asked["portal"], portal)
+        context.target.change_portal(arguments["portal"], portal)
     return asdict(portal)
 
 
-def delete(context: Context, asked: dict[str, Any]) -> dict[str, Any]:
-    """Stops listening there. Raises ConflictError for hosts whose connections end, unless `force`."""
-    _check(context, {one.group_tag for one in _others(context, asked["portal"])}, asked["force"])
+def delete(context: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Removes a portal. Raises ConflictError for hosts whose connections end, unless `force`."""
+    _check(context, {one.group_tag for one in _others(context, arguments["portal"])}, arguments["force"])
     with as_domain_errors():
-        context.target.delete_portal(asked["portal"])
+        context.target.delete_portal(arguments["portal"])
     return {}
 
 

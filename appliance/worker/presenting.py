@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of LUNs and exports: given to datastores that came with their pool, and stored with the data."""
+"""Numbers of LUNs and exports: assigned to datastores of imported pools, and stored in their properties."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 def present_found(context: Context, inventory: Inventory, stores: Sequence[Datastore]) -> None:
     """Gives a number to each active datastore that has none in the database.
 
-    It gets the number that lies with its data if that is free, else another. No host sees it until an admin grants access.
+    It gets the number in its properties if that is free, otherwise another one. No host sees it until an admin grants access.
     """
     active = [store for store in stores if store.state == "active" and store.uuid]
     found = [store for store in active if (store.lun if store.kind == domain.VMFS else store.export) is None]
@@ -46,8 +46,8 @@ def present_found(context: Context, inventory: Inventory, stores: Sequence[Datas
 def store_numbers(context: Context, inventory: Inventory, stores: Sequence[Datastore]) -> None:
     """Sets the properties of each dataset to the number that the database has, so that the number moves with the pool."""
     datasets = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
-    wanted = {store.dataset: _numbers(store) for store in stores if store.state == "active" and store.dataset in datasets}
-    differing = {name: numbers for name, numbers in wanted.items() if identity.differs(datasets[name], numbers)}
+    desired = {store.dataset: _numbers(store) for store in stores if store.state == "active" and store.dataset in datasets}
+    differing = {name: numbers for name, numbers in desired.items() if identity.differs(datasets[name], numbers)}
     if not differing:
         return
     with context.store.reading() as session:

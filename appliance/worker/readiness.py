@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readiness: one check for each thing that keeps offloads from working in the field, with what was seen and what to do."""
+"""Readiness: a check for each condition that disables offloads, with evidence and remedy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OK, WARNING, FAILED, UNKNOWN = "ok", "warning", "failed", "unknown"
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, what was seen, and what to do about it."""
+    """Subject, evidence and remedy of a check."""
 
     id: str
     title: str
@@ -47,7 +47,7 @@ class Check:
 
 @dataclass
 class Facts:
-    """What there is to look at. A problem says that a part could not be asked."""
+    """Input of the checks. A problem: a part did not answer."""
 
     target_name: str
     pools: list[Pool] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Facts:
     datasets: Mapping[str, Dataset] = field(default_factory=dict)
     storage_problem: str | None = None
     keys: list[dict[str, Any]] = field(default_factory=list)
-    """Of encryption roots, as the worker tells them."""
+    """Encryption roots, as in `encryption.listed`."""
     targets: list[ServedTarget] = field(default_factory=list)
     status: Status | None = None
     sessions: list[LoggedIn] = field(default_factory=list)
@@ -67,8 +67,7 @@ class Facts:
 
 
 def checks(facts: Facts, session: Session, seal: Seal) -> list[Check]:
-    """All of them."""
-    nfs = [Check(*told) for told in nfs_readiness.checks(facts.nfs, facts.stores, facts.own)]
+    nfs = [Check(*row) for row in nfs_readiness.checks(facts.nfs, facts.stores, facts.own)]
     pools = [*_storage(facts), *_clone_properties(facts)]
     return [*pools, *_keys(facts), *_target(facts), *_datastores(facts), *nfs, *_hosts(facts, session, seal)]
 
@@ -86,7 +85,7 @@ def _storage(facts: Facts) -> Iterator[Check]:
             "block_cloning",
             "The pool can clone blocks",
             OK if cloning else UNKNOWN if state is None else FAILED,
-            f"feature@block_cloning is {state.value if state else 'not told'}",
+            f"feature@block_cloning is {state.value if state else 'unknown'}",
             "" if cloning else f"zpool set feature@block_cloning=enabled {pool.name}; until then XCOPY reads and writes",
             pool.name,
         )
@@ -153,8 +152,8 @@ def _keys(facts: Facts) -> Iterator[Check]:
             remedy = f"zvaai key keep {pool}, with the key as it was exported from the server that made it"
             yield Check("key", "The pool's key is here", FAILED, "without it nobody reads its encrypted datastores", remedy, pool)
         elif key["confirmed_at"] is None:
-            told = "it was never exported" if key["exported_at"] is None else "nobody has confirmed to have what was exported"
-            evidence = f"{told}: with the disk of this server all that is encrypted is lost"
+            state = "it was never exported" if key["exported_at"] is None else "nobody has confirmed a copy of the exported key"
+            evidence = f"{state}: if the disk of this server fails, all encrypted data is lost"
             remedy = f"zvaai key export {pool}; write it down elsewhere; zvaai key confirm {pool}"
             yield Check("key", title, FAILED, evidence, remedy, pool)
         else:
@@ -164,7 +163,11 @@ def _keys(facts: Facts) -> Iterator[Check]:
 def _target(facts: Facts) -> Iterator[Check]:
     if facts.target_problem or facts.status is None:
         yield Check(
-            "target", "The iSCSI target runs", FAILED, facts.target_problem or "it was not asked", "systemctl start zvaai-target"
+            "target",
+            "The iSCSI target runs",
+            FAILED,
+            facts.target_problem or "it was not queried",
+            "systemctl start zvaai-target",
         )
         return
     portals = reachable(facts.status.portals, facts.own)
@@ -226,7 +229,7 @@ def _datastores(facts: Facts) -> Iterator[Check]:
                 "sync",
                 "Writes are stable",
                 FAILED,
-                "sync=disabled: a power cut loses what hosts were told is written",
+                "sync=disabled: a power cut loses acknowledged writes",
                 "zfs set sync=standard",
                 store.id,
             )

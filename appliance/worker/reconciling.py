@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Target and NFS server made to serve what they should, on change, at the start and by the clock."""
+"""Reconciles target and NFS server: at the start, after changes, and periodically."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ from appliance.domain.journal import Finding, publish
 from appliance.domain.recovery import RecoveryModeError
 from appliance.worker import copies, nfs_serving, reservations, thick
 from appliance.worker.context import Context
+from appliance.worker.desired_state import becoming_thick, target_state
 from appliance.worker.errors import as_domain_errors, domain_error
 from appliance.worker.presenting import present_found, store_numbers
-from appliance.worker.rounds import EVENT, PERIODIC
-from appliance.worker.wanted import becoming_thick
-from appliance.worker.wanted import wanted as wanted_of
+from appliance.worker.scheduler import EVENT, PERIODIC
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import KeyStatus
 
@@ -39,17 +38,17 @@ _AREAS = {domain.VMFS: "reconcile", domain.NFS: "reconcile-nfs"}
 
 
 class Reconciling:
-    """Of one worker: one round at a time, and how the last one ended."""
+    """Reconciler of a worker: one run at a time, with the result of the last one."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self.lock = threading.Lock()
-        """Held while a round lasts."""
+        """Held during a run."""
         self.at = 0.0
-        """When one came to its end last, in seconds since 1970."""
+        """End of the last run, in seconds since 1970."""
         self.problem: str | None = "not yet reconciled"
         self.serving: set[str] = set()
-        """Datastores whose LUNs and exports were serving when last looked at."""
+        """Datastores whose LUNs and exports were served in the last run."""
         self._given: set[int] = set()
         """Pools, by GUID, whose folder was given to the target since the start."""
         self._folders: dict[str, str] = {}
@@ -66,13 +65,13 @@ class Reconciling:
         """
         with self.lock:
             try:
-                inventory, stores = self._looked(None if pools is None else math.inf)
+                inventory, stores = self._scanned(None if pools is None else math.inf)
                 here = {pool.name for pool in inventory.pools} if pools is None else pools
                 own = [store for store in stores if store.pool in here]
                 locked = self._unlock(own)
                 if any(store.key_status == KeyStatus.UNAVAILABLE for store in own):
-                    self._context.look_at(here)
-                    inventory, stores = self._looked(math.inf)
+                    self._context.scan_pools(here)
+                    inventory, stores = self._scanned(math.inf)
                 self._context.recovery.check(inventory)
                 present_found(self._context, inventory, stores)
                 stores = self._of(inventory)
@@ -101,9 +100,9 @@ class Reconciling:
             self.at, self.serving = time.time(), {uuid for uuid in serving if uuid}
             return self._reconciled(cause, kind, outcomes, away, locked, of_all=pools is None)
 
-    def _looked(self, newest: float | None = None) -> tuple[Inventory, list[Datastore]]:
-        """Both of one look, whoever looks meanwhile."""
-        inventory = self._context.look(newest)
+    def _scanned(self, newest: float | None = None) -> tuple[Inventory, list[Datastore]]:
+        """Both of one scan, also if another thread scans meanwhile."""
+        inventory = self._context.scan(newest)
         return inventory, self._of(inventory)
 
     def _of(self, inventory: Inventory) -> list[Datastore]:
@@ -128,11 +127,11 @@ class Reconciling:
         if of_all:
             self.problem = "; ".join(problems) or None
         elif problems:
-            self._context.alerts.ask_again(0)
+            self._context.alerts.request_after(0)
         if outcome.differences:
-            told = "drift" if cause in (PERIODIC, EVENT) else "reconciled"
+            event = "drift" if cause in (PERIODIC, EVENT) else "reconciled"
             with self._context.store.session() as session:
-                publish(session, told, "target", cause=cause, differences=list(outcome.differences))
+                publish(session, event, "target", cause=cause, differences=list(outcome.differences))
         for plane, one in outcomes.items() if of_all else ():
             failures = (*one.failures, *locked) if plane == domain.VMFS else one.failures
             self._context.alerts.update(_AREAS[plane], [_finding(_AREAS[plane], failure) for failure in failures])
@@ -145,7 +144,7 @@ class Reconciling:
         return outcome
 
     def _unavailable(self, errors: dict[str, DomainError]) -> None:
-        """By key. What was wrong with single LUNs and exports is so still."""
+        """Alerts of unavailable servers, by key. Alerts of single LUNs and exports do not change."""
         findings = [
             Finding(key, "critical", "appliance", str(error), _REMEDIES.get(error.code, "")) for key, error in errors.items()
         ]
@@ -167,7 +166,7 @@ class Reconciling:
         others = {pool.name for pool in inventory.pools}.difference(pools)
         self._folders = {name: folder for name, folder in self._folders.items() if name in others} | folders
         with self._context.store.reading() as session:
-            wanted = wanted_of(self._context, inventory, stores, session, self._folders)
+            desired = target_state(self._context, inventory, stores, session, self._folders)
             changing = becoming_thick(session)
             about = jobs.about_since(session, inventory.scanned_at)
             shown = set(session.scalars(select(Presentation.datastore))) - about
@@ -175,16 +174,16 @@ class Reconciling:
             mutual_revision = hosts.mutual_revision(session)
         with as_domain_errors():
             reserved = thick.reserve_again(self._context, own, changing)
-            outcome = planes.reconcile(self._context.target, wanted)
+            outcome = planes.reconcile(self._context.target, desired)
             limits = {name: one.warning for name, one in capacity.thresholds(inventory).items()}
             of_pools = reconcile_pools.reconcile(self._context.target, limits)
         failed = {failure.subject for failure in outcome.failures}
         if outcome.differences:
             with self._context.store.session() as session:
-                for host in session.scalars(select(Host).where(Host.chap_name.in_(wanted.accounts.keys()))):
+                for host in session.scalars(select(Host).where(Host.chap_name.in_(desired.accounts.keys()))):
                     if host.chap_name not in failed:
                         host.chap_applied = revisions.get(host.chap_name, 0)
-                if wanted.mutual is not None and planes.MUTUAL not in failed:
+                if desired.mutual is not None and planes.MUTUAL not in failed:
                     hosts.mutual_applied(session, mutual_revision)
         served = {lun.lun.uuid: lun for one in self._context.served_targets() for lun in one.luns}
         failing = {
@@ -203,7 +202,7 @@ class Reconciling:
         return outcome, {uuid for uuid, lun in served.items() if lun.state == "serving"}
 
     def _unlock(self, stores: list[Datastore]) -> list[planes.Failure]:
-        """Loads the keys of what is to be served, and their devices are there then; why a key can't be had."""
+        """Loads the keys of datastores, so that their devices appear; returns the failures."""
         locked: dict[str, list[Datastore]] = {}
         for store in stores:
             if store.state == "active" and store.key_status == KeyStatus.UNAVAILABLE and store.encryption_root:
@@ -211,7 +210,7 @@ class Reconciling:
         failures: list[planes.Failure] = []
         for root, waiting in locked.items():
             try:
-                self._context.keys.load_kept_key(root)
+                self._context.keys.load_stored_key(root)
             except (zfs.EngineUnavailable, zfs.Timeout) as error:
                 raise domain_error(error) from error
             except zfs.ZfsError as error:
@@ -248,7 +247,7 @@ class Reconciling:
         return reconciled
 
     def _report_vaai_nas(self) -> None:
-        """An alert while hosts get NFS without VAAI-NAS. Nothing changes while the NFS server does not answer."""
+        """Updates the alert for NFS without VAAI-NAS. Without an answer of the NFS server nothing changes."""
         try:
             problem = self._context.files.problem()
         except (GaneshaUnreachableError, FileRefusedError):

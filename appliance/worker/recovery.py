@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies of the configuration on pools: compared with the database when a pool comes, and written after each change.
 
-Each pool has a thread of its own while it is read or written, so a pool that hangs keeps nobody waiting but itself.
+Each pool is read and written in a separate thread, so that a pool that hangs blocks no other.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _DryRunError(Exception):
 
 
 class Recovery:
-    """Of one worker."""
+    """Recovery of a worker."""
 
     def __init__(self, context: Context, copies: ConfigurationCopies) -> None:
         self._context, self._copies = context, copies
@@ -65,22 +65,20 @@ class Recovery:
             self.active = recovery.is_active(session)
 
     def start(self) -> None:
-        """Begins to write copies."""
         self._publisher.start()
 
     def stop(self) -> None:
-        """Waits for no pool."""
         self._stopping.set()
         self._context.store.wake()
         self._publisher.join()
 
     @property
     def allows_jobs(self) -> bool:
-        """Whether jobs may begin: the pools that answer were compared, and nobody has to decide."""
+        """Whether jobs may start: responsive pools were compared, and no decision is pending."""
         return self._compared.is_set() and not self.active
 
     def check(self, inventory: Inventory) -> None:
-        """Compares what pools came with. Raises RecoveryModeError while an admin has to decide."""
+        """Compares the copies on pools. Raises RecoveryModeError while an admin must decide."""
         self._refresh(inventory)
         if not self.active:
             with self._context.store.reading() as session:
@@ -144,7 +142,7 @@ class Recovery:
                 thread.join(1.0)
 
     def _begin(self, state: _Pool, act: Callable[[], None]) -> None:
-        """In the pool's thread, unless it has one. Under the lock."""
+        """Runs `act` in a thread of the pool, unless one is running. The caller holds the lock."""
         if state.thread is None or not state.thread.is_alive():
             state.thread = threading.Thread(target=act, name=f"copies of {state.name}", daemon=True)
             state.thread.start()

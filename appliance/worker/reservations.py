@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the target keeps the persistent reservations of a pool's LUNs: a small dataset of the same pool, which moves with it."""
+"""Persistent reservations of a pool's LUNs: the target stores them in a small dataset, which moves with the pool."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.model import Filesystem, Pool
 
 DATASET = "zvaai-reservations"
-"""Below the pool. The helper knows it by this name too, and gives it to the target's user."""
+"""Dataset's name below the pool. The helper has the same name, and gives the folder to the target's user."""
 ROOM = 16 << 20
-"""Reserved for it: a full pool must not keep hosts from fencing."""
+"""Reservation in bytes, so that hosts can fence in a full pool."""
 
 
 def mountpoint(pool: Pool) -> str:
-    """By the pool's GUID: its name may change, and two pools must not meet there."""
+    """Mountpoint by the pool's GUID, because its name may change."""
     return f"/srv/zvaai/.reservations-{pool.guid}"
 
 
 def ensure(engine: ZfsEngine, pool: Pool, found: Filesystem | None, *, first: bool) -> None:
-    """It is there, mounted in its place. `found`: as last scanned. `first` asks the helper once to give it to the target's user.
+    """Creates and mounts the dataset. `found`: from the last scan. `first`: the helper gives the folder to the target's user.
 
     Raises ZfsError.
     """
@@ -51,9 +51,9 @@ def folders(
     folder: Callable[[Pool], str],
     topmost: Callable[[str], str | None] | None,
 ) -> tuple[dict[str, str], list[Failure]]:
-    """Of the pools with datastores to be served, where they are; and why one is not there.
+    """Folders by pool with datastores to serve, and the failures.
 
-    `given` are pools that this was asked for before. Raises EngineUnavailable.
+    `given`: pools whose folder was given to the target's user before. Raises EngineUnavailable.
     """
     found: dict[str, str] = {}
     failures: list[Failure] = []
@@ -83,7 +83,7 @@ def folders(
 
 
 def _create(engine: ZfsEngine, name: str, where: str) -> Filesystem:
-    # A host is answered when its file is synced, which only sync=disabled would make untrue.
+    # The response to a host follows the sync of its file, which only sync=disabled would defeat.
     properties = {"mountpoint": where, "canmount": "on", "sync": "standard", "atime": "off"}
     try:
         return engine.create_filesystem(name, properties={**properties, "reservation": str(ROOM)})

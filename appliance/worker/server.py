@@ -2,7 +2,7 @@
 """The worker's Unix socket. Messages are JSON, a line each: `{"method", "params"}`, then `{"result"}` or `{"error"}`.
 
 It answers root, and the HTTP process by the user it runs as (SO_PEERCRED of unix(7)). That user has one method, `request`
-(appliance/api/wire.py): whoever takes the HTTP process over can send what any client can send, and no more.
+(appliance/api/wire.py): an attacker in the HTTP process can send what any client can send, and no more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class LocalWorker:
-    """The methods of the same process, as views of the API call them."""
+    """The methods of this process, for views of the API."""
 
     def __init__(self, service: Service, timeout_s: float = 60) -> None:
         self._service, self._timeout_s = service, timeout_s
@@ -51,13 +51,12 @@ class LocalWorker:
         return msgspec.to_builtins(self._service.call(method, parameters), str_keys=True)
 
     def submit(self, request: Request, actor: str, key: str | None) -> str:
-        """What the worker can't queue while somebody waits for the response it does not queue."""
+        """Submits a job. If it cannot be queued before the response's timeout, it is not queued."""
         until = time.monotonic() + self._timeout_s * 0.9
         return str(self.call("submit", request=msgspec.to_builtins(request), actor=actor, key=key, until=until)["job"])
 
 
 def services_of(service: Service, timeout_s: float = 60) -> Services:
-    """What views use."""
     context = service.context
     return Services(context.configuration, context.store, LocalWorker(service, timeout_s), context.seal)
 
@@ -71,7 +70,7 @@ class _Message(msgspec.Struct):
 def _encoded(answer: Any) -> bytes:
     try:
         return msgspec.json.encode(answer)
-    except UnicodeEncodeError:  # half a character, which somebody has asked for
+    except UnicodeEncodeError:  # a lone surrogate in a request
         return json.dumps(msgspec.to_builtins(answer)).encode()
 
 
@@ -185,19 +184,18 @@ class WorkerServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             os.umask(before)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread; who comes when all are busy is let go."""
+        """Handles a request in a thread; closes the connection if all are busy."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Gives its place back."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who goes away early is no failure."""
+        """A client that disconnects early is no failure."""
         _log.debug("a connection ended", exc_info=True)

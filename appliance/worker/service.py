@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the worker answers on its socket, and what it does by the clock."""
+"""Methods of the worker's socket, and its periodic tasks."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from appliance.worker import (
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.executor import Executor, request_of
-from appliance.worker.picture import Picture
+from appliance.worker.inventory_cache import InventoryCache
 from appliance.worker.pools import vdevs_of
-from appliance.worker.rounds import EVENT, Rounds
+from appliance.worker.scheduler import EVENT, Scheduler
 from appliance.worker.totals import EXPORTS, LUNS, Totals
 from appliance.worker.watch import Watch
 from appliance.zfs.model import FeatureState, Filesystem, Pool
@@ -53,20 +53,20 @@ class Service:
         self.context = context
         self.executor = Executor(context)
         self.now: Callable[[], float] = time.time
-        self.watch = Watch(context, lambda: self.rounds.ask(EVENT))
+        self.watch = Watch(context, lambda: self.scheduler.request(EVENT))
         steps = (
             lambda cause: context.reconciling.reconcile(cause),
             lambda _: self._schedules(),
             lambda _: self._capacity(),
             lambda _: self.watch.pools(),
-            lambda _: encryption.settle_alerts(context, self._fresh),
+            lambda _: encryption.update_alerts(context, self._fresh),
             lambda _: self._count(),
             lambda _: self._hazards(),
         )
         self.totals = Totals(context.store)
-        self.rounds = Rounds(steps, context.configuration.worker.reconcile_seconds)
-        context.alerts.ask_again = self.rounds.ask_again
-        self.picture = Picture(context)
+        self.scheduler = Scheduler(steps, context.configuration.worker.reconcile_seconds)
+        context.alerts.request_after = self.scheduler.request_after
+        self.cache = InventoryCache(context)
         self.methods: dict[str, Callable[[dict[str, Any]], Any]] = {
             "ping": lambda _: {},
             "status": self._status,
@@ -78,29 +78,29 @@ class Service:
             "pool_plan": self._pool_plan,
             "datastores": self._datastores,
             "check_scheduled": self._check_scheduled,
-            "snapshot_room": lambda asked: thick.room(context, asked["datastores"]),
+            "snapshot_room": lambda arguments: thick.room(context, arguments["datastores"]),
             "snapshots": self._snapshots,
-            "holds": lambda asked: hold_operations.listed(context, asked, self._fresh),
+            "holds": lambda arguments: hold_operations.listed(context, arguments, self._fresh),
             "volumes": self._volumes,
             "filesystems": self._filesystems,
             "space": self._space,
-            "snapshot_folder": lambda asked: vm_operations.listed(context, asked),
-            "files": lambda asked: file_operations.listed(context, asked),
+            "snapshot_folder": lambda arguments: vm_operations.listed(context, arguments),
+            "files": lambda arguments: file_operations.listed(context, arguments),
             "nfs_clients": self._nfs_clients,
             "nfs_users": self._nfs_users,
             "sessions": self._sessions,
             "offloads": self._offloads,
             "portals": lambda _: portals.listed(context),
-            "portal_create": lambda asked: portals.create(context, asked),
-            "portal_change": lambda asked: portals.change(context, asked),
-            "portal_delete": lambda asked: portals.delete(context, asked),
-            "readiness": lambda asked: [vars(check) for check in self._readiness(asked)],
+            "portal_create": lambda arguments: portals.create(context, arguments),
+            "portal_change": lambda arguments: portals.change(context, arguments),
+            "portal_delete": lambda arguments: portals.delete(context, arguments),
+            "readiness": lambda arguments: [vars(check) for check in self._readiness(arguments)],
             "submit": self._submit,
             "reconcile": self._reconcile,
             "keys": self._keys,
             "export_key": self._export_key,
             "confirm_key": self._confirm_key,
-            "keep_key": self._keep_key,
+            "store_key": self._store_key,
             "recovery": lambda _: context.recovery.status(),
             "recover": self._recover,
             "backup": lambda _: context.recovery.backup().model_dump(),
@@ -108,35 +108,34 @@ class Service:
 
     @property
     def _fresh(self) -> float:
-        return self.picture.oldest()
+        return self.cache.oldest()
 
-    def _look(self) -> domain.Inventory:
-        return self.context.look(self._fresh)
+    def _scan(self) -> domain.Inventory:
+        return self.context.scan(self._fresh)
 
     def start(self) -> None:
-        """Jobs that were under way go on; all is reconciled."""
         self.context.recovery.start()
         self.executor.start()
-        self.rounds.start()
-        self.picture.start()
+        self.scheduler.start()
+        self.cache.start()
         self.watch.start()
 
     def stop(self) -> None:
-        """After the job under way."""
-        self.rounds.stop()
+        """Stops after the running jobs."""
+        self.scheduler.stop()
         self.executor.stop()
-        self.rounds.join()
+        self.scheduler.join()
         self.watch.stop()
-        self.picture.stop()
+        self.cache.stop()
         self.context.recovery.stop()
 
     # --- answers
 
-    def _submit(self, asked: dict[str, Any]) -> dict[str, Any]:
-        request = request_of(asked["request"])
-        return {"job": self.executor.submit(request, asked["actor"], key=asked.get("key"), until=asked.get("until"))}
+    def _submit(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        request = request_of(arguments["request"])
+        return {"job": self.executor.submit(request, arguments["actor"], key=arguments.get("key"), until=arguments.get("until"))}
 
-    def _status(self, _asked: dict[str, Any]) -> dict[str, Any]:
+    def _status(self, _arguments: dict[str, Any]) -> dict[str, Any]:
         context = self.context
         iscsi: dict[str, Any] = {
             "running": False,
@@ -149,15 +148,15 @@ class Service:
         try:
             with as_domain_errors():
                 target = context.target.status()
-            told = {name: getattr(target, name) for name in ("version", "luns_serving", "luns_failed", "sessions")}
-            iscsi |= {**told, "running": True, "portals": list(target.portals), "problem": None}
+            status = {name: getattr(target, name) for name in ("version", "luns_serving", "luns_failed", "sessions")}
+            iscsi |= {**status, "running": True, "portals": list(target.portals), "problem": None}
         except DomainError as error:
             iscsi["problem"] = str(error)
         try:
-            inventory = self._look()
+            inventory = self._scan()
             pools = [
                 {"name": pool.name, "health": pool.health.value, "size": pool.size, "free": pool.free, "problem": pool.status,
-                 **told_thresholds(inventory, pool, self.context.pool_thresholds)}
+                 **effective_thresholds(inventory, pool, self.context.pool_thresholds)}
                 for pool in inventory.pools
             ]  # fmt: skip
             storage_problem = None
@@ -171,34 +170,34 @@ class Service:
             "reconcile_problem": context.reconciling.problem,
         }
 
-    def _pools(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
-        inventory = self._look()
+    def _pools(self, _arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        inventory = self._scan()
         before = self.context.pool_thresholds
-        return [{**pool_as_wire(pool), **told_thresholds(inventory, pool, before)} for pool in inventory.pools]
+        return [{**pool_as_wire(pool), **effective_thresholds(inventory, pool, before)} for pool in inventory.pools]
 
-    def _importable(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
+    def _importable(self, _arguments: dict[str, Any]) -> list[dict[str, Any]]:
         with as_domain_errors():
             return [asdict(pool) for pool in self.context.engine.importable()]
 
-    def _pool_plan(self, asked: dict[str, Any]) -> dict[str, list[str]]:
-        request = msgspec.convert(asked, requests.PlanPool)
+    def _pool_plan(self, arguments: dict[str, Any]) -> dict[str, list[str]]:
+        request = msgspec.convert(arguments, requests.PlanPool)
         with as_domain_errors():
             layout = pool_operations.dry_run(self.context, request)
         return {"layout": layout, "warnings": pool_operations.warnings(vdevs_of(request.vdevs))}
 
-    def _datastores(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
-        """All, or the one with this `id`, or so many of a `state` and `kind` `after` the key of a page's last."""
+    def _datastores(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        """All datastores, the one with `id`, or a page: `limit` of a `state` and `kind` with keys after `after`."""
         found: Iterable[domain.Datastore] = self.context.datastores(self._fresh)
         for name in ("id", "state", "kind"):
-            if (wanted := asked.get(name)) is not None:
-                found = [store for store in found if getattr(store, name) == wanted]
-        if asked.get("after") is not None:
-            found = [store for store in found if f"{store.name}\0{store.id}" > asked["after"]]
-        return [vars(store) for store in itertools.islice(found, asked.get("limit"))]
+            if (value := arguments.get(name)) is not None:
+                found = [store for store in found if getattr(store, name) == value]
+        if arguments.get("after") is not None:
+            found = [store for store in found if f"{store.name}\0{store.id}" > arguments["after"]]
+        return [vars(store) for store in itertools.islice(found, arguments.get("limit"))]
 
-    def _snapshots(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    def _snapshots(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         stores = self.context.datastores(self._fresh)
-        chosen = [domain.find(stores, asked["datastore"])] if asked.get("datastore") else stores
+        chosen = [domain.find(stores, arguments["datastore"])] if arguments.get("datastore") else stores
         by_dataset = {store.dataset: store for store in chosen}
         return [
             {
@@ -213,18 +212,18 @@ class Service:
                 "clones": list(snapshot.clones),
                 "protected_until": retention.protected_until(snapshot),
             }
-            for snapshot in self._look().snapshots
+            for snapshot in self._scan().snapshots
             if snapshot.dataset in by_dataset
         ]
 
-    def _check_scheduled(self, asked: dict[str, Any]) -> dict[str, Any]:
-        schedules.check_datastores(self.context.datastores(self._fresh), asked["datastores"])
-        if (pool := asked.get("pool")) is not None and pool not in {one.name for one in self._look().pools}:
+    def _check_scheduled(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        schedules.check_datastores(self.context.datastores(self._fresh), arguments["datastores"])
+        if (pool := arguments.get("pool")) is not None and pool not in {one.name for one in self._scan().pools}:
             raise NotFoundError("pool", pool)
         return {}
 
-    def _volumes(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
-        inventory = self._look()
+    def _volumes(self, _arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        inventory = self._scan()
         known = {store.dataset: store for store in self.context.datastores(self._fresh)}
         return [
             {"dataset": volume.name, "size": volume.volsize, "block_size": volume.volblocksize, "guid": volume.guid,
@@ -232,8 +231,8 @@ class Service:
             for volume in inventory.volumes
         ]  # fmt: skip
 
-    def _filesystems(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
-        inventory = self._look()
+    def _filesystems(self, _arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        inventory = self._scan()
         known = {store.dataset: store for store in self.context.datastores(self._fresh)}
         own = pool_operations.OWN
         return [
@@ -243,20 +242,20 @@ class Service:
             if "/" in one.name and one.name.split("/", 1)[1] not in own
         ]  # fmt: skip
 
-    def _space(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Of VMFS on disk, as the target counts it, which the volume's own figure bounds; of NFS as the NFS server has it."""
-        store = domain.find(self.context.datastores(self._fresh), asked["id"], "active")
-        told = {"thick": store.thick, "size": store.size}
+    def _space(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Space of a datastore: for VMFS the target's count, limited by the volume's figures; for NFS the NFS server's count."""
+        store = domain.find(self.context.datastores(self._fresh), arguments["id"], "active")
+        space = {"thick": store.thick, "size": store.size}
         if store.kind == domain.NFS:
-            return told | file_operations.admitted(self.context, store)
+            return space | file_operations.admitted(self.context, store)
         with as_domain_errors():
             found = self.context.target.lun_space(store.uuid or "")
         if found is None:
-            return told | {"allocated": store.referenced, "unique": store.referenced}
-        return told | {name.removesuffix("_bytes"): value for name, value in asdict(found).items()}
+            return space | {"allocated": store.referenced, "unique": store.referenced}
+        return space | {name.removesuffix("_bytes"): value for name, value in asdict(found).items()}
 
-    def _nfs_clients(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
-        """Who mounts NFS datastores, and which it may be using."""
+    def _nfs_clients(self, _arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        """NFS clients, with the datastores that they may be using."""
         known, users = self.context.nfs_users()
         used: dict[str, list[str]] = {}
         for store in sorted(users):
@@ -267,25 +266,25 @@ class Service:
             for one in sorted(known, key=lambda one: one.address)
         ]
 
-    def _nfs_users(self, _asked: dict[str, Any]) -> list[str]:
-        """Addresses of who uses NFS datastores, and networks, while the NFS server knows nobody yet."""
+    def _nfs_users(self, _arguments: dict[str, Any]) -> list[str]:
+        """Addresses of users of NFS datastores; while the NFS server knows no client also networks."""
         return sorted({user.address for users in self.context.nfs_users()[1].values() for user in users})
 
-    def _sessions(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
+    def _sessions(self, _arguments: dict[str, Any]) -> list[dict[str, Any]]:
         with as_domain_errors():
             return [asdict(session) for session in self.context.target.sessions(self.context.configuration.target.name)]
 
-    def _offloads(self, _asked: dict[str, Any]) -> dict[str, Any]:
+    def _offloads(self, _arguments: dict[str, Any]) -> dict[str, Any]:
         with as_domain_errors():
-            told = self.context.target.statistics(self.context.configuration.target.name)
+            counters = self.context.target.statistics(self.context.configuration.target.name)
         nfs = self._nfs_offloads()
-        totals = self.totals.take(LUNS, told["luns"])
+        totals = self.totals.take(LUNS, counters["luns"])
         if nfs["nfs_problem"] is None:
             totals = self.totals.take(EXPORTS, nfs["exports"])
-        return {**told, **nfs, "totals": totals}
+        return {**counters, **nfs, "totals": totals}
 
     def _count(self) -> None:
-        """What was offloaded of LUNs and exports that may be gone by the next time somebody requests it."""
+        """Stores the offload counters, because LUNs and exports may disappear."""
         with contextlib.suppress(DomainError):
             self._offloads({})
 
@@ -295,7 +294,7 @@ class Service:
         return {}
 
     def _nfs_offloads(self) -> dict[str, Any]:
-        """Of the NFS server, while there are NFS datastores; each export's by its datastore, if it is one."""
+        """Counters of the NFS server, if there are NFS datastores; by datastore, if the export is one."""
         exported = [store for store in self.context.datastores(self._fresh) if store.export is not None]
         nothing: dict[str, Any] = {"exports": [], "nfs_hosts": [], "nfs_problem": None}
         if not exported:
@@ -308,12 +307,12 @@ class Service:
         exports = [{**row, "datastore": by_path.get(str(row.get("export")))} for row in counted.get("exports", ())]
         return {"exports": exports, "nfs_hosts": counted.get("hosts", []), "nfs_problem": None}
 
-    def _readiness(self, asked: dict[str, Any]) -> list[readiness.Check]:
+    def _readiness(self, arguments: dict[str, Any]) -> list[readiness.Check]:
         context = self.context
-        own = [Address(**one) for one in asked.get("addresses", ())]
+        own = [Address(**one) for one in arguments.get("addresses", ())]
         facts = readiness.Facts(target_name=context.configuration.target.name, own=own)
         try:
-            inventory = self._look()
+            inventory = self._scan()
             facts.pools, facts.thresholds = list(inventory.pools), capacity.thresholds(inventory, context.pool_thresholds)
             facts.datasets = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
             facts.stores = context.datastores(self._fresh)
@@ -339,52 +338,52 @@ class Service:
         with context.store.reading() as session:
             return readiness.checks(facts, session, context.seal)
 
-    def _reconcile(self, asked: dict[str, Any]) -> dict[str, Any]:
-        if not asked.get("wait"):
-            self.rounds.ask()
+    def _reconcile(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not arguments.get("wait"):
+            self.scheduler.request()
             return {}
-        outcome = self.context.reconciling.reconcile(str(asked.get("cause", "request")))
+        outcome = self.context.reconciling.reconcile(str(arguments.get("cause", "request")))
         return {"differences": list(outcome.differences), "failures": [asdict(failure) for failure in outcome.failures]}
 
     def _root(self, pool: str) -> Filesystem:
         return encryption.root(self.context, self._fresh, pool)
 
-    def _keys(self, _asked: dict[str, Any]) -> list[dict[str, Any]]:
+    def _keys(self, _arguments: dict[str, Any]) -> list[dict[str, Any]]:
         return encryption.listed(self.context, self._fresh)
 
-    def _export_key(self, asked: dict[str, Any]) -> str:
-        root = self._root(asked["pool"])
+    def _export_key(self, arguments: dict[str, Any]) -> str:
+        root = self._root(arguments["pool"])
         with as_domain_errors():
-            return self.context.keys.export_kept_key(root.name)
+            return self.context.keys.export_key(root.name)
 
-    def _confirm_key(self, asked: dict[str, Any]) -> dict[str, Any]:
-        root = self._root(asked["pool"])
+    def _confirm_key(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        root = self._root(arguments["pool"])
         with as_domain_errors():
-            self.context.keys.confirm_kept_key(root.name, bytes.fromhex(asked["secret"]))
+            self.context.keys.confirm_key(root.name, bytes.fromhex(arguments["secret"]))
         return {}
 
-    def _keep_key(self, asked: dict[str, Any]) -> dict[str, Any]:
-        root = self._root(asked["pool"])
+    def _store_key(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        root = self._root(arguments["pool"])
         with as_domain_errors():
-            self.context.keys.keep_key(root.name, bytes.fromhex(asked["secret"]))
-        self.rounds.ask()
+            self.context.keys.store_key(root.name, bytes.fromhex(arguments["secret"]))
+        self.scheduler.request()
         return {}
 
-    def _recover(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _recover(self, arguments: dict[str, Any]) -> dict[str, Any]:
         recovery, changes = self.context.recovery, []
-        if asked["keep"]:
+        if arguments["keep"]:
             recovery.keep()
         else:
-            source = (asked["pool"], asked["file"], asked["recovery_key"], asked["caller"])
-            changes = recovery.take(*source, dry_run=asked["dry_run"], force=asked["force"])
-        self.rounds.ask()
+            source = (arguments["pool"], arguments["file"], arguments["recovery_key"], arguments["caller"])
+            changes = recovery.take(*source, dry_run=arguments["dry_run"], force=arguments["force"])
+        self.scheduler.request()
         return {**recovery.status(), "changes": changes}
 
-    # --- by the clock
+    # --- periodic tasks
 
     def _capacity(self) -> None:
-        self._look()
-        pool_operations.tell_capacity(self.context)
+        self._scan()
+        pool_operations.update_capacity_alerts(self.context)
 
     def _hazards(self) -> None:
         stores = self.context.datastores(self._fresh)
@@ -408,11 +407,11 @@ class Service:
             there = {store.id for store in self.context.datastores(self._fresh) if store.state == "active"}
             missing = sorted(set(schedule.datastores) - there)
             problem: str | None = None
-            try:  # who dies before the slot is noted finds the same job
+            try:  # after a crash before the slot is stored, the same job is found
                 self._submit_due(schedule, sorted(set(schedule.datastores) & there), f"schedule {schedule.id} {slot}")
             except UnavailableError:
                 raise
-            except ConflictError as error:  # tried again in the next round, while the slot lasts
+            except ConflictError as error:  # retried in the next run, until the slot ends
                 _log.info("schedule %s: %s", schedule.name, error)
                 problem, slot = str(error), schedule.attempted_at or 0.0
             except DomainError as error:
@@ -435,8 +434,8 @@ class Service:
             self.executor.submit(take, actor, key=key)
 
     def _overdue(self) -> None:
-        """An alert for each schedule whose snapshots are too old, by the snapshots that are there."""
-        inventory = self._look()
+        """Updates alerts of schedules whose latest snapshots are too old."""
+        inventory = self._scan()
         with self.context.store.reading() as session:
             names = {one.dataset: one.id for one in domain.datastores(inventory, session) if one.state == "active"}
             found = schedules.overdue(session.scalars(select(Schedule)), inventory.snapshots, names, self.now())
@@ -445,9 +444,9 @@ class Service:
     def _retention(self) -> None:
         with self.context.store.reading() as session:
             rules = {schedule.id: schedules.retention(schedule) for schedule in session.scalars(select(Schedule))}
-            stores = {store.dataset: store for store in domain.datastores(self._look(), session)}
+            stores = {store.dataset: store for store in domain.datastores(self._scan(), session)}
             busy = {job.subject for job in job_store.active(session)}
-        snapshots = self._look().snapshots
+        snapshots = self._scan().snapshots
         surplus, expired = retention.surplus(snapshots, rules), retention.expired(snapshots, self.now())
         pools: dict[str, set[str]] = {}
         idle: dict[str, list[str]] = {"surplus": [], "expired": []}
@@ -465,24 +464,24 @@ class Service:
             except DomainError as error:
                 _log.info("retention leaves %s for now: %s", pool, error)
 
-    def call(self, method: str, asked: dict[str, Any]) -> Any:
+    def call(self, method: str, arguments: dict[str, Any]) -> Any:
         """One call of the socket. Raises DomainError."""
         if method not in self.methods:
             raise NotFoundError("method", method)
-        return self.methods[method](asked)
+        return self.methods[method](arguments)
 
 
-def told_thresholds(inventory: domain.Inventory, pool: Pool, before: Mapping[int, capacity.Thresholds]) -> dict[str, int]:
+def effective_thresholds(inventory: domain.Inventory, pool: Pool, before: Mapping[int, capacity.Thresholds]) -> dict[str, int]:
     """Of a pool, as they go over the socket; `before` as for capacity.thresholds."""
-    told = capacity.thresholds(inventory, before).get(pool.name, capacity.Thresholds())
-    return {"warning_percent": told.warning, "critical_percent": told.critical}
+    thresholds = capacity.thresholds(inventory, before).get(pool.name, capacity.Thresholds())
+    return {"warning_percent": thresholds.warning, "critical_percent": thresholds.critical}
 
 
 def pool_as_wire(pool: Pool) -> dict[str, Any]:
     """A pool as it goes over the socket."""
-    told = asdict(pool)
-    told["features"] = {}
-    told["upgradable"] = FeatureState.DISABLED in pool.features.values()
+    wire = asdict(pool)
+    wire["features"] = {}
+    wire["upgradable"] = FeatureState.DISABLED in pool.features.values()
     if pool.scan is not None:
-        told["scan"]["progress"] = pool.scan.progress
-    return told
+        wire["scan"]["progress"] = pool.scan.progress
+    return wire

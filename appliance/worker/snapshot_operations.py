@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jobs do with snapshots: taking, destroying, rolling back, cloning."""
+"""Jobs on snapshots: create, destroy, roll back, clone."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class TakeSnapshot(Operation[requests.CreateSnapshots, SnapshotsPlan]):
         if len({store.pool for store in chosen}) > 1:
             raise ConflictError("one step is of one pool", sorted({store.pool for store in chosen}))
         names = [f"{store.dataset}@{request.name}" for store in chosen]
-        there = {snapshot.name for snapshot in context.look(60).snapshots}
+        there = {snapshot.name for snapshot in context.scan(60).snapshots}
         if there & set(names):
             raise ConflictError("there is such a snapshot", sorted(there & set(names)))
         about = tuple(store.id for store in chosen)
@@ -92,7 +92,6 @@ class TakeSnapshot(Operation[requests.CreateSnapshots, SnapshotsPlan]):
         )
 
     def run(self, context: Context, plan: SnapshotsPlan, job_id: str, advance: Advance) -> SnapshotResult:
-        """One step."""
         advance("taking it", 10)
         properties = {identity.CREATED_BY: job_id}
         if plan.schedule:
@@ -110,14 +109,14 @@ class TakeSnapshot(Operation[requests.CreateSnapshots, SnapshotsPlan]):
         if plan.protected_until:
             with contextlib.suppress(zfs.HoldExists):  # the job was resumed
                 context.engine.hold(plan.names, retention.PROTECTED)
-        context.look_at(plan.pools)
+        context.scan_pools(plan.pools)
         return SnapshotResult(snapshots=plan.names)
 
 
 def _snapshot_of(context: Context, datastore: str, snapshot: str) -> tuple[domain.Datastore, str]:
     store = domain.find(context.datastores(), datastore, "active")
     name = f"{store.dataset}@{snapshot}"
-    if name not in {one.name for one in context.look(60).snapshots}:
+    if name not in {one.name for one in context.scan(60).snapshots}:
         raise NotFoundError("snapshot", name)
     return store, name
 
@@ -153,7 +152,7 @@ class DeleteSnapshot(Operation[requests.DeleteSnapshot, SnapshotPlan]):
     def plan(self, context: Context, request: requests.DeleteSnapshot) -> SnapshotPlan:
         """Refused while clones depend on it, or it is held."""
         store, name = _snapshot_of(context, request.id, request.snapshot)
-        found = next(snapshot for snapshot in context.look(60).snapshots if snapshot.name == name)
+        found = next(snapshot for snapshot in context.scan(60).snapshots if snapshot.name == name)
         if found.clones:
             raise ConflictError("clones depend on it", found.clones)
         if found.holds:
@@ -161,10 +160,10 @@ class DeleteSnapshot(Operation[requests.DeleteSnapshot, SnapshotPlan]):
         return SnapshotPlan(subject=f"{store.id}@{request.snapshot}", pools=(store.pool,), name=name, about=(store.id,))
 
     def run(self, context: Context, plan: SnapshotPlan, job_id: str, advance: Advance) -> SnapshotResult:
-        """One that is gone is well."""
+        """A missing snapshot is no error."""
         advance("destroying it", 10)
         context.engine.destroy_snapshots([plan.name])
-        context.look_at(plan.pools)
+        context.scan_pools(plan.pools)
         return SnapshotResult(snapshot=plan.name)
 
 
@@ -180,24 +179,23 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
     kind = "snapshot.retention"
 
     def plan(self, context: Context, request: requests.RetireSnapshots) -> RetirePlan:
-        """As the schedules say."""
         subject, about, pools = f"retention of {request.pool}", tuple(request.about), (request.pool,)
         return RetirePlan(subject=subject, pools=pools, names=request.names, expired=request.expired, about=about)
 
     def run(self, context: Context, plan: RetirePlan, job_id: str, advance: Advance) -> SnapshotResult:
-        """What is held or was cloned meanwhile stays."""
+        """Snapshots with new holds or clones stay."""
         destroyed = 0
         for name in plan.expired:
             with contextlib.suppress(zfs.NoSuchHold, zfs.NoSuchSnapshot):
                 context.engine.release([name], retention.PROTECTED)
         for begin in range(0, len(plan.names), _AT_ONCE):
             advance("destroying them", 10 + 80 * begin // len(plan.names))
-            there = {one.name for one in context.look_at(plan.pools).snapshots if not one.holds and not one.clones}
+            there = {one.name for one in context.scan_pools(plan.pools).snapshots if not one.holds and not one.clones}
             names = [name for name in plan.names[begin : begin + _AT_ONCE] if name in there]
-            with contextlib.suppress(zfs.SnapshotHeld, zfs.HasDependants):  # in this moment: the next round sees it
+            with contextlib.suppress(zfs.SnapshotHeld, zfs.HasDependants):  # just added: the next run sees it
                 context.engine.destroy_snapshots(names)
                 destroyed += len(names)
-        context.look_at(plan.pools)
+        context.scan_pools(plan.pools)
         return SnapshotResult(destroyed=destroyed)
 
 
@@ -213,7 +211,7 @@ class RollbackPlan(Plan, frozen=True, kw_only=True):
 
 
 class Rollback(Operation[requests.RollBack, RollbackPlan]):
-    """Puts a datastore back to a snapshot. What was written since is lost."""
+    """Rolls a datastore back to a snapshot. Later writes are lost."""
 
     kind = "snapshot.rollback"
 
@@ -221,7 +219,7 @@ class Rollback(Operation[requests.RollBack, RollbackPlan]):
         """Refused while hosts are logged in or newer snapshots would go, unless forced; while those are held or cloned, too."""
         store, name = _snapshot_of(context, request.id, request.snapshot)
         force = request.force
-        own = [snapshot for snapshot in context.look(60).snapshots if snapshot.dataset == store.dataset]
+        own = [snapshot for snapshot in context.scan(60).snapshots if snapshot.dataset == store.dataset]
         position = next(index for index, snapshot in enumerate(own) if snapshot.name == name)
         newer = own[position + 1 :]
         clones = [clone for snapshot in newer for clone in snapshot.clones]
@@ -248,7 +246,7 @@ class Rollback(Operation[requests.RollBack, RollbackPlan]):
         )
 
     def run(self, context: Context, plan: RollbackPlan, job_id: str, advance: Advance) -> DatastoreResult:
-        """Out of service, back, in service again. Once hosts may write again it is not done a second time."""
+        """Out of service, rollback, in service. After hosts may write again, a resumed job does not roll back a second time."""
         if not plan.done:
             self._roll_back(context, plan, advance)
             in_service(context, job_id)
@@ -256,7 +254,7 @@ class Rollback(Operation[requests.RollBack, RollbackPlan]):
         return serve(context, plan.uuid, plan.pools, self.kind)
 
     def _roll_back(self, context: Context, plan: RollbackPlan, advance: Advance) -> None:
-        # Only what was shown is destroyed: one taken meanwhile is in the way, and no host loses its LUN for that.
+        # Only snapshots in the request are destroyed: a newer one is a conflict, and no host loses its LUN for that.
         dataset = plan.name.split("@", 1)[0]
         found = context.engine.snapshots(dataset, recursive=False)
         own = [snapshot.name for snapshot in found]
@@ -354,7 +352,7 @@ class Clone(Operation[requests.CloneDatastore, ClonePlan]):
         """No volume without an identity stays, nor the snapshot that was taken for it."""
         take_back(context, plan.dataset, plan.uuid)
         if plan.take:
-            context.look_at(plan.pools)
+            context.scan_pools(plan.pools)
             destroy_origin(context, origin_guid(context, plan.snapshot), plan.pools)
 
 
@@ -377,7 +375,7 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
     def plan(self, context: Context, request: requests.PromoteDatastore) -> PromotePlan:
         """It must be a clone, and have no snapshot of the name of one that it gets."""
         store = domain.find(context.datastores(), request.id, "active")
-        inventory = context.look(60)
+        inventory = context.scan(60)
         found = inventory.dataset(store.dataset)
         if found is None or found.origin is None:
             raise ConflictError(f"Cannot promote {store.name}: it is no clone", [store.name])
@@ -405,7 +403,7 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
             found = context.engine.properties(plan.dataset).get("origin")
         if found is not None and found.value == plan.origin:
             context.engine.promote(plan.dataset)
-        context.look_at(plan.pools)
+        context.scan_pools(plan.pools)
         return DatastoreResult(datastore=plan.uuid)
 
 

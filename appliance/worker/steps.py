@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kind of job is, and the steps that several kinds have in common.
+"""Base class of jobs, and steps that several kinds share.
 
-`plan` looks, refuses and decides, and changes nothing; `run` does it. A `run` is taken up again from its beginning after a
-crash, so each of its steps finds out whether it was done before.
+`plan` checks and decides without changes; `run` executes. After a crash `run` starts again from the beginning, so each step
+checks whether it was done before.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class DatastoreResult(Result, frozen=True, kw_only=True):
 
 
 def unused(context: Context, store: Datastore, force: bool, doing: str) -> None:
-    """Refused while hosts are logged in, unless forced: then nobody is asked, who may be away."""
+    """Refused while hosts are logged in, unless forced: then target and NFS server need not answer."""
     hosts = [] if force else context.logged_in(store.uuid or "")
     if hosts:
         raise ConflictError(f"hosts are logged in that see {store.name}; {doing}", hosts, can_force=True)
@@ -117,7 +117,7 @@ def unreserved(context: Context, store: Datastore, force: bool) -> None:
 
 def ensure_folder(context: Context, name: str) -> None:
     """The file system that datastores lie below; itself it holds nothing."""
-    if context.look(60).dataset(name) is not None:
+    if context.scan(60).dataset(name) is not None:
         return
     with contextlib.suppress(zfs.DatasetExists):
         context.engine.create_filesystem(name, properties={"canmount": "off", "mountpoint": "none"})
@@ -133,7 +133,7 @@ def ensure_encryption_root(context: Context, name: str, identifier: str) -> None
     if found.encryption is None or found.encryption.root != name:
         raise ConflictError("the file system for encrypted datastores is there, and is not encrypted", [name])
     if found.encryption.key_status != KeyStatus.AVAILABLE:
-        context.keys.load_kept_key(name)
+        context.keys.load_stored_key(name)
 
 
 def serve(context: Context, uuid: str, pools: Collection[str], cause: str) -> DatastoreResult:
@@ -142,7 +142,7 @@ def serve(context: Context, uuid: str, pools: Collection[str], cause: str) -> Da
     Says whether the datastore is served, and what is not as it should be: no failure, it is tried again.
     """
     try:
-        context.look_at(pools)
+        context.scan_pools(pools)
         outcome = context.reconciling.reconcile(cause, _kind(context, uuid), pools)
     except DomainError as error:
         return DatastoreResult(datastore=uuid, served=False, problem=str(error))
@@ -153,14 +153,14 @@ def serve(context: Context, uuid: str, pools: Collection[str], cause: str) -> Da
 
 
 def served_as_before(context: Context, uuid: str) -> DatastoreResult:
-    """As `serve` says it, by the last round: for what changes nothing of who serves it."""
+    """Like `serve`, from the last run, for changes that do not affect serving."""
     served = uuid in context.reconciling.serving
     problem = None if served else "neither the target nor the NFS server serves it"
     return DatastoreResult(datastore=uuid, served=served, problem=problem)
 
 
 def problems_serving(context: Context, cause: str) -> list[str]:
-    """Reconciles; what could not be served, or taken away, and why. What was asked for is done: the rest is tried again."""
+    """Reconciles; returns failures to serve or remove. The job has succeeded all the same: the reconciler retries."""
     try:
         return [failure.text for failure in context.reconciling.reconcile(cause).failures]
     except DomainError as error:
@@ -172,7 +172,7 @@ def _kind(context: Context, uuid: str | None) -> str | None:
 
 
 def still_unused(context: Context, uuid: str, force: bool, number: int | None = None) -> None:
-    """As when the job was asked for: looks again, by who serves it, while it is served (as a LUN: under this number)."""
+    """Repeats the check of `plan` while the datastore is served (a LUN: with this number)."""
     if force:
         return
     kind = _kind(context, uuid)
@@ -193,7 +193,7 @@ def still_unused(context: Context, uuid: str, force: bool, number: int | None = 
 def out_of_service(context: Context, uuid: str, pools: Collection[str], force: bool) -> None:
     """It is not served any more, and nobody has its volume, or a file in it, open. The job's `out_of_service` keeps it so.
 
-    Refused while hosts use it, unless forced: they may have come since the job was asked for.
+    Refused while hosts use it, unless forced: they may have logged in since the request.
     """
     still_unused(context, uuid, force)
     outcome = context.reconciling.reconcile("out of service", _kind(context, uuid), pools)
@@ -204,13 +204,13 @@ def out_of_service(context: Context, uuid: str, pools: Collection[str], force: b
 
 
 def _wait_until_closed(context: Context, uuid: str) -> None:
-    """What the target answered once, to whoever asked first, proves nothing later: the engine looks who has the volume open."""
+    """Waits until no process has the volume open, by the engine: the target reports that only once, to the first caller."""
     dataset = next((store.dataset for store in context.datastores(3600) if store.uuid == uuid), "")
     limit = time.monotonic() + CLOSING_SECONDS
     while dataset:
         try:
             who = context.engine.holders(dataset)
-        except zfs.NoSuchDataset:  # put aside, or destroyed, before a crash
+        except zfs.NoSuchDataset:  # moved to the trash, or destroyed, before a crash
             return
         except zfs.HoldersUnknown as error:
             who = (str(error),)
@@ -222,7 +222,7 @@ def _wait_until_closed(context: Context, uuid: str) -> None:
 
 
 def in_service(context: Context, job_id: str) -> None:
-    """What `out_of_service` began ends: it is done, for a run that is resumed after this too."""
+    """Ends `out_of_service`, also for a run that is resumed after this."""
     with context.store.session() as session:
         jobs.note(session, job_id, out_of_service=[], done=True)
 
@@ -236,7 +236,7 @@ def dataset_of(context: Context, name: str) -> Volume | Filesystem:
 
 
 def own_dataset(context: Context, dataset: str, uuid: str) -> bool:
-    """Whether the dataset is there, made by this job before. Raises ConflictError when it is somebody else's."""
+    """Whether the dataset exists and was made by this job. Raises ConflictError for another owner."""
     try:
         claimed = context.engine.properties(dataset).get(identity.UUID)
     except zfs.NoSuchDataset:
@@ -260,15 +260,15 @@ def complete(context: Context, dataset: str, guid: int | None = None) -> None:
     context.engine.set_properties(dataset, {identity.GUID: found})
 
 
-def choose_lun(context: Context, asked: int | None, wanted: int | None = None) -> int:
-    """The number asked for, the one it had, or a free one; none that a job under way has chosen."""
+def choose_lun(context: Context, requested: int | None, previous: int | None = None) -> int:
+    """The requested number, the previous one, or a free one; none that a running job has chosen."""
     with context.store.reading() as session:
-        if asked is not None:
-            domain.check_lun(session, asked)
+        if requested is not None:
+            domain.check_lun(session, requested)
         pending = {claims.lun for claims in pending_claims(context)}
-        if asked is not None and asked in pending:
-            raise ConflictError(f"LUN {asked} is taken by a job under way")
-        return domain.free_lun(session, asked if asked is not None else wanted, pending)
+        if requested is not None and requested in pending:
+            raise ConflictError(f"LUN {requested} is taken by a running job")
+        return domain.free_lun(session, requested if requested is not None else previous, pending)
 
 
 def pending_claims(context: Context) -> list[Claims]:
@@ -278,14 +278,13 @@ def pending_claims(context: Context) -> list[Claims]:
 
 
 def check_name(context: Context, stores: list[Datastore], name: str, own: str | None = None) -> None:
-    """Nobody has it, or is about to."""
+    """Refuses a name that is in use or planned."""
     domain.check_name(stores, name, own)
     if any(claims.name is not None and claims.name.lower() == name.lower() for claims in pending_claims(context)):
         raise ConflictError("a job under way makes a datastore of this name", [name])
 
 
 def check_groups(context: Context, groups: Collection[str] | None) -> None:
-    """All of them are there."""
     with context.store.reading() as session:
         for group_id in groups or ():
             try:
@@ -301,7 +300,7 @@ def clone_snapshot(dataset: str, uuid: str) -> str:
 
 def origin_guid(context: Context, origin: str | None) -> int | None:
     """Of the snapshot that a clone hangs on, if it was taken for a clone: it goes when its last clone does."""
-    found = next((one for one in context.look(60).snapshots if one.name == origin), None)
+    found = next((one for one in context.scan(60).snapshots if one.name == origin), None)
     own = found is not None and re.fullmatch(r"clone-[0-9a-f]{8}", found.tag) and identity.CREATED_BY in found.properties
     return found.guid if found is not None and own else None
 
@@ -310,15 +309,15 @@ def destroy_origin(context: Context, guid: int | None, pools: Collection[str]) -
     """By its GUID: its dataset may have another name by now. What still hangs on it, or holds it, keeps it."""
     if guid is None:
         return
-    for snapshot in context.look_at(pools).snapshots:
+    for snapshot in context.scan_pools(pools).snapshots:
         if snapshot.guid == guid and not snapshot.clones:
             with contextlib.suppress(zfs.HasDependants, zfs.SnapshotHeld):
                 context.engine.destroy_snapshots([snapshot.name])
 
 
 def forget_reservations(context: Context, dataset: str, uuid: str) -> None:
-    """What its LUN left in the pool's folder for persistent reservations. Some hundred bytes: nothing fails for them."""
-    pool = next((pool for pool in context.look(60).pools if pool.name == dataset.split("/", 1)[0]), None)
+    """Removes its LUN's file of persistent reservations. An error is ignored, because it has only some hundred bytes."""
+    pool = next((pool for pool in context.scan(60).pools if pool.name == dataset.split("/", 1)[0]), None)
     if pool is None:
         return
     try:
@@ -328,7 +327,7 @@ def forget_reservations(context: Context, dataset: str, uuid: str) -> None:
 
 
 def take_back(context: Context, dataset: str, uuid: str) -> None:
-    """Destroys a dataset that a job has made and not completed."""
+    """Destroys an incomplete dataset of a job."""
     if own_dataset(context, dataset, uuid):
         if identity.GUID in context.engine.properties(dataset):
             return  # it is complete: hosts keep what they were given

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The support bundle: what somebody needs who is to find out what is wrong, in one file, without secrets."""
+"""The support bundle: data for troubleshooting in a file, without secrets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from appliance.zfs.log import Log
 NEWEST = {Job: 2000, Alert: 2000, AuditEntry: 5000, Event: 5000, Delivery: 500}
 LARGEST_MEMBER = 32 << 20
 _SHORTEST = 4
-"""What is shorter is in every text."""
+"""Shorter strings occur in any text."""
 _PATTERNS = (
     r"zvaai_[0-9a-f]{32}_[A-Za-z0-9_-]{43}",  # API tokens
     r"\$argon2id\$[^\"'\s\\]+",
@@ -51,11 +51,11 @@ _PATTERNS = (
 )
 _SECRET = re.compile("|".join(_PATTERNS), re.DOTALL)
 _log = logging.getLogger(__name__)
-Telling = Callable[[], Any]
+Reader = Callable[[], Any]
 
 
 class Redaction:
-    """Takes secrets out of a text: those of the installation by what they are, others by how they look."""
+    """Removes secrets from a text: the installation's by value, others by pattern."""
 
     def __init__(self, known: Iterable[str]) -> None:
         forms: set[str] = set()
@@ -65,7 +65,6 @@ class Redaction:
         self._known = sorted(forms, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
-        """Without them."""
         for secret in self._known:
             text = text.replace(secret, "(secret)")
         return _SECRET.sub("(secret)", text)
@@ -109,11 +108,10 @@ class Bundle(Operation[requests.CreateBundle, BundlePlan]):
     kind = "support.bundle"
 
     def plan(self, context: Context, request: requests.CreateBundle) -> BundlePlan:
-        """One at a time."""
         return BundlePlan(subject="support bundle", pools=(), bundle=str(uuid.uuid4()))
 
     def run(self, context: Context, plan: BundlePlan, job_id: str, advance: Advance) -> BundleResult:
-        """What can't be had is in it as the reason why. A file under its name is whole."""
+        """Unavailable parts contain the reason. The file gets its name when it is complete."""
         folder = context.configuration.support_directory
         folder.mkdir(mode=0o700, exist_ok=True)
         file = support.file_of(folder, plan.bundle)
@@ -123,9 +121,9 @@ class Bundle(Operation[requests.CreateBundle, BundlePlan]):
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:
             with tarfile.open(fileobj=written, mode="w:gz") as archive:
                 parts = list(_parts(context).items())
-                for place, (name, telling) in enumerate(parts):
+                for place, (name, read) in enumerate(parts):
                     advance(name, 10 + 80 * place // len(parts))
-                    _add(archive, name, redact(_told(name, telling)))
+                    _add(archive, name, redact(_content(name, read)))
                 for log in sorted(_logs(context)):
                     advance(log.name, 90)
                     with suppress(OSError):
@@ -137,17 +135,16 @@ class Bundle(Operation[requests.CreateBundle, BundlePlan]):
         return BundleResult(bundle=plan.bundle, size=file.stat().st_size)
 
     def undo(self, context: Context, plan: BundlePlan) -> None:
-        """No half one stays."""
         support.file_of(context.configuration.support_directory, plan.bundle).with_suffix(".new").unlink(missing_ok=True)
 
 
-def _told(name: str, telling: Telling) -> str:
+def _content(name: str, read: Reader) -> str:
     try:
-        told = telling()
-    except Exception as error:  # whatever is wrong is why somebody wants a bundle
+        content = read()
+    except Exception as error:  # any error may be the reason for the bundle
         _log.warning("%s: %s", name, error)
-        return json.dumps({"not_told": traceback.format_exception(error)}, indent=1)
-    return told if isinstance(told, str) else json.dumps(told, indent=1, default=str)
+        return json.dumps({"unavailable": traceback.format_exception(error)}, indent=1)
+    return content if isinstance(content, str) else json.dumps(content, indent=1, default=str)
 
 
 def _add(archive: tarfile.TarFile, name: str, text: str) -> None:
@@ -157,19 +154,19 @@ def _add(archive: tarfile.TarFile, name: str, text: str) -> None:
     archive.addfile(member, io.BytesIO(data))
 
 
-def _parts(context: Context) -> Mapping[str, Telling]:
-    def rows(table: type[Base]) -> Telling:
+def _parts(context: Context) -> Mapping[str, Reader]:
+    def rows(table: type[Base]) -> Reader:
         return lambda: _newest(context, table)
 
     return {
         "versions.json": lambda: _versions(context),
         "appliance.json": lambda: context.configuration.model_dump(mode="json"),
         "configuration.json": lambda: _reading(context, configuration.without_secrets),
-        "pools.json": lambda: [asdict(pool) for pool in context.look().pools],
+        "pools.json": lambda: [asdict(pool) for pool in context.scan().pools],
         "zpool-status.txt": lambda: _zpool_status(context),
         "datastores.json": lambda: [asdict(store) for store in context.datastores()],
-        "snapshots.json": lambda: [asdict(snapshot) for snapshot in context.look(60).snapshots],
-        "disks.json": lambda: context.disks_told(),
+        "snapshots.json": lambda: [asdict(snapshot) for snapshot in context.scan(60).snapshots],
+        "disks.json": lambda: context.disk_reports(),
         "logs/helper.log": lambda: _helper_log(context),
         "target.json": lambda: _target(context),
         "measures.json": lambda: measures.collect(context, 60),
@@ -181,9 +178,9 @@ def _parts(context: Context) -> Mapping[str, Telling]:
     }
 
 
-def _reading(context: Context, tell: Callable[[Session], Any]) -> Any:
+def _reading(context: Context, read: Callable[[Session], Any]) -> Any:
     with context.store.reading() as session:
-        return tell(session)
+        return read(session)
 
 
 def _newest(context: Context, table: type[Base]) -> str:
@@ -196,15 +193,15 @@ def _newest(context: Context, table: type[Base]) -> str:
 
 def _zpool_status(context: Context) -> str:
     """Of each pool; of one of which it can't be had the reason why."""
-    told = []
+    outputs = []
     with as_domain_errors():
         names = [pool.name for pool in context.engine.pools()]
     for name in names:
         try:
-            told.append(context.engine.zpool_status(name))
+            outputs.append(context.engine.zpool_status(name))
         except ZfsError as error:
-            told.append(f"  pool: {name}\n(not told: {error})\n")
-    return "\n".join(told)
+            outputs.append(f"  pool: {name}\n(unavailable: {error})\n")
+    return "\n".join(outputs)
 
 
 def _logs(context: Context) -> Iterator[Path]:

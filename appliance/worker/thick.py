@@ -28,16 +28,15 @@ from appliance.zfs.model import Filesystem, Pool, Property, Volume
 from appliance.zfs.properties import thick_refreservation
 
 LUN_SECONDS, FILES_SECONDS = 60.0, 600.0
-"""For target and NFS server to count shared blocks: what was written just now has to be on disk."""
+"""Time for target and NFS server to count shared blocks, which needs a sync of recent writes."""
 _POLL_SECONDS = 1.0
 _REMEDY = "Add vdevs, or delete data"
 
 
-# --- what is refused before
+# --- checks
 
 
 def check_room(pool: Pool, needed: int) -> None:
-    """Of a new one."""
     if needed > pool.free:
         text = f"the pool has not the space for a thick datastore: {needed} bytes are needed, and {pool.free} are free"
         raise ConflictError(text, [pool.name])
@@ -58,9 +57,9 @@ def check_change(context: Context, store: Datastore, request: ChangeDatastore) -
 def check_dedup(context: Context, dataset: str) -> None:
     """Refuses a dataset, or the name of a new one, whose blocks would be shared without anybody's doing."""
     there, properties = _there(context, dataset)
-    told = properties.get("dedup")
-    if told is not None and told.value != "off":
-        reason = f"its blocks would be deduplicated (dedup={told.value}), and thick storage shares none"
+    dedup = properties.get("dedup")
+    if dedup is not None and dedup.value != "off":
+        reason = f"its blocks would be deduplicated (dedup={dedup.value}), and thick storage shares none"
         raise ConflictError(f"{reason}: zfs set dedup=off {there}, or have it thin", [there])
 
 
@@ -75,7 +74,7 @@ def _there(context: Context, dataset: str) -> tuple[str, Mapping[str, Property]]
                 raise
 
 
-# --- what is set
+# --- properties
 
 
 def sized(size: int, *, thick: bool) -> dict[str, str]:
@@ -98,12 +97,12 @@ def reserve_again(context: Context, stores: Sequence[Datastore], changing: Colle
 
 
 def _reserve(context: Context, kind: str, dataset: str, size: int) -> None:
-    wanted = "auto" if kind == domain.VMFS else str(with_slack(size))
-    context.engine.set_properties(dataset, {"refreservation": wanted})
+    refreservation = "auto" if kind == domain.VMFS else str(with_slack(size))
+    context.engine.set_properties(dataset, {"refreservation": refreservation})
 
 
 def begin(kind: str, size: int) -> dict[str, str]:
-    """What is set before the data plane is told that it is thick: the reservation comes once nothing is shared."""
+    """Properties set before the data plane treats it as thick; the reservation follows when no blocks are shared."""
     wider = {} if kind == domain.VMFS else {"refquota": str(with_slack(size))}
     return {identity.THICK: "on", **wider}
 
@@ -184,12 +183,14 @@ def _nothing_shared(shared: int, deduplicated: int) -> None:
 
 
 def check_smaller(context: Context, name: str, export: int | None, size: int) -> None:
-    """Refuses less than what its files were admitted. Raises UnavailableError where the NFS server does not tell."""
+    """Refuses less than what its files were admitted. Raises UnavailableError if the NFS server does not answer."""
     try:
         with as_domain_errors():
             space = context.files.space(export or 0)
     except FileRefusedError as error:
-        raise ConflictError(f"Cannot make {name} smaller: the NFS server does not tell what its files need: {error}") from error
+        raise ConflictError(
+            f"Cannot make {name} smaller: the NFS server does not report the space of its files: {error}"
+        ) from error
     if space.counting:
         raise ConflictError(f"Cannot make {name} smaller: the NFS server still counts what its files need. Try again later")
     if space.admitted > size:
@@ -209,12 +210,12 @@ def resize(context: Context, dataset: str, size: int, was: int) -> None:
 def missing(context: Context, dataset: str, size: int) -> int:
     """About what the pool lacks for the refreservation: OpenZFS compares the growth with the space outside of it."""
     parent = context.engine.filesystem(dataset.rpartition("/")[0])
-    found = context.look().dataset(dataset)
+    found = context.scan().dataset(dataset)
     if found is None:
         raise zfs.NoSuchDataset(dataset)
-    wanted = thick_refreservation(size, found.volblocksize) if isinstance(found, Volume) else with_slack(size)
+    target = thick_refreservation(size, found.volblocksize) if isinstance(found, Volume) else with_slack(size)
     own = found.space.used_by_dataset
-    return max(1, max(own, wanted) - max(own, found.refreservation) - parent.space.available)
+    return max(1, max(own, target) - max(own, found.refreservation) - parent.space.available)
 
 
 # --- refusals of OpenZFS
@@ -227,7 +228,7 @@ def snapshot_room(found: Volume | Filesystem) -> int:
 
 def room(context: Context, datastores: Collection[str]) -> dict[str, Any]:
     """What snapshots of datastores of one pool need together, and what that pool has, outside of all reservations."""
-    inventory, rows = context.look(60), []
+    inventory, rows = context.scan(60), []
     available = 0
     for store in context.datastores(60):
         found = inventory.dataset(store.dataset) if store.id in datastores else None
@@ -241,11 +242,10 @@ def room(context: Context, datastores: Collection[str]) -> dict[str, Any]:
 
 
 def snapshot_refused(context: Context, names: Sequence[str]) -> ConflictError:
-    """Says what they need."""
-    found = [context.look(60).dataset(name.partition("@")[0]) for name in names]
+    found = [context.scan(60).dataset(name.partition("@")[0]) for name in names]
     needed = {one.name: snapshot_room(one) for one in found if one and one.refreservation}
-    told = ", ".join(f"{size} bytes for {name}" for name, size in needed.items()) or "more space"
-    return ConflictError(f"Cannot take the snapshot: it needs {told}, and the pool has less. {_REMEDY}", list(needed))
+    needs = ", ".join(f"{size} bytes for {name}" for name, size in needed.items()) or "more space"
+    return ConflictError(f"Cannot take the snapshot: it needs {needs}, and the pool has less. {_REMEDY}", list(needed))
 
 
 def made_refused(context: Context, doing: str, name: str, dataset: str, refreservation: int) -> ConflictError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offloaded bytes over the whole time: target and NFS server count from their start, and forget a LUN or export with it."""
+"""Total offloaded bytes: target and NFS server count from their start, and drop the counters of a removed LUN or export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Counts = dict[str, int]
 
 
 class Totals:
-    """Of one installation. A count that is lower than before began anew."""
+    """Totals of an installation. A lower count means a restart from 0."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._lock = store, threading.Lock()
@@ -50,11 +50,11 @@ def _flat(offload: Mapping[str, Any]) -> Counts:
 
 
 def _nested(counts: Counts) -> dict[str, Any]:
-    told: dict[str, Any] = {"fallback_bytes": {}}
+    nested: dict[str, Any] = {"fallback_bytes": {}}
     for kind, value in counts.items():
         name, _, reason = kind.partition(".")
         if reason:
-            told[name][reason] = value
+            nested[name][reason] = value
         else:
-            told[name] = value
-    return told
+            nested[name] = value
+    return nested

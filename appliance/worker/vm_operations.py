@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One VM out of a snapshot of an NFS datastore: its folder is listed, and restored beside the original by another name."""
+"""Restore of a VM from a snapshot of an NFS datastore: list its folder, and restore a copy with another name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _nfs(context: Context, datastore: str, snapshot: str, newest: float) -> tupl
     if store.kind != domain.NFS:
         raise ConflictError("a VMFS datastore has its files inside of VMFS, where only hosts see them", [store.name])
     name = f"{store.dataset}@{snapshot}"
-    if name not in {one.name for one in context.look(60).snapshots}:
+    if name not in {one.name for one in context.scan(60).snapshots}:
         raise NotFoundError("snapshot", snapshot)
     return store, name
 
@@ -44,11 +44,11 @@ def _entries(context: Context, snapshot: str, path: str) -> list[tuple[str, str,
     return [(one.name, one.kind, one.size, one.modified) for one in found]
 
 
-def listed(context: Context, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+def listed(context: Context, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A folder of a snapshot of an NFS datastore, by name."""
-    _, snapshot = _nfs(context, asked["id"], asked["snapshot"], context.configuration.worker.inventory_seconds)
+    _, snapshot = _nfs(context, arguments["id"], arguments["snapshot"], context.configuration.worker.inventory_seconds)
     keys = ("name", "kind", "size", "modified_at")
-    return [dict(zip(keys, entry, strict=True)) for entry in _entries(context, snapshot, asked["folder"])]
+    return [dict(zip(keys, entry, strict=True)) for entry in _entries(context, snapshot, arguments["folder"])]
 
 
 class RestoreVmPlan(Plan, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class RestoreVmResult(Result, frozen=True, kw_only=True):
 
 
 class RestoreVm(Operation[requests.RestoreVm, RestoreVmPlan]):
-    """Restores one VM beside the original, with the new name in its descriptors. OpenZFS shares the blocks where it can."""
+    """Restores a copy of a VM next to the original, with the new name in its descriptors. OpenZFS shares blocks if it can."""
 
     kind = "vm.restore"
     cancellable = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong by itself: pools and their devices, events of OpenZFS, and what disks say by SMART. Each becomes an alert."""
+"""Monitors pools, devices, events of OpenZFS, and SMART data of disks; raises alerts."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ from appliance.zfs import errors as zfs
 from appliance.zfs.model import Disk, DiskHealth
 
 EVENTS_A_MINUTE = 60
-"""That are kept; a disk that fails makes more. What they changed is seen in the pool's state."""
-_LOOKED_AFTER_S = 1.0
+"""Limit of published events; a failing disk makes more. The pool's state shows their effect."""
+_SCAN_INTERVAL_S = 1.0
 _COUNTS = "disk_counts"
-"""The setting that remembers what disks have counted."""
+"""The setting with the disks' last counters."""
 _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """Of one worker. `reconcile` has all served as it should be, soon: an event may have changed what can be."""
+    """Monitor of a worker. `reconcile` requests a reconciliation, because an event may have changed what can be served."""
 
     def __init__(self, context: Context, reconcile: Callable[[], None]) -> None:
         self._context, self._reconcile = context, reconcile
         self.now: Callable[[], float] = time.time
         self._stopping, self._changed = threading.Event(), threading.Event()
-        self.asked = threading.Event()
-        """Disks were asked once since the start, or can't be."""
+        self.disks_read = threading.Event()
+        """Set after the first read of all disks, or its failure."""
         self._threads = (
             threading.Thread(target=self._disks_by_the_clock, name="disks"),
             threading.Thread(target=self._pools_by_events, name="events"),
         )
         self._lock = threading.Lock()
-        self._settling = threading.Lock()
+        self._updating = threading.Lock()
         self._slow: dict[str, tuple[Finding, float]] = {}
-        self._minute, self._kept = 0, 0
-        self._looked = -math.inf
+        self._minute, self._published = 0, 0
+        self._scanned = -math.inf
         self._waiting = False
         self._healths: dict[str, tuple[Disk, DiskHealth, float]] = {}
-        context.disks_told = self.disks
+        context.disk_reports = self.disks
 
     def start(self) -> None:
-        """Disks are asked in the background: one that sleeps or fails takes its time."""
+        """Reads disks in the background, because a sleeping or failing disk is slow."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """After the disk that is being asked."""
+        """Stops after the current disk."""
         self._stopping.set()
         self._changed.set()
         for thread in self._threads:
@@ -67,9 +67,9 @@ class Watch:
     # --- pools
 
     def pools(self) -> None:
-        """As last looked at."""
-        with self._settling:  # what was looked at first is settled first
-            inventory, now = self._context.look(60), self.now()
+        """Updates alerts of pools from the last scan."""
+        with self._updating:  # results are applied in the order of their scans
+            inventory, now = self._context.scan(60), self.now()
             datasets = (*inventory.filesystems, *inventory.volumes)
             with_datastores = {one.pool for one in datasets if identity.UUID in one.properties}
             found = pool_health.findings(inventory.pools, now, with_datastores)
@@ -87,50 +87,56 @@ class Watch:
                 for ended in pool_health.scans(inventory.pools, now):
                     note(session, ended)
 
-    def event(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """One of OpenZFS: kept, and the pools are looked at. Raises InvalidError."""
-        told = pool_health.event(asked)
-        if told.noise:
+    def event(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Publishes an event of OpenZFS, and requests a scan. Raises InvalidError."""
+        event = pool_health.event(parameters)
+        if event.noise:
             return {"kept": False}
         with self._lock:
-            if told.slow:
-                finding = pool_health.slow_finding(told)
+            if event.slow:
+                finding = pool_health.slow_finding(event)
                 self._slow[finding.key] = (finding, self.now())
             minute = int(self.now()) // 60
             if minute != self._minute:
-                self._minute, self._kept = minute, 0
-            self._kept += 1
-            kept = self._kept <= EVENTS_A_MINUTE
-            soon = time.monotonic() - self._looked >= _LOOKED_AFTER_S
+                self._minute, self._published = minute, 0
+            self._published += 1
+            published = self._published <= EVENTS_A_MINUTE
+            soon = time.monotonic() - self._scanned >= _SCAN_INTERVAL_S
             later = not soon and not self._waiting
             if soon:
-                self._looked = time.monotonic()
+                self._scanned = time.monotonic()
             elif later:
                 self._waiting = True
-        if kept:
+        if published:
             with self._context.store.session() as session:
                 publish(
-                    session, "zfs", told.pool, event_class=told.event_class, vdev=told.vdev, state=told.state, eid=told.number
+                    session,
+                    "zfs",
+                    event.pool,
+                    event_class=event.event_class,
+                    vdev=event.vdev,
+                    state=event.state,
+                    eid=event.number,
                 )
         if soon:
             self._changed.set()
-        elif later:  # in a storm of events not for each, but for the last of them too
-            timer = threading.Timer(_LOOKED_AFTER_S, self._look_later)
+        elif later:  # in an event storm one scan per interval, and one after the last event
+            timer = threading.Timer(_SCAN_INTERVAL_S, self._scan_later)
             timer.daemon = True
             timer.start()
-        return {"kept": kept}
+        return {"kept": published}
 
-    def _look_later(self) -> None:
+    def _scan_later(self) -> None:
         with self._lock:
-            self._waiting, self._looked = False, time.monotonic()
+            self._waiting, self._scanned = False, time.monotonic()
         self._changed.set()
 
     def _pools_by_events(self) -> None:
-        """Not in the clock's thread: a fault is told, however long target and NFS server take to answer."""
+        """Runs in a separate thread, so that slow answers of target and NFS server do not delay the alert."""
         while self._changed.wait() and not self._stopping.is_set():
             self._changed.clear()
             try:
-                self._context.look()
+                self._context.scan()
                 self.pools()
             except DomainError as error:
                 _log.warning("pools: %s", error)
@@ -141,30 +147,30 @@ class Watch:
     # --- disks
 
     def disks(self) -> list[dict[str, Any]]:
-        """All disks, with what they said last. Raises DomainError."""
+        """All disks with their latest SMART data. Raises DomainError."""
         with as_domain_errors():
             found = self._context.engine.disks()
-        told = []
+        rows = []
         for disk in found:
             known = self._healths.get(disk.path)
             same = known is not None and known[0].serial == disk.serial
             health = {**asdict(known[1]), "read_at": known[2]} if known is not None and same else None
-            told.append({**asdict(disk), "smart": health})
-        return told
+            rows.append({**asdict(disk), "smart": health})
+        return rows
 
     def _disks_by_the_clock(self) -> None:
         while not self._stopping.is_set():
             try:
-                self.ask_disks()
+                self.read_disks()
             except DomainError as error:
                 _log.warning("disks: %s", error)
             except Exception:
                 _log.exception("disks")
-            self.asked.set()
+            self.disks_read.set()
             self._stopping.wait(self._context.configuration.worker.disk_health_seconds)
 
-    def ask_disks(self) -> None:
-        """Each; of one that does not answer, or is asleep, it stays as it was. Raises DomainError when none can be asked."""
+    def read_disks(self) -> None:
+        """Reads all disks; keeps the old data of unresponsive and sleeping disks. Raises DomainError."""
         with as_domain_errors():
             found = self._context.engine.disks()
         healths = {}
@@ -191,32 +197,34 @@ class Watch:
         with self._context.store.session() as session:
             alerts = open_alerts(session, disks.AREA)
             now_found = {one.key: one for one in disks.findings({path: one[:2] for path, one in healths.items()}, hot_of(alerts))}
-            for disk, health, told_before in unknown:
+            for disk, health, reported_before in unknown:
                 kept = [one for one in alerts if one.key.endswith(f":{disks.identity(disk)}")]
-                for one in kept:  # of what it said before the worker was started
+                for one in kept:  # from before the worker's start
                     now_found.setdefault(one.key, Finding(one.key, one.severity, one.subject, one.text, one.remedy))
-                if health.unanswered and (kept or told_before):
+                if health.unanswered and (kept or reported_before):
                     silent = disks.silent(disk, health)
                     now_found[silent.key] = silent
-            self._settle_disks(session, now_found, alerts, disks.counts(one[:2] for one in healths.values()))
+            self._update_disk_alerts(session, now_found, alerts, disks.counts(one[:2] for one in healths.values()))
 
-    def _settle_disks(self, session: Session, found: dict[str, Finding], alerts: Sequence[Alert], counts: dict[str, int]) -> None:
-        """What only grows is told until it is acknowledged, and again when it has grown."""
+    def _update_disk_alerts(
+        self, session: Session, found: dict[str, Finding], alerts: Sequence[Alert], counts: dict[str, int]
+    ) -> None:
+        """Alerts on growing counters until they are acknowledged, and again after further growth."""
         setting = session.get(Setting, _COUNTS)
         known = {key: disks.Count(*one) for key, one in setting.value.items()} if setting else {}
-        looked_after = {one.key for one in alerts if one.acknowledged_at is not None}
-        kept = disks.grown(known, counts, looked_after)
+        acknowledged = {one.key for one in alerts if one.acknowledged_at is not None}
+        kept = disks.grown(known, counts, acknowledged)
         if kept != known:
             session.merge(Setting(name=_COUNTS, value={key: [one.reported, one.acknowledged] for key, one in kept.items()}))
         for key in found.keys() & kept.keys():
             if kept[key].reported <= kept[key].acknowledged:
                 del found[key]
-        again = looked_after & counts.keys() & found.keys()
-        if again:  # the alert that is looked after ends, and another one begins
+        again = acknowledged & counts.keys() & found.keys()
+        if again:  # the acknowledged alert ends, and a new one starts
             update_alerts(session, disks.AREA, [one for key, one in found.items() if key not in again])
         update_alerts(session, disks.AREA, found.values())
 
 
 def hot_of(alerts: Sequence[Alert]) -> set[str]:
-    """Keys of the alerts of disks that were too warm."""
+    """Keys of open temperature alerts."""
     return {one.key for one in alerts if one.key.startswith(f"{disks.AREA}:temperature:")}

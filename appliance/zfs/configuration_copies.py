@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of the configuration on pools: files in POOL/zvaai-configuration, a small dataset of its own that is not encrypted.
+"""Copies of the configuration on pools: files in the small unencrypted dataset POOL/zvaai-configuration.
 
-The helper knows only names and sizes of the files. What is in one is sealed by the worker (domain/sealed_copy.py).
+The helper handles only names and sizes of the files. The worker seals their content (domain/sealed_copy.py).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 DATASET = "zvaai-configuration"
 """Below the pool."""
 ROOM, QUOTA = 8 << 20, 64 << 20
-"""Bytes: reserved, so that a full pool still takes a copy, and the most that all copies may take."""
+"""Reservation and quota of the dataset in bytes, so that a full pool still accepts a copy."""
 RETAINED = 5
-"""Copies of each installation."""
+"""Number of copies per installation."""
 LARGEST = 3 << 20
-"""Bytes of a copy: base64 of a message to the helper has 4 MiB (protocol.MAX_REQUEST_BYTES)."""
+"""Maximum bytes of a copy: a message to the helper, in base64, has 4 MiB (protocol.MAX_REQUEST_BYTES)."""
 _INSTALLATIONS = 16
 _NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-([0-9]{1,19})\.json")
 
@@ -39,19 +39,18 @@ class ConfigurationCopies(ABC):
 
     @abstractmethod
     def read_copies(self, pool: str) -> list[str]:
-        """The newest copy of each installation, as text; none where the pool has no such dataset. Changes nothing."""
+        """The newest copy of each installation, as text; empty if the pool has no such dataset. Changes nothing."""
 
     @abstractmethod
     def write_copy(self, pool: str, installation: str, generation: int, content: str) -> None:
-        """Stores a copy. It is on stable storage when this returns; older copies than the newest RETAINED are removed."""
+        """Writes a copy to stable storage, and removes all but the newest RETAINED."""
 
 
 def read_folder(folder: Path) -> list[str]:
-    """See ConfigurationCopies.read_copies."""
     newest: dict[str, int] = {}
     for name in os.listdir(folder):  # noqa: PTH208  # names only
-        if found := _NAME.fullmatch(name):
-            newest[found[1]] = max(newest.get(found[1], -1), int(found[2]))
+        if match := _NAME.fullmatch(name):
+            newest[match[1]] = max(newest.get(match[1], -1), int(match[2]))
     texts = []
     for installation, generation in sorted(newest.items())[:_INSTALLATIONS]:
         with (folder / f"{installation}-{generation}.json").open(encoding="utf-8", errors="replace") as file:
@@ -62,13 +61,14 @@ def read_folder(folder: Path) -> list[str]:
 def write_folder(folder: Path, installation: str, generation: int, content: str) -> None:
     """See ConfigurationCopies.write_copy. Raises OSError."""
     stable.replace(folder / f"{installation}-{generation}.json", content.encode())
-    own = sorted(int(found[2]) for name in os.listdir(folder) if (found := _NAME.fullmatch(name)) and found[1] == installation)  # noqa: PTH208
-    for old in own[:-RETAINED]:
+    matches = [match for name in os.listdir(folder) if (match := _NAME.fullmatch(name))]  # noqa: PTH208
+    generations = sorted(int(match[2]) for match in matches if match[1] == installation)
+    for old in generations[:-RETAINED]:
         (folder / f"{installation}-{old}.json").unlink(missing_ok=True)
 
 
 class PoolCopies(ConfigurationCopies):
-    """In a dataset of each pool, mounted below `directory` for root alone while the pool is imported."""
+    """Copies in a dataset of each pool, mounted below `directory`, which only root can read."""
 
     def __init__(self, engine: KernelEngine, directory: str) -> None:
         self._engine, self._directory = engine, directory
@@ -76,8 +76,7 @@ class PoolCopies(ConfigurationCopies):
         self._changing = threading.Lock()
 
     def read_copies(self, pool: str) -> list[str]:
-        """See ConfigurationCopies."""
-        with self._lock(pool), _told("read_copies"):
+        with self._lock(pool), _as_zfs_error("read_copies"):
             try:
                 return read_folder(self._seen(pool) or self._mounted(pool))
             except NoSuchDataset:
@@ -85,11 +84,11 @@ class PoolCopies(ConfigurationCopies):
 
     def write_copy(self, pool: str, installation: str, generation: int, content: str) -> None:
         """See ConfigurationCopies."""
-        with self._lock(pool), _told("write_copy"):
+        with self._lock(pool), _as_zfs_error("write_copy"):
             write_folder(self._seen(pool) or self._created(pool), installation, generation, content)
 
     def _lock(self, pool: str) -> threading.Lock:
-        """Of one pool: a pool that hangs keeps no other one waiting."""
+        """Lock of a pool: a pool that hangs does not block others."""
         with self._changing:
             return self._locks.setdefault(pool, threading.Lock())
 
@@ -118,23 +117,23 @@ class PoolCopies(ConfigurationCopies):
         return self._mounted(pool)
 
     def _mounted(self, pool: str) -> Path:
-        """The folder, of the pool's GUID: two pools never meet there. Raises Refused where something else is mounted over it."""
+        """The folder, named by the pool's GUID. Raises Refused if another file system hides it."""
         name, place = f"{pool}/{DATASET}", f"{self._directory}.configuration-{self._engine.pool(pool).guid}"
-        found = self._engine.filesystem(name)
-        if found.mountpoint != place:
+        filesystem = self._engine.filesystem(name)
+        if filesystem.mountpoint != place:
             self._engine.set_properties(name, {"mountpoint": place})
-            found = self._engine.filesystem(name)
-        if not found.mounted:
+            filesystem = self._engine.filesystem(name)
+        if not filesystem.mounted:
             self._engine.mount(name)
-        if (there := topmost(place)) != name:
-            raise Refused(f"{there or 'nothing'} is mounted at {place}, and not {name}")
+        if (visible := topmost(place)) != name:
+            raise Refused(f"{visible or 'nothing'} is mounted at {place}, and not {name}")
         folder = Path(place)
         folder.chmod(0o700)
         return folder
 
 
 @contextlib.contextmanager
-def _told(operation: str) -> Iterator[None]:
+def _as_zfs_error(operation: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:

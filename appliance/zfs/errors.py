@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a ZfsEngine raises: one class for each thing a caller may act on, with the values it needs for that.
+"""Errors of a ZfsEngine: a class for each case that a caller handles, with its values.
 
-Every engine raises the same classes, and the root helper carries them over its socket by `code` and fields. The text of an error
-says what happened and what to do; nothing was changed unless the class says otherwise.
+Every engine raises the same classes, and the root helper carries them over its socket by `code` and fields. The text
+of an error has the reason and the remedy; nothing was changed, unless the class says otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class ZfsError(Exception):
     code: ClassVar[str]
     """Name of the class on the wire and in the API's problem+json: NoSuchPool is "no_such_pool"."""
     text: ClassVar[str]
-    """A format of str.format, for the fields."""
+    """Text with str.format placeholders for the fields."""
 
     def __init_subclass__(cls) -> None:
         dataclass(eq=False)(cls)
@@ -29,11 +29,10 @@ class ZfsError(Exception):
         return self.text.format(**self.details())
 
     def details(self) -> dict[str, object]:
-        """The fields, by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # all are dataclasses
 
 
-# --- names and values: the caller's to mend
+# --- names and values: errors of the caller
 
 
 class InvalidName(ZfsError):
@@ -45,13 +44,13 @@ class InvalidName(ZfsError):
 
 
 class InvalidProperty(ZfsError):
-    """A property that does not exist there, may not be set, or not to this value (zfsprops(7), zpoolprops(7))."""
+    """A property that does not exist, must not be set, or not to this value (zfsprops(7), zpoolprops(7))."""
 
     property: str
     value: str
     reason: str
     allowed: tuple[str, ...] = ()
-    """The values allowed, or one text that tells the range; empty when no value is."""
+    """Allowed values, or a text with the range; empty if no value is allowed."""
 
     def __str__(self) -> str:
         allowed = f" (allowed: {', '.join(self.allowed)})" if self.allowed else ""
@@ -59,7 +58,7 @@ class InvalidProperty(ZfsError):
 
 
 class InvalidLayout(ZfsError):
-    """Vdevs that make no pool, or none that should be made without `force`."""
+    """Vdevs that form no pool, or only with `force`."""
 
     reason: str
     can_force: bool = False
@@ -68,7 +67,7 @@ class InvalidLayout(ZfsError):
         return f"{self.reason}{' (force overrides this)' if self.can_force else ''}"
 
 
-# --- what is not there
+# --- missing objects
 
 
 class NoSuchPool(ZfsError):
@@ -101,17 +100,17 @@ class NoSuchHold(ZfsError):
 
 
 class NoSuchDevice(ZfsError):
-    """The device is not there, or not part of the pool."""
+    """The device does not exist, or is not part of the pool."""
 
     device: str
     pool: str = ""
-    """The pool it is no part of; empty when it does not exist."""
+    """The pool without the device; empty if the device does not exist."""
 
     def __str__(self) -> str:
         return f"{self.device} is not part of pool {self.pool}" if self.pool else f"no device {self.device}"
 
 
-# --- what is in the way
+# --- conflicts
 
 
 class PoolExists(ZfsError):
@@ -148,14 +147,14 @@ class DatasetBusy(ZfsError):
 
     name: str
     holders: tuple[str, ...] = ()
-    """Who, as far as it can be seen: "zvaai-target (process 4711)"."""
+    """Known holders, for instance "zvaai-target (process 4711)"."""
 
     def __str__(self) -> str:
         return f"{self.name} is in use{' by ' + ', '.join(self.holders) if self.holders else ''}"
 
 
 class HoldersUnknown(ZfsError):
-    """Whether a program has the dataset open could not be found out, so nothing was done to it."""
+    """It is unknown whether a program has the dataset open, so nothing was done."""
 
     name: str
     reason: str
@@ -163,7 +162,7 @@ class HoldersUnknown(ZfsError):
 
 
 class HasDependants(ZfsError):
-    """Snapshots, children or clones hang on it: see ZfsEngine.dependants."""
+    """Snapshots, children or clones depend on it: see ZfsEngine.dependants."""
 
     name: str
     dependants: tuple[str, ...]
@@ -185,7 +184,7 @@ class SnapshotHeld(ZfsError):
 
 
 class NewerSnapshots(ZfsError):
-    """A rollback would destroy these snapshots, and was not told to."""
+    """A rollback would destroy these snapshots without permission."""
 
     name: str
     newer: tuple[str, ...]
@@ -196,14 +195,14 @@ class NewerSnapshots(ZfsError):
 
 
 class NotAClone(ZfsError):
-    """Only what was made by `clone` can be promoted."""
+    """Only a clone can be promoted."""
 
     name: str
     text = "{name} is not a clone"
 
 
 class DifferentPools(ZfsError):
-    """One atomic step, and a clone or a rename, stay inside one pool."""
+    """An atomic step, a clone and a rename are limited to one pool."""
 
     names: tuple[str, ...]
 
@@ -212,12 +211,12 @@ class DifferentPools(ZfsError):
 
 
 class DeviceInUse(ZfsError):
-    """The device belongs to a pool, is mounted, or carries data of something else."""
+    """The device belongs to a pool, is mounted, or has other data."""
 
     device: str
     by: str
     can_force: bool
-    """Whether `force` overrides this: never while the device is in use now."""
+    """Whether `force` overrides this; False while the device is in use."""
     text = "{device} is in use: {by}"
 
 
@@ -246,7 +245,7 @@ class ScanRunning(ZfsError):
 
 
 class NoScanRunning(ZfsError):
-    """There is no scrub to pause or to stop."""
+    """No scrub is running."""
 
     pool: str
     text = "no scrub of pool {pool} is running"
@@ -256,11 +255,11 @@ class NoScanRunning(ZfsError):
 
 
 class OutOfSpace(ZfsError):
-    """The pool, or a quota above, has not the space asked for."""
+    """The pool, or a quota above, lacks the requested space."""
 
     name: str
     quota: bool = False
-    """Whether a quota is in the way, not the pool's space."""
+    """Whether a quota is the limit, not the pool."""
 
     def __str__(self) -> str:
         return f"{self.name}: {'a quota does not leave' if self.quota else 'the pool has not'} the space this needs"
@@ -290,36 +289,36 @@ class WrongKey(ZfsError):
     text = "this is not the key of {name}"
 
 
-class NoKeptKey(ZfsError):
-    """The appliance has not the key of this encryption root."""
+class NoStoredKey(ZfsError):
+    """The appliance does not have the key of this encryption root."""
 
     name: str
     text = "the key of {name} is not here: bring it, as it was exported from the server that made it"
 
 
-class KeyToldAlready(ZfsError):
-    """Somebody has shown that he has the key: it is not told again."""
+class KeyConfirmed(ZfsError):
+    """A user has confirmed a copy of the key: it is not exported again."""
 
     name: str
-    text = "the key of {name} was exported and confirmed, and is not told again"
+    text = "the key of {name} was exported and confirmed, and is not shown again"
 
 
 class NotEncryptionRoot(ZfsError):
-    """The dataset is not encrypted, or its key is that of the dataset above."""
+    """The dataset is not encrypted, or uses the key of a dataset above."""
 
     name: str
     root: str = ""
-    """The dataset whose key it is; empty when the dataset is not encrypted."""
+    """The encryption root; empty if the dataset is not encrypted."""
 
     def __str__(self) -> str:
         return f"{self.name} uses the key of {self.root}" if self.root else f"{self.name} is not encrypted"
 
 
-# --- the pool or the engine can't do it now
+# --- pool or engine unavailable
 
 
 class PoolUnavailable(ZfsError):
-    """The pool is suspended, faulted or read-only. What was asked for may have been done in part."""
+    """The pool is suspended, faulted or read-only. The request may be done in part."""
 
     pool: str
     reason: str
@@ -335,7 +334,7 @@ class PoolBusy(ZfsError):
 
 
 class PoolInUseElsewhere(ZfsError):
-    """The pool was last used by another system and not exported: import it with `force` once that system is known to be off."""
+    """Another system used the pool last and did not export it. If that system is off, import with `force`."""
 
     pool: str
     host: str = ""
@@ -345,36 +344,36 @@ class PoolInUseElsewhere(ZfsError):
 
 
 class Timeout(ZfsError):
-    """The time limit passed. Whether the change was made has to be looked up."""
+    """The time limit passed. The caller must check whether the change was made."""
 
     operation: str
     seconds: float
-    text = "{operation}: no end within {seconds:g} s; whether it was done has to be looked up"
+    text = "{operation}: no end within {seconds:g} s; check whether it was done"
 
 
 class NotSupported(ZfsError):
-    """This OpenZFS, this pool's features or this kind of dataset can't do it."""
+    """This OpenZFS, this pool's features or this kind of dataset does not support it."""
 
     reason: str
     text = "{reason}"
 
 
 class Refused(ZfsError):
-    """The root helper does not do this for its caller: an argument beyond its bounds, or a caller it does not serve."""
+    """The root helper refuses an argument outside its limits, or the caller."""
 
     reason: str
     text = "refused by the helper: {reason}"
 
 
 class EngineUnavailable(ZfsError):
-    """No OpenZFS module is loaded, or the helper does not answer. Whether a change was made has to be looked up."""
+    """No OpenZFS module is loaded, or the helper does not answer. The caller must check whether a change was made."""
 
     reason: str
     text = "{reason}"
 
 
 class UnexpectedFailure(ZfsError):
-    """A failure with no class of its own: the text is OpenZFS's. Whether a part was done has to be looked up."""
+    """A failure without a class, with OpenZFS's text. The caller must check whether a part was done."""
 
     operation: str
     output: str

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of files in snapshots of file systems: listed, and copied back beside what is there now.
+"""Folders of files in snapshots: list them, and restore copies next to the current files.
 
-A client of the file system may have put a link anywhere in it, so no link is followed, and no other file system is entered. What
-is made back is put together in a folder of its own, named by an identifier, and gets its name when it is whole.
+A client may have put a link anywhere in the file system, so no link is followed, and no other file system is entered. A restore
+fills an unfinished folder, named by an identifier, and renames it at the end.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from appliance.zfs.model import Filesystem
 MOST_ENTRIES = 5_000
 MOST_TEXT_BYTES = 256 << 10
 MOST_RANGE_BYTES = 4 << 30
-"""In one step: no other change of the pool is made meanwhile."""
+"""Per step, because a step blocks other changes of the pool."""
 UNFINISHED = ".zvaai-restore-"
-"""Beginning of the names of folders that are not whole."""
+"""Prefix of the names of unfinished folders."""
 _PART_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Of a folder in a snapshot."""
+    """Entry of a folder in a snapshot."""
 
     name: str
     kind: str
@@ -43,11 +43,11 @@ class Entry:
 
 
 class Folders(ABC):
-    """Paths are names with one slash between them; "" is the root. Any method raises what the engine's do, and Refused."""
+    """Paths are names separated by single slashes; "" is the root. Any method raises the engine's errors, and Refused."""
 
     @abstractmethod
     def list_folder(self, snapshot: str, path: str) -> list[Entry]:
-        """Of a snapshot of a mounted file system, sorted by name, MOST_ENTRIES at most. Raises NoSuchSnapshot, Refused."""
+        """Folder of a snapshot of a mounted file system, sorted by name, MOST_ENTRIES at most. Raises NoSuchSnapshot, Refused."""
 
     @abstractmethod
     def read_text(self, snapshot: str, path: str) -> bytes:
@@ -55,52 +55,50 @@ class Folders(ABC):
 
     @abstractmethod
     def begin_folder(self, snapshot: str, path: str, identifier: str) -> None:
-        """Makes the unfinished folder beside where the snapshot's folder `path` lies, with its owner and mode. Again: nothing."""
+        """Creates the unfinished folder in the parent of `path`, with the snapshot's owner and mode, unless it exists."""
 
     @abstractmethod
     def restore_range(self, snapshot: str, path: str, identifier: str, file: str, offset: int, length: int) -> int:
-        """Copies a range of a file of the snapshot into a file of the unfinished folder, by sharing blocks where OpenZFS can.
+        """Copies a range of a snapshot's file into the unfinished folder, by block cloning if OpenZFS can.
 
-        Returns the bytes: less than asked for at the file's end. At offset 0 the file is made anew, with owner, mode and time
-        of the source. `length` is at most MOST_RANGE_BYTES. Raises OutOfSpace.
+        Returns the bytes, fewer at the file's end. Offset 0 recreates the file, with owner, mode and time of the source. `length`
+        is at most MOST_RANGE_BYTES. Raises OutOfSpace.
         """
 
     @abstractmethod
     def restore_text(self, snapshot: str, path: str, identifier: str, file: str, text: bytes) -> None:
-        """Makes a file of the unfinished folder with this text, and owner and mode of the snapshot's file. Raises OutOfSpace."""
+        """Creates a file with this text, and owner and mode of the snapshot's file. Raises OutOfSpace."""
 
     @abstractmethod
     def end_folder(self, snapshot: str, path: str, identifier: str, called: str) -> None:
-        """Gives the unfinished folder its name; has it that already, nothing. Raises Refused when the name is taken."""
+        """Renames the unfinished folder, unless that is done. Raises Refused if the name exists."""
 
     @abstractmethod
     def undo_folder(self, snapshot: str, path: str, identifier: str) -> None:
-        """Removes the unfinished folder with its files; there is none: nothing."""
+        """Removes the unfinished folder with its files, if it exists."""
 
 
 class SnapshotFolders(Folders):
-    """By the kernel. `place` tells where a file system is mounted, and raises Refused when it may not be used. Root only."""
+    """Folders by the kernel. `place` returns a file system's mountpoint, or raises Refused. Root only."""
 
     def __init__(self, engine: ZfsEngine, place: Callable[[Filesystem], str]) -> None:
         self._engine, self._place = engine, place
 
     def list_folder(self, snapshot: str, path: str) -> list[Entry]:
-        """See Folders."""
-        found: list[Entry] = []
+        rows: list[Entry] = []
         with self._snapshot(snapshot, path) as folder, os.scandir(folder) as entries:
             for entry in entries:
-                if len(found) == MOST_ENTRIES:
+                if len(rows) == MOST_ENTRIES:
                     raise Refused(f"{path or 'the root'} has more than {MOST_ENTRIES} entries")
                 status = entry.stat(follow_symlinks=False)
                 kind = "folder" if stat.S_ISDIR(status.st_mode) else "file" if stat.S_ISREG(status.st_mode) else "other"
                 size = status.st_size if kind == "file" else 0
-                with contextlib.suppress(UnicodeEncodeError):  # a name that is no text has no path here
+                with contextlib.suppress(UnicodeEncodeError):  # a name that is no text is skipped
                     entry.name.encode()
-                    found.append(Entry(name=entry.name, kind=kind, size=size, modified=int(status.st_mtime)))
-        return sorted(found, key=lambda one: one.name)
+                    rows.append(Entry(name=entry.name, kind=kind, size=size, modified=int(status.st_mtime)))
+        return sorted(rows, key=lambda entry: entry.name)
 
     def read_text(self, snapshot: str, path: str) -> bytes:
-        """See Folders."""
         with self._file(snapshot, path) as file:
             if os.fstat(file).st_size > MOST_TEXT_BYTES:
                 raise Refused(f"{path} has more than {MOST_TEXT_BYTES} bytes")
@@ -110,15 +108,13 @@ class SnapshotFolders(Folders):
         return b"".join(parts)
 
     def begin_folder(self, snapshot: str, path: str, identifier: str) -> None:
-        """See Folders."""
-        with self._snapshot(snapshot, path) as like, self._beside(snapshot, path) as parent:
+        with self._snapshot(snapshot, path) as like, self._current_parent(snapshot, path) as parent:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(_unfinished(identifier), 0o700, dir_fd=parent)
             with _within(parent, _unfinished(identifier)) as folder:
                 _own_as(folder, os.fstat(like))
 
     def restore_range(self, snapshot: str, path: str, identifier: str, file: str, offset: int, length: int) -> int:
-        """See Folders."""
         if not 0 <= offset < 1 << 63 or not 0 < length <= MOST_RANGE_BYTES:
             raise Refused(f"a range of {length} bytes at {offset}")
         with self._file(snapshot, path) as source, self._made(snapshot, path, identifier) as folder:
@@ -132,7 +128,7 @@ class SnapshotFolders(Folders):
                     if count == 0:
                         break
                     copied += count
-                if copied < length:  # the end: what follows a hole has no byte to copy
+                if copied < length:  # the end of the file: a hole at the end has no bytes to copy
                     status = os.fstat(source)
                     os.ftruncate(made, status.st_size)
                     os.fsync(made)
@@ -140,7 +136,6 @@ class SnapshotFolders(Folders):
         return copied
 
     def restore_text(self, snapshot: str, path: str, identifier: str, file: str, text: bytes) -> None:
-        """See Folders."""
         if len(text) > MOST_TEXT_BYTES:
             raise Refused(f"a text of {len(text)} bytes")
         with self._file(snapshot, path) as source, self._made(snapshot, path, identifier) as folder:
@@ -153,10 +148,9 @@ class SnapshotFolders(Folders):
                 os.fsync(made)
 
     def end_folder(self, snapshot: str, path: str, identifier: str, called: str) -> None:
-        """See Folders."""
-        with self._beside(snapshot, path) as parent:
-            there = _exists(parent, _unfinished(identifier))
-            if not there and _exists(parent, _component(called)):
+        with self._current_parent(snapshot, path) as parent:
+            unfinished = _exists(parent, _unfinished(identifier))
+            if not unfinished and _exists(parent, _component(called)):
                 return
             if _exists(parent, _component(called)):
                 raise Refused(f"there is {called} already")
@@ -164,8 +158,7 @@ class SnapshotFolders(Folders):
             os.fsync(parent)
 
     def undo_folder(self, snapshot: str, path: str, identifier: str) -> None:
-        """See Folders."""
-        with self._beside(snapshot, path) as parent:
+        with self._current_parent(snapshot, path) as parent:
             if not _exists(parent, _unfinished(identifier)):
                 return
             with _within(parent, _unfinished(identifier)) as folder:
@@ -173,17 +166,17 @@ class SnapshotFolders(Folders):
                     os.unlink(name, dir_fd=folder)
             os.rmdir(_unfinished(identifier), dir_fd=parent)
 
-    # --- where
+    # --- paths
 
     @contextlib.contextmanager
     def _root(self, snapshot: str, below: str) -> Iterator[int]:
-        """`below`: the folder of the snapshot in its file system, or "" for what is there now."""
+        """`below`: the snapshot's folder in its file system, or "" for the current files."""
         names.snapshot_name(snapshot)
         dataset = snapshot.partition("@")[0]
-        found = self._engine.filesystem(dataset)
-        if not found.mounted:
+        filesystem = self._engine.filesystem(dataset)
+        if not filesystem.mounted:
             raise Refused(f"{dataset} is not mounted")
-        place = self._place(found)
+        place = self._place(filesystem)
         try:
             root = os.open(f"{place}/{below}" if below else place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -212,8 +205,8 @@ class SnapshotFolders(Folders):
             yield file
 
     @contextlib.contextmanager
-    def _beside(self, snapshot: str, path: str) -> Iterator[int]:
-        """The folder that `path` lies in now."""
+    def _current_parent(self, snapshot: str, path: str) -> Iterator[int]:
+        """The current parent folder of `path`."""
         if not path:
             raise Refused("the root of a datastore lies in no folder")
         with self._root(snapshot, "") as root, _walked(root, path.rpartition("/")[0]) as folder:
@@ -222,7 +215,10 @@ class SnapshotFolders(Folders):
     @contextlib.contextmanager
     def _made(self, snapshot: str, path: str, identifier: str) -> Iterator[int]:
         """The unfinished folder; `path` is that of a file in the snapshot's folder."""
-        with self._beside(snapshot, path.rpartition("/")[0]) as parent, _within(parent, _unfinished(identifier)) as folder:
+        with (
+            self._current_parent(snapshot, path.rpartition("/")[0]) as parent,
+            _within(parent, _unfinished(identifier)) as folder,
+        ):
             yield folder
 
 

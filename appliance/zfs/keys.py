@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of encrypted datasets: made and kept by who holds the engine, loaded where a pool comes, told until somebody has it.
+"""Keys of encrypted datasets: created and stored next to the engine, loaded after an import, exported until they are confirmed.
 
-A key is made here, never leaves but by `export_kept_key`, and lies in a file of its own below a directory of root's, sealed with
-a master key (Fernet: AES-128-CBC and HMAC-SHA256). The encryption root names its key by a user property; the file system is made
-after its key is on stable storage.
+Only `export_key` returns a key. Each key has a file in a directory of root, sealed with a master key (Fernet: AES-128-CBC and
+HMAC-SHA256). A user property of the encryption root has the key's identifier; the file system is created after its key is on
+stable storage.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from appliance.zfs import stable
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import (
     DatasetExists,
+    KeyConfirmed,
     KeyLoaded,
-    KeyToldAlready,
-    NoKeptKey,
+    NoStoredKey,
     NotEncryptionRoot,
     UnexpectedFailure,
     WrongKey,
@@ -36,59 +36,62 @@ from appliance.zfs.errors import (
 from appliance.zfs.model import NewEncryption
 
 PROPERTY = "zvaai:key"
-"""Which key an encryption root has."""
+"""User property with the identifier of an encryption root's key."""
 KEY_BYTES = 32
 _IDENTIFIER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptKey:
-    """A key that is here."""
+class StoredKey:
+    """A stored key."""
 
     identifier: str
     made_at: int
-    told_at: int | None
-    """When it was exported last."""
+    exported_at: int | None
+    """Time of the last export."""
     confirmed_at: int | None
-    """When somebody who has it has shown that; it is not exported again."""
+    """When a user confirmed a copy; the key is not exported again."""
 
 
 class Keys(ABC):
-    """Keys of encryption roots. Any method raises what the engine's do."""
+    """Keys of encryption roots. Any method raises the engine's errors."""
 
     @abstractmethod
     def create_encryption_root(self, name: str, identifier: str) -> None:
-        """Makes a key of this identifier and with it a file system that is mounted nowhere, aes-256-gcm. Again it does nothing.
+        """Creates a key with this identifier and an unmounted aes-256-gcm file system, unless both exist.
 
         Raises DatasetExists for another dataset of the name.
         """
 
     @abstractmethod
-    def load_kept_key(self, name: str) -> None:
-        """Loads the key of an encryption root; loaded already is well. Raises NoKeptKey, WrongKey, NotEncryptionRoot."""
+    def load_stored_key(self, name: str) -> None:
+        """Loads the key of an encryption root; no error if it is loaded. Raises NoStoredKey, WrongKey, NotEncryptionRoot."""
 
     @abstractmethod
-    def export_kept_key(self, name: str) -> str:
-        """The key in hexadecimal digits, until it is confirmed. Raises NoKeptKey, KeyToldAlready."""
+    def export_key(self, name: str) -> str:
+        """The key in hexadecimal digits, until it is confirmed. Raises NoStoredKey, KeyConfirmed."""
 
     @abstractmethod
-    def confirm_kept_key(self, name: str, key: bytes) -> None:
-        """Somebody has the key elsewhere, and shows it: it is not told again. Raises NoKeptKey, WrongKey, NotEncryptionRoot."""
+    def confirm_key(self, name: str, key: bytes) -> None:
+        """Confirms that the user has a copy of the key, so that it is not exported again.
+
+        Raises NoStoredKey, WrongKey, NotEncryptionRoot.
+        """
 
     @abstractmethod
-    def keep_key(self, name: str, key: bytes) -> None:
-        """Keeps the key of a root that came with its pool, and loads it; no other kept key is lost by it.
+    def store_key(self, name: str, key: bytes) -> None:
+        """Loads and stores the key of a root from another server. Replaces no other key.
 
         Raises WrongKey, KeyLoaded, NotEncryptionRoot.
         """
 
     @abstractmethod
-    def kept_keys(self) -> list[KeptKey]:
-        """All that are here, by identifier."""
+    def stored_keys(self) -> list[StoredKey]:
+        """All stored keys, by identifier."""
 
 
-class KeptKeys(Keys):
-    """In a directory, for an engine in the same process. `master` is the file with the master key, made at the first use."""
+class StoredKeys(Keys):
+    """Keys in a directory, for an engine in this process. `master` is the master key's file, created at the first use."""
 
     def __init__(self, engine: ZfsEngine, directory: Path, master: Path | None = None) -> None:
         self._engine, self._directory = engine, directory
@@ -96,11 +99,10 @@ class KeptKeys(Keys):
         self._lock = threading.Lock()
 
     def create_encryption_root(self, name: str, identifier: str) -> None:
-        """See Keys."""
         with self._lock:
             if not self._file(identifier).exists():
-                kept = {"key": self._sealed(os.urandom(KEY_BYTES)), "made_at": int(time.time())}
-                self._write(self._file(identifier), json.dumps(kept).encode())
+                stored = {"key": self._sealed(os.urandom(KEY_BYTES)), "made_at": int(time.time())}
+                self._write(self._file(identifier), json.dumps(stored).encode())
             key = self._key(name, identifier)
         properties = {"canmount": "off", "mountpoint": "none", PROPERTY: identifier}
         try:
@@ -109,8 +111,7 @@ class KeptKeys(Keys):
             if self._identifier(name) != identifier:
                 raise
 
-    def load_kept_key(self, name: str) -> None:
-        """See Keys."""
+    def load_stored_key(self, name: str) -> None:
         identifier = self._identifier(name)
         with self._lock:
             key = self._key(name, identifier)
@@ -119,30 +120,28 @@ class KeptKeys(Keys):
         except KeyLoaded:
             return
 
-    def export_kept_key(self, name: str) -> str:
-        """See Keys: that it was told is on stable storage before it is."""
+    def export_key(self, name: str) -> str:
+        """The time of the export is on stable storage before the key is returned."""
         identifier = self._identifier(name)
         with self._lock:
-            key, kept = self._key(name, identifier), self._read(name, identifier)
-            if kept.get("confirmed_at") is not None:
-                raise KeyToldAlready(name)
-            self._write(self._file(identifier), json.dumps({**kept, "told_at": int(time.time())}).encode())
+            key, stored = self._key(name, identifier), self._read(name, identifier)
+            if stored.get("confirmed_at") is not None:
+                raise KeyConfirmed(name)
+            self._write(self._file(identifier), json.dumps({**stored, "exported_at": int(time.time())}).encode())
         return key.hex()
 
-    def confirm_kept_key(self, name: str, key: bytes) -> None:
-        """See Keys."""
+    def confirm_key(self, name: str, key: bytes) -> None:
         identifier, now = self._identifier(name), int(time.time())
         with self._lock:
             if not hmac.compare_digest(self._key(name, identifier), key):
                 raise WrongKey(name)
-            kept = {"told_at": now, **self._read(name, identifier), "confirmed_at": now}
-            self._write(self._file(identifier), json.dumps(kept).encode())
+            stored = {"exported_at": now, **self._read(name, identifier), "confirmed_at": now}
+            self._write(self._file(identifier), json.dumps(stored).encode())
 
-    def keep_key(self, name: str, key: bytes) -> None:
-        """See Keys: only what has opened the dataset is kept. Who brought it has it: it is not told again.
+    def store_key(self, name: str, key: bytes) -> None:
+        """Stores only a key that opened the dataset. The user has a copy, so it is not exported again.
 
-        A raw replica names the key of what it was made of, and has another one since either changed it: it gets an identifier
-        of its own.
+        A raw replica has the identifier of the original's key. If the keys differ, the replica gets a new identifier.
         """
         if len(key) != KEY_BYTES:
             raise WrongKey(name)
@@ -150,7 +149,7 @@ class KeptKeys(Keys):
         try:
             self._engine.load_key(name, key)
         except KeyLoaded:
-            # A call that was killed had loaded the key, and written it: only what opens the dataset is written.
+            # A killed call had loaded and written the key: only a key that opens the dataset is written.
             with self._lock:
                 written = self._identifier_of(key)
             if written is None:
@@ -163,22 +162,23 @@ class KeptKeys(Keys):
                 if self._key(name, identifier) == key:
                     return
                 identifier = str(uuid.uuid4())
-            kept = {"key": self._sealed(key), "made_at": now, "told_at": now, "confirmed_at": now}
-            self._write(self._file(identifier), json.dumps(kept).encode())
+            stored = {"key": self._sealed(key), "made_at": now, "exported_at": now, "confirmed_at": now}
+            self._write(self._file(identifier), json.dumps(stored).encode())
             self._engine.set_properties(name, {PROPERTY: identifier})
 
-    def kept_keys(self) -> list[KeptKey]:
-        """See Keys."""
-        found = []
+    def stored_keys(self) -> list[StoredKey]:
+        keys = []
         with self._lock:
             for file in sorted(self._directory.glob("*.key")):
-                kept = json.loads(file.read_text())
-                told_at, confirmed_at = kept.get("told_at"), kept.get("confirmed_at")
-                found.append(KeptKey(identifier=file.stem, made_at=kept["made_at"], told_at=told_at, confirmed_at=confirmed_at))
-        return found
+                stored = json.loads(file.read_text())
+                exported_at, confirmed_at = stored.get("exported_at"), stored.get("confirmed_at")
+                keys.append(
+                    StoredKey(identifier=file.stem, made_at=stored["made_at"], exported_at=exported_at, confirmed_at=confirmed_at)
+                )
+        return keys
 
     def _identifier_of(self, key: bytes) -> str | None:
-        """Of a key that is kept."""
+        """Identifier of a stored key."""
         for file in sorted(self._directory.glob("*.key")):
             sealed = str(json.loads(file.read_text())["key"])
             if hmac.compare_digest(self._fernet().decrypt(sealed.encode()), key):
@@ -186,23 +186,23 @@ class KeptKeys(Keys):
         return None
 
     def _identifier(self, name: str) -> str:
-        found = self._engine.filesystem(name)
-        if found.encryption is None or found.encryption.root != name:
-            raise NotEncryptionRoot(name, found.encryption.root if found.encryption else "")
-        told = found.properties.get(PROPERTY)
-        if told is None or not _IDENTIFIER.fullmatch(told.value):
-            raise NoKeptKey(name)
-        return told.value
+        root = self._engine.filesystem(name)
+        if root.encryption is None or root.encryption.root != name:
+            raise NotEncryptionRoot(name, root.encryption.root if root.encryption else "")
+        identifier = root.properties.get(PROPERTY)
+        if identifier is None or not _IDENTIFIER.fullmatch(identifier.value):
+            raise NoStoredKey(name)
+        return identifier.value
 
     def _file(self, identifier: str) -> Path:
         return self._directory / f"{identifier}.key"
 
     def _read(self, name: str, identifier: str) -> dict[str, Any]:
         try:
-            kept: dict[str, Any] = json.loads(self._file(identifier).read_text())
+            stored: dict[str, Any] = json.loads(self._file(identifier).read_text())
         except FileNotFoundError:
-            raise NoKeptKey(name) from None
-        return kept
+            raise NoStoredKey(name) from None
+        return stored
 
     def _key(self, name: str, identifier: str) -> bytes:
         sealed = str(self._read(name, identifier)["key"])
@@ -216,7 +216,7 @@ class KeptKeys(Keys):
 
     def _fernet(self) -> Fernet:
         if not self._master.exists():
-            if any(self._directory.glob("*.key")):  # a new one would open none of them
+            if any(self._directory.glob("*.key")):  # a new master key could open none of them
                 raise UnexpectedFailure("keys", f"{self._master} is not there: put it back")
             self._write(self._master, Fernet.generate_key())
         return Fernet(self._master.read_bytes().strip())

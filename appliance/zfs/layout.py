@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which vdevs make a pool: rules of zpoolconcepts(7) that need no look at the devices."""
+"""Valid vdevs of a pool: rules of zpoolconcepts(7) that do not depend on the devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from appliance.zfs.errors import InvalidLayout, NoSuchDevice
 from appliance.zfs.model import Redundancy, Role, VdevSpec
 
 MAX_DEVICES = 1024
-"""In one operation."""
+"""Per operation."""
 FEWEST = {Redundancy.STRIPE: 1, Redundancy.MIRROR: 2, Redundancy.RAIDZ1: 2, Redundancy.RAIDZ2: 3, Redundancy.RAIDZ3: 4}
 MOST_IN_RAIDZ = 255
 
@@ -18,7 +18,7 @@ _PATH = re.compile(r"/dev(/[A-Za-z0-9_+:.=@,%-]+)+")
 
 
 def device_path(path: str) -> str:
-    """An absolute path below /dev with nothing in it that leads elsewhere. Raises NoSuchDevice."""
+    """An absolute path below /dev, without "..". Raises NoSuchDevice."""
     if len(path) > 1023 or not _PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
         raise NoSuchDevice(path[:1023])
     return path

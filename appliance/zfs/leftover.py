@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that ran into their time limit and are still in the kernel. Each may be done at any moment before it ends."""
+"""Calls after their timeout that are still in the kernel, and may still take effect."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _of_thread = threading.local()
 
 
 def add(ended: Ended) -> None:
-    """Of the operation that this thread carries out."""
-    _of_thread.found = [*getattr(_of_thread, "found", ()), ended]
+    """Adds a call of this thread's operation."""
+    _of_thread.calls = [*getattr(_of_thread, "calls", ()), ended]
 
 
 def take() -> list[Ended]:
-    """Those of this thread since the last time."""
-    found: list[Ended] = getattr(_of_thread, "found", [])
-    _of_thread.found = []
-    return [ended for ended in found if not ended()]
+    """Returns and clears the calls of this thread."""
+    calls: list[Ended] = getattr(_of_thread, "calls", [])
+    _of_thread.calls = []
+    return [ended for ended in calls if not ended()]

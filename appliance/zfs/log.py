@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What who holds the engine has logged, where that is another process: for the support bundle."""
+"""Log of the engine's process, for the support bundle."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 
 
 class Log(ABC):
-    """Who tells it."""
+    """A source of log lines."""
 
     @abstractmethod
     def log_lines(self) -> list[str]:
-        """The newest lines, oldest first; no keys are in them. Raises EngineUnavailable, UnexpectedFailure."""
+        """The latest lines, oldest first, without keys. Raises EngineUnavailable, UnexpectedFailure."""

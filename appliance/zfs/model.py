@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a ZfsEngine tells of: pools, datasets, snapshots. Values only, no way back to the engine.
+"""Values of a ZfsEngine: pools, datasets, snapshots.
 
 Sizes are bytes, times are seconds since 1970 (UTC), GUIDs are unsigned 64-bit: strings at the API's edge. Names of fields are
 OpenZFS's own (zfsprops(7), zpoolprops(7), vdevprops(7)).
@@ -23,7 +23,7 @@ class Source(StrEnum):
     DEFAULT = "default"
     TEMPORARY = "temporary"
     NONE = "none"
-    """The value is told, not set: `used`."""
+    """A read-only property, such as `used`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Property:
     value: str
     source: Source
     inherited_from: str | None = None
-    """The dataset that has it set, for INHERITED."""
+    """The dataset that sets it, for INHERITED."""
 
 
 Properties = Mapping[str, Property]
@@ -58,11 +58,11 @@ class Health(StrEnum):
     AVAILABLE = "AVAIL"
     """A spare that is free."""
     IN_USE = "INUSE"
-    """A spare that stands in for another device."""
+    """A spare that replaces another device."""
 
 
 class Role(StrEnum):
-    """What a top-level vdev is for (zpoolconcepts(7), Virtual Devices)."""
+    """Role of a top-level vdev (zpoolconcepts(7), Virtual Devices)."""
 
     DATA = "data"
     LOG = "log"
@@ -73,7 +73,7 @@ class Role(StrEnum):
 
 
 class Redundancy(StrEnum):
-    """How the devices of a vdev to be made hold the data."""
+    """Redundancy of a new vdev."""
 
     STRIPE = "stripe"
     MIRROR = "mirror"
@@ -84,17 +84,17 @@ class Redundancy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VdevSpec:
-    """A vdev to be made. STRIPE takes any number of devices and makes each a vdev of its own; CACHE and SPARE are STRIPE."""
+    """A new vdev. STRIPE makes each device a separate vdev; CACHE and SPARE are STRIPE."""
 
     devices: tuple[str, ...]
-    """Absolute paths, best those of /dev/disk/by-id: they survive another cabling."""
+    """Absolute paths, preferably of /dev/disk/by-id, which do not depend on the cabling."""
     redundancy: Redundancy = Redundancy.STRIPE
     role: Role = Role.DATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vdev:
-    """A vdev of a pool, with those below it."""
+    """A vdev of a pool, with its children."""
 
     name: str
     """"mirror-0", "raidz1-1", "replacing-0"; a device's path."""
@@ -106,7 +106,7 @@ class Vdev:
     path: str | None = None
     """Of a device."""
     size: int = 0
-    """Of a top-level vdev: what it can hold; of a device: its own size, or 0 where OpenZFS does not tell it."""
+    """Capacity of a top-level vdev; size of a device, or 0 if OpenZFS does not report it."""
     allocated: int = 0
     """0 below a top-level vdev."""
     read_errors: int = 0
@@ -114,20 +114,20 @@ class Vdev:
     checksum_errors: int = 0
     slow_ios: int = 0
     trim: str = ""
-    """Of a device: "active", "suspended", "canceled" or "complete"; empty when it was never trimmed, or can't be."""
+    """Of a device: "active", "suspended", "canceled" or "complete"; empty without TRIM."""
     trim_progress: float = 0.0
     """From 0 to 1."""
     was: str | None = None
-    """The path a missing device had."""
+    """Former path of a missing device."""
     vdevs: tuple[Vdev, ...] = ()
 
     def devices(self) -> tuple[Vdev, ...]:
-        """All devices at or below it."""
+        """All devices of the vdev."""
         return tuple(leaf for vdev in self.vdevs for leaf in vdev.devices()) if self.vdevs else (self,)
 
 
 class ScanState(StrEnum):
-    """How far a scrub or resilver is."""
+    """State of a scrub or resilver."""
 
     SCANNING = "scanning"
     PAUSED = "paused"
@@ -137,7 +137,7 @@ class ScanState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """The running or else the last scrub or resilver of a pool (zpool-scrub(8), zpool-status(8))."""
+    """The running or last scrub or resilver of a pool (zpool-scrub(8), zpool-status(8))."""
 
     function: str
     """"scrub" or "resilver"."""
@@ -151,7 +151,7 @@ class Scan:
     processed: int = 0
     """Bytes repaired or resilvered."""
     errors: int = 0
-    """That could not be repaired."""
+    """Errors that could not be repaired."""
 
     @property
     def progress(self) -> float:
@@ -180,21 +180,21 @@ class Pool:
     error_count: int = 0
     """Files and blocks known to be damaged."""
     status: str = ""
-    """What `zpool status` says is wrong; empty when nothing is."""
+    """Problem in `zpool status`; empty if there is none."""
     action: str = ""
-    """What it says to do."""
+    """Remedy in `zpool status`."""
     scan: Scan | None = None
     vdevs: tuple[Vdev, ...] = ()
     """Top-level vdevs of every role, spares and cache devices too."""
     bclone_used: int = 0
-    """Space of the blocks that are cloned, counted once."""
+    """Space of cloned blocks, counted once."""
     bclone_saved: int = 0
     """Space that cloning saves."""
     bclone_ratio: float = 1.0
     features: Mapping[str, FeatureState] = field(default_factory=dict)
     autotrim: bool = False
     of_the_system: bool = False
-    """It carries the running system, so the root helper changes nothing in it. The helper sets this."""
+    """The pool has the running system, so the root helper never changes it. The helper sets this."""
 
 
 class FeatureState(StrEnum):
@@ -216,13 +216,13 @@ class ImportablePool:
     status: str = ""
     action: str = ""
     last_host: str | None = None
-    """The other system that used it last and did not export it: importing needs `force`."""
+    """Another system that used it last without an export: the import needs `force`."""
     devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPlan:
-    """What `create_pool` and `add_vdevs` do, or with `dry_run` would do."""
+    """Result of `create_pool` and `add_vdevs`, also with `dry_run`."""
 
     pool: str
     layout: tuple[str, ...]
@@ -232,10 +232,10 @@ class PoolPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A block device that could be a pool's."""
+    """A block device usable for a pool."""
 
     path: str
-    """The name to use: below /dev/disk/by-id where there is one."""
+    """Preferred name, below /dev/disk/by-id if possible."""
     device: str
     """The kernel's name: /dev/sda."""
     size: int
@@ -243,36 +243,36 @@ class Disk:
     serial: str = ""
     rotational: bool = False
     used_by: str | None = None
-    """"pool tank", "mounted on /boot", "ext4", "partitions"; None when nothing is seen on it."""
+    """"pool tank", "mounted on /boot", "ext4", "partitions"; None without known content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskHealth:
-    """What a disk says of itself by SMART. None is what it does not tell."""
+    """SMART data of a disk. None: not reported."""
 
     available: bool
     reason: str = ""
-    """Why it tells nothing: it has none, or is asleep."""
+    """Why there is no data: no SMART, or the disk sleeps."""
     asleep: bool = False
     unanswered: bool = False
-    """It was asked and failed to answer: whether it has SMART, and what it would say, is not known."""
+    """The query failed: it is unknown whether the disk has SMART."""
     passed: bool | None = None
-    """Its own verdict: False for a disk that will fail, or has."""
+    """The disk's overall assessment: False for a failing or failed disk."""
     temperature: int | None = None
     """Degrees Celsius."""
     temperature_limit: int | None = None
-    """Where the disk names one beyond which it must not be."""
+    """The disk's maximum, if it reports one."""
     power_on_hours: int | None = None
     reallocated: int | None = None
-    """Sectors that were put elsewhere: ATA attribute 5; SCSI's grown defects."""
+    """Reallocated sectors: ATA attribute 5; SCSI's grown defects."""
     pending: int | None = None
-    """Sectors that can't be read and wait for a write: ATA attribute 197."""
+    """Unreadable sectors that wait for a write: ATA attribute 197."""
     uncorrectable: int | None = None
-    """Errors that were not corrected: ATA attribute 198, SCSI's error counters, NVMe's media errors."""
+    """Uncorrected errors: ATA attribute 198, SCSI's error counters, NVMe's media errors."""
     wear: int | None = None
-    """Percent of its life that are used; may be more than 100."""
+    """Used life in percent; may exceed 100."""
     spare: int | None = None
-    """Percent of NVMe's spare blocks that are left."""
+    """Remaining NVMe spare blocks in percent."""
     spare_limit: int | None = None
     critical_warning: int = 0
     """NVMe's bits (NVM Express, SMART / Health Information Log Page)."""
@@ -283,7 +283,7 @@ class DiskHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """Where a dataset's space is (zfsprops(7)); `used` is the sum of the four used_by_*."""
+    """Space of a dataset (zfsprops(7)); `used` is the sum of the four used_by_*."""
 
     used: int
     available: int
@@ -300,7 +300,7 @@ class Space:
 
 
 class KeyStatus(StrEnum):
-    """Of an encrypted dataset's key."""
+    """Status of an encryption key."""
 
     AVAILABLE = "available"
     UNAVAILABLE = "unavailable"
@@ -319,18 +319,18 @@ class KeyFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encryption:
-    """How a dataset is encrypted."""
+    """Encryption of a dataset."""
 
     algorithm: str
     root: str
-    """The dataset whose key it is, itself or one above: load_key and unload_key take this one."""
+    """The encryption root, for load_key and unload_key."""
     key_format: KeyFormat
     key_status: KeyStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEncryption:
-    """How a dataset is to be encrypted. The key stays out of logs, of `repr` and of the audit."""
+    """Encryption of a new dataset. The key never appears in logs, `repr` or the audit."""
 
     key: bytes = field(repr=False)
     key_format: KeyFormat = KeyFormat.RAW
@@ -339,7 +339,7 @@ class NewEncryption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """What file systems and volumes have in common."""
+    """Common fields of file systems and volumes."""
 
     name: str
     guid: int
@@ -350,11 +350,10 @@ class Dataset:
     """The snapshot it is a clone of."""
     encryption: Encryption | None = None
     properties: Properties = field(default_factory=dict)
-    """The native properties of properties.SHOWN that the kind has, and all user properties, set or inherited."""
+    """Native properties in properties.SHOWN of this kind, and all user properties, set or inherited."""
 
     @property
     def pool(self) -> str:
-        """Name of the pool."""
         return self.name.split("/", 1)[0]
 
 
@@ -369,7 +368,7 @@ class Volume(Dataset):
 
     @property
     def device(self) -> str:
-        """The link udev makes; it comes some milliseconds after the volume."""
+        """udev's link, which appears some milliseconds after the volume."""
         return f"/dev/zvol/{self.name}"
 
 
@@ -382,7 +381,7 @@ class Filesystem(Dataset):
     mounted: bool
     recordsize: int
     quota: int
-    """0 for none; so for the next three."""
+    """0 for none, also for the next three."""
     refquota: int
     reservation: int
     refreservation: int
@@ -390,7 +389,7 @@ class Filesystem(Dataset):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetList:
-    """Of one moment, each sorted by name."""
+    """File systems and volumes, sorted by name."""
 
     filesystems: list[Filesystem]
     volumes: list[Volume]
@@ -404,39 +403,37 @@ class Snapshot:
     """DATASET@TAG."""
     guid: int
     createtxg: int
-    """The same for all that were made in one step."""
+    """Equal for all snapshots of one step."""
     creation: int
     used: int
-    """What its destruction alone would free."""
+    """Bytes that only its destruction would free."""
     referenced: int
     holds: int = 0
-    """How many: `holds` tells which."""
+    """Number of holds; ZfsEngine.holds has the tags."""
     clones: tuple[str, ...] = ()
     defer_destroy: bool = False
     properties: Mapping[str, Property] = field(default_factory=dict)
-    """User properties whose names were asked for."""
+    """The requested user properties."""
 
     @property
     def dataset(self) -> str:
-        """What it is a snapshot of."""
         return self.name.split("@", 1)[0]
 
     @property
     def tag(self) -> str:
-        """The part behind @."""
         return self.name.split("@", 1)[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A hold on a snapshot: it can't be destroyed (zfs-hold(8))."""
+    """A hold on a snapshot, which prevents its destruction (zfs-hold(8))."""
 
     tag: str
     created: int
 
 
 class DependantKind(StrEnum):
-    """What hangs on a dataset or snapshot."""
+    """Kind of a dependant."""
 
     CHILD = "child"
     SNAPSHOT = "snapshot"
@@ -445,9 +442,9 @@ class DependantKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dependant:
-    """Something that has to go, or to be promoted, before the dataset or snapshot can be destroyed."""
+    """An object that must be destroyed or promoted before the dataset or snapshot can be destroyed."""
 
     name: str
     kind: DependantKind
     of: str
-    """What it hangs on directly: a clone's origin, a snapshot's dataset, a child's parent."""
+    """Direct dependency: a clone's origin, a snapshot's dataset, a child's parent."""

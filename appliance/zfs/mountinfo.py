@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is mounted where, as this process sees it: proc_pid_mountinfo(5)."""
+"""Mounts of this process: proc_pid_mountinfo(5)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from pathlib import Path
 
 
 def topmost(path: str, table: Path = Path("/proc/self/mountinfo")) -> str | None:
-    """The source of what is mounted at a path: of OpenZFS a dataset's name. None where nothing is.
-
-    Of several that are mounted over each other it is the one that is seen.
-    """
+    """Source of the visible mount at a path, for OpenZFS a dataset's name; None without a mount."""
     return next(reversed(stack(path, table)), None)
 
 

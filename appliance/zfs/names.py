@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which names ZFS allows: zfsconcepts(7), zpool-create(8), and what libzfs's zfs_namecheck.c checks.
+"""Names that ZFS allows: zfsconcepts(7), zpool-create(8), and zfs_namecheck.c of libzfs.
 
 Each check returns the name, or raises InvalidName.
 """
@@ -11,7 +11,7 @@ import re
 from appliance.zfs.errors import InvalidName
 
 MAX_NAME_BYTES = 255
-"""ZFS_MAX_DATASET_NAME_LEN without its terminating zero: a dataset's or snapshot's whole name."""
+"""ZFS_MAX_DATASET_NAME_LEN without the terminating zero, for a dataset's or snapshot's full name."""
 MAX_NESTING = 50
 """zfs_max_dataset_nesting."""
 MAX_USER_PROPERTY_VALUE_BYTES = 8191
@@ -39,7 +39,7 @@ def _length(name: str) -> None:
 
 
 def pool_name(name: str) -> str:
-    """A name that a pool may be given."""
+    """A valid name for a new pool."""
     _length(name)
     if not _POOL.fullmatch(name):
         raise InvalidName(name, "a pool's name begins with a letter and has only letters, digits, space and _ . : -")
@@ -62,7 +62,7 @@ def dataset_name(name: str) -> str:
 
 
 def new_dataset_name(name: str) -> str:
-    """POOL/PATH: what can be created, renamed and destroyed."""
+    """POOL/PATH: a dataset that can be created, renamed and destroyed."""
     if "/" not in dataset_name(name):
         raise InvalidName(name, "this is a pool's root file system")
     return name
@@ -80,12 +80,11 @@ def snapshot_name(name: str) -> str:
 
 
 def dataset_or_snapshot_name(name: str) -> str:
-    """Either."""
     return snapshot_name(name) if "@" in name else dataset_name(name)
 
 
 def is_user_property(name: str) -> bool:
-    """Whether it is spelled as a user property: it has a colon."""
+    """Whether it is the name of a user property, with a colon."""
     return ":" in name
 
 
@@ -98,7 +97,7 @@ def user_property_name(name: str) -> str:
 
 
 def hold_tag(tag: str) -> str:
-    """Tag of a hold; narrower than ZFS, which allows any bytes."""
+    """Tag of a hold; ZFS would allow any bytes."""
     _length(tag)
     if not _HOLD_TAG.fullmatch(tag):
         raise InvalidName(tag, "a hold's tag has only letters, digits and _ . : -")
@@ -106,5 +105,5 @@ def hold_tag(tag: str) -> str:
 
 
 def pool_of(name: str) -> str:
-    """The pool's name in a dataset's or snapshot's."""
+    """Pool of a dataset or snapshot."""
     return name.split("@", 1)[0].split("/", 1)[0]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Native properties: which of them the appliance shows, which it sets, and to what.
+"""Native properties that the appliance shows and sets, with the allowed values.
 
-From zfsprops(7) and zpoolprops(7) of OpenZFS 2.3. An allow-list: what is not here is not set.
-Sizes are decimal bytes: what `zfs get -p` prints goes back in unchanged.
+From zfsprops(7) and zpoolprops(7) of OpenZFS 2.3. An allow-list: no other property is set.
+Sizes are decimal bytes, as `zfs get -p` prints them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from appliance.zfs.model import KeyFormat
 from appliance.zfs.names import MAX_USER_PROPERTY_VALUE_BYTES, is_user_property, user_property_name
 
 MAX_SIZE = 1 << 60
-"""Of any size here: 1 EiB."""
+"""Maximum of all sizes: 1 EiB."""
 MIN_VOLBLOCKSIZE, MAX_VOLBLOCKSIZE = 512, 16 << 20
 MIN_PASSPHRASE_BYTES, MAX_PASSPHRASE_BYTES = 8, 512
 
 
 class On(Flag):
-    """Which kind of dataset has a property."""
+    """Kinds of datasets that have a property."""
 
     FILESYSTEM = auto()
     VOLUME = auto()
@@ -35,12 +35,12 @@ _DIGITS = re.compile(r"[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A native property: who has it, its default, and which values may be set."""
+    """A native property: kinds of datasets, default, allowed values."""
 
     on: On
     default: str
     allowed: tuple[str, ...]
-    """Values, or one text that describes the range."""
+    """Values, or a text with the range."""
     accepts: Callable[[str], bool]
     inherited: bool = True
     """Whether children inherit it."""
@@ -110,10 +110,10 @@ SETTABLE: Mapping[str, Native] = {
     "volmode": _choice(_V, "default", "default", "full", "geom", "dev", "none"),
     "xattr": _choice(_F, "sa", "on", "off", "sa", "dir"),
 }
-"""What set_properties and the creating operations take."""
+"""Properties allowed in set_properties and in create operations."""
 
 SHOWN: Mapping[str, Native] = {**SETTABLE, "dedup": Native(_B, "off", ("what zfsprops(7) names",), lambda _value: False)}
-"""The native properties that Volume.properties and Filesystem.properties have, where the kind has them."""
+"""Native properties in Volume.properties and Filesystem.properties, if the kind has them."""
 
 POOL_SETTABLE: Mapping[str, Native] = {
     "ashift": Native(_B, "0", ("0, or from 9 to 16",), frozenset(("0", *(str(n) for n in range(9, 17)))).__contains__),
@@ -126,11 +126,11 @@ POOL_SETTABLE: Mapping[str, Native] = {
     "failmode": _choice(_B, "wait", "wait", "continue", "panic"),
     "multihost": _choice(_B, "off", *_ON_OFF),
 }
-"""What create_pool takes as properties of the pool."""
+"""Pool properties allowed in create_pool."""
 
 
 def check_user_property(name: str, value: str) -> None:
-    """Raises InvalidProperty for what ZFS would refuse, and for bytes that a command line can't carry."""
+    """Raises InvalidProperty if ZFS would refuse it, and for bytes that a command line cannot contain."""
     try:
         user_property_name(name)
     except InvalidName as problem:
@@ -150,7 +150,7 @@ def _is_unicode(value: str) -> bool:
 
 
 def check_properties(properties: Mapping[str, str], kind: On) -> None:
-    """Raises InvalidProperty for the first that may not be set on a dataset of this kind, or not to this value."""
+    """Raises InvalidProperty for the first property or value that is not allowed on this kind of dataset."""
     for name, value in properties.items():
         if is_user_property(name):
             check_user_property(name, value)
@@ -168,7 +168,7 @@ def check_properties(properties: Mapping[str, str], kind: On) -> None:
 
 
 def check_user_properties(properties: Mapping[str, str]) -> None:
-    """What a snapshot may be given. Raises InvalidProperty."""
+    """Checks a snapshot's properties. Raises InvalidProperty."""
     for name, value in properties.items():
         if not is_user_property(name):
             raise InvalidProperty(name[:100], value[:100], "a snapshot takes only user properties")
@@ -176,7 +176,7 @@ def check_user_properties(properties: Mapping[str, str]) -> None:
 
 
 def check_pool_properties(properties: Mapping[str, str]) -> None:
-    """Raises InvalidProperty for the first that a pool may not be made with."""
+    """Raises InvalidProperty for the first property that is not allowed on a new pool."""
     for name, value in properties.items():
         native = POOL_SETTABLE.get(name)
         if native is None:
@@ -198,7 +198,7 @@ def check_volume_size(volsize: int, volblocksize: int) -> None:
 
 
 def thick_refreservation(volsize: int, volblocksize: int) -> int:
-    """An estimate of what `zfs create -V` reserves on vdevs without raidz: the data and its metadata, `copies` 1.
+    """Estimate of the reservation by `zfs create -V` without raidz: data and metadata, `copies` 1.
 
     libzfs's zvol_volsize_to_reservation: indirect blocks of 128 pointers, two copies of them and one of the data, times the ratio
     of allocated to logical size.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are as they were before a crash, or as they were to be."""
+"""Atomic replacement of files on stable storage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def replace(file: Path, content: bytes) -> None:
-    """Whole, readable for its owner alone, and on stable storage (fsync(2), of the folder too). Raises OSError."""
+    """Replaces a file, readable only for its owner, with fsync(2) of file and folder. Raises OSError."""
     new = file.with_name(f"{file.name}.new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as opened:

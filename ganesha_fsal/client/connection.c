@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way to a program of the server: by its portmapper, or to a port that was given; made again when it broke. */
+/* Connection to a program of the server, by its portmapper or a given port; reconnects after a break. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -15,7 +15,7 @@
 
 #define CONNECT_SECONDS 10
 
-/* A connected socket that blocks from then on; -1 with errno. */
+/* A connected, blocking socket; -1 with errno. */
 static int connection_connect_within(const struct addrinfo *address)
 {
     int descriptor = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -87,7 +87,7 @@ static CLIENT *connection_by_portmapper(const char *host, unsigned long program,
     case RPC_PROGNOTREGISTERED:
         session_fail(failure, VAAINAS_NO_SERVICE, "%s: the server's portmapper does not know the program", host);
         break;
-    case RPC_SYSTEMERROR: /* nobody listens at the port that the portmapper named: the server has ended, or begins */
+    case RPC_SYSTEMERROR: /* nothing listens at the portmapper's port: the server has ended, or starts */
         session_fail(failure, VAAINAS_UNREACHABLE, "%s: %s", host, strerror(rpc_createerr.cf_error.re_errno));
         break;
     default:
@@ -169,7 +169,7 @@ static enum vaainas_error connection_call_with_signals(struct connection *connec
             clnt_call(connection->client, (rpcproc_t)procedure, encode, (caddr_t)(uintptr_t)arguments, decode, results, timeout);
         if (state == RPC_SUCCESS)
             return VAAINAS_OK;
-        xdr_free(decode, results); /* half an answer: what follows must not be decoded into its strings and lists */
+        xdr_free(decode, results); /* partly decoded: the next response must not be decoded into its strings and lists */
         memset(results, 0, size);
         enum vaainas_error error = connection_error_of_state(state, failure);
         if (error != VAAINAS_UNREACHABLE)
@@ -182,7 +182,7 @@ static enum vaainas_error connection_call_with_signals(struct connection *connec
     }
 }
 
-/* libtirpc writes with write(2), which a peer that has gone answers with SIGPIPE: not the plug-in's process, but this call ends of it. */
+/* libtirpc uses write(2), which raises SIGPIPE if the peer has gone. It must end this call, not the plug-in's process. */
 enum vaainas_error session_call(struct connection *connection, enum repetition repetition, unsigned long procedure,
                                 xdrproc_t encode, const void *arguments, xdrproc_t decode, void *results, size_t size,
                                 struct vaainas_failure *failure)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Procedures of NFSv3 (RFC 1813): paths are resolved; files are made, renamed, linked and removed. */
+/* Procedures of NFSv3 (RFC 1813): resolve paths; create, rename, link and remove files. */
 #include <string.h>
 
 #include "nfs3.h"
@@ -125,7 +125,7 @@ static diropargs3 nfs_place(const struct handle *directory, const char *name)
     return (diropargs3){.dir = nfs_from_handle(directory), .name = (char *)(uintptr_t)name};
 }
 
-/* A procedure of whose results only the status is used. Never repeated: the server may have done it. */
+/* A procedure whose results are not used, only its status. Never repeated: the server may have executed it. */
 static enum vaainas_error nfs_change(struct vaainas_session *session, unsigned long procedure, xdrproc_t encode,
                                      const void *arguments, const char *name, struct vaainas_failure *failure)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Procedure 22, as the public plug-in for ESXi speaks it. */
+/* Procedure 22, as the public plug-in for ESXi sends it. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -11,7 +11,7 @@
 
 #define TEMPORARY_NAME_SIZE 32u
 
-/* Bytes that are XDR already. */
+/* Encoded XDR bytes. */
 struct encoded {
     uint8_t bytes[PROCEDURE22_ENCODED_ARGUMENTS_MAX];
     size_t length;
@@ -33,7 +33,7 @@ static void client_to_wire(const struct handle *from, struct procedure22_handle 
     memcpy(to->bytes, from->bytes, from->length);
 }
 
-/* What the answer says went wrong; OK where nothing did. */
+/* The error in the response; OK if there is none. */
 static enum vaainas_error client_error_of_result(const struct procedure22_result *result)
 {
     if (result->status == 0)
@@ -51,7 +51,7 @@ static enum vaainas_error client_error_of_result(const struct procedure22_result
     }
 }
 
-/* A clone that makes a name would say EXISTS of what it made itself: all else may be said again. */
+/* A repeated clone by name would get EXISTS for its own file: every other call may be repeated. */
 static enum vaainas_error client_exchange(struct vaainas_session *session, struct procedure22_request *request,
                                           enum repetition repetition, struct procedure22_result *result,
                                           struct vaainas_failure *failure)
@@ -164,7 +164,7 @@ static enum vaainas_error client_give_name(struct vaainas_session *session, cons
     return error;
 }
 
-/* Gives the complete clone its name, or removes what a failed one made. `error` is how the clone ended, with `failure` set. */
+/* Renames the complete clone, or removes the file of a failed one. `error` is the result of the clone, with `failure` set. */
 static enum vaainas_error client_finish(struct vaainas_session *session, const struct vaainas_clone *clone,
                                         const struct resolved *destination, const struct way *way, enum vaainas_error error,
                                         struct vaainas_failure *failure)

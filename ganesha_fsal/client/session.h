@@ -18,10 +18,10 @@ struct handle {
     uint8_t bytes[HANDLE_SIZE];
 };
 
-/* A program of the server's, connected when it is first called, and again when the connection broke. */
+/* A program of the server, connected at its first call, and again after a break. */
 struct connection {
     const char *host;
-    uint16_t port; /* TCP; 0: where the server's portmapper says */
+    uint16_t port; /* TCP; 0: by the server's portmapper */
     unsigned long program, version;
     CLIENT *client; /* NULL: not connected */
 };
@@ -32,7 +32,7 @@ struct vaainas_session {
     struct handle root;
 };
 
-/* What a path leads to. */
+/* The object of a path. */
 struct resolved {
     bool exists;          /* all of it */
     bool is_directory;    /* what the path names */
@@ -58,24 +58,24 @@ enum vaainas_error session_reserve(struct vaainas_session *session, const struct
 enum vaainas_error session_fail(struct vaainas_failure *failure, enum vaainas_error error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Whether a call may be said again over a new connection, not knowing whether the server has done it. */
+/* Whether a call may be repeated over a new connection although the server may have executed it. */
 enum repetition { ONCE, REPEATABLE };
 
 /*
- * One RPC, with the caller's credentials. `results` are `size` bytes of zeroes, and zeroes again where there are none: UNREACHABLE,
- * NO_SERVICE, ACCESS or PROTOCOL. `failure` is not NULL.
+ * One RPC, with the caller's credentials. `results` are `size` bytes of zeroes, also after an error: UNREACHABLE, NO_SERVICE, ACCESS or
+ * PROTOCOL. `failure` is not NULL.
  */
 enum vaainas_error session_call(struct connection *connection, enum repetition repetition, unsigned long procedure,
                                 xdrproc_t encode, const void *arguments, xdrproc_t decode, void *results, size_t size,
                                 struct vaainas_failure *failure);
 
-/* May be called for one that is not connected. */
+/* Allowed for a program that is not connected. */
 void session_disconnect(struct connection *connection);
 
-/* An nfsstat3 (RFC 1813 2.6) in our terms. */
+/* Converts an nfsstat3 (RFC 1813 2.6). */
 enum vaainas_error session_error_of_nfs(uint32_t status);
 
-/* NFSv3's own procedures. Those that make a name fail with EXISTS where it is taken, but rename_file() replaces. */
+/* NFSv3 procedures. Creating a name fails with EXISTS if the name exists; rename_file() replaces. */
 enum vaainas_error session_resolve(struct vaainas_session *session, const char *path, struct resolved *resolved,
                                    struct vaainas_failure *failure);
 enum vaainas_error session_make_file(struct vaainas_session *session, const struct handle *directory, const char *name,

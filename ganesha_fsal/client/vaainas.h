@@ -13,7 +13,7 @@ extern "C" {
  * libvaainas: VAAI-NAS offloads of an NFS datastore, by NFSv3 procedure 22.
  *
  * One session serves one export of one server, and one thread at a time. Paths are relative to the export ("vm1/disk.vmdk"), without "." and "..".
- * `failure` may be NULL everywhere. A broken connection is made again by the next call. The library raises no signal.
+ * `failure` may be NULL everywhere. The next call repairs a broken connection. The library raises no signal.
  */
 
 enum vaainas_error {
@@ -38,7 +38,7 @@ enum vaainas_error {
     VAAINAS_FAULT,       /* of the server: see its log */
     VAAINAS_UNREACHABLE, /* no connection, or it broke */
     VAAINAS_NO_SERVICE,  /* the server does not serve procedure 22 */
-    VAAINAS_PROTOCOL,    /* an answer of another shape */
+    VAAINAS_PROTOCOL,    /* a malformed response */
     VAAINAS_NO_MEMORY,
     VAAINAS_STUCK, /* a clone did not move for 300 s, and was aborted */
 };

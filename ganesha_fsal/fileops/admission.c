@@ -81,7 +81,7 @@ static void admission_grow_table(struct admission *admission)
     free(old);
 }
 
-/* What a file of this size counts, in bytes. */
+/* Counted bytes of a file of this size. */
 static uint64_t admission_cost(const struct admission *admission, uint64_t size)
 {
     const uint64_t most = UINT64_MAX / 2;
@@ -144,7 +144,7 @@ static int admission_admit(const struct admission *admission, const struct admit
     if (admission->counting && end - file->size > ADMISSION_WHILE_COUNTING)
         return EAGAIN;
     const uint64_t more = admission_cost(admission, end) - admission_cost(admission, file->size);
-    /* Within a record that is counted already nothing more is needed. */
+    /* Within a counted record nothing more is needed. */
     return more == 0 || (admission->admitted <= admission->limit && more <= admission->limit - admission->admitted) ? 0 : ENOSPC;
 }
 
@@ -175,10 +175,10 @@ void admission_end(struct admission *admission, const struct admission_change *c
         return;
     pthread_mutex_lock(&admission->lock);
     struct admitted_file *file = *admission_find(admission, change->inode);
-    /* NULL: it became thin, or the file is gone. Became thick again meanwhile: the file has no changes. */
+    /* NULL: the dataset became thin, or the file was removed. If it became thick again, the file has no changes. */
     if (file != NULL && file->changes != 0) {
         file->changes--;
-        /* Concurrent changes, or later ones, may have made the file as large as they were admitted. */
+        /* Concurrent or later changes may have made the file as large as admitted. */
         const uint64_t least = change->alone && file->begun == change->number ? 0 : file->highest;
         const uint64_t now = size > least ? size : least;
         if (now < file->size)

@@ -13,7 +13,7 @@ int fileops_growth_count(struct fileops_dataset *dataset, uint64_t inode, uint64
 void fileops_growth_end(struct fileops_dataset *dataset, const struct admission_change *change, uint64_t size);
 void fileops_growth_forget(struct fileops_dataset *dataset, uint64_t inode);
 
-/* Whether the whole of an open file can be overwritten with the pool full: all of a thick dataset's can, once their size is admitted.
+/* Whether an open file can be overwritten in a full pool: in a thick dataset, after its size is admitted.
  * ENOSPC: the dataset is thin and reserves nothing, or the size is not admitted. */
 int fileops_reserve(struct fileops_dataset *dataset, int file);
 

@@ -35,7 +35,7 @@ static bool clone_is_time(const struct timespec *time, const struct timespec *ot
     return time->tv_sec == other->tv_sec && time->tv_nsec == other->tv_nsec;
 }
 
-/* Reads the status so that any later change shows: each sets ctime to the kernel's coarse clock, so not within the tick in which it changed last. */
+/* Reads the status so that any later change shows. Changes set ctime to the kernel's coarse clock, so a change within one tick would not. */
 static int clone_read_mark(int source, struct stat *status)
 {
     for (;;) {
@@ -67,7 +67,7 @@ static int clone_refusal(const struct clone *clone)
     return clone->reason == FILEOPS_FALLBACK_OTHER_FILE_SYSTEM ? EXDEV : EOPNOTSUPP;
 }
 
-/* Into a destination that has nothing yet. */
+/* Clones into an empty destination. */
 static int clone_fill(struct clone *clone)
 {
     int error = clone->length == 0 ? 0 : clone_by_sharing(clone);
@@ -76,7 +76,7 @@ static int clone_fill(struct clone *clone)
         return clone_refusal(clone);
     if (error == EAGAIN)
         error = clone_by_copying(clone, clone->result->done);
-    /* Setting a size writes the last block, which is then no longer shared: only where the source ends in a hole. */
+    /* Setting a size writes the last block, which is then no longer shared. So only if the source ends in a hole. */
     struct stat made;
     if (error == 0 && (fstat(clone->destination, &made) != 0 ||
                        ((uint64_t)made.st_size != clone->length && ftruncate(clone->destination, (off_t)clone->length) != 0)))
@@ -84,7 +84,7 @@ static int clone_fill(struct clone *clone)
     return error != 0 ? error : clone_check_source(clone);
 }
 
-/* All of it is admitted to a thick dataset before the first byte, or nothing is done. */
+/* Admits all of it to a thick dataset before the first byte, or does nothing. */
 static int clone_fill_admitted(struct clone *clone)
 {
     struct admission *admission = &clone->request->destination_dataset->admission;
@@ -157,7 +157,7 @@ static int clone_into_name(struct clone *clone)
     return error;
 }
 
-/* EEXIST if the file holds data. Its length alone is none: plug-ins set it before they clone. */
+/* EEXIST if the file holds data. A length alone is no data: plug-ins set it before they clone. */
 static int clone_check_empty(int file, const struct stat *status)
 {
     if (status->st_size == 0)
@@ -189,7 +189,7 @@ static int clone_into_file(struct clone *clone)
 
     if (error != 0)
         return error;
-    /* A length has given it blocks of a size that may not be the source's. */
+    /* A length gave the file blocks of a size that may differ from the source's. */
     if (clone->destination_status.st_size != 0 && ftruncate(file, 0) != 0)
         return errno;
     error = clone_fill_admitted(clone);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /* Clones of whole files: by sharing blocks if the file systems can, otherwise by copying. Holes stay holes.
  *
- * One call does one clone from beginning to end in the caller's thread. It may take long: a server runs it in a thread of a job. The caller holds no lock of a dataset. Nothing
+ * A call makes one clone in the caller's thread. It may take long: a server runs it in a job's thread. The caller holds no lock of a dataset. Nothing
  * here knows of ganesha or of RPC. Thread-safe. Every function returns 0 or an errno value. */
 #ifndef FILEOPS_CLONE_H
 #define FILEOPS_CLONE_H
@@ -13,32 +13,32 @@ enum fileops_clone_mode {
     FILEOPS_CLONE_FAST, /* all by sharing blocks, or refused with EOPNOTSUPP or EXDEV */
 };
 
-/* Why bytes were copied that could have been shared had things been otherwise. */
+/* Why bytes were copied and not shared. */
 enum fileops_fallback {
     FILEOPS_FALLBACK_OTHER_FILE_SYSTEM, /* another pool or file system, other encryption keys; later than OpenZFS 2.4 also other properties (EXDEV) */
     FILEOPS_FALLBACK_NOT_SUPPORTED, /* the file system has no block cloning, or its feature is off (EOPNOTSUPP) */
     FILEOPS_FALLBACK_MISALIGNED,    /* no multiple of the source's record size */
     FILEOPS_FALLBACK_RECORD_SIZE,   /* the destination has blocks of another size (EINVAL) */
-    FILEOPS_FALLBACK_SOURCE_DIRTY,  /* what was written last is not in the pool, and was not waited for (EAGAIN) */
+    FILEOPS_FALLBACK_SOURCE_DIRTY,  /* recent writes are not in the pool, and the clone did not wait (EAGAIN) */
     FILEOPS_FALLBACK_THICK,         /* one of the datasets is thick, and shares nothing */
-    FILEOPS_FALLBACK_UNPROVEN,      /* copy_file_range(2) did it, and may have copied: never called a clone */
+    FILEOPS_FALLBACK_UNPROVEN,      /* copy_file_range(2) may have copied: never reported as a clone */
     FILEOPS_FALLBACK_COUNT
 };
 
-/* The name of a reason as counters show it, as in "other_file_system". */
+/* Name of a reason in counters, for instance "other_file_system". */
 const char *fileops_fallback_name(enum fileops_fallback reason);
 
-/* What a clone that failed has left of its destination. */
+/* State of the destination after a failed clone. */
 enum fileops_clone_left {
-    FILEOPS_CLONE_UNTOUCHED, /* a file as it was; by name: nothing was made */
-    FILEOPS_CLONE_EMPTY,     /* a file: it was emptied */
+    FILEOPS_CLONE_UNTOUCHED, /* a file: unchanged; by name: nothing was made */
+    FILEOPS_CLONE_EMPTY,     /* a file: emptied */
     FILEOPS_CLONE_UNKNOWN,   /* a file: it could not be emptied. By name: it is complete, but may be missing after a crash */
 };
 
-/* How the bytes of a clone went. cloned + copied + holes = done. */
+/* Bytes of a clone by method. cloned + copied + holes = done. */
 struct fileops_clone_result {
     uint64_t done;                             /* bytes that the destination has */
-    uint64_t cloned;                           /* known to be shared; holes inside a shared range are in here too */
+    uint64_t cloned;                           /* proven to be shared, including holes inside a shared range */
     uint64_t copied;                           /* read and written, or not known to be shared */
     uint64_t holes;                            /* of a copy: left as holes */
     uint64_t fallback[FILEOPS_FALLBACK_COUNT]; /* bytes copied, by reason; the sum is `copied` */
@@ -46,8 +46,8 @@ struct fileops_clone_result {
     enum fileops_fallback refused;             /* why a fast clone was refused (EOPNOTSUPP, EXDEV) */
 };
 
-/* Called now and then from the thread of the clone, at least once a second while bytes move. Returns false to cancel: the clone then ends with
- * ECANCELED, and nothing of it remains. */
+/* Called from the thread of the clone at least once a second while bytes move. Returns false to cancel: the clone then ends with
+ * ECANCELED, and is removed. */
 typedef bool (*fileops_progress)(void *context, uint64_t done, uint64_t total);
 
 struct fileops_clone_request {
@@ -72,8 +72,8 @@ struct fileops_clone_request {
     void *progress_context;
 };
 
-/* Clones. Returns once the destination is stable (as after fsync(2)), or has been cleaned up. What it gets is the source as it was during the whole call: a
- * source that changes meanwhile is EBUSY. (Changes through a mapping of a local process are not seen.)
+/* Clones. Returns after the destination is stable (as after fsync(2)), or removed. The clone is the source's state during the whole call: if the
+ * source changes meanwhile, the result is EBUSY. (Changes through a mapping of a local process are not detected.)
  *
  * Errors: EBUSY the source changes, or files are truncated all the time; ECANCELED by progress; EEXIST the name exists, or the file holds data;
  * ENOSPC, EDQUOT; EAGAIN a thick dataset is still counting its files; EOPNOTSUPP, EXDEV fast and not possible; EINVAL a file onto itself; EISDIR no regular file; else what

@@ -35,7 +35,7 @@ static int copy_data(struct clone *clone, char *buffer, uint64_t from, uint64_t 
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return got < 0 ? errno : EBUSY; /* it became shorter */
+            return got < 0 ? errno : EBUSY; /* the file became shorter */
         const int error = copy_write_all(clone, buffer, (uint64_t)got, at);
         if (error != 0)
             return error;
@@ -49,7 +49,7 @@ static int copy_data(struct clone *clone, char *buffer, uint64_t from, uint64_t 
     return 0;
 }
 
-/* The next data from `from` on ends at *end. Returns where it begins, or `length`. What can't say where holes are has none. */
+/* The next data from `from` on ends at *end. Returns its start, or `length`. A file system without hole information has none. */
 static uint64_t copy_find_data(int source, uint64_t from, uint64_t length, uint64_t *end)
 {
     const off_t data = lseek(source, (off_t)from, SEEK_DATA);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* A running clone: what clone.c, clone_share.c and clone_copy.c share. */
+/* A running clone: shared by clone.c, clone_share.c and clone_copy.c. */
 #ifndef FILEOPS_CLONE_INTERNAL_H
 #define FILEOPS_CLONE_INTERNAL_H
 
@@ -20,11 +20,11 @@ struct clone {
 /* clone.c: reports progress. False: cancelled. */
 bool clone_goes_on(const struct clone *clone);
 
-/* clone.c: EBUSY where the source is not as it was when the clone began. */
+/* clone.c: EBUSY if the source has changed since the start of the clone. */
 int clone_check_source(const struct clone *clone);
 
-/* clone_share.c: shares as much as it can from the beginning on.
- * 0: all; ECANCELED; ENOSPC and others; EAGAIN: the rest is to be copied, and `reason` says why. */
+/* clone_share.c: shares as much as possible from the start on.
+ * 0: all; ECANCELED; ENOSPC and others; EAGAIN: the rest must be copied, for `reason`. */
 int clone_by_sharing(struct clone *clone);
 
 /* clone_copy.c: copies from `from` to the end. Holes stay holes. The destination is empty from `from` on. */

@@ -13,7 +13,7 @@
 
 #define ATTEMPTS 10 /* the folder may be removed by another clone's end just after it was made */
 
-/* The folder, made if needed. Only this user can create files in it. */
+/* Creates the folder if needed. Only this user can create files in it. */
 static int clone_place_open_folder(int root)
 {
     struct stat status;
@@ -80,7 +80,7 @@ int clone_place_put(const struct fileops_clone_request *request, struct clone_pl
         return errno;
     if (fsync(place->file) != 0)
         return errno;
-    /* The last moment to cancel: the destination does not exist yet. */
+    /* The last chance to cancel: the destination does not exist yet. */
     if (request->progress != NULL && !request->progress(request->progress_context, size, size))
         return ECANCELED;
     if (renameat2(place->folder, place->name, request->directory, request->name, RENAME_NOREPLACE) != 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Where a clone by name is written before it is whole: a file in a folder at the dataset's root, renamed at the end. (A file without a name
- * would do too, but ZFS has the link that gives it one wait for a transaction group.) */
+/* The temporary file of a clone by name: in a folder at the dataset's root, renamed at the end. (O_TMPFILE would
+ * do too, but on ZFS its linkat(2) waits for a transaction group.) */
 #ifndef FILEOPS_CLONE_PLACE_H
 #define FILEOPS_CLONE_PLACE_H
 
@@ -14,9 +14,9 @@ struct clone_place {
 /* Makes the file. EPERM: something else has the folder's name. ESTALE: the dataset is no longer mounted at its root.
  * `place` owns the descriptors until clone_place_end(). No lock is held. */
 int clone_place_make(const struct fileops_clone_request *request, struct clone_place *place);
-/* Makes it stable and gives it its name, unless cancelled meanwhile. */
+/* Syncs the file and renames it, unless cancelled. */
 int clone_place_put(const struct fileops_clone_request *request, struct clone_place *place, uint64_t size);
-/* Removes what was not put, and closes. */
+/* Removes a file that was not renamed, and closes. */
 void clone_place_end(struct clone_place *place);
 
 #endif

@@ -15,14 +15,14 @@
 
 #define ZFS_SUPER_MAGIC 0x2fc12fc1
 
-/* Shared by one call: writers of the source wait for no more than that. A multiple of every record size. */
+/* Limit of a call, because writers of the source wait for it. A multiple of every record size. */
 #define STEP (UINT64_C(64) << 20)
 #define FIRST_ACROSS (UINT64_C(16) << 20) /* a small step first: if the kernel copies, little is lost */
 #define WAITS 3 /* for transaction groups: of a source with changes, or where those of others have filled the pool for a moment */
 
 struct step {
     uint64_t at, length;
-    bool proven; /* what was done was shared for certain */
+    bool proven; /* the range is shared for certain */
 };
 
 static bool share_is_same_dataset(const struct clone *clone)
@@ -39,7 +39,7 @@ static int share_in_dataset(const struct clone *clone, struct step *step)
     return ioctl(clone->destination, FICLONERANGE, &range) != 0 ? errno : 0;
 }
 
-/* One call, which may do less than step->length: then it lowers that. */
+/* One call, which may do less than step->length and then lowers it. */
 static int share_across(const struct clone *clone, struct sharing_proof *proof, struct step *step)
 {
     off_t source = (off_t)step->at, destination = source;
@@ -49,7 +49,7 @@ static int share_across(const struct clone *clone, struct sharing_proof *proof, 
     if (bytes < 0)
         return errno;
     if (bytes == 0)
-        return EBUSY; /* it became shorter */
+        return EBUSY; /* the file became shorter */
     step->length = (uint64_t)bytes;
     step->proven = sharing_proof_after(proof, step->length);
     return 0;
@@ -71,14 +71,14 @@ static enum fileops_fallback share_reason_of(const struct clone *clone, int erro
     }
 }
 
-/* Errors that mean "not this way". */
+/* Errors that mean: use another method. */
 static bool share_steps_down(int error)
 {
     return error == EXDEV || error == EOPNOTSUPP || error == ENOTTY || error == ENOSYS || error == EINVAL || error == EAGAIN ||
            error == ETXTBSY;
 }
 
-/* Waits until changes of the source are in the pool, where the kernel offers that: SEEK_HOLE in a file with changes ends its transaction group
+/* Waits until changes of the source are in the pool, if the kernel offers that: SEEK_HOLE in a file with changes ends its transaction group
  * (zfs_dmu_offset_next_sync). No other call waits for freed blocks, which must not be cloned (interlock.h). */
 static void share_wait_for_source(const struct clone *clone, uint64_t at)
 {
@@ -101,7 +101,7 @@ static bool share_kernel_syncs_on_seek(const struct clone *clone)
     return setting == '1';
 }
 
-/* While OpenZFS syncs, it counts what clones take before what they save: if a transaction group has more than is available, the pool is full for all
+/* During a sync OpenZFS counts the space of clones before their savings: if a transaction group clones more than is available, the pool is full for all
  * writers at that moment. So a group ends when clones into the dataset have shared three quarters of what is available, in that group and in the
  * one that syncs. */
 static void share_pace(const struct clone *clone, uint64_t bytes)
@@ -137,7 +137,7 @@ static int share_synced(const struct clone *clone, struct sharing_proof *proof, 
     return error;
 }
 
-/* EAGAIN: one of the two is thick, from before or by now. */
+/* EAGAIN: one of the datasets is thick. */
 static int share_thin(struct clone *clone, struct sharing_proof *proof, struct step *step)
 {
     struct fileops_dataset *source = clone->request->source_dataset, *destination = clone->request->destination_dataset;
@@ -173,7 +173,7 @@ static int share_step(struct clone *clone, struct sharing_proof *proof, struct s
     return error;
 }
 
-/* What was done without proof may be a copy. At the beginning, and where only sharing will do, it is thrown away. */
+/* An unproven step may be a copy. At the start, and if sharing is required, it is discarded. */
 static bool share_is_no_clone(struct clone *clone, const struct step *step)
 {
     if (step->proven || (step->at != 0 && clone->request->mode == FILEOPS_CLONE_FULL))

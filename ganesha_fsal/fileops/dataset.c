@@ -16,7 +16,7 @@
 
 #define SECONDS_FOR_STEPS 10
 
-/* Clones that a crash has left half made. What can't be removed is left: no export fails for it. */
+/* Partial clones after a crash. One that cannot be removed is ignored: no export fails for it. */
 static void dataset_remove_clones(int root)
 {
     const int folder = openat(root, FILEOPS_CLONES_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -182,7 +182,7 @@ static void *dataset_count_files(void *argument)
     return NULL;
 }
 
-/* Steps that share have ended when it is had. A pool that hangs keeps nobody for longer. */
+/* When the lock is taken, all sharing steps have ended. The wait is limited, because a pool may hang. */
 static int dataset_wait_for_steps(struct fileops_dataset *dataset)
 {
     struct timespec until;
@@ -210,7 +210,7 @@ static int dataset_make_thick(struct fileops_dataset *dataset, uint64_t size)
 static void dataset_make_thin(struct fileops_dataset *dataset)
 {
     pthread_mutex_lock(&dataset->lock);
-    dataset->count++; /* a running count ends */
+    dataset->count++; /* ends a running count */
     pthread_mutex_unlock(&dataset->lock);
     atomic_store(&dataset->thick_size, 0);
     admission_set_limit(&dataset->admission, 0);

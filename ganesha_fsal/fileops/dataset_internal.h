@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* A dataset from inside: what the files of fileops share. */
+/* Internals of a dataset, shared by the files of fileops. */
 #ifndef FILEOPS_DATASET_INTERNAL_H
 #define FILEOPS_DATASET_INTERNAL_H
 
@@ -33,9 +33,9 @@ struct fileops_dataset {
     struct admission admission;
     atomic_uint_least64_t shared_by_clones, synced_of_clones; /* bytes, counted up: cloned into it, and of these on disk */
 
-    pthread_mutex_t lock; /* of what follows; held for no system call that waits */
+    pthread_mutex_t lock; /* of the members below; held for no blocking system call */
     uint64_t count;       /* number of the latest count of files for admission; older ones end */
-    int count_error;      /* with which it ended */
+    int count_error;      /* result of the count */
     bool counting_shared;
     int shared_error;
     struct fileops_dataset_shared shared;
@@ -49,7 +49,7 @@ struct fileops_dataset {
 int dataset_run_in_background(struct fileops_dataset *dataset, void *(*work)(void *argument), void *argument);
 void dataset_end_background(struct fileops_dataset *dataset);
 
-/* Nobody but work in the background has a reference: it ends. */
+/* Only background work has a reference left: it ends. */
 bool dataset_is_unused(struct fileops_dataset *dataset);
 
 /* sharing_probe.c: begins a probe unless one runs. With the lock. */

@@ -22,7 +22,7 @@ __attribute__((constructor)) static void interlock_make_places(void)
     }
 }
 
-/* Files of one number in many datasets do not meet more often than others. */
+/* Equal inode numbers in many datasets must not collide more often than others. */
 static struct place *interlock_place_of(dev_t device, uint64_t inode)
 {
     const uint64_t mixed = (inode ^ (uint64_t)device * UINT64_C(0xC2B2AE3D27D4EB4F)) * UINT64_C(0x9E3779B97F4A7C15);
@@ -40,7 +40,7 @@ static bool interlock_may_step(const struct place *place)
     return place->freeing == 0 && place->waiting_to_free == 0;
 }
 
-/* With the place's lock. False: it may not within the time. */
+/* With the place's lock. False: timeout. */
 static bool interlock_wait_until(struct place *place, bool (*may)(const struct place *place))
 {
     struct timespec until;
@@ -92,7 +92,7 @@ static bool interlock_enter_step(struct place *place)
     return entered;
 }
 
-/* In one order, or two clones could each wait for who waits for the other. */
+/* In a fixed order, because two clones could otherwise wait for each other. */
 static void interlock_sort(struct place **first, struct place **second)
 {
     struct place *lower = *first < *second ? *first : *second, *higher = *first < *second ? *second : *first;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /* Keeps blocks from being freed while they are cloned: OpenZFS up to 2.3.9 may free such a block twice (openzfs#18853).
  *
- * Truncations and deallocations of a file exclude steps of clones from and into it, and the other way round; many of one kind go together.
- * A step waits for those that free, and lets them go first, so that a clone of many steps does not keep them away.
+ * Truncations and deallocations of a file exclude steps of clones from and into it, and vice versa; operations of one kind run concurrently.
+ * A step waits for freeing operations and lets them go first, so that a clone of many steps does not starve them.
  *
- * Locks are shared by files at random, by device and inode number. Thread-safe. */
+ * Files share a fixed number of locks by a hash of device and inode number. Thread-safe. */
 #ifndef FILEOPS_INTERLOCK_H
 #define FILEOPS_INTERLOCK_H
 
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Seconds that either waits for the other: a hung pool keeps no thread for longer. */
+/* Timeout of either wait in seconds: a hung pool blocks no thread for longer. */
 #define FILEOPS_INTERLOCK_SECONDS 10
 
-/* 0, then the end must follow in any thread; EBUSY: steps of clones did not end in time. */
+/* 0: the end must follow, in any thread; EBUSY: steps of clones did not end in time. */
 int fileops_freeing_begin(dev_t device, uint64_t inode);
 void fileops_freeing_end(dev_t device, uint64_t inode);
 

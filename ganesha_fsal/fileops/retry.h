@@ -8,11 +8,11 @@
 
 struct fileops_retry {
     int64_t begun;  /* milliseconds of the monotonic clock; 0: not yet */
-    bool exhausted; /* it may succeed later: the client is to come again */
+    bool exhausted; /* it may succeed later: the client must retry */
 };
 
-/* Whether a write that failed with `error` (ENOSPC, EDQUOT) is to be tried again: in a thick dataset, for 10 s, by 32 threads at most. It waits for the end of the
- * transaction group, which it hastens where `file` (-1: none) has changes in it, or 100 ms. Begin with a zeroed `retry`. */
+/* Whether a write that failed with `error` (ENOSPC, EDQUOT) must be repeated: in a thick dataset, for 10 s, by 32 threads at most. It waits for the end of the
+ * transaction group, which it requests if `file` (-1: none) has changes in it, or 100 ms. Start with a zeroed `retry`. */
 bool fileops_may_retry(const struct fileops_dataset *dataset, int error, int file, struct fileops_retry *retry);
 
 #endif

@@ -12,7 +12,7 @@
 
 #define LONGEST_VALUE 300
 
-/* The value of a name in a kstat: lines of name, type, value. */
+/* Value of a name in a kstat: lines of name, type, value. */
 static bool sharing_proof_kstat_value(const char *path, const char *name, char value[LONGEST_VALUE])
 {
     char line[512], key[64];
@@ -36,7 +36,7 @@ static bool sharing_proof_kstat_number(const char *path, const char *name, uint6
     return end != value && !*end;
 }
 
-/* The dataset a device number is of: field 3 of mountinfo is it, after " - " come type and source (proc_pid_mountinfo(5)). */
+/* Dataset of a device number: field 3 of mountinfo; type and source follow " - " (proc_pid_mountinfo(5)). */
 static bool sharing_proof_dataset_of(dev_t device, char *name, size_t size)
 {
     char *line = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Whether copy_file_range(2) shared blocks or copied bytes: OpenZFS does not say, but its statistics do.
+/* Whether copy_file_range(2) shared blocks or copied bytes: OpenZFS does not report it, but its statistics show it.
  *
- * Reads and writes of each dataset are counted (objset kstats: nread, nwritten), block clones are not. When less was read from
- * the source's dataset, or less written to the destination's, than a copy takes, then it was no copy. Concurrent reads and writes in
- * these datasets can only hide that: a proof is true, and without a proof the answer is unknown. */
+ * Reads and writes of each dataset are counted (objset kstats: nread, nwritten), block clones are not. If less was read from
+ * the source's dataset, or less written to the destination's, than a copy takes, it was no copy. Concurrent reads and writes in
+ * these datasets can only hide that: a proof is reliable, and without a proof the result is unknown. */
 #ifndef FILEOPS_SHARING_PROOF_H
 #define FILEOPS_SHARING_PROOF_H
 
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct sharing_proof {
-    char source[300], destination[300]; /* files of /proc/spl; empty: nothing can be proven */
+    char source[300], destination[300]; /* files of /proc/spl; empty: no proof is possible */
     uint64_t read, written;
 };
 

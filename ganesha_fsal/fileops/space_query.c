@@ -15,7 +15,7 @@ int space_query(int file, uint64_t offset, uint64_t end, uint64_t nanoseconds, s
     struct zvol_clone_space space = {
         .version = ZVOL_CLONE_VERSION, .fd = file, .offset = offset, .length = end - offset, .budget = nanoseconds};
     int error = 0;
-    /* Each time anew: the module may be loaded later, or unloaded. */
+    /* On each call: the module may be loaded later, or unloaded. */
     const int device = open(ZVOL_CLONE_DEVICE, O_RDONLY | O_CLOEXEC);
 
     *figures = (struct space_figures){0};

@@ -7,13 +7,13 @@
 #include <stdint.h>
 
 struct space_figures {
-    uint64_t done; /* bytes from `offset` on that are counted */
+    uint64_t done; /* counted bytes from `offset` on */
     uint64_t allocated, shared, snapshot, deduplicated;
     uint64_t group; /* transaction group */
     bool dirty;
 };
 
-/* Of `file` from `offset` to `end`, for so many nanoseconds at most; `done` says how far the count came. The last synced state is counted. EOPNOTSUPP: the module is not loaded, has
+/* Of `file` from `offset` to `end`, for a limited number of nanoseconds; `done` is the progress. The last synced state is counted. EOPNOTSUPP: the module is not loaded, has
  * another version, or does not know this file system. */
 int space_query(int file, uint64_t offset, uint64_t end, uint64_t nanoseconds, struct space_figures *figures);
 

@@ -60,7 +60,7 @@ int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops
     return 0;
 }
 
-/* All of a file, added to the dataset's. */
+/* Adds all of a file to the dataset's figures. */
 static int statistics_count_file(void *context, const struct walk_file *entry)
 {
     struct fileops_dataset *dataset = context;
@@ -88,8 +88,8 @@ static int statistics_count_file(void *context, const struct walk_file *entry)
     return error;
 }
 
-/* What is shared in an open transaction group is in no table yet. A file with a change has its end waited for (zfs_dmu_offset_next_sync). On a full
- * pool no file can be made, and what was shared last may be left out. */
+/* Clones in an open transaction group are in no table yet. A file with a change makes ZFS end it (zfs_dmu_offset_next_sync). In a full
+ * pool no file can be created, and the latest clones may be missing. */
 static void statistics_wait_for_group(const char *root)
 {
     const int file = open(root, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

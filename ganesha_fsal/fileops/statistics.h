@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* What a file takes. */
+/* Space of a file. */
 #ifndef FILEOPS_STATISTICS_H
 #define FILEOPS_STATISTICS_H
 
@@ -11,9 +11,9 @@ struct fileops_statistics {
     uint64_t unique;    /* of these, what no other file or zvol shares by block cloning */
     bool unique_exact;  /* false: `unique` is an upper bound: the module does not know, not all is counted yet, or something changed meanwhile */
     uint64_t snapshot;  /* of the allocated: a snapshot also holds them */
-    uint64_t deduplicated; /* of the allocated: deduplicated, and who else has them is not known */
+    uint64_t deduplicated; /* of the allocated: deduplicated, with unknown other owners */
     uint64_t reserved;     /* its size in a thick dataset, else 0 */
-    uint64_t as_of;        /* UNIX seconds: the figures are of this time or later, and in the pool */
+    uint64_t as_of;        /* UNIX seconds: the pool had these figures at this time or later */
 };
 
 /* The answer comes within a second, counted or not. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* All regular files of a file system, each once for each of its names. */
+/* All regular files of a file system, once per name. */
 #ifndef FILEOPS_WALK_H
 #define FILEOPS_WALK_H
 
@@ -12,10 +12,10 @@ struct walk_file {
     struct stat status;
 };
 
-/* 0 to go on, else an errno value that ends the walk. */
+/* 0 to continue, otherwise an errno value that ends the walk. */
 typedef int walk_visit(void *context, const struct walk_file *file);
 
-/* Walks the file system mounted at `root`, into no other one and by no symbolic link. What is removed meanwhile is left out. Errors: those of `visit`
+/* Walks the file system mounted at `root`, but no other one, and follows no symbolic link. Skips files that are removed meanwhile. Errors: those of `visit`
  * and of the kernel. Takes as long as reading all folders does, and waits for the disks. */
 int walk_files(const char *root, walk_visit *visit, void *context);
 

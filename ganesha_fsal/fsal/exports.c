@@ -13,7 +13,7 @@
 #include "subfsal.h"
 #include "vfs_methods.h"
 
-/* The parameters of FSAL_VFS are not accepted: the appliance sets none of them. */
+/* FSAL_VFS's parameters are refused: the appliance sets none of them. */
 static struct config_item vfs_parameters[] = {
     CONF_ITEM_NOOP("name"),
     CONF_ITEM_NOOP("Thick_Size"),

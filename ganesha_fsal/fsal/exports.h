@@ -6,17 +6,17 @@
 
 /*
  * FSAL_ZVAAI's part of an export: the parameter Thick_Size of its FSAL block, and a reference to the dataset of its root. Thick_Size is the size in
- * bytes of a thick datastore; without it the datastore is thin. Exports of one dataset must have the same Thick_Size, or the last that is read counts.
+ * bytes of a thick datastore; without it the datastore is thin. Exports of a dataset must have the same Thick_Size, otherwise the last one read applies.
  * Functions take the table's mutex themselves. The table has a reference to each dataset.
  */
 
 /* Makes FSAL_VFS ignore Thick_Size. Call it before the first export is made. */
 void exports_init(void);
 
-/* A new export that FSAL_VFS has made, and its block. 0, or an errno value (logged); EINVAL with the errors counted. */
+/* Adds an export that FSAL_VFS has made, with its block. 0, or an errno value (logged); EINVAL with the errors counted. */
 int exports_add(struct fsal_export *export, void *parse_node, struct config_error_type *errors);
 
-/* The block was read again. As exports_add(). */
+/* The block was read again; like exports_add(). */
 int exports_update(struct fsal_export *export, void *parse_node, struct config_error_type *errors);
 
 /* The export ends. Puts its dataset, after a second at most, in which files that are open for statistics are closed. Does nothing if the export was never added. */

@@ -42,7 +42,7 @@ static struct fileops_dataset *file_systems_use_known(const struct fsal_filesyst
     return file_system == NULL ? NULL : file_system->dataset;
 }
 
-/* Opens the file system without the lock: a pool that hangs stops no other. Of two threads that open it concurrently the second drops its dataset. */
+/* Opens the file system without the lock, because a pool may hang. If two threads open it concurrently, the second drops its dataset. */
 static int file_systems_use_new(const struct fsal_filesystem *of, struct fileops_dataset **dataset)
 {
     struct file_system *added = calloc(1, sizeof(*added));

@@ -18,7 +18,7 @@ static fsal_status_t (*module_init_config)(struct fsal_module *module, config_fi
 
 static void (*module_release_export)(struct fsal_export *export);
 
-/* Exports between the beginning of their removal and the end of the last reference to them. */
+/* Exports from the start of their removal to the end of the last reference to them. */
 static pthread_mutex_t ending_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ending {
     const struct fsal_export *export;

@@ -5,12 +5,12 @@
 #include "fsal.h"
 
 /*
- * Lets the VAAI-NAS service reach objects below MDCACHE (../vaai_nas/leaf_call.h), and starts it when ganesha has its configuration.
- * To be called last on the module's operations: it keeps what fallocate and init_config were and calls them.
+ * Lets the VAAI-NAS service reach objects below MDCACHE (../vaai_nas/leaf_call.h), and starts the service after ganesha has read its configuration.
+ * Call it last on the module's operations: it stores the previous fallocate and init_config and calls them.
  */
 void leaf_operations_init(struct fsal_obj_ops *operations);
 
-/* Clones end before an export that they use is removed. To be called on each export of the FSAL. */
+/* Ends clones before an export that they use is removed. Call it on each export of the FSAL. */
 void leaf_export_init(struct fsal_export *export);
 
 #endif

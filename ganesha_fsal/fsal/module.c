@@ -20,7 +20,7 @@ fsal_status_t zvaai_create_export(struct fsal_module *module, void *parse_node, 
 fsal_status_t zvaai_update_export(struct fsal_module *module, void *parse_node, struct config_error_type *errors,
                                   struct fsal_export *original, struct fsal_module *updated_super);
 
-/* What clients do with objects. */
+/* Operations on objects, for clients. */
 void zvaai_handle_ops_init(struct fsal_obj_ops *operations)
 {
     vfs_handle_ops_init(operations);
@@ -35,7 +35,7 @@ void zvaai_handle_ops_init(struct fsal_obj_ops *operations)
 
 /*
  * A dummy handle stands for the root of another FSAL's file system and has nothing of the kernel's. FSAL_VFS checks its length as that of a dummy, and
- * then reads it by the type that it says: one with both would have it copy 4 GiB.
+ * then reads it by the type inside: with both it would copy 4 GiB.
  */
 static bool module_is_forged(const struct gsh_buffdesc *wire)
 {

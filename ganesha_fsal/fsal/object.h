@@ -13,7 +13,7 @@ struct zvaai_object {
     vfs_file_handle_t wire;
     struct fileops_dataset *dataset; /* of its file system, with a reference; NULL: another FSAL's */
     struct glist_head living;        /* in the table of objects in use; regular files only */
-    bool nameless;                   /* no name leads to the file any more; guarded by the table's lock */
+    bool nameless;                   /* the file has no name left; guarded by the table's lock */
 };
 
 static inline struct zvaai_object *zvaai_object(struct fsal_obj_handle *object)
@@ -28,7 +28,7 @@ static inline struct zvaai_object *zvaai_object(struct fsal_obj_handle *object)
 void object_begin(struct zvaai_object *object);
 /* Returns whether it was the last object of a file without a name. */
 bool object_end(struct zvaai_object *object);
-/* No name leads to the file any more. False: nobody has an object of it. */
+/* The file has no name left. False: no object of it exists. */
 bool object_mark_nameless(const struct fileops_dataset *dataset, uint64_t inode);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "config_parsing.h"
 
-/* Where exports may be. A user who can add exports, by DBus or by files that the daemon reads, must not be able to read all files. */
+/* Allowed paths of exports. A user who can add exports, by DBus or by files that the daemon reads, must not be able to read all files. */
 
 /* The block ZVAAI_EXPORTS of the configuration. 0, or -1 with `errors`. */
 int places_init(config_file_t file, struct config_error_type *errors);

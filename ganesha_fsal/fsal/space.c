@@ -42,7 +42,7 @@ static struct fileops_dataset *space_dataset_of(struct fsal_obj_handle *object)
     return object->type == REGULAR_FILE ? zvaai_object(object)->dataset : NULL;
 }
 
-/* The present size; UINT64_MAX where it can't be read. */
+/* The current size; UINT64_MAX if it cannot be read. */
 static uint64_t space_size_of(struct fsal_obj_handle *object)
 {
     struct fsal_attrlist attributes;
@@ -55,7 +55,7 @@ static uint64_t space_size_of(struct fsal_obj_handle *object)
     return size;
 }
 
-/* Admits what may make the file `end` bytes large. */
+/* Admits a change that may make the file `end` bytes large. */
 static int space_begin(struct fsal_obj_handle *object, uint64_t end, struct admission_change *change)
 {
     struct fileops_dataset *dataset = space_dataset_of(object);
@@ -69,7 +69,7 @@ static int space_begin(struct fsal_obj_handle *object, uint64_t end, struct admi
     return error != 0 ? error : fileops_growth_begin(dataset, object->fileid, end, change);
 }
 
-/* `full`: the file is as large as it was admitted. */
+/* `full`: the file is as large as admitted. */
 static void space_end(struct fsal_obj_handle *object, const struct admission_change *change, bool full)
 {
     if (change->entered)
@@ -96,7 +96,7 @@ static bool space_may_repeat(struct fsal_obj_handle *object, fsal_status_t *stat
     return false;
 }
 
-/* vfs_write2() calls back before it returns; this stores its status. */
+/* vfs_write2() calls this before it returns, to store the status. */
 static void space_store_status(struct fsal_obj_handle *object, fsal_status_t status, void *io, void *stored)
 {
     (void)object;
@@ -139,7 +139,7 @@ static void space_write(struct fsal_obj_handle *object, bool bypass, fsal_async_
     done(object, status, io, argument);
 }
 
-/* A size is set: blocks beyond it are freed, or the file grows. */
+/* A new size: blocks beyond it are freed, or the file grows. */
 static fsal_status_t space_set_size(struct fsal_obj_handle *object, bool bypass, struct state_t *state,
                                     struct fsal_attrlist *attributes)
 {
@@ -170,7 +170,7 @@ static fsal_status_t space_setattr(struct fsal_obj_handle *object, bool bypass, 
     return space_set_size(object, bypass, state, attributes);
 }
 
-/* The file that a name in a directory leads to now. False: none, or no regular file. */
+/* The current file of a name in a directory. False: none, or no regular file. */
 static bool space_lookup_regular(struct fsal_obj_handle *directory, const char *name, struct stat *status)
 {
     fsal_errors_t error = ERR_FSAL_NO_ERROR;
@@ -206,7 +206,7 @@ static fsal_status_t space_open(struct fsal_obj_handle *object, struct state_t *
     if (truncates)
         fileops_freeing_end(space_device_of(object), file.st_ino);
     emptied = name != NULL ? *opened : object;
-    if (change.entered) /* the name may have been given to another file meanwhile: then the size stays admitted */
+    if (change.entered) /* the name may belong to another file now: then the size stays admitted */
         fileops_growth_end(zvaai_object(object)->dataset, &change,
                            FSAL_IS_SUCCESS(status) && emptied->fileid == file.st_ino ? space_size_of(emptied) : UINT64_MAX);
     return status;
@@ -232,8 +232,8 @@ static fsal_status_t space_reopen(struct fsal_obj_handle *object, struct state_t
 }
 
 /*
- * ALLOCATE (RFC 7862 15.1) guarantees that later writes don't fail for want of space. ZFS can't guarantee that for a range of a file: its fallocate(2) only
- * checks whether the pool has room now.
+ * ALLOCATE (RFC 7862 15.1) guarantees that later writes do not fail for lack of space. ZFS cannot guarantee that for a range of a file: its fallocate(2) only
+ * checks whether the pool has space now.
  */
 static fsal_status_t space_fallocate(struct fsal_obj_handle *object, struct state_t *state, uint64_t offset, uint64_t length,
                                      bool allocate)
@@ -255,7 +255,7 @@ static fsal_status_t space_fallocate(struct fsal_obj_handle *object, struct stat
     return status;
 }
 
-/* A file's last name is gone: it counts until nobody has it open. */
+/* The last name of a file was removed: it counts until no client has it open. */
 static void space_removed(struct fileops_dataset *dataset, uint64_t inode)
 {
     if (!object_mark_nameless(dataset, inode))
@@ -280,7 +280,7 @@ static fsal_status_t space_rename(struct fsal_obj_handle *object, struct fsal_ob
     return status;
 }
 
-/* Whether no name leads to the file any more. Unsure counts as no: it stays admitted until files are counted again. */
+/* Whether the file has no name left. If that is unknown, the answer is no: its size stays admitted until files are counted again. */
 static bool space_is_nameless(struct fsal_obj_handle *object)
 {
     struct fsal_attrlist attributes;
@@ -333,7 +333,7 @@ static fsal_status_t space_dynamic_info(struct fsal_export *export, struct fsal_
         return status;
     fileops_dataset_status(dataset, &space);
     left = space.admitted < space.size ? space.size - space.admitted : 0;
-    /* While files are counted: not more than ZFS has. */
+    /* During a count: not more than ZFS has. */
     left = space.counting ? space_least(left, info->avail_bytes) : left;
     info->total_bytes = space.size;
     info->free_bytes = info->avail_bytes = left;

@@ -5,13 +5,13 @@
 #include "fsal.h"
 
 /*
- * Replaces those operations that change what files take: growth in a thick dataset is admitted before (../fileops/admission.h), and blocks are not freed while
- * they are cloned (../fileops/interlock.h). EDQUOT, which a dataset's refquota gives, becomes ENOSPC: hosts know what that is. To be called after
+ * Replaces the operations that change the size of files: growth in a thick dataset is admitted first (../fileops/admission.h), and blocks are not freed while
+ * they are cloned (../fileops/interlock.h). EDQUOT from the dataset's refquota becomes ENOSPC, which hosts understand. Call it after
  * vfs_handle_ops_init(), whose operations these call.
  */
 void space_operations_init(struct fsal_obj_ops *operations);
 
-/* What a host sees of a thick dataset: its size, and what of it is not admitted yet. To be called on each new export. */
+/* A host sees the size of a thick dataset, and the part that is not admitted yet. Call it on each new export. */
 void space_export_init(struct fsal_export *export);
 
 #endif

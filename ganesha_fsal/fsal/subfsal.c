@@ -35,7 +35,7 @@ int vfs_sub_init_handle(struct vfs_fsal_export *export, struct vfs_fsal_obj_hand
 
     if (vfs_default_sub_init_handle(export, object, path) < 0)
         goto fail;
-    /* Another FSAL's file system that is mounted below is no business of handle_object; its root is all we ever see. */
+    /* handle_object() needs only the root of another FSAL's file system that is mounted below. */
     if (file_system->fsal == export->export.fsal && file_systems_get(file_system, &handle_object->dataset) != 0)
         goto fail;
     if (object->obj_handle.type == REGULAR_FILE)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* The control socket's lines. An @ in one stands for the number of the first job. */
+/* Lines of the control socket. An @ in a line is replaced by the number of the first job. */
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
-/* Of exactly this size: the sanitizer sees reads past the end. */
+/* A copy of exact size: the sanitizer detects reads past the end. */
 static char *line_of(const uint8_t *call, size_t *length, uint64_t job)
 {
     const uint8_t *place = memchr(call, '@', *length);

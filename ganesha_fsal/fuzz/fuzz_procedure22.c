@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Calls of NFSv3 procedure 22 as their bytes, one after the other. */
+/* Calls of NFSv3 procedure 22 as bytes, one after the other. */
 #include <string.h>
 
 #include "../vaai_nas/procedure22.h"
@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
-/* What was understood is said again in the same way. */
+/* A decoded call encodes to the same bytes. */
 static void check_request(const struct procedure22_request *request)
 {
     uint8_t bytes[PROCEDURE22_ENCODED_ARGUMENTS_MAX];
@@ -36,7 +36,7 @@ static void check_result(const struct procedure22_request *request, const struct
     must(result->status == 0 || result->result != PROCEDURE22_NOT_SUPPORTED, "\"not supported\" is no failure");
 }
 
-/* What no result of a valid call may say. */
+/* Forbidden values in the result of a valid call. */
 static void check_result(const struct procedure22_request *request, const struct procedure22_result *result)
 {
     if (request->command == PROCEDURE22_RESERVE_SUPPORTED && result->status == 0)

@@ -16,12 +16,12 @@ FILE, OTHER, OF_OTHER, READ_ONLY, ROOT, FOLDER = (bytes([number]) for number in 
 
 
 def sequence(*calls: bytes) -> bytes:
-    """Calls as next_call() of fake_server.c takes them apart."""
+    """Encodes calls for next_call() of fake_server.c."""
     return b"".join(struct.pack("<H", len(call)) + call for call in calls)
 
 
 def of_procedure22() -> dict[str, bytes]:
-    """Every command, clones of every kind, and what is no call."""
+    """Every command, clones of every kind, and invalid calls."""
 
     def clone(source: bytes, destination: bytes, name: bytes) -> bytes:
         return procedure22.arguments(destination, source, procedure22.argument(procedure22.CLONE, name))
@@ -40,7 +40,7 @@ def of_procedure22() -> dict[str, bytes]:
 
 
 def of_copy() -> dict[str, bytes]:
-    """Calls by themselves: with a source, without, cut short, and with a handle that is too long."""
+    """Single calls: with a source, without, truncated, and with too long a handle."""
     argument = procedure22.argument(procedure22.CLONE, b"disk")
     whole = procedure22.arguments(bytes(31), bytes(64), argument)
     return {
@@ -54,7 +54,7 @@ def of_copy() -> dict[str, bytes]:
 
 
 def of_control() -> dict[str, bytes]:
-    """Every method, requests about jobs, paths that lead elsewhere, and lines that are no request."""
+    """Every method, requests about jobs, paths outside the export, and lines that are no request."""
 
     def line(method: str, **parameters: object) -> bytes:
         return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).encode()

@@ -10,7 +10,7 @@
 #include "status.h"
 
 /*
- * What the service needs of an NFS server. adapter_ganesha.c is the one implementation; unit tests have a fake one. Nothing else
+ * Interface to an NFS server. adapter_ganesha.c implements it; unit tests have a fake. Nothing else
  * in the service knows ganesha.
  */
 
@@ -45,7 +45,7 @@ enum vaai_nas_access {
 
 /*
  * A file or directory that a caller may use with the requested access. The service owns it from a successful open() or create() to
- * close(), on any thread, after the call that opened it has been answered too.
+ * close(), on any thread, also after the response to the call that opened it.
  */
 struct vaai_nas_file {
     int fd;
@@ -55,8 +55,8 @@ struct vaai_nas_file {
     ino_t inode;
     uint16_t export_id;
     char export_path[VAAI_NAS_PATH_SIZE];      /* as clients mount it */
-    char export_directory[VAAI_NAS_PATH_SIZE]; /* what is exported */
-    char pool[VAAI_NAS_POOL_SIZE];             /* the ZFS pool or the device: its files hang together */
+    char export_directory[VAAI_NAS_PATH_SIZE]; /* the exported directory */
+    char pool[VAAI_NAS_POOL_SIZE];             /* ZFS pool or device: a hang affects all its files */
     uid_t owner;                               /* user of the caller, squashed as the export says; owner of a new file */
     gid_t group;
     struct fileops_dataset *dataset; /* valid until close() */
@@ -65,28 +65,28 @@ struct vaai_nas_file {
 
 struct vaai_nas_adapter {
     /*
-     * Opens what `handle` names, after all that NFS would check: the export, the caller's address, flavour, port and squashed
+     * Opens the object of `handle`, after all checks of NFS: the export, the caller's address, flavour, port and squashed
      * credentials, the file's permissions. Errors: BAD_HANDLE, STALE, ACCESS, READ_ONLY, IS_DIRECTORY and NOT_DIRECTORY where
-     * `access` needs the other, NOT_SUPPORTED for an export of another FSAL, INVALID for what is neither file nor directory. BUSY:
+     * `access` needs the other, NOT_SUPPORTED for an export of another FSAL, INVALID for other kinds of objects. BUSY:
      * a client's share reservation (RFC 7530 9.9) is in the way, or `access` writes and the grace period is not over.
      */
     enum vaai_nas_status (*open)(const struct vaai_nas_caller *caller, const struct vaai_nas_handle *handle,
                                  enum vaai_nas_access access, struct vaai_nas_file *file);
 
     /*
-     * Contents, size or space of the file, or names in the directory, were changed past the server: what it has cached of them is
-     * dropped before this returns. On any thread.
+     * Contents, size or space of the file, or names in the directory, were changed without the server: drops the
+     * server's cache of them before this returns. On any thread.
      */
     void (*changed)(const struct vaai_nas_file *file);
 
     void (*close)(struct vaai_nas_file *file);
 
-    /* Whether the file's export is being removed: set before the service cancels what uses it, and never cleared. */
+    /* Whether the file's export is being removed. It is set before the service cancels the export's clones, and never cleared. */
     bool (*is_ending)(const struct vaai_nas_file *file);
 
     /*
-     * The handle of what lies at `path` in an export, which is names with one slash between, none of them "." or ".."; "" is the export
-     * itself. Follows no symbolic link, leads to no other file system, and shows nothing that is hidden from clients. Errors: STALE without
+     * The handle of `path` in an export: names with one slash between, none of them "." or ".."; "" is the export
+     * itself. Follows no symbolic link, enters no other file system, and shows nothing that is hidden from clients. Errors: STALE without
      * such export or it is being removed, NOT_FOUND, NOT_DIRECTORY, NAME_TOO_LONG, NOT_SUPPORTED for an export of another FSAL and for another file system.
      */
     enum vaai_nas_status (*find)(uint16_t export_id, const char *path, struct vaai_nas_handle *handle);

@@ -26,12 +26,12 @@
 #include "nfs_fh.h"
 #include "nfs_file_handle.h"
 
-/* Of a file that is open: what keeps it, and the names of it in ganesha's caches. */
+/* Reference to an open file, and its names in ganesha's caches. */
 struct held {
     struct gsh_export *export;
     struct fsal_obj_handle *object;
     struct fsal_obj_handle *leaf;
-    fsal_openflags_t share; /* what it is open for, among the share reservations (FSAL_VFS grants no delegations) */
+    fsal_openflags_t share; /* its share reservation (FSAL_VFS grants no delegations) */
 };
 
 _Thread_local struct vaai_nas_leaf_call *vaai_nas_leaf_call;
@@ -114,7 +114,7 @@ static enum vaai_nas_status adapter_check_permissions(struct fsal_obj_handle *ob
         if ((options & EXPORT_OPTION_READ_ACCESS) == 0)
             return VAAI_NAS_ACCESS;
         status = object->obj_ops->test_access(object, FSAL_READ_ACCESS, NULL, NULL, true);
-        if (status.major == ERR_FSAL_ACCESS) /* as NFS READ has it: who may run it may read it */
+        if (status.major == ERR_FSAL_ACCESS) /* as NFS READ: execute permission allows reading */
             status = object->obj_ops->test_access(object, FSAL_EXECUTE_ACCESS, NULL, NULL, true);
         break;
     case VAAI_NAS_WRITE:
@@ -177,7 +177,7 @@ static void adapter_copy_pool(const struct fsal_obj_handle *object, char pool[VA
     snprintf(pool, VAAI_NAS_POOL_SIZE, "%.*s", (int)length, device);
 }
 
-/* With op_ctx at the handle's export, the caller checked and its credentials known. */
+/* With op_ctx at the handle's export, the caller checked and its credentials resolved. */
 static enum vaai_nas_status adapter_open_in_context(const struct vaai_nas_handle *handle, enum vaai_nas_access access,
                                                     struct vaai_nas_file *file)
 {
@@ -259,7 +259,7 @@ static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, c
     if (export == NULL)
         return VAAI_NAS_STALE;
     if (caller->local) {
-        init_op_context_simple(&context, export, export->fsal_export); /* root, whatever the export says */
+        init_op_context_simple(&context, export, export->fsal_export); /* root, whatever the export's options */
         status = adapter_open_in_context(handle, access, file);
         release_op_context();
         return status;
@@ -283,7 +283,7 @@ static fsal_status_t adapter_do_nothing(struct vaai_nas_leaf_call *call, struct 
     return fsalstat(ERR_FSAL_NO_ERROR, 0);
 }
 
-/* op_ctx at the file's export, for what has no caller any more. */
+/* op_ctx at the file's export, without a caller. */
 static void adapter_enter_export(struct req_op_context *context, const struct held *held)
 {
     get_gsh_export_ref(held->export);
@@ -346,7 +346,7 @@ static enum vaai_nas_status adapter_find_in_context(const char *path, struct vaa
     fsal_status_t status = nfs_export_get_root_entry(op_ctx->ctx_export, &object);
 
     if (FSAL_IS_ERROR(status))
-        return VAAI_NAS_STALE; /* it is being removed */
+        return VAAI_NAS_STALE; /* the export is being removed */
     while (!FSAL_IS_ERROR(status) && *path != 0) {
         size_t length = strcspn(path, "/");
         if (length > VAAI_NAS_NAME_SIZE)

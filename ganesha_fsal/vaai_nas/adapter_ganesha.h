@@ -10,7 +10,7 @@ extern const struct vaai_nas_adapter vaai_nas_adapter_ganesha;
 
 enum vaai_nas_status vaai_nas_status_of_fsal(fsal_status_t status);
 
-/* Whether clients may still reclaim what they had open before the server's restart. ganesha's SETATTR checks the same before it changes a file. */
+/* Whether clients may still reclaim opens from before the server's restart. ganesha's SETATTR checks the same before it changes a file. */
 bool vaai_nas_in_grace(void);
 
 #endif

@@ -23,7 +23,7 @@
 
 struct configuration {
     char *control_socket; /* path; NULL: none */
-    char *control_user;   /* may connect, as root and the daemon's user may; NULL: nobody else */
+    char *control_user;   /* may connect, like root and the daemon's user; NULL: nobody else */
 };
 
 static struct configuration configuration;
@@ -61,7 +61,7 @@ struct arguments {
 _Static_assert(sizeof(struct arguments) <= sizeof(nfs_arg_t), "the dispatch has room for them");
 _Static_assert(sizeof(struct procedure22_result) <= sizeof(nfs_res_t), "and for the result");
 
-/* Memory only for what is a call. */
+/* Allocates memory only for a valid call. */
 static bool vaai_nas_decode(XDR *xdrs, struct arguments *arguments)
 {
     uint8_t bytes[PROCEDURE22_COPIED_MAX];
@@ -92,7 +92,7 @@ static bool vaai_nas_xdr_arguments(XDR *xdrs, void *where)
     }
 }
 
-/* Also what the dispatch has refused itself comes here, with nothing but a status. */
+/* Also called for calls that the dispatch refused, which have only a status. */
 static bool vaai_nas_xdr_result(XDR *xdrs, void *where)
 {
     struct procedure22_result result;
@@ -147,7 +147,7 @@ static const nfs_function_desc_t procedure22 = {
     .xdr_decode_func = (xdrproc_t)vaai_nas_xdr_arguments,
     .xdr_encode_func = (xdrproc_t)vaai_nas_xdr_result,
     .funcname = (char *)"VAAI_NAS",
-    /* Read-only exports are refused by the service, where a command writes. */
+    /* The service refuses read-only exports for commands that write. */
     .dispatch_behaviour = NEEDS_CRED | SUPPORTS_GSS | CAN_BE_DUP,
 };
 
@@ -163,7 +163,7 @@ static void vaai_nas_register_procedure22(void)
     vaai_nas_service_set_problem(service, served ? "" : reason);
 }
 
-/* Set before the exports are let go. */
+/* Set before the exports are released. */
 static bool vaai_nas_daemon_is_ending(void)
 {
     return __atomic_load_n(&admin_shutdown, __ATOMIC_SEQ_CST);
@@ -217,7 +217,7 @@ int vaai_nas_start(config_file_t file, struct config_error_type *errors)
     return 0;
 }
 
-/* Exports can't be managed meanwhile. A clone that has not ended then keeps the export's files in use, as an NFS operation would. */
+/* Exports cannot be changed meanwhile. A clone that has not ended keeps the export's files in use, as an NFS operation would. */
 #define EXPORT_END_MAX_MILLISECONDS 5000u
 
 void vaai_nas_export_ends(uint16_t export_id)

@@ -14,7 +14,7 @@ enum vaai_nas_status vaai_nas_status_of_fsal(fsal_status_t status)
     case ERR_FSAL_BADHANDLE:
         return VAAI_NAS_BAD_HANDLE;
     case ERR_FSAL_STALE:
-    case ERR_FSAL_NOENT: /* of a handle: what it named is gone */
+    case ERR_FSAL_NOENT: /* of a handle: its object was removed */
         return VAAI_NAS_STALE;
     case ERR_FSAL_ACCESS:
     case ERR_FSAL_PERM:

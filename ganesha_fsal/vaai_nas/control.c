@@ -114,7 +114,7 @@ struct json_object *vaai_nas_control_answer(struct vaai_nas_service *service, co
 {
     struct json_tokener *tokener = json_tokener_new_ex(REQUEST_DEPTH_MAX);
     if (tokener != NULL)
-        json_tokener_set_flags(tokener, JSON_TOKENER_STRICT); /* nothing behind the message, too */
+        json_tokener_set_flags(tokener, JSON_TOKENER_STRICT); /* also refuses data after the message */
     struct json_object *request = tokener == NULL ? NULL : json_tokener_parse_ex(tokener, line, (int)length);
     bool parsed = tokener != NULL && json_tokener_get_error(tokener) == json_tokener_success;
     struct json_object *response =

@@ -7,8 +7,8 @@
 struct json_object;
 
 /*
- * What the control socket answers to one message, as docs/vaai_nas.md describes: JSON-RPC 2.0, for who rules this machine. `line` is any
- * bytes. May wait for statistics, and for the end of a job that is cancelled.
+ * Response of the control socket to a message, as in docs/vaai_nas.md: JSON-RPC 2.0, for administrators of this machine. `line` is any
+ * bytes. May wait for statistics, and for the end of a cancelled job.
  */
 struct json_object *vaai_nas_control_answer(struct vaai_nas_service *service, const char *line, size_t length);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parameters of all methods. A value of another type is refused. */
+/* Parameters of all methods. Values of another type are refused. */
 struct values {
     const char *path, *after, *source, *destination;
     uint64_t export, job, limit;
@@ -36,7 +36,7 @@ static bool control_take_flag(struct json_object *value, bool *flag)
     return json_object_is_type(value, json_type_boolean);
 }
 
-/* 32 hexadecimal digits, not all of them 0: that is none to the service. */
+/* 32 hexadecimal digits, not all 0: the service takes zeroes as no id. */
 static bool control_take_request_id(struct json_object *value, struct values *values)
 {
     static const char digits[] = "0123456789abcdef";
@@ -74,7 +74,7 @@ static bool control_take(const char *name, struct json_object *value, struct val
     return strcmp(name, "request_id") == 0 && control_take_request_id(value, values);
 }
 
-/* `names` are those that a method has, NULL behind; the first `needed` are required. */
+/* `names` are a method's parameters, followed by NULL; the first `needed` are required. */
 static bool control_read_parameters(struct json_object *parameters, const char *const *names, size_t needed,
                                     struct values *values, struct control_failure *failure)
 {

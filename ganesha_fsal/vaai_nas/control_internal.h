@@ -7,9 +7,9 @@
 #include "control.h"
 #include "files.h"
 
-/* What control.c, control_statistics.c and control_files.c share. */
+/* Shared by control.c, control_statistics.c and control_files.c. */
 
-/* Why a method has no result. `field` is the parameter that is in the way, or NULL; OK as `status`: the parameters are no such. */
+/* Why a method has no result. `field` is the refused parameter, or NULL; status OK: the parameters are invalid. */
 struct control_failure {
     enum vaai_nas_status status;
     const char *field;
@@ -18,7 +18,7 @@ struct control_failure {
 
 struct json_object *control_statistics(struct vaai_nas_service *service);
 
-/* These answer NULL with `failure`. `parameters` is an object. */
+/* These return NULL with `failure`. `parameters` is an object. */
 typedef struct json_object *control_method(struct vaai_nas_service *service, struct json_object *parameters,
                                            struct control_failure *failure);
 control_method control_files_list, control_file_statistics, control_space_get, control_space_shared, control_clone_start,

@@ -21,7 +21,7 @@
 
 #define REQUEST_BYTES_MAX (64u * 1024u)
 #define THREADS                                                                                                                  \
-    (FILE_CALLS_MAX + 8u) /* a connection each; while FILE_CALLS_MAX hang in pools, the others serve counters and jobs */
+    (FILE_CALLS_MAX + 8u) /* one per connection; while FILE_CALLS_MAX hang in pools, the others serve counters and jobs */
 #define IDLE_SECONDS 10   /* of silence; then the thread serves another connection */
 #define BACKLOG 16
 
@@ -43,7 +43,7 @@ static bool control_socket_send_all(int fd, const char *bytes, size_t length)
     return true;
 }
 
-/* Whether the peer has closed the connection both ways: nobody reads a response, and the request may be repeated elsewhere. */
+/* Whether the peer has closed the connection in both directions: nobody reads a response, and the request may be repeated elsewhere. */
 static bool control_socket_is_closed(int fd)
 {
     struct pollfd connection = {.fd = fd};
@@ -59,7 +59,7 @@ static bool control_socket_answer_line(const struct listener *listener, int fd, 
         return false;
     struct json_object *response = vaai_nas_control_answer(listener->service, line, length);
     const char *text = json_object_to_json_string_length(response, JSON_C_TO_STRING_PLAIN, &text_length);
-    /* A response that was made while exports were removed may be wrong. */
+    /* A response made during the removal of exports may be wrong. */
     bool sent =
         !listener->socket.is_ending() && control_socket_send_all(fd, text, text_length) && control_socket_send_all(fd, "\n", 1);
 
@@ -107,7 +107,7 @@ static void *control_socket_serve(void *argument)
         int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0) {
             if (errno != EINTR && errno != ECONNABORTED)
-                sleep(1); /* no descriptors, say */
+                sleep(1); /* for instance no descriptors */
             continue;
         }
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &idle, sizeof(idle));
@@ -119,7 +119,7 @@ static void *control_socket_serve(void *argument)
     return NULL;
 }
 
-/* Whether nobody but root and this process can make a name in it. Of a folder with an access control list the group's rights are its mask (acl(5)). */
+/* Whether only root and this process can create names in it. In a folder with an access control list the group's rights are its mask (acl(5)). */
 static bool control_socket_is_ours_alone(int folder)
 {
     struct stat status;
@@ -128,7 +128,7 @@ static bool control_socket_is_ours_alone(int folder)
            (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* A socket that listens at `path`, in the folder that was checked, even if that folder is renamed meanwhile. 0 or an errno value. */
+/* A socket that listens at `path`, in the checked folder, even if that folder is renamed. 0 or an errno value. */
 static int control_socket_listen_at(const char *path, uid_t user, int *listening)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -150,7 +150,7 @@ static int control_socket_listen_at(const char *path, uid_t user, int *listening
         error = EPERM;
     else if (length < 0 || (size_t)length >= sizeof(address.sun_path))
         error = ENAMETOOLONG;
-    /* The mode is set before the name exists. A name that another process has taken meanwhile is not followed. */
+    /* The mode is set before the name exists. A name that another process has created is not followed. */
     else if (fd < 0 || (unlinkat(folder, name, 0) != 0 && errno != ENOENT) || fchmod(fd, 0600) != 0 ||
              bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
              (user != geteuid() && fchownat(folder, name, user, (gid_t)-1, AT_SYMLINK_NOFOLLOW) != 0) || listen(fd, BACKLOG) != 0)

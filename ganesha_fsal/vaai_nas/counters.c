@@ -13,7 +13,7 @@ struct row {
     struct vaai_nas_counter_set set;
 };
 
-/* Rows come in order of first use; the last row is for all that came when the table was full. */
+/* Rows are in order of first use; the last row has the rest after the table is full. */
 struct table {
     struct row *rows[VAAI_NAS_COUNTED_HOSTS + 1];
     size_t used;
@@ -162,7 +162,7 @@ void vaai_nas_counters_each(const struct vaai_nas_counters *counters,
         const struct table *table = which == 0 ? &counters->exports : &counters->hosts;
         for (size_t i = 0;; i++) {
             pthread_mutex_lock(lock);
-            const struct row *row = i < table->used ? table->rows[i] : NULL; /* rows are never taken away */
+            const struct row *row = i < table->used ? table->rows[i] : NULL; /* rows are never removed */
             struct vaai_nas_counter_set copy;
             if (row != NULL)
                 copy = row->set;

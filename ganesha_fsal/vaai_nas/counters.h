@@ -8,7 +8,7 @@
 #include "adapter.h"
 #include "status.h"
 
-/* Requests and bytes by what became of them, per export and per host. Thread-safe. Counted since the start of the daemon. */
+/* Requests and bytes by outcome, per export and per host. Thread-safe. Counted since the start of the daemon. */
 
 enum vaai_nas_operation {
     VAAI_NAS_OPERATION_CAPABILITIES,
@@ -26,8 +26,8 @@ enum vaai_nas_operation {
 
 struct vaai_nas_operation_counters {
     uint64_t operations; /* ended, with success or without */
-    uint64_t errors;     /* of them without */
-    uint64_t refused;    /* of those by access checks, or because something can't be guaranteed */
+    uint64_t errors;     /* unsuccessful operations */
+    uint64_t refused;    /* of those: by access checks, or because a guarantee is impossible */
     uint64_t total_microseconds;
     uint64_t latency[VAAI_NAS_LATENCY_BUCKETS];
 };
@@ -43,17 +43,17 @@ struct vaai_nas_counters;
 struct vaai_nas_counters *vaai_nas_counters_new(void);
 void vaai_nas_counters_free(struct vaai_nas_counters *counters);
 
-/* One operation ended. `export_path` "" where it was refused before its export was known. */
+/* One operation ended. `export_path` is "" if it was refused before its export was known. */
 void vaai_nas_count(struct vaai_nas_counters *counters, const char *host, const char *export_path,
                     enum vaai_nas_operation operation, enum vaai_nas_status status, uint64_t microseconds);
 
-/* How the bytes of a clone went. */
+/* Bytes of a clone by method. */
 void vaai_nas_count_clone(struct vaai_nas_counters *counters, const char *host, const char *export_path,
                           const struct fileops_clone_result *result);
 
 void vaai_nas_count_reserved(struct vaai_nas_counters *counters, const char *host, const char *export_path, uint64_t bytes);
 
-/* Calls `each` for every export, then for every host, with a copy of what was counted. */
+/* Calls `each` for every export, then for every host, with a copy of the counters. */
 void vaai_nas_counters_each(const struct vaai_nas_counters *counters,
                             void (*each)(void *context, const char *host, const char *export_path,
                                          const struct vaai_nas_counter_set *set),

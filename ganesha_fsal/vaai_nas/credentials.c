@@ -8,7 +8,7 @@
 #include "abstract_mem.h"
 #include "uid2grp.h"
 
-/* uid2grp_unref(): the last one frees what the cache has dropped meanwhile. */
+/* uid2grp_unref(): the last reference frees an entry that the cache has dropped. */
 static void credentials_unref(struct group_data *groups)
 {
     unsigned int references;

@@ -5,8 +5,8 @@
 #include "fsal_api.h"
 
 /*
- * Gives back what nfs4_export_check_access() has taken for the caller's credentials: lists of groups, and with Manage_Gids a reference to
- * the cached ones. What ganesha's clean_credentials() does, which its library does not export.
+ * Releases what nfs4_export_check_access() allocated for the caller's credentials: group lists, and with Manage_Gids a reference to
+ * the cached ones. ganesha's clean_credentials() does that, but its library does not export it.
  */
 void vaai_nas_clean_credentials(struct req_op_context *context);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Lanes: their threads take clones from the queue, make them, and record how they ended. */
+/* Lanes: their threads take clones from the queue, run them, and record the result. */
 #include "jobs_internal.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static bool job_progress(void *context, uint64_t done, uint64_t total)
     return go_on;
 }
 
-/* Why bytes were copied, the most frequent reason. */
+/* The most frequent reason for copied bytes. */
 static void job_describe_fallback(const struct fileops_clone_result *result, char reason[VAAI_NAS_REASON_SIZE])
 {
     size_t most = 0;
@@ -38,7 +38,7 @@ static void job_describe_fallback(const struct fileops_clone_result *result, cha
         snprintf(reason, VAAI_NAS_REASON_SIZE, "copied: %s", fileops_fallback_name((enum fileops_fallback)most));
 }
 
-/* What a clone that failed has left. */
+/* What a failed clone has left. */
 static const char *job_describe_remains(const struct vaai_nas_order *order, const struct fileops_clone_result *result)
 {
     const bool by_name = order->clone.name[0] != 0;
@@ -105,7 +105,7 @@ void jobs_free_order(const struct vaai_nas_adapter *adapter, struct vaai_nas_ord
     free(order);
 }
 
-/* How it ended, while its files are still open. */
+/* Records the result, while the files are still open. */
 static void job_describe_end(const struct vaai_nas_order *order, int error, bool given_up,
                              const struct fileops_clone_result *result, struct vaai_nas_job *end)
 {
@@ -158,7 +158,7 @@ static void job_finish(struct job *job, int error, const struct fileops_clone_re
     pthread_mutex_unlock(&jobs->lock);
     job_describe_end(order, error, given_up, result, &end);
     job_count(jobs, job, &end, result, &ended);
-    jobs_free_order(jobs->adapter, order); /* before anybody sees the job as ended */
+    jobs_free_order(jobs->adapter, order); /* before a caller can see the job as ended */
 
     pthread_mutex_lock(&jobs->lock);
     job->order = NULL;
@@ -213,7 +213,7 @@ static void job_unqueue(struct job **link)
     job->shown.state = VAAI_NAS_RUNNING;
 }
 
-/* The oldest job that may start, out of the queue. */
+/* Takes the oldest job that may start out of the queue. */
 static struct job *job_take(struct lane *lane)
 {
     for (struct job **link = &lane->head; *link != NULL; link = &(*link)->queued_next)

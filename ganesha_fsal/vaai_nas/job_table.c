@@ -72,7 +72,7 @@ size_t jobs_active_of_host(const struct vaai_nas_jobs *jobs, const struct lane *
     return count;
 }
 
-/* Forgets the oldest job that has ended. */
+/* Removes the oldest ended job. */
 static void jobs_forget_oldest(struct vaai_nas_jobs *jobs)
 {
     struct job **oldest_ended = NULL;

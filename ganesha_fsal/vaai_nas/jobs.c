@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define DEFAULT_WORKERS 4u
-/* A call that waits keeps one of ganesha's 200 threads (RPC_Ioq_ThrdMax). */
+/* A waiting call occupies one of ganesha's 200 threads (RPC_Ioq_ThrdMax). */
 #define CALLERS_MAX 128u
 #define CALLERS_LANE_MAX 48u
 #define CALLERS_HOST_MAX 16u /* of a lane */
@@ -135,7 +135,7 @@ static void jobs_release_place(struct vaai_nas_jobs *jobs, struct lane *lane)
     lane->callers--;
 }
 
-/* In a place. NULL: the job was forgotten meanwhile. */
+/* The caller has a place. NULL: the job was removed meanwhile. */
 static struct job *jobs_wait_in_place(struct vaai_nas_jobs *jobs, uint64_t id, uint32_t milliseconds)
 {
     const struct timespec until = vaai_nas_moment_in(milliseconds);
@@ -146,7 +146,7 @@ static struct job *jobs_wait_in_place(struct vaai_nas_jobs *jobs, uint64_t id, u
     return jobs_find_id(jobs, id);
 }
 
-/* Shows the job after at most `milliseconds`, or at once if too many callers wait. */
+/* Reports the job after at most `milliseconds`, or immediately if too many callers wait. */
 static void jobs_wait_and_show(struct vaai_nas_jobs *jobs, struct job *job, uint32_t milliseconds, struct vaai_nas_job *shown)
 {
     struct lane *lane = job->lane;
@@ -160,7 +160,7 @@ static void jobs_wait_and_show(struct vaai_nas_jobs *jobs, struct job *job, uint
         job_show(job, shown);
 }
 
-/* Waits in a place for the job's end. Cancels it when that takes too long. */
+/* Waits in a place for the job's end. Cancels the job after the limit. */
 static struct job *jobs_wait_or_give_up(struct vaai_nas_jobs *jobs, uint64_t id)
 {
     struct job *job = jobs_wait_in_place(jobs, id, jobs->do_milliseconds);
@@ -324,7 +324,7 @@ enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t i
     return status;
 }
 
-/* A job of the export that is active; `cancelled`: also those that are cancelled already. */
+/* An active job of the export; `cancelled`: also cancelled ones. */
 static struct job *jobs_find_active(struct vaai_nas_jobs *jobs, uint16_t export_id, bool cancelled)
 {
     struct job *job = jobs->newest;

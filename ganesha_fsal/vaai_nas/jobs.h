@@ -8,7 +8,7 @@
 #include "service.h"
 
 /*
- * Running clones and those that ended lately: a bounded table, and threads that make the clones. Thread-safe.
+ * Running and recently ended clones: a bounded table, and threads that run the clones. Thread-safe.
  * Each pair of pools (source, destination) is a lane with threads and limits of its own, so that a pool that hangs stops only itself.
  * In a lane no host gets more than half of the threads.
  */
@@ -43,10 +43,10 @@ enum vaai_nas_status vaai_nas_jobs_submit(struct vaai_nas_jobs *jobs, struct vaa
 enum vaai_nas_status vaai_nas_jobs_do(struct vaai_nas_jobs *jobs, struct vaai_nas_order *order, struct vaai_nas_job *job,
                                       char reason[VAAI_NAS_REASON_SIZE]);
 
-/* A job with what decides who may see it. */
+/* A job with the data that decides who may see it. */
 struct vaai_nas_listed_job {
     struct vaai_nas_job job;
-    struct vaai_nas_handle destination; /* as the clone was given it */
+    struct vaai_nas_handle destination; /* as in the request */
     uid_t owner;                        /* the caller's user, squashed */
 };
 
@@ -68,7 +68,7 @@ enum vaai_nas_status vaai_nas_jobs_cancel(struct vaai_nas_jobs *jobs, uint64_t i
 
 /*
  * Cancels all jobs that read or write in the export, and waits until `until` (CLOCK_MONOTONIC). false if some are still active.
- * The adapter's is_ending() keeps new jobs out.
+ * The adapter's is_ending() rejects new jobs.
  */
 bool vaai_nas_jobs_cancel_export(struct vaai_nas_jobs *jobs, uint16_t export_id, const struct timespec *until);
 

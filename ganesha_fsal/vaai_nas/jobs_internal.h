@@ -16,19 +16,19 @@ struct job {
     struct job *queued_next; /* in its lane, oldest first */
     struct vaai_nas_jobs *jobs;
     struct lane *lane;
-    struct vaai_nas_order *order; /* NULL once it has ended */
+    struct vaai_nas_order *order; /* NULL after its end */
     struct vaai_nas_clone clone;
     dev_t device; /* of the destination: the file, or the directory of the name */
     ino_t inode;
     uid_t owner;
     struct timespec began, ended;
     bool cancelled;
-    bool given_up; /* cancelled because its caller can't wait longer */
+    bool given_up; /* cancelled because its caller cannot wait longer */
     uint16_t source_export_id;
     struct vaai_nas_job shown;
 };
 
-/* Clones from one pool to one pool. Lanes live as long as the service: pools are few. */
+/* Clones between two pools, in one direction. Lanes exist as long as the service: pools are few. */
 struct lane {
     struct lane *next;
     struct vaai_nas_jobs *jobs;
@@ -69,7 +69,7 @@ bool job_is_same_request(const struct vaai_nas_clone *clone, const struct vaai_n
 
 /* The functions below need the lock. */
 
-/* The job as it is now. */
+/* The current state of the job. */
 void job_show(const struct job *job, struct vaai_nas_job *shown);
 
 /* The latest job, or NULL. */
@@ -79,7 +79,7 @@ struct job *jobs_find_destination(struct vaai_nas_jobs *jobs, dev_t device, ino_
 
 size_t jobs_active_of_host(const struct vaai_nas_jobs *jobs, const struct lane *lane, const char *host);
 
-/* A new job in the table and in the lane's queue. The oldest that has ended makes room. NULL: no memory or no thread. */
+/* A new job in the table and in the lane's queue. Removes the oldest ended job if the table is full. NULL: no memory or no thread. */
 struct job *jobs_enter(struct vaai_nas_jobs *jobs, struct lane *lane, struct vaai_nas_order *order);
 
 /* The order's lane, made if needed. NULL: no memory. */
@@ -88,7 +88,7 @@ struct lane *lane_find(struct vaai_nas_jobs *jobs, const struct vaai_nas_order *
 /* Queues the job for its lane's threads. false: the lane has no thread, and none can be started. */
 bool lane_enqueue(struct lane *lane, struct job *job);
 
-/* Cancels the job. One that waits ends at once: the lock is released meanwhile. */
+/* Cancels the job. A waiting job ends immediately: the lock is released meanwhile. */
 void job_cancel(struct job *job);
 
 /* Does not need the lock. */

@@ -8,8 +8,8 @@
 struct fileops_dataset;
 
 /*
- * How adapter_ganesha.c reaches FSAL_ZVAAI's own object below MDCACHE: it sets `vaai_nas_leaf_call` for its thread and calls MDCACHE's
- * fallocate, which calls the leaf's and then drops the attributes it has cached of the object. The leaf's fallocate begins with
+ * How adapter_ganesha.c reaches FSAL_ZVAAI's object below MDCACHE: it sets `vaai_nas_leaf_call` for its thread and calls MDCACHE's
+ * fallocate, which calls the leaf's and then drops its cached attributes of the object. The leaf's fallocate begins with
  *
  *     if (vaai_nas_leaf_call != NULL)
  *         return vaai_nas_leaf_run(obj_hdl);
@@ -30,27 +30,27 @@ static inline fsal_status_t vaai_nas_leaf_run(struct fsal_obj_handle *leaf)
     return call->run(call, leaf);
 }
 
-/* What the FSAL gives the adapter. */
+/* Functions of the FSAL for the adapter. */
 
-/* A new descriptor of the object, that the caller closes; flags as of open(2). -1 with errno. */
+/* A new descriptor of the object, which the caller closes; flags as in open(2). -1 with errno. */
 int fsal_zvaai_open_leaf(struct fsal_obj_handle *leaf, int flags);
 
 /* The dataset of the object; NULL on a file system of another FSAL. It lives as long as the object. */
 struct fileops_dataset *fsal_zvaai_dataset(struct fsal_obj_handle *leaf);
 
 /*
- * Enters an opening (FSAL_O_READ, FSAL_O_RDWR; FSAL_O_CLOSED: none) among the share reservations of the file, to be taken out again with the
- * same flags. ERR_FSAL_SHARE_DENIED where a client's is in the way.
+ * Adds an open (FSAL_O_READ, FSAL_O_RDWR; FSAL_O_CLOSED: none) to the share reservations of the file; remove it with the
+ * same flags. ERR_FSAL_SHARE_DENIED if a client's reservation conflicts.
  */
 fsal_status_t fsal_zvaai_share_begin(struct fsal_obj_handle *leaf, fsal_openflags_t flags);
 void fsal_zvaai_share_end(struct fsal_obj_handle *leaf, fsal_openflags_t flags);
 
-/* Whether the export is being removed; from before vaai_nas_export_ends() is called for it on. */
+/* Whether the export is being removed; true from before the call of vaai_nas_export_ends(). */
 bool fsal_zvaai_export_is_ending(const struct fsal_export *export);
 
 /*
- * What the adapter gives the FSAL: starts the service as the block VAAI_NAS of ganesha's configuration says (docs/vaai_nas.md), when
- * the daemon has come up. 0, or -1 with the errors counted. Called again for a configuration read again: does nothing.
+ * Function of the adapter for the FSAL: starts the service as configured in the block VAAI_NAS of ganesha's configuration (docs/vaai_nas.md), after
+ * the daemon is up. 0, or -1 with the errors counted. A second call, after the configuration is read again, does nothing.
  */
 int vaai_nas_start(config_file_t configuration, struct config_error_type *errors);
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* nfsstat3, RFC 1813 2.6. Its own names, as the core's files do not include an NFS server's headers. */
+/* nfsstat3, RFC 1813 2.6. Separate names, because the core's files include no headers of an NFS server. */
 enum {
     STATUS_OK = 0,
     STATUS_NOENT = 2,
@@ -48,7 +48,7 @@ static const uint32_t nfs_status[VAAI_NAS_STATUS_COUNT] = {
     [VAAI_NAS_FAULT] = STATUS_SERVERFAULT,
 };
 
-/* A full clone that is refused ends within this time, and its answer says so. */
+/* A full clone that is refused within this time gets the refusal as its response. */
 #define REFUSED_WITHIN_MILLISECONDS 30u
 
 static void procedure22_fail(struct procedure22_result *result, enum vaai_nas_status status)
@@ -87,7 +87,7 @@ static void procedure22_show_progress(const struct vaai_nas_job *job, struct pro
 
 /*
  * The destination's handle says which clone is requested. The plug-in creates the file for a full clone, and polls until the clone ends.
- * For a fast clone the handle is the directory and the server makes the file. The plug-in takes that answer as completion.
+ * For a fast clone the handle is the directory and the server makes the file. The plug-in takes that response as completion.
  * Within one export a fast clone shares blocks or is refused.
  */
 static void procedure22_clone_file(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
@@ -130,7 +130,7 @@ static void procedure22_supported(struct vaai_nas_service *service, const struct
         procedure22_fail(result, status);
         return;
     }
-    /* A plug-in takes "not supported" for success. So Reserve Space is always supported, and refused as disk full. */
+    /* A plug-in takes "not supported" as success. So Reserve Space is always supported, and refused as disk full. */
     bool yes = request->command == PROCEDURE22_CLONE_SUPPORTED     ? capabilities.fast_clone
                : request->command == PROCEDURE22_RESERVE_SUPPORTED ? true
                                                                    : capabilities.statistics;

@@ -4,7 +4,7 @@
 #include <endian.h>
 #include <string.h>
 
-/* Offsets in the two C structures, as an x86-64 compiler lays them out. */
+/* Offsets in the two C structures, as an x86-64 compiler arranges them. */
 enum {
     ARGUMENT_VERSION = 0,
     ARGUMENT_COMMAND = 8,
@@ -52,7 +52,7 @@ static void procedure22_put_le64(uint8_t *bytes, uint64_t value)
     memcpy(bytes, &value, sizeof(value));
 }
 
-/* A position in XDR bytes (RFC 4506) that is never moved past their end. */
+/* A position in XDR bytes (RFC 4506), which never moves past their end. */
 struct reader {
     const uint8_t *bytes;
     size_t left;
@@ -118,7 +118,7 @@ static enum procedure22_fault procedure22_decode_argument(const uint8_t *bytes, 
     request->clone_flags = procedure22_get_le32(bytes + ARGUMENT_CLONE_FLAGS);
     uint32_t name_length = procedure22_get_le32(bytes + ARGUMENT_NAME_LENGTH);
     const uint8_t *name = bytes + ARGUMENT_NAME;
-    /* A plug-in sends an unusable name with a full clone of a long path. The destination's handle says enough. */
+    /* A plug-in sends an unusable name with a full clone of a long path. The destination's handle is sufficient. */
     if (name_length == 0 || name_length > PROCEDURE22_NAME_SIZE || memchr(name, 0, name_length) != name + name_length - 1)
         return PROCEDURE22_GOOD;
     request->name_length = name_length;

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /*
- * NFSv3 procedure 22 as the public OpenSDS plug-in for ESXi speaks it: bytes in, request out; result in, bytes out. Pure: no
+ * NFSv3 procedure 22 as the public OpenSDS plug-in for ESXi sends it: bytes in, request out; result in, bytes out. Pure: no
  * memory is allocated, nothing is called. Both directions, because the client library and the tests need the other one.
  *
  *     args:   opaque destination<64>; enum { NEED_SRC_FH = 0, OTHER = 1 }; if NEED_SRC_FH: opaque source<64>; opaque cmdarg<1024>
@@ -78,7 +78,7 @@ struct procedure22_result {
     bool unique_exact; /* false: `unique` is an upper bound */
 };
 
-/* What is wrong with the bytes of a call. */
+/* What is wrong with a call's bytes. */
 enum procedure22_fault {
     PROCEDURE22_GOOD = 0,
     PROCEDURE22_NO_XDR,       /* cut short, lengths beyond their bounds: GARBAGE_ARGS (RFC 5531 9) */
@@ -97,7 +97,7 @@ size_t procedure22_encode_request(const struct procedure22_request *request, uin
 
 void procedure22_encode_result(const struct procedure22_result *result, uint8_t bytes[PROCEDURE22_ENCODED_RESULT_SIZE]);
 
-/* false when the bytes are anything but a result of exactly that shape. */
+/* false for anything but a result of exactly that shape. */
 bool procedure22_decode_result(const uint8_t *bytes, size_t length, struct procedure22_result *result);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* The service's life, and what it says of exports and files. */
+/* Start and end of the service, and its reports on exports and files. */
 #include "service_internal.h"
 
 #include <limits.h>
@@ -132,7 +132,7 @@ enum vaai_nas_status vaai_nas_inspect(struct vaai_nas_service *service, const st
     return status;
 }
 
-/* What of `path` follows the folder `of`; NULL for what is not in it. */
+/* The part of `path` after the folder `of`; NULL if it is not in the folder. */
 static const char *service_below(const char *path, const char *of)
 {
     size_t length = strlen(of);

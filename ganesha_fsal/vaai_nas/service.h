@@ -11,14 +11,14 @@
 #include "status.h"
 
 /*
- * The VAAI-NAS service, in terms of neither protocol. Thread-safe; every request may be repeated. It knows file operations through
+ * The VAAI-NAS service, independent of a protocol. Thread-safe; every request may be repeated. It uses file operations through
  * fileops, and the NFS server through an adapter.
  */
 
 #define VAAI_NAS_REQUEST_ID_SIZE 16
 #define VAAI_NAS_REASON_SIZE 256
 #define VAAI_NAS_FILE_PATH_SIZE 1024 /* of a path below an export, with NUL */
-/* Of a clone that is answered when it is complete. The public plug-in waits 60 s for an answer. */
+/* Limit of a clone whose response is sent at its end. The public plug-in waits 60 s for a response. */
 #define VAAI_NAS_DO_MAX_MILLISECONDS 45000u
 #define VAAI_NAS_CANCEL_MAX_MILLISECONDS 5000u /* until a cancelled clone has ended */
 #define VAAI_NAS_LANE_ACTIVE_MAX 256u          /* clones waiting and running between two pools; more are BUSY */
@@ -44,13 +44,13 @@ struct vaai_nas_clone {
     struct vaai_nas_handle destination; /* a file without data, or the directory of `name` */
     char name[VAAI_NAS_NAME_SIZE + 1];  /* empty: destination is a file */
     bool fast;                          /* never copy */
-    /* How the control socket names the files (files.h); empty for handles. */
+    /* Names of the files for the control socket (files.h); empty for handles. */
     char source_path[VAAI_NAS_FILE_PATH_SIZE], destination_path[VAAI_NAS_FILE_PATH_SIZE];
 };
 
 enum vaai_nas_job_state { VAAI_NAS_WAITING, VAAI_NAS_RUNNING, VAAI_NAS_COMPLETE, VAAI_NAS_FAILED };
 
-/* A job at one moment. */
+/* State of a job. */
 struct vaai_nas_job {
     uint64_t id;
     enum vaai_nas_job_state state;
@@ -60,7 +60,7 @@ struct vaai_nas_job {
     uint32_t elapsed_milliseconds;
     uint16_t export_id;
     char host[VAAI_NAS_HOST_SIZE];
-    char reason[VAAI_NAS_REASON_SIZE]; /* why it failed or bytes were copied */
+    char reason[VAAI_NAS_REASON_SIZE]; /* of a failure, or of copied bytes */
 };
 
 /* NULL: no memory. */
@@ -69,7 +69,7 @@ struct vaai_nas_service *vaai_nas_service_new(const struct vaai_nas_service_opti
 /* Cancels all jobs and waits for them. No other call may be running. */
 void vaai_nas_service_free(struct vaai_nas_service *service);
 
-/* Why hosts get no VAAI-NAS, and what to do, for people; empty: they get it. */
+/* Why hosts get no VAAI-NAS, and the remedy, as text; empty: they get it. */
 void vaai_nas_service_set_problem(struct vaai_nas_service *service, const char *problem);
 void vaai_nas_service_problem(struct vaai_nas_service *service, char problem[VAAI_NAS_REASON_SIZE]);
 
@@ -79,7 +79,7 @@ const struct vaai_nas_counters *vaai_nas_service_counters(const struct vaai_nas_
 enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                                const struct vaai_nas_handle *handle, struct vaai_nas_capabilities *capabilities);
 
-/* What two handles are. Needs the right to read the attributes of both. */
+/* Relation of two handles. Needs the right to read the attributes of both. */
 enum vaai_nas_status vaai_nas_inspect(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                       const struct vaai_nas_handle *destination, const struct vaai_nas_handle *source,
                                       bool *destination_is_directory, bool *same_export);
@@ -105,7 +105,7 @@ enum vaai_nas_status vaai_nas_do_clone(struct vaai_nas_service *service, const s
                                        const struct vaai_nas_clone *clone, struct vaai_nas_job *job,
                                        char reason[VAAI_NAS_REASON_SIZE]);
 
-/* The whole file can be overwritten with the pool full: OK in a thick datastore, NO_SPACE in a thin one. */
+/* Whether the whole file can be overwritten in a full pool: OK in a thick datastore, NO_SPACE in a thin one. */
 enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                       const struct vaai_nas_handle *handle, struct fileops_statistics *statistics);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Clones: a request is checked and becomes a job. */
+/* Clones: checks a request and turns it into a job. */
 #include "service_internal.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-/* One component, and none that means another place. */
+/* A single component other than "." and "..". */
 static enum vaai_nas_status service_check_name(const char *name)
 {
     if (strchr(name, '/') != NULL || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
@@ -18,7 +18,7 @@ static enum vaai_nas_status service_check_name(const char *name)
     return VAAI_NAS_OK;
 }
 
-/* Opens both files; what is open is in `order` whatever is returned. */
+/* Opens both files; `order` has the open ones, whatever the result. */
 static enum vaai_nas_status service_open_files(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                                struct vaai_nas_order *order, char reason[VAAI_NAS_REASON_SIZE])
 {
@@ -45,13 +45,13 @@ static enum vaai_nas_status service_open_files(struct vaai_nas_service *service,
     return VAAI_NAS_OK;
 }
 
-/* POSIX ACLs that a directory gives to new files. */
+/* Default POSIX ACLs of a directory, for new files. */
 static bool service_has_default_acl(int directory)
 {
     return fgetxattr(directory, "system.posix_acl_default", NULL, 0) >= 0;
 }
 
-/* What can be checked once the files are open. */
+/* Checks that need the open files. */
 static enum vaai_nas_status service_check_files(struct vaai_nas_order *order, char reason[VAAI_NAS_REASON_SIZE])
 {
     const struct vaai_nas_clone *clone = &order->clone;

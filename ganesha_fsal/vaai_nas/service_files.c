@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Files by their paths, for who rules this machine: the same requests as those of clients, as root. */
+/* Files by path, for administrators of this machine: the same requests as those of clients, as root. */
 #include "files.h"
 
 #include <errno.h>
@@ -85,7 +85,7 @@ enum vaai_nas_status vaai_nas_get_file_statistics(struct vaai_nas_service *servi
     return status;
 }
 
-/* The export's root; service_close() follows when it is OK. */
+/* The export's root; call service_close() after OK. */
 static enum vaai_nas_status service_open_root(struct vaai_nas_service *service, uint16_t export_id, struct vaai_nas_file *root)
 {
     struct vaai_nas_handle handle;
@@ -138,7 +138,7 @@ static enum vaai_nas_status service_find_place(struct vaai_nas_service *service,
     return service_find(service, export_id, directory, &clone->destination);
 }
 
-/* The source's handle; it is a file that can be read. */
+/* The source's handle, if it is a readable file. */
 static enum vaai_nas_status service_find_source(struct vaai_nas_service *service, uint16_t export_id,
                                                 struct vaai_nas_clone *clone)
 {
@@ -175,7 +175,7 @@ static enum vaai_nas_status service_start(struct vaai_nas_service *service, uint
 }
 
 /*
- * The job that the same request has begun, by its paths: source and destination's folder may have been removed meanwhile.
+ * The job of an earlier identical request, by its paths: source and destination's folder may have been removed meanwhile.
  * NOT_FOUND: no job.
  */
 static enum vaai_nas_status service_find_begun(struct vaai_nas_service *service, uint16_t export_id,
@@ -220,7 +220,7 @@ enum vaai_nas_status vaai_nas_start_file_clone(struct vaai_nas_service *service,
 typedef enum vaai_nas_status job_call(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
                                       struct vaai_nas_job *job);
 
-/* Neither touches a file: jobs are reported and cancelled whatever became of export and destination. */
+/* Neither touches a file: jobs are reported and cancelled even without export and destination. */
 static enum vaai_nas_status service_get(struct vaai_nas_service *service, uint16_t export_id, uint64_t id,
                                         struct vaai_nas_job *job)
 {

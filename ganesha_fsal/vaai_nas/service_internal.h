@@ -9,7 +9,7 @@
 #include "jobs.h"
 #include "service.h"
 
-/* What service.c, service_clone.c, service_files.c and service_jobs.c share. */
+/* Shared by service.c, service_clone.c, service_files.c and service_jobs.c. */
 
 struct vaai_nas_service {
     const struct vaai_nas_adapter *adapter;
@@ -30,11 +30,11 @@ struct counted service_begin(enum vaai_nas_operation operation);
 void service_end(struct vaai_nas_service *service, const struct counted *counted, const struct vaai_nas_caller *caller,
                  const char *export_path, enum vaai_nas_status status);
 
-/* `file` is closed, and its path empty, where it could not be opened. */
+/* If the open fails, `file` is closed and its path is empty. */
 enum vaai_nas_status service_open(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                   const struct vaai_nas_handle *handle, enum vaai_nas_access access, struct vaai_nas_file *file);
 
-/* What is closed may be closed again. */
+/* Closing twice is allowed. */
 void service_close(struct vaai_nas_service *service, struct vaai_nas_file *file);
 
 #endif

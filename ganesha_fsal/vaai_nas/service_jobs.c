@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* What clients may know of jobs. */
+/* Jobs that clients may see. */
 #include "service_internal.h"
 
 #include <string.h>

@@ -27,7 +27,7 @@ struct walk {
     char path[VAAI_NAS_FILE_PATH_SIZE];
 };
 
-/* Bytes of a well-formed character (RFC 3629, 4) that is no control character; 0 for none. */
+/* Length of a well-formed character (RFC 3629, 4) that is no control character; 0 for none. */
 static size_t vmdk_list_character(const unsigned char *text)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -70,7 +70,7 @@ static bool vmdk_list_is_vmdk(const char *name)
     return length > 5 && strcasecmp(name + length - 5, ".vmdk") == 0;
 }
 
-/* `opened` is the regular file, by O_PATH. Its name could lead to another file by now, for instance a device, on which open(2) has an effect. */
+/* `opened` is the regular file, by O_PATH. By now its name may belong to another file, for instance a device, on which open(2) has an effect. */
 static bool vmdk_list_is_descriptor(int opened)
 {
     char path[32], begin[sizeof(descriptor_begins) - 1];
@@ -98,7 +98,7 @@ static bool vmdk_list_has_data(struct walk *walk, int directory, const char *nam
     return has;
 }
 
-/* Keeps the file if it is one of the first after `after`, one more than the limit. */
+/* Keeps the file if it is among the first limit + 1 after `after`. */
 static int vmdk_list_insert(struct walk *walk, int directory, const char *name)
 {
     struct vmdk_list *list = walk->list;
@@ -168,13 +168,13 @@ static int vmdk_list_visit(struct walk *walk, int directory, const struct dirent
                         : vmdk_list_insert(walk, directory, entry->d_name);
 }
 
-/* Whether a name of the topmost directory is not the clients'. */
+/* Whether a name in the topmost directory is hidden from clients. */
 static bool vmdk_list_is_hidden(const char *name)
 {
     return strcmp(name, FILEOPS_CLONES_FOLDER) == 0 || strcmp(name, ".zfs") == 0;
 }
 
-/* Takes `directory` over. The first `length` bytes of walk->path are its own, with a slash. */
+/* Takes ownership of `directory`. The first `length` bytes of walk->path are its path, with a slash. */
 static int vmdk_list_walk_directory(struct walk *walk, int directory, size_t length, unsigned int depth)
 {
     DIR *stream = fdopendir(directory);
@@ -210,7 +210,7 @@ int vmdk_list(int directory, const char *after, size_t limit, bool (*is_to_end)(
                         .is_to_end = is_to_end,
                         .context = context};
     struct stat attributes;
-    const int root = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* with an offset of its own */
+    const int root = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* with a separate offset */
 
     if (root < 0)
         return errno;

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /*
- * The VMDK files below a directory: regular files whose name ends in ".vmdk", but the descriptors, small texts that name the files with a disk's
- * data ("Virtual Disk Format 5.0", VMware, "The Disk Descriptor File"). By no symbolic link, and on the directory's own file system only. The folder of clones and
+ * The VMDK files below a directory: regular files whose name ends in ".vmdk", without descriptors, the small texts that name the files with a disk's
+ * data ("Virtual Disk Format 5.0", VMware, "The Disk Descriptor File"). It follows no symbolic link, and stays on the directory's file system. The folder of clones and
  * .zfs are left out.
  */
 
@@ -26,12 +26,12 @@ struct vmdk_list {
     struct vmdk_file file[VMDK_LIST_MAX + 1]; /* by the bytes of their paths */
     size_t count;
     bool more;       /* more files follow */
-    bool incomplete; /* something was left out: too deep, too many, not readable, or a name that is no text */
+    bool incomplete; /* some files are missing: too deep, too many, not readable, or with a name that is no text */
 };
 
 /*
- * Fills `list` with the first `limit` (VMDK_LIST_MAX at most) whose path is after `after`; all zero before. `is_to_end` (may be NULL) is called
- * after each VMDK_LIST_CHECK_INTERVAL names. 0 or an errno value, ECANCELED where it was to end.
+ * Fills `list` with the first `limit` (VMDK_LIST_MAX at most) whose path is after `after`; `list` is zeroed before. `is_to_end` (may be NULL) is called
+ * after each VMDK_LIST_CHECK_INTERVAL names. 0 or an errno value, ECANCELED if it returned true.
  */
 int vmdk_list(int directory, const char *after, size_t limit, bool (*is_to_end)(void *context), void *context,
               struct vmdk_list *list);

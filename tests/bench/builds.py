@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds of the target side by side on one zvol, in one run: reads, stable writes, ATS, UNMAP. In the guest.
 
-Contenders: this build with `volthreading=off`, with either I/O engine; another build (--before) with `volthreading=on`, as then
-it was; LIO with `sync=always`, as only then its GOOD means stable; with --from-memory also LIO as it is.
-Each round runs each job by each contender in turn; the order turns. Printed: median [minimum-maximum] of the rounds.
+Contenders: this build with `volthreading=off` and each I/O engine; another build (--before) with `volthreading=on`;
+LIO with `sync=always`, because only then its GOOD means stable; with --from-memory also LIO without that.
+Each repetition runs each job by each contender; the order rotates. Printed: median [minimum-maximum].
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ UNMAPPED = 128 * MIB
 
 @dataclass
 class Contender:
-    """Who serves the zvol, with which properties, and what came of it: values by job."""
+    """Server of the zvol, the zvol's properties, and values by job."""
 
     name: str
     properties: dict[str, str]
@@ -48,7 +48,7 @@ class Contender:
 
 @contextmanager
 def ours(device: Path, program: Path, engine: str) -> Iterator[str]:
-    """The URL of the LUN, served by a build of the target."""
+    """URL of the LUN, served by a build of the target."""
     with tempfile.TemporaryDirectory() as name:
         support.target.PROGRAM = program
         target = Target(Path(name), options=["--engine", engine])
@@ -64,7 +64,7 @@ def ours(device: Path, program: Path, engine: str) -> Iterator[str]:
 
 @contextmanager
 def lio(device: Path) -> Iterator[str]:
-    """The URL of the LUN, served by LIO."""
+    """URL of the LUN, served by LIO."""
     with peers.lio([device]) as peer:
         yield peer.urls[0]
 
@@ -77,12 +77,12 @@ def load(url: str, kind: str, sessions: int, depth: int, size: int, seconds: flo
 
 
 def ats(url: str, sessions: int, seconds: float) -> dict[str, float]:
-    """COMPARE AND WRITE: what offload.c says of it."""
+    """COMPARE AND WRITE: the output of offload.c."""
     return dict(json.loads(run(OFFLOAD, "ats", "-", url, str(seconds), str(sessions), timeout=seconds * 10 + 60)))
 
 
 def ats_during_bulk(url: str, seconds: float) -> dict[str, float]:
-    """8 sessions, while another client writes 1 MiB at depth 16."""
+    """COMPARE AND WRITE by 8 sessions, while another client writes 1 MiB at depth 16."""
     words = [str(LOAD), url, "1", "16", str(MIB), "write", "sequential", str(seconds + 4)]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as bulk:
         time.sleep(1)
@@ -92,7 +92,7 @@ def ats_during_bulk(url: str, seconds: float) -> dict[str, float]:
 
 
 def unmap(url: str) -> float:
-    """Seconds to unmap what was just filled, by commands of 1 MiB at depth 8."""
+    """Seconds to unmap the LUN after it was filled, by commands of 1 MiB at depth 8."""
     run(OFFLOAD, "fill", "-", url, str(UNMAPPED), str(MIB), "8", timeout=300)
     return float(json.loads(run(OFFLOAD, "unmap", "-", url, str(UNMAPPED), str(MIB), "8", timeout=300))["seconds"])
 
@@ -117,7 +117,7 @@ def jobs(chosen: Sequence[str], url: str, seconds: float) -> Iterator[tuple[str,
     if "bulk" in chosen:
         during_bulk = ats_during_bulk(url, seconds)
         for name in ("p50", "p99", "longest"):
-            yield f"ATS beside 1 MiB writes, {name}, ms", during_bulk[f"{name}_s"] * 1e3
+            yield f"ATS during 1 MiB writes, {name}, ms", during_bulk[f"{name}_s"] * 1e3
     if "unmap" in chosen:
         yield "UNMAP of 128 MiB by 1 MiB, s", unmap(url)
 
@@ -129,10 +129,10 @@ def spread(values: Sequence[float]) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs the rounds and prints the table."""
+    """Runs the jobs and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, help="the program of another build")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a run")
     parser.add_argument("--volblocksize", default="16K")
     parser.add_argument("--from-memory", action="store_true", help="LIO also with sync=standard, where it answers from memory")
@@ -155,7 +155,7 @@ def main(words: Sequence[str]) -> int:
     if options.from_memory:
         contenders.append(Contender("LIO, from memory", {"volthreading": "on", "sync": "standard"}, partial(lio, device)))
     started = time.monotonic()
-    for number in range(options.rounds):
+    for number in range(options.repetitions):
         for offset in range(len(contenders)):
             contender = contenders[(number + offset) % len(contenders)]
             for name, value in contender.properties.items():
@@ -169,7 +169,7 @@ def main(words: Sequence[str]) -> int:
                         file=sys.stderr,
                         flush=True,
                     )
-    print(f"\nzvol of {options.volblocksize}, {options.rounds} rounds of {options.seconds:g} s: median [minimum-maximum]\n")
+    print(f"\nzvol of {options.volblocksize}, {options.repetitions} times {options.seconds:g} s: median [minimum-maximum]\n")
     print(f"{'':44}" + "".join(f"{contender.name:>26}" for contender in contenders))
     for job in contenders[0].values:
         print(f"{job:44}" + "".join(f"{spread(contender.values[job]):>26}" for contender in contenders))

@@ -31,8 +31,8 @@ from support.zfs import Pool
 from appliance.config import Worker
 
 DATASTORES, POOLS = 20, 3
-SETTLED_SECONDS = 30.0
-"""After the last change: copies are written, alerts are settled."""
+QUIET_SECONDS = 30.0
+"""After the last change: copies are written, and alerts are raised or cleared."""
 HELPER = Path("/run/zvaai-helper-idle.sock")
 SECONDS = Worker().reconcile_seconds
 
@@ -147,7 +147,7 @@ def measure(
 ) -> None:
     """Prints the table, in percent of a core."""
     with start(directory) as processes:
-        time.sleep(SETTLED_SECONDS)
+        time.sleep(QUIET_SECONDS)
         before = {name: tree_seconds(one) for name, one in processes.items()}
         machine, began = busy_seconds(), time.monotonic()
         time.sleep(seconds)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """NFS offloads and the cost of FSAL_ZVAAI, in one run of one daemon: in the guest on datasets, natively on XFS (the cost only).
 
-- A clone of a large file with holes, by `vaai-nas`, beside a client of FSAL_VFS that copies it itself: the
-  kernel's, over NFSv4.2, which finds holes by SEEK. What makes it stable is in the time. Sharing is proven by bcloneused each
-  time, and once for each way by where every block lies (zdb).
-- Many fast clones of a template, then written by four clients; every byte compared.
-- Reads and writes in alternating rounds: the daemon's CPU time and the wall's, for files of FSAL_VFS, of FSAL_ZVAAI,
-  and of a thick datastore of it.
+- A clone of a large file with holes, by `vaai-nas`, compared with a client of FSAL_VFS that copies: the kernel's, over NFSv4.2,
+  which finds holes by SEEK. Times include the sync. bcloneused proves sharing each time, and zdb's addresses of all blocks once
+  per method.
+- Many fast clones of a template, then written by four clients; every byte is compared.
+- Reads and writes alternate: CPU time of the daemon and elapsed time, for files of FSAL_VFS, of FSAL_ZVAAI, and of a thick
+  datastore of it.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from support.ganesha import Daemon, Export, Ganesha, mounted_dataset, mounted_xf
 from support.programs import IN_GUEST, run
 
 LARGE_RUN, LARGE_STRIDE = 8 * MIB, 50 * MIB
-"""Data and hole of the large file: 1.6 of 10 GiB."""
+"""Data and hole of the large file: 1.6 of 10 GiB are data."""
 FLOOR_GIB_A_SECOND = 3
 FLOOR_SECONDS = 60
 OPERATIONS = (("write", 4096), ("read", 4096), ("write", 65536), ("read", 65536))
 REACHED = 0.98
-"""Of FSAL_VFS's speed."""
+"""Share of FSAL_VFS's speed."""
 VFS, ZVAAI, THICK = "VFS", "ZVAAI", "ZVAAI, thick"
 
 
 def verdict(met: bool) -> str:
-    """As the other tables say it."""
+    """As in the other tables."""
     return "met" if met else "NOT met"
 
 
-def large_clones(jobs: LargeClones, gib: int, rounds: int, client_rounds: int) -> dict[str, list[float]]:
-    """Prints and returns the seconds of each way."""
+def large_clones(jobs: LargeClones, gib: int, repetitions: int, client_repetitions: int) -> dict[str, list[float]]:
+    """Prints and returns the seconds of each method."""
     data = noise(jobs.store / "source", gib * GIB, LARGE_RUN, LARGE_STRIDE)
     noise(jobs.vfs_store / "source", gib * GIB, LARGE_RUN, LARGE_STRIDE)
     run("zpool", "sync", jobs.pool)
     found: dict[str, list[float]] = {name: [] for name in (*SERVER_COPIES, CLIENT_COPIES)}
     blocks: dict[str, int] = {}
-    for number in range(max(rounds, client_rounds)):
-        for name in SERVER_COPIES if number < rounds else ():
+    for number in range(max(repetitions, client_repetitions)):
+        for name in SERVER_COPIES if number < repetitions else ():
             found[name].append(jobs.server(name))
             if not number:
                 blocks[name] = jobs.prove()
             jobs.remove()
-        if number < client_rounds:
+        if number < client_repetitions:
             found[CLIENT_COPIES].append(jobs.client())
             jobs.remove()
     print(f"\nClone of {gib} GiB with {data / GIB:.1f} GiB of data, 128K records, on disk before and after: median [min-max]")
@@ -76,7 +76,7 @@ def large_clones(jobs: LargeClones, gib: int, rounds: int, client_rounds: int) -
 
 
 def many_clones(jobs: ManyClones) -> dict[str, list[float]]:
-    """Prints and returns the seconds of each clone of either way."""
+    """Prints and returns the seconds of each clone, by method."""
     jobs.make_template()
     found = {"a command each": jobs.clone_by_commands(), "one session": jobs.clone_in_a_session()}
     count = len(jobs.names)
@@ -95,7 +95,7 @@ def many_clones(jobs: ManyClones) -> dict[str, list[float]]:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median, and the ends of its 95 % interval by order statistics: no distribution is assumed."""
+    """Median and the ends of its 95 % interval by order statistics, without an assumed distribution."""
     ordered, count = sorted(values), len(values)
     below = 0.0
     for rank in range(count // 2):
@@ -107,15 +107,15 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     return statistics.median(ordered), ordered[max(rank - 1, 0)], ordered[count - max(rank, 1)]
 
 
-def costs(jobs: Costs, rounds: int) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """Prints and returns CPU and wall time of each operation and contender."""
+def costs(jobs: Costs, repetitions: int) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Prints and returns CPU time and elapsed time of each operation and contender."""
     measurements = {}
     others = [name for name in jobs.paths if name != VFS]
-    print(f"\nSpeed of FSAL_ZVAAI as a part of FSAL_VFS's, {rounds} rounds of {jobs.operations} operations in turn:")
+    print(f"\nSpeed of FSAL_ZVAAI as a share of FSAL_VFS's, {repetitions} repetitions of {jobs.operations} operations in turn:")
     print(f"by wall time and by the daemon's CPU time, median of the pairs [95 % interval]; the interval must reach {REACHED}")
     print(f"{'':16}{'VFS: CPU us, wall us':>24}" + "".join(f"{name + ': wall':>30}{'CPU':>26}" for name in others))
     for what, size in OPERATIONS:
-        measured = jobs.measure(what, size, rounds)
+        measured = jobs.measure(what, size, repetitions)
         base = measured[VFS]
         microseconds = [statistics.median(values) * 1e6 for values in ([one.cpu for one in base], [one.wall for one in base])]
         row = f"{f'{what} {size >> 10}K':16}{f'{microseconds[0]:.1f}, {microseconds[1]:.1f}':>24}"
@@ -132,7 +132,7 @@ def costs(jobs: Costs, rounds: int) -> dict[str, dict[str, list[tuple[float, flo
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[tuple[Ganesha, str, Path, Path]]:
-    """A daemon with /zvaai, /vfs and /thick; the pool's name, and where the first two lie."""
+    """A daemon with /zvaai, /vfs and /thick; the pool's name, and the folders of the first two."""
     with contextlib.ExitStack() as stack:
         name = "bench"
         if IN_GUEST:
@@ -158,11 +158,11 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=("large", "many", "cost"), default=["large", "many", "cost"])
     parser.add_argument("--large", type=int, default=10, metavar="GIB", help="size of the large file (default 10)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of the large clone (default 5)")
-    parser.add_argument("--client-rounds", type=int, default=3, help="... and by the client (default 3)")
+    parser.add_argument("--repetitions", type=int, default=5, help="repetitions of the large clone (default 5)")
+    parser.add_argument("--client-repetitions", type=int, default=3, help="... and by the client (default 3)")
     parser.add_argument("--clones", type=int, default=200, help="clones of the template (default 200)")
     parser.add_argument("--template", type=int, default=1024, metavar="MIB", help="size of the template (default 1024)")
-    parser.add_argument("--cost-rounds", type=int, default=21, help="rounds of reads and writes (default 21)")
+    parser.add_argument("--cost-repetitions", type=int, default=21, help="repetitions of reads and writes (default 21)")
     parser.add_argument(
         "--operations", type=int, default=1000, help="of each round; the guest counts CPU time in 10 ms (default 1000)"
     )
@@ -176,14 +176,14 @@ def main(words: Sequence[str]) -> int:
         try:
             if "large" in options.only and IN_GUEST:
                 large = LargeClones(pool, store, vfs_store, Path(name))
-                found["large"] = large_clones(large, options.large, options.rounds, options.client_rounds)
+                found["large"] = large_clones(large, options.large, options.repetitions, options.client_repetitions)
             if "many" in options.only and IN_GUEST:
                 many = ManyClones(pool, store, options.clones, options.template * MIB, options.seed)
                 found["many"] = many_clones(many)
             if "cost" in options.only:
                 jobs = Costs(ganesha.pid, {VFS: "/vfs", ZVAAI: "/zvaai", THICK: "/thick"}, options.operations)
                 jobs.prepare()
-                found["cost"] = costs(jobs, options.cost_rounds)
+                found["cost"] = costs(jobs, options.cost_repetitions)
         except BenchFailed as failure:
             print(f"bench: {failure}", file=sys.stderr)
             return 1

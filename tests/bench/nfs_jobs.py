@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of the benchmark of NFS: clones, many clones that are then written, and what FSAL_ZVAAI costs beside FSAL_VFS."""
+"""Jobs of the NFS benchmark: clones, many clones that are then written, and the cost of FSAL_ZVAAI compared with FSAL_VFS."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ RECORD = 128 << 10
 
 
 class BenchFailed(Exception):
-    """What was measured is not what it was to be."""
+    """The measured operation did not do what it should."""
 
 
 def noise(path: Path, length: int, run_bytes: int, stride: int) -> int:
-    """A file with data in the first `run_bytes` of each `stride`, no two records alike, and holes between; the bytes of data."""
+    """Makes a file with data in the first `run_bytes` of each `stride`, without equal records. Returns the bytes of data."""
     data, written = bytearray(os.urandom(MIB)), 0
     with path.open("wb", buffering=0) as file:
         for at in range(0, length, MIB):
@@ -50,13 +50,13 @@ class LargeClones:
 
     pool: str
     store: Path
-    """Served as /zvaai, with the source."""
+    """Exported as /zvaai, with the source."""
     vfs_store: Path
-    """Served by FSAL_VFS as /vfs, with a source alike."""
+    """Exported by FSAL_VFS as /vfs, with the same source."""
     scratch: Path
 
     def server(self, name: str) -> float:
-        """Seconds of one clone by the server, the pool synced; proven to be shared. Raises BenchFailed."""
+        """Seconds of a clone by the server with a pool sync; checks that it shares blocks. Raises BenchFailed."""
         from integration.kernel.zvol_clone.blocks import pool_property  # noqa: PLC0415  # of the guest
 
         before = pool_property(self.pool, "bcloneused")
@@ -70,12 +70,12 @@ class LargeClones:
         seconds = timed(clone)
         shared = pool_property(self.pool, "bcloneused") - before
         allocated = (self.store / "source").stat().st_blocks * 512
-        if shared < allocated * 0.98:  # what is no block pointer's is the file's own: indirect blocks
+        if shared < allocated * 0.98:  # the rest is not shared: indirect blocks
             raise BenchFailed(f"{name}: {shared} bytes are shared of {allocated}")
         return seconds
 
     def prove(self) -> int:
-        """How many blocks of the copy there are, every one of them where the source's is. Raises BenchFailed."""
+        """Number of blocks of the copy, which must all have the source's addresses. Raises BenchFailed."""
         from integration.kernel.files.test_file_clone import blocks_of  # noqa: PLC0415  # of the guest
 
         source, copy = (blocks_of(self.store / name) for name in ("source", "copy"))
@@ -84,7 +84,7 @@ class LargeClones:
         return len(copy)
 
     def client(self) -> float:
-        """Seconds of one copy by the kernel's client over NFSv4.2, which finds the holes by SEEK; the pool synced."""
+        """Seconds of a copy by the kernel's client over NFSv4.2, which finds the holes by SEEK, with a pool sync."""
         with kernel_mount("/vfs", self.scratch / "vfs") as mount:
 
             def copy() -> None:
@@ -95,7 +95,7 @@ class LargeClones:
             return timed(copy)
 
     def remove(self, name: str = "copy") -> None:
-        """Removes what was made, as a client does: the daemon keeps files open that it does not know to be gone."""
+        """Removes the copy as a client does: otherwise the daemon keeps deleted files open."""
         from integration.kernel.zvol_clone.blocks import pool_property  # noqa: PLC0415  # of the guest
 
         for export in ("/zvaai", "/vfs"):
@@ -114,7 +114,7 @@ class ManyClones:
 
     CLIENTS = 4
     WRITES = 3
-    """Of each client to each clone."""
+    """Bytes of each client to each clone."""
 
     def __init__(self, pool: str, store: Path, count: int, length: int, seed: int) -> None:
         self._pool, self._store, self._length = pool, store, length
@@ -124,14 +124,14 @@ class ManyClones:
         self._changes: dict[tuple[str, int], list[Change]] = {}
 
     def _expected(self, at: int) -> bytearray:
-        """The template's MiB at an offset: no record of it is like another."""
+        """The template's MiB at an offset: all its records differ."""
         data = bytearray(self._noise)
         for record in range(0, MIB, RECORD):
             data[record : record + 8] = (at + record).to_bytes(8)
         return data
 
     def make_template(self) -> None:
-        """Writes the template; it is on disk when done."""
+        """Writes the template to disk."""
         with (self._store / "template").open("wb") as file:
             for at in range(0, self._length, MIB):
                 file.write(self._expected(at))
@@ -140,7 +140,7 @@ class ManyClones:
         run("zpool", "sync", self._pool)
 
     def clone_by_commands(self) -> list[float]:
-        """Seconds of each clone by a command of its own, one after the other; they are removed again. Raises BenchFailed."""
+        """Seconds of each clone by a separate command, in sequence; removes the clones. Raises BenchFailed."""
         seconds = []
         for name in self.names:
             begun = time.perf_counter()
@@ -154,8 +154,10 @@ class ManyClones:
         return seconds
 
     def clone_in_a_session(self) -> list[float]:
-        """Seconds of each clone of one session, as of a host that keeps its datastore mounted; the first with its opening. Raises
-        BenchFailed."""
+        """Seconds of each clone in one session, as of a host with a mounted datastore; the first includes the opening.
+
+        Raises BenchFailed.
+        """
         seconds = []
         begun = time.perf_counter()
         words = ["fast-clone", f"{HOST}:/zvaai", "template", *self.names]
@@ -171,7 +173,7 @@ class ManyClones:
         return seconds
 
     def write(self) -> int:
-        """Clients write each clone at once, each its own places; the bytes written."""
+        """All clients write concurrently to each clone, in different places. Returns the bytes written."""
         plans: list[list[tuple[str, int, bytes]]] = [[] for _ in range(self.CLIENTS)]
         for name in self.names:
             for number, plan in enumerate(plans):
@@ -185,7 +187,7 @@ class ManyClones:
             return sum(clients.map(write_all, range(self.CLIENTS), plans))
 
     def compare(self) -> int:
-        """Compares every byte of every clone and of the template; the bytes compared. Raises BenchFailed."""
+        """Compares every byte of every clone and of the template; returns the number of bytes. Raises BenchFailed."""
         files = {name: (self._store / name).open("rb", buffering=0) for name in (*self.names, "template")}
         buffer = bytearray(MIB)
         for place in range(self._length // MIB):
@@ -204,7 +206,7 @@ class ManyClones:
 
 
 def write_all(number: int, plan: Sequence[tuple[str, int, bytes]]) -> int:
-    """One client's writes, by NFSv3 or v4.0; the bytes written."""
+    """Writes of one client, by NFSv3 or v4.0; returns the bytes written."""
     done = 0
     with mounted("/zvaai", (3, 4)[number % 2]) as client:
         for name, offset, data in plan:
@@ -215,13 +217,13 @@ def write_all(number: int, plan: Sequence[tuple[str, int, bytes]]) -> int:
 
 
 class CpuClock:
-    """CPU time of a process, in seconds, of all its threads."""
+    """CPU time of all threads of a process, in seconds."""
 
     def __init__(self, pid: int) -> None:
         self._clock = (~pid << 3) | 2  # clock_getcpuclockid(3): CPUCLOCK_SCHED of a thread group
 
     def now(self) -> float:
-        """Since it began."""
+        """Since the start of the process."""
         return time.clock_gettime(self._clock)
 
 
@@ -235,32 +237,31 @@ class Cost:
 
 @dataclass
 class Costs:
-    """Reads and writes of files of several exports in turn, in pairs: the daemon's CPU time for each, and the wall's."""
+    """Reads and writes of files of several exports in turn: the daemon's CPU time for each, and the elapsed time."""
 
     pid: int
     paths: dict[str, str]
     """Export by contender."""
     operations: int
-    """Of each round."""
+    """Operations of each repetition."""
     span: int = 8 * MIB
-    """What is read and written lies within that."""
+    """Range of the file that is read and written."""
 
     def prepare(self) -> None:
-        """Makes the files."""
         for contender, export in self.paths.items():
             with mounted(export) as client, client.opened(f"/{contender}", os.O_CREAT | os.O_RDWR) as file:
                 for at in range(0, self.span, MIB):
                     file.write(at, os.urandom(MIB))
                 file.sync()
 
-    def measure(self, what: str, size: int, rounds: int) -> dict[str, list[Cost]]:
-        """Costs of an operation, one for each round and contender; who is first in a round changes."""
+    def measure(self, what: str, size: int, repetitions: int) -> dict[str, list[Cost]]:
+        """Costs of an operation by repetition and contender; the order rotates."""
         clock, found = CpuClock(self.pid), {name: list[Cost]() for name in self.paths}
         clients = {name: Client(export) for name, export in self.paths.items()}
         files = {name: clients[name].open(f"/{name}", os.O_RDWR) for name in clients}
         data = os.urandom(size)
         order = list(self.paths)
-        for number in range(rounds + 1):  # the first one warms up
+        for number in range(repetitions + 1):  # the first one warms up
             places = [random.Random(number).randrange(self.span // size) * size for _ in range(self.operations)]
             for name in order:
                 file = files[name]

@@ -21,32 +21,32 @@ from support.target import Target, table
 OFFLOAD, LOAD = CACHE / "offload", CACHE / "load"
 DEPTH = 8
 COPY_COMMAND = 4 * MIB
-"""What ESXi asks for in one EXTENDED COPY of a thick disk."""
+"""Bytes of an EXTENDED COPY of ESXi on a thick disk."""
 THIN_COMMAND = MIB
-"""... and of a thin one; and in one WRITE SAME or UNMAP."""
+"""... and on a thin disk, and of a WRITE SAME or UNMAP."""
 OURS, PEER, HOST, BOUND = "zvaai", "peer", "host", "bound"
-"""Contenders; the host's own work goes by our target, over the same loopback."""
+"""Contenders; the host's copy goes through our target, over the same loopback."""
 
 
 @dataclass
 class Job:
-    """A piece of work: what the destination is before, and how each contender does it, in seconds."""
+    """A job: how to prepare the destination, and the seconds of each contender's work."""
 
     name: str
     contenders: dict[str, Callable[[], float]]
     prepare: Callable[[], None]
-    rounds: dict[str, int] = field(default_factory=dict)
-    """Fewer rounds than all others have, by contender."""
+    repetitions: dict[str, int] = field(default_factory=dict)
+    """Contenders with fewer repetitions."""
     seconds: dict[str, list[float]] = field(default_factory=dict)
 
 
 def offload(*words: object) -> float:
-    """Runs the client; seconds. Raises ProgramFailed."""
+    """Runs the client; returns seconds. Raises ProgramFailed."""
     return float(json.loads(run(OFFLOAD, *(str(word) for word in words), timeout=3600))["seconds"])
 
 
 class Bench:
-    """The jobs on one store, against one peer."""
+    """The jobs on a store, against a peer."""
 
     def __init__(
         self, store: Store, peer: Callable[[], AbstractContextManager[Peer]], folder: Path, *, peer_copies: bool
@@ -62,7 +62,7 @@ class Bench:
             target.create()
             for number, path in enumerate((self._store.source, self._store.destination)):
                 target.add_lun(number, path)
-            # A copy to a LUN that was added a moment ago waits for that; datastores are there for longer.
+            # A copy to a LUN waits some time after the LUN was added; datastores exist for longer.
             wait_for(lambda: len(target.call("space.get")["luns"]) == 2, "the space of both LUNs is known")
             yield [target.url(0), target.url(1)]
         finally:
@@ -78,7 +78,7 @@ class Bench:
                 yield urls
 
     def _stable(self, name: str, work: Callable[[list[str]], float]) -> Callable[[], float]:
-        """Work by a target, with what makes it stable on disk."""
+        """Work by a target, including the sync to disk."""
 
         def run_() -> float:
             with self._served_by(name) as urls:
@@ -87,8 +87,10 @@ class Bench:
 
         return run_
 
-    def copies(self, name: str, length: int, command: int, runs: Sequence[int] = (), rounds: dict[str, int] | None = None) -> Job:
-        """A copy of `length` from source to destination, which is empty before; of `runs` (bytes and stride) only, if told."""
+    def copies(
+        self, name: str, length: int, command: int, runs: Sequence[int] = (), repetitions: dict[str, int] | None = None
+    ) -> Job:
+        """A copy of `length` bytes to an empty destination; of `runs` (bytes and stride) only, if set."""
 
         def by(job: str, size: int) -> Callable[[list[str]], float]:
             return lambda urls: offload(job, *urls, length, size, DEPTH, *runs)
@@ -99,10 +101,10 @@ class Bench:
             HOST: self._stable(HOST, by("copy", MIB)),
             BOUND: lambda: clone_bound(self._store, length, command, *runs),
         }
-        return Job(name, contenders, lambda: self._store.empty(self._store.destination), rounds or {})
+        return Job(name, contenders, lambda: self._store.empty(self._store.destination), repetitions or {})
 
     def clearing(self, kind: str, length: int, largest: bool) -> Job:
-        """WRITE SAME of zeroes (`same`) or UNMAP of a destination full of data, against the host that writes zeroes."""
+        """WRITE SAME of zeroes (`same`) or UNMAP of a full destination, against the host that writes zeroes."""
 
         def by(job: str) -> Callable[[list[str]], float]:
             def work(urls: list[str]) -> float:
@@ -122,7 +124,7 @@ class Bench:
         return Job(f"{word}, {size}", contenders, lambda: self._store.fill(self._store.destination, length))
 
     def concurrent_writes(self, length: int) -> Job:
-        """A copy of a source that one host writes to all the time, 16K at random, four at once."""
+        """A copy of a source that a host writes to all the time: 16K, random, four at once."""
 
         def by(job: str, size: int) -> Callable[[list[str]], float]:
             def work(urls: list[str]) -> float:
@@ -138,10 +140,10 @@ class Bench:
             return work
 
         contenders = {OURS: self._stable(OURS, by("xcopy", COPY_COMMAND)), HOST: self._stable(HOST, by("copy", MIB))}
-        return Job("clone beside writes", contenders, lambda: self._store.empty(self._store.destination))
+        return Job("clone during writes", contenders, lambda: self._store.empty(self._store.destination))
 
     def ats(self, sessions: int, seconds: float) -> dict[str, float]:
-        """COMPARE AND WRITE commands a second; the bound is fio's stable writes of a block."""
+        """COMPARE AND WRITE commands per second; the bound is fio's stable writes of a block."""
         rates = {}
         for name in (OURS, PEER):
             with self._served_by(name) as urls:
@@ -158,19 +160,19 @@ class Bench:
 
 
 def largest_command(url: str, job: str, length: int) -> int:
-    """What the target takes in one WRITE SAME or UNMAP by its Block Limits page, rounded down to a power of two."""
+    """The target's limit for a WRITE SAME or UNMAP in its Block Limits page, rounded down to a power of two."""
     page = table(run("iscsi-inq", "-e", "1", "-c", "0xb0", url))
     blocks = int(page["maximum write same length" if job == "same" else "maximum unmap lba count"])
-    # 0: it sets no limit.
+    # 0: no limit.
     return min(length, 1 << (blocks * 512).bit_length() - 1) if blocks else length
 
 
-def run_jobs(jobs: Sequence[Job], rounds: int) -> None:
-    """Every round does each job by each contender; the order turns from round to round."""
+def run_jobs(jobs: Sequence[Job], repetitions: int) -> None:
+    """Each repetition runs each job by each contender; the order rotates."""
     started = time.monotonic()
-    for number in range(rounds):
+    for number in range(repetitions):
         for job in jobs:
-            names = [name for name in job.contenders if number < job.rounds.get(name, rounds)]
+            names = [name for name in job.contenders if number < job.repetitions.get(name, repetitions)]
             for offset in range(len(names)):
                 name = names[(number + offset) % len(names)]
                 job.prepare()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets to compare with: tgt, and the kernel's own (LIO) inside the guest."""
+"""Targets to compare with: tgt, and the kernel's target (LIO) in the guest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TARGET_CORE = Path("/sys/kernel/config/target")
 
 @dataclass(frozen=True)
 class Peer:
-    """A running peer: the process whose CPU time and memory count, if it has one, and the URL of each LUN."""
+    """A running peer: its process for CPU time and memory, if any, and the URL of each LUN."""
 
     process_id: int | None
     urls: list[str]
@@ -27,7 +27,7 @@ class Peer:
 
 @contextmanager
 def tgt(directory: Path, files: Sequence[Path], stable: bool) -> Iterator[Peer]:
-    """tgt on files, with the settings that make it fast; with `stable` it writes by O_SYNC."""
+    """tgt on files, with fast settings; with `stable` it writes by O_SYNC."""
     environment = {**os.environ, "TGT_IPC_SOCKET": str(directory / "tgt.sock")}
     process = subprocess.Popen(
         ["tgtd", "--foreground", "--iscsi", f"portal={TGT_PORTAL}", "--nr_iothreads", "8"],
@@ -59,7 +59,7 @@ def tgt(directory: Path, files: Sequence[Path], stable: bool) -> Iterator[Peer]:
 
 @contextmanager
 def lio(devices: Sequence[Path]) -> Iterator[Peer]:
-    """LIO on block devices, by configfs as targetcli would; UNMAP and WRITE SAME with UNMAP on, which it ships off."""
+    """LIO on block devices, by configfs as targetcli does; with UNMAP and WRITE SAME with UNMAP, which are off by default."""
     Path("/var/target/pr").mkdir(parents=True, exist_ok=True)  # without it every PERSISTENT RESERVE OUT and EXTENDED COPY fails
     if not TARGET_CORE.exists():
         run("modprobe", "configfs")
@@ -97,7 +97,7 @@ def lio(devices: Sequence[Path]) -> Iterator[Peer]:
         if (group / "enable").exists():
             (group / "enable").write_text("0")
         for path in reversed(made):
-            # What configfs made by itself goes with the folder it is in.
+            # Removing a folder also removes what configfs made inside.
             if path.is_symlink():
                 path.unlink()
             elif path.exists():

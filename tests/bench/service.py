@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The appliance's service with many datastores: how long lists and a reconcile take, what its processes take, and how both grow.
+"""The appliance's service with many datastores: time of lists and of a reconcile, resources of its processes, and their growth.
 
-Its three processes are the real ones, with gunicorn and TLS, and the real target, which serves all LUNs from sparse files; the
-root helper has the simulator. Beside each list stands the bound: `/setup`, which the same server answers by one query.
+Its three processes are real, with gunicorn and TLS, and so is the target, which serves all LUNs from sparse files. The helper
+has the simulator. The bound next to each list is `/setup`, which the same server answers by one query.
 """
 
 from __future__ import annotations
@@ -40,14 +40,13 @@ from appliance.zfs.model import Redundancy, VdevSpec
 
 GIB, TIB, MIB = 1 << 30, 1 << 40, 1 << 20
 SNAPSHOTS = 10
-"""Of each datastore."""
+"""Size of each datastore."""
 GROUPS, HOSTS_OF_EACH = 16, 8
 FLOOR_MS, FLOOR_MIB, FLOOR_RECONCILE_S = 100, 200, 10
 BOUND = "/setup"
 
 
 def lists(store: str) -> dict[str, str]:
-    """What is asked for, by what it is."""
     return {
         "an empty operation (the bound)": BOUND,
         "datastores, a page of 50": "/datastores?limit=50",
@@ -68,11 +67,11 @@ def lists(store: str) -> dict[str, str]:
     }
 
 
-# --- what is there before it starts
+# --- state before the start
 
 
 def fill_storage(path: Path, count: int) -> list[str]:
-    """A pool with so many datastores and ten times as many snapshots; their UUIDs."""
+    """A pool with `count` datastores and ten times as many snapshots; returns the UUIDs."""
     simulator = Simulator(disks=4, disk_size=256 * TIB)
     simulator.create_pool(
         "tank", [VdevSpec(devices=tuple(disk.path for disk in simulator.disks()[:2]), redundancy=Redundancy.MIRROR)]
@@ -100,7 +99,7 @@ def fill_storage(path: Path, count: int) -> list[str]:
 
 
 def fill_database(path: Path, uuids: Sequence[str]) -> str:
-    """Hosts that see the datastores, what jobs and the audit have of the past; a token."""
+    """Hosts that see the datastores, past jobs and audit entries; returns a token."""
     store, now, choice = Store(path), time.time(), random.Random(1)
     with store.session() as session:
         user = access.add_user(session, "bench", Role.ADMIN, "no password")
@@ -140,11 +139,11 @@ def fill_database(path: Path, uuids: Sequence[str]) -> str:
     return str(token)
 
 
-# --- asking
+# --- requests
 
 
 class Client:
-    """One connection that is kept, as a browser's."""
+    """A persistent connection, as a browser has."""
 
     def __init__(self, appliance: Appliance, token: str) -> None:
         context = ssl.create_default_context(cafile=str(appliance.frontend.certificate))
@@ -152,7 +151,6 @@ class Client:
         self._token = token
 
     def ask(self, path: str, method: str = "GET") -> Any:
-        """What it answers."""
         self._connection.request(method, f"/api/v1{path}", headers={"Authorization": f"Bearer {self._token}"})
         answer = self._connection.getresponse()
         content = answer.read()
@@ -160,7 +158,7 @@ class Client:
         return json.loads(content)
 
     def seconds(self, path: str, method: str = "GET") -> float:
-        """Until the last byte of the answer."""
+        """Seconds until the last byte of the response."""
         began = time.perf_counter()
         self.ask(path, method)
         return time.perf_counter() - began
@@ -172,7 +170,7 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 
 def at_once(appliance: Appliance, token: str, clients: int, path: str, each: int) -> list[float]:
-    """Seconds of each request, of several clients at once."""
+    """Seconds of each request by several concurrent clients."""
     found: list[float] = []
 
     def work() -> None:
@@ -188,13 +186,13 @@ def at_once(appliance: Appliance, token: str, clients: int, path: str, each: int
 
 
 def processor_seconds(process_ids: Iterable[int]) -> float:
-    """That processes have used, with what their threads that ended had: proc_pid_stat(5), utime and stime."""
+    """Processor time of processes, including threads that ended: proc_pid_stat(5), utime and stime."""
     found = (Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[11:13] for one in process_ids)
     return sum(int(ticks) for two in found for ticks in two) / os.sysconf("SC_CLK_TCK")
 
 
 def processor_times(appliance: Appliance, caller: Client, path: str, blocks: int = 5, each: int = 10) -> list[float]:
-    """Processor seconds of a request, of all processes together: of each block of requests, as ticks are coarse."""
+    """Processor seconds of a request over all processes, averaged over a block of requests, because ticks are coarse."""
     ids, found = list(processes_of(appliance).values()), []
     for _ in range(blocks):
         before = processor_seconds(ids)
@@ -213,7 +211,7 @@ def memory(process_id: int) -> tuple[float, float]:
 
 @contextlib.contextmanager
 def running(directory: Path, count: int) -> Iterator[tuple[Appliance, str, list[str], float]]:
-    """The processes, when all LUNs are served; a token, the datastores, and how long that took from the worker's start."""
+    """The processes, once all LUNs are served; a token, the datastores, and the seconds from the worker's start."""
     appliance = Appliance(directory, reconcile_seconds=30, inventory_seconds=10, simulating_helper=True)
     uuids = fill_storage(directory / "simulator.json", count)
     (directory / "state").mkdir()
@@ -238,8 +236,8 @@ def running(directory: Path, count: int) -> Iterator[tuple[Appliance, str, list[
         appliance.target.stop()
 
 
-def measure(directory: Path, count: int, rounds: int) -> dict[str, Any]:
-    """All figures for so many datastores."""
+def measure(directory: Path, count: int, repetitions: int) -> dict[str, Any]:
+    """All figures for `count` datastores."""
     with running(directory, count) as (appliance, token, uuids, first):
         caller = Client(appliance, token)
         found: dict[str, Any] = {"first": first, "lists": {}}
@@ -247,19 +245,18 @@ def measure(directory: Path, count: int, rounds: int) -> dict[str, Any]:
         for path in paths.values():
             caller.ask(path)
         times: dict[str, list[float]] = {name: [] for name in paths}
-        for _ in range(rounds):  # in turn: what the machine does beside meets all
+        for _ in range(repetitions):  # alternating, so that other load of the machine affects all
             for name, path in paths.items():
                 times[name].append(caller.seconds(path))
         found["lists"] = times
         found["processor"] = {name: processor_times(appliance, caller, path) for name, path in paths.items()}
-        found["at once"] = at_once(appliance, token, 4, "/datastores?limit=50", max(5, rounds // 4))
-        found["reconcile"] = [caller.seconds("/reconcile", "POST") for _ in range(max(5, rounds // 10))]
+        found["at once"] = at_once(appliance, token, 4, "/datastores?limit=50", max(5, repetitions // 4))
+        found["reconcile"] = [caller.seconds("/reconcile", "POST") for _ in range(max(5, repetitions // 10))]
         found["memory"] = {name: memory(pid) for name, pid in processes_of(appliance).items()}
         return found
 
 
 def processes_of(appliance: Appliance) -> dict[str, int]:
-    """Process identifiers."""
     assert appliance.helper is not None
     (server,) = appliance.api.children()
     return {
@@ -270,7 +267,7 @@ def processes_of(appliance: Appliance) -> dict[str, int]:
     }
 
 
-# --- telling
+# --- report
 
 
 def reported(values: Sequence[float], scale: float = 1000) -> str:
@@ -280,12 +277,12 @@ def reported(values: Sequence[float], scale: float = 1000) -> str:
 
 
 def verdict(met: bool) -> str:
-    """As the other tables say it."""
+    """As in the other tables."""
     return "met" if met else "NOT met"
 
 
 def report(results: dict[int, dict[str, Any]]) -> None:
-    """The tables; the floors are of the largest."""
+    """Prints the tables; the limits apply to the largest count."""
     counts = sorted(results)
     largest = results[counts[-1]]
 
@@ -322,13 +319,13 @@ def main(words: Sequence[str]) -> int:
     """Measures and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datastores", type=int, nargs="+", default=[100, 300, 1000], help="how many (default 100 300 1000)")
-    parser.add_argument("--rounds", type=int, default=100, help="times each list is asked for (default 100)")
+    parser.add_argument("--repetitions", type=int, default=100, help="requests for each list (default 100)")
     parser.add_argument("--json", type=Path, help="also write every single value to this file")
     options = parser.parse_args(words)
     results = {}
     for count in options.datastores:
         with tempfile.TemporaryDirectory() as name:
-            results[count] = measure(Path(name), count, options.rounds)
+            results[count] = measure(Path(name), count, options.repetitions)
     report(results)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))

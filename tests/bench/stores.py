@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the LUNs of a benchmark lie on: zvols in the guest, files of XFS natively; and the kernel's own way to clone them."""
+"""Backing stores of a benchmark's LUNs: zvols in the guest, files of XFS natively; and the kernel's way to clone them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ FICLONERANGE = 0x4020940D
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds that something takes."""
+    """Seconds of a call."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 class Store:
-    """What the LUNs lie on: source and destination, and how to make what was done to them stable."""
+    """Backing store of the LUNs: source and destination, and how to sync them."""
 
     def __init__(self, source: Path, destination: Path, sync: Callable[[], None], empty: Callable[[Path], None]) -> None:
         self.source, self.destination, self.sync, self.empty = source, destination, sync, empty
 
     def fill(self, path: Path, length: int, run_bytes: int = 0, stride: int = 0) -> None:
-        """Noise all over, or in the first `run_bytes` of each `stride`, no two blocks alike; stable when done."""
+        """Writes different blocks of noise to all of it, or to the first `run_bytes` of each `stride`, and syncs."""
         self.empty(path)
         data = bytearray(os.urandom(MIB))
         with path.open("r+b", buffering=0) as volume:
@@ -48,7 +48,7 @@ class Store:
 
 
 def clone_bound(store: Store, length: int, step: int, run_bytes: int = 0, stride: int = 0) -> float:
-    """The kernel's clone of the same ranges in the same steps, without any target."""
+    """Seconds of the kernel's clone of the same ranges in the same steps, without a target."""
     from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone  # noqa: PLC0415  # of the guest
 
     places = [at for at in range(0, length, step) if not stride or at % stride < run_bytes]
@@ -73,7 +73,7 @@ def clone_bound(store: Store, length: int, step: int, run_bytes: int = 0, stride
 
 @contextmanager
 def on_zvols(length: int, volblocksize: str) -> Iterator[Store]:
-    """Two zvols on the guest's first disk, zvol_clone loaded."""
+    """Two zvols on the guest's first disk, with zvol_clone loaded."""
     from integration.kernel.zvol_clone import kernel_module  # noqa: PLC0415  # of the guest
     from support.zfs import Pool  # noqa: PLC0415
 
@@ -87,7 +87,7 @@ def on_zvols(length: int, volblocksize: str) -> Iterator[Store]:
     arguments = ctypes.c_void_p(nvpair.fnvlist_alloc())
     nvpair.fnvlist_add_boolean_value(arguments, b"force", 0)
 
-    def sync() -> None:  # lzc_sync(): starting the program `zpool` takes the guest longer than a small sync
+    def sync() -> None:  # lzc_sync(): in the guest starting `zpool` takes longer than a small sync
         assert core.lzc_sync(pool.name.encode(), arguments, None) == 0
 
     def empty(device: Path) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much more than its size a thick NFS dataset must have: all of it is written and overwritten while its pool is full.
+"""How much larger than its size a thick NFS dataset must be: all of it is written and overwritten while its pool is full.
 
-In the guest, on files as disks: `tests/bench/run thick-slack`. Each row is one pool. A write that ZFS refuses is counted, and
-tried again after the next transaction group, as FSAL_ZVAAI does it. `lost` has to be 0.
+In the guest, on files as disks: `tests/bench/run thick-slack`. Each row is a pool. A write that ZFS refuses is counted, and
+repeated after the next transaction group, as FSAL_ZVAAI does. `lost` must be 0.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ RANDOM = os.urandom(4 * MIB)
 
 @dataclass
 class Result:
-    """Refused writes (each of 1 MiB) by round, and those that were refused for good."""
+    """Refused writes of 1 MiB by pass, and those refused for good."""
 
     refused: list[int]
     lost: int = 0
     seconds: float = 0
-    """Of the last round."""
+    """Refusals of the last pass."""
 
 
 def cost(size: int, recordsize: str) -> int:
-    """What ZFS reserves for a volume of this size and block size on this pool: data, indirect blocks, the padding of raidz."""
+    """Reservation of ZFS for a volume of this size and block size on this pool: data, indirect blocks, padding of raidz."""
     printed = run("zfs", "create", "-n", "-v", "-P", "-V", str(size), "-b", recordsize, f"{POOL}/none")
     found = re.search(r"^property\s+refreservation\s+(\d+)$", printed, re.MULTILINE)
     assert found, printed
@@ -55,7 +55,7 @@ def number(name: str, dataset: str) -> int:
 
 
 def patiently(act: Callable[[], int], result: Result) -> int:
-    """Does what ZFS may refuse for want of space, again after each transaction group; -1 when it goes on refusing."""
+    """Repeats an operation that ZFS refuses for lack of space after each transaction group; -1 if ZFS still refuses."""
     for _ in range(TRIES):
         try:
             return act()
@@ -69,7 +69,7 @@ def patiently(act: Callable[[], int], result: Result) -> int:
 
 
 def write(path: Path, size: int, result: Result) -> None:
-    """Writes or overwrites a file whole, by writes of 1 MiB that are stable when they end."""
+    """Writes or overwrites a whole file, by stable writes of 1 MiB."""
     file = patiently(lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_DSYNC), result)
     if file < 0:
         return
@@ -83,7 +83,7 @@ def write(path: Path, size: int, result: Result) -> None:
 
 
 def fill(by_data: bool) -> None:
-    """Leaves nothing free in the pool to others."""
+    """Fills the free space of the pool."""
     run("zfs", "create", "-o", "recordsize=1M", f"{POOL}/others")
     if not by_data:
         run("zfs", "set", f"refreservation={number('available', POOL) - MIB}", f"{POOL}/others")
@@ -98,8 +98,8 @@ def fill(by_data: bool) -> None:
                 run("zpool", "sync", POOL)
 
 
-def rounds(size: int, snapshot: bool, fill_rest: Callable[[], None]) -> Result:
-    """Writes the thick datastore whole, then overwrites it twice; the snapshot is made before the pool is full."""
+def passes(size: int, snapshot: bool, fill_rest: Callable[[], None]) -> Result:
+    """Writes the whole thick datastore, then overwrites it twice; the snapshot precedes the full pool."""
     result = Result([])
     files = [(Path(f"/{POOL}/thick/{index}"), size * share // 16) for index, share in enumerate(SHARES)]
 
@@ -121,7 +121,6 @@ def rounds(size: int, snapshot: bool, fill_rest: Callable[[], None]) -> Result:
 
 
 def pools(disks: Path, disk_mib: int) -> Iterator[tuple[str, list[str]]]:
-    """Names and layouts."""
     names = [str(disks / f"disk{index}") for index in range(6)]
     for name in names:
         with Path(name).open("wb") as file:
@@ -159,7 +158,7 @@ def main() -> None:
         held = cost(size, record) + slack * MIB
         words = ["-o", f"recordsize={record}", "-o", f"refquota={held}", "-o", f"refreservation={held}"]
         run("zfs", "create", *words, f"{POOL}/thick")
-        result = rounds(size, snapshot, lambda: fill(not arguments.reserve))
+        result = passes(size, snapshot, lambda: fill(not arguments.reserve))
         run("zpool", "sync", POOL)
         refused = "/".join(map(str, result.refused))
         referenced = number("referenced", f"{POOL}/thick") / size

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offloads side by side, in one run: the target beside a peer, and beside the host that does the work itself.
+"""Offloads compared in one run: the target, a peer, and the host that does the work itself.
 
-In the guest on zvols of two block sizes, beside LIO and beside the bound: the kernel's own way without a target (the zvol_clone
-ioctl, blkdiscard), with nothing stable before the end.
-Natively on files of an XFS file system beside tgt; the bound is FICLONERANGE and punching holes.
+In the guest on zvols of two block sizes, with LIO and a bound: the kernel's way without a target (the zvol_clone ioctl,
+blkdiscard), with no sync before the end.
+Natively on files of an XFS file system, with tgt; the bound is FICLONERANGE and punching holes.
 
-Every round does each job by each contender in turn. A job's time has what makes it stable on disk: the pool is synced, or the
-file system. Ours acknowledges nothing that is not stable, LIO on a zvol acknowledges from memory: that is to LIO's favour.
+Each repetition runs each job by each contender. A job's time includes the sync of the pool or file system. Ours acknowledges
+only stable data; LIO on a zvol acknowledges from memory, which favours LIO.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from support.programs import IN_GUEST, run
 
 RUNS = (13 * MIB, 50 * MIB)
 """13 of every 50 MiB are 10.4 of 40 GiB."""
-FLOORS = {("clone", HOST): 30, ("clone", PEER): 10, ("zero", HOST): 20, ("unmap", HOST): 20, ("beside writes", HOST): 1}
-"""How many times faster ours has to be, by the first words of the job; what is slower is told, and fails nothing."""
+FLOORS = {("clone", HOST): 30, ("clone", PEER): 10, ("zero", HOST): 20, ("unmap", HOST): 20, ("during writes", HOST): 1}
+"""Required speed in multiples of the other contender, by the first words of the job; slower results are marked, not failed."""
 
 
 def spread(values: Sequence[float], unit: str = "") -> str:
@@ -39,7 +39,7 @@ def spread(values: Sequence[float], unit: str = "") -> str:
 
 
 def report(jobs: Sequence[Job], peer: str) -> None:
-    """Seconds, and how many times faster than peer and host round by round, and how much of the bound."""
+    """Prints seconds, the ratio to peer and host per repetition, and the share of the bound."""
     names = {OURS: "zvaai", PEER: peer, HOST: "host's own work", BOUND: "bound"}
     print(f"\n{'seconds':38}" + "".join(f"{names[name]:>24}" for name in (OURS, PEER, HOST, BOUND)))
     for job in jobs:
@@ -51,31 +51,31 @@ def report(jobs: Sequence[Job], peer: str) -> None:
     print()
     for job in jobs:
         for (words, name), floor in FLOORS.items():
-            if words in job.name and ("beside" in words) == ("beside" in job.name) and name in job.seconds:
+            if words in job.name and ("during" in words) == ("during" in job.name) and name in job.seconds:
                 ratio = statistics.median(job.seconds[name]) / statistics.median(job.seconds[OURS])
                 verdict = "met" if ratio >= floor else "NOT met"
                 print(f"floor: {job.name}, at least {floor} times {names[name]}: {ratio:.1f}, {verdict}")
 
 
 def ratios(job: Job, name: str) -> str:
-    """How many times longer a contender took, in rounds that both had."""
+    """How many times longer a contender took, in repetitions that both had."""
     theirs = job.seconds.get(name)
     return spread([one / other for one, other in zip(theirs, job.seconds[OURS], strict=False)]) if theirs else "-"
 
 
 def of_bound(job: Job) -> str:
-    """How much of the bound's speed ours has."""
+    """Share of the bound's speed."""
     if BOUND not in job.seconds:
         return "-"
     return f"{statistics.median(job.seconds[BOUND]) / statistics.median(job.seconds[OURS]):.0%}"
 
 
 def all_jobs(bench: Bench, store: Store, large: int, deploy: int, options: argparse.Namespace) -> list[Job]:
-    """Runs the jobs that were asked for: copies of a full source, of a template, and clearing."""
+    """Runs the requested jobs: copies of a full source, of a template, and clearing."""
     full = [bench.copies("clone of 1 GiB", GIB, COPY_COMMAND), bench.concurrent_writes(GIB // 2)]
     if large:
         few = {HOST: 1, PEER: 1}
-        full.append(bench.copies(f"clone of {large // GIB} GiB", large, COPY_COMMAND, rounds=few))
+        full.append(bench.copies(f"clone of {large // GIB} GiB", large, COPY_COMMAND, repetitions=few))
     template = [bench.copies(f"clone: deploy, 1/{options.scale} of 40 GiB", deploy, THIN_COMMAND, RUNS)]
     clearing = [bench.clearing(kind, GIB // 2, largest) for kind in ("same", "unmap") for largest in (False, True)]
     done = []
@@ -83,15 +83,15 @@ def all_jobs(bench: Bench, store: Store, large: int, deploy: int, options: argpa
         chosen = [job for job in jobs if options.only in job.name]
         if chosen and fill:
             store.fill(store.source, *fill)
-        run_jobs(chosen, options.rounds)
+        run_jobs(chosen, options.repetitions)
         done += chosen
     return done
 
 
-def ats(bench: Bench, peer: str, rounds: int, seconds: float) -> dict[int, dict[str, list[float]]]:
-    """Prints and returns commands a second, by sessions and contender."""
+def ats(bench: Bench, peer: str, repetitions: int, seconds: float) -> dict[int, dict[str, list[float]]]:
+    """Prints and returns commands per second, by sessions and contender."""
     rates: dict[int, dict[str, list[float]]] = {1: {}, 8: {}}
-    for _ in range(rounds):
+    for _ in range(repetitions):
         for sessions, found in rates.items():
             for name, rate in bench.ats(sessions, seconds).items():
                 found.setdefault(name, []).append(rate)
@@ -104,7 +104,7 @@ def ats(bench: Bench, peer: str, rounds: int, seconds: float) -> dict[int, dict[
 def main(words: Sequence[str]) -> int:
     """Runs the jobs and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of every job (default 3)")
+    parser.add_argument("--repetitions", type=int, default=3, help="repetitions of every job (default 3)")
     parser.add_argument(
         "--large", type=int, default=10, metavar="GIB", help="the large clone; 0: none (default 10; host and peer once)"
     )
@@ -136,7 +136,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def tables(where: str, store: Store, large: int, deploy: int, options: argparse.Namespace) -> dict[str, object]:
-    """All jobs on one store: prints the tables; every single value."""
+    """All jobs on a store: prints the tables, returns every value."""
     peer = "LIO" if IN_GUEST else "tgt"
     paths = [store.source, store.destination]
     with tempfile.TemporaryDirectory() as name:
@@ -146,11 +146,11 @@ def tables(where: str, store: Store, large: int, deploy: int, options: argparse.
         else:
             bench = Bench(store, lambda: peers.tgt(folder, paths, stable=False), folder, peer_copies=False)
         done = all_jobs(bench, store, large, deploy, options)
-        print(f"\nOn {where}, {options.rounds} rounds, what makes it stable included: median [minimum-maximum]")
+        print(f"\nOn {where}, {options.repetitions} repetitions, what makes it stable included: median [minimum-maximum]")
         if not IN_GUEST:
             print("tgt has no EXTENDED COPY: its copies are the host's own work by it. It acknowledges from the page cache.")
         report(done, peer)
-        rates = ats(bench, peer, options.rounds, options.seconds) if options.only in "ats" else {}
+        rates = ats(bench, peer, options.repetitions, options.seconds) if options.only in "ats" else {}
     return {"seconds": {job.name: job.seconds for job in done}, "ats": rates}
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first start: one-time code, administrator; what is secret is nowhere afterwards; the pool step, left and taken up again.
+// The first start: one-time code, administrator, secrets that must not appear afterwards, the pool step left and resumed.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
@@ -10,7 +10,7 @@ let browser;
 before(async () => void (browser = await openBrowser()));
 after(() => browser.close());
 
-test("any address leads to the first start, and a wrong code is told at its field", async () => {
+test("any address leads to the first start, and a wrong code is reported at its field", async () => {
   const page = await openPage(browser);
   await page.goto("/datastores");
   await page.getByRole("heading", { name: "Create the first administrator" }).waitFor();
@@ -39,7 +39,7 @@ test("a guessable password is refused at its field; a good one makes the adminis
     await make.click();
     if (password !== PASSWORD) await page.getByText("easy to guess").waitFor();
   }
-  // The simulator begins with a pool, as the demo does: nothing else is left to do.
+  // The simulator has a pool from the start, as the demo has: no other step is left.
   await page.getByRole("heading", { name: "The appliance is ready" }).waitFor();
   await inspect(page, "first-start-done");
 
@@ -82,7 +82,7 @@ test("without a pool the first start goes on with it, can be left, and is found 
   await page.getByText("mirror-0").waitFor();
   await inspect(page, "first-start-pool");
   await survive(page, "first-start PoolForm.made", page.getByRole("button", { name: "Create pool" }), form);
-  // A session that ends here is asked for over the page: what was chosen stays.
+  // If a session ends here, the login appears over the page and keeps the choices.
   await page.context().clearCookies();
   await page.getByRole("button", { name: "Create pool" }).click();
   await page.getByRole("heading", { name: "Your session has ended" }).waitFor();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datastores from nothing: the empty list, the wizard by keyboard and mouse, progress that is found again, each tab, a snapshot, deleting.
+// Datastores from nothing: the empty list, the wizard by keyboard and mouse, resumed progress, each tab, a snapshot, deletion.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
@@ -13,12 +13,12 @@ before(async () => {
 });
 after(() => browser.close());
 
-/** Until it has the focus: a dialog gives it back to where it was when it opened. */
+/** Waits for the focus: a closed dialog returns it to the element that had it before. */
 async function hasFocus(place) {
   await place.and(page.locator(":focus")).waitFor();
 }
 
-test("a wrong password is told, and nothing else", async () => {
+test("a wrong password gives only the message for it", async () => {
   await ensureAdmin(page);
   await page.goto("/login");
   await inspect(page, "login");
@@ -43,7 +43,7 @@ test("without datastores the list says how to begin", async () => {
 test("the wizard checks each step, and shows exactly what will be set", async () => {
   const group = await apiOf(page).request("POST", "/host-groups", { name: "cluster" });
   await apiOf(page).request("POST", "/hosts", { name: "esx1", group: group.id, iqns: ["iqn.1998-01.com.vmware:esx1"] });
-  // What the page was told seconds ago counts as new: it does not know of a group that others have made since.
+  // Data that the page read seconds ago counts as current: it lacks a group that another user just created.
   await page.reload();
   await page.getByRole("link", { name: "New datastore" }).click();
   await page.getByText("What kind of datastore?").waitFor();
@@ -55,7 +55,7 @@ test("the wizard checks each step, and shows exactly what will be set", async ()
   assert.ok(await next.isDisabled());
   await page.getByRole("textbox", { name: "Name" }).fill("vmfs1");
   await inspect(page, "wizard-place");
-  // By keyboard alone.
+  // With the keyboard only.
   await next.press("Enter");
   await page.getByRole("textbox", { name: "Size" }).fill("much");
   await page.keyboard.press("Tab");
@@ -150,7 +150,7 @@ test("a snapshot that is held shows its tag, is not deleted, and is released", a
   await dialog.getByRole("button", { name: "Cancel" }).click();
   await hasFocus(page.getByRole("button", { name: "Actions for snapshot after" }));
 
-  // One that the appliance needs can't be chosen.
+  // A pool's disk that the appliance needs cannot be selected.
   const holds = [["audit-2026", "user"], ["zvaai:replica", "appliance"]];
   const items = holds.map(([tag, of]) => ({ tag, of, created_at: new Date().toISOString() }));
   await page.route("**/holds?*", (route) => route.fulfill({ json: { items, next_cursor: null } }));
@@ -167,7 +167,7 @@ test("a snapshot that is held shows its tag, is not deleted, and is released", a
   await page.unrouteAll({ behavior: "wait" });
   await page.getByText("held:").first().waitFor({ state: "detached" });
 
-  // Of many that are held their tags would be as many questions: it is told how often they are.
+  // Reading the hold tags of many snapshots takes as many requests: the list shows the number of holds.
   const [{ id }] = (await apiOf(page).request("GET", "/datastores")).items;
   const [first] = (await apiOf(page).request("GET", `/datastores/${id}/snapshots`)).items;
   const many = Array.from({ length: 21 }, (_, index) => ({ ...first, name: `held-${index}`, guid: String(index), holds: 2 }));
@@ -184,7 +184,7 @@ test("a snapshot that is held shows its tag, is not deleted, and is released", a
   await page.reload();
 });
 
-test("the rollback says what will be lost and asks for the name", async () => {
+test("the rollback lists what will be lost and requires the name", async () => {
   await page.getByRole("button", { name: "Actions for snapshot before" }).click();
   await page.getByRole("menuitem", { name: "Roll back" }).click();
   const dialog = page.getByRole("dialog");
@@ -195,7 +195,7 @@ test("the rollback says what will be lost and asks for the name", async () => {
   await inspect(page, "rollback");
   await survive(page, "datastores Rollback", button);
   await button.click();
-  // The service refuses, says what is in the way, and that it can be forced.
+  // The service refuses, names the reason, and offers to force the change.
   await dialog.getByText("Refused in the present state").waitFor();
   await dialog.getByText("Nothing was changed.").waitFor();
   await inspect(page, "rollback-refused");
@@ -222,7 +222,7 @@ test("what else is done with a datastore: hidden, cloned; the clone deleted, res
   const cluster = dialog.getByRole("checkbox", { name: "cluster" });
   await act("Actions", "Change hosts", "Present", () => cluster.uncheck(), "Change datastore: done");
   assert.deepEqual((await store("vmfs1")).host_groups, []);
-  await page.reload(); // without the news of before
+  await page.reload(); // without earlier notices
   await act("Actions", "Change hosts", null, () => cluster.check(), "Change datastore: done");
   const named = () => dialog.getByRole("textbox", { name: "Name of the clone" }).fill("copy");
   await act("Actions", "Clone", "Clone", named, "Clone datastore: done");
@@ -253,7 +253,7 @@ test("a viewer sees no button that he may not press", async () => {
   assert.equal(await other.getByRole("link", { name: "New datastore" }).count(), 0);
   await other.goto("/datastores/new");
   await other.getByText("Your role does not allow this").waitFor();
-  // Logged out, not even the back button shows what was there.
+  // After logout even the back button shows no data.
   await other.getByRole("button", { name: "User menu of watcher" }).click();
   await other.getByRole("menuitem", { name: "Log out" }).click();
   await other.getByRole("button", { name: "Log in" }).waitFor();

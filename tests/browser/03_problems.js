@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong: an ended session, a lost connection, refusals and faults of the service, on forms and on screens.
+// Failures: an ended session, a lost connection, refusals and internal errors, on forms and on screens.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
@@ -21,7 +21,7 @@ async function openGrow(size = "3 TiB") {
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Grow" }).click();
   await page.getByRole("textbox", { name: "New size" }).fill(size);
-  // It has read by then what the datastore is now.
+  // The form has read the datastore by now.
   await page.getByRole("dialog").getByRole("button", { name: "Grow", disabled: false }).waitFor();
 }
 
@@ -41,7 +41,7 @@ test("a form says what happened and what was not changed, whatever it is answere
     await refuse(page, "**/grow", status, problem(status, code, detail));
     await dialog.getByRole("button", { name: "Grow", disabled: false }).click();
     await dialog.getByText(shown).waitFor();
-    // Nothing that is shown of it has changed: nobody is told to look at that.
+    // No visible value has changed, so the form shows no change.
     if (status === 412) assert.equal(await dialog.getByText("Check the new values").count(), 0);
     await dialog.getByText(status < 500 ? "Nothing was changed." : "The request may have been carried out.").waitFor();
     assert.ok(!(await page.content()).includes("Traceback"), "what the service said of its fault is shown");
@@ -51,7 +51,7 @@ test("a form says what happened and what was not changed, whatever it is answere
   await survive(page, "datastores Grow", dialog.getByRole("button", { name: "Grow" }));
 });
 
-test("a refused field is marked, and told to who can't see it", async () => {
+test("a refused field is marked, and announced to screen readers", async () => {
   const errors = [{ field: "size", reason: "it is too large for the pool", allowed: "up to 2 TiB" }];
   await refuse(page, "**/grow", 422, problem(422, "invalid", "size: too large", { errors }));
   await page.getByRole("dialog").getByRole("button", { name: "Grow" }).click();
@@ -66,7 +66,7 @@ test("a request that got no answer is done once, however often it is sent", asyn
   let answered = 0;
   await page.route("**/grow", async (route) => {
     keys.push(route.request().headers()["idempotency-key"]);
-    // The first time the service does it, and its answer is lost.
+    // The service carries out the first request, and its response is lost.
     const answer = await route.fetch();
     answered += 1;
     if (answered === 1) await route.abort("connectionreset");
@@ -83,19 +83,19 @@ test("a request that got no answer is done once, however often it is sent", asyn
   await page.getByText("Grow datastore: done").waitFor();
 });
 
-test("a job that goes on can be cancelled, and whoever can't is told", async () => {
+test("a running job can be cancelled, and a viewer learns why not", async () => {
   const [job] = (await apiOf(page).request("GET", "/jobs")).items;
   await page.route(`**/api/v1/jobs/${job.id}`, (route) => route.fulfill({ json: { ...job, state: "running", ended_at: null } }));
   await page.goto(`/jobs/${job.id}`);
   const cancel = page.getByRole("button", { name: "Cancel" });
   await survive(page, ". JobFacts", cancel, { scope: page.getByRole("main") });
-  // It has ended long ago: the service says so.
+  // The job ended long ago: the service reports that.
   await cancel.click();
   await page.getByText("Refused in the present state").waitFor();
   await page.unroute(`**/api/v1/jobs/${job.id}`);
 });
 
-test("a screen that can't be read says so, and asks again", async () => {
+test("a screen without data says so, and retries", async () => {
   await refuse(page, STORES, 500, problem(500, "internal", "no"), 1);
   await page.goto("/datastores");
   await page.getByText("Internal error of the appliance").waitFor();
@@ -104,7 +104,7 @@ test("a screen that can't be read says so, and asks again", async () => {
   await page.getByRole("link", { name: "vmfs1" }).waitFor();
 });
 
-test("a lost connection is told, what was known stays, and all comes back by itself", async () => {
+test("a lost connection is reported, known data stays, and everything returns without a click", async () => {
   await page.context().setOffline(true);
   await page.getByText("No connection to the appliance.").waitFor();
   assert.ok(await page.getByRole("link", { name: "vmfs1" }).isVisible());
@@ -113,8 +113,8 @@ test("a lost connection is told, what was known stays, and all comes back by its
   await page.getByText("No connection to the appliance.").waitFor({ state: "detached" });
 });
 
-test("an ended session is asked for over the page, and what was typed there stays", async () => {
-  // It has 3 TiB since it was grown above.
+test("an ended session shows the login over the page, and typed input stays", async () => {
+  // The size is 3 TiB since the change above.
   await page.getByRole("link", { name: "vmfs1" }).click();
   await openGrow("4 TiB");
   await page.context().clearCookies();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first load: how much, how deep, how soon; that what is watched for would be seen; a thousand datastores.
+// The first load: size, depth of requests, time; the measurements themselves; a thousand datastores.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { apiOf, closePage, ensureAdmin, ensureDatastore, logIn, inspect, openBrowser, openPage, typeLogin, URL_ } from "./harness.js";
 
 const LARGEST_BYTES = 500_000;
 const DEEPEST = 2;
-/** Of a processor, for a page whose parts are there, until it can be used. */
+/** Processor time of a page with cached parts until it can be used. */
 const LONGEST_LOAD_MS = 500;
-/** Of a processor that draws without a GPU, for what one step of the wheel brings into sight. */
+/** Processor time of a browser without GPU for the rows that one step of the wheel shows. */
 const LONGEST_FRAME_MS = 200;
 
-/** What tells the seconds of the processor that the thread of a page has worked. */
+/** Reads the processor seconds of a page's thread. */
 async function processorTime(page) {
   const session = await page.context().newCDPSession(page);
   await session.send("Performance.enable", { timeDomain: "threadTicks" });
@@ -30,12 +30,12 @@ test("a first load is below 500 kB as sent, and no request of the API waits for 
   page.on("requestfinished", weigh);
   await typeLogin(page);
   await page.getByText("Throughput and latency").waitFor();
-  page.off("requestfinished", weigh); // what ends while the page is closed can't be weighed any more
+  page.off("requestfinished", weigh); // a request that ends while the page closes has no size
   const bytes = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
   assert.ok(bytes < LARGEST_BYTES, `${bytes} bytes`);
 
-  // One waits for another when it is asked for after that has ended, and asks for something new. The stream of events, which nothing
-  // on the page waits for, begins when the browser's lock is had.
+  // A request belongs to the next wave if it starts after the end of another one and reads something else. The stream of events, which
+  // no part of the page waits for, starts when the tab gets the browser lock.
   const waves = new Map();
   page.on("request", (request) => {
     const url = new URL(request.url()).pathname;
@@ -49,7 +49,7 @@ test("a first load is below 500 kB as sent, and no request of the API waits for 
   await page.getByText("Provisioned").first().waitFor();
   const report = JSON.stringify([...waves.values()]);
   const deepest = Math.max(...[...waves.values()].map((one) => one.depth));
-  assert.ok(waves.size > 4, "the dashboard asks for several things");
+  assert.ok(waves.size > 4, "the dashboard sends several requests");
   assert.ok(deepest <= DEEPEST, report);
   await closePage(page);
 });
@@ -57,7 +57,7 @@ test("a first load is below 500 kB as sent, and no request of the API waits for 
 test("a known page takes little to be used", async () => {
   const page = await openPage(browser);
   await logIn(page);
-  // Processor time, not the clock's: other tests run beside this one. It is counted anew for each document.
+  // Processor time, not wall-clock time: other tests run concurrently. The counter restarts with each document.
   const worked = await processorTime(page);
   let best = Infinity;
   for (let round = 0; round < 10 && best >= LONGEST_LOAD_MS; round += 1) {
@@ -110,7 +110,7 @@ test("a thousand datastores are searched and scrolled", async () => {
   await page.goto("/datastores");
   await page.getByText("1000 datastores").waitFor();
   assert.ok((await page.getByRole("row").count()) < 60, "only rows in sight are in the page");
-  // Processor time, not the clock's: other tests run beside this one.
+  // Processor time, not wall-clock time: other tests run concurrently.
   const worked = await processorTime(page);
   const scroll = async () => {
     let longest = 0;
@@ -130,7 +130,7 @@ test("a thousand datastores are searched and scrolled", async () => {
     best = Math.min(best, await scroll());
   }
   assert.ok(best < LONGEST_FRAME_MS, `the longest frame took ${best} ms of the processor`);
-  // Scrolled back: of a row that is half below the head axe sees half a link.
+  // Scroll back: if the head covers a row, axe sees half a link.
   await page.locator(".zv-scrolled").evaluate((list) => list.scrollTo(0, 0));
   await inspect(page, "datastores-thousand");
   await page.getByRole("textbox", { name: "Search by name" }).fill("store 77");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An NFS datastore: the wizard, what is told of it, and its quota.
+// An NFS datastore: the wizard, its pages, and its quota.
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ const unavailable = {
 };
 const nfsStores = async () => (await apiOf(page).request("GET", "/datastores?kind=nfs")).items;
 
-test("the wizard asks of NFS what NFS has, and makes it so", async () => {
+test("the wizard has the options of NFS, and applies them", async () => {
   await page.goto("/datastores/new");
   await page.getByRole("radio", { name: "NFS", exact: true }).check();
   const next = page.getByRole("button", { name: "Next" });
@@ -56,7 +56,7 @@ test("the wizard asks of NFS what NFS has, and makes it so", async () => {
   );
 });
 
-test("its tabs tell what NFS has", async () => {
+test("its tabs show what NFS has", async () => {
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Datastores" }).click();
   await page.getByRole("link", { name: "nfs1" }).click();
   await page.getByText("/nfs1", { exact: true }).waitFor();
@@ -71,7 +71,7 @@ test("its tabs tell what NFS has", async () => {
   }
 });
 
-test("counters of VAAI-NAS are told, and why they can't be had", async () => {
+test("VAAI-NAS counters are shown, or the reason why there are none", async () => {
   const [{ id }] = await nfsStores();
   const row = {
     export: "/nfs1",
@@ -90,7 +90,7 @@ test("counters of VAAI-NAS are told, and why they can't be had", async () => {
   await page.getByText(counters.nfs_problem).waitFor();
   await inspect(page, "datastore-nfs-vaai-unavailable");
 
-  // The dashboard has them of all exports beside iSCSI's, and goes with them.
+  // The dashboard adds all exports to iSCSI, and drops a deleted export.
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Dashboard" }).click();
   const nas = page.getByRole("region", { name: "NFS by VAAI-NAS" });
   await nas.getByText(counters.nfs_problem).waitFor();
@@ -131,7 +131,7 @@ test("its VMDK files are listed, and one is cloned", async () => {
   await page.getByRole("row", { name: /^vm\/new-flat.vmdk 4 MiB 4 MiB at most 4 MiB 0 B 0 B / }).waitFor();
   await page.getByRole("row", { name: /^vm\/new-flat.vmdk Done 4 MiB copied.*thick/ }).waitFor();
 
-  // A clone that somebody else began, half way; files of which some could not be measured, on two pages; the second can't be had at first.
+  // A clone that another client started, half done; files of which some have no figures, on two pages; reading the second page fails once.
   const half = { id: "1", kind: "file.clone", subject: `${id}/vm/half-flat.vmdk`, state: "running", step: "cloning", percent: 50 };
   const jobs = { items: [{ ...half, actor: "b", created_at: new Date().toISOString() }], next_cursor: null };
   await page.route("**/api/v1/jobs?*", (route) => route.fulfill({ json: jobs }));
@@ -156,7 +156,7 @@ test("its VMDK files are listed, and one is cloned", async () => {
   await inspect(page, "datastore-nfs-files-half");
   await page.unrouteAll({ behavior: "wait" });
 
-  // The NFS server does not answer: what happened, and what to do.
+  // The NFS server does not answer: the page shows the failure and the remedy.
   await page.route("**/files?*", (route) => route.fulfill(unavailable));
   await page.reload();
   await page.getByText("A part of the appliance does not answer").waitFor();
@@ -204,7 +204,7 @@ test("its space is reserved no longer", async () => {
   await survive(page, "datastores ChangeProvisioning", submit);
   await submit.click();
   await page.getByRole("tab", { name: "Overview" }).click();
-  await page.getByRole("tabpanel").getByText("Thin", { exact: true }).waitFor(); // once the job is done
+  await page.getByRole("tabpanel").getByText("Thin", { exact: true }).waitFor(); // after the job
   assert.equal((await nfsStores())[0].thick, false);
 });
 

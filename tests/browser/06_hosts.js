@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hosts and host groups: a field that is refused, CHAP, paths, what to type on a host, deleting.
+// Hosts and host groups: a refused field, CHAP, paths, commands for a host, deletion.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
@@ -36,7 +36,7 @@ test("a group is made whose hosts are not offered ATS", async () => {
   await inspect(page, "host-groups");
 });
 
-test("a wrong iSCSI name is told at its field; with a right one the host is added", async () => {
+test("a wrong iSCSI name is reported at its field; with a valid one the host is added", async () => {
   await page.getByRole("tab", { name: "Hosts" }).click();
   await page.getByRole("button", { name: "New host" }).click();
   const dialog = page.getByRole("dialog");
@@ -83,7 +83,7 @@ test("its CHAP secret is removed", async () => {
   assert.equal((await host()).chap_name, null);
 });
 
-test("a host tells its paths, what it sees, and what to type on it", async () => {
+test("a host shows its paths, its LUNs, and the commands for it", async () => {
   const since = new Date().toISOString();
   const path = { initiator: IQN, target: "iqn.2026-11.example.zvaai:datastores", since, account: null };
   const items = ["1", "2"].map((net) => ({ ...path, peer: `192.0.${net}.9:51000`, portal: `192.0.${net}.1:3260` }));
@@ -99,7 +99,7 @@ test("a host tells its paths, what it sees, and what to type on it", async () =>
   await inspect(page, "host");
 });
 
-test("of two who change a host the later one is told what it is now, keeps what was typed, and decides", async () => {
+test("of two users who change a host, the later one sees the new values, keeps the input, and decides", async () => {
   const other = await openSession(browser);
   const { id } = await host();
   const dialog = page.getByRole("dialog");
@@ -108,7 +108,7 @@ test("of two who change a host the later one is told what it is now, keeps what 
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Change" }).click();
   await name.fill("esx9-mine");
-  // It has read by then what the host is: what others do from now on, it does not know.
+  // The form has read the host by now: later changes of other users are unknown to it.
   await survive(page, "hosts ChangeHost", dialog.getByRole("button", { name: "Change" }));
   await other.request("PATCH", `/hosts/${id}`, { name: "esx9-theirs", addresses: ["192.0.2.99"] });
   await dialog.getByRole("button", { name: "Change" }).click();
@@ -125,7 +125,7 @@ test("of two who change a host the later one is told what it is now, keeps what 
   assert.deepEqual([(await host()).name, (await host()).addresses], ["esx9-mine", ["192.0.2.99"]]);
 });
 
-test("deleting says what is lost, and asks for the name; a dialog opens with what is there by then", async () => {
+test("deletion lists what is lost, and requires the name; a dialog opens with current values", async () => {
   const { id } = await host();
   await apiOf(page).request("PATCH", `/hosts/${id}`, { addresses: ["192.0.2.98"] });
   await page.getByRole("button", { name: "Actions", exact: true }).click();
@@ -142,7 +142,7 @@ test("deleting says what is lost, and asks for the name; a dialog opens with wha
   assert.equal(await host(), undefined);
 });
 
-test("a group that is in use can't be deleted, and what uses it is told", async () => {
+test("a group in use cannot be deleted, and its users are listed", async () => {
   const { request } = apiOf(page);
   const group = (await request("GET", "/host-groups")).items.find((one) => one.name === "lab");
   await request("POST", "/hosts", { name: "esx8", group: group.id });

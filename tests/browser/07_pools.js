@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools and disks: a dry run before disks are added, a scrub, a failed disk that is replaced, what can't be done, the key, SMART.
+// Pools and disks: a dry run before disks are added, a scrub, replacing a failed disk, refusals, the key, SMART.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
@@ -49,7 +49,7 @@ test("disks are added after a dry run that shows the layout and what is lost", a
   assert.deepEqual((await shown()).vdevs.filter((vdev) => vdev.role === "spare").map((vdev) => vdev.path), [spare]);
 });
 
-test("a scrub is started; while it runs it tells how far it is, and can be paused and stopped", async () => {
+test("a scrub is started; while it runs it shows its progress, and can be paused and stopped", async () => {
   await page.goto(`/pools/${pool}`);
   await choose("Actions", "Start scrub");
   await dialog().getByText("Reads all data and repairs damage").waitFor();
@@ -69,7 +69,7 @@ test("a scrub is started; while it runs it tells how far it is, and can be pause
   await inspect(page, "pool-scrub");
   await page.unroute(`**/api/v1/pools/${pool}`);
   await dialog().getByRole("button", { name: "Stop scrub" }).click();
-  // There is none any more: the service says so.
+  // The scrub has ended: the service reports that.
   await page.getByText("Scrub pool: failed").waitFor();
   await page.reload();
 });
@@ -103,7 +103,7 @@ test("a disk is taken offline, its partner is refused, and it is replaced by the
   assert.equal((await shown()).health, "ONLINE");
 });
 
-test("the key of encrypted datastores is told until somebody shows that he has it", async () => {
+test("the page asks to store the key of encrypted datastores until a user confirms it", async () => {
   await apiOf(page).job("POST", "/datastores", { name: "secret1", pool, size: String(GIB), encrypted: true });
   await page.reload();
   await page.getByRole("button", { name: "Export key" }).click();
@@ -122,7 +122,7 @@ test("the key of encrypted datastores is told until somebody shows that he has i
   await dialog().getByRole("alert").waitFor();
   await dialog().getByRole("textbox", { name: "Key" }).fill(secret);
   await survive(page, "pools EnterKey", dialog().getByRole("button", { name: "Confirm" }));
-  // Somebody else was faster: that is told, and what was typed stays.
+  // Another user was faster: the form reports that and keeps the input.
   await (await openSession(browser)).request("POST", `/encryption-keys/${pool}/confirm`, { secret });
   await dialog().getByRole("button", { name: "Confirm" }).click();
   await dialog().getByText("Someone else changed this in the meantime").waitFor();
@@ -132,7 +132,7 @@ test("the key of encrypted datastores is told until somebody shows that he has i
   await inspect(page, "pool");
 });
 
-test("exporting says which datastores go out of service and asks for the name; importing finds the pool again", async () => {
+test("export lists the datastores that go out of service and requires the name; import finds the pool", async () => {
   await choose("Actions", "Export pool");
   await dialog().getByText("secret1").waitFor();
   assert.ok(await dialog().getByRole("button", { name: "Export" }).isDisabled());
@@ -143,7 +143,7 @@ test("exporting says which datastores go out of service and asks for the name; i
   await page.getByText("Export pool: done").waitFor();
   await page.goto("/pools");
   await page.getByText("No pool yet").first().waitFor();
-  // As if another server had it, and had not exported it.
+  // As if another server had the pool imported.
   await page.route("**/api/v1/importable-pools?*", async (route) => {
     const answer = await (await route.fetch()).json();
     await route.fulfill({ json: { ...answer, items: answer.items.map((one) => ({ ...one, last_host: "another system" })) } });
@@ -163,7 +163,7 @@ test("exporting says which datastores go out of service and asks for the name; i
   await page.getByRole("link", { name: pool }).waitFor();
 });
 
-test("a pool is made of mirrors; a name that can't be is told at its field", async () => {
+test("a pool of mirrors is created; an invalid name is reported at its field", async () => {
   await choose("Actions", "New pool");
   const name = page.getByRole("textbox", { name: "Name" });
   await name.fill("9lives");
@@ -174,7 +174,7 @@ test("a pool is made of mirrors; a name that can't be is told at its field", asy
   await page.getByRole("button", { name: "Review" }).click();
   await page.getByText("Some values are invalid").waitFor();
   assert.equal(await name.getAttribute("aria-invalid"), "true");
-  // The answer to a dry run that comes after another choice is of something else: it is asked for anew.
+  // The answer to an outdated dry run does not count: the form requests another one.
   await name.fill("other");
   let letGo;
   const held = new Promise((resolve) => (letGo = resolve));
@@ -193,7 +193,7 @@ test("a pool is made of mirrors; a name that can't be is told at its field", asy
   assert.deepEqual(made.vdevs.map((vdev) => [vdev.kind, vdev.vdevs.length]), [["mirror", 2]]);
 });
 
-test("disks tell what they say of themselves by SMART", async () => {
+test("disks show their SMART data", async () => {
   const disks = (await apiOf(page).request("GET", "/disks")).items;
   const smart = {
     ...{ available: true, reason: "", asleep: false, passed: true, temperature: 38, temperature_limit: 60 },

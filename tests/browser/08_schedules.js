@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules: made with what is wrong told at its field, run now, paused, changed, deleted.
+// Schedules: created after an error at a field, run now, paused, changed, deleted.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
@@ -63,9 +63,9 @@ test("it is paused, run all the same, and changed", async () => {
   await dialog().getByRole("button", { name: "Run now" }).click();
   await page.getByText("Take snapshot: done").waitFor();
   await choose("Change");
-  // Somebody else is faster: it is told, and what was not touched here follows, or the next run would destroy snapshots.
+  // Another user was faster: the form reports it and takes over what was not edited here, or the next run would destroy snapshots.
   const [{ id }] = await shown();
-  await dialog().getByRole("button", { name: "Change", disabled: false }).waitFor(); // it has read what is there
+  await dialog().getByRole("button", { name: "Change", disabled: false }).waitFor(); // the form has read the schedule
   await dialog().getByLabel("Unit").selectOption({ label: "Days" });
   await survive(page, "schedules ChangeSchedule", dialog().getByRole("button", { name: "Change" }));
   await apiOf(page).request("PATCH", `/schedules/${id}`, { keep: 96 });

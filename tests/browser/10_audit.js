@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The audit: what was before and what was asked for, filters, pages.
+// The audit: values before a change, requested values, filters, pages.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { apiOf, closePage, ensureAdmin, logIn, inspect, openBrowser, openPage } from "./harness.js";
@@ -16,7 +16,7 @@ after(() => browser.close());
 
 const rows = () => page.getByRole("grid", { name: "Audit, newest first" }).getByRole("row");
 
-test("an entry shows what was before and what was asked for", async () => {
+test("an entry shows the values before and the requested values", async () => {
   const { request } = apiOf(page);
   const { id } = await request("POST", "/host-groups", { name: "audited" });
   await request("PATCH", `/host-groups/${id}`, { name: "audited too" });
@@ -33,7 +33,7 @@ test("filters narrow it", async () => {
   assert.equal(refused.status, 409);
   await page.getByLabel("Action").selectOption({ label: "Host groups" });
   await page.getByLabel("Outcome").selectOption({ label: "Refused or failed" });
-  // Other stories were refused host groups too.
+  // Other stories had refused host groups too.
   await page.getByText("Refused (409)").first().waitFor();
   await page.getByRole("gridcell", { name: "Done", exact: true }).first().waitFor({ state: "detached" });
   const [, ...entries] = await rows().allTextContents();

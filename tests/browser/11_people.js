@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Users and tokens: made, locked out, given another password; a token's secret is shown once and is nowhere afterwards.
+// Users and tokens: create, lock out, change the password. A token's secret is shown once and nowhere afterwards.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
@@ -41,7 +41,7 @@ test("a user is made, with the role that was chosen", async () => {
   assert.equal((await user("olga")).role, "viewer");
 });
 
-/** Of olga, by herself: her other sessions end, this one goes on. */
+/** olga changes her password: her other sessions end, this one continues. */
 async function changeOwnPassword(theirs) {
   const own = theirs.getByRole("dialog");
   const { request: elsewhere } = await browser.newContext({ ignoreHTTPSErrors: true, baseURL: URL_ });
@@ -64,7 +64,7 @@ async function changeOwnPassword(theirs) {
   await own.getByRole("textbox", { name: "New password" }).fill(OWN);
   await own.getByRole("textbox", { name: "Repeat the password" }).fill(OWN);
   await survive(theirs, "people OwnPassword", own.getByRole("button", { name: "Change password" }));
-  // Her old session has ended with the old password: the page logs in by itself.
+  // Her old session ended with the old password: the page logs in itself.
   const again = theirs.waitForResponse(
     (answer) => answer.request().method() === "POST" && new URL(answer.url()).pathname === "/api/v1/session",
   );
@@ -75,7 +75,7 @@ async function changeOwnPassword(theirs) {
   assert.equal((await elsewhere.get("/api/v1/session")).status(), 401);
   assert.equal(await logInElsewhere(OTHER), 401);
   assert.equal(await logInElsewhere(OWN), 201);
-  // She goes on working where she was, also with what needs the CSRF token of the new session: the page itself sends it.
+  // She continues where she was. The page sends the CSRF token of the new session itself.
   await theirs.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Hosts" }).click();
   await theirs.getByRole("tab", { name: "Host groups" }).click();
   await theirs.getByRole("button", { name: "New group" }).click();

@@ -100,7 +100,7 @@ test("what was changed since a backup comes back, and is shown before", async ()
   await dialog().getByLabel("Recovery key").fill("");
   await dialog().getByRole("button", { name: "Preview changes" }).click();
   await dialog().getByText(/receiver.*chat|chat/).first().waitFor();
-  assert.deepEqual((await request("GET", "/receivers")).items, [], "nothing is changed by looking");
+  assert.deepEqual((await request("GET", "/receivers")).items, [], "opening the form changes nothing");
   await inspect(page, "restore");
   await survive(page, "system Restore", dialog().getByRole("button", { name: "Restore" }));
   await dialog().getByRole("button", { name: "Restore" }).click();

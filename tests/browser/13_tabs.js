@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tabs of one browser share one stream of events, and one session: when the tab that has the stream closes, another takes it; who logs in
-// again in one, does so in all.
+// Tabs of a browser share a stream of events and a session. If the tab with the stream closes, another tab takes over. A login in one tab
+// counts in all.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { apiOf, closePage, logIn, openBrowser, openPage, PASSWORD } from "./harness.js";
@@ -9,7 +9,7 @@ let browser;
 before(async () => void (browser = await openBrowser()));
 after(() => browser.close());
 
-test("what happens is told to all tabs by one stream, whichever is closed", async () => {
+test("one stream reports events to all tabs, whichever tab is closed", async () => {
   const first = await openPage(browser);
   const context = first.context();
   const streams = [];
@@ -27,7 +27,7 @@ test("what happens is told to all tabs by one stream, whichever is closed", asyn
   await waiting(2);
   assert.deepEqual(streams, [first]);
 
-  // The list of jobs is not asked for again by itself.
+  // The page does not read the list of jobs again without an event.
   const shown = async (page) => {
     await page.getByRole("heading", { name: "Jobs", level: 1 }).waitFor();
     return page.getByRole("row", { name: /^Create support bundle .*Done/ }).count();
@@ -48,7 +48,7 @@ test("what happens is told to all tabs by one stream, whichever is closed", asyn
   await context.close();
 });
 
-/** Has the page ask who is logged in, and holds the answer, until what is returned is called: by then it is of a time that is over. */
+/** Makes the page read the session, and delays the response until the returned function is called: by then it is outdated. */
 async function holdSession(page) {
   let letGo;
   const held = new Promise((resolve) => (letGo = resolve));
@@ -62,7 +62,7 @@ async function holdSession(page) {
     }, { times: 1 });
   });
   const over = Promise.race(["requestfinished", "requestfailed"].map((event) => page.waitForEvent(event, of)));
-  // As when the stream of events was interrupted: everything is asked for anew.
+  // As after an interruption of the stream of events: the page reads everything again.
   await page.evaluate(() => new BroadcastChannel("zvaai-events").postMessage({ kind: "missed" }));
   assert.equal(await request, 200);
   return async () => {
@@ -80,15 +80,15 @@ test("who logs in again in one tab goes on working in the others, and who logs o
   const ended = (page) => page.getByRole("heading", { name: "Your session has ended" });
 
   const late = await holdSession(one);
-  await one.context().clearCookies(); // as after half an hour without anybody there
-  // By an event, which gets through also where the page has asked for something by itself and tells of the end already.
+  await one.context().clearCookies(); // as after half an hour of inactivity
+  // By an event, which arrives even if the page has made a request and reported the end already.
   for (const page of [one, other]) await page.locator("a[href='/audit']").first().dispatchEvent("click");
   await Promise.all([ended(one).waitFor(), ended(other).waitFor()]);
   await late();
   await one.getByRole("textbox", { name: "Password" }).fill(PASSWORD);
   await one.getByRole("button", { name: "Log in again" }).click();
   await Promise.all([ended(one), ended(other)].map((heading) => heading.waitFor({ state: "detached" })));
-  // What it sends is taken: it has the CSRF token of the new session.
+  // Requests succeed: they have the CSRF token of the new session.
   await other.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "System" }).click();
   const answering = other.waitForResponse((answer) => answer.request().method() === "POST");
   await other.getByRole("button", { name: "Create support bundle" }).click();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A form meets what can go wrong with it: a story that has filled one in calls `survive` before it sends it. The answers are made here, so
-// that the service sees nothing of it, and nothing is loaded anew between them. Each run walks every form without a browser (ui/tests/forms);
-// in the browser only `make test-long` does.
+// Failures of forms. A story fills a form in and calls `survive` before it submits the form. The responses are made here, so that the
+// service gets no request, and nothing is reloaded in between. ui/tests/forms does the same for every form without a browser;
+// `make test-long` also does it in the browser.
 import assert from "node:assert/strict";
 import { appendFileSync } from "node:fs";
 import { problem } from "./harness.js";
 
 const UNKNOWN = "The request may have been carried out.";
 const NOTHING = "Nothing was changed.";
-/** What is answered, and what the form says then. The session's end comes last: whoever logs in again goes on. */
+/** Response, and the texts that the form then shows. The session's end comes last, because the story logs in again. */
 const FAILURES = [
   { status: 0, shown: ["The appliance does not answer", UNKNOWN] },
   { status: 409, shown: ["Refused in the present state", NOTHING, "what is in the way of it"] },
@@ -27,10 +27,10 @@ function answerOf(status) {
 }
 
 /**
- * Fails the form `name`, which is filled in, in each way: it says so, nothing that was typed is lost, and it is sent once each time it is
- * pressed, as the same request where nobody knows what became of the one before. Sent once more it goes through, as the story then shows.
- * `name` is its folder below ui/src/screens and its component; `scope` has its fields, `button` sends it, or opens a menu whose `item` does; `session`: whether it is for who is
- * logged in; `changes`: whether it says what was changed.
+ * Submits the filled-in form `name` against each failure. The form must report it, keep the input, and send one request per click. After an
+ * unknown outcome it repeats the same request. A last submit succeeds, as the story then shows.
+ * `name` is the folder below ui/src/screens and the component. `scope` has the fields. `button` submits, or opens a menu with `item`.
+ * `session`: the form needs a login. `changes`: the form reports whether something changed.
  */
 export async function survive(page, name, button, { scope = page.getByRole("dialog"), item = null, session = true, changes = true } = {}) {
   if (!LONG) return;
@@ -45,7 +45,7 @@ export async function survive(page, name, button, { scope = page.getByRole("dial
   async function answer(route) {
     const request = route.request();
     const isSession = new URL(request.url()).pathname === "/api/v1/session";
-    // A session that has ended is none to whom asks for it either.
+    // After its end the session is not readable either.
     if (request.method() === "GET") return ended && isSession ? route.fulfill(answerOf(401)) : route.fallback();
     if (ended && isSession) {
       ended = false;
@@ -57,9 +57,9 @@ export async function survive(page, name, button, { scope = page.getByRole("dial
     ended = status === 401;
     return route.fulfill(answerOf(status));
   }
-  // Whoever has logged in again listens again; what a job that is begun before that comes to is told some seconds late.
+  // After a login the page reconnects to the events; until then the end of a job appears some seconds late.
   const listening = session ? page.waitForResponse((response) => new URL(response.url()).pathname === "/api/v1/events", { timeout: 5 * LONGEST_MS }) : null;
-  listening?.catch(() => undefined); // where the walk fails before
+  listening?.catch(() => undefined); // in case `survive` fails before
   await page.route(EVERYTHING, answer);
   try {
     const found = await button.evaluate(walk, { failures, item, scope: await scope.elementHandle(), longest: LONGEST_MS });
@@ -70,14 +70,14 @@ export async function survive(page, name, button, { scope = page.getByRole("dial
   }
   assert.equal(keys.length, failures.length, `${name}: sent once each time`);
   if (keys[0] !== undefined) {
-    // After a lost connection and a 500; what was refused is another request.
+    // After a lost connection and a 500; after a refusal the request is a new one.
     const [lost, conflict, invalid, fault, again] = keys;
     assert.deepEqual([lost === conflict, conflict === invalid, invalid === fault, fault === again], [true, false, false, true], `${name}: ${keys}`);
   }
   if (process.env.ZVAAI_FORMS_WALKED) appendFileSync(process.env.ZVAAI_FORMS_WALKED, `${name}\n`);
 }
 
-/** In the page, which is quicker than to ask it for each: what is wrong. */
+/** Runs in the page, which is faster than a call for each check: returns what is wrong. */
 async function walk(button, { failures, item, scope, longest }) {
   const wrong = [];
   const typed = () =>
@@ -100,12 +100,12 @@ async function walk(button, { failures, item, scope, longest }) {
       await until("it is not in the menu", () => chosen() !== undefined);
       chosen().click();
     }
-    await until(`${status} is not told`, () => shown.every((text) => said().includes(text)) && !button.disabled);
+    await until(`${status} is not reported`, () => shown.every((text) => said().includes(text)) && !button.disabled);
     if (typed() !== before) wrong.push(`${status}: what was typed is lost: ${before} is ${typed()}`);
     if (document.body.textContent.includes("Traceback")) wrong.push(`${status}: what the service said of its fault is shown`);
     if (status === 401) {
       const again = () => document.querySelector("#login-again-dialog input[type=password]");
-      await until("nobody is asked to log in again", () => again() !== null);
+      await until("the login does not appear", () => again() !== null);
       await until("nobody can log in again", () => {
         const field = again();
         if (field?.value === "a password") return !field.form.querySelector("button[type=submit]").disabled;

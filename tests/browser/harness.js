@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stories share: a browser with an eye on what no page may do, the API as a script uses it, and pictures.
-// Run by test_console.py, which starts the appliance and says where it is.
+// Shared by the stories: a browser that watches for violations, the API as a script uses it, and screenshots.
+// test_console.py starts the appliance and runs the stories with its address.
 import assert from "node:assert/strict";
 import { createHash, X509Certificate } from "node:crypto";
 import { mkdirSync, readFileSync } from "node:fs";
@@ -17,9 +17,9 @@ export const PASSWORD = "correct horse battery";
 export const GIB = 2n ** 30n;
 const PICTURES = process.env.ZVAAI_PICTURES;
 const RULES = { type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] };
-/** Those that look at colours: nothing else is different in dark. */
+/** Rules about colours: the dark theme differs in nothing else. */
 const COLOUR_RULES = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
-/** Longest a screen may take to show what a story waits for. */
+/** Timeout of a screen for what a story waits for. */
 const PATIENCE_MS = 180_000;
 
 /** The certificate that the appliance serves. */
@@ -35,22 +35,22 @@ export async function servedCertificate() {
 export async function openBrowser() {
   const key = (await servedCertificate()).publicKey.export({ type: "spki", format: "der" });
   const args = [
-    // Only because tests run as root, where Chromium has no sandbox; the only pages it opens are the appliance's.
+    // The tests run as root, where Chromium has no sandbox. Chromium opens only the appliance's pages.
     "--no-sandbox",
-    // Its certificate is its own. Where errors are passed over instead Chromium caches nothing, and each page is loaded whole.
+    // The certificate is self-signed. If Chromium ignored errors, it would cache nothing and load each page whole.
     `--ignore-certificate-errors-spki-list=${createHash("sha256").update(key).digest("base64")}`,
   ];
   return chromium.launch({ executablePath: "/usr/bin/chromium-headless-shell", args });
 }
 
 /**
- * A page that is watched: `page.faults` are violations of the Content-Security-Policy, errors of scripts, requests to elsewhere, and
- * messages on the console but for answers that a story provokes.
+ * A watched page: `page.faults` are violations of the Content-Security-Policy, script errors, requests to other hosts, and
+ * console messages other than for responses that a story provokes.
  */
 export async function openPage(browser, { dark = false, ...options } = {}) {
   const context = await browser.newContext({
     baseURL: URL_,
-    ignoreHTTPSErrors: true, // its certificate is its own
+    ignoreHTTPSErrors: true, // the certificate is self-signed
     viewport: { width: 1280, height: 1000 },
     colorScheme: dark ? "dark" : "light",
     locale: "en-US",
@@ -80,14 +80,14 @@ export async function openPage(browser, { dark = false, ...options } = {}) {
   return page;
 }
 
-/** Fails with what the page should not have done, and closes it. */
+/** Closes the page; fails with its faults. */
 export async function closePage(page) {
   const { faults } = page;
   await page.context().close();
   assert.deepEqual(faults, []);
 }
 
-/** Makes the first administrator where the story of the first start has not. */
+/** Creates the first administrator, unless the story of the first start did. */
 export async function ensureAdmin(page) {
   const { request } = page.context();
   if (!(await (await request.get("/api/v1/setup")).json()).needed) return;
@@ -95,7 +95,7 @@ export async function ensureAdmin(page) {
   assert.equal((await request.post("/api/v1/setup", { data })).status(), 201);
 }
 
-/** By the API, and opens `path`; who logs in by hand uses `typeLogin`. */
+/** Logs in by the API and opens `path`; `typeLogin` logs in by hand. */
 export async function logIn(page, { name = "admin", password = PASSWORD, path = "/" } = {}) {
   await ensureAdmin(page);
   assert.equal((await page.context().request.post("/api/v1/session", { data: { name, password } })).status(), 201);
@@ -112,25 +112,25 @@ export async function typeLogin(page, name = "admin", password = PASSWORD) {
   await page.getByRole("heading", { name: "Dashboard", level: 1 }).waitFor();
 }
 
-/** What axe-core finds wrong with the page as it is: nothing. */
+/** Fails with axe-core's findings on the page. */
 export async function checkAccessible(page, where, rules = RULES) {
-  // What is just fading in has no colour yet that could be judged; what turns for ever is left to turn.
+  // An element that fades in has no final colour yet; endless animations continue.
   await page.evaluate(() => {
     for (const one of document.getAnimations()) if (one.effect.getComputedTiming().endTime !== Infinity) one.finish();
   });
-  // Run by the debugger's protocol, which the Content-Security-Policy does not bind; the page itself may not.
+  // Through the debugger protocol, because the Content-Security-Policy forbids it in the page.
   if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(AXE);
-  // What is loaded beforehand is for rules of media and of screens that are turned, which are not asked for.
+  // axe preloads files for rules on media and orientation, which are off.
   const options = { runOnly: rules, resultTypes: ["violations"], preload: false };
   const { violations } = await page.evaluate((chosen) => window.axe.run(document, chosen), options);
   const found = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html.slice(0, 200)).join(" | ")}`);
   assert.deepEqual(found, [], where);
 }
 
-/** Screens whose colours in dark were looked at. */
+/** Screens whose colours were checked in the dark theme. */
 const darkened = new Set();
 
-/** Which screen it is: where the page is, but for what it is about, which dialog there is, and whether there is a problem, or more. */
+/** Key of a screen: path without identifiers, open dialog, and problems shown. */
 async function screenOf(page) {
   return page.evaluate(() => {
     const path = location.pathname.replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+/g, "*");
@@ -140,7 +140,7 @@ async function screenOf(page) {
   });
 }
 
-/** Looks at a screen: axe in light, colours in dark too where the screen is another than before; pictures of both where they are asked for. */
+/** Checks a screen with axe: light, and colours in dark for a new screen. Saves screenshots of both if ZVAAI_PICTURES is set. */
 export async function inspect(page, name) {
   const screen = await screenOf(page);
   const schemes = PICTURES || !darkened.has(screen) ? ["light", "dark"] : ["light"];
@@ -160,7 +160,7 @@ export async function inspect(page, name) {
   if (schemes.length > 1) await page.emulateMedia({ colorScheme: "light" });
 }
 
-/** The API by the session of a page, as a script would use it: what is not the subject of a story is made so. */
+/** The API with the session of a page, for setup that is not the subject of a story. */
 export function apiOf(page) {
   const { request: http } = page.context();
   let csrf;
@@ -191,21 +191,21 @@ export function apiOf(page) {
   return { send, request, job };
 }
 
-/** The API by a session of its own, as of somebody else at another browser. */
+/** The API with a separate session, as for another user's browser. */
 export async function openSession(browser, name = "admin", password = PASSWORD) {
   const context = await browser.newContext({ baseURL: URL_, ignoreHTTPSErrors: true });
   assert.equal((await context.request.post("/api/v1/session", { data: { name, password } })).status(), 201);
   return apiOf({ context: () => context });
 }
 
-/** A datastore `vmfs1` where no earlier story has made one. */
+/** Creates the datastore `vmfs1`, unless an earlier story did. */
 export async function ensureDatastore(page) {
   const { request, job } = apiOf(page);
   if ((await request("GET", "/datastores")).items.length > 0) return;
   await job("POST", "/datastores", { name: "vmfs1", pool: "tank", size: String(2048n * GIB) });
 }
 
-/** Answers requests whose address matches with a refusal, `times` times. */
+/** Answers matching requests with a refusal, `times` times. */
 export async function refuse(page, pattern, status, body, times = 1) {
   await page.route(
     pattern,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The console on real zvols and datasets, with clients beside it: what they have the appliance copy is counted before the reader's eyes, and
-// what is asked for by mouse is what they then find. Run by ../environment/test_demo.py against the running demo: one story in order.
+// The console on real zvols and datasets, with real clients. Copies that clients request appear in the console's counters, and clients
+// find the changes made in the console. ../environment/test_demo.py runs this against the demo: one story in order.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readFile, rm } from "node:fs/promises";
@@ -9,9 +9,9 @@ import { setTimeout as pause } from "node:timers/promises";
 import { promisify } from "node:util";
 import { apiOf, closePage, logIn, openBrowser, openPage } from "./harness.js";
 
-const demo = JSON.parse(process.env.ZVAAI_DEMO); // its line of JSON
-const { initiator, image, other, back } = JSON.parse(process.env.ZVAAI_STORY); // the host's name, two files of one size, one to write
-const PATIENCE_MS = 120_000; // the guest has one CPU, and a part of that on a loaded machine
+const demo = JSON.parse(process.env.ZVAAI_DEMO); // the demo's line of JSON
+const { initiator, image, other, back } = JSON.parse(process.env.ZVAAI_STORY); // initiator name, two files of one size, one to write
+const PATIENCE_MS = 120_000; // the guest has one CPU and shares it on a loaded machine
 const MIB = 2 ** 20;
 
 let browser;
@@ -28,7 +28,7 @@ const say = (what) => console.log(`${((Date.now() - began) / 1000).toFixed(1)} s
 const run = async (...words) => (await promisify(execFile)(words[0], words.slice(1), { timeout: PATIENCE_MS })).stdout;
 const store = async (name) => (await apiOf(page).request("GET", "/datastores")).items.find((one) => one.name === name);
 
-/** What only the console's page can know: it was not loaded anew since. */
+/** A marker in the page's memory, to detect a reload. */
 const mark = () => page.evaluate(() => void (window.mark = true));
 const isMarked = () => page.evaluate(() => window.mark === true);
 
@@ -48,7 +48,7 @@ async function holds(lun, file) {
   return (await readFile(back)).equals(await readFile(file));
 }
 
-/** Until nobody is logged in, as the service sees it. */
+/** Waits until the service has no session. */
 async function loggedOut() {
   const until = Date.now() + PATIENCE_MS;
   while ((await apiOf(page).request("GET", "/sessions")).items.length > 0) {
@@ -92,7 +92,7 @@ const presented = (place) => place.getByRole("checkbox", { name: "here" }).check
 const figure = (name) => page.locator("dl > div").filter({ hasText: name }).locator("dd");
 
 async function story() {
-  await logIn(page); // the first administrator is made by the code that the demo printed
+  await logIn(page); // creates the first administrator with the code that the demo printed
   const { request } = apiOf(page);
   const group = await request("POST", "/host-groups", { name: "here" });
   await request("POST", "/hosts", { name: "here", iqns: [initiator, "iqn.2008-11.org.linux-kvm"], group: group.id });
@@ -160,7 +160,7 @@ async function story() {
   say("done");
 }
 
-test("the life of datastores, by mouse, with clients beside it", async () => {
+test("the life of datastores, by mouse, with concurrent clients", async () => {
   try {
     await story();
   } catch (error) {

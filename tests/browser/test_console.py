@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The console in a real browser against the appliance's real processes on simulated storage.
 
-The browser is Debian's Chromium, led by playwright-core. The stories are JavaScript, run by Node's own test runner in the order
-of their names: the first one meets an appliance that nobody has set up yet. ZVAAI_PICTURES is the folder where pictures of every
-screen are left; none are made without it.
+The browser is Debian's Chromium, driven by playwright-core. The stories are JavaScript, run by Node's test runner in the order of
+their names: the first one starts with an appliance that is not set up. ZVAAI_PICTURES names a folder for screenshots of every
+screen; without it none are saved.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from support.programs import CACHE, REPOSITORY
 STORIES = sorted(Path(__file__).parent.glob("[0-9]*.js"))
 CONSOLE = CACHE / "console"
 TABLES = sorted((REPOSITORY / "ui/tests/forms").glob("of-*.ts"))
-"""Of forms."""
+"""Forms."""
 RAN: set[Path] = set()
 """Stories."""
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[dict[str, str]]:
-    """Of the stories: where the appliance is, and its one-time code."""
+    """Environment of the stories: the appliance's address and its one-time code."""
     appliance = Appliance(tmp_path_factory.mktemp("console"))
     code = appliance.serve()
     yield {
@@ -55,9 +55,9 @@ def test_story(story: Path, environment: dict[str, str]) -> None:
 
 @pytest.mark.long("2 min: every form in the browser; ui/tests/forms walks each of them in each run")
 def test_every_form_met_what_can_go_wrong(environment: dict[str, str]) -> None:
-    """Lost connection, 409, 422, 500 and the session's end lose nothing of what was typed, on each form (forms.js).
+    """On each form (forms.js), a lost connection, 409, 422, 500 and the session's end lose no input.
 
-    Which forms there are, ui/tests/forms knows: a test there holds its table to the sources.
+    ui/tests/forms has the table of forms; a test there compares it with the sources.
     """
     if set(STORIES) != RAN:
         pytest.skip("only some stories ran, and each has its forms")

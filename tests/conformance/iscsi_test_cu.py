@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One test of libiscsi's iscsi-test-cu in a process of its own, and what it said."""
+"""A test of libiscsi's iscsi-test-cu in a separate process, and its output."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DEBIAN = Path("/usr/bin/iscsi-test-cu")
 _COMMIT = re.search(r"^commit=(\w+)", (REPOSITORY / "tests/conformance/newest").read_text(), re.MULTILINE)
 assert _COMMIT
 NEWEST = CACHE / "libiscsi" / _COMMIT[1] / "iscsi-test-cu"
-"""Made by tests/conformance/newest, where its source is to be had."""
+"""Made by tests/conformance/newest, if its source is available."""
 
 PREAMBLE = "PERSISTENT RESERVE IN is not implemented."
-"""Said at the start and end of every process, whatever the test: the tool looks for reservations left behind."""
+"""Printed at the start and end of every process: the tool checks for reservations."""
 
 
 class Outcome(Enum):
-    """How a test ended."""
+    """Outcome of a test."""
 
     PASSED = "passed"
     SKIPPED = "skipped"
@@ -33,7 +33,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """A test's outcome, the reason the tool gave when it skipped, and all it printed."""
+    """A test's outcome, the tool's reason for a skip, and its whole output."""
 
     outcome: Outcome
     reason: str
@@ -41,15 +41,15 @@ class Result:
 
 
 def names(program: Path) -> list[str]:
-    """All tests of the tool that go over iSCSI, as FAMILY.SUITE.TEST; those in several families once."""
+    """All tests of the tool over iSCSI, as FAMILY.SUITE.TEST, without duplicates."""
     listed = re.findall(r"^((?:SCSI|iSCSI)\.\S+\.\S+)$", run(program, "-l"), re.MULTILINE)
     by_test = {name.split(".", 1)[1]: name for name in reversed(listed)}
     return sorted(by_test.values(), key=listed.index)
 
 
 def run_test(program: Path, name: str, urls: Sequence[str], limit_seconds: float) -> Result:
-    """Runs one test by its full name, destructive ones too. A process that outlives the limit is killed: it hung."""
-    # Verbose: several tests tell only there that they skip.
+    """Runs a test by its full name, including destructive ones. Kills the process after the limit."""
+    # Verbose, because several tests report a skip only then.
     command = [str(program), "--dataloss", "--Verbose-scsi", "--normal", "--test", name, *urls]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
@@ -62,7 +62,7 @@ def run_test(program: Path, name: str, urls: Sequence[str], limit_seconds: float
 
 
 def parse(output: str, exit_code: int) -> Result:
-    """Reads the tool's summary. Raises AssertionError when there is none, or it is not of exactly one test."""
+    """Parses the tool's summary. Raises AssertionError unless it has exactly one test."""
     summary = re.search(r"^\s+tests\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s", output, re.MULTILINE)
     assertions = re.search(r"^\s+asserts\s+(\d+)\s+\d+\s+(\d+)\s+(\d+)\s", output, re.MULTILINE)
     assert summary and assertions, f"no summary, exit code {exit_code}:\n{output}"
@@ -73,6 +73,6 @@ def parse(output: str, exit_code: int) -> Result:
     skips = [skip for skip in re.findall(r"\[SKIPP(?:ED|ING)\]\s*(.*)", output) if skip != PREAMBLE]
     if skips:
         return Result(Outcome.SKIPPED, skips[0], output)
-    if int(assertions[1]) <= 1 and "SWP" in output:  # this skip is only in the tool's source: one assertion, "passed"
+    if int(assertions[1]) <= 1 and "SWP" in output:  # this skip shows only as one assertion, "passed"
         return Result(Outcome.SKIPPED, "Target does not support changing SWP", output)
     return Result(Outcome.PASSED, "", output)

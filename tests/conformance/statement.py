@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/conformance.md, read as the statement that the tests hold the target to."""
+"""docs/conformance.md as the statement that the tests check the target against."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ PAGE = REPOSITORY / "docs/conformance.md"
 
 @dataclass(frozen=True)
 class Row:
-    """A table's row: a pattern of test names (SUITE.TEST), and the other cells."""
+    """A row of a table: a pattern of test names (SUITE.TEST), and the other cells."""
 
     pattern: str
     cells: tuple[str, ...]
 
     def names(self, test: str) -> bool:
-        """Whether the row is about `test`."""
+        """Whether the row names `test`."""
         return fnmatch.fnmatchcase(test, self.pattern)
 
 
 def rows(heading: str) -> list[Row]:
-    """The rows of the table under a heading whose first cell is a name in backquotes."""
+    """Rows of the table under a heading, if the first cell is a name in backquotes."""
     section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert section, f"{PAGE} has no section {heading!r}"
     found = re.findall(r"^\| `([^`]+)` \|(.*)\|$", section[1], re.MULTILINE)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libiscsi's conformance suite, each test in a process of its own, held to what docs/conformance.md states.
+"""libiscsi's conformance suite, each test in a separate process, compared with docs/conformance.md.
 
-Debian's tool in both tiers; the newest one on files, where its source was to be had.
+Debian's tool in both tiers; the newest one on files, if its source was available.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROGRAMS = [DEBIAN, *([NEWEST] if NEWEST.exists() and not IN_GUEST else [])]
 TESTS = {program: {name.split(".", 1)[1]: name for name in names(program)} for program in PROGRAMS}
 CHAP_IQN = f"{IQN}-chap"
 ACCOUNT = Account("conformance", "a-secret-of-20-bytes")
-# Names that look like numbers (RFC 7143, 6.1) and are none.
+# Names that resemble numbers (RFC 7143, 6.1) but are none.
 ACCOUNTS = {
     "iSCSICHAP.HexName": Account("0xconformance", "a-secret-of-20-bytes"),
     "iSCSICHAP.Base64Name": Account("0bconformance", "a-secret-of-20-bytes"),
@@ -32,12 +32,12 @@ LIMIT_SECONDS = 90
 MOST_SKIPPED = 26
 WRONG_LIMIT_SECONDS = 10
 PORTALS = [("127.0.0.1:3260", 1), ("127.0.0.1:3261", 2)]
-"""Two portal groups: MultipathIO compares what it sees by each."""
+"""Two portal groups: MultipathIO compares what each shows."""
 
 
 @pytest.fixture(scope="module")
 def suite_target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """A target with a LUN for the suite and a read-only one, and an iSCSI target that asks for CHAP."""
+    """A target with a LUN for the suite and a read-only one, and an iSCSI target that requires CHAP."""
     directory = tmp_path_factory.mktemp("conformance")
     with zvols(request.getfixturevalue("pool")) if IN_GUEST else files(directory) as make:
         suite, chap = make("suite", 64), make("chap", 16)
@@ -54,7 +54,7 @@ def suite_target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 
 def urls_for(test: str, target: Target) -> list[str]:
-    """The LUN that suits a test, by both portals for those of several paths."""
+    """URLs of the LUN for a test; of both portals for tests with several paths."""
     if test.startswith("iSCSICHAP."):
         return [target.url(0, CHAP_IQN, ACCOUNTS.get(test, ACCOUNT))]
     if test.startswith("MultipathIO."):

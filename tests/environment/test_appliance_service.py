@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The appliance's worker, API and nginx as systemd would run them: valid and tight units, and both programs live within them."""
+"""The appliance's worker, API and nginx as systemd runs them: units are valid and tight, and the programs work within them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from appliance.config import Configuration
 
 SERVICES = ("worker", "api", "frontend")
 EXPOSURE_MAX = {"worker": 16, "api": 4, "frontend": 13}
-"""Tenths, as systemd-analyze counts: the worker sends webhooks, the frontend has the network, the HTTP process has nothing."""
+"""Tenths, as systemd-analyze counts: the worker sends webhooks, the frontend has the network, the API process has neither."""
 REFUSED = {"setgroups"}
-"""By which gunicorn drops groups; it goes on when it may not (EPERM, which the unit answers)."""
+"""gunicorn calls this to drop groups; it continues after EPERM, which is the unit's answer."""
 NOBODY = 65534
 USERS = {"worker": ("nobody", "bin"), "api": ("games", "games"), "frontend": ("www-data", "www-data")}
-"""User and group in place of the unit's; the worker's group is the target's (zvaai.sysusers)."""
+"""User and group in place of those of the unit; the worker's group is the target's (zvaai.sysusers)."""
 TARGET = 2
-"""The target's user and group here: bin of any Debian."""
+"""User and group of the target here: bin exists on every Debian."""
 PORT = 8445
 
 
@@ -49,8 +49,7 @@ def test_the_unit_is_valid_and_tight(name: str) -> None:
 
 
 def test_the_api_has_no_way_past_the_worker() -> None:
-    """It does not see the folders of the other sockets, nor database and keys, and is another user. (By the units' text: no
-    systemd runs here.)"""
+    """By the units' text: a separate user without access to the other sockets, database and keys. No systemd runs here."""
     assert setting("api", "User") != setting("worker", "User") and setting("api", "PrivateNetwork") == "yes"
     assert setting("api", "User") == Configuration().http.user
     hidden = set(re.findall(r"-(/\S+)", "".join(re.findall(r"^InaccessiblePaths=(.*)$", unit("api").read_text(), re.MULTILINE))))
@@ -65,7 +64,7 @@ def test_the_api_has_no_way_past_the_worker() -> None:
 
 
 def test_files_of_exports_of_before_become_roots_and_stay_readable(tmp_path: Path) -> None:
-    """An earlier version's worker had written them, for itself only."""
+    """The worker of an earlier version wrote them, readable only by itself."""
     exports, elsewhere = tmp_path / "etc/zvaai/exports.d", tmp_path / "elsewhere"
     exports.mkdir(parents=True)
     (tmp_path / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
@@ -93,13 +92,12 @@ def test_its_user_is_made(name: str) -> None:
 
 
 def setting(name: str, key: str) -> str:
-    """Of a unit."""
     (value,) = re.findall(rf"^{key}=(.*)$", (SYSTEMD / f"zvaai-{name}.service").read_text(), re.MULTILINE)
     return str(value)
 
 
 def test_the_target_admits_the_worker() -> None:
-    """By name at its socket, by group at the socket's folder, which nobody else may enter."""
+    """By user name at its socket, and by group at the socket's folder."""
     user, group = setting("worker", "User"), setting("target", "Group")
     assert f"--allow-user {user}" in setting("target", "ExecStart")
     assert f"m {user} {group}" in (SYSTEMD / "zvaai.sysusers").read_text().splitlines()
@@ -108,7 +106,7 @@ def test_the_target_admits_the_worker() -> None:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A folder of the services' user, which everybody can reach, as a checkout need not be; with the programs."""
+    """A folder with the programs that the services' user can reach, unlike a checkout."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         directory = Path(name)
         for source in (REPOSITORY / "appliance", REPOSITORY / "tests/simulators"):
@@ -129,9 +127,9 @@ def home() -> Iterator[Path]:
         for path, user, group, mode in (
             (directory, "nobody", "nogroup", 0o711),
             (directory / "state", "nobody", "nogroup", 0o700),
-            (directory / "run", "nobody", "games", 0o750),  # as zvaai.tmpfiles has it
+            (directory / "run", "nobody", "games", 0o750),  # as in zvaai.tmpfiles
             (directory / "volumes", "nobody", "nogroup", 0o700),
-            (directory / "api", "games", "www-data", 0o750),  # as zvaai-api.socket has it
+            (directory / "api", "games", "www-data", 0o750),  # as in zvaai-api.socket
             (directory / "frontend", "www-data", "www-data", 0o755),
         ):
             path.mkdir(exist_ok=True)
@@ -141,7 +139,7 @@ def home() -> Iterator[Path]:
 
 
 def start(name: str, home: Path, trace: Path) -> subprocess.Popen[bytes]:
-    """A service as an unprivileged user, every system call written to `trace`."""
+    """A service as an unprivileged user, with all system calls traced to `trace`."""
     own, group = USERS[name]
     groups = f"--groups={group},games" if name == "worker" else "--clear-groups"
     user = ["setpriv", f"--reuid={own}", f"--regid={group}", groups, "--bounding-set=-all", "--no-new-privs"]
@@ -162,7 +160,7 @@ def start(name: str, home: Path, trace: Path) -> subprocess.Popen[bytes]:
 
 
 def stop(process: subprocess.Popen[bytes]) -> int:
-    """SIGTERM to what strace started; the exit code."""
+    """Sends SIGTERM to the child of strace; returns the exit code."""
     (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(child), signal.SIGTERM)
     return process.wait(timeout=60)
@@ -170,7 +168,7 @@ def stop(process: subprocess.Popen[bytes]) -> int:
 
 @pytest.fixture
 def target(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
-    """The real one as another user, in a folder as its unit has it."""
+    """The real target as another user, in a folder as in its unit."""
     directory = home / "target"
     directory.mkdir()
     os.chown(directory, TARGET, TARGET)
@@ -184,9 +182,9 @@ def target(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
 
 
 def test_they_live_within_their_units(home: Path, tmp_path: Path, target: Target) -> None:
-    """They start, make their secrets, set up, make a datastore and stop as an unprivileged user with the units' calls only.
+    """Start, secrets, setup, a datastore and stop, as an unprivileged user with the units' system calls only.
 
-    The target is another user's, and does what the worker says.
+    The target runs as another user and accepts the worker's requests.
     """
     traces = {name: tmp_path / name for name in SERVICES}
     running = {name: start(name, home, traces[name]) for name in SERVICES}

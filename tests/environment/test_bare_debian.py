@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What README says of a fresh Debian 13: `apt install git make` is all that comes before `make`.
+"""README's statement about a fresh Debian 13: `apt install git make` is the only step before `make`.
 
-Each test has a bare machine of its own (support/bare-debian), whose packages come from the archive: it needs the network.
+Each test has a bare machine (support/bare-debian). Its packages come from the archive, so the tests need the network.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LAYERS = ("base", "test", "lint", "deb")
 
 
 def version(file: str, name: str) -> str:
-    """What a file of versions, which shells source, gives a name."""
+    """Version of `name` in a file of versions, which shells source."""
     found = re.search(rf"^{name}=(\S+)$", (REPOSITORY / file).read_text(), re.MULTILINE)
     assert found
     return found[1]
@@ -33,7 +33,7 @@ def version(file: str, name: str) -> str:
 
 @pytest.mark.parametrize("form", [(), ("--image",)], ids=["installer", "image"])
 def test_every_package_is_to_be_had(form: tuple[str, ...]) -> None:
-    """contrib, where OpenZFS is, gets added; apt finds all that `prepare` asks it for."""
+    """`prepare` adds contrib, which has OpenZFS, and apt finds all packages of `prepare`."""
     shown = run(BARE, *form, "packaging/rootfs/prepare", "--print-uris", *LAYERS, timeout=600)
     files = [file.split("_") for file in re.findall(r"^'\S+' (\S+)\.deb ", shown, re.MULTILINE)]
     found = {name: unquote(version) for name, version, _ in files}
@@ -47,7 +47,7 @@ def test_every_package_is_to_be_had(form: tuple[str, ...]) -> None:
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """`make demo JSON=1` on a bare machine; what it says is in the file `said`."""
+    """`make demo JSON=1` on a bare machine, with its output in the file `said`."""
     command = [str(BARE), "--disk", "make", "demo", "JSON=1"]
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True, start_new_session=True)
@@ -68,6 +68,6 @@ def test_demo_serves(demo: subprocess.Popen[str], tmp_path: Path) -> None:
     listing = run("iscsi-ls", f"iscsi://{answer['iscsi_portal']}")
     assert f"Target:{answer['iqn']} Portal:{answer['iscsi_portal']}" in listing
     os.killpg(demo.pid, signal.SIGINT)
-    rest, _ = demo.communicate(timeout=1800)  # with the machine, which is thrown away: some 100,000 files
+    rest, _ = demo.communicate(timeout=1800)  # includes removal of the machine: some 100,000 files
     said = (tmp_path / "said").read_text()
     assert rest == "" and "demo: stopped; the data is kept" in said, said

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make demo` as a user meets it."""
+"""`make demo` from a user's view."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INITIATOR = "iqn.2026-11.example.initiator:here"
 
 
 class Demo:
-    """One `make demo JSON=1`."""
+    """A run of `make demo JSON=1`."""
 
     def __init__(self, state: Path) -> None:
         self.state = state
@@ -37,7 +37,7 @@ class Demo:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> Mapping[str, Any]:
-        """What the JSON line says."""
+        """Starts the demo; returns its JSON line."""
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
                 ["make", "demo", "JSON=1"],
@@ -55,13 +55,13 @@ class Demo:
         return answer
 
     def make(self, goal: str) -> subprocess.CompletedProcess[str]:
-        """Another make target beside it."""
+        """Runs another make target concurrently."""
         return subprocess.run(
             ["make", goal], cwd=REPOSITORY, env=self._environment, capture_output=True, text=True, timeout=300, check=False
         )
 
     def interrupt(self) -> str:
-        """Ctrl-C: the signal goes to the whole foreground group. Returns the rest of standard output once all has ended."""
+        """Ctrl-C: signals the whole foreground group. Returns the rest of standard output after the end of all processes."""
         assert self._process is not None
         started = time.monotonic()
         os.killpg(self._process.pid, signal.SIGINT)
@@ -72,7 +72,7 @@ class Demo:
         return rest
 
     def close(self) -> None:
-        """Ends it if a test left it running."""
+        """Ends the demo if a test left it running."""
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -80,7 +80,7 @@ class Demo:
 
 @pytest.fixture
 def demo() -> Iterator[Demo]:
-    """A demo with data of its own."""
+    """A demo with separate data."""
     with tempfile.TemporaryDirectory(dir=CACHE) as directory:
         demo = Demo(Path(directory) / "state")
         yield demo
@@ -88,7 +88,7 @@ def demo() -> Iterator[Demo]:
 
 
 class Console:
-    """The appliance's API by a session, as its console has it."""
+    """The appliance's API with a session, as the console uses it."""
 
     PASSWORD = "correct horse battery"
 
@@ -97,47 +97,45 @@ class Console:
         self._client = httpx.Client(base_url=facts["url"], verify=False, timeout=180)
 
     def page(self, path: str) -> httpx.Response:
-        """What a browser gets."""
         return self._client.get(path, headers={"Accept": "text/html"})
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer. Raises AssertionError for a problem."""
+        """Response. Raises AssertionError for a problem."""
         answer = self._client.request(method, f"/api/v1{path}", json=body)
         assert answer.is_success, answer.text
         return answer.json()
 
     def log_in(self) -> None:
-        """As the administrator, who is made with the one-time code where there is none."""
+        """Logs in as the administrator; creates the administrator with the one-time code first, if necessary."""
         user = {"name": "admin", "password": self.PASSWORD}
         if self.request("GET", "/setup")["needed"]:
             self.request("POST", "/setup", {"code": self.facts["setup_code"], **user})
         self._client.headers["X-CSRF-Token"] = self.request("POST", "/session", user)["csrf_token"]
 
     def make(self, **datastore: Any) -> Mapping[str, Any]:
-        """A datastore, served."""
         job = self.request("POST", "/datastores", datastore)
         until = time.monotonic() + 600
         while (job := self.request("GET", f"/jobs/{job['id']}"))["state"] in {"queued", "running"}:
             assert time.monotonic() < until, job
-            time.sleep(0.2)  # each answer is the guest's one processor's work
+            time.sleep(0.2)  # each response takes time of the guest's only processor
         assert job["state"] == "succeeded", job
         (made,) = [one for one in self.request("GET", "/datastores")["items"] if one["name"] == datastore["name"]]
         return dict(made)
 
 
 def alerts(console: Console) -> list[str]:
-    """Of what kind they are: the second part of their keys."""
+    """Kinds of alerts: the second part of their keys."""
     return [str(one["key"]).split(":")[1] for one in console.request("GET", "/alerts")["items"]]
 
 
 def reaches(url: str) -> bool:
-    """Whether this machine's initiator finds a LUN there."""
+    """Whether this machine's initiator finds a LUN at the URL."""
     command = [*NOBODY, "iscsi-inq", "-i", INITIATOR, url]
     return subprocess.run(command, capture_output=True, timeout=180, check=False).returncode == 0
 
 
 def lead_to_first_start(answer: Mapping[str, Any]) -> str:
-    """The console's page, the first administrator by the printed code, a datastore of each kind; the LUN's URL."""
+    """Creates the first administrator with the printed code, and a datastore of each kind. Returns the LUN's URL."""
     console = Console(answer["console"])
     page = console.page("/first-start")
     assert page.status_code == 200 and "<script" in page.text and "default-src 'none'" in page.headers["Content-Security-Policy"]
@@ -159,7 +157,7 @@ def lead_to_first_start(answer: Mapping[str, Any]) -> str:
 
 
 def lead_by_console(answer: Mapping[str, Any], directory: Path, seed: int) -> str:
-    """What a browser shows and clients find, from the first start to a restored datastore (on_zfs.js); its LUN's URL."""
+    """Runs on_zfs.js, from the first start to a restored datastore. Returns the LUN's URL."""
     files = {name: directory / name for name in ("image", "other", "back")}
     for name in ("image", "other"):
         files[name].write_bytes(random.Random(f"{seed} {name}").randbytes(32 << 20))
@@ -189,13 +187,13 @@ def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_pa
     print(f"demo: ready after {time.monotonic() - started:.1f} s, warm")
     assert answer["luns"] == [0, 1]
     url = f"iscsi://{answer['iscsi_portal']}"
-    # Discovery leads to an address that can be reached from here, not to the guest's own.
+    # Discovery returns an address that is reachable from here, not the guest's address.
     listing = run(*NOBODY, "iscsi-ls", "-s", url)
     assert answer["iqn"] in listing and answer["iscsi_portal"] in listing and "Lun:0" in listing
     run(*NOBODY, "iscsi-inq", f"{url}/{answer['iqn']}/0")
     run("qemu-img", "convert", "-n", "-O", "raw", "-f", "raw", image, f"{url}/{answer['iqn']}/0")
 
-    # A browser in the guest would take its one processor from what it looks at.
+    # A browser inside the guest would compete for its only processor.
     store = lead_to_first_start(answer) if IN_GUEST else lead_by_console(answer, tmp_path, seed)
 
     refused = demo.make("demo")
@@ -236,20 +234,20 @@ def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_pa
 
 
 def printed(screen: str, begin: str) -> str:
-    """The commands that the screen shows after a line that begins so."""
+    """The printed commands after a line that starts with `begin`."""
     lines = screen[screen.index(f"\n  {begin}") + 1 :].splitlines()[2:]
     return "\n".join(itertools.takewhile(str.strip, lines))
 
 
 def share_blocks_of_luns(answer: Mapping[str, Any], image: Path) -> None:
-    """LUN 0 gets an image, and the target copies it to LUN 1."""
+    """Copies an image to LUN 0; the target then copies it to LUN 1."""
     luns = [f"iscsi://{answer['iscsi_portal']}/{answer['iqn']}/{number}" for number in answer["luns"]]
     run("qemu-img", "convert", "-n", "-f", "raw", "-O", "raw", image, luns[0])
     run("qemu-img", "convert", "-C", "-n", "-f", "raw", "-O", "raw", *luns[:2])
 
 
 def figures_of(shown: str) -> dict[str, int]:
-    """What `vaai-nas stat` printed, in bytes; upper bounds are none."""
+    """Figures of `vaai-nas stat` in bytes, without upper bounds."""
     return {name: int(value) for name, value in re.findall(r"^(total|allocated|unique): (\d+)$", shown, re.MULTILINE)}
 
 
@@ -287,7 +285,7 @@ def test_nfs_commands_do_as_printed(demo: Demo, tmp_path: Path) -> None:
     run("nfs-cp", f"nfs://{answer['address']}{answer['export']}/clone.raw?{ports}", back)
     assert digest(back) == digest(disk)
     back.unlink()
-    if IN_GUEST:  # elsewhere the kernel has no client
+    if IN_GUEST:  # only there the kernel has a client
         mount = printed(screen, "Or mount it")
         place = tmp_path / "mnt"
         place.mkdir()
@@ -299,7 +297,7 @@ def test_nfs_commands_do_as_printed(demo: Demo, tmp_path: Path) -> None:
             run("umount", place)
     demo.interrupt()
 
-    # Somebody has the usual ports now.
+    # Another program uses the usual ports now.
     with contextlib.ExitStack() as stack:
         numbers = ("port", "mount_port")
         for number in numbers:

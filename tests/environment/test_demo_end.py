@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the demo's parts are ended and kept running, whatever they do; the demo as a whole: test_demo.py."""
+"""How the demo ends and restarts its parts, whatever they do; test_demo.py tests the demo as a whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import programs
 
 
 def up(*command: str) -> subprocess.Popen[bytes]:
-    """A process that has said that it is up."""
+    """A process that has reported that it is up."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout is not None and process.stdout.readline() == b"up\n"
     return process
@@ -26,7 +26,7 @@ def up(*command: str) -> subprocess.Popen[bytes]:
 
 @pytest.fixture
 def deaf() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that does not end when it is asked to."""
+    """A process that ignores SIGTERM."""
     process = up("bash", "-c", 'trap "" TERM; echo up; while :; do sleep 0.1; done')
     yield process
     process.kill()
@@ -89,7 +89,7 @@ def test_what_a_process_said_before_it_ended_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_during_the_end_changes_nothing() -> None:
-    """Python gives signals back their default before it takes modules down."""
+    """Python restores default signal handlers before it removes modules."""
     late = "class Late:\n def __del__(self, kill=os.kill, me=os.getpid(), number=signal.SIGTERM): kill(me, number)\n"
     code = f"import os, signal, programs\n{late}late = Late()\nprograms.StopSignal().ignore()"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY / "packaging/demo", check=False)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DKMS never builds zvol_clone by itself: an OpenZFS that the module does not support cannot fail the installation of a kernel.
+"""DKMS never builds zvol_clone on its own: an OpenZFS that the module does not support must not break a kernel's installation.
 
-`packaging/dkms/zvol_clone/check-dkms` shows the same with Debian's kernel headers and zfs-dkms, in a quarter of an hour.
+`packaging/dkms/zvol_clone/check-dkms` shows the same with Debian's kernel headers and zfs-dkms in 15 minutes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from support.programs import REPOSITORY, run
 
 PACKAGE = REPOSITORY / "packaging/dkms/zvol_clone"
 SKIPPED = 77
-"""Exit code of dkms for a module that is not for this machine (BUILD_EXCLUSIVE_*)."""
+"""Exit code of dkms for a module that excludes this machine (BUILD_EXCLUSIVE_*)."""
 
 
 @pytest.fixture
 def dkms(tmp_path: Path) -> list[str | Path]:
-    """Options of dkms for trees of its own, with the package in them, and a kernel whose OpenZFS was never built."""
+    """Options of dkms for private trees with the package, and a kernel without an OpenZFS build."""
     kernel = "6.12.99+test"
     (tmp_path / "modules" / kernel / "build" / "include").mkdir(parents=True)
     run(PACKAGE / "install-dkms", tmp_path)
@@ -37,7 +37,7 @@ def code_of(*words: str | Path) -> int:
 def test_the_installation_of_a_kernel_skips_it(dkms: list[str | Path], tmp_path: Path) -> None:
     assert code_of("dkms", "autoinstall", *dkms, "--arch", "x86_64") == 0
     assert code_of("dkms", "build", *dkms, "--arch", "x86_64", "zvol_clone/2.1") not in {0, SKIPPED}, "OpenZFS is not built"
-    # What happened with AUTOINSTALL: the hook of linux-image failed.
+    # With AUTOINSTALL the hook of linux-image failed.
     with (tmp_path / "usr/src/zvol_clone-2.1/dkms.conf").open("a") as configuration:
         configuration.write('AUTOINSTALL="yes"\n')
     assert code_of("dkms", "autoinstall", *dkms, "--arch", "x86_64") == 11

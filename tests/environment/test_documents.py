@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents agree with the tree: links lead somewhere, and what docs/ARCHITECTURE.md names is there."""
+"""Documents agree with the tree: link targets and the paths in docs/ARCHITECTURE.md exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDERS = (
     "", "appliance", "appliance/worker", "ganesha_fsal", "ganesha_fsal/vaai_nas", "ganesha_fsal/fileops", "zvol_target",
     "zvol_target/volume/src", "zvol_target/scsi/src/third_party_copy",
 )  # fmt: skip
-"""Where the page's paths begin."""
+"""Folders that the page's paths are relative to."""
 LINK = re.compile(r"\]\(([^)#]+)")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ports of a guest, and of the demo, as this machine's clients meet them."""
+"""The ports of a guest and of the demo, as clients on this machine see them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_who_has_said_all_is_still_answered() -> None:
                 while more := served.recv(100):
                     received += more
                 assert received == b"question"
-                gc.collect()  # the loop alone does not hold what waits for nothing but the server
+                gc.collect()  # the event loop holds no reference to a task that waits only for the server
                 served.sendall(b"answer")
             answer = b""
             while more := client.recv(100):

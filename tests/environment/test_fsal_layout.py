@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The FSAL stays small: lines, includes that run one way, structures that can be understood at once."""
+"""Limits on the FSAL's layout: number of lines, one include direction, small structures."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _NESTED = re.compile(r"\{[^{}]*\}")
 
 
 def sources() -> list[Path]:
-    """C files of the product."""
+    """C files of the product, without tests."""
     return [path for path in sorted(FSAL.rglob("*.[ch]")) if not {"tests", "fuzz"} & set(path.parts)]
 
 
 def structs(text: str) -> Iterator[tuple[str, int]]:
-    """Name and number of members of each structure; members of one that is nested count as one."""
+    """Name and number of members of each structure; a nested structure counts as one member."""
     for name, body in _STRUCT.findall(_COMMENT.sub("", text)):
         members = [member for member in _NESTED.sub("", body).split(";") if member.strip()]
         yield name, sum(1 if "(*" in member else member.count(",") + 1 for member in members)

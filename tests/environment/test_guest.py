@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guest's promises: exit codes, live output, disks, ports, isolation, nothing left behind."""
+"""Guarantees of the guest: exit codes, live output, disks, ports, isolation, cleanup."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from support.programs import CACHE, REPOSITORY, wait_for
 
 RUN = REPOSITORY / "packaging/uml/run"
 GUESTS = CACHE / "guests-here"
-"""Where the guests of these tests are: others of this checkout may run beside them."""
+"""Folder of these tests' guests: other guests of this checkout may run concurrently."""
 
 
 @pytest.fixture(scope="module", autouse=True)
-def guests_of_their_own() -> Iterator[None]:
-    """By the environment of the programs that are started."""
+def separate_guests() -> Iterator[None]:
+    """Sets the folder in the environment of the programs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZVAAI_GUESTS", str(GUESTS))
         yield
 
 
 def guest(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
-    """Runs a command in a guest of its own."""
+    """Runs a command in a new guest."""
     return subprocess.run([RUN, *words], capture_output=True, text=True, timeout=600, check=False, **options)  # type: ignore[call-overload, no-any-return]
 
 
-def test_a_shell_with_the_module(tell: Callable[[str], None]) -> None:
+def test_a_shell_with_the_module(report_line: Callable[[str], None]) -> None:
     started = time.monotonic()
     result = guest("cat", "/sys/module/zfs/version")
-    tell(f"booted, terminated and ended in {time.monotonic() - started:.1f} s")
+    report_line(f"booted, terminated and ended in {time.monotonic() - started:.1f} s")
     assert result.returncode == 0, result.stdout + result.stderr
     pinned = re.search(r"^ZFS_VERSION=(.*)$", (REPOSITORY / "packaging/uml/versions").read_text(), re.MULTILINE)
     assert pinned is not None
@@ -103,8 +103,8 @@ def test_a_forwarded_port_reaches_the_guest() -> None:
         process.communicate(timeout=600)
 
 
-def test_two_guests_at_once_do_not_meet() -> None:
-    """Each has the other's pool name and address, and goes on only when the other is up too."""
+def test_concurrent_guests_are_isolated() -> None:
+    """Each uses the other's pool name and address, and continues only when the other is up too."""
     with tempfile.TemporaryDirectory(dir=CACHE) as shared:
         script = (
             "zpool create -f same /dev/ubda && zfs create same/$1 && ip -br address show vec0 && touch $2/$1 &&"
@@ -141,7 +141,7 @@ def test_sigterm_reaches_the_command() -> None:
 
 
 def test_sigterm_reaches_the_command_of_a_guest_that_takes_nothing_just_then() -> None:
-    """Its management console's queue is full while its kernel is stopped."""
+    """The management console's queue is full while the kernel is stopped."""
     wait_for(lambda: not guest_processes(), "the guests before it are gone")
     command = ["bash", "-c", 'trap "exit 9" TERM; echo up; while :; do sleep 0.1; done']
     process = subprocess.Popen([RUN, *command], stdout=subprocess.PIPE, text=True)
@@ -176,7 +176,7 @@ def guest_processes() -> set[str]:
 
 
 def guest_kernel() -> int:
-    """Identifier of the one guest's kernel: its other processes are its children."""
+    """Identifier of the only guest's kernel, the parent of its other processes."""
     identifiers = guest_processes()
     listed = subprocess.run(["ps", "-o", "pid=,ppid=", "-p", ",".join(identifiers)], capture_output=True, text=True, check=False)
     (kernel,) = (int(one) for one, parent in map(str.split, listed.stdout.splitlines()) if parent not in identifiers)
@@ -184,7 +184,7 @@ def guest_kernel() -> int:
 
 
 def sysctl_is_put_back() -> bool:
-    """Whether nothing is noted as to be put back; also true while a guest of any checkout still needs it raised."""
+    """Whether no restore of the sysctl is pending; also true while a guest of another checkout needs the raised value."""
     with Path("/run/lock/zvaai-vm.max_map_count.users").open() as users:
         try:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -194,7 +194,7 @@ def sysctl_is_put_back() -> bool:
 
 
 def test_nothing_is_left_behind() -> None:
-    """The sysctl is put back, and a killed run leaves no process; its folder goes with the next guest."""
+    """The sysctl is restored. A killed run leaves no process; the next guest removes its folder."""
     processes, folders = guest_processes(), set(GUESTS.iterdir())
     assert guest("true").returncode == 0
     assert sysctl_is_put_back()
@@ -210,7 +210,7 @@ def test_nothing_is_left_behind() -> None:
 
 
 def test_a_timeout_reports_what_the_guest_was_doing() -> None:
-    for seconds in (6, 60):  # a loaded machine may not have booted it in the first time
+    for seconds in (6, 60):  # on a loaded machine the boot may take longer than the first time
         result = guest("--timeout", str(seconds), "sh", "-c", "while :; do :; done")
         assert result.returncode == 124
         assert f"the time limit of {seconds} s passed" in result.stderr

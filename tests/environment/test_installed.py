@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package, installed: the command `zvaai` by its name, and a database made by what was installed."""
+"""The installed Python package: the command `zvaai`, and a database made by the package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.programs import REPOSITORY
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where it is. Its dependencies are the system's."""
+    """Folder of the installation. Its dependencies are the system's."""
     source, there = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
     shutil.copy(REPOSITORY / "pyproject.toml", source)
     shutil.copytree(REPOSITORY / "appliance", source / "appliance", ignore=shutil.ignore_patterns("__pycache__"))

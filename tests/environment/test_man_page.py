@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The man page of `vaai-nas` says what its --help says."""
+"""The man page of `vaai-nas` agrees with --help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ PAGE = REPOSITORY / "ganesha_fsal/client/vaai-nas.1"
 
 @pytest.fixture(scope="module")
 def usage() -> str:
-    """What --help prints."""
     found = vaai_nas("--help")
     assert found.returncode == 0
     return found.stdout
@@ -23,7 +22,7 @@ def usage() -> str:
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    """The page as it is shown, without bold and underlining, on lines as long as can be."""
+    """The rendered page, without bold and underlining, with the longest lines possible."""
     return re.sub(".\b", "", run("mandoc", "-Tutf8", "-Owidth=1000", PAGE))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may have ganesha export what, with the real daemon on a message bus with Debian's policy and ours."""
+"""Permissions to export by ganesha, with the real daemon on a message bus with Debian's policy and ours."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from appliance.helper.client import connect
 from appliance.worker.exports import ExportsByHelper
 
 folder, bus, socket, path, guid, outside = sys.argv[1:]
-look = Ganesha(Path(folder), bus)
-control = ExportsByHelper(look, connect(Path(socket)))
+queries = Ganesha(Path(folder), bus)
+control = ExportsByHelper(queries, connect(Path(socket)))
 
 def refused(error, call, *arguments):
     before = control.served()
@@ -48,7 +48,7 @@ def refused(error, call, *arguments):
         return
     raise AssertionError(f"{arguments} was done")
 
-# Who took the worker over asks by himself, with a file of his own.
+# An attacker who controls the worker calls ganesha directly, with a new file.
 own = Path("/tmp") / f"of-{os.getpid()}.conf"
 own.write_text('EXPORT { Export_Id = 7; Path = "/"; Pseudo = "/all"; Access_Type = RW; FSAL { Name = VFS; } }')
 try:
@@ -57,10 +57,10 @@ try:
         ("UpdateExport", "ss", str(own), "EXPORT(Export_Id=9)"),
         ("RemoveExport", "q", 9),
     ):
-        refused(GaneshaDeniedError, look._call, MANAGER, method, signature, *arguments)
+        refused(GaneshaDeniedError, queries._call, MANAGER, method, signature, *arguments)
 finally:
     own.unlink()
-refused(ExportRefusedError, look.add, Export(7, Path("/"), "/all"))
+refused(ExportRefusedError, queries.add, Export(7, Path("/"), "/all"))
 
 # By the helper he gets datastores, and nothing else.
 CLIENTS = "127.0.0.1, 192.0.2.0/24"
@@ -87,7 +87,7 @@ refused(ExportRefusedError, control.remove, 9)
 
 control.add(datastore())
 assert [(one.export_id, one.path, one.pseudo) for one in control.served()] == [(1, path, "/one"), (9, "/usr", "/others")]
-assert control.files() == {1: datastore().block()} and control.clients().known == () and look.statistics(1) == ()
+assert control.files() == {1: datastore().block()} and control.clients().known == () and queries.statistics(1) == ()
 control.change(datastore(squash="All_Squash"))
 (served, _) = control.served()
 assert served.text == datastore(squash="All_Squash").block()
@@ -100,7 +100,7 @@ print(os.getuid())
 
 @contextlib.contextmanager
 def helper_of(exports: Path, bus: str, block: Path, store: Path, user: int) -> Iterator[tuple[Path, int, int]]:
-    """The root helper for this user: its socket, and the GUIDs of tank/one, which the store is, and of tank/outside at /usr."""
+    """The root helper for this user: its socket, and the GUIDs of tank/one (the store) and of tank/outside at /usr."""
     simulator = Simulator()
     simulator.create_pool("tank", [VdevSpec(devices=(simulator.disks()[0].path,))], force=True)
     one = simulator.create_filesystem("tank/one", properties={"mountpoint": str(store)})
@@ -115,7 +115,7 @@ def helper_of(exports: Path, bus: str, block: Path, store: Path, user: int) -> I
 
 
 def test_the_worker_may_query_the_system_bus_and_exports_by_the_helper(tmp_path: Path) -> None:
-    """With Debian's policy and ours, the worker's user being nobody here."""
+    """With Debian's policy and ours, and nobody as the worker's user."""
     debian = next(Path("/usr/share/dbus-1/system.d").glob("*ganesha*"), None) or next(
         Path("/etc/dbus-1/system.d").glob("*ganesha*")
     )
@@ -127,7 +127,7 @@ def test_the_worker_may_query_the_system_bus_and_exports_by_the_helper(tmp_path:
     exports.mkdir()
     shutil.copytree(REPOSITORY / "appliance", room / "lib/appliance", ignore=shutil.ignore_patterns("tests"))
 
-    def asks(user: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def call(user: int, *arguments: str) -> subprocess.CompletedProcess[str]:
         as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
         settings = {**os.environ, "PYTHONPATH": str(room / "lib"), "PYTHONDONTWRITEBYTECODE": "1"}
         words = [*as_user, "python3", "-c", ASKING, str(exports), *arguments]
@@ -136,7 +136,7 @@ def test_the_worker_may_query_the_system_bus_and_exports_by_the_helper(tmp_path:
     try:
         with mounted_xfs(tmp_path / "store") as store, message_bus(room / "bus", debian, ours) as bus:
             (room / "bus" / "socket").chmod(0o666)
-            # As configured, it starts with no export of ours: the first one brings what FSAL_ZVAAI is to know.
+            # As configured, the daemon starts without exports: the first one brings the configuration of FSAL_ZVAAI.
             block = tmp_path / "vaai-nas.conf"
             socket = tmp_path / "vaai-nas.socket"
             text = VAAI_NAS.read_text().replace("/run/zvaai-nfs/vaai-nas.socket", str(socket)).replace("= zvaai;", "= nobody;")
@@ -150,9 +150,9 @@ def test_the_worker_may_query_the_system_bus_and_exports_by_the_helper(tmp_path:
                 helper_of(exports, bus, block, store, nobody) as (helper, one, outside),
             ):
                 words = (bus, str(helper), str(store), str(one), str(outside))
-                done = asks(nobody, *words)
+                done = call(nobody, *words)
                 assert (done.returncode, done.stdout) == (0, "65534\n"), done.stderr
-                done = asks(other, *words)
+                done = call(other, *words)
                 assert done.returncode != 0 and "GaneshaDeniedError" in done.stderr, done.stderr
     finally:
         shutil.rmtree(room)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nfs-ganesha as a service with FSAL_ZVAAI: systemd takes Debian's unit with our drop-in; what it starts serves as configured.
+"""nfs-ganesha as a service with FSAL_ZVAAI: Debian's unit with our drop-in is valid, and its commands serve as configured.
 
-There is no systemd as process 1 here; the folders that the unit names are the test's own.
+There is no systemd as process 1 here; folders of the unit are those of the test.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CHOOSE_LIBRARY = REPOSITORY / "packaging/ganesha/choose-library"
 
 
 def settings() -> dict[str, list[str]]:
-    """All values of each setting of the drop-in's [Service]."""
+    """All values of each setting in [Service] of the drop-in."""
     found: dict[str, list[str]] = {}
     service = DROP_IN.read_text().partition("[Service]")[2]
     for name, value in re.findall(r"^(\w+)=(.*)$", service, re.MULTILINE):
@@ -45,11 +45,11 @@ def settings() -> dict[str, list[str]]:
 
 
 def verify(folder: Path, drop_in: str) -> str:
-    """What systemd says of Debian's unit with a drop-in."""
+    """systemd's findings on Debian's unit with a drop-in."""
     unit = Path(shutil.copy(DEBIAN_UNIT, folder))
     place = folder / f"{unit.name}.d" / DROP_IN.name
     place.parent.mkdir()
-    for program in (MOUNTED_EXPORTS, CHOOSE_LIBRARY):  # as a package would; nobody else's
+    for program in (MOUNTED_EXPORTS, CHOOSE_LIBRARY):  # as installed by a package: writable by nobody else
         drop_in = drop_in.replace(str(Path("/usr/lib/zvaai") / program.name), str(program))
     place.write_text(drop_in)
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]
@@ -79,7 +79,7 @@ def test_the_folders_of_unit_and_configuration_are_the_same() -> None:
 
 
 def write_exports(exports: Path, store: Path, elsewhere: Path) -> None:
-    """One that is to be served, 1.conf, and seven that are not."""
+    """Writes an export that must be served, 1.conf, and seven that must not."""
     source = run("findmnt", "-n", "-o", "SOURCE", "--mountpoint", store).split()[-1]
 
     def write(number: int, dataset: str, path: Path) -> Path:
@@ -88,15 +88,15 @@ def write_exports(exports: Path, store: Path, elsewhere: Path) -> None:
         return file
 
     write(1, source, store)
-    # Of pools that are not imported: the folder where one was mounted, and not even that.
+    # Pools that are not imported: with the empty mountpoint folder, and without it.
     (elsewhere / "folder").mkdir()
     write(2, "pool/two", elsewhere / "folder")
     write(3, "pool/three", elsewhere / "nothing")
-    # A copy has the mountpoint of what it is of; and a file that names nothing, or lies elsewhere, is none of ours.
+    # A copy with the original's mountpoint; and a file with no or another folder.
     write(4, "pool/four", store)
     write(5, "", store)
     write(6, source, Path("/"))
-    # Whose files these are could have any folder exported: root's only.
+    # The owner of these files decides what is exported: only root.
     shutil.chown(write(7, source, store), "nobody")
     write(8, source, store).rename(elsewhere / "elsewhere.conf")
     (exports / "8.conf").symlink_to(elsewhere / "elsewhere.conf")
@@ -104,7 +104,7 @@ def write_exports(exports: Path, store: Path, elsewhere: Path) -> None:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Path]]:
-    """What the unit starts, the folder it would have in /run, and what it exports as /one."""
+    """The process that the unit starts, its folder in /run, and the folder exported as /one."""
     folders = {
         name: tmp_path / name.strip("/").replace("/", "-")
         for name in ("/var/lib/zvaai-nfs", "/run/zvaai-nfs", "/etc/zvaai/exports.d")
@@ -117,7 +117,7 @@ def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Path]
     text = text.replace("/etc/zvaai/vaai-nas.conf", str(tmp_path / "vaai-nas.conf"))
     vaai_nas = vaai_nas.replace("/srv/zvaai", str(tmp_path / "store"))
     (tmp_path / "vaai-nas.conf").write_text(vaai_nas.replace("Control_User = zvaai", "Control_User = nobody"))
-    modules = tmp_path / "modules"  # a package puts ours beside Debian's
+    modules = tmp_path / "modules"  # a package adds ours to Debian's
     modules.mkdir()
     for module in (*PACKAGED_FSALS.glob("libfsal*.so*"), FSAL_LIBRARY):
         (modules / module.name).symlink_to(module)
@@ -137,7 +137,7 @@ def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Path]
         assert [path.name for path in (folders["/run/zvaai-nfs"] / "exports").iterdir()] == ["1.conf"]
         rpcbind = Rpcbind()
         environment = {**os.environ, "LD_LIBRARY_PATH": str(PATCHED_LIBRARY), "BLKID_FILE": str(tmp_path / "blkid.tab")}
-        # systemd makes the folder of its pid file, too.
+        # systemd creates the folder of the pid file too.
         Path("/run/ganesha").mkdir(exist_ok=True)
         command = ["setpriv", "--no-new-privs", *command]
         process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -171,7 +171,7 @@ def test_what_it_starts_serves(service: tuple[subprocess.Popen[str], Path, Path]
 
 
 def test_our_library_is_chosen_while_debians_is_the_one_that_it_was_built_from(tmp_path: Path) -> None:
-    """After an update of Debian's, NFS is served with what Debian updated."""
+    """After an update by Debian, NFS uses Debian's updated library."""
     debian, chosen = tmp_path / "libganesha_nfsd.so", tmp_path / "environment"
     debian.write_text("6.5-5")
     (tmp_path / "debian.sha256").write_text(run("sha256sum", debian))
@@ -193,7 +193,7 @@ for name; do printf '%s\\t4711\\n' "$name"; done
 
 
 def test_a_pool_that_does_not_answer_keeps_no_other_from_being_served(tmp_path: Path) -> None:
-    """Who asks it hangs in the kernel, where no signal ends it; of one that is known to be suspended nobody asks."""
+    """A query to the pool hangs in the kernel, where no signal ends it; a pool known to be suspended gets no query."""
     exports, to, programs, states = (tmp_path / name for name in ("exports.d", "to", "bin", "states"))
     for folder in (exports, programs, states / "suspended", states / "hangs"):
         folder.mkdir(parents=True)
@@ -224,7 +224,7 @@ def test_a_pool_that_does_not_answer_keeps_no_other_from_being_served(tmp_path: 
 
 @contextlib.contextmanager
 def of_one(folder: Path) -> Iterator[tuple[Path, Export, Callable[[], tuple[list[str], str]]]]:
-    """A folder of exports, what is mounted, as an export, and what the daemon would start with of it, with what is told."""
+    """A folder of exports, a mounted dataset, its export, and a function: the daemon's exports, and messages."""
     exports, to, place = folder / "exports.d", folder / "to", folder / "mounted" / "one"
     exports.mkdir()
     place.mkdir(parents=True)
@@ -244,7 +244,7 @@ def of_one(folder: Path) -> Iterator[tuple[Path, Export, Callable[[], tuple[list
 
 
 def test_only_what_the_appliance_writes_is_exported(tmp_path: Path) -> None:
-    """Files of before are root's by now, whatever somebody wrote into them."""
+    """Files of earlier versions belong to root by now, whatever another user wrote into them."""
     all_of = 'EXPORT { Export_Id = 66; Path = "/"; Pseudo = "/all"; Access_Type = RW; FSAL { Name = VFS; } }\n'
     with of_one(tmp_path) as (exports, export, taken):
         right = export.block()
@@ -278,8 +278,8 @@ def test_what_others_may_write_is_not_exported(wrong: str, tmp_path: Path) -> No
         elif wrong == "writable":
             exports.chmod(0o775)
         elif wrong == "a link":
-            exports.rename(tmp_path / "aside")
-            exports.symlink_to(tmp_path / "aside")
+            exports.rename(tmp_path / "old")
+            exports.symlink_to(tmp_path / "old")
         else:
             (exports / "1.conf").chmod(0o646)
         found, messages = taken()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Debian packages that `make packages` builds, and their repository. Packages they depend on come from the archive."""
+"""The Debian packages of `make packages` and their repository. Their dependencies come from the archive."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ NEEDED = {
 
 
 def field(package: Path, name: str) -> str:
-    """Of a package's control file."""
+    """Field of a package's control file."""
     return run("dpkg-deb", "--field", package, name).strip()
 
 
 @pytest.fixture(scope="module")
 def packages() -> dict[str, Path]:
-    """The files by the names of their packages."""
+    """Package files by package name."""
     return {field(path, "Package"): path for path in PACKAGES.glob("*.deb")}
 
 
 def test_lintian_finds_nothing() -> None:
-    """It ran when they were built, with the tags that packaging/build-packages leaves out for a reason."""
+    """It ran during the build, with the tags that packaging/build-packages excludes, with reasons."""
     assert (PACKAGES / "lintian.txt").read_text() == ""
 
 
@@ -82,7 +82,7 @@ def test_each_file_is_in_one_package(packages: dict[str, Path]) -> None:
 
 
 def test_they_belong_together(packages: dict[str, Path]) -> None:
-    """One version; and the library of nfs-ganesha that ours is in place of is the pinned one, or a security update of it."""
+    """All have one version. Our build of ganesha's library replaces the pinned version, or a security update of it."""
     assert len({field(path, "Version") for path in packages.values()}) == 1
     pinned = re.findall(r"^NFS_GANESHA_VERSION=(.*)$", (REPOSITORY / "packaging/ganesha/versions").read_text(), re.MULTILINE)[0]
     depends = dict(re.findall(r"nfs-ganesha \((>=|<<) ([^)]+)\)", field(packages["zvaai-nfs"], "Depends")))
@@ -94,7 +94,7 @@ def test_they_belong_together(packages: dict[str, Path]) -> None:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[str]:
-    """A web server's URL that has the repository, and below `forged` one in which somebody has changed the list of packages."""
+    """URL of a web server with the repository, and `forged` below it with a modified list of packages."""
     for name, forged in (("", False), ("forged", True)):
         folder = shutil.copytree(CACHE / "repository", tmp_path / "www" / name, dirs_exist_ok=True)
         if forged:
@@ -112,14 +112,13 @@ def served(tmp_path: Path) -> Iterator[str]:
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    """Says nothing of requests."""
+    """Logs no requests."""
 
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
+    def log_message(self, *_: object) -> None: ...
 
 
 def facts(url: str, what: str, *options: str) -> dict[str, str]:
-    """What tests/support/install-packages prints on a bare Debian 13, by name."""
+    """Output of tests/support/install-packages on a bare Debian 13, by name."""
     support = REPOSITORY / "tests/support"
     printed = run(support / "bare-debian", *options, "tests/support/install-packages", url, what, timeout=1800)
     found = re.split(r"^== (.*)\n", printed, flags=re.MULTILINE)
@@ -127,7 +126,7 @@ def facts(url: str, what: str, *options: str) -> dict[str, str]:
 
 
 def test_a_bare_debian_finds_all_of_them(served: str, packages: dict[str, Path]) -> None:
-    """With what they depend on. The list of packages has to be signed."""
+    """Including dependencies. The list of packages must be signed."""
     found = facts(served, "resolve")
     fetched = {line.split()[1].partition("_")[0] for line in found["resolve"].splitlines() if line.startswith("'")}
     assert set(packages) - {"libvaainas-dev"} <= fetched, found
@@ -142,7 +141,7 @@ ENABLED = {
     *("zvaai-target.service", "zvaai-mounts.service", "zvaai-helper.socket"),
 }
 LEFT = {"/run/zvaai-helper", "/run/zvaai-target", "/var/lib/zvaai-helper"}
-"""What is in memory, and the keys of encrypted datastores."""
+"""Folders in memory, and the keys of encrypted datastores."""
 
 
 @pytest.mark.long("2 min: it installs 220 packages; the short test has apt find them")
@@ -166,7 +165,7 @@ def test_a_bare_debian_gets_all_of_it_and_loses_it_again(served: str) -> None:
         assert says in found[name], found[name]
     assert found["worker"] == ""
     assert found["library"] == "LD_LIBRARY_PATH=/usr/lib/zvaai/ganesha\n"
-    for folder in ("zvaai/ganesha", "ganesha"):  # with Debian's library, too
+    for folder in ("zvaai/ganesha", "ganesha"):  # with Debian's library too
         assert "undefined" not in found[f"module {folder}"] and "not found" not in found[f"module {folder}"]
     assert {line for line in found["left"].splitlines() if not line.startswith(("/var/cache/apt/", "/etc/apt/"))} == LEFT
     assert found["keys"] == "tank.key\n", "an encrypted datastore would be lost"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The preflight names what is missing, with the remedy, before anything is built.
+"""The preflight reports missing requirements and the remedy before any build.
 
-Each lack is made for real in a mount namespace of the test's own.
+Each test creates a real lack in a mount namespace.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ PREFLIGHT = REPOSITORY / "packaging/preflight"
 
 
 def preflight(setup: str = "true", program: Path = PREFLIGHT, purpose: str = "test") -> tuple[int, str]:
-    """Exit code and output of the preflight after `setup` in a mount namespace; within 5 s, as promised.
+    """Exit code and output of the preflight after `setup` in a mount namespace.
 
-    Of the processor: what else the machine does is not its fault.
+    Its processor time is at most 5 s; other load of the machine does not count.
     """
     script = f"{setup} && exec {program} {purpose}"
     command = ["unshare", "--mount", "--propagation", "private", "bash", "-c", script]
@@ -35,8 +35,8 @@ def _used() -> float:
 
 
 def test_passes_here(tmp_path: Path) -> None:
-    """With memory and disk for what is about to begin: while the suite runs, it has taken some of both."""
-    meminfo, checkout = tmp_path / "meminfo", Path("/mnt")  # a short path wherever the suite lies
+    """Memory and disk are set, because the running suite uses some of both."""
+    meminfo, checkout = tmp_path / "meminfo", Path("/mnt")  # a short path, wherever the suite is
     meminfo.write_text(f"MemAvailable: {4 << 20} kB\n")
     room = f"mount --bind {meminfo} /proc/meminfo && exec 3<{PREFLIGHT} && mount -t tmpfs -o size=9500m tmpfs {checkout}"
     copy = f"mkdir {checkout}/packaging && install /dev/fd/3 {checkout}/packaging/preflight && exec 3<&-"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check of prose: what it counts as a sentence and as a word, and that the pages on its list pass."""
+"""The prose check: what counts as a sentence and as a word, and that the listed pages pass."""
 
 from __future__ import annotations
 
@@ -82,3 +82,23 @@ def test_texts_of_the_console_have_at_most_20_words_a_sentence() -> None:
     assert [line for line, _ in prose.problems_on_screen(f"\n  lead: (name: string) => `{words} ${{name}}`,\n")] == [2]
     assert [line for line, _ in prose.problems_on_screen('  title: "What was asked",')] == [1]
     assert not list(prose.problems_on_screen("  /** What was asked. */\n  asked: readonly string[];\n"))
+
+
+def test_help_and_descriptions_are_checked() -> None:
+    words = " ".join(["word"] * 26)
+    source = f'''
+@app.command("x")
+def x(name: Annotated[str, typer.Option(help="Of a pool.")]) -> None:
+    """Was told."""
+
+def y() -> None:
+    """Was told."""
+
+class Z(Model):
+    """A schema. {words}."""
+
+    name: str
+    """Who asks."""
+    size: Annotated[int, Field(description=f"Size of {{name}}.")]
+'''
+    assert sorted({line for line, _ in prose.problems_of_descriptions(source)}) == [3, 4, 10, 13]

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service as systemd would run it: its unit is valid and tight, and the daemon lives within it.
+"""The service as systemd runs it: its unit is valid and tight, and the daemon works within it.
 
-There is no systemd as process 1 here: what it would take away is taken away by setpriv, and what it would forbid is looked for in
-what the daemon does.
+There is no systemd as process 1 here: setpriv takes privileges away, and the tests check that the daemon stays within the unit.
 """
 
 from __future__ import annotations
@@ -25,38 +24,37 @@ from support.units import SYSTEMD, allowed, analyze, called
 
 UNIT = SYSTEMD / "zvaai-target.service"
 NOBODY = 65534
-# What systemd-analyze calls exposure, in tenths: 0 is none, 100 all. Network, block devices and AF_UNIX are what a target is for.
+# systemd-analyze's exposure in tenths: 0 is none, 100 all. A target needs network, block devices and AF_UNIX.
 EXPOSURE_MAX = 20
 
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
-    """The unit with the program where it is built."""
+    """The unit, with the path of the built program."""
     path = tmp_path / UNIT.name
     path.write_text(UNIT.read_text().replace("/usr/sbin/zvaai-target", str(PROGRAM)))
     return path
 
 
 def test_the_unit_is_valid(unit: Path) -> None:
-    """systemd finds nothing to say, also not a setting it does not know."""
+    """systemd reports nothing, not even an unknown setting."""
     result = analyze("verify", "--man=no", str(unit))
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
 def test_a_setting_that_systemd_does_not_know_would_be_found(unit: Path) -> None:
-    """The test above can fail."""
+    """The check above can fail."""
     unit.write_text(unit.read_text().replace("NoNewPrivileges", "NoNewPrivilege"))
     assert "Unknown key" in analyze("verify", "--man=no", str(unit)).stderr
 
 
 def test_the_unit_is_tight(unit: Path) -> None:
-    """Little that systemd can take away is left."""
     result = analyze("security", "--offline=yes", f"--threshold={EXPOSURE_MAX}", str(unit))
     assert result.returncode == 0, result.stdout
 
 
 class Unprivileged(Target):
-    """The target as the service's user, with no capability and the group disk, every system call written to `calls`."""
+    """The target as the service's user, with no capability and the group disk, with all system calls traced to `calls`."""
 
     def __init__(self, directory: Path, engine: str, calls: Path) -> None:
         super().__init__(directory, options=["--engine", engine])
@@ -65,7 +63,7 @@ class Unprivileged(Target):
         self._enter = ["strace", "-f", "-qq", "-o", str(calls), *user, "--bounding-set=-all", "--no-new-privs"]
 
     def stop(self) -> int:
-        """SIGTERM to the daemon, not to strace; the exit code."""
+        """Sends SIGTERM to the daemon, not to strace; returns the exit code."""
         os.kill(self.call("status")["process_id"], signal.SIGTERM)
         assert self._process is not None
         return self._process.wait(timeout=60)
@@ -73,8 +71,8 @@ class Unprivileged(Target):
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of the service's user, which everybody can reach, as a checkout need not be; with the program."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:  # /tmp may be memory, where I/O needs no engine
+    """A folder with the program that the service's user can reach, unlike a checkout."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:  # /tmp may be a tmpfs, where I/O needs no engine
         directory = Path(name)
         monkeypatch.setattr("support.target.PROGRAM", shutil.copy(PROGRAM, directory))
         os.chown(directory, NOBODY, NOBODY)
@@ -84,7 +82,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("engine", ["auto", "threads"])
 def test_the_daemon_lives_within_the_unit(home: Path, tmp_path: Path, engine: str) -> None:
-    """It starts, serves, changes its configuration and stops as an unprivileged user, with the unit's system calls only."""
+    """Start, service, configuration change and stop, as an unprivileged user, with the unit's system calls only."""
     volume = home / "volume"
     volume.touch()
     os.truncate(volume, 16 << 20)
@@ -115,11 +113,11 @@ def test_the_daemon_lives_within_the_unit(home: Path, tmp_path: Path, engine: st
     assert used - allowed(UNIT) == set()
 
 
-ALLOWED, OTHER = 1, 2  # daemon and bin, users of any Debian
+ALLOWED, OTHER = 1, 2  # daemon and bin, which exist on every Debian
 
 
 def request_by(target: Target, user: int, group: int | None = None) -> subprocess.CompletedProcess[str]:
-    """`status`, asked over the control socket by a user."""
+    """Requests `status` over the control socket as a user."""
     groups = ["--clear-groups"] if group is None else [f"--groups={group}"]
     program = target.directory / PROGRAM.name
     words = ["setpriv", f"--reuid={user}", f"--regid={user}", *groups, str(program), "call"]
@@ -127,8 +125,8 @@ def request_by(target: Target, user: int, group: int | None = None) -> subproces
 
 
 @pytest.mark.parametrize("allowed", ["daemon", str(ALLOWED)])
-def test_who_may_ask_over_the_control_socket(home: Path, allowed: str) -> None:
-    """Root, its own user, and those of the option; whoever else may connect is sent away."""
+def test_permissions_of_the_control_socket(home: Path, allowed: str) -> None:
+    """Root, the daemon's user, and those of the option may; other users that can connect are refused."""
     target = Target(home, options=["--allow-user", allowed, "--allow-user", "not-yet-made"], user=str(NOBODY))
     target.start()
     try:
@@ -153,7 +151,7 @@ def test_who_may_ask_over_the_control_socket(home: Path, allowed: str) -> None:
 
 
 def test_a_refused_configuration_is_not_tried_again(tmp_path: Path) -> None:
-    """The daemon ends with a code that the unit knows not to start it again for; likewise for its command line."""
+    """The daemon ends with an exit code that the unit excludes from restarts; a wrong command line does the same."""
     (tmp_path / "target.json").write_text('{"version": 2, "targets": [{"name": "disk"}]}')
     options = ["serve", "--config", str(tmp_path / "target.json"), "--control", str(tmp_path / "control.sock")]
     unit = configparser.ConfigParser(strict=False, interpolation=None)
@@ -164,7 +162,7 @@ def test_a_refused_configuration_is_not_tried_again(tmp_path: Path) -> None:
 
 
 def test_the_user_of_the_unit_is_made() -> None:
-    """The service's user and the one that sysusers makes are the same, and it opens block devices by their group."""
+    """The service's user exists by sysusers, and opens block devices by its group."""
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string(UNIT.read_text())

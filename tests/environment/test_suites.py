@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of suites (tests/runner/suites.py) has every test there is, once."""
+"""The list of suites (tests/runner/suites.py) contains every test exactly once."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def test_each_file_belongs_to_one_suite() -> None:
     assert {file: [suite.name for suite in owners(file)] for file in pytest_files() if len(owners(file)) != 1} == {}
 
 
-def test_no_file_is_found_elsewhere() -> None:
-    """By the names that pytest collects, whatever folder they lie in."""
+def test_no_file_is_outside_the_suites() -> None:
+    """By the names that pytest collects, in any folder."""
     skipped = {".cache", ".demo", ".git", "node_modules"}
     found = [file.relative_to(REPOSITORY) for file in REPOSITORY.rglob("test_*.py")]
     assert sorted(str(file) for file in found if not skipped & set(file.parts)) == pytest_files()
@@ -32,14 +32,14 @@ def test_each_place_that_a_suite_names_is_there() -> None:
 
 
 def test_each_test_of_the_file_library_is_in_its_build() -> None:
-    """Meson finds none by itself."""
+    """Meson does not find tests itself."""
     for source in (REPOSITORY / "ganesha_fsal").rglob("test_*.c"):
         build = (source.parents[1] / "meson.build").read_text()
         name = source.stem.removeprefix("test_")
         assert f"'{name}'" in build or f"test_{name}" in build, source
 
 
-def test_a_change_asks_for_what_may_break() -> None:
+def test_a_change_selects_the_affected_suites() -> None:
     def names(*files: str) -> set[str]:
         return {suite.name for suite in SUITES if affected_by(suite, files)}
 
@@ -71,7 +71,7 @@ def test_jobs_run_after_what_they_need_and_not_after_its_failure(tmp_path: Path)
 
 
 def test_jobs_end_with_the_run(tmp_path: Path) -> None:
-    """SIGTERM of the runner ends what it has started."""
+    """SIGTERM to the runner ends its processes."""
     program = (
         "import signal, sys; from pathlib import Path; from runner.__main__ import _interrupt; from runner.jobs import *\n"
         "signal.signal(signal.SIGTERM, _interrupt)\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inside the guest: unmaps and zeroes parts of a zvol, stable, and says so; then the host cuts the power. Or checks after that.
+"""In the guest: unmaps and zeroes parts of a zvol, stable, and reports; then the host cuts the power. Or checks afterwards.
 
 usage: clearer.py STATE_DIRECTORY clear | check
 """
@@ -21,7 +21,7 @@ from support.zfs import Pool
 POOL = "cut"
 LENGTH = 32 * MIB
 CLEARED = (("unmap", 0, 4 * MIB), ("unmap", 8 * MIB + 512, 4 * MIB), ("zero", 16 * MIB - 1024, 2 * MIB + 512))
-"""Whole blocks are discarded, edges written: both have to be in the intent log."""
+"""Whole blocks are discarded, edges are written: the intent log must have both."""
 
 
 def open_txg() -> str:
@@ -30,18 +30,18 @@ def open_txg() -> str:
 
 
 def clear_all(state: Path) -> None:
-    """Never ends by itself. The txg is held open: only the ZIL can have it after the cut."""
+    """Never returns. The txg stays open, so only the ZIL can have the change after the cut."""
     pool = Pool(POOL, os.environ["ZVAAI_DISKS"].split()[0])
     device = pool.create_volume("volume", LENGTH // MIB)
     data = random_blocks(LENGTH)
     write_direct(device, data)
     (state / "content").write_bytes(data)
-    # Held open: the last close would put all on disk.
+    # Stays open: the last close would sync everything.
     with opened(device, os.O_RDWR) as fd:
-        # The first flush makes the ZIL, which takes a txg of its own.
+        # The first flush creates the ZIL, which takes a txg.
         os.pwrite(fd, data[:512], 0)
         os.fsync(fd)
-        # Before the sync: who waits for the next group's time waits as long as was set when it began to.
+        # Before the sync: a waiter uses the interval that was set when its wait began.
         Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("600\n")
         run("zpool", "sync", POOL)
         txg = open_txg()
@@ -52,7 +52,7 @@ def clear_all(state: Path) -> None:
 
 
 def check(state: Path) -> None:
-    """Imports the pool after the cut, which replays the ZIL, and looks at every byte."""
+    """Imports the pool after the cut, which replays the ZIL, and checks every byte."""
     run("zpool", "import", "-f", "-d", os.environ["ZVAAI_DISKS"].split()[0], POOL)
     device = Path(f"/dev/zvol/{POOL}/volume")
     wait_for(device.exists, f"{device} is there")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inside the guest: clones, flushes the destination, and says so; then the host cuts the power. Or checks after that.
+"""In the guest: clones, flushes the destination, and reports; then the host cuts the power. Or checks afterwards.
 
 usage: cloner.py STATE_DIRECTORY clone | check
 """
@@ -23,9 +23,9 @@ from support.zfs import Pool
 POOL = "cut"
 LENGTH = 64 * MIB
 FIRST = 8 * MIB
-"""The first clone into a volume never written: its flush makes the ZIL, which takes a txg of its own (zil_create())."""
+"""The first clone into a volume that was never written: its flush creates the ZIL, which takes a txg (zil_create())."""
 FLUSHED = 40 * MIB
-"""The rest is cloned after the flush: it may be there or not after the cut, block by block."""
+"""The rest is cloned after the flush: each block may survive or not."""
 BLOCK = 16384
 
 
@@ -35,7 +35,7 @@ def open_txg() -> str:
 
 
 def clone(state: Path) -> None:
-    """Never ends by itself. The txg of the clone is held open: only the ZIL can have it after the cut."""
+    """Never returns. The txg of the clone stays open, so only the ZIL can have the clone after the cut."""
     pool = Pool(POOL, os.environ["ZVAAI_DISKS"].split()[0])
     source, destination = pool.create_volume("source", LENGTH // MIB), pool.create_volume("destination", LENGTH // MIB)
     data = random_blocks(LENGTH)
@@ -46,7 +46,7 @@ def clone(state: Path) -> None:
     assert result.returncode == 0, result.stderr
     device = ZvolClone()
     with opened(source, os.O_RDONLY) as one, opened(destination, os.O_RDWR) as other:
-        # Before the sync: who waits for the next group's time waits as long as was set when it began to.
+        # Before the sync: a waiter uses the interval that was set when its wait began.
         Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("600\n")
         run("zpool", "sync", POOL)
         assert device.clone(one, other, FIRST).bytes_done == FIRST
@@ -62,7 +62,7 @@ def clone(state: Path) -> None:
 
 
 def check(state: Path) -> None:
-    """Imports the pool after the cut, which replays the ZIL, and looks at every block."""
+    """Imports the pool after the cut, which replays the ZIL, and checks every block."""
     run("zpool", "import", "-f", "-d", os.environ["ZVAAI_DISKS"].split()[0], POOL)
     source, destination = Path(f"/dev/zvol/{POOL}/source"), Path(f"/dev/zvol/{POOL}/destination")
     for device in (source, destination):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inside the guest: writes to zvols by every kind of write command, and tells the host which writes must be durable.
+"""In the guest: writes to zvols by every kind of write command, and records on the host which writes must be durable.
 
 usage: command_writer.py STATE_DIRECTORY SEED (write until the guest is killed) | STATE_DIRECTORY check
-The host sees STATE_DIRECTORY/acknowledged grow by records: kind, block, sequence (big-endian, 4, 4 and 8 bytes).
+The host reads STATE_DIRECTORY/acknowledged, which grows by records: kind, block, sequence (big-endian, 4, 4 and 8 bytes).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from support.zfs import Pool
 
 POOL = "cut"
 NO_CACHE, CACHE, NEVER_FLUSHED = 0, 1, 2
-"""Logical units: WCE=0; WCE=1; WCE=1 and never asked for a flush."""
+"""Logical units: WCE=0; WCE=1; WCE=1 without any flush."""
 
 TRANSFERS = {
     "immediate": {"ImmediateData": "Yes", "InitialR2T": "Yes"},
@@ -56,7 +56,7 @@ FLUSHES = {"SYNCHRONIZE CACHE(10)": cdb.ten(0x35, 0, 0), "SYNCHRONIZE CACHE(16)"
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to write: the logical unit, the form of the command, how its data goes, and the flush that follows it."""
+    """A kind of write: logical unit, command, transfer of the data, and flush."""
 
     lun: int
     form: str
@@ -68,7 +68,7 @@ class Kind:
         return ", ".join([self.form, *([f"then {self.flush}"] if self.flush else []), self.transfer, cache])
 
     async def perform(self, session: Session, number: int, block: int, sequence: int) -> None:
-        """Writes the block, and flushes. Raises AssertionError."""
+        """Writes and flushes the block. Raises AssertionError."""
         command = FORMS[self.form](address_of(number, block), LOGICAL_BLOCKS)
         written = await session.execute(command, data_out=stamped_block(number, block, sequence), lun=self.lun)
         assert written.status == GOOD, (self, written)
@@ -76,7 +76,7 @@ class Kind:
             assert (await session.execute(FLUSHES[self.flush], lun=self.lun)).status == GOOD
 
     def survived(self, content: bytes, number: int, block: int, noted: int, last: int) -> bool:
-        """Whether the block holds what was acknowledged, or the write that was under way at the cut."""
+        """Whether the block has the acknowledged write, or the one that was running at the cut."""
         return stamp_survived(content, number, block, noted, last)
 
 
@@ -88,14 +88,14 @@ KINDS: list[Kind | OffloadKind] = [
     *OFFLOADS,
 ]
 RESERVATIONS = Path("/run/reservations")
-"""Where a small dataset of the pool is mounted."""
+"""Mountpoint of a small dataset of the pool."""
 TEMPLATES_ADDRESS = address_of(len(KINDS), 0)
 
 
 def serve(directory: Path, state: Path) -> Target:
-    """A target with the three logical units on zvols; the identity of the first is kept in the state directory."""
+    """A target with the three logical units on zvols. The state directory stores the identity of the first."""
     pool = Pool(POOL, os.environ["ZVAAI_DISKS"].split()[0])
-    # A long time between transaction groups: what survives did so by the intent log.
+    # A long time between transaction groups, so that data survives by the intent log only.
     Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("600\n")
     loaded = kernel_module.load()
     assert loaded.returncode == 0, loaded.stderr
@@ -120,7 +120,7 @@ def serve(directory: Path, state: Path) -> Target:
 
 
 async def write(state: Path, seed: int) -> None:
-    """Writes for ever, each kind in its turn; what must be durable is noted on the host before the next write starts."""
+    """Writes forever, each kind in turn. Before the next write, durable writes are recorded on the host."""
     target = serve(Path("/run/target"), state)
     choice = random.Random(seed)
     async with contextlib.AsyncExitStack() as stack:
@@ -147,7 +147,7 @@ async def write(state: Path, seed: int) -> None:
 
 
 async def registered_keys(identity: str) -> bytes:
-    """What READ KEYS says of the first logical unit, served again."""
+    """READ KEYS of the first logical unit after it is served again."""
     directory = Path("/run/target")
     directory.mkdir()
     target = Target(directory)
@@ -165,7 +165,7 @@ async def registered_keys(identity: str) -> bytes:
 
 
 def check(state: Path) -> None:
-    """Imports the pool after the cut; prints for each kind how many blocks were acknowledged, and how many of them are lost."""
+    """Imports the pool after the cut; prints the acknowledged and the lost blocks of each kind."""
     run("zpool", "import", "-f", "-d", os.environ["ZVAAI_DISKS"].split()[0], POOL)
     notes = (state / "acknowledged").read_bytes()
     latest: dict[tuple[int, int], int] = {}

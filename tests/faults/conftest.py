@@ -13,6 +13,6 @@ from support.programs import CACHE
 
 @pytest.fixture
 def state() -> Iterator[Path]:
-    """A folder that host and guest both see."""
+    """A folder shared by host and guest."""
     with tempfile.TemporaryDirectory(dir=CACHE) as directory:
         yield Path(directory)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inside the guest: changes files through the library of file operations, and writes down each answer, until the host cuts the
-power. Or checks after that.
+"""In the guest: changes files through the file operations library and records each answer, until the host cuts the power.
+
+Or checks afterwards.
 
 usage: file_changer.py STATE_DIRECTORY SEED change | check
 """
@@ -23,12 +24,12 @@ ROOT = Path("/cut-datastore")
 
 
 def crowd_of(seed: str) -> Crowd:
-    """The same operations in the same order, each time."""
+    """The same operations in the same order on each run."""
     return Crowd(ROOT, DATASET, int(seed), removals_last=False)
 
 
 def change(state: Path, seed: str) -> None:
-    """Never ends by itself."""
+    """Never returns."""
     Pool(POOL, os.environ["ZVAAI_DISKS"].split()[0])
     run("zfs", "create", "-o", f"mountpoint={ROOT}", "-o", "compression=off", DATASET)
     crowd = crowd_of(seed)

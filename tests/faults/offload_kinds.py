@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to change a LUN without write cache other than by writing to it, for the power cut: what they do, and what has to be left.
+"""Changes to a LUN without write cache other than WRITE, for the power cut: commands, and what must survive.
 
-`survived` is told what a block holds after the cut, the sequence it was last acknowledged with, and the last sequence of all: the
-command under way at the cut may have been done without being acknowledged, and has this sequence or the next.
+Arguments of `survived`: content of a block after the cut, sequence of its last acknowledgement, last sequence of all.
+The command running at the cut may be done but not acknowledged; it has this sequence or the next.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from support.raw_initiator import GOOD, Session
 from support.third_party_copy import Segment, extended_copy, parameter_list
 
 TEMPLATES = 64
-"""Blocks that were on disk before the first command: what is copied."""
+"""Blocks on disk before the first command: the source of copies."""
 REGISTER_AND_IGNORE_EXISTING_KEY = 0x06
 
 
 @dataclass
 class Disk:
-    """The LUN without write cache: a session on it, its NAA, where its templates begin, and what each block was last set to."""
+    """The LUN without write cache: session, NAA, start of its templates, and the last value of each block."""
 
     session: Session
     naa: bytes
@@ -31,17 +31,17 @@ class Disk:
     held: dict[tuple[int, int], bytes] = field(default_factory=dict)
 
     async def run(self, command: bytes, data_out: bytes = b"") -> None:
-        """A command that has to end well."""
+        """Runs a command, which must succeed."""
         answer = await self.session.execute(command, data_out=data_out)
         assert answer.status == GOOD, (command.hex(), answer)
 
     def template_address(self, sequence: int) -> int:
-        """Where the template for a sequence is."""
+        """Address of the template for a sequence."""
         return self.templates_address + sequence % TEMPLATES * LOGICAL_BLOCKS
 
 
 def template(slot: int) -> bytes:
-    """What a template holds: nothing that compression makes small enough to lie in a block pointer, where nothing is shared."""
+    """A template's content: incompressible, because a compressed block can lie in its block pointer, where nothing is shared."""
     return random.Random(slot).randbytes(BLOCK_BYTES)
 
 
@@ -51,7 +51,7 @@ Survived = Callable[[bytes, int, int, int, int], bool]
 
 @dataclass(frozen=True)
 class OffloadKind:
-    """One of them: what it does to a block of its region, given kind, block and sequence; and what survives."""
+    """A kind of offload: its operation on a block of its region, given kind, block and sequence; and what must survive."""
 
     name: str
     perform: Perform
@@ -62,13 +62,13 @@ class OffloadKind:
 
 
 def stamp_survived(content: bytes, kind: int, block: int, noted: int, _last: int) -> bool:
-    """The stamp of the noted command or of a later one, all over."""
+    """The stamp of the recorded command or of a later one, in the whole block."""
     sequence: int = RECORD.unpack_from(content)[2]
     return content == stamped_block(kind, block, sequence) and sequence >= noted
 
 
 def pages_survived(content: bytes, kind: int, block: int, noted: int, _last: int) -> bool:
-    """As stamp_survived(), page by page: the command under way at the cut may have done some of them."""
+    """Like stamp_survived(), page by page: the command running at the cut may have written some pages."""
     pages = [content[at : at + 4096] for at in range(0, BLOCK_BYTES, 4096)]
     sequences: list[int] = [RECORD.unpack_from(page)[2] for page in pages]
     whole = [stamped_block(kind, block, sequence, 4096) for sequence in sequences]
@@ -76,33 +76,33 @@ def pages_survived(content: bytes, kind: int, block: int, noted: int, _last: int
 
 
 def zeroes_survived(content: bytes, kind: int, block: int, noted: int, _last: int) -> bool:
-    """Zeroes; or the stamp that the next command writes before it makes zeroes of it."""
+    """Zeroes; or the stamp that the next command writes before it zeroes the block."""
     return content == bytes(BLOCK_BYTES) or stamp_survived(content, kind, block, noted + 1, 0)
 
 
 def either_survived(content: bytes, kind: int, block: int, noted: int, last: int) -> bool:
-    """The stamp of the block it was copied from, or its own where that was copied from it later."""
+    """The stamp of the source block, or the block's stamp if a later command copied from it."""
     return any(stamp_survived(content, kind, which, noted, last) for which in (block ^ 1, block))
 
 
 def bits_survived(content: bytes, _kind: int, _block: int, noted: int, _last: int) -> bool:
-    """As many ones in front as the sequence, or more, and then zeroes."""
+    """At least as many leading ones as the sequence, then zeroes."""
     ones = int.from_bytes(content).bit_count()
     return content == leading_ones(ones) and ones >= noted
 
 
 def template_survived(content: bytes, _kind: int, _block: int, noted: int, last: int) -> bool:
-    """The template of the noted command, or of the one under way."""
+    """The template of the recorded command, or of the one running at the cut."""
     return content in [template(sequence % TEMPLATES) for sequence in (noted, last, last + 1)]
 
 
 def key_survived(content: bytes, _kind: int, _block: int, noted: int, _last: int) -> bool:
-    """A registered key, as big as the sequence; `content` is what READ KEYS answers after the cut."""
+    """A registered key, at least the sequence; `content` is the response of READ KEYS after the cut."""
     return any(int.from_bytes(content[at : at + 8]) >= noted for at in range(8, len(content), 8))
 
 
 def leading_ones(count: int) -> bytes:
-    """A block whose first bits are ones: or-ing such blocks gives the one that has most."""
+    """A block whose first bits are ones: OR of such blocks gives the one with the most."""
     return (((1 << count) - 1) << (BLOCK_BYTES * 8 - count)).to_bytes(BLOCK_BYTES)
 
 
@@ -125,7 +125,7 @@ async def write_same_10(disk: Disk, kind: int, block: int, sequence: int) -> Non
 
 
 async def write_atomic(disk: Disk, kind: int, block: int, sequence: int) -> None:
-    """WRITE ATOMIC(16) of a block, a page at a time: more is not promised to go down whole."""
+    """WRITE ATOMIC(16) of a block, a page at a time: only that is guaranteed to be atomic."""
     for at in range(0, LOGICAL_BLOCKS, 8):
         await disk.run(cdb.write_atomic(address_of(kind, block) + at, 8), stamped_block(kind, block, sequence, 4096))
 
@@ -140,13 +140,13 @@ async def _write(disk: Disk, kind: int, block: int, sequence: int) -> None:
 
 
 async def unmap(disk: Disk, kind: int, block: int, sequence: int) -> None:
-    """WRITE, then UNMAP of the same."""
+    """WRITE, then UNMAP of the block."""
     await _write(disk, kind, block, sequence)
     await disk.run(*cdb.unmap((address_of(kind, block), LOGICAL_BLOCKS)))
 
 
 async def unmap_half(disk: Disk, kind: int, block: int, sequence: int) -> None:
-    """WRITE, then UNMAP of the same in two halves, neither of which is a whole volblock."""
+    """WRITE, then UNMAP of the block in two halves, neither of them a whole volblock."""
     await _write(disk, kind, block, sequence)
     half = LOGICAL_BLOCKS // 2
     await disk.run(*cdb.unmap((address_of(kind, block), half), (address_of(kind, block) + half, half)))
@@ -165,14 +165,14 @@ async def zero(disk: Disk, kind: int, block: int, sequence: int) -> None:
 
 
 async def copy(disk: Disk, kind: int, block: int, sequence: int) -> None:
-    """EXTENDED COPY of a template, which is on disk: shared."""
+    """EXTENDED COPY of a template that is on disk, so its blocks are shared."""
     segment = Segment(0, 0, LOGICAL_BLOCKS, disk.template_address(sequence), address_of(kind, block))
     parameters = parameter_list([disk.naa], [segment])
     await disk.run(extended_copy(parameters), parameters)
 
 
 async def copy_dirty(disk: Disk, kind: int, block: int, sequence: int) -> None:
-    """EXTENDED COPY of what was written a moment ago to another block of the region."""
+    """EXTENDED COPY of another block of the region that was just written."""
     neighbour = block ^ 1
     await _write(disk, kind, neighbour, sequence)
     segment = Segment(0, 0, LOGICAL_BLOCKS, address_of(kind, neighbour), address_of(kind, block))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inside the guest: serves a zvol, writes to it by the kernel's initiator, and tells the host what was acknowledged.
+"""In the guest: serves a zvol, writes to it by the kernel's initiator, and records on the host what was acknowledged.
 
 usage: power_cut_writer.py STATE_DIRECTORY SEED (write until the guest is killed) | STATE_DIRECTORY check
 The host sees STATE_DIRECTORY/acknowledged grow: 16 bytes a write, block number and sequence, big-endian.
@@ -26,14 +26,14 @@ POOL = "cut"
 
 
 def stamped_block(number: int, sequence: int) -> bytes:
-    """A block that tells its number and the write it stems from, all over."""
+    """A block filled with its number and the sequence of its write."""
     return (number.to_bytes(8, "big") + sequence.to_bytes(8, "big")) * (BLOCK_BYTES // 16)
 
 
 def write(state: Path, seed: int) -> None:
-    """Writes for ever; each acknowledged write is noted on the host before the next one starts."""
+    """Writes forever. Before the next write each acknowledged one is recorded on the host."""
     pool = Pool(POOL, os.environ["ZVAAI_DISKS"].split()[0])
-    # A long time between transaction groups: what survives did so by the intent log.
+    # A long time between transaction groups, so that data survives by the intent log only.
     Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("600\n")
     volume = pool.create_volume("volume", BLOCKS * BLOCK_BYTES >> 20)
     directory = Path("/run/target")
@@ -70,7 +70,7 @@ def check(state: Path) -> None:
         for number, sequence in latest.items():
             stored.seek(number * BLOCK_BYTES)
             block = stored.read(BLOCK_BYTES)
-            # One write more may have arrived than was noted: the one in flight at the cut.
+            # One more write may have arrived than was recorded: the one in flight at the cut.
             if block not in (stamped_block(number, sequence), stamped_block(number, last + 1)):
                 lost.append(number)
     run("zpool", "scrub", "-w", POOL)

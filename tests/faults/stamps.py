@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks that tell which write they stem from, and where each kind of write puts them."""
+"""Blocks with a stamp of the write that made them, and the region of each kind of write."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ RECORD = struct.Struct(">IIQ")
 BLOCK_BYTES = 16384
 LOGICAL_BLOCKS = BLOCK_BYTES // 512
 REGION_BLOCKS = 8
-"""Blocks of its volume that each kind writes to."""
+"""Blocks of the volume that each kind writes to."""
 
 
 def stamped_block(kind: int, block: int, sequence: int, length: int = BLOCK_BYTES) -> bytes:
-    """A block that tells its kind, number and the write it stems from, all over."""
+    """A block filled with its kind, number and the sequence of its write."""
     return RECORD.pack(kind, block, sequence) * (length // RECORD.size)
 
 
 def address_of(kind: int, block: int) -> int:
-    """The logical block address of a block of a kind's region."""
+    """Logical block address of a block in a kind's region."""
     return (kind * REGION_BLOCKS + block) * LOGICAL_BLOCKS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on the host: the guest is killed right after a stable unmap and zeroing, and the zeroes are there when it boots again."""
+"""On the host: the guest is killed right after a stable unmap and zeroing; the zeroes are there after its boot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_what_was_cleared_and_stable_survives_a_power_cut(state: Path) -> None:
     disk = ["--disk", f"1G:{state / 'disk'}"]
     cleared = state / "cleared"
     command = [str(word) for word in (RUN, *disk, "python3", CLEARER, state, "clear")]
-    # A pipe that nobody reads: the console says far less than it holds.
+    # A pipe without a reader: the console prints far less than it holds.
     guest = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     console = guest.stdout
     assert console is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on the host: the guest is killed while files are cloned, changed and removed; then each clone is whole or not there."""
+"""On the host: the guest is killed while files are cloned, changed and removed; then each clone is complete or absent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHANGER = Path(__file__).with_name("file_changer.py")
 @pytest.mark.long("23 s each; test_power_cut.py and test_clone_power_cut.py cut the power in each run")
 @pytest.mark.parametrize("cut", range(5))
 def test_clones_survive_a_power_cut(state: Path, seed: int, cut: int) -> None:
-    """What was answered is so, and no clone is half."""
+    """Answered operations are done, and no clone is partial."""
     disk = ["--disk", f"2G:{state / 'disk'}"]
     command = [str(word) for word in (RUN, *disk, "python3", CHANGER, state, seed + cut)]
     operations, answers = random.Random(seed + cut).randrange(20, 60), state / "answers"

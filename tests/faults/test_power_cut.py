@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole guest is killed, as a power cut would: every write that was acknowledged is on the disk afterwards.
+"""The guest is killed, as by a power cut: every acknowledged write is on the disk afterwards.
 
-By the kernel's initiator, one kind of write; and by one of our own, every kind of write command that there is.
+With the kernel's initiator, one kind of write; with our initiator, every kind of write command.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RECORD_BYTES = 16
 
 
 def cut_while_writing(program: Path, state: Path, seed: int, writes: int) -> subprocess.CompletedProcess[str]:
-    """Kills the guest once so many writes are noted; what the check of the program says afterwards, in a guest of its own."""
+    """Kills the guest after `writes` records; returns the result of the program's check in a new guest."""
     disk = ["--disk", f"2G:{state / 'disk'}"]
     acknowledged = state / "acknowledged"
     guest = subprocess.Popen([RUN, *disk, "python3", program, state, str(seed)], start_new_session=True)
@@ -49,8 +49,9 @@ def test_acknowledged_writes_survive_a_power_cut(state: Path, seed: int) -> None
 
 
 def test_every_kind_of_write_command_survives_a_power_cut(state: Path, seed: int) -> None:
-    """Without SYNCHRONIZE CACHE where the LUN reports no write cache. What was written into a cache and never flushed is lost:
-    that shows that the cut is one, and that nothing else than the target's care kept the other blocks.
+    """Without SYNCHRONIZE CACHE if the LUN reports no write cache. Data in a cache that was never flushed is lost.
+
+    That loss proves the cut, and that only the target made the other blocks durable.
     """
     writes = random.Random(seed).randrange(600, 1200)
     check = cut_while_writing(COMMANDS, state, seed, writes)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines that boot a Debian 13 by systemd, and the packages' repository that they install from.
+"""Machines that boot a Debian 13 with systemd, and the repository of packages for them.
 
-One is installed, and copied for each module.
+One machine is installed, and copied for each module.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ POOL_BYTES = 4 << 30
 
 @pytest.fixture(scope="session")
 def scratch() -> Iterator[Path]:
-    """On disk: /tmp is memory."""
+    """A folder on disk: /tmp is a tmpfs."""
     folder = CACHE / "machines"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -37,7 +37,7 @@ def scratch() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def repository(scratch: Path) -> Path:
-    """The packages of this checkout, as a web site that machines find at SITE."""
+    """The packages of this checkout as a web site at SITE."""
     site = scratch / "site"
     shutil.copytree(CACHE / "repository", site, ignore=shutil.ignore_patterns(".complete"))
     sources = site / "zvaai.sources"
@@ -47,7 +47,7 @@ def repository(scratch: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def machine_of(scratch: Path, repository: Path) -> MachineMaker:
-    """Makes a machine, off yet; the same name again is the same machine with its disks."""
+    """Returns a machine that is off; the same name returns the same machine with its disks."""
 
     def make(name: str) -> Machine:
         folder = scratch / name
@@ -60,7 +60,7 @@ def machine_of(scratch: Path, repository: Path) -> MachineMaker:
 
 @pytest.fixture(scope="session")
 def first_start(scratch: Path, machine_of: MachineMaker) -> FirstStart:
-    """A machine that was installed and set up, and is off. Its disks are in the folder `server`."""
+    """A machine that was installed and set up, now off. Its disks are in the folder `server`."""
     seen = FirstStart(scratch / "server")
     with machine_of("server") as machine:
         machine.wait_for_boot()
@@ -77,7 +77,7 @@ def first_start(scratch: Path, machine_of: MachineMaker) -> FirstStart:
 
 @pytest.fixture(scope="module")
 def copy_of_server(request: pytest.FixtureRequest, scratch: Path, first_start: FirstStart) -> str:
-    """The name of a machine of the module's own, with what `first_start` made."""
+    """Name of the module's copy of the machine from `first_start`."""
     name = str(request.module.__name__).rpartition(".")[2]
     run("cp", "--recursive", "--sparse=always", first_start.folder, scratch / name)
     return name

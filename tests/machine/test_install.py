@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`apt install zvaai` on a Debian 13 that systemd boots: first start, datastores, reboot, shutdown.
+"""`apt install zvaai` on a Debian 13 with systemd: first start, datastores, reboot, shutdown.
 
-The disk has the Debian packages that zvaai depends on already, because apt takes minutes in this kernel.
+The disk already has the Debian packages that zvaai depends on, because apt takes minutes in this kernel.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ EXPOSURE_MAX = {
     **{"zvaai-frontend": 2.5, "zvaai-api": 2.5, "zvaai-worker": 2.5, "zvaai-target": 2.5},
     **{"zvaai-helper": 4.7, "nfs-ganesha": 8.7},
 }
-"""packaging/systemd/README.md says why the last two are not lower."""
+"""packaging/systemd/README.md has the reasons for the last two."""
 CONFINED = ("zvaai-api", "zvaai-worker", "zvaai-target")
 
 
 def test_the_console_shows_its_code(first_start: FirstStart) -> None:
-    """On the login screen, and to root by the command."""
+    """On the login screen, and by command for root."""
     code = re.search(r"One-time code: +([0-9a-f-]{20,})", first_start.setup)
     assert code and "https://192.0.2.2:8443" in first_start.setup, first_start.setup
     assert code[1] in first_start.login_screen
@@ -32,14 +32,16 @@ def test_the_console_shows_its_code(first_start: FirstStart) -> None:
 
 @pytest.fixture(scope="module")
 def server(machine_of: MachineMaker, copy_of_server: str) -> Iterator[Machine]:
-    """Set up by a seed file, and booted again."""
+    """The machine, set up by a seed file and rebooted."""
     with machine_of(copy_of_server) as machine:
         machine.wait_for_boot()
         yield machine
 
 
-def test_a_seed_file_sets_it_up(server: Machine, first_start: FirstStart, tell: Callable[[str], None]) -> None:
-    tell(f"installed in {first_start.install_seconds:.0f} s, set up with two datastores in {first_start.setup_seconds:.0f} s")
+def test_a_seed_file_sets_it_up(server: Machine, first_start: FirstStart, report_line: Callable[[str], None]) -> None:
+    report_line(
+        f"installed in {first_start.install_seconds:.0f} s, set up with two datastores in {first_start.setup_seconds:.0f} s"
+    )
     assert "is set up" in server.run("zvaai setup")
     server.run("test ! -e /etc/zvaai/setup.toml && test ! -e /etc/issue.d/zvaai.issue")
     assert failed_units(server) == []
@@ -56,9 +58,9 @@ def test_units_are_confined(server: Machine) -> None:
 
 
 def test_hosts_write_and_survive_a_reboot(
-    machine_of: MachineMaker, copy_of_server: str, server: Machine, tell: Callable[[str], None]
+    machine_of: MachineMaker, copy_of_server: str, server: Machine, report_line: Callable[[str], None]
 ) -> None:
-    """Shut down in order while hosts write: pools, mounts, target and NFS server are back before the appliance, with all data."""
+    """Regular shutdown while hosts write: pools, mounts, target and NFS server return before the appliance, with all data."""
     writers = Writers(server, server.folder)
     writers.start()
     server.power_off("reboot")
@@ -73,7 +75,7 @@ def test_hosts_write_and_survive_a_reboot(
         assert 0 < order[0] <= order[1]
         for unit in SERVING:
             assert order[1] <= started_at(again, unit) <= min(started_at(again, one) for one in APPLIANCE), unit
-        tell(f"booted in {booted:.0f} s")
+        report_line(f"booted in {booted:.0f} s")
         again.run(
             "systemctl mask zvaai-worker.service zvaai-api.service zvaai-api.socket zvaai-helper.socket zvaai-helper.service"
         )

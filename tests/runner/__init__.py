@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the suites of the project side by side: see __main__.py."""
+"""Runs the suites of the project concurrently: see __main__.py."""

@@ -2,10 +2,10 @@
 """`python3 -m runner`, called by tests/run inside the Debian 13 environment.
 
 usage: runner check|test|long           a run
-       runner suites NAME...            these suites as `test` has them; with ZVAAI_LONG=1 as `long` has them
+       runner suites NAME...            these suites as in `test`; with ZVAAI_LONG=1 as in `long`
        runner changed FILE...           the suites of `test` that cover these changed files
-       runner list                      the suites, what each shows and in which run it is
-       runner times [SECONDS]           the tests of the last run that took at least so long (1)
+       runner list                      the suites, with purpose and run
+       runner times [SECONDS]           tests of the last run that took at least SECONDS (default 1)
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from runner.planning import RESULTS, affected_by, jobs_of
 from runner.suites import REPOSITORY, SUITES, Run, Suite
 
 LOAD = 1.25
-"""Jobs may want so many times the processors there are: some of each one's time is waiting."""
+"""Load of the jobs, in multiples of the processors: jobs wait for part of their time."""
 RUNS = {"check": Run.CHECK, "test": Run.TEST, "long": Run.LONG}
 
 
-def _tell(text: str) -> None:
+def _print_line(text: str) -> None:
     print(text, flush=True)
 
 
 def _run(suites: Sequence[Suite], run: Run) -> int:
-    """Runs suites and says how they ended; the exit code."""
+    """Runs suites and prints the results; returns the exit code."""
     started = time.monotonic()
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir(parents=True)
-    ended = Schedule(jobs_of(suites, run), RESULTS, LOAD * (os.cpu_count() or 1), _tell).run()
+    ended = Schedule(jobs_of(suites, run), RESULTS, LOAD * (os.cpu_count() or 1), _print_line).run()
     failed = [one.job.name for one in ended if not one.passed]
     if failed:
-        _tell("\n" + report.failures(ended))
-    _tell(f"\n{report.table(ended, [suite.name for suite in suites])}")
+        _print_line("\n" + report.failures(ended))
+    _print_line(f"\n{report.table(ended, [suite.name for suite in suites])}")
     minutes, seconds = divmod(round(time.monotonic() - started), 60)
-    _tell(f"\n{'FAILED: ' + ', '.join(failed) if failed else 'All passed'} in {minutes} min {seconds} s")
+    _print_line(f"\n{'FAILED: ' + ', '.join(failed) if failed else 'All passed'} in {minutes} min {seconds} s")
     return 1 if failed else 0
 
 
 def _list() -> int:
     for suite in SUITES:
-        _tell(f"{suite.name:18} make {suite.run.name.lower():6} {'guest ' if suite.guest else 'native'} {suite.shows}")
+        _print_line(f"{suite.name:18} make {suite.run.name.lower():6} {'guest ' if suite.guest else 'native'} {suite.shows}")
     return 0
 
 
@@ -57,7 +57,7 @@ def _changed(files: Sequence[str]) -> int:
     suites = [suite for suite in SUITES if affected_by(suite, files)]
     if suites:
         return _run(suites, Run.TEST)
-    _tell("No suite covers what has changed.")
+    _print_line("No suite covers what has changed.")
     return 0
 
 
@@ -67,7 +67,7 @@ def _usage() -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs the command line; the exit code."""
+    """Runs the command line; returns the exit code."""
     match list(words):
         case [name] if name in RUNS:
             code = _run([suite for suite in SUITES if suite.run <= RUNS[name]], RUNS[name])
@@ -79,7 +79,7 @@ def main(words: Sequence[str]) -> int:
         case ["list"]:
             code = _list()
         case ["times", *least] if len(least) <= 1:
-            _tell(report.slowest(RESULTS, float(least[0]) if least else 1))
+            _print_line(report.slowest(RESULTS, float(least[0]) if least else 1))
             code = 0
         case _:
             code = _usage()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that run side by side: what each needs first, how much of the machine it takes, how it ended."""
+"""Concurrent jobs: dependencies, load, and results."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 STOP_SECONDS = 60
-"""For a job that was told to end: a guest exports its pools."""
+"""Time for a job to end after SIGTERM: a guest exports its pools."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A command with a log of its own."""
+    """A command with a log file."""
 
     name: str
     command: Sequence[str]
     needs: Sequence[str] = ()
-    """Jobs that must have passed before this one starts."""
+    """Jobs that must pass before this one starts."""
     processors: float = 1
-    """How many processors it keeps busy on average."""
+    """Processors that it uses on average."""
     seconds: float = 0
-    """How long it usually takes: of two jobs that could start, the one with more behind it goes first."""
+    """Usual duration: of two jobs that can start, the one with the longer chain of jobs after it starts first."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended. `code` is None where it did not start, because a job that it needs failed."""
+    """Result of a job. `code` is None if it did not start, because a job that it needs failed."""
 
     job: Job
     code: int | None
@@ -43,18 +43,18 @@ class Ended:
 
     @property
     def passed(self) -> bool:
-        """Whether the command ended well."""
+        """Whether the exit code was 0."""
         return self.code == 0
 
 
 class Interrupted(Exception):
-    """The run was told to end."""
+    """The run was interrupted."""
 
 
 class Schedule:
-    """Runs jobs on so many processors. A job that takes more than are free waits, except when nothing else runs."""
+    """Runs jobs on a number of processors. A job that needs more than the free ones waits, unless nothing else runs."""
 
-    def __init__(self, jobs: Sequence[Job], logs: Path, processors: float, tell: Callable[[str], None]) -> None:
+    def __init__(self, jobs: Sequence[Job], logs: Path, processors: float, print_line: Callable[[str], None]) -> None:
         names = {job.name for job in jobs}
         assert len(names) == len(jobs), "two jobs have one name"
         assert all(set(job.needs) <= names for job in jobs), "a job needs one that is not in the run"
@@ -62,7 +62,7 @@ class Schedule:
         self._logs = logs
         self._free = processors
         self._all = processors
-        self._tell = tell
+        self._print_line = print_line
         self._ended: list[Ended] = []
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._changed = threading.Condition()
@@ -70,11 +70,11 @@ class Schedule:
 
     @staticmethod
     def _behind(job: Job, jobs: Sequence[Job]) -> float:
-        """Seconds of the longest chain that begins with this job."""
+        """Seconds of the longest chain that starts with this job."""
         return job.seconds + max((Schedule._behind(other, jobs) for other in jobs if job.name in other.needs), default=0)
 
     def run(self) -> list[Ended]:
-        """All jobs, ended. Raises Interrupted, after the running ones were ended."""
+        """Runs all jobs. Raises Interrupted, after the end of the running ones."""
         started = time.monotonic()
         try:
             while self._step(started):
@@ -85,7 +85,7 @@ class Schedule:
         return self._ended
 
     def _step(self, started: float) -> bool:
-        """Starts what can start and waits for a job to end; whether anything is left."""
+        """Starts what can start and waits for a job to end; returns whether jobs are left."""
         with self._changed:
             passed = {ended.job.name for ended in self._ended if ended.passed}
             failed = {ended.job.name for ended in self._ended} - passed
@@ -93,7 +93,7 @@ class Schedule:
                 self._waiting.remove(job)
                 self._ended.append(Ended(job, None, 0, self._log(job)))
                 missing = ", ".join(sorted(failed & set(job.needs)))
-                self._tell(f"[{time.monotonic() - started:5.0f} s] {job.name}: not run, because this failed: {missing}")
+                self._print_line(f"[{time.monotonic() - started:5.0f} s] {job.name}: not run, because this failed: {missing}")
                 return True
             ready = [job for job in self._waiting if set(job.needs) <= passed]
             for job in sorted(ready, key=lambda job: -self._weights[job.name]):
@@ -110,7 +110,7 @@ class Schedule:
     def _start(self, job: Job, started: float) -> None:
         self._free -= job.processors
         begun = time.monotonic()
-        self._tell(f"[{begun - started:5.0f} s] {job.name}: started")
+        self._print_line(f"[{begun - started:5.0f} s] {job.name}: started")
         with self._log(job).open("wb") as log:
             process = subprocess.Popen(
                 job.command,
@@ -130,13 +130,13 @@ class Schedule:
                 self._free += job.processors
                 self._ended.append(ended)
                 how = "passed" if ended.passed else f"FAILED (exit code {code}, log: {ended.log})"
-                self._tell(f"[{time.monotonic() - started:5.0f} s] {job.name}: {how} in {ended.seconds:.0f} s")
+                self._print_line(f"[{time.monotonic() - started:5.0f} s] {job.name}: {how} in {ended.seconds:.0f} s")
                 self._changed.notify()
 
         threading.Thread(target=wait, daemon=True).start()
 
     def _stop(self) -> None:
-        """Ends what runs: by SIGTERM, then by SIGKILL."""
+        """Ends the running jobs: SIGTERM, then SIGKILL."""
         with self._changed:
             for how in (signal.SIGTERM, signal.SIGKILL):
                 for process in self._running.values():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files a suite runs, and by which command."""
+"""Files and commands of a suite."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from runner.suites import BUILDS, REPOSITORY, SUITES, Run, Suite
 RESULTS = REPOSITORY / ".cache" / "results"
 SEED = os.environ.get("ZVAAI_SEED", "1")
 GUEST_SECONDS = 1800
-"""After which a guest counts as stuck: many times what any takes."""
+"""Timeout of a guest: many times the longest duration."""
 SETTINGS = {
     Run.TEST: {"ZVAAI_ATS_SECONDS": "6", "ZVAAI_FULL_POOL_SECONDS": "5"},
     Run.LONG: {"ZVAAI_ATS_SECONDS": "60", "ZVAAI_FULL_POOL_SECONDS": "600", "PROPTEST_CASES": "5000", "ZVAAI_LONG": "1"},
 }
-"""How long and how often, where a test can be shorter or longer."""
+"""Durations and repetitions of tests that can be shorter or longer."""
 
 
 def pytest_files() -> list[str]:
-    """The files of pytest in the repository, found by their names."""
+    """pytest's files in the repository, by name."""
     folders = ("appliance", "ganesha_fsal", "packaging", "tests", "zvol_target")
     found = [file for folder in folders for file in (REPOSITORY / folder).rglob("test_*.py")]
     return sorted(str(file.relative_to(REPOSITORY)) for file in found)
 
 
 def within(file: str, places: Iterable[str]) -> int:
-    """How many characters the longest of these folders and files has that leads to a file; 0 when none does."""
+    """Length of the longest of these folders and files that contains a file; 0 if none does."""
     return max((len(place) for place in places if file == place or file.startswith(f"{place}/")), default=0)
 
 
 def owners(file: str) -> list[Suite]:
-    """The suites that a test file belongs to: one, unless the table is wrong (tests/environment/test_suites.py)."""
+    """The suites of a test file: exactly one (tests/environment/test_suites.py checks that)."""
     lengths = [within(file, suite.files) for suite in SUITES]
     longest = max(lengths)
     return [suite for suite, length in zip(SUITES, lengths, strict=True) if longest and length == longest]
 
 
 def files_of(suite: Suite) -> list[str]:
-    """What pytest is given: the suite's own files, and those that it runs again."""
+    """Arguments of pytest: the suite's files, and those of other suites that it repeats."""
     files = pytest_files()
     return [file for file in files if suite in owners(file)] + [file for file in files if within(file, suite.again)]
 
 
 def affected_by(suite: Suite, changed: Sequence[str]) -> bool:
-    """Whether `tests/run changed` runs a suite of `make test` for these changed files."""
+    """Whether `tests/run changed` runs a suite of `make test` for these files."""
     own = {*files_of(suite), *suite.covers, *suite.files}
     return suite.run <= Run.TEST and any(within(file, own) for file in changed)
 
@@ -71,7 +71,7 @@ def _command(suite: Suite, run: Run) -> list[str]:
 
 
 def jobs_of(suites: Sequence[Suite], run: Run) -> list[Job]:
-    """The suites as jobs, with the builds that they need."""
+    """The suites as jobs, with the builds they need."""
     builds = [build for build in BUILDS if any(build.name in suite.needs for suite in suites)]
     return [
         *builds,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run says at its end: times and counts of each suite, what failed, and the slowest tests."""
+"""Report at the end of a run: times and counts of each suite, failures, slowest tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Test:
-    """One test of pytest: seconds with its fixtures."""
+    """A test of pytest; seconds include fixtures."""
 
     suite: str
     name: str
@@ -40,7 +40,7 @@ class Test:
 
 
 def tests_of(results: Path) -> list[Test]:
-    """All tests of the last run, by the JUnit files that pytest leaves."""
+    """All tests of the last run, from pytest's JUnit files."""
     found = []
     for file in sorted(results.glob("*.xml")):
         for case in ET.parse(file).getroot().iter("testcase"):
@@ -50,7 +50,7 @@ def tests_of(results: Path) -> list[Test]:
 
 
 def counts_of(ended: Ended) -> Counts:
-    """By the JUnit file, or by what cargo, Meson and Vitest print at their end; a suite that prints none of it is one test."""
+    """From the JUnit file, or from the output of cargo, Meson and Vitest; a suite without either counts as one test."""
     junit = ended.log.with_suffix(".xml")
     if junit.exists():
         suite = ET.parse(junit).getroot().find("testsuite")
@@ -72,7 +72,7 @@ def counts_of(ended: Ended) -> Counts:
 
 
 def table(ended: Sequence[Ended], suites: Iterable[str]) -> str:
-    """A line for each suite, and the sum as the last line."""
+    """A line for each suite; the last line is the sum."""
     lines, names, total = [], set(suites), Counts()
     for one in ended:
         state = "passed" if one.passed else "not run" if one.code is None else "FAILED"
@@ -87,7 +87,7 @@ def table(ended: Sequence[Ended], suites: Iterable[str]) -> str:
 
 
 def failures(ended: Sequence[Ended]) -> str:
-    """The end of each log of a job that failed."""
+    """The end of each failed job's log."""
     parts = []
     for one in ended:
         if not one.passed and one.log.exists() and one.code is not None:
@@ -97,7 +97,7 @@ def failures(ended: Sequence[Ended]) -> str:
 
 
 def slowest(results: Path, least_seconds: float) -> str:
-    """A Markdown table of the tests that took at least so long, the slowest first."""
+    """A Markdown table of the tests that took at least `least_seconds`, slowest first."""
     tests = sorted(tests_of(results), key=lambda test: -test.seconds)
     rows = [f"| {test.seconds:.1f} | {test.suite} | {test.name} |" for test in tests if test.seconds >= least_seconds]
     return "\n".join(["| seconds | suite | test |", "|---|---|---|", *rows])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suites: which test files each one has, where it runs, what it needs, and in which of the three runs it is.
+"""The suites: test files, place, needs, and run.
 
-A test file belongs to the suite whose folder or file is the longest part of its path. Times are those of a warm run on two
-cores: they only decide what starts first.
+A test file belongs to the suite with the longest matching folder or file. Times are of a warm run on two cores; they only decide
+the order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Run(enum.IntEnum):
-    """The runs. Each has all of the one before."""
+    """The runs. Each includes the previous one."""
 
     CHECK = 1
     TEST = 2
@@ -27,26 +27,26 @@ class Run(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Suite:
-    """One suite; either `command`, or test files of pytest."""
+    """A suite: either `command`, or test files of pytest."""
 
     name: str
     shows: str
     run: Run = Run.TEST
     command: Sequence[str] = ()
     files: Sequence[str] = ()
-    """Folders and files that it owns, from the repository's root."""
+    """Folders and files of the suite, relative to the repository."""
     again: Sequence[str] = ()
-    """Folders and files of other suites that it runs a second time, in another place."""
+    """Folders and files of other suites that it repeats in another place."""
     guest: bool = False
-    """Whether it runs in a guest with the real OpenZFS module; else natively, in a network of its own."""
+    """Whether it runs in a guest with the real OpenZFS module; otherwise natively, in a private network."""
     network: bool = False
     """Natively in the machine's network, because packages come from a registry."""
     workers: int = 1
-    """How many processes pytest shares the files among."""
+    """Number of pytest processes."""
     needs: Sequence[str] = ()
-    """Builds."""
+    """Builds that it needs."""
     covers: Sequence[str] = ()
-    """Folders whose changes it covers, beside its own files (`tests/run changed`)."""
+    """Folders whose changes it covers, in addition to its files (`tests/run changed`)."""
     processors: float = 1
     seconds: float = 30
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -207,7 +207,7 @@ ON_ZFS = (
         "datasets",
         "files and NFS on datasets",
         files=["tests/integration/kernel/files", "tests/integration/kernel/nfs"],
-        again=["tests/integration/nfs/test_clone_promises.py"],
+        again=["tests/integration/nfs/test_clone_guarantees.py"],
         guest=True,
         needs=[FSAL, TARGET, KERNEL],
         covers=[*NFS, "packaging/uml"],

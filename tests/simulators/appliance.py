@@ -43,12 +43,12 @@ from simulators.zfs import Simulator
 PASSWORD = "correct horse battery"
 GIB = 1 << 30
 _LIMIT_S = 120.0
-"""For what takes milliseconds on a machine that has nothing else to do."""
+"""Allows for slow machines; everything takes milliseconds."""
 
 
 @dataclass
 class Appliance:
-    """One, running."""
+    """A running appliance."""
 
     configuration: Configuration
     simulator: Simulator
@@ -63,9 +63,9 @@ class Appliance:
     def restart_worker(
         self,
     ) -> None:
-        """Another one, which knows nothing but what is in database, storage and target.
+        """Replaces the worker. The new worker has only the state in database, storage and target.
 
-        What was under way may go on when this returns, or has failed, but where it `sorts_out` nothing for now.
+        Jobs that were running may still run when this returns, unless `sorts_out` disables that.
         """
         self.service.stop()
         old = self.service.context
@@ -73,16 +73,15 @@ class Appliance:
         assert self.server is not None
         self.server.service = self.service
         self.service.start()
-        self.settled()
+        self.wait_until_idle()
 
-    def settled(self) -> None:
-        """Once what the worker does by itself, after its start or after what was asked of it, is done. Raises AssertionError."""
-        assert self.service.rounds.wait(_LIMIT_S), "a round by the clock does not end"
-        assert self.service.watch.asked.wait(_LIMIT_S), "asking the disks does not end"
+    def wait_until_idle(self) -> None:
+        """Returns when the worker's periodic work and the work after a request are done. Raises AssertionError."""
+        assert self.service.scheduler.wait(_LIMIT_S), "a periodic task does not end"
+        assert self.service.watch.disks_read.wait(_LIMIT_S), "the check of the disks does not end"
 
     @property
     def store(self) -> Store:
-        """The database."""
         return self.service.context.store
 
     def request(self, method: str, path: str, body: Any = None, role: str = "admin", **headers: str) -> TestResponse:
@@ -94,13 +93,13 @@ class Appliance:
         return self.application.test_client().open(f"/api/v1{path}", method=method, data=data, headers=sent, content_type=kind)
 
     def get(self, path: str, **headers: str) -> Any:
-        """What a GET tells. Raises AssertionError for a refusal."""
+        """Response of a GET. Raises AssertionError for a refusal."""
         answer = self.request("GET", path, **headers)
         assert answer.status_code == 200, answer.text
         return answer.json
 
     def job(self, method: str, path: str, body: Any = None, expect: str = "succeeded") -> Any:
-        """The job that a request began, ended. Raises AssertionError when it ended otherwise."""
+        """The job of a request, after its end. Raises AssertionError unless it ended in the state `expect`."""
         answer = self.request(method, path, body)
         assert answer.status_code == 202, answer.text
         assert answer.json is not None
@@ -109,27 +108,26 @@ class Appliance:
         return ended
 
     def ended(self, job_id: str) -> Any:
-        """A job, once it has ended, and alerts tell what is so since then. Raises AssertionError."""
+        """A job after its end, with the alerts updated. Raises AssertionError."""
         limit = time.monotonic() + _LIMIT_S
         while time.monotonic() < limit:
             job = self.get(f"/jobs/{job_id}")
             if job["state"] not in ("queued", "running") and not self.service.executor.is_at_work(job_id):
-                self.settled()
+                self.wait_until_idle()
                 return job
             time.sleep(0.005)
         raise AssertionError(f"the job does not end: {job}")
 
     def datastore(self, name: str, size: int = GIB, **more: Any) -> str:
-        """Makes one; its identifier."""
         job = self.job("POST", "/datastores", {"name": name, "pool": "tank", "size": str(size), **more})
         return str(job["result"]["datastore"])
 
     def nfs_datastore(self, name: str, size: int = GIB, **more: Any) -> str:
-        """Makes one for NFS; its identifier."""
+        """Creates an NFS datastore; returns its identifier."""
         return self.datastore(name, size, kind="nfs", **more)
 
     def group(self, name: str, *iqns: str) -> str:
-        """Makes a host group with one host; its identifier."""
+        """Creates a host group with one host; returns its identifier."""
         group = self.request("POST", "/host-groups", {"name": name}).json
         assert group is not None
         answer = self.request("POST", "/hosts", {"name": f"host of {name}", "group": group["id"], "iqns": list(iqns)})
@@ -138,15 +136,14 @@ class Appliance:
 
 
 class Direct:
-    """Has requests carried out in the thread of the test, which sees what is raised, and not in one behind the socket."""
+    """Carries requests out in the thread of the test, which gets the exceptions, and not in a thread behind the socket."""
 
     def __init__(self, server: WorkerServer) -> None:
         self._server = server
         self.timeout_s = 60.0
-        """Of the worker's own methods."""
+        """Timeout of the worker's methods."""
 
     def request(self, sent: HttpRequest) -> tuple[Reply, bytes | int]:
-        """As WorkerClient does."""
         try:
             line = msgspec.json.encode(sent)
         except UnicodeEncodeError:
@@ -166,7 +163,7 @@ class Direct:
 
 @cache
 def _tables() -> bytes:
-    """A database as a new installation has it: its tables are made once for all tests."""
+    """The database of a new installation. Its tables are created once for all tests."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder, "database"))
         store.close()
@@ -175,13 +172,13 @@ def _tables() -> bytes:
 
 @cache
 def _password() -> str:
-    """The hash of PASSWORD: to make one takes long, and is meant to."""
+    """The hash of PASSWORD, which is slow by design."""
     return access.new_password("nobody", PASSWORD)
 
 
 @cache
 def _routes() -> APIFlask:
-    """The application without what it serves from: its routes are compiled once for all tests."""
+    """The application without a worker. Its routes are compiled once for all tests."""
     return create(cast("Carrier", None))
 
 
@@ -219,7 +216,7 @@ def running(
     if volumes is not None:
         in_folder(context, volumes)
     elif isinstance(control, TargetSimulator):
-        context.device = lambda volume: "/dev/null"  # there at once
+        context.device = lambda volume: "/dev/null"  # exists always
     service = Service(context)
     server = WorkerServer(configuration.worker_socket, service)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
@@ -233,7 +230,7 @@ def running(
             caller = access.Caller(user.id, user.name, role, False, "")
             appliance.tokens[role.label] = access.add_token(session, caller, "test", role, access.TOKEN_LONGEST_S)[1]
     try:
-        appliance.settled()
+        appliance.wait_until_idle()
         yield appliance
     finally:
         server.shutdown()

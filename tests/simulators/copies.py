@@ -15,12 +15,10 @@ class FolderCopies(ConfigurationCopies):
         self._directory = directory
 
     def read_copies(self, pool: str) -> list[str]:
-        """See ConfigurationCopies."""
         folder = self._directory / pool
         return read_folder(folder) if folder.is_dir() else []
 
     def write_copy(self, pool: str, installation: str, generation: int, content: str) -> None:
-        """See ConfigurationCopies."""
         folder = self._directory / pool
         folder.mkdir(parents=True, exist_ok=True)
         write_folder(folder, installation, generation, content)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ganesha's exports in memory, for tests of the API and of the console: it serves nobody."""
+"""ganesha's exports in memory, for tests of the API and the console. It serves no host."""
 
 from __future__ import annotations
 
@@ -19,32 +19,29 @@ from appliance.dataplane.ganesha import (
 
 
 class GaneshaSimulator(ExportControl):
-    """Keeps what it is told, and refuses what the daemon would."""
+    """Keeps its exports, and refuses what the daemon refuses."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._exports: dict[int, ServedExport] = {}
         self.now = 1_800_000_000.0
-        """The daemon's clock, for tests to set."""
+        """The daemon's clock, set by tests."""
         self.since = 0.0
-        """When it began, for tests to set."""
+        """When the daemon started, set by tests."""
         self.known: list[NfsClient] = []
-        """What `clients` tells, for tests to set."""
+        """Response of `clients`, set by tests."""
         self.used: dict[int, float] = {}
-        """When each export was last used, for tests to set."""
+        """When each export was last used, set by tests."""
 
     def served(self) -> list[ServedExport]:
-        """All."""
         with self._lock:
-            return [replace(one, used_at=self.used.get(number)) for number, one in sorted(self._exports.items())]
+            return [replace(export, used_at=self.used.get(number)) for number, export in sorted(self._exports.items())]
 
     def files(self) -> dict[int, str]:
-        """All."""
         with self._lock:
-            return {number: one.text for number, one in self._exports.items() if one.text is not None}
+            return {number: export.text for number, export in self._exports.items() if export.text is not None}
 
     def add(self, export: Export) -> None:
-        """Serves it."""
         with self._lock:
             for other in self._exports.values():
                 if export.export_id == other.export_id or other.pseudo == export.pseudo or other.path == str(export.path):
@@ -52,30 +49,27 @@ class GaneshaSimulator(ExportControl):
             self._exports[export.export_id] = _as_served(export)
 
     def change(self, export: Export) -> None:
-        """Serves it otherwise."""
         with self._lock:
-            found = self._exports.get(export.export_id)
-            if found is None:
+            served = self._exports.get(export.export_id)
+            if served is None:
                 raise NoSuchExportError(f"there is no export {export.export_id}")
-            if (found.path, found.pseudo) != (str(export.path), export.pseudo):
+            if (served.path, served.pseudo) != (str(export.path), export.pseudo):
                 raise ExportRefusedError("path and pseudo path can't change")
             self._exports[export.export_id] = _as_served(export)
 
     def remove(self, export_id: int) -> None:
-        """Serves it no longer."""
         with self._lock:
             if self._exports.pop(export_id, None) is None:
                 raise NoSuchExportError(f"there is no export {export_id}")
             self.used.pop(export_id, None)
 
     def forget(self, export_id: int) -> None:
-        """What is served has no file."""
+        """Removes the file of a served export."""
         with self._lock:
-            if (found := self._exports.get(export_id)) is not None:
-                self._exports[export_id] = replace(found, text=None)
+            if (served := self._exports.get(export_id)) is not None:
+                self._exports[export_id] = replace(served, text=None)
 
     def clients(self) -> Clients:
-        """Those that a test has set."""
         return Clients(self.now, self.since, tuple(self.known))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python3 -m simulators.helper FILE OPTIONS...`: the product's helper on a simulator that keeps its state in the file."""
+"""`python3 -m simulators.helper FILE OPTIONS...`: the product's helper on a simulator, whose state is in FILE."""
 
 from __future__ import annotations
 

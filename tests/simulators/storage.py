@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator as a worker's storage: its state in a file, a pool to begin with, volumes as sparse files."""
+"""The simulator as a worker's storage: state in a file, an initial pool, volumes as sparse files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from appliance.worker.context import Context
 from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.folders import Folders, SnapshotFolders
-from appliance.zfs.keys import KeptKeys, Keys
+from appliance.zfs.keys import Keys, StoredKeys
 from appliance.zfs.model import Filesystem, Pool, Redundancy, VdevSpec, Volume
 from simulators.copies import FolderCopies
 from simulators.zfs import Simulator
@@ -27,12 +27,12 @@ POOL = "tank"
 
 
 def simulator(file: Path | None = None) -> Simulator:
-    """As it was left in the file; at first with one pool of two mirrored disks."""
-    found = Simulator(path=file)
-    if not found.pools():
-        devices = tuple(disk.path for disk in found.disks()[:2])
-        found.create_pool(POOL, [VdevSpec(devices=devices, redundancy=Redundancy.MIRROR)])
-    return found
+    """The simulator with the state of the file; at first with one pool of two mirrored disks."""
+    engine = Simulator(path=file)
+    if not engine.pools():
+        devices = tuple(disk.path for disk in engine.disks()[:2])
+        engine.create_pool(POOL, [VdevSpec(devices=devices, redundancy=Redundancy.MIRROR)])
+    return engine
 
 
 def assembled(
@@ -43,9 +43,9 @@ def assembled(
     files: FileControl,
     store: Store | None = None,
 ) -> Context:
-    """A worker's context. What the engine does not have itself, keys, folders and copies, is kept in the state directory."""
+    """A worker's context. Keys, folders and copies are in the state directory, unless the engine has them."""
     directory = configuration.state_directory
-    keys: Keys = KeptKeys(engine, directory / "keys")
+    keys: Keys = StoredKeys(engine, directory / "keys")
     folders: Folders = SnapshotFolders(engine, lambda filesystem: context.path(filesystem))
     copies: ConfigurationCopies = FolderCopies(directory / "copies")
     if isinstance(engine, HelperClient):
@@ -67,7 +67,7 @@ def assembled(
 
 
 def again(old: Context) -> Context:
-    """What another worker has in its place: it knows nothing but what is in database, storage, target and NFS server."""
+    """Context of another worker, with only the state in database, storage, target and NFS server."""
     new = assembled(old.configuration, old.engine, old.target, old.nfs, old.files, old.store)
     for name in ("seal", "device", "path", "mounts", "on_files", "folder"):
         setattr(new, name, getattr(old, name))
@@ -77,7 +77,7 @@ def again(old: Context) -> Context:
 def in_folder(context: Context, directory: Path) -> None:
     """Volumes are sparse files of their size, and file systems folders, for a real target and a real NFS server.
 
-    They hold what is written to them and nothing else: snapshots, clones and rollbacks are the simulator's only.
+    Snapshots, clones and rollbacks of the simulator do not change the files.
     """
     directory.mkdir(parents=True, exist_ok=True)
 

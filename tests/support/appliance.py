@@ -35,7 +35,7 @@ PORT = 8443
 GIB = 1 << 30
 PYTHONPATH = f"{REPOSITORY}:{REPOSITORY / 'tests'}"
 START_SECONDS = 120
-"""That a process has to start: in a guest beside much else it takes over 30 s to import what it needs."""
+"""Limit for the start of a process. In a guest under load the imports alone take over 30 s."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Done:
 
 
 class Process:
-    """One of its processes, in a process group of its own."""
+    """A process of the appliance, in its own process group."""
 
     def __init__(self, module: str, directory: Path, *options: str | Path) -> None:
         self.name = module.rpartition(".")[2]
@@ -58,30 +58,29 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Does not wait until it is ready."""
+        """Starts the process without waiting until it is ready."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment, start_new_session=True)
 
     def kill(self) -> None:
-        """kill -9, with all that it has started, as systemd does."""
+        """Kills the process and its children, as systemd does."""
         assert self._process is not None
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def kill_child(self) -> None:
-        """kill -9 of the one process that it has started, if it has; it starts another."""
+        """Kills the only child, if any. The process starts another child."""
         for child in self.children():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
 
     @property
     def process_id(self) -> int:
-        """Of the process that was started."""
         assert self._process is not None
         return self._process.pid
 
     def children(self) -> list[int]:
-        """Processes that it has started."""
+        """Identifiers of the child processes."""
         return [int(one) for one in Path(f"/proc/{self.process_id}/task/{self.process_id}/children").read_text().split()]
 
     def stop(self) -> int:
@@ -93,7 +92,7 @@ class Process:
 
 
 class Appliance:
-    """Worker, API, nginx and target in a folder of their own."""
+    """Worker, API, nginx and target in a folder."""
 
     def __init__(
         self,
@@ -145,7 +144,7 @@ class Appliance:
         self.iqn = "iqn.2026-11.example.zvaai:datastores"
 
     def serve(self) -> str:
-        """All; returns the one-time code by which the first admin is made."""
+        """Starts all processes. Returns the one-time code for the first admin."""
         self.target.start()
         if self.helper:
             self.helper.start()
@@ -160,20 +159,19 @@ class Appliance:
         return code.read_text().strip()
 
     def responds(self) -> bool:
-        """Whether the API does, through nginx."""
+        """Whether the API responds through nginx."""
         with contextlib.suppress(httpx.HTTPError):
             url = f"https://127.0.0.1:{PORT}/api/v1/health/live"
             return httpx.get(url, verify=self.frontend.context(), timeout=START_SECONDS).is_success
         return False
 
     def _works(self) -> bool:
-        """Whether the worker answers."""
         with contextlib.suppress(UnavailableError):
             return bool(WorkerClient(self.directory / "run" / "worker.sock", START_SECONDS).call("status"))
         return False
 
     def start(self) -> None:
-        """All, and logs in as the first admin."""
+        """Starts all processes and logs in as the first admin."""
         code = self.serve()
         self.cli(
             "login",
@@ -187,11 +185,11 @@ class Appliance:
         wait_for(lambda: bool(self.json("status")["worker"]), "the API has the worker's answer", START_SECONDS)
 
     def token(self) -> str:
-        """Of the first admin, as `zvaai login` has kept it."""
+        """The first admin's token, as `zvaai login` stored it."""
         return str(json.loads((self.directory / "zvaai" / "cli.json").read_text())["token"])
 
     def run(self, *words: str, text: str = "") -> Done:
-        """The command `zvaai`, in this process: a new one takes longer to start than most commands do."""
+        """Runs the command `zvaai` in this process, which is faster than a new process."""
         result = CliRunner(mix_stderr=False, env={"XDG_CONFIG_HOME": str(self.directory)}).invoke(
             application, list(words), input=text, prog_name="zvaai"
         )
@@ -202,40 +200,39 @@ class Appliance:
         return Done(result.exit_code, result.stdout, result.stderr)
 
     def process(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """The command as a program of its own."""
+        """Runs `zvaai` as a separate program."""
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "XDG_CONFIG_HOME": str(self.directory)}
         command = [sys.executable, "-m", "appliance.cli", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
 
     def cli(self, *words: str, text: str = "") -> str:
-        """What it prints. Raises AssertionError when it fails."""
+        """Standard output of `zvaai`. Raises AssertionError if the command fails."""
         done = self.run(*words, text=text)
         assert done.returncode == 0, f"zvaai {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}\n{self.logs()}"
         return done.stdout
 
     def json(self, *words: str) -> Any:
-        """What it tells as JSON; `status` fails when something needs somebody, and tells nevertheless."""
+        """JSON output of `zvaai`. `status` may fail: it does so when something needs attention."""
         done = self.run("-o", "json", *words)
         assert done.stdout, f"zvaai {' '.join(words)}: {done.returncode}\n{done.stderr}\n{self.logs()}"
         return json.loads(done.stdout)
 
     def has_succeeded(self, job: str) -> bool:
-        """Whether the job has; no while the worker does not answer."""
+        """Whether the job has succeeded; False while the worker does not answer."""
         done = self.run("-o", "json", "job", "show", job)
         return done.returncode == 0 and bool(json.loads(done.stdout)["state"] == "succeeded")
 
     def logs(self) -> str:
-        """Of its processes."""
         processes = [one for one in (self.helper, self.worker, self.api) if one is not None and one.log.exists()]
         return "".join(f"--- {one.name}\n{one.log.read_text()[-4000:]}" for one in processes)
 
     def luns(self) -> dict[int, str]:
-        """What the target serves: number to UUID."""
+        """LUNs that the target serves: number to UUID."""
         found = [target for target in self.target.call("targets.list")["targets"] if target["name"] == self.iqn]
         return {lun["number"]: lun["uuid"] for target in found for lun in target["luns"] if lun["state"] == "serving"}
 
     def stop(self) -> None:
-        """All of it. Raises AssertionError unless each ends well."""
+        """Stops all processes. Raises AssertionError for an exit code other than 0."""
         codes = {"frontend": self.frontend.stop()}
         codes |= {one.name: one.stop() for one in (self.api, self.worker, self.helper) if one is not None}
         codes["target"] = self.target.stop()
@@ -243,7 +240,7 @@ class Appliance:
 
 
 def _answers(path: Path) -> bool:
-    """Whether a helper does at this socket."""
+    """Whether a helper answers at this socket."""
     with contextlib.suppress(ZfsError):
         connect(path).pools()
         return True

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A day of an appliance: what somebody asks of it by its API, and what has to be there at any moment between two requests.
+"""A day of an appliance: requests to its API, and the state that must hold between two requests.
 
-The client sends a request until it is answered, with the same idempotency key, as one should who can't tell whether it arrived.
+The client repeats a request with the same idempotency key until it gets an answer, because the first one may not have arrived.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _AWAY = (0, 502, 503)
 
 
 class Client:
-    """Of an API that may be killed at any moment."""
+    """Client of an API that may be killed at any moment."""
 
     def __init__(self, port: int, certificate: Path, token: str, name: str) -> None:
         self._port, self._certificate, self._token, self._name = port, certificate, token, name
         self._numbers = itertools.count(1)
         self.asking = False
-        """Whether a request is on its way."""
+        """Whether a request is running."""
         self.sent_again = 0
         self.done: Counter[str] = Counter()
-        """Changes that were answered, by what the audit calls them."""
+        """Answered changes, by audit action."""
         self.last: tuple[float, float] = 0, 0
-        """When the last change was asked for and answered, or its job ran, in seconds since 1970."""
+        """Time of the last change or job, in seconds since 1970."""
 
     def _once(self, method: str, path: str, body: Any, key: str | None) -> tuple[int, Any]:
         context = ssl.create_default_context(cafile=str(self._certificate))
@@ -63,7 +63,7 @@ class Client:
             try:
                 status, answer = self._once(method, path, body, key)
             except (OSError, http.client.HTTPException, ValueError):
-                pass  # killed meanwhile, or not there yet
+                pass  # killed, or not started yet
             finally:
                 self.asking = False
             if status in (200, 201, 202):
@@ -75,11 +75,11 @@ class Client:
             time.sleep(0.03)
 
     def get(self, path: str) -> Any:
-        """What is told."""
+        """Response of a GET."""
         return self._ask("GET", path, None, None)
 
     def do(self, action: str, method: str, path: str, body: Any = None) -> Any:
-        """A change, once, however often it is sent; `action` is what the audit calls it."""
+        """Makes a change once, however often the request is repeated. `action` is its name in the audit."""
         began = time.time()
         answer = self._ask(method, path, body, f"{self._name}-{next(self._numbers)}")
         self.last = began, time.time()
@@ -87,7 +87,7 @@ class Client:
         return answer
 
     def job(self, action: str, method: str, path: str, body: Any = None) -> Any:
-        """The result of a job that succeeds."""
+        """Result of a job, which must succeed."""
         job_id = self.do(action, method, path, body)["id"]
         until = time.monotonic() + PATIENCE_S
         while True:
@@ -102,7 +102,7 @@ class Client:
 
 @dataclass
 class Store:
-    """What a datastore has to be."""
+    """Desired state of a datastore."""
 
     id: str
     name: str
@@ -118,7 +118,7 @@ class Store:
 
 @dataclass
 class Host:
-    """What a host has to be."""
+    """Desired state of a host."""
 
     id: str
     iqn: str
@@ -130,7 +130,7 @@ Step = tuple[str, Callable[[], None]]
 
 
 class Day:
-    """The steps, and what has to be there between them. Names are those of one round."""
+    """The steps of a day and the state that must hold between them. Names belong to one cycle."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -141,7 +141,7 @@ class Day:
         self.users: dict[str, str] = {}
 
     def steps(self, number: int) -> Iterator[Step]:
-        """A round, from nothing to nothing."""
+        """A cycle, which leaves nothing behind."""
         a, b, c, d, files, group, host, clock = (
             f"{letter}{number}" for letter in ("a", "b", "c", "d", "files", "group", "host", "clock")
         )
@@ -311,13 +311,13 @@ class Day:
         self.client.job("datastore.purge", "POST", f"/datastores/{self.stores.pop(name).id}/purge")
 
     def _purge_last_clone(self, name: str, source: str) -> None:
-        """With it goes the snapshot that was taken for it."""
+        """Also deletes the snapshot that the clone was made from."""
         tag = f"clone-{self.stores[name].id[:8]}"
         self._purge(name)
         self.stores[source].snapshots.remove(tag)
 
     def _schedule(self, name: str, store: str) -> None:
-        """Its first snapshot is taken at once."""
+        """The first snapshot is taken immediately."""
         of = self.stores[store]
         body = {"name": name, "datastores": [of.id], "every_minutes": 1440, "keep": 1}
         self.schedules[name] = self.client.do("schedule.create", "POST", "/schedules", body)["id"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are cloned and changed all the time through the library of file operations, and what must be so after a crash."""
+"""Files that are cloned and changed through the file operations library, and the state that must hold after a crash."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Words = tuple[object, ...]
 
 
 class Crowd:
-    """Whether each clone is there, True or False; None: it may be either. `removals_last`: no power cut takes them back."""
+    """Whether each clone exists: True, False, or None for either. `removals_last`: a power cut does not undo a removal."""
 
     def __init__(self, root: Path, dataset: str, seed: int, *, removals_last: bool = True) -> None:
         self.root, self.dataset = root, dataset
@@ -31,12 +31,12 @@ class Crowd:
         self.written = [root / f"written{index}" for index in range(3)]
 
     def begin(self) -> None:
-        """Makes the files. The sources never change."""
+        """Creates the files. The sources never change."""
         for path in (*self.sources, *self.written):
             path.write_bytes(os.urandom(SOURCE))
 
     def operation(self) -> Words:
-        """A random one, as words for the tool."""
+        """A random operation, as words for the tool."""
         choose = self.choose
         source, written = choose.choice(self.sources), choose.choice(self.written)
         offset = choose.randrange(SOURCE // RECORD) * RECORD
@@ -54,7 +54,7 @@ class Crowd:
         return choose.choice(operations)
 
     def learn(self, words: Words, answer: str | None) -> None:
-        """An operation and its answer; None: it was under way when all ended."""
+        """Records an operation and its answer. None: the operation was running when everything ended."""
         kind = words[0]
         path = self.root / str(words[4]) if kind == "clone" else words[1]
         assert isinstance(path, Path)
@@ -68,7 +68,7 @@ class Crowd:
         self.clones[path] = is_clone if certain or self.clones[path] is is_clone else None
 
     def check(self) -> None:
-        """The files, once the dataset was opened again."""
+        """Checks the files after the dataset was opened again."""
         assert not (self.root / MAKING).exists()
         for path, there in self.clones.items():
             assert there in {path.exists(), None}, f"{path} is {'' if path.exists() else 'not '}there"
@@ -77,7 +77,7 @@ class Crowd:
                 assert any(filecmp.cmp(path, source, shallow=False) for source in self.sources), f"{path} is half"
 
     def end(self, tool: FileTool) -> None:
-        """Removes all there is: the pool shares nothing then."""
+        """Removes all files, so that the pool shares no blocks."""
         for path in (*self.clones, *self.written, *self.sources):
             if path.exists():
                 tool.call("remove", path)

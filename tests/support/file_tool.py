@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations of ganesha_fsal/fileops on real files: its fileops_tool, one operation a line."""
+"""The operations of ganesha_fsal/fileops on real files, by fileops_tool: one operation per line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOOL = Path(os.environ.get("ZVAAI_GANESHA_FSAL", CACHE / "ganesha_fsal")) / "fil
 
 
 class Refused(Exception):
-    """An operation was answered with an error; `name` is errno's, as in "ENOSPC"."""
+    """An operation failed; `name` is the name of the errno, for instance "ENOSPC"."""
 
     def __init__(self, name: str, line: str) -> None:
         super().__init__(f"{name}: {line}")
@@ -27,7 +27,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Cloned:
-    """How the bytes of a clone went."""
+    """How the bytes of a clone were made."""
 
     seconds: float
     done: int
@@ -38,7 +38,7 @@ class Cloned:
 
 
 class FileTool:
-    """The program with one dataset open, or two; thin ones. Use as a context manager: it is closed properly at the end."""
+    """The program with one or two thin datasets open. As a context manager it closes them at the end."""
 
     def __init__(self, root: Path, *more: Path) -> None:
         assert TOOL.exists(), f"{TOOL} is not built: packaging/build-ganesha-fsal"
@@ -55,32 +55,31 @@ class FileTool:
         self.kill()
 
     def send(self, *words: object) -> None:
-        """Begins an operation; `answer` waits for its end."""
+        """Starts an operation; `answer` waits for its end."""
         assert self._process.stdin
         self._process.stdin.write(" ".join(map(str, words)) + "\n")
         self._process.stdin.flush()
 
     def answer(self, request: str = "") -> dict[str, str]:
-        """What the oldest operation found, as names and values. Raises Refused."""
+        """Answer to the oldest operation, as names and values. Raises Refused."""
         line = self.line(request).split()
         if line[0] != "ok":
             raise Refused(line[1], request)
         return dict(zip(line[1::2], line[2::2], strict=True))
 
     def line(self, request: str = "") -> str:
-        """What the oldest operation was answered with, as it is."""
+        """Answer to the oldest operation, unparsed."""
         assert self._process.stdout
         line = self._process.stdout.readline().rstrip("\n")
         assert line, f"fileops_tool ended: {self._process.poll()} {request}"
         return line
 
     def call(self, *words: object) -> dict[str, str]:
-        """An operation from beginning to end."""
+        """Runs an operation to its end."""
         self.send(*words)
         return self.answer(" ".join(map(str, words)))
 
     def clone(self, *words: object) -> Cloned:
-        """`clone` or `into`."""
         found = self.call(*words)
         done, cloned, copied, holes = (int(found.pop(name)) for name in ("done", "cloned", "copied", "holes"))
         seconds = float(found.pop("seconds"))
@@ -92,7 +91,7 @@ class FileTool:
         return int(found["unique"]), found["exact"] == "1"
 
     def killed(self) -> list[str]:
-        """kill -9, and the lines that the operations begun before were answered with: the first one without was under way."""
+        """Kills the program. Returns the answers to earlier operations; the first operation without an answer was running."""
         assert self._process.stdout
         self._process.send_signal(signal.SIGKILL)
         lines = self._process.stdout.read().splitlines()
@@ -100,7 +99,7 @@ class FileTool:
         return lines
 
     def kill(self) -> None:
-        """kill -9, if it still runs."""
+        """kill -9, if the program runs."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

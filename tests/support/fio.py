@@ -12,9 +12,9 @@ from support.programs import run, wait_for
 
 
 def words(path: Path, size_mib: int, seed: int) -> list[str]:
-    """A command line: random writes all over a disk or file, each block read back and its checksum compared."""
+    """Command line: random writes to a disk or file, then each block is read and its checksum compared."""
     return [
-        # A colon would part two file names.
+        # fio separates file names by colons.
         *("fio", "--name=verify", f"--filename={path.resolve()}", f"--size={size_mib}M", "--rw=randwrite", "--bsrange=4k-64k"),
         *("--ioengine=libaio", "--iodepth=16", "--direct=1", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1"),
         *(f"--randseed={seed}", "--output-format=terse", "--verify_state_save=0"),
@@ -22,14 +22,14 @@ def words(path: Path, size_mib: int, seed: int) -> list[str]:
 
 
 def verify(path: Path, size_mib: int, seed: int) -> None:
-    """Runs it. Raises ProgramFailed when a block is wrong."""
+    """Runs fio. Raises ProgramFailed for a wrong block."""
     run(*words(path, size_mib, seed), timeout=600)
 
 
 class Verifying:
-    """fio again and again, until the block ends; leaving it raises AssertionError when a round failed.
+    """Repeats fio until the block ends. Leaving the block raises AssertionError if a run failed.
 
-    `written` tells how many bytes have been written to the target in all.
+    `written` is the number of bytes written to the target in all.
     """
 
     def __init__(self, path: Path, size_mib: int, seed: int, written: Callable[[], int]) -> None:
@@ -61,7 +61,7 @@ class Verifying:
         assert kind or not self._failure, self._failure
 
     def goes_on(self, when: str) -> None:
-        """Returns once 4 MiB more are written. Raises AssertionError when fio failed, TimeoutError."""
+        """Returns after 4 MiB more are written. Raises AssertionError if fio failed, TimeoutError."""
         before = self._written()
         wait_for(lambda: bool(self._failure) or self._written() > before + (4 << 20), f"4 MiB are written {when}", 300)
         assert not self._failure, self._failure

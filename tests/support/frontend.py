@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nginx in front of the API, by packaging/nginx/nginx.conf with the ports and paths of a test."""
+"""nginx in front of the API, with packaging/nginx/nginx.conf and the ports and paths of a test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SITE = CACHE / "console/site"
 
 
 class Frontend:
-    """One nginx. `change` may edit its configuration, for limits that a test reaches sooner."""
+    """An nginx. `change` may edit its configuration, for lower limits."""
 
     def __init__(
         self, directory: Path, port: int, api: Path, site: Path = SITE, change: Callable[[str], str] = lambda text: text
@@ -38,12 +38,11 @@ class Frontend:
 
     @property
     def certificate(self) -> Path:
-        """What clients trust."""
         return self.certificates / certificate.CERTIFICATE
 
     def start(self) -> None:
-        """Returns once it accepts connections."""
-        # Tests are root: nginx would run as nobody, who may not enter their folders.
+        """Returns after nginx accepts connections."""
+        # Tests run as root: nginx would switch to nobody, who has no access to their folders.
         user = "user root; " if os.geteuid() == 0 else ""
         with self.log.open("ab") as log:
             command = ["nginx", "-c", str(self._file), "-g", f"{user}daemon off;"]
@@ -51,7 +50,7 @@ class Frontend:
         wait_for(self.accepts, "nginx accepts connections")
 
     def accepts(self) -> bool:
-        """Whether it completes a TLS handshake. Raises AssertionError once it has ended."""
+        """Whether nginx completes a TLS handshake. Raises AssertionError after its end."""
         assert self._process is not None and self._process.poll() is None, self.log.read_text()
         with (
             contextlib.suppress(OSError),
@@ -62,16 +61,14 @@ class Frontend:
         return False
 
     def context(self) -> ssl.SSLContext:
-        """Trusts the very certificate that is served."""
+        """Trusts only the served certificate."""
         return ssl.create_default_context(cafile=str(self.certificate))
 
     def reload(self) -> None:
-        """As the unit does."""
         subprocess.run(["nginx", "-c", str(self._file), "-s", "reload"], check=True, capture_output=True)
 
     @property
     def process_id(self) -> int:
-        """Of the master."""
         assert self._process is not None
         return self._process.pid
 

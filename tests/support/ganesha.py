@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real ganesha.nfsd with exports on a mount, on fixed ports of a network namespace of its own.
+"""The real ganesha.nfsd with exports on a mount, on fixed ports in its own network namespace.
 
 The daemon is Debian's `ganesha.nfsd`. `Daemon.STOCK` runs it with its own libganesha_nfsd, `Daemon.PATCHED` with the one that
 packaging/ganesha builds. Exports are served by FSAL "VFS" (Debian's) or "ZVAAI" (ours, ganesha_fsal/).
@@ -38,7 +38,7 @@ class Daemon(enum.Enum):
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """What some clients of an export get instead of its own options; `addresses` as ganesha's `Clients` has them."""
+    """Options of an export for some clients; `addresses` as in ganesha's `Clients`."""
 
     addresses: str
     access: str = "RW"
@@ -47,7 +47,7 @@ class ClientOptions:
 
 @dataclass(frozen=True)
 class Export:
-    """One export. `access` and `squash` are ganesha's Access_Type and Squash (`man ganesha-export-config`)."""
+    """An export. `access` and `squash` are ganesha's Access_Type and Squash (`man ganesha-export-config`)."""
 
     export_id: int
     path: Path
@@ -61,7 +61,7 @@ class Export:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Further settings of the EXPORT block."""
     thick_size: int = 0
-    """Bytes of a thick datastore; 0: thin."""
+    """Size of a thick datastore in bytes; 0: thin."""
 
     def block(self) -> str:
         """The EXPORT block."""
@@ -83,9 +83,9 @@ def _listening(port: int, address: str = "127.0.0.1") -> bool:
 
 
 def private_run() -> None:
-    """Gives this process, and all it starts, a /run of its own: rpcbind's lock and socket there are one for the whole machine.
+    """Gives this process and its children a private /run: rpcbind's lock and socket there exist once per machine.
 
-    All else in /run stays what it was. In the guest there is nobody to share it with.
+    The rest of /run does not change. In the guest nothing else uses /run.
     """
     if IN_GUEST or Path("/run/.zvaai-private").exists():
         return
@@ -104,7 +104,7 @@ def _show_again(entry: Path, place: Path) -> None:
     if entry.is_symlink():
         place.symlink_to(entry.readlink())
     elif entry.is_dir():
-        place.mkdir(exist_ok=True)  # mount(8) makes one of its own
+        place.mkdir(exist_ok=True)  # mount(8) creates another one
         run("mount", "--rbind", entry, place)
     else:
         place.touch()
@@ -122,13 +122,12 @@ class Rpcbind:
         wait_for(lambda: _listening(111), "rpcbind answers")
 
     def stop(self) -> None:
-        """Ends it."""
         self._process.terminate()
         self._process.wait(60)
 
 
 class Ganesha:
-    """A ganesha.nfsd. Its configuration, log and recovery data lie in `directory`; `blocks` is further configuration."""
+    """A ganesha.nfsd. Its configuration, log and recovery data are in `directory`; `blocks` is further configuration."""
 
     def __init__(
         self,
@@ -154,7 +153,6 @@ class Ganesha:
 
     @property
     def log_file(self) -> Path:
-        """Where the daemon logs."""
         return self.directory / "ganesha.log"
 
     @property
@@ -164,11 +162,9 @@ class Ganesha:
         return self._process.pid
 
     def running(self) -> bool:
-        """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
 
     def log(self) -> str:
-        """All it has logged."""
         return self.log_file.read_text(errors="backslashreplace") if self.log_file.exists() else ""
 
     def _write_configuration(self) -> Path:
@@ -181,7 +177,7 @@ class Ganesha:
             (plugins / FSAL_LIBRARY.name).symlink_to(FSAL_LIBRARY)
         recovery = self.directory / "recovery"
         recovery.mkdir(exist_ok=True)
-        # libnfs and the raw clients renew none, however long they take; the kernel's, which comes back after a crash, does.
+        # libnfs and the raw clients never renew leases. The kernel's client does, and returns after a crash.
         lease = 60 if self.graceless else 10
         text = f"""
 NFS_CORE_PARAM {{
@@ -201,11 +197,11 @@ LOG {{ Default_Log_Level = {self.log_level}; }}
         return path
 
     def start(self, timeout: float = 120) -> None:
-        """Starts the daemon and waits until it serves. Raises AssertionError with its log when it ends before."""
+        """Starts the daemon and waits until it serves. Raises AssertionError with its log if it ends before."""
         assert not self.running(), "ganesha runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
         configuration = self._write_configuration()
-        # Handles have the file system's UUID, and the machine's cache of libblkid has those of loop devices as they were before.
+        # Handles contain the file system's UUID. libblkid's cache on this machine has old UUIDs of loop devices.
         environment = {**os.environ, "BLKID_FILE": str(self.directory / "blkid.tab"), **self._environment}
         if self.daemon is Daemon.PATCHED:
             assert PATCHED_LIBRARY.is_dir(), f"{PATCHED_LIBRARY} is not built: packaging/ganesha/build"
@@ -224,7 +220,7 @@ LOG {{ Default_Log_Level = {self.log_level}; }}
         wait_for(serves, "ganesha serves", timeout)
 
     def stop(self, timeout: float = 120) -> int:
-        """Ends it by SIGTERM; its exit code. Raises subprocess.TimeoutExpired after killing it when it does not end."""
+        """Ends the daemon by SIGTERM; returns its exit code. Kills it after the timeout and raises subprocess.TimeoutExpired."""
         assert self._process is not None
         self._process.terminate()
         try:
@@ -237,14 +233,14 @@ LOG {{ Default_Log_Level = {self.log_level}; }}
             self._process = None
 
     def kill(self) -> None:
-        """Ends it by SIGKILL: what a crash leaves."""
+        """Kills the daemon, as a crash does."""
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
 
     def restart_after_kill(self) -> float:
-        """SIGKILL and start again; seconds until it served."""
+        """Kills and restarts the daemon; returns the seconds until it served."""
         self.kill()
         begun = time.monotonic()
         self.start()
@@ -255,7 +251,7 @@ LOG {{ Default_Log_Level = {self.log_level}; }}
 def running_ganesha(
     directory: Path, exports: Sequence[Export], daemon: Daemon = Daemon.STOCK, **options: bool | str | Mapping[str, str] | None
 ) -> Iterator[Ganesha]:
-    """A running daemon with rpcbind. Raises AssertionError when it died meanwhile or does not end well."""
+    """A running daemon with rpcbind. Raises AssertionError if the daemon died or does not end cleanly."""
     rpcbind = Rpcbind()
     try:
         ganesha = Ganesha(directory, exports, daemon, **options)  # type: ignore[arg-type]

@@ -11,9 +11,9 @@ from support.programs import run
 
 
 def file_system_image(directory: Path, seed: int, size_mib: int) -> Path:
-    """A raw image of an ext4 file system full of files, links, holes and incompressible data, from `seed`.
+    """A raw image of an ext4 file system with files, links, holes and incompressible data, made from `seed`.
 
-    About three quarters of it are files; mkfs.ext4 -d puts them in, so that no mount is needed.
+    Files take about three quarters. mkfs.ext4 -d copies them, so that no mount is needed.
     """
     tree = directory / "tree"
     random_bytes = random.Random(seed)

@@ -13,7 +13,7 @@ DATABASE = Path("/etc/iscsi/nodes")
 
 
 class Initiator:
-    """iscsid and its sessions; the guest's overlay forgets them with the guest."""
+    """iscsid and its sessions. They disappear with the guest's overlay."""
 
     def __init__(self) -> None:
         run("modprobe", "iscsi_tcp")
@@ -30,7 +30,7 @@ class Initiator:
         return self.disk(portal, iqn, lun)
 
     def disk(self, portal: str, iqn: str = IQN, lun: int = 0) -> Path:
-        """The disk of a LUN of a session there is, once udev made its node."""
+        """The disk of a LUN in an existing session, after udev made its node."""
         address, _, port = portal.rpartition(":")
         names = f"ip-{address.strip('[]')}:{port}-iscsi-{iqn}-lun-{lun}", f"ip-{portal}-iscsi-{iqn}-lun-{lun}"
         candidates = [Path("/dev/disk/by-path") / name for name in names]
@@ -44,6 +44,6 @@ class Initiator:
         run("iscsiadm", "-m", "node", "-T", iqn, "-p", portal, "-o", "delete")
 
     def forget(self) -> None:
-        """Logs out of everything and forgets all targets, whatever state they are in."""
+        """Logs out everywhere and removes all targets, in whatever state they are."""
         for words in (["--logout"], ["-o", "delete"]):
             subprocess.run(["iscsiadm", "-m", "node", *words], capture_output=True, timeout=180, check=False)

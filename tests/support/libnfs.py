@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An NFS client, NFSv3 or v4.0: libnfs, by ctypes. Errors are OSError with the errno that libnfs makes of the NFS status."""
+"""An NFS client, NFSv3 or v4.0: libnfs, by ctypes. Errors are OSError with libnfs's errno for the NFS status."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ class File:
         self._client, self._handle = client, handle
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes from there, fewer at the end."""
+        """Bytes from an offset; fewer at the end of the file."""
         buffer = ctypes.create_string_buffer(length)
         done = self._client.check(_pread(self._client.context, self._handle, offset, length, buffer))
         return buffer.raw[:done]
 
     def write(self, offset: int, data: bytes) -> None:
-        """Writes all of it, unstably or as the file was opened (os.O_SYNC)."""
+        """Writes all data: unstable, or stable if the file was opened with os.O_SYNC."""
         done = 0
         while done < len(data):
             done += self._client.answered(_pwrite, self._handle, offset + done, len(data) - done, data[done:])
@@ -110,19 +110,16 @@ class File:
         self._client.check(_fsync(self._client.context, self._handle))
 
     def truncate(self, size: int) -> None:
-        """Sets the size."""
         self._client.answered(_ftruncate, self._handle, size)
 
     def lock(self, length: int = 0) -> None:
-        """Locks bytes from the file's position on, at once or not at all (NFSv4 LOCK). BlockingIOError: somebody has them."""
+        """Locks bytes from the position, without waiting (NFSv4 LOCK). Raises BlockingIOError if another client has the lock."""
         self._client.check(_lockf(self._client.context, self._handle, os.F_TLOCK, length))
 
     def unlock(self, length: int = 0) -> None:
-        """Gives the lock back."""
         self._client.check(_lockf(self._client.context, self._handle, os.F_ULOCK, length))
 
     def close(self) -> None:
-        """Closes it."""
         self._client.check(_close(self._client.context, self._handle))
 
 
@@ -134,7 +131,7 @@ class Client:
     ) -> None:
         self.context = _init()
         self.check(_set_version(self.context, version))
-        # Its own default is one name for all of a process, and the later one ends the earlier's leases.
+        # libnfs's default name is the same for the whole process, and a later client ends the leases of an earlier one.
         _set_client_name(self.context, f"test-{os.getpid()}-{next(_numbers)}".encode())
         _set_uid(self.context, uid)
         _set_gid(self.context, gid)
@@ -147,13 +144,13 @@ class Client:
             raise
 
     def check(self, code: int) -> int:
-        """The code if it is none of an error."""
+        """Returns the code. Raises OSError if it is an error."""
         if code < 0:
             raise OSError(-code, f"{os.strerror(-code)}: {(_error(self.context) or b'').decode(errors='replace')}")
         return code
 
     def answered(self, function: Any, *arguments: Any) -> int:
-        """What a call comes to. As hosts do, it asks anew while it is told "not now" (NFS3ERR_JUKEBOX, NFS4ERR_DELAY)."""
+        """Result of a call. Repeats it, as hosts do, while the server answers NFS3ERR_JUKEBOX or NFS4ERR_DELAY."""
         codes: list[int] = []
 
         def is_answered() -> bool:
@@ -164,18 +161,17 @@ class Client:
         return self.check(codes[-1])
 
     def leave(self) -> None:
-        """Closes the connection."""
         _destroy(self.context)
 
     def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o644) -> File:
-        """Opens, or makes with os.O_CREAT."""
+        """Opens a file; creates it with os.O_CREAT."""
         handle = c_void_p()
         self.check(_open2(self.context, path.encode(), flags, mode, ctypes.byref(handle)))
         return File(self, handle)
 
     @contextlib.contextmanager
     def opened(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o644) -> Iterator[File]:
-        """The same, closed at the end."""
+        """`open`, with a close at the end."""
         file = self.open(path, flags, mode)
         try:
             yield file
@@ -183,7 +179,7 @@ class Client:
             file.close()
 
     def write_file(self, path: str, data: bytes) -> None:
-        """A new file, or what is there replaced; stable."""
+        """Creates or replaces a file; the data is stable."""
         try:
             file = self.open(path, os.O_TRUNC | os.O_RDWR)
         except FileNotFoundError:
@@ -193,7 +189,6 @@ class Client:
             file.sync()
 
     def read_file(self, path: str) -> bytes:
-        """All of a file."""
         size, parts, done = self.size(path), [], 0
         with self.opened(path) as file:
             while done < size and (part := file.read(done, min(1 << 20, size - done))):
@@ -211,22 +206,21 @@ class Client:
         return int(self._status(path).size)
 
     def used(self, path: str) -> int:
-        """Bytes of its blocks."""
+        """Allocated bytes."""
         return int(self._status(path).used)
 
     def space(self) -> tuple[int, int]:
-        """Bytes of the file system, and those available."""
+        """Total and available bytes of the file system."""
         found = _FileSystem()
         self.check(_statvfs(self.context, b"/", ctypes.byref(found)))
         return int(found.blocks * found.frsize), int(found.bavail * found.frsize)
 
     def owner(self, path: str) -> tuple[int, int]:
-        """User and group."""
         status = self._status(path)
         return int(status.uid), int(status.gid)
 
     def names(self, path: str = "/") -> set[str]:
-        """What a directory has, without . and .."""
+        """Names in a directory, without . and .."""
         handle = c_void_p()
         self.check(_opendir(self.context, path.encode(), ctypes.byref(handle)))
         found = set()
@@ -268,7 +262,7 @@ class Client:
         self.check(_rmdir(self.context, path.encode()))
 
     def remove_tree(self, path: str) -> None:
-        """A file, or a folder with all that is in it."""
+        """Removes a file, or a folder with its content."""
         if stat.S_ISDIR(self._status(path).mode):
             for name in self.names(path):
                 self.remove_tree(f"{path.rstrip('/')}/{name}")
@@ -283,7 +277,7 @@ class Client:
 
 @contextlib.contextmanager
 def mounted(export: str, version: int = 3, uid: int = 0, gid: int = 0, server: str = "127.0.0.1") -> Iterator[Client]:
-    """A client that leaves at the end. One of an address of this machine asks from that address."""
+    """A mounted export. For an address of this machine the client uses that address too."""
     client = Client(export, version, uid, gid, server=server)
     try:
         yield client

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A message bus of a test's own."""
+"""A private message bus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIKE_SYSTEM = """
     <allow receive_type="method_call"/><allow receive_type="method_return"/><allow receive_type="error"/>
     <allow receive_type="signal"/><allow send_destination="org.freedesktop.DBus" send_interface="org.freedesktop.DBus"/>
 """
-"""What everybody may on the system bus (dbus's system.conf)."""
+"""What every user may do on the system bus (dbus's system.conf)."""
 _ALL = '<allow user="root"/><allow own="*"/><allow send_destination="*"/><allow receive_sender="*"/>'
 _CONFIGURATION = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -30,7 +30,7 @@ _CONFIGURATION = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Co
 
 @contextlib.contextmanager
 def message_bus(directory: Path, *policies: Path) -> Iterator[str]:
-    """The address of a running dbus-daemon; with files of policies everybody has the system bus's, else root may all."""
+    """Address of a running dbus-daemon. With policy files every user has the system bus's rights, otherwise root has all."""
     directory.mkdir(parents=True)
     configuration = directory / "bus.conf"
     configuration.write_text(

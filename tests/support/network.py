@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links between here and a target in a network namespace of its own, which can be cut."""
+"""Links to a target in a separate network namespace, which can be cut."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMESPACE = "array"
 
 
 class Link:
-    """A cable: a veth pair. `address` is the far end's, in 198.18.0.0/15 (RFC 2544)."""
+    """A veth pair. `address` belongs to the far end, in 198.18.0.0/15 (RFC 2544)."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -26,21 +26,19 @@ class Link:
         self.restore()
 
     def cut(self) -> None:
-        """Nothing passes any more; neither end's connections are told."""
+        """Drops all packets; the connections of both ends get no notice."""
         run("ip", "-n", NAMESPACE, "link", "set", self._there, "down")
 
     def restore(self) -> None:
-        """Everything passes again."""
         run("ip", "-n", NAMESPACE, "link", "set", self._there, "up")
 
     def remove(self) -> None:
-        """Takes the cable away."""
         run("ip", "link", "delete", self._here)
 
 
 @contextlib.contextmanager
 def links(count: int) -> Iterator[list[Link]]:
-    """A namespace of the name NAMESPACE with so many links to it."""
+    """The namespace NAMESPACE with `count` links to it."""
     run("ip", "netns", "add", NAMESPACE)
     made: list[Link] = []
     try:
@@ -50,5 +48,5 @@ def links(count: int) -> Iterator[list[Link]]:
     finally:
         for link in made:
             link.remove()
-        # Whoever still runs in there is the test's mistake, and must not break the next one.
+        # A process that still runs in the namespace must not break the next test.
         subprocess.run(["ip", "netns", "delete", NAMESPACE], check=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NFSv4.1 (RFC 8881) as ESXi speaks it, from raw bytes: a session with one slot, share reservations, reclaim after a restart."""
+"""NFSv4.1 (RFC 8881) as ESXi uses it, from raw bytes: a session with one slot, share reservations, reclaim after a restart."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OpenFile:
 
 
 class Nfs4:
-    """A client with a session and no callbacks. `reclaims`: it is no new one, and says itself when it has reclaimed."""
+    """A client with a session and no callbacks. `reclaims`: the client is not new, and sends RECLAIM_COMPLETE itself."""
 
     _owners = itertools.count(1)
 
@@ -71,11 +71,11 @@ class Nfs4:
         self._connection.__exit__(kind, error, trace)
 
     def after_restart(self) -> Nfs4:
-        """The same client on a new connection to the restarted server, before it has reclaimed anything."""
+        """The same client on a new connection to the restarted server, before any reclaim."""
         return Nfs4(self._port, name=self.name, verifier=self.verifier, reclaims=True)
 
     def _compound(self, *operations: bytes) -> Reader:
-        """The results behind the count of them. Raises Nfs4Error."""
+        """Results after their count. Raises Nfs4Error."""
         call = opaque(b"") + struct.pack(">II", 1, len(operations)) + b"".join(operations)
         reply = Reader(self._connection.call(NFS_PROGRAM, 4, COMPOUND, call))
         status = reply.uint32()
@@ -86,7 +86,7 @@ class Nfs4:
         return reply
 
     def _call(self, *operations: bytes) -> Reader:
-        """The results behind SEQUENCE's. Raises Nfs4Error."""
+        """Results after SEQUENCE's. Raises Nfs4Error."""
         slot, cache = 0, 0
         sequence = struct.pack(">I", OP_SEQUENCE) + self._session + struct.pack(">IIII", next(self._calls), slot, slot, cache)
         reply = self._compound(sequence, *operations)
@@ -94,17 +94,17 @@ class Nfs4:
         return reply
 
     def _on(self, file: OpenFile, operation: bytes) -> Reader:
-        """The result of an operation on a file, behind its status."""
+        """Result of an operation on a file, after its status."""
         reply = self._call(struct.pack(">I", OP_PUTFH) + opaque(file.handle), operation)
         reply.take(8 + 8)
         return reply
 
     def reclaim_complete(self) -> None:
-        """RECLAIM_COMPLETE: without it a client opens nothing anew."""
+        """RECLAIM_COMPLETE: required before a client opens new files."""
         self._call(struct.pack(">II", OP_RECLAIM_COMPLETE, 0))
 
     def open(self, directory: str, name: str, access: int, deny: int, *, create: bool = False) -> OpenFile:
-        """OPEN, CLAIM_NULL, in a directory by its path."""
+        """OPEN, CLAIM_NULL, in a directory."""
         lookups = [struct.pack(">I", OP_LOOKUP) + opaque(part.encode()) for part in directory.split("/") if part]
         owner = opaque(f"owner{next(self._owners)}".encode())
         unchecked_without_attributes = struct.pack(">IIII", 1, 0, 0, 0)
@@ -113,7 +113,7 @@ class Nfs4:
         return self._open([struct.pack(">I", OP_PUTROOTFH), *lookups], access, deny, owner, how + claim)
 
     def reclaim(self, file: OpenFile) -> OpenFile:
-        """OPEN, CLAIM_PREVIOUS: what was open before the server's restart."""
+        """OPEN, CLAIM_PREVIOUS, of a file that was open before the server's restart."""
         claim_previous = struct.pack(">III", 0, 1, 0)
         place = struct.pack(">I", OP_PUTFH) + opaque(file.handle)
         return self._open([place], file.access, file.deny, file.owner, claim_previous)
@@ -121,7 +121,7 @@ class Nfs4:
     def _open(self, place: list[bytes], access: int, deny: int, owner: bytes, how: bytes) -> OpenFile:
         operation = struct.pack(">IIII", OP_OPEN, 0, access | WANT_NO_DELEGATION, deny)
         reply = self._call(*place, operation + self._client_id + owner + how, struct.pack(">I", OP_GETFH))
-        reply.take(8 * (len(place) + 1))  # those before, and OPEN and its status
+        reply.take(8 * (len(place) + 1))  # the earlier operations, and OPEN and its status
         stateid = reply.take(16)
         reply.take(4 + 8 + 8 + 4)  # change_info4, flags
         reply.take(4 * reply.uint32())  # attributes set
@@ -135,7 +135,7 @@ class Nfs4:
         return OpenFile(reply.opaque(), stateid, access, deny, owner)
 
     def truncate(self, file: OpenFile, size: int) -> None:
-        """SETATTR of the size, by the stateid of the open file."""
+        """SETATTR of the size, with the stateid of the open file."""
         attributes = SIZE_ATTRIBUTE + opaque(struct.pack(">Q", size))
         self._on(file, struct.pack(">I", OP_SETATTR) + file.stateid + attributes)
 

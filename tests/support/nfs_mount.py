@@ -12,9 +12,9 @@ from support.programs import run, wait_for
 
 @contextlib.contextmanager
 def kernel_mount(export: str, directory: Path, version: str = "4.2", *options: str, server: str = "127.0.0.1") -> Iterator[Path]:
-    """An export of ganesha here, mounted at `directory`; "3", "4.0", "4.1" or "4.2".
+    """Mounts an export of the local ganesha at `directory`, by version "3", "4.0", "4.1" or "4.2".
 
-    A `server` that is another address of this machine is asked from that address.
+    If `server` is another address of this machine, the client uses that address too.
     """
     directory.mkdir(parents=True, exist_ok=True)
     words = [f"vers={version}", "proto=tcp", "nosharecache", *options]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONC RPC (RFC 5531) over TCP from raw bytes, and the few procedures of MOUNT and NFSv3 (RFC 1813) that a VAAI plug-in uses."""
+"""ONC RPC (RFC 5531) over TCP from raw bytes, with the procedures of MOUNT and NFSv3 (RFC 1813) that a VAAI plug-in uses."""
 
 from __future__ import annotations
 
@@ -50,18 +50,16 @@ class Reader:
         return int(struct.unpack(">I", self.take(4))[0])
 
     def uint64(self) -> int:
-        """An unsigned hyper."""
         return int(struct.unpack(">Q", self.take(8))[0])
 
     def opaque(self) -> bytes:
-        """opaque<> or string<>."""
         length = self.uint32()
         data = self.take(length)
         self.take(-length % 4)
         return data
 
     def end(self) -> None:
-        """Raises AssertionError when something is left."""
+        """Raises AssertionError if bytes are left."""
         assert self.at == len(self.data), f"{len(self.data) - self.at} bytes too many"
 
 
@@ -106,7 +104,7 @@ class RpcConnection:
         self._socket.close()
 
     def claim_to_be_a_proxy(self, client: str, port: int) -> None:
-        """Sends the header, version 2, by which a proxy (HAProxy) tells the address of its client. Before anything else."""
+        """Sends a proxy's header, version 2 (HAProxy), with a client's address. It must precede everything else."""
         addresses = socket.inet_aton(client) + socket.inet_aton("127.0.0.1") + struct.pack(">HH", port, 0)
         signature, version_and_command, tcp_over_ipv4 = b"\r\n\r\n\0\r\nQUIT\n", 0x21, 0x11
         self._socket.sendall(signature + struct.pack(">BBH", version_and_command, tcp_over_ipv4, len(addresses)) + addresses)
@@ -121,7 +119,7 @@ class RpcConnection:
         return transaction
 
     def send_record(self, record: bytes) -> None:
-        """Sends whatever bytes as one record."""
+        """Sends arbitrary bytes as one record."""
         self._socket.sendall(struct.pack(">I", 0x80000000 | len(record)) + record)
 
     def _exactly(self, length: int) -> bytes:
@@ -161,7 +159,7 @@ class RpcConnection:
 
 
 def port_of(program: int, version: int) -> int:
-    """The TCP port that rpcbind knows; 0 for none."""
+    """The TCP port that rpcbind reports; 0 for none."""
     with RpcConnection(111) as connection:
         arguments = struct.pack(">IIII", program, version, IPPROTO_TCP, 0)
         return Reader(connection.call(PORTMAP_PROGRAM, 2, PORTMAP_GETPORT, arguments)).uint32()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ONC RPC server over TCP that answers what a test tells it to, broken answers too."""
+"""An ONC RPC server over TCP with the answers of a test, including malformed ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from support.onc_rpc import Reader
 
 Answer = Callable[[int, int], bytes | None]
-"""By program and procedure: the results; None to break the connection off in the middle of what `half` says."""
+"""Results by program and procedure. None: the connection breaks in the middle of `half`."""
 
 
 def _call(connection: socket.socket) -> tuple[int, int, int] | None:
@@ -36,7 +36,7 @@ def _call(connection: socket.socket) -> tuple[int, int, int] | None:
 
 @contextlib.contextmanager
 def serving(answer: Answer, half: bytes) -> Iterator[int]:
-    """The port of the server. Where there is no answer, the results begin with `half`, and the connection ends in them."""
+    """Port of the server. Without an answer, the results begin with `half`, and the connection ends within them."""
 
     def serve(connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NFSv3 procedure 22 as the public OpenSDS plug-in for ESXi speaks it, from its description alone, in raw bytes."""
+"""NFSv3 procedure 22 as the public OpenSDS plug-in for ESXi sends it, in raw bytes, written from its description."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_SUPPORTED, BUSY, DISK_FULL = 1, 1003, 1004
 
 
 def argument(command: int, name: bytes = b"", *, version: int = 1, flags: int = 0, name_length: int | None = None) -> bytes:
-    """The structure inside: u64 version; u32 command, pad, clone_flags, name_len; char name[256]; u64 reserved[2]."""
+    """The inner structure: u64 version; u32 command, pad, clone_flags, name_len; char name[256]; u64 reserved[2]."""
     length = (len(name) + 1 if name else 0) if name_length is None else name_length
     return struct.pack("<QIIII256s16x", version, command, 0, flags, length, name)
 
@@ -28,7 +28,7 @@ def arguments(destination: bytes, source: bytes | None, argument_bytes: bytes) -
 
 @dataclass(frozen=True)
 class Result:
-    """The answer: nfsstat3, and the structure inside."""
+    """The answer: nfsstat3 and the inner structure."""
 
     status: int
     version: int
@@ -45,7 +45,7 @@ class Result:
 
 
 def decode(results: bytes) -> Result:
-    """The result; AssertionError when it does not have exactly its shape, as the plug-in would have it."""
+    """Decodes a result. Raises AssertionError unless it has exactly the shape that the plug-in expects."""
     reader = Reader(results)
     status, structure = reader.uint32(), reader.opaque()
     reader.end()
@@ -60,7 +60,7 @@ class Procedure22:
         self.nfs = nfs
 
     def raw(self, call_arguments: bytes) -> Result:
-        """A call with whatever arguments. Raises RpcError."""
+        """A call with arbitrary arguments. Raises RpcError."""
         return decode(self.nfs.connection.call(NFS_PROGRAM, 3, 22, call_arguments))
 
     def command(self, command: int, handle: bytes) -> Result:
@@ -68,11 +68,11 @@ class Procedure22:
         return self.raw(arguments(handle, None, argument(command)))
 
     def clone(self, source: bytes, destination: bytes, path: str) -> Result:
-        """Command 1. `destination` is a file, or the directory that the last component of `path` is made in."""
+        """Command 1. `destination` is a file, or the directory for the last component of `path`."""
         return self.raw(arguments(destination, source, argument(CLONE, path.encode())))
 
     def full_clone(self, source: bytes, destination: bytes) -> Result:
-        """A clone into a file, polled until it ends: the answer that says how."""
+        """Clones into a file and polls until the end; the last answer has the outcome."""
         result = self.clone(source, destination, "")
         while result.status == 0 and result.clone_flag != COMPLETE:
             time.sleep(0.01)

@@ -14,15 +14,15 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = REPOSITORY / ".cache"
 IN_GUEST = os.environ.get("ZVAAI_GUEST") == "1"
-"""Whether this runs in the kernel tier, inside the guest."""
+"""Whether this runs inside the guest."""
 
 
 class ProgramFailed(AssertionError):
-    """A program ended with another exit code than 0; the text has its command line and output."""
+    """A program ended with an exit code other than 0; the text has its command line and output."""
 
 
 def run(*command: str | Path, timeout: float = 300, **options: Any) -> str:
-    """Standard output of a program that ends well. Raises ProgramFailed, subprocess.TimeoutExpired."""
+    """Standard output of a program. Raises ProgramFailed, subprocess.TimeoutExpired."""
     words = [str(word) for word in command]
     text: dict[str, Any] = {"capture_output": True, "text": True, "errors": "backslashreplace"}
     result = subprocess.run(words, timeout=timeout, check=False, **text, **options)
@@ -32,7 +32,7 @@ def run(*command: str | Path, timeout: float = 300, **options: Any) -> str:
 
 
 def wait_for(condition: Callable[[], bool], what: str, timeout: float = 180) -> None:
-    """Returns once `condition` holds. Raises TimeoutError naming `what`; the limit is for machines that are slow and loaded."""
+    """Returns when `condition` holds. Raises TimeoutError with `what`; the limit allows for slow, loaded machines."""
     until = time.monotonic() + timeout
     began = time.monotonic()
     while not condition():

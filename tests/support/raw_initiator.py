@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small iSCSI initiator (RFC 7143) for what no real one does: unusual commands, broken PDUs, peers that stall or flood.
+"""A small iSCSI initiator (RFC 7143) for what real ones never do: unusual commands, broken PDUs, peers that stall or flood.
 
 Well-behaved by default; every PDU can also be built and sent by hand. No digests, one connection a session, one login exchange
 (two with CHAP), ErrorRecoveryLevel 0.
@@ -62,11 +62,9 @@ class Pdu:
     data: bytes = b""
 
     def get(self, offset: int, length: int = 4) -> int:
-        """A big-endian field."""
         return int.from_bytes(self.header[offset : offset + length])
 
     def put(self, offset: int, value: int, length: int = 4) -> None:
-        """Sets a big-endian field."""
         self.header[offset : offset + length] = value.to_bytes(length)
 
     @property
@@ -76,7 +74,6 @@ class Pdu:
 
     @property
     def task_tag(self) -> int:
-        """Initiator Task Tag."""
         return self.get(16)
 
     def encode(self) -> bytes:
@@ -111,12 +108,11 @@ def keys(text: bytes) -> dict[str, str]:
 
 
 def text_of(pairs: Mapping[str, str]) -> bytes:
-    """A text data segment."""
     return b"".join(f"{key}={value}\0".encode() for key, value in pairs.items())
 
 
 class Connection:
-    """A TCP connection that carries PDUs, from the address `source` if told. Use as an asynchronous context manager."""
+    """A TCP connection that carries PDUs; `source` is its optional local address. Use as an asynchronous context manager."""
 
     def __init__(self, portal: str, source: str | None = None) -> None:
         self.portal = portal
@@ -140,7 +136,7 @@ class Connection:
         await self.writer.drain()
 
     def send_last(self, data: bytes) -> None:
-        """Sends bytes, and says that none follow; the target may have reset the connection before that."""
+        """Sends bytes and shuts the sending side. The target may have reset the connection before."""
         self.writer.write(data)
         with contextlib.suppress(OSError):
             self.writer.write_eof()
@@ -154,7 +150,7 @@ class Connection:
         return pdu
 
     async def is_closed_by_target(self, within_seconds: float = 30) -> bool:
-        """Whether the target hangs up; what it still says before is read and forgotten. Raises TimeoutError."""
+        """Whether the target closes the connection; discards what it sends before. Raises TimeoutError."""
         async with asyncio.timeout(within_seconds):
             try:
                 while await self.reader.read(1 << 16):
@@ -165,7 +161,7 @@ class Connection:
 
 
 class Session:
-    """A normal session in full feature phase. Use as an asynchronous context manager, which logs in. Raises Refused."""
+    """A session in full feature phase. The asynchronous context manager logs in. Raises Refused."""
 
     _isids = itertools.count(1)
 
@@ -183,17 +179,17 @@ class Session:
         self.connection = Connection(portal, source)
         self.lun = lun
         self.parameters: dict[str, str] = {"InitialR2T": "Yes", "ImmediateData": "Yes", "FirstBurstLength": "65536"}
-        """What holds in this session, as negotiated."""
+        """Negotiated values."""
         self._names = {"InitiatorName": initiator, "TargetName": iqn, "SessionType": "Normal"}
         self._settings = {"HeaderDigest": "None", "DataDigest": "None", "MaxRecvDataSegmentLength": "262144", **(settings or {})}
         self._account = account
         self.isid = 0x80_0000_0000_00 | next(Session._isids) if isid is None else isid
-        """With the initiator's name, who the initiator port is."""
+        """ISID; with the initiator's name it identifies the initiator port."""
         self._tags = itertools.count(1)
         self._commands: dict[int, _Task] = {}
         self._others: dict[int, asyncio.Future[Pdu]] = {}
         self.rejects: asyncio.Queue[Pdu] = asyncio.Queue()
-        """Reject PDUs, in the order they came."""
+        """Reject PDUs, oldest first."""
         self.command_number = 1
         self.expected_status_number = 0
         self.max_command_number = 1
@@ -255,7 +251,7 @@ class Session:
     async def submit(
         self, cdb: bytes, data_in: int = 0, data_out: bytes = b"", lun: int | None = None
     ) -> asyncio.Future[Response]:
-        """Sends a command once the target's window has room for it; its response comes by the future."""
+        """Sends a command when the target's window has room; the future gets its response."""
         async with self._window:
             await self._window.wait_for(lambda: (self.max_command_number - self.command_number) % (1 << 32) < 1 << 31)
             pdu, unsolicited = self.command(cdb, data_in, data_out, lun)
@@ -268,7 +264,7 @@ class Session:
         return task.done
 
     def command(self, cdb: bytes, data_in: int = 0, data_out: bytes = b"", lun: int | None = None) -> tuple[Pdu, int]:
-        """A SCSI Command PDU with as much immediate data as was agreed on, and how many bytes must follow unsolicited."""
+        """A SCSI Command PDU with immediate data as negotiated, and the number of bytes that must follow unsolicited."""
         pdu = Pdu()
         burst = min(len(data_out), int(self.parameters["FirstBurstLength"]))
         immediate = min(burst, self.segment_limit) if self.parameters["ImmediateData"] == "Yes" else 0
@@ -296,7 +292,7 @@ class Session:
         return (await self.request(pdu)).data
 
     async def request(self, pdu: Pdu) -> Pdu:
-        """Sends an immediate request with a tag and numbers of its own; the PDU that answers its tag."""
+        """Sends an immediate request with a new tag; returns the PDU that answers the tag."""
         pdu.put(16, next(self._tags))
         pdu.put(24, self.command_number)
         pdu.put(28, self.expected_status_number)
@@ -308,12 +304,12 @@ class Session:
         return await answer
 
     async def closed(self) -> None:
-        """Returns once the target has hung up."""
+        """Returns when the target has closed the connection."""
         if self._receiving:
             await self._receiving
 
     async def wait_for_task(self, pdu: Pdu, data_out: bytes = b"") -> Response:
-        """Sends a SCSI Command PDU made by hand, as it is; its response. The caller minds the numbers."""
+        """Sends a SCSI Command PDU unchanged; returns its response. The caller sets the sequence numbers."""
         task = _Task(data_out)
         self._commands[pdu.task_tag] = task
         await self.connection.send(pdu)
@@ -395,7 +391,7 @@ class Session:
 
 
 class _Task:
-    """A command under way."""
+    """A running command."""
 
     def __init__(self, data_out: bytes) -> None:
         self.data_out = data_out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool that is easily filled, somebody who fills it, and what the target knows of LUNs in it."""
+"""A small pool, a program that fills it, and the target's report on the space of LUNs in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOCK = 512
 
 
 class ShortPool(Pool):
-    """A pool on one disk with a dataset of files beside what it serves."""
+    """A pool on one disk with a dataset of files next to the served volumes."""
 
     def __init__(self, name: str, disk: str, mount_point: Path) -> None:
         super().__init__(name, disk)
@@ -34,14 +34,14 @@ class ShortPool(Pool):
         return int(run("zfs", "get", "-Hpo", "value", name, f"{self.name}/{dataset}" if dataset else self.name))
 
     def add_disk(self, disk: Path, size_mib: int) -> None:
-        """Makes the pool larger by a new file, which goes with it."""
+        """Adds a new file as a vdev; `destroy` removes the file."""
         with disk.open("wb") as file:
             file.truncate(size_mib << 20)
         self._added.append(disk)
         run("zpool", "add", "-f", self.name, str(disk))
 
     def destroy(self) -> None:
-        """Removes the pool and what was added to it."""
+        """Removes the pool and the added files."""
         run("udevadm", "settle")
         super().destroy()
         for disk in self._added:
@@ -49,12 +49,12 @@ class ShortPool(Pool):
 
     @property
     def available(self) -> int:
-        """Bytes left for everybody."""
+        """Available bytes of the pool."""
         return self.number("", "available")
 
 
 class Filler:
-    """Writes a file whenever there is any space for it. Use as a context manager."""
+    """Writes a file whenever the pool has space. Use as a context manager."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "filler"
@@ -88,18 +88,17 @@ class Filler:
                 self._stop.wait(0.05)
 
     def wait_until_refused(self) -> None:
-        """Returns once the pool has taken no more, several times in a row."""
+        """Returns when the pool has refused several writes in a row."""
         before = self.refusals
         wait_for(lambda: self.refusals > before + 10, "the pool is full of files", timeout=240)
 
     def pause(self) -> None:
-        """Nothing is written before `go_on`."""
         self._idle.clear()
         self._paused.set()
         assert self._idle.wait(180)
 
     def remove(self) -> None:
-        """Pauses, and removes the file. Where more is promised than there is, that needs space too, and waits for it."""
+        """Pauses and removes the file. In an overcommitted pool the removal needs space and waits for it."""
         self.pause()
         wait_for(self._removed, "the file can be removed", timeout=300)
 
@@ -113,12 +112,11 @@ class Filler:
         return True
 
     def go_on(self) -> None:
-        """Fills again."""
         self._paused.clear()
 
 
 def space(target: Target, number: int = 0) -> dict[str, Any]:
-    """What the target knows of the space of a LUN; empty while that is nothing."""
+    """The target's report on the space of a LUN; empty before the first one."""
     luns = target.call("space.get")["luns"]
     return next((dict(lun) for lun in luns if lun["number"] == number), {})
 
@@ -130,7 +128,7 @@ def is_held(target: Target, number: int = 0) -> bool:
 
 
 async def ready(session: Session) -> list[tuple[int, int, int]]:
-    """Takes the unit attentions that are pending; they come back."""
+    """Takes the pending unit attentions; returns them."""
     taken = []
     while (response := await session.execute(cdb.TEST_UNIT_READY)).status != GOOD:
         taken.append(response.sense_codes)
@@ -143,7 +141,7 @@ async def write(session: Session, offset: int, data: bytes) -> Response:
 
 
 async def in_full(session: Session, offset: int, mebibytes: int) -> None:
-    """Writes so much that nobody can compress."""
+    """Writes incompressible data."""
     for at in range(mebibytes):
         response = await write(session, offset + at * MIB, os.urandom(MIB))
         assert response.status == GOOD, response.sense_codes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much space a volume takes, whatever it is."""
+"""Allocated space of a volume of any kind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.programs import IN_GUEST, run
 
 
 def sync(volume: Path) -> None:
-    """What was written is on its disk, and counted there, from here on."""
+    """Returns when earlier writes are on disk and counted."""
     if IN_GUEST:
         run("zpool", "sync", str(volume).removeprefix("/dev/zvol/").partition("/")[0])
     else:

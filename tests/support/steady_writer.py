@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host that writes all the time, one stable 4 KiB block after the other, and connects again whenever it loses the server.
+"""A host that writes one stable 4 KiB block after the other and reconnects when it loses the server.
 
 usage: python3 -m support.steady_writer iscsi|nfs write|verify REPORT SERVER NAME     NAME: the target's iqn, or the export's path
 `write` runs until SIGTERM. REPORT, a JSON file, then has how many blocks were acknowledged and the longest time without an
-acknowledgement, in seconds. `verify` reads all blocks back: exit code 1 when one that was acknowledged is not there.
+acknowledgement, in seconds. `verify` reads all blocks: exit code 1 if an acknowledged block is missing.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ RETRY_SECONDS = 0.1
 
 
 class Disk(Protocol):
-    """Blocks by their slot. Raises OSError when the server is away."""
+    """Blocks by slot. Raises OSError while the server is down."""
 
     async def write(self, slot: int, data: bytes) -> None: ...  # noqa: D102
     async def read(self, slot: int) -> bytes: ...  # noqa: D102
 
 
 class Lun:
-    """LUN 1 of a target, with a session that is made anew when it is lost."""
+    """LUN 1 of a target, with a session that is recreated after a loss."""
 
     def __init__(self, server: str, iqn: str) -> None:
         self._server, self._iqn = server, iqn
@@ -55,7 +55,7 @@ class Lun:
                     await self._session.__aexit__(None, None, None)
             self._session = None
             raise OSError(str(error)) from error
-        if answer.status != GOOD:  # a unit attention after each login, or a LUN that is not there yet
+        if answer.status != GOOD:  # a unit attention after each login, or a missing LUN
             raise OSError(f"status {answer.status}")
         return answer.data
 
@@ -65,13 +65,12 @@ class Lun:
         await self._execute(cdb.write(slot * blocks, blocks, 0x08), data_out=data)
 
     async def read(self, slot: int) -> bytes:
-        """The block."""
         blocks = BLOCK_BYTES // LBA_BYTES
         return await self._execute(cdb.read(slot * blocks, blocks), data_in=BLOCK_BYTES)
 
 
 class File:
-    """A file of an NFSv3 export; the library connects again by itself."""
+    """A file of an NFSv3 export; the library reconnects itself."""
 
     def __init__(self, server: str, export: str) -> None:
         self._server, self._export = server, export
@@ -87,23 +86,22 @@ class File:
         return self._file
 
     async def write(self, slot: int, data: bytes) -> None:
-        """And its commit."""
+        """WRITE and COMMIT."""
         file = self._open()
         file.write(slot * BLOCK_BYTES, data)
         file.sync()
 
     async def read(self, slot: int) -> bytes:
-        """The block."""
         return self._open().read(slot * BLOCK_BYTES, BLOCK_BYTES)
 
 
 def block(number: int) -> bytes:
-    """What block `number` is written with."""
+    """Content of block `number`."""
     return struct.pack(">Q", number) * (BLOCK_BYTES // 8)
 
 
 async def write(disk: Disk, report: Path) -> None:
-    """Until SIGTERM."""
+    """Writes until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     number, longest, problem = 0, 0.0, ""
@@ -134,9 +132,9 @@ async def write(disk: Disk, report: Path) -> None:
 
 
 async def verify(disk: Disk, report: Path) -> None:
-    """Raises SystemExit for what is lost."""
+    """Raises SystemExit if blocks are lost."""
     acknowledged = json.loads(report.read_text())["acknowledged"]
-    for back in range(min(acknowledged, SLOTS - 1)):  # one more may have been under way
+    for back in range(min(acknowledged, SLOTS - 1)):  # one more may have been running
         number = acknowledged - back
         for _attempt in range(50):
             with contextlib.suppress(OSError):
@@ -151,7 +149,6 @@ async def verify(disk: Disk, report: Path) -> None:
 
 
 def main(kind: str, action: str, report: str, server: str, name: str) -> None:
-    """Runs the command line."""
     disk: Disk = Lun(server, name) if kind == "iscsi" else File(server, name)
     asyncio.run((write if action == "write" else verify)(disk, Path(report)))
 

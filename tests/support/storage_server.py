@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A storage server on a machine: installed as docs/install.md says, set up by a seed file, used by hosts."""
+"""A storage server on a machine: installed by docs/install.md, configured by a seed file, used by hosts."""
 
 from __future__ import annotations
 
@@ -52,48 +52,46 @@ wget -q -P /etc/apt/sources.list.d http://repository.example/zvaai.sources
 sed -i 's/ main\\b/ main contrib/' /etc/apt/sources.list
 apt-get -q update && apt-get -q -y install zvaai
 """
-"""docs/install.md's three lines; `zvaai` in place of `zvaai-standalone`, because DKMS cannot build for this kernel."""
+"""The three lines of docs/install.md; `zvaai` in place of `zvaai-standalone`, because DKMS cannot build for this kernel."""
 
 
 @dataclass
 class FirstStart:
-    """What was seen of an installation and its first start."""
+    """An installation and its first start."""
 
     folder: Path
     install_seconds: float = 0
     setup_seconds: float = 0
     setup: str = ""
-    """What `zvaai setup` printed."""
+    """Output of `zvaai setup`."""
     issue_mode: str = ""
     login_screen: str = ""
     failed: list[str] = field(default_factory=list)
 
 
 def install(machine: Machine, seconds: float = 1200) -> None:
-    """The three lines. wget does not know apt's proxy."""
+    """Runs the three lines. wget does not use apt's proxy."""
     machine.run("export http_proxy=http://192.0.2.1:3142\n" + INSTALL, seconds)
 
 
 def set_up(machine: Machine) -> None:
-    """By the seed file."""
     machine.run(f"umask 077; mkdir -p /etc/zvaai; cat >/etc/zvaai/setup.toml <<'END'\n{SEED}\nEND")
     machine.run("systemctl start zvaai-setup.service || { journalctl -b --no-pager -u zvaai-setup -u zvaai-worker -u zvaai-helper"
                 " -u zvaai-api -u zvaai-target | tail -60; exit 1; }", 300)  # fmt: skip
 
 
 def properties(machine: Machine, unit: str, *names: str) -> dict[str, str]:
-    """Of a unit, as systemctl shows them."""
+    """Properties of a unit from systemctl."""
     lines = machine.run(f"systemctl show {unit} --property {','.join(names)}").strip().splitlines()
     return dict(line.partition("=")[::2] for line in lines)
 
 
 def started_at(machine: Machine, unit: str) -> int:
-    """Microseconds after the boot when it became active; 0: never."""
+    """When the unit became active, in microseconds after the boot; 0: never."""
     return int(properties(machine, unit, "ActiveEnterTimestampMonotonic")["ActiveEnterTimestampMonotonic"])
 
 
 def failed_units(machine: Machine) -> list[str]:
-    """Units that failed."""
     return machine.run("systemctl list-units --state=failed --plain --no-legend | cut -d' ' -f1").split()
 
 
@@ -111,7 +109,7 @@ class Writers:
         return list(map(str, [*python, kind, action, self._folder / f"{kind}.json", ADDRESS, name]))
 
     def start(self, *, anew: bool = True) -> None:
-        """And waits until both have written."""
+        """Starts both hosts; returns after both have written."""
         for kind in ("iscsi", "nfs"):
             if anew:
                 (self._folder / f"{kind}.json").unlink(missing_ok=True)
@@ -120,7 +118,7 @@ class Writers:
         self.wait_for_more()
 
     def reports(self) -> dict[str, dict[str, Any]]:
-        """What each had acknowledged and the longest gap, by kind."""
+        """Acknowledged blocks and the longest gap, by kind of host."""
         found = {}
         for kind in ("iscsi", "nfs"):
             path = self._folder / f"{kind}.json"
@@ -128,13 +126,13 @@ class Writers:
         return found
 
     def move(self, machine: Machine) -> None:
-        """To the machine that was booted again: its network is a new one, so the hosts are started anew, and count on."""
+        """Moves the hosts to a rebooted machine, which has a new network: restarts them with their counters."""
         self.stop()
         self._machine = machine
         self.start(anew=False)
 
     def wait_for_more(self, blocks: int = 40) -> None:
-        """Until both have written so many blocks more."""
+        """Returns after both hosts have written `blocks` more."""
         before = self.reports()
 
         def more() -> bool:
@@ -146,7 +144,6 @@ class Writers:
         wait_for(more, f"both hosts write; they have written {self.reports()}", 120)
 
     def stop(self) -> dict[str, dict[str, Any]]:
-        """Their last reports."""
         for process in self._running.values():
             process.terminate()
         for process in self._running.values():
@@ -155,14 +152,14 @@ class Writers:
         return self.reports()
 
     def verify(self, machine: Machine) -> None:
-        """What was acknowledged is there. Raises CommandError."""
+        """Checks that every acknowledged block is there. Raises CommandError."""
         self._machine = machine
         for kind in ("iscsi", "nfs"):
             machine.client(*self._words(kind, "verify"), seconds=180)
 
 
 def timed(step: Callable[[], object]) -> float:
-    """Seconds that a step took."""
+    """Duration of a step in seconds."""
     began = time.monotonic()
     step()
     return time.monotonic() - began

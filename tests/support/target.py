@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target under test: the real daemon, with a configuration and control socket of its own."""
+"""The target under test: the real daemon with its own configuration and control socket."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any
 from support.programs import CACHE, wait_for
 
 PROGRAM = Path(os.environ.get("ZVAAI_TARGET", CACHE / "target/zvaai-target"))
-"""`ZVAAI_TARGET` names another build of it."""
+"""`ZVAAI_TARGET` names another build."""
 IQN = "iqn.2026-11.example.zvaai:test"
 
 
@@ -41,11 +41,11 @@ class Account:
 
 
 class Target:
-    """One running `zvaai-target` with one iSCSI target.
+    """A running `zvaai-target` with one iSCSI target.
 
-    `directory` keeps its configuration, so that a restarted daemon comes back with what it served. With `portals`, pairs of
-    address and portal group tag, it listens there; else at a port of its own on 127.0.0.1. `namespace` is the network namespace
-    it runs in, `user` the user it runs as.
+    `directory` has its configuration, so that a restarted daemon serves the same LUNs. With `portals`, pairs of address and
+    portal group tag, it listens there, otherwise on a free port of 127.0.0.1. `namespace` is its network
+    namespace, `user` its user.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Target:
         self.portal = ""
 
     def enter(self, words: Sequence[str]) -> None:
-        """The daemon is started behind these words."""
+        """Runs the daemon behind these words."""
         self._enter += words
 
     def start(self) -> None:
-        """Returns once the portal listens."""
+        """Returns when the portal listens."""
         log = (self.directory / "target.log").open("ab")
         files = ["--config", str(self._configuration), "--control", str(self.socket_path)]
         listen = ["--listen", self._listen] if self._listen else []
@@ -83,7 +83,7 @@ class Target:
         wait_for(self._ready, f"the target is ready (log: {self.directory / 'target.log'})")
         portals = self.call("status")["portals"]
         self.portal = str(portals[0]["address"])
-        if self._listen:  # a restarted target keeps its address: initiators reconnect to it
+        if self._listen:  # initiators reconnect to the address of a restarted target
             self._listen = self.portal
 
     def _ready(self) -> bool:
@@ -102,7 +102,6 @@ class Target:
 
     @property
     def socket_path(self) -> Path:
-        """The control socket."""
         return self.directory / "control.sock"
 
     @property
@@ -112,7 +111,7 @@ class Target:
         return self._process.pid
 
     def call(self, method: str, parameters: dict[str, Any] | None = None) -> Any:
-        """One JSON-RPC 2.0 call; the result. Raises RpcError, OSError while nothing listens."""
+        """Result of a JSON-RPC 2.0 call. Raises RpcError; OSError while nothing listens."""
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters or {}}
         with socket.socket(socket.AF_UNIX) as control:
             control.settimeout(180)
@@ -124,7 +123,7 @@ class Target:
         return answer["result"]
 
     def create(self, iqn: str = IQN) -> None:
-        """Makes an iSCSI target without LUNs."""
+        """Creates an iSCSI target without LUNs."""
         self.call("targets.create", {"name": iqn, "initiators": "any"})
 
     def add_lun(self, number: int, path: Path, iqn: str = IQN, **options: Any) -> str:
@@ -164,7 +163,7 @@ def running_target(
     namespace: str | None = None,
     user: str | None = None,
 ) -> Iterator[Target]:
-    """A running target with an iSCSI target without LUNs. Raises AssertionError unless it ends well."""
+    """A running target with an iSCSI target without LUNs. Raises AssertionError unless it ends cleanly."""
     directory.mkdir()
     if user:
         shutil.chown(directory, user)

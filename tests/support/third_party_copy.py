@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EXTENDED COPY(LID1) and what belongs to it (SPC-4 6.3, 6.4, 6.17): commands, parameter lists, and the name of a LUN in them."""
+"""EXTENDED COPY(LID1) (SPC-4 6.3, 6.4, 6.17): commands, parameter lists, and the designator of a LUN in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from support.raw_initiator import GOOD, Session
 
 HOLD_LIST, NO_LIST = 0x02, 0x03
-"""LIST ID USAGE 10b and 11b: the list identifier is discarded when the command ends; there is none."""
+"""LIST ID USAGE 10b and 11b: the list identifier is discarded when the command ends; no list identifier."""
 MOST_SEGMENT_BLOCKS = 0xFFFF
 
 
@@ -32,7 +32,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class ByteSegment:
-    """The same of bytes: logical block addresses with a byte of the block each, and how many bytes."""
+    """Like Segment, in bytes: logical block addresses, a byte within each block, and a number of bytes."""
 
     source: int
     destination: int
@@ -82,7 +82,7 @@ OPERATING_PARAMETERS = 0x03
 def segments_of(
     blocks: int, source: int, destination: int, *, from_: int = 0, to: int = 0, most: int = MOST_SEGMENT_BLOCKS
 ) -> list[Segment]:
-    """A long range, `from_` and `to` logical block addresses on, as segments of at most `most` blocks."""
+    """A long range from `from_` to `to` as segments of at most `most` blocks."""
     return [Segment(source, destination, min(most, blocks - at), from_ + at, to + at) for at in range(0, blocks, most)]
 
 

@@ -28,7 +28,7 @@ def populate_token(list_identifier: int, ranges: list[tuple[int, int]], timeout_
 
 
 def write_using_token(list_identifier: int, made: bytes, ranges: list[tuple[int, int]], offset: int = 0) -> tuple[bytes, bytes]:
-    """WRITE USING TOKEN, `offset` blocks into what it stands for: the command and its parameter list."""
+    """WRITE USING TOKEN, from `offset` blocks of the token's data: the command and its parameter list."""
     body = bytes(6) + offset.to_bytes(8) + made + bytes(6) + _ranges(ranges)
     parameters = len(body).to_bytes(2) + body
     return _third_party_out(0x11, list_identifier, parameters), parameters
@@ -54,12 +54,12 @@ async def populate(session: Session, ranges: list[tuple[int, int]], lun: int | N
 
 
 async def try_write_using(session: Session, made: bytes, ranges: list[tuple[int, int]], lun: int | None = None) -> Response:
-    """Writes what a token stands for; how that ended."""
+    """Writes the data of a token; returns the response."""
     command, parameters = write_using_token(next(_identifiers), made, ranges)
     return await session.execute(command, data_out=parameters, lun=lun)
 
 
 async def write_using(session: Session, made: bytes, ranges: list[tuple[int, int]], lun: int | None = None) -> None:
-    """The same, which has to end well. Raises AssertionError."""
+    """`try_write_using`, which must succeed. Raises AssertionError."""
     answer = await try_write_using(session, made, ranges, lun)
     assert answer.status == GOOD, answer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units of systemd, looked at with systemd's own programs: there is no systemd as process 1 in the tests."""
+"""systemd units, checked with systemd's programs: the tests have no systemd as process 1."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ SYSTEMD = REPOSITORY / "packaging/systemd"
 
 
 def analyze(*words: str) -> subprocess.CompletedProcess[str]:
-    """systemd-analyze."""
     return subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, timeout=60, check=False)
 
 
 def expand(name: str) -> set[str]:
-    """The system calls of a group of systemd's, or the one of that name."""
+    """System calls of a systemd group, or the system call of that name."""
     if not name.startswith("@"):
         return {name}
     lines = analyze("syscall-filter", name).stdout.splitlines()[1:]
@@ -37,7 +36,7 @@ def allowed(unit: Path) -> set[str]:
 
 
 def called(trace: Path, program: str) -> set[str]:
-    """The system calls in what strace wrote, from where the program began: what was before is systemd's part."""
+    """System calls in an strace log, from the start of the program: earlier ones are systemd's."""
     lines = trace.read_text().splitlines()
     begin = max(at for at, line in enumerate(lines) if "execve(" in line and program in line and "= 0" in line)
     return {match[1] for line in lines[begin:] if (match := re.match(r"\d+ +(\w+)\(", line))}

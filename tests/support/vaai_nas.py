@@ -18,7 +18,7 @@ COMMAND = FSAL_LIBRARY.parent.parent / "client" / "vaai-nas"
 
 
 def vaai_nas(*words: str | Path, user: int = 0) -> subprocess.CompletedProcess[str]:
-    """Runs the command; as another user from a place that everybody can read."""
+    """Runs the command; another user gets a folder that everybody can read."""
     with tempfile.TemporaryDirectory() as directory:
         as_user: list[str] = []
         command, environment = COMMAND, dict(os.environ)
@@ -34,7 +34,7 @@ def vaai_nas(*words: str | Path, user: int = 0) -> subprocess.CompletedProcess[s
 
 
 def ask_control_socket(path: Path, *lines: bytes) -> list[Any]:
-    """What the control socket answers to lines, whatever they are."""
+    """Answers of the control socket to arbitrary lines."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(120)
         connection.connect(str(path))

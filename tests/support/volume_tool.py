@@ -25,7 +25,7 @@ def clear(command: str, device: Path, offset: int, length: int, stability: str =
 
 
 def allocation(device: Path, offset: int, length: int) -> tuple[list[tuple[str, int, int]], float]:
-    """Extents as (allocation, offset, length), neighbours of one kind as one; and the seconds it took."""
+    """Extents as (allocation, offset, length), merged by kind, and the seconds it took."""
     found: list[tuple[str, int, int]] = []
     seconds = 0.0
     for kind, *numbers in _call("map", device, offset, length):
@@ -42,7 +42,7 @@ def allocation(device: Path, offset: int, length: int) -> tuple[list[tuple[str, 
 
 @dataclass(frozen=True)
 class Copied:
-    """How the bytes of a copy went."""
+    """How the bytes of a copy were made."""
 
     cloned: int
     copied: int

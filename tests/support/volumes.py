@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a LUN lies on: a sparse file in the fast tier, a zvol in the kernel tier."""
+"""Backing store of a LUN: a sparse file natively, a zvol in the guest."""
 
 from __future__ import annotations
 

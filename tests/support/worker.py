@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A working host, in a process of its own: writes and reads back, checks every block, and measures."""
+"""A working host in a separate process: writes, reads, checks every block, and measures."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from support.raw_initiator import GOOD, Session
 BLOCKS = 8
 QUEUE_DEPTH = 8
 REGION_BLOCKS = 1024
-"""Logical blocks of 512 bytes that each of the queue's places writes to."""
+"""Logical blocks of 512 bytes that each queue slot writes to."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Commands a second, and the mean and the longest time of one in seconds."""
+    """Commands per second; mean and longest latency in seconds."""
 
     per_second: float
     mean: float
@@ -57,26 +57,25 @@ async def _work(portal: str, lun: int, seconds: float, initiator: str) -> Figure
 
 
 def work(portal: str, lun: int = 0, seconds: float = 2, initiator: str = "iqn.2026-11.example.zvaai:worker") -> Figures:
-    """Logs in and works; the figures. Raises AssertionError on wrong data, and what Session raises."""
+    """Logs in and works. Raises AssertionError for wrong data, and Session's exceptions."""
     return asyncio.run(_work(portal, lun, seconds, initiator))
 
 
 class Worker:
-    """Runs `work` in its process."""
+    """Runs `work` in a process."""
 
     def __init__(self, executor: ProcessPoolExecutor) -> None:
         self._executor = executor
 
     def start(self, portal: str, lun: int = 0, seconds: float = 2) -> Future[Figures]:
-        """Begins to work; the figures come by the future."""
+        """Starts the work; the future gets the figures."""
         return self._executor.submit(work, portal, lun, seconds)
 
 
 @contextlib.contextmanager
 def worker() -> Iterator[Worker]:
-    """A worker's process."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
-        executor.submit(int).result()  # it is there
+        executor.submit(int).result()  # the process exists
         yield Worker(executor)
 
 

@@ -16,16 +16,16 @@ class Pool:
         run("zpool", "create", "-f", "-O", "mountpoint=none", "-O", "compression=lz4", name, disk)
 
     def create_volume(self, name: str, size_mib: int, **properties: str) -> Path:
-        """A thin zvol's device node, once udev made it."""
+        """Device node of a new thin zvol, after udev made it."""
         words = [word for key, value in properties.items() for word in ("-o", f"{key}={value}")]
         run("zfs", "create", "-s", "-V", f"{size_mib}M", *words, f"{self.name}/{name}")
         device = Path("/dev/zvol") / self.name / name
-        run("udevadm", "settle")  # the link of a volume of the same name that is gone may still be there
+        run("udevadm", "settle")  # a link of a destroyed volume of the same name may still exist
         wait_for(device.exists, f"{device} is there")
         return device
 
     def destroy_volume(self, name: str) -> None:
-        """Removes the zvol with all that hangs on it, once udev has looked at it after its last close."""
+        """Removes the zvol and its snapshots, after udev has scanned it after its last close."""
 
         volume = f"{self.name}/{name}"
         wait_for(lambda: _done_unless_busy("zfs", "destroy", "-r", volume), f"{volume} is no longer in use")
@@ -35,19 +35,18 @@ class Pool:
         run("zpool", "import", "-d", self._disk, self.name)
 
     def scrub(self) -> None:
-        """Reads and checks every block. Raises AssertionError when one is wrong."""
+        """Reads and checks every block. Raises AssertionError for a wrong block."""
         run("zpool", "scrub", "-w", self.name)
         status = run("zpool", "status", "-v", self.name)
         assert "scrub repaired 0B" in status and "with 0 errors" in status, status
         assert "errors: No known data errors" in status, status
 
     def destroy(self) -> None:
-        """Removes the pool."""
         destroy_pool(self.name)
 
 
 def destroy_pool(name: str) -> None:
-    """Removes a pool, once udev has looked at the volumes whose last writer has just gone: it opens them some time after that."""
+    """Removes a pool, after udev has scanned the volumes: it opens them some time after the last writer's close."""
     wait_for(lambda: _done_unless_busy("zpool", "destroy", "-f", name), f"{name} is no longer in use")
 
 
@@ -63,7 +62,7 @@ def _done_unless_busy(*command: str) -> bool:
 
 
 def transaction_groups(pool: str) -> dict[int, str]:
-    """State of the last ones by number: O(pen), Q(uiescing), W(aiting for its sync), S(yncing), C(ommitted)."""
+    """States of the last transaction groups by number: O(pen), Q(uiescing), W(aiting for sync), S(yncing), C(ommitted)."""
     lines = Path("/proc/spl/kstat/zfs", pool, "txgs").read_text().splitlines()
     rows = [line.split() for line in lines if line[:1].isdigit()]
     return {int(row[0]): row[2] for row in rows if len(row) == 12}

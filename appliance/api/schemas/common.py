@@ -13,7 +13,7 @@ class Empty(Answer):
 
 
 class FieldProblem(Answer):
-    """What is wrong with one field."""
+    """Error of a field."""
 
     field: str
     reason: str

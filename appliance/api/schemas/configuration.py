@@ -17,7 +17,7 @@ class BackupCreate(Model):
 
 
 class CopyHeader(Answer):
-    """What can be read of a copy without a key."""
+    """The part of a copy that is readable without a key."""
 
     version: int
     installation: str
@@ -47,7 +47,7 @@ class ConfigurationCopy(Answer):
     hash: str
     written_at: float
     own: bool
-    """Of this appliance's installation."""
+    """Written by this appliance's installation."""
     known: bool
     """This appliance's database has written it, or an admin has decided since."""
 
@@ -60,7 +60,7 @@ class RecoveryResponse(Answer):
     since: float | None
     installation: str
     generation: int
-    """Of the configuration in the database: each change increases it."""
+    """Generation of the configuration in the database: each change increases it."""
     has_key: bool
     """Whether copies are written: after the first admin was made, or a recovery key."""
     suggested: str | None

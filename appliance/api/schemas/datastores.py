@@ -33,7 +33,7 @@ Kind = Literal["vmfs", "nfs"]
 
 
 class DatastoreQuery(ListQuery):
-    """Which of them."""
+    """Filter of datastores."""
 
     kind: Kind | None = None
     state: Literal["active", "deleted", "copy", "missing"] | None = None
@@ -95,7 +95,7 @@ class DatastoreResponse(Versioned):
 
 
 class DatastoreSpace(Answer):
-    """Of VMFS bytes on disk, as of the last synced state; of NFS what its files need. Null is unknown, or of the other kind.
+    """VMFS: bytes on disk in the last synced state. NFS: space of its files. Null is unknown, or of the other kind.
 
     `unique` is an upper bound unless `unique_exact`. `snapshot` are bytes that a snapshot also holds. `admitted` is the sum
     of the files' sizes, each rounded up to the record size, and 16 KiB a file: of a thick datastore at most `size`. While the NFS
@@ -123,7 +123,7 @@ class DatastorePage(Answer):
 
 
 class ClientAccess(Model):
-    """Clients of NFS. That any host which reaches the server may mount needs `anyone`."""
+    """Clients of NFS. Access for any host that reaches the server needs `anyone`."""
 
     anyone: Annotated[bool, Field(exclude=True)] = False
     clients: Clients | None = None
@@ -162,7 +162,7 @@ class DatastoreCreate(ClientAccess):
 
 
 class DatastoreUpdate(ClientAccess):
-    """What to change; a `soft_threshold` of null takes it away.
+    """Fields to change; a `soft_threshold` of null takes it away.
 
     `thick` is changed alone: to thick only while it shares no blocks, and the pool has room; to thin at any time.
     """
@@ -206,7 +206,7 @@ PageText = Annotated[str, Field(min_length=8, max_length=16384)]
 
 
 class LioNames(Model):
-    """Of LIO: what its folder wwn in configfs has as `vpd_unit_serial`, `product_id`, `vendor_id` and `company_id`."""
+    """LIO: values in its configfs folder wwn: `vpd_unit_serial`, `product_id`, `vendor_id` and `company_id`."""
 
     system: Literal["lio"]
     unit_serial: Annotated[str, Field(min_length=8, max_length=128, pattern=r"^[ -~]+$")]
@@ -216,7 +216,7 @@ class LioNames(Model):
 
 
 class ScstNames(Model):
-    """Of SCST: the device's attributes of these names."""
+    """SCST: the device's attributes with these names."""
 
     system: Literal["scst"]
     usn: Text
@@ -229,7 +229,7 @@ class ScstNames(Model):
 
 
 class PageNames(Model):
-    """Of any target: what a host reads as vital product data pages 80h and 83h, in hexadecimal; vendor and product of INQUIRY."""
+    """Any target: vital product data pages 80h and 83h that a host reads, in hexadecimal; vendor and product of INQUIRY."""
 
     system: Literal["pages"]
     page_80: PageText
@@ -239,7 +239,7 @@ class PageNames(Model):
 
 
 class GivenNames(Model):
-    """As the target takes them."""
+    """Names in the target's format."""
 
     system: Literal["given"]
     serial_number: Text

@@ -64,7 +64,7 @@ class FolderQuery(ListQuery):
 
 
 class FolderEntry(Answer):
-    """Of a folder in a snapshot."""
+    """Entry of a folder in a snapshot."""
 
     name: str
     kind: Literal["folder", "file", "other"]

@@ -61,7 +61,7 @@ class HostCreate(Model):
 
 
 class HostUpdate(Model):
-    """What to change; a `group` of null takes it out of its group. `force`: also while it is logged in."""
+    """Fields to change; a `group` of null takes it out of its group. `force`: also while it is logged in."""
 
     name: Name | None = None
     group: Identifier | None = None
@@ -95,7 +95,7 @@ class GroupCreate(Model):
 
 
 class GroupUpdate(Model):
-    """What to change."""
+    """Fields to change."""
 
     name: Name | None = None
     disabled_offloads: Annotated[list[Offload], Field(max_length=5)] | None = None
@@ -113,7 +113,7 @@ class SessionOfHost(Answer):
 
 
 class SessionPage(Answer):
-    """Who is logged in, by which path."""
+    """A session with its path."""
 
     items: list[SessionOfHost]
     next_cursor: str | None

@@ -12,13 +12,13 @@ from appliance.api.types import Answer, Name, Time
 
 
 class JobQuery(ListQuery):
-    """Which of them."""
+    """Filter."""
 
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"] | None = None
 
 
 class AlertQuery(ListQuery):
-    """Which of them."""
+    """Filter."""
 
     open: bool = True
 
@@ -39,7 +39,7 @@ class JobResponse(Answer):
     kind: str
     subject: str
     name: str
-    """Of the subject when the job was queued: "gold1@before"."""
+    """Name of the subject when the job was queued: "gold1@before"."""
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     step: str
     percent: int
@@ -81,7 +81,7 @@ class AlertPage(Answer):
 
 
 class AuditQuery(ListQuery):
-    """Which of them: all that is given has to fit."""
+    """Filter of audit entries: all given fields must match."""
 
     actor: Name | None = None
     """A user's name."""
@@ -92,7 +92,7 @@ class AuditQuery(ListQuery):
 
 
 class AuditResponse(Answer):
-    """Who did or tried what."""
+    """An action or an attempt, with its user."""
 
     id: int
     at: Time
@@ -103,11 +103,11 @@ class AuditResponse(Answer):
     action: str
     subject: str
     name: str
-    """Of the subject at that time."""
+    """Name of the subject at that time."""
     before: dict[str, Any] | None
     after: dict[str, Any] | None
     status: int | None
-    """As answered; null while it is under way, and for ever where the service died meanwhile."""
+    """HTTP status; null while the request is running, and after a crash during it."""
 
 
 class AuditPage(Answer):

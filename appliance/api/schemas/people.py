@@ -34,7 +34,7 @@ class SessionCreate(Model):
 
 
 class SessionResponse(Answer):
-    """Who is logged in. `csrf_token` goes into the header X-CSRF-Token of what changes something; null for API tokens."""
+    """The logged-in user. `csrf_token` goes into the header X-CSRF-Token of what changes something; null for API tokens."""
 
     user: str
     name: str
@@ -75,7 +75,7 @@ class UserCreate(Model):
 
 
 class UserUpdate(Model):
-    """What to change."""
+    """Fields to change."""
 
     role: RoleName | None = None
     password: Password | None = None

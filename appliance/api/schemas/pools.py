@@ -68,7 +68,7 @@ class PoolResponse(Versioned):
     upgradable: bool
     """This OpenZFS has features that the pool has not enabled."""
     of_the_system: bool
-    """It carries the running system, so the appliance changes nothing in it."""
+    """The pool has the running system, so the appliance never changes it."""
     bclone_used: Bytes
     bclone_saved: Bytes
     bclone_ratio: float
@@ -89,7 +89,7 @@ PoolName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
 
 class SmartResponse(Answer):
-    """What a disk reports by SMART; null if it does not. Without SMART, `available` is false, with the reason."""
+    """SMART data of a disk; null if the disk reports none. Without SMART, `available` is false, with the reason."""
 
     available: bool
     reason: str
@@ -180,7 +180,7 @@ class ExtendRequest(Model):
 
 
 class PlanCreate(Model):
-    """What would be made, or with `extend` added."""
+    """The layout that would be created, or with `extend` added."""
 
     name: PoolName
     vdevs: Vdevs
@@ -199,7 +199,7 @@ Percent = Annotated[int, Field(ge=1, le=100)]
 
 
 class PoolUpdate(Model):
-    """What is not given stays; null is the usual: 80 and 90."""
+    """Omitted fields do not change; null sets the default: 80 and 90."""
 
     warning_percent: Percent | None = None
     critical_percent: Percent | None = None
@@ -220,13 +220,13 @@ class DeviceName(Model):
 
 
 class TrimRequest(Model):
-    """What to do."""
+    """Action."""
 
     action: Literal["start", "stop"]
 
 
 class DeviceUpdate(Model):
-    """What to do with a device of the pool, given by name or GUID."""
+    """Action on a device of the pool, given by name or GUID."""
 
     device: Device
     action: Literal["offline", "online", "clear"]
@@ -241,6 +241,6 @@ class ImportRequest(Model):
 
 
 class ScrubRequest(Model):
-    """What to do."""
+    """Action."""
 
     action: Literal["start", "pause", "stop"]

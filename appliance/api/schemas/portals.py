@@ -49,7 +49,7 @@ class PortalCreate(Model):
 
 
 class PortalUpdate(Model):
-    """What to change. `force`: also if hosts lose connections."""
+    """Fields to change. `force`: also if hosts lose connections."""
 
     address: PortalAddress | None = None
     group_tag: GroupTag | None = None

@@ -17,16 +17,16 @@ Certificate = Annotated[str, Field(max_length=65536)]
 
 
 class DeliveryResponse(Answer):
-    """Something that was sent, or is to be."""
+    """A sent or pending notification."""
 
     id: int
     event: str
-    """The same in each try: a receiver knows by it what it has had before."""
+    """Equal in all attempts, so that a receiver can drop duplicates."""
     kind: str
     state: Literal["pending", "delivered", "failed", "dropped", "testing"]
     attempts: int
     status: int | None
-    """Of HTTP or SMTP, of the last try; null where there was no answer, or the protocol has none."""
+    """HTTP or SMTP status of the last attempt; null without a response or status."""
     problem: str | None
     created_at: Time
     due_at: Time
@@ -88,7 +88,7 @@ class ReceiverCreate(Model):
 
 
 class ReceiverUpdate(Model):
-    """What to change. A receiver stays of its kind."""
+    """Fields to change. A receiver stays of its kind."""
 
     name: Name | None = None
     url: Url | None = None

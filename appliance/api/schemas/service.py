@@ -33,7 +33,7 @@ class PoolState(Answer):
 
 
 class StatusResponse(Answer):
-    """What an admin wants to know first."""
+    """Overview of the appliance."""
 
     version: str
     worker: bool
@@ -107,7 +107,7 @@ class IscsiSettingsUpdate(Model):
 
 
 class ReconcileResponse(Answer):
-    """What was not as it should be, and what could not be mended."""
+    """Drift, and failures to repair it."""
 
     differences: list[str]
     failures: list[FieldlessFailure]
@@ -138,6 +138,6 @@ class OffloadsResponse(Answer):
 
 
 class Healthy(Answer):
-    """That it answers."""
+    """The process answers."""
 
     status: Literal["ok"]

@@ -107,7 +107,7 @@ class ScheduleResponse(Versioned):
 
 
 class RoomOfDatastore(Answer):
-    """What the next snapshot of a thick datastore needs, at most its size."""
+    """Space for the next snapshot of a thick datastore, at most its size."""
 
     datastore: str
     name: str
@@ -115,7 +115,7 @@ class RoomOfDatastore(Answer):
 
 
 class RoomResponse(Answer):
-    """What the next snapshots of a schedule need in the pool; thin datastores need nothing. With less they are refused."""
+    """Space in the pool for the next snapshots of a schedule; thin datastores need none. With less they are refused."""
 
     needed: Bytes
     available: Bytes
@@ -163,7 +163,7 @@ class ScheduleCreate(Model):
 
 
 class ScheduleUpdate(Model):
-    """What to change."""
+    """Fields to change."""
 
     name: Name | None = None
     datastores: Scheduled | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was written of an export is read back as it was, and nothing else is taken for one."""
+"""Export blocks are parsed back unchanged; other text is refused."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder of ganesha's exports: who else may write there, or could before, has no other file written or read by it."""
+"""The folder of ganesha's exports: a user who can or could write it cannot redirect reads or writes to other files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINKS = ("7.new", "7.add", "7.change", "7.conf")
 
 
 class Daemon(Ganesha):
-    """The daemon at the other end of the bus is this: what it was given to read, and what it serves."""
+    """A fake daemon: the text that it read, and its exports."""
 
     def __init__(self, exports: Path) -> None:
         super().__init__(exports)
@@ -46,14 +46,14 @@ class Daemon(Ganesha):
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Daemon:
-    """With a folder of its own."""
+    """A fake daemon with a folder."""
     folder = tmp_path / "exports.d"
     folder.mkdir(mode=0o755)
     return Daemon(folder)
 
 
 def somebody_elses(folder: Path) -> None:
-    """As an earlier version left it: the worker's."""
+    """The folder of an earlier version, owned by the worker."""
     os.chown(folder, 65534, -1)
 
 
@@ -66,8 +66,8 @@ def for_its_group(folder: Path) -> None:
 
 
 def a_link(folder: Path) -> None:
-    folder.rename(folder.with_suffix(".aside"))
-    folder.symlink_to(folder.with_suffix(".aside"))
+    folder.rename(folder.with_suffix(".old"))
+    folder.symlink_to(folder.with_suffix(".old"))
 
 
 @pytest.mark.parametrize("wrong", [somebody_elses, for_others, for_its_group, a_link])
@@ -86,7 +86,7 @@ def test_in_a_folder_where_others_write_nothing_is_changed(wrong: Callable[[Path
         with pytest.raises(ExportRefusedError, match="nobody else writes"):
             call()
     assert {path.name: path.read_text() for path in folder.iterdir()} == before == {"7.conf": EXPORT.block()}
-    assert (daemon.read, daemon.serves) == ([EXPORT.block()], {7}), "nor was the daemon asked"
+    assert (daemon.read, daemon.serves) == ([EXPORT.block()], {7}), "the daemon was not called either"
 
 
 @pytest.mark.parametrize("refuses", [False, True])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reconciler: from any state to any other, and never through one that shows too much."""
+"""The reconciler gets from any state to any other, and never grants too much access in between."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulators.target import TargetSimulator
 
-from appliance.dataplane.reconcile import Wanted, WantedAccount, differences, reconcile
+from appliance.dataplane.reconcile import DesiredAccount, DesiredState, differences, reconcile
 from appliance.dataplane.target import Account, HostGroup, Lun, TargetRefusedError
 
 NAME = "iqn.2026-11.zvaai:test"
@@ -22,7 +22,7 @@ UUIDS = [str(uuid.UUID(int=number)) for number in range(1, 6)]
 
 
 @st.composite
-def wanted(draw: st.DrawFn) -> Wanted:
+def desired_states(draw: st.DrawFn) -> DesiredState:
     chosen = draw(
         st.lists(
             st.tuples(st.integers(0, 6), st.sampled_from(UUIDS)), unique_by=(lambda one: one[0], lambda one: one[1]), max_size=5
@@ -50,25 +50,25 @@ def wanted(draw: st.DrawFn) -> Wanted:
             groups[name] = HostGroup(name, own, tuple(sorted(draw(st.sets(st.sampled_from(["unmap", "token"]), min_size=1)))))
     chap = draw(st.booleans())
     accounts = draw(st.lists(st.sampled_from(["one", "two"]), unique=True)) if chap else []
-    return Wanted(
+    return DesiredState(
         target=NAME,
         luns=luns,
         groups=groups,
         chap_required=chap,
-        accounts={name: WantedAccount(name, f"{name} is a secret", tuple(IQNS[:2])) for name in accounts},
+        accounts={name: DesiredAccount(name, f"{name} is a secret", tuple(IQNS[:2])) for name in accounts},
         initiators=tuple(sorted({iqn for lun in luns.values() for iqn in lun.initiators or ()})),
     )
 
 
 class Watched(TargetSimulator):
-    """Tells what it shows after each step."""
+    """Records the access after each step."""
 
     def __init__(self) -> None:
         super().__init__()
         self.shown: list[set[tuple[str, str]]] = []
 
-    def look(self) -> set[tuple[str, str]]:
-        """Pairs of initiator and volume: who could read what."""
+    def access(self) -> set[tuple[str, str]]:
+        """Pairs of initiator and readable volume."""
         return {
             (iqn, served.lun.uuid)
             for target in self.targets()
@@ -78,36 +78,33 @@ class Watched(TargetSimulator):
         }
 
     def set_access(self, target: str, initiators: Sequence[str], lun: int | None = None) -> None:
-        """Watched."""
         super().set_access(target, initiators, lun)
-        self.shown.append(self.look())
+        self.shown.append(self.access())
 
     def create_lun(self, target: str, lun: Lun) -> None:
-        """Watched."""
         super().create_lun(target, lun)
-        self.shown.append(self.look())
+        self.shown.append(self.access())
 
     def delete_lun(self, target: str, number: int) -> bool | None:
-        """Watched."""
         closed = super().delete_lun(target, number)
-        self.shown.append(self.look())
+        self.shown.append(self.access())
         return closed
 
 
-def pairs(one: Wanted) -> set[tuple[str, str]]:
-    return {(iqn, lun.uuid) for lun in one.luns.values() for iqn in lun.initiators or ()}
+def pairs(state: DesiredState) -> set[tuple[str, str]]:
+    return {(iqn, lun.uuid) for lun in state.luns.values() for iqn in lun.initiators or ()}
 
 
 @settings(max_examples=150)
-@given(before=wanted(), after=wanted())
-def test_from_anything_to_anything(before: Wanted, after: Wanted) -> None:
+@given(before=desired_states(), after=desired_states())
+def test_from_anything_to_anything(before: DesiredState, after: DesiredState) -> None:
     target = Watched()
     assert not reconcile(target, before).failures
     target.shown.clear()
     outcome = reconcile(target, after)
     assert not outcome.failures
-    assert target.look() == pairs(after)
-    # On the way nobody saw what neither state shows.
+    assert target.access() == pairs(after)
+    # In between no initiator had access that neither state grants.
     for shown in target.shown:
         assert shown <= pairs(before) | pairs(after)
     served = target.targets()[0]
@@ -123,7 +120,7 @@ def test_others_are_left_alone() -> None:
     target = TargetSimulator()
     target.create_target("iqn.2026-11.somebody:else")
     target.set_host_group(HostGroup("by hand", (IQNS[0],), ("unmap",)))
-    reconcile(target, Wanted(NAME, {}, {}))
+    reconcile(target, DesiredState(NAME, {}, {}))
     assert {one.name for one in target.targets()} == {NAME, "iqn.2026-11.somebody:else"}
     assert [group.name for group in target.host_groups()] == ["by hand"]
 
@@ -137,32 +134,32 @@ def test_one_refusal_does_not_keep_the_rest_from_being_done() -> None:
 
     target = Refusing()
     luns = {number: Lun(number, UUIDS[number], f"/volumes/{number}") for number in range(3)}
-    outcome = reconcile(target, Wanted(NAME, luns, {}))
+    outcome = reconcile(target, DesiredState(NAME, luns, {}))
     assert [failure.subject for failure in outcome.failures] == [UUIDS[1]]
     assert [served.lun.number for served in target.targets()[0].luns] == [0, 2]
 
 
 def test_hosts_are_admitted_before_their_lun_is_there() -> None:
-    class Looking(TargetSimulator):
+    class Reading(TargetSimulator):
         def create_lun(self, target: str, lun: Lun) -> None:
             assert set(lun.initiators or ()) <= set(self.targets()[0].initiators or ()), "who sees the LUN can't log in"
             super().create_lun(target, lun)
 
-    target = Looking()
+    target = Reading()
     luns = {number: Lun(number, UUIDS[number], f"/volumes/{number}", (IQNS[number],)) for number in range(2)}
-    assert not reconcile(target, Wanted(NAME, luns, {}, initiators=tuple(IQNS[:2]))).failures
+    assert not reconcile(target, DesiredState(NAME, luns, {}, initiators=tuple(IQNS[:2]))).failures
     assert target.targets()[0].initiators == tuple(IQNS[:2]) and len(target.targets()[0].luns) == 2
 
 
 def test_a_changed_secret_is_set_again() -> None:
     target = TargetSimulator()
     account: dict[str, Any] = {"name": "one", "secret": "one is a secret", "initiators": (IQNS[1], IQNS[0])}
-    reconcile(target, Wanted(NAME, {}, {}, True, {"one": WantedAccount(**account)}))
+    reconcile(target, DesiredState(NAME, {}, {}, True, {"one": DesiredAccount(**account)}))
     assert target.targets()[0].accounts == (Account("one", (IQNS[0], IQNS[1])),)
-    assert not differences(Wanted(NAME, {}, {}, True, {"one": WantedAccount(**account)}), target.targets()[0], [])
-    fewer = Wanted(NAME, {}, {}, True, {"one": WantedAccount(**{**account, "initiators": (IQNS[0],)})})
+    assert not differences(DesiredState(NAME, {}, {}, True, {"one": DesiredAccount(**account)}), target.targets()[0], [])
+    fewer = DesiredState(NAME, {}, {}, True, {"one": DesiredAccount(**{**account, "initiators": (IQNS[0],)})})
     assert [step.text for step in differences(fewer, target.targets()[0], [])] == ["CHAP account one is another one"]
-    stale = Wanted(NAME, {}, {}, True, {"one": WantedAccount(**account, stale=True)})
+    stale = DesiredState(NAME, {}, {}, True, {"one": DesiredAccount(**account, stale=True)})
     assert [step.text for step in differences(stale, target.targets()[0], [])] == ["CHAP account one is another one"]
 
 
@@ -181,39 +178,39 @@ def test_a_changed_secret_is_set_again() -> None:
 def test_what_somebody_changed_by_hand_is_mended(by_hand: dict[str, Any]) -> None:
     target = TargetSimulator()
     lun = Lun(0, UUIDS[0], "/volumes/0", provisioning="thick", reservations="/reservations", guid=7)
-    reconcile(target, Wanted(NAME, {0: lun}, {}))
+    reconcile(target, DesiredState(NAME, {0: lun}, {}))
     target.change_lun(NAME, replace(lun, **by_hand), list(by_hand))
-    outcome = reconcile(target, Wanted(NAME, {0: lun}, {}))
+    outcome = reconcile(target, DesiredState(NAME, {0: lun}, {}))
     assert outcome.differences == (f"LUN 0 has another {next(iter(by_hand))}",)
     assert target.targets()[0].luns[0].lun == lun
 
 
-def test_a_lun_that_is_gone_is_not_taken_for_closed() -> None:
-    """Only the first of two answers tells that commands have not ended."""
+def test_a_missing_lun_does_not_count_as_closed() -> None:
+    """Only the first of two responses reports that commands have not ended."""
     target = TargetSimulator()
-    reconcile(target, Wanted(NAME, {0: Lun(0, UUIDS[0], "/volumes/0")}, {}))
+    reconcile(target, DesiredState(NAME, {0: Lun(0, UUIDS[0], "/volumes/0")}, {}))
     target.busy.add(UUIDS[0])
-    outcome = reconcile(target, Wanted(NAME, {}, {}))
+    outcome = reconcile(target, DesiredState(NAME, {}, {}))
     assert [(failure.subject, failure.still_open) for failure in outcome.failures] == [(UUIDS[0], True)]
     assert target.delete_lun(NAME, 0) is None
 
 
 def test_other_data_is_another_lun() -> None:
-    """What is known of the old one, as its reservations, is not the new one's."""
+    """The new LUN does not inherit the old one's reservations."""
     target = TargetSimulator()
     lun = Lun(0, UUIDS[0], "/volumes/0", guid=7)
-    reconcile(target, Wanted(NAME, {0: lun}, {}))
-    outcome = reconcile(target, Wanted(NAME, {0: replace(lun, guid=8)}, {}))
+    reconcile(target, DesiredState(NAME, {0: lun}, {}))
+    outcome = reconcile(target, DesiredState(NAME, {0: replace(lun, guid=8)}, {}))
     assert outcome.differences == ("LUN 0 should not be served", "LUN 0 is not served") and not outcome.failures
     assert target.targets()[0].luns[0].lun.guid == 8
 
 
 @pytest.mark.parametrize("guid", [None, 7])
 def test_an_unknown_lun_does_not_stay_on_a_copy(guid: int | None) -> None:
-    """A target that looks by itself keeps its place for when it returns."""
+    """If the target checks the GUID itself, the LUN keeps its place for the volume's return."""
     target = TargetSimulator()
-    reconcile(target, Wanted(NAME, {0: Lun(0, UUIDS[0], "/volumes/0", guid=guid)}, {}))
-    doubt = Wanted(NAME, {}, {}, unknown=frozenset(UUIDS[:1]))
+    reconcile(target, DesiredState(NAME, {0: Lun(0, UUIDS[0], "/volumes/0", guid=guid)}, {}))
+    doubt = DesiredState(NAME, {}, {}, unknown=frozenset(UUIDS[:1]))
     assert reconcile(target, doubt).differences == ()
     outcome = reconcile(target, replace(doubt, copies=frozenset(["/volumes/0"])))
     assert outcome.differences == (() if guid else ("LUN 0 should not be served",))

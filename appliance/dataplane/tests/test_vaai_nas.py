@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the control socket answers, whatever that is, is a result or a refusal that is understood, or counts as none."""
+"""Any response of the control socket is a result, a known refusal, or counts as no response."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from appliance.dataplane.vaai_nas import ExportSpace, FileRefusedError, SharedSp
 
 @contextmanager
 def answering(path: Path, line: bytes) -> Iterator[list[Any]]:
-    """A socket that answers each request with this line; what was asked."""
-    asked: list[Any] = []
+    """A socket that answers each request with this line; the requests."""
+    requests: list[Any] = []
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -28,13 +28,13 @@ def answering(path: Path, line: bytes) -> Iterator[list[Any]]:
         def serve() -> None:
             connection, _address = listener.accept()
             with connection, connection.makefile("rb") as lines:
-                asked.append(json.loads(lines.readline()))
+                requests.append(json.loads(lines.readline()))
                 connection.sendall(line)
 
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            yield asked
+            yield requests
         finally:
             thread.join(30)
 
@@ -61,26 +61,26 @@ def test_an_odd_answer_is_none(tmp_path: Path, line: bytes) -> None:
 
 def test_a_refusal_says_what_is_in_the_way(tmp_path: Path) -> None:
     error = {"code": -32000, "message": "taken", "data": {"status": "exists", "field": "destination"}}
-    with answering(tmp_path / "s", json.dumps({"error": error}).encode() + b"\n") as asked:
+    with answering(tmp_path / "s", json.dumps({"error": error}).encode() + b"\n") as requests:
         with pytest.raises(FileRefusedError) as refused:
             VaaiNas(tmp_path / "s").clone(1, "ä", "b", request="0" * 32, fast=True)
         assert (refused.value.status, refused.value.field, str(refused.value)) == ("exists", "destination", "taken")
     parameters = {"export": 1, "source": "ä", "destination": "b", "request_id": "0" * 32, "fast": True}
-    assert (asked[0]["method"], asked[0]["params"]) == ("clone.start", parameters)
+    assert (requests[0]["method"], requests[0]["params"]) == ("clone.start", parameters)
 
 
 def test_space_of_an_export_is_read(tmp_path: Path) -> None:
-    told = {"thick": True, "size_bytes": 1 << 40, "admitted_bytes": 5, "counting": True, "problem": "a walk failed"}
-    with answering(tmp_path / "s", json.dumps({"result": told}).encode() + b"\n") as asked:
+    response = {"thick": True, "size_bytes": 1 << 40, "admitted_bytes": 5, "counting": True, "problem": "a walk failed"}
+    with answering(tmp_path / "s", json.dumps({"result": response}).encode() + b"\n") as requests:
         assert VaaiNas(tmp_path / "s").space(7) == ExportSpace(True, 1 << 40, 5, True, "a walk failed")
-    assert (asked[0]["method"], asked[0]["params"]) == ("space.get", {"export": 7})
+    assert (requests[0]["method"], requests[0]["params"]) == ("space.get", {"export": 7})
 
 
 def test_shared_bytes_of_an_export_are_read(tmp_path: Path) -> None:
-    told = {"complete": True, "shared_bytes": 3, "snapshot_bytes": 2, "deduplicated_bytes": 1, "as_of": 1_800_000_000}
-    with answering(tmp_path / "s", json.dumps({"result": told}).encode() + b"\n") as asked:
+    response = {"complete": True, "shared_bytes": 3, "snapshot_bytes": 2, "deduplicated_bytes": 1, "as_of": 1_800_000_000}
+    with answering(tmp_path / "s", json.dumps({"result": response}).encode() + b"\n") as requests:
         assert VaaiNas(tmp_path / "s").shared(7, restart=True) == SharedSpace(True, 3, 2, 1)
-    assert (asked[0]["method"], asked[0]["params"]) == ("space.shared", {"export": 7, "restart": True})
+    assert (requests[0]["method"], requests[0]["params"]) == ("space.shared", {"export": 7, "restart": True})
 
 
 def test_who_does_not_answer_is_unreachable(tmp_path: Path) -> None:

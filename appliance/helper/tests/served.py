@@ -17,7 +17,7 @@ from appliance.helper.client import HelperClient, connect
 from appliance.helper.exports import Exports
 from appliance.helper.server import Server
 from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.keys import KeptKeys
+from appliance.zfs.keys import StoredKeys
 from appliance.zfs.log import Log
 
 
@@ -31,7 +31,7 @@ def served(
     exports: Exports | None = None,
     log: Log | None = None,
 ) -> Iterator[None]:
-    """Serves the engine at this path meanwhile."""
+    """Serves the engine at this path during the body."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
@@ -41,7 +41,7 @@ def served(
         listener,
         users={os.geteuid()} if users is None else users,
         policy=policy or Policy(),
-        keys=KeptKeys(engine, path.with_suffix(".keys")),
+        keys=StoredKeys(engine, path.with_suffix(".keys")),
         exports=exports,
         copies=FolderCopies(path.with_suffix(".copies")),
         log=log,
@@ -60,7 +60,6 @@ def served(
 def client_of(
     engine: ZfsEngine, path: Path, *, policy: Policy | None = None, seconds: float = 60.0, log: Log | None = None
 ) -> Iterator[HelperClient]:
-    """A client of it."""
     with served(engine, path, policy=policy, log=log):
         client = connect(path, seconds=seconds)
         yield client

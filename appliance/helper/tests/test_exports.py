@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A taken-over worker gets nothing exported but datastores: what the helper refuses, of a ganesha that takes anything."""
+"""A worker under an attacker's control can export only datastores: refusals, with a ganesha that accepts anything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLACE = "/srv/zvaai/one"
 
 @dataclass
 class Rig:
-    """A helper with one datastore, tank/one; what is seen where; and somebody else's export 9."""
+    """A helper with a datastore, tank/one; the visible mounts; and another owner's export 9."""
 
     simulator: Simulator
     ganesha: GaneshaSimulator
@@ -33,25 +33,30 @@ class Rig:
     client: HelperClient = field(init=False)
 
     def filesystem(self, name: str, mountpoint: str, **more: str) -> int:
-        """Another one; its GUID."""
+        """Creates another file system; returns its GUID."""
         made = self.simulator.create_filesystem(name, properties={"mountpoint": mountpoint, **more})
         self.seen.setdefault(mountpoint, name)
         return made.guid
 
     def add(self, dataset: str = "tank/one", guid: int | None = None, **other: Any) -> None:
-        """As it should be, but for what is told otherwise."""
-        asked = {"number": 1, "share": "/one", "clients": ["192.0.2.1"], "squash": "No_Root_Squash", "versions": [3, 4], **other}
-        self.client.add_export(dataset, self.simulator.filesystem(dataset).guid if guid is None else guid, **asked)
+        """Adds a valid export, with other arguments if given."""
+        arguments = {
+            "number": 1,
+            "share": "/one",
+            "clients": ["192.0.2.1"],
+            "squash": "No_Root_Squash",
+            "versions": [3, 4],
+            **other,
+        }
+        self.client.add_export(dataset, self.simulator.filesystem(dataset).guid if guid is None else guid, **arguments)
 
     @property
     def served(self) -> dict[int, str]:
-        """Paths by number."""
-        return {one.export_id: one.path for one in self.ganesha.served()}
+        return {export.export_id: export.path for export in self.ganesha.served()}
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    """Served."""
     simulator, ganesha = Simulator(), GaneshaSimulator()
     simulator.create_pool("tank", [VdevSpec(devices=(simulator.disks()[0].path,))], force=True)
     rig = Rig(simulator, ganesha)
@@ -65,20 +70,20 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
         rig.client.close()
 
 
-def test_a_datastore_is_exported_as_it_is_told(rig: Rig) -> None:
+def test_a_datastore_is_exported_as_requested(rig: Rig) -> None:
     rig.add(clients=["192.0.2.1", "2001:db8::/32"], squash="Root_Squash", versions=[3])
-    (found, _) = rig.ganesha.served()
-    assert (found.path, found.pseudo) == (PLACE, "/one")
-    assert found.clients == {"192.0.2.1 RW Root_Squash v3", "2001:db8::/32 RW Root_Squash v3"}
+    (export, _) = rig.ganesha.served()
+    assert (export.path, export.pseudo) == (PLACE, "/one")
+    assert export.clients == {"192.0.2.1 RW Root_Squash v3", "2001:db8::/32 RW Root_Squash v3"}
     assert (
-        found.text
-        and "FSAL { Name = ZVAAI; }" in found.text
-        and f"# guid {rig.simulator.filesystem('tank/one').guid}" in found.text
+        export.text
+        and "FSAL { Name = ZVAAI; }" in export.text
+        and f"# guid {rig.simulator.filesystem('tank/one').guid}" in export.text
     )
     guid = rig.simulator.filesystem("tank/one").guid
     rig.client.change_export("tank/one", guid, 1, "/one", clients=[], squash="No_Root_Squash", versions=[4], thick_size=1 << 40)
-    (found, _) = rig.ganesha.served()
-    assert found.clients == set() and found.text and f"FSAL {{ Name = ZVAAI; Thick_Size = {1 << 40}; }}" in found.text
+    (export, _) = rig.ganesha.served()
+    assert export.clients == set() and export.text and f"FSAL {{ Name = ZVAAI; Thick_Size = {1 << 40}; }}" in export.text
     rig.client.forget_export(1)
     assert rig.ganesha.files() == {} and set(rig.served) == {1, 9}
     rig.client.remove_export(1)
@@ -145,8 +150,8 @@ def test_what_is_not_seen_where_it_is_mounted(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("instead", [None, "tank/copy"])
-def test_what_is_unmounted_before_ganesha_has_it(rig: Rig, monkeypatch: pytest.MonkeyPatch, instead: str | None) -> None:
-    """By the same caller, on another connection."""
+def test_a_mount_that_ends_before_ganesha_exports_it(rig: Rig, monkeypatch: pytest.MonkeyPatch, instead: str | None) -> None:
+    """The same caller unmounts it on another connection."""
     real = rig.ganesha.add
 
     def late(export: Export) -> None:
@@ -201,7 +206,7 @@ def test_only_files_of_datastores_are_forgotten(rig: Rig, monkeypatch: pytest.Mo
         with pytest.raises(Refused, match="none that the appliance has written"):
             rig.client.forget_export(3)
     assert set(really()) == {1, 3}
-    rig.client.forget_export(4)  # what has no file is forgotten already
+    rig.client.forget_export(4)  # an export without a file is no error
 
 
 def test_what_ganesha_says_comes_back_as_it_was(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

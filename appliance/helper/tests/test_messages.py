@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a caller sends: an answer, never an exception, and nothing reaches the engine that was not checked."""
+"""Any message gets an answer, never an exception, and only checked arguments reach the engine."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ANSWERS = {
     "datasets": DatasetList(filesystems=[], volumes=[]),
     "properties": {"type": Property("filesystem", Source.NONE)},
 }
-"""What is looked up before something may be mounted."""
+"""Queries before a mount."""
 JOB = "6f7a2c1e-9d5b-4c3a-8e21-0b7f5d4c3a21"
 
 
 class Recorder:
-    """An engine that only writes down what it is asked for."""
+    """An engine that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Mapping[str, Any]]] = []
@@ -52,17 +52,15 @@ class Recorder:
 
 
 def server(engine: Any) -> Server:
-    """Without a socket."""
     return Server(engine, None, users=(), policy=Policy())  # type: ignore[arg-type]
 
 
-def ask(engine: Any, message: bytes) -> protocol.Answer:
+def call(engine: Any, message: bytes) -> protocol.Answer:
     """The answer to a message."""
     return msgspec.json.decode(server(engine).answer(message, 1, 0), type=protocol.Answer)
 
 
 def request(operation: str, **arguments: Any) -> bytes:
-    """A message."""
     return json.dumps({"operation": operation, "arguments": arguments}).encode()
 
 
@@ -94,7 +92,7 @@ likely_values = st.one_of(
 @example(b'{"operation":"destroy","arguments":' + b'{"a":' * 5000)
 def test_any_bytes_are_answered(message: bytes) -> None:
     recorder = Recorder()
-    answer = ask(recorder, message)
+    answer = call(recorder, message)
     assert answer.error in {"refused", *error_classes()} or recorder.calls
 
 
@@ -106,7 +104,7 @@ def test_what_reaches_the_engine_was_checked(data: st.DataObject) -> None:
         name: data.draw(likely_values) for name in OPERATIONS[operation].arguments.__struct_fields__ if data.draw(st.booleans())
     }
     recorder = Recorder()
-    answer = ask(recorder, request(operation, **arguments))
+    answer = call(recorder, request(operation, **arguments))
     assert (answer.error is None) == any(called == operation for called, _ in recorder.calls), answer
     for called, given_arguments in recorder.calls:
         assert called == operation or called in ANSWERS
@@ -114,7 +112,7 @@ def test_what_reaches_the_engine_was_checked(data: st.DataObject) -> None:
 
 
 def every_value_is_allowed(operation: str, arguments: Mapping[str, Any]) -> None:
-    """By rules of its own, not by those of `checks`."""
+    """An independent version of the rules in `checks`."""
     for name, value in arguments.items():
         texts = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
         for text in (text for text in texts if isinstance(text, str)):
@@ -145,7 +143,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
 BAD: list[tuple[str, dict[str, Any], str | None]] = [
     ("nothing", {}, "refused"),
     ("__init__", {}, "refused"),
-    ("pool", {"name": "tank"}, "refused"),  # made of `pools` by the client
+    ("pool", {"name": "tank"}, "refused"),  # the client implements it with `pools`
     ("destroy", {"name": "tank"}, "invalid_name"),
     ("destroy", {"name": "tank/a", "recursive": True}, "refused"),
     ("destroy", {"name": 7}, "refused"),
@@ -179,7 +177,7 @@ BAD: list[tuple[str, dict[str, Any], str | None]] = [
 @pytest.mark.parametrize(("operation", "arguments"), GOOD)
 def test_taken(operation: str, arguments: dict[str, Any]) -> None:
     recorder = Recorder()
-    answer = ask(recorder, request(operation, **arguments))
+    answer = call(recorder, request(operation, **arguments))
     assert answer.error is None, answer
     assert [call[0] for call in recorder.calls] == [operation]
 
@@ -187,13 +185,13 @@ def test_taken(operation: str, arguments: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("operation", "arguments", "error"), BAD)
 def test_not_taken(operation: str, arguments: dict[str, Any], error: str | None) -> None:
     recorder = Recorder()
-    answer = ask(recorder, request(operation, **arguments))
+    answer = call(recorder, request(operation, **arguments))
     assert answer.error == error, answer
     assert bool(recorder.calls) == (error is None)
 
 
 def test_every_argument_has_a_check() -> None:
-    """An argument that a new operation brings is refused until it has one."""
+    """A new argument is refused until it has a check."""
     for operation in OPERATIONS.values():
         for name in operation.arguments.__struct_fields__:
             values: tuple[Any, ...] = ("", "tank/a@s", 1, (), {}, b"x")
@@ -201,7 +199,7 @@ def test_every_argument_has_a_check() -> None:
                 try:
                     Policy()._check(operation.name, name, value)
                 except (AttributeError, TypeError):
-                    continue  # of another type: a check looked at it
+                    continue  # of another type: a check refused it
                 except Exception as problem:
                     assert "has no check" not in str(problem) or name in BOOLEANS, (operation.name, name)
 
@@ -212,9 +210,9 @@ BOOLEANS = {"force", "dry_run", "expand", "mount", "thick", "with_snapshots", "r
 def test_changes_are_audited_without_keys(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     key = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U="
-    ask(Recorder(), request("create_volume", name="tank/a", volsize=1 << 20, encryption={"key": key}))
-    ask(Recorder(), request("load_key", name="tank/a", key=key))
-    ask(Recorder(), request("datasets"))
+    call(Recorder(), request("create_volume", name="tank/a", volsize=1 << 20, encryption={"key": key}))
+    call(Recorder(), request("load_key", name="tank/a", key=key))
+    call(Recorder(), request("datasets"))
     lines = [json.loads(record.getMessage()) for record in caplog.records]
     assert [(line["audit"], line["operation"]) for line in lines] == [
         ("begun", "create_volume"),
@@ -232,7 +230,7 @@ def test_failures_are_audited(caplog: pytest.LogCaptureFixture) -> None:
             raise InvalidName("tank/a", "no")
 
     caplog.set_level(logging.INFO)
-    assert ask(Failing(), request("destroy", name="tank/a")).error == "invalid_name"
+    assert call(Failing(), request("destroy", name="tank/a")).error == "invalid_name"
     assert json.loads(caplog.records[-1].getMessage())["outcome"] == "invalid_name"
 
 
@@ -240,7 +238,13 @@ def test_failures_are_audited(caplog: pytest.LogCaptureFixture) -> None:
 def test_every_error_comes_back_as_it_was(code: str) -> None:
     kind = error_classes()[code]
     values = {"str": "text", "bool": True, "float": 1.5, "tuple[str, ...]": ("a", "b")}
-    error = kind(**{name: values[str(told)] for name, told in kind.__annotations__.items() if "ClassVar" not in str(told)})
+    error = kind(
+        **{
+            name: values[str(annotation)]
+            for name, annotation in kind.__annotations__.items()
+            if "ClassVar" not in str(annotation)
+        }
+    )
     answer = msgspec.json.decode(protocol.encode_error(error), type=protocol.Answer)
     back = protocol.decode_error(answer)
     assert type(back) is kind and back.details() == error.details() and str(back) == str(error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A taken-over worker gets nothing mounted where it should not be, and nothing set-uid."""
+"""A worker under an attacker's control can mount only at allowed mountpoints, and never with set-uid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from appliance.zfs.mountinfo import mounted_at, topmost
 
 @pytest.fixture
 def simulator() -> Simulator:
-    """With a pool."""
     simulator = Simulator()
     devices = tuple(disk.path for disk in simulator.disks()[:2])
     simulator.create_pool("tank", [VdevSpec(devices=devices, redundancy=Redundancy.MIRROR)])
@@ -34,15 +33,14 @@ def simulator() -> Simulator:
 
 @pytest.fixture
 def client(simulator: Simulator, tmp_path: Path) -> Iterator[HelperClient]:
-    """Before it."""
     with client_of(simulator, tmp_path / "helper.sock") as client:
         yield client
 
 
 def is_safe(engine: ZfsEngine, name: str) -> bool:
     """No set-uid files, devices, programs."""
-    found = engine.filesystem(name).properties
-    return {found[key].value for key in ("setuid", "devices", "exec")} == {"off"}
+    properties = engine.filesystem(name).properties
+    return {properties[key].value for key in ("setuid", "devices", "exec")} == {"off"}
 
 
 def test_where() -> None:
@@ -64,7 +62,7 @@ def test_what_is_made_is_safe(client: HelperClient, simulator: Simulator) -> Non
 
 
 def test_no_mountpoint_is_inherited(client: HelperClient, simulator: Simulator) -> None:
-    """A client of the share above may have made a link where it would be mounted."""
+    """A client of the export above may have made a link at the mountpoint."""
     client.create_filesystem("tank/a", properties={"mountpoint": "/srv/zvaai/a"})
     client.snapshot(["tank/a@s"])
     client.create_filesystem("tank/b")
@@ -157,7 +155,7 @@ def test_a_pool_of_the_system_carries_what_the_system_runs_on(tmp_path: Path) ->
     table.write_text("\n".join(["/dev/sda1 / ext4 rw 0 0", *lines[4:7]]) + "\n")
     assert pools_of_the_system(table, swaps) == frozenset()
     swaps.write_text(swaps.read_text() + "/dev/zd_absent partition 1 0 -3\n")
-    with pytest.raises(UnexpectedFailure, match="/dev/zd_absent"):  # its pool is unknown, so no pool may be changed
+    with pytest.raises(UnexpectedFailure, match="/dev/zd_absent"):  # without its pool no pool may be changed
         pools_of_the_system(table, swaps)
 
 
@@ -171,19 +169,19 @@ def test_a_pool_of_the_system_is_marked(simulator: Simulator, tmp_path: Path) ->
 def test_what_an_imported_pool_would_mount_elsewhere_is_not_mounted_at_the_next_boot(
     client: HelperClient, simulator: Simulator
 ) -> None:
-    """`zfs mount -a`, which runs at each boot, mounts what has canmount=on."""
+    """`zfs mount -a` runs at each boot and mounts file systems with canmount=on."""
     for name, mountpoint in (("evil", "/etc"), ("home", "/home"), ("good", "/srv/zvaai/good"), ("none", "none")):
         simulator.create_filesystem(f"tank/{name}", properties={"mountpoint": mountpoint, "canmount": "on"})
     simulator.create_filesystem("tank/home/below")
     simulator.export_pool("tank")
     client.import_pool("tank", mount=False)
-    found = {one.name: one.properties["canmount"].value for one in simulator.filesystems()}
-    assert {name.partition("/")[2] for name, value in found.items() if value == "noauto"} == {"evil", "home", "home/below"}
+    canmount = {other.name: other.properties["canmount"].value for other in simulator.filesystems()}
+    assert {name.partition("/")[2] for name, value in canmount.items() if value == "noauto"} == {"evil", "home", "home/below"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
 def test_the_folder_of_reservations_is_the_targets(tmp_path: Path) -> None:
-    """Its files too, when they come from another server; what a link leads to is not given away."""
+    """Including files from another server; the target of a link keeps its owner."""
     folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
     folder.mkdir()
     elsewhere.write_text("root's")
@@ -209,7 +207,7 @@ def test_no_other_folder_is_given_away(simulator: Simulator, monkeypatch: pytest
 
 
 def test_reservations_are_mounted_in_their_own_pools_place_only(client: HelperClient, simulator: Simulator) -> None:
-    """A replica of them, received under the name of a lost pool's, has the place of that pool."""
+    """A replica that was received under the name of a lost pool has that pool's mountpoint."""
     name, place = f"tank/{RESERVATIONS}", f"/srv/zvaai/.reservations-{simulator.pool('tank').guid}"
     lost = "/srv/zvaai/.reservations-4711"
     for dataset, where in ((name, lost), (name, "/srv/zvaai/a"), ("tank/a", lost), ("tank/a", place)):
@@ -235,7 +233,7 @@ def test_reservations_are_mounted_in_their_own_pools_place_only(client: HelperCl
 def test_nothing_is_mounted_over_another_nor_a_copy_at_an_import(
     client: HelperClient, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A received copy of a datastore has its mountpoint, and OpenZFS mounts one over the other."""
+    """A received copy has the datastore's mountpoint, and OpenZFS mounts one over the other."""
     own = client.create_filesystem("tank/own", properties={"mountpoint": "/srv/zvaai/own", "canmount": "noauto"})
     client.set_properties("tank/own", {"zvaai:guid": str(own.guid)})
     client.create_filesystem(
@@ -254,7 +252,7 @@ def test_nothing_is_mounted_over_another_nor_a_copy_at_an_import(
 
 @pytest.fixture
 def mounted_over(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is mounted over each other at the place of `tank/own`, a datastore, as `zpool import` by hand leaves it."""
+    """Mounts over each other at the mountpoint of the datastore `tank/own`, as after `zpool import`."""
     place, over = "/srv/zvaai/own", ["tank/own"]
     simulator.create_pool("theirs", [VdevSpec(devices=(simulator.disks()[2].path,))])
     guid = simulator.create_filesystem("tank/own", properties={"mountpoint": place}).guid
@@ -271,12 +269,11 @@ def mounted_over(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> list[
 
 
 def seen(simulator: Simulator, over: list[str]) -> list[str]:
-    """Those of them that are mounted."""
     return [name for name in over if simulator.filesystem(name).mounted]
 
 
 def test_a_copy_that_hides_a_datastore_is_unmounted(simulator: Simulator, tmp_path: Path, mounted_over: list[str]) -> None:
-    """What is in use, no copy, or of a pool that is not the helper's, stays."""
+    """A mount in use, a mount that is no copy, and one of another pool stay."""
     with client_of(simulator, tmp_path / "helper.sock", policy=Policy(pools=frozenset(("tank",)))) as client:
         mounted_over.append("tank/copy")
         simulator.fail_next("unmount", DatasetBusy("tank/copy", ("tar (process 7)",)))
@@ -296,7 +293,7 @@ def test_a_copy_that_hides_a_datastore_is_unmounted(simulator: Simulator, tmp_pa
 
 
 def test_a_copy_with_children_that_are_mounted_stays(client: HelperClient, simulator: Simulator, mounted_over: list[str]) -> None:
-    """They would be unmounted with it, and are somewhere else."""
+    """Its children would be unmounted with it."""
     mounted_over.append("tank/copy")
     simulator.create_filesystem("tank/copy/child", properties={"mountpoint": "/mnt/child"})
     with pytest.raises(Refused, match="tank/copy/child"):
@@ -320,7 +317,7 @@ def test_no_copy_is_unmounted_where_something_else_hides_the_datastore(
 def test_what_is_unmounted_is_in_the_audit(
     client: HelperClient, simulator: Simulator, mounted_over: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Though the mount itself fails: of two copies one is in use."""
+    """Although the mount itself fails, because one of two copies is in use."""
     caplog.set_level(logging.INFO)
     mounted_over += ["tank/copy", "tank/again"]
     really, busy = simulator.unmount, DatasetBusy("tank/copy", ("tar (process 7)",))
@@ -334,8 +331,8 @@ def test_what_is_unmounted_is_in_the_audit(
         patch.setattr(simulator, "unmount", unmount)
         client.mount("tank/own")
     assert seen(simulator, mounted_over) == ["tank/own", "tank/copy"]
-    begun, told, ended = (record.getMessage() for record in caplog.records)
-    assert json.loads(begun)["audit"] == "begun" and "tank/again was mounted" in told
+    begun, unmounted, ended = (record.getMessage() for record in caplog.records)
+    assert json.loads(begun)["audit"] == "begun" and "tank/again was unmounted" in unmounted
     assert json.loads(ended)["outcome"] == "dataset_busy"
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of those that are mounted at one place stays there."""
+"""Repair of several mounts at a mountpoint."""
 
 from __future__ import annotations
 
 import pytest
 from simulators.zfs import Simulator
 
-from appliance.helper.places import settle
+from appliance.helper.places import repair
 from appliance.zfs.errors import DatasetBusy
 from appliance.zfs.model import VdevSpec
 
@@ -17,7 +17,7 @@ OWN, COPY = "tank/one", "rust/one"
 
 @pytest.fixture
 def simulator() -> Simulator:
-    """A datastore in the one pool, a copy of it in the other, with the same place."""
+    """A datastore in one pool, a copy of it in the other, with the same mountpoint."""
     simulator = Simulator()
     disks = [disk.path for disk in simulator.disks()]
     for pool, disk in zip(("tank", "rust"), disks, strict=False):
@@ -30,29 +30,28 @@ def simulator() -> Simulator:
 
 
 def mounted(simulator: Simulator) -> set[str]:
-    """Of the two."""
     return {name for name in (OWN, COPY) if simulator.filesystem(name).mounted}
 
 
-@pytest.mark.parametrize("there", [[OWN, COPY], [COPY, OWN], [COPY]])
-def test_the_datastore_alone_stays(simulator: Simulator, there: list[str]) -> None:
-    for name in {OWN, COPY} - set(there):
+@pytest.mark.parametrize("mounted_there", [[OWN, COPY], [COPY, OWN], [COPY]])
+def test_the_datastore_alone_stays(simulator: Simulator, mounted_there: list[str]) -> None:
+    for name in {OWN, COPY} - set(mounted_there):
         simulator.unmount(name)
-    assert settle(simulator, DIRECTORIES, lambda _place: there)
+    assert repair(simulator, DIRECTORIES, lambda _place: mounted_there)
     assert mounted(simulator) == {OWN}
 
 
-@pytest.mark.parametrize("there", [[OWN], []])
-def test_what_is_right_is_left_alone(simulator: Simulator, there: list[str]) -> None:
-    for name in {OWN, COPY} - set(there):
+@pytest.mark.parametrize("mounted_there", [[OWN], []])
+def test_what_is_right_is_left_alone(simulator: Simulator, mounted_there: list[str]) -> None:
+    for name in {OWN, COPY} - set(mounted_there):
         simulator.unmount(name)
-    assert settle(simulator, DIRECTORIES, lambda _place: there)
-    assert mounted(simulator) == set(there), "not mounted means that somebody wanted that, or has no key"
+    assert repair(simulator, DIRECTORIES, lambda _place: mounted_there)
+    assert mounted(simulator) == set(mounted_there), "an unmounted datastore is unmounted on purpose, or has no key"
 
 
 def test_a_copy_alone_has_no_right_to_the_place(simulator: Simulator) -> None:
     simulator.destroy(OWN)
-    assert settle(simulator, DIRECTORIES, lambda _place: [COPY])
+    assert repair(simulator, DIRECTORIES, lambda _place: [COPY])
     assert not simulator.filesystem(COPY).mounted
 
 
@@ -62,18 +61,18 @@ def test_what_is_no_datastore_is_left_alone(simulator: Simulator) -> None:
     simulator.create_filesystem("rust/theirs", properties={"mountpoint": "/srv/zvaai/theirs"})
     simulator.unmount(COPY)
     there = {"/home": ["tank/home", "rust/home"], "/srv/zvaai/theirs": ["tank/theirs", "rust/theirs"], PLACE: [OWN]}
-    assert settle(simulator, DIRECTORIES, lambda place: there[place])
+    assert repair(simulator, DIRECTORIES, lambda place: there[place])
     assert all(simulator.filesystem(name).mounted for name in ("tank/home", "tank/theirs", "rust/theirs"))
 
 
-def test_a_place_that_is_in_use_keeps_no_other_from_being_settled(simulator: Simulator) -> None:
+def test_a_mountpoint_in_use_does_not_block_the_repair_of_another(simulator: Simulator) -> None:
     second = simulator.create_filesystem("tank/two", properties={"mountpoint": "/srv/zvaai/two"})
     simulator.create_filesystem("rust/two", properties={"mountpoint": "/srv/zvaai/two"})
     for name in ("tank/two", "rust/two"):
         simulator.set_properties(name, {"zvaai:guid": str(second.guid)})
     simulator.fail_next("unmount", DatasetBusy(COPY, ("tar (process 7)",)))
     there = {PLACE: [OWN, COPY], "/srv/zvaai/two": ["tank/two", "rust/two"]}
-    assert not settle(simulator, DIRECTORIES, lambda place: there[place])
+    assert not repair(simulator, DIRECTORIES, lambda place: there[place])
     assert mounted(simulator) == {OWN, COPY}
     assert simulator.filesystem("tank/two").mounted and not simulator.filesystem("rust/two").mounted
 
@@ -84,6 +83,6 @@ def test_reservations_stay_with_their_own_pool(simulator: Simulator) -> None:
         simulator.create_filesystem(f"{pool}/zvaai-reservations", properties={"mountpoint": place})
     simulator.unmount(COPY)
     there = {PLACE: [OWN], place: ["tank/zvaai-reservations", "rust/zvaai-reservations"]}
-    assert settle(simulator, DIRECTORIES, lambda found: there[found])
+    assert repair(simulator, DIRECTORIES, lambda place: there[place])
     assert simulator.filesystem("tank/zvaai-reservations").mounted
     assert not simulator.filesystem("rust/zvaai-reservations").mounted

@@ -101,7 +101,7 @@ def test_calls_of_the_library_that_hang_are_counted_by_pool() -> None:
 
 
 def test_a_program_that_cannot_be_ended_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one that waits in the kernel: SIGKILL comes when it has left that."""
+    """Like a program in the kernel, which gets SIGKILL only when it leaves the kernel."""
     monkeypatch.setattr(commands, "_kill", lambda _: None)
     leftover.take()
     with pytest.raises(Timeout):

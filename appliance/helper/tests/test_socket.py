@@ -32,7 +32,6 @@ NOBODY = 65534
 
 @pytest.fixture
 def simulator() -> Simulator:
-    """With a pool."""
     simulator = Simulator()
     devices = tuple(disk.path for disk in simulator.disks()[:2])
     simulator.create_pool("tank", [VdevSpec(devices=devices, redundancy=Redundancy.MIRROR)])
@@ -49,18 +48,18 @@ def test_the_client_has_the_interface(tmp_path: Path) -> None:
         client.pools(surprise=1)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("refused_before_it_asks", [False, True])
+@pytest.mark.parametrize("refused_before_the_request", [False, True])
 def test_other_users_are_refused(
-    simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused_before_it_asks: bool
+    simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused_before_the_request: bool
 ) -> None:
     path = tmp_path / "helper.sock"
-    if refused_before_it_asks:
+    if refused_before_the_request:
         really = socket.socket.connect
 
         def connect_and_wait(connection: socket.socket, address: str) -> None:
             really(connection, address)
             hung_up = select.poll()
-            hung_up.register(connection, 0)  # POLLHUP is told unasked
+            hung_up.register(connection, 0)  # POLLHUP is always reported
             assert hung_up.poll(10_000)
 
         monkeypatch.setattr(socket.socket, "connect", connect_and_wait)
@@ -82,17 +81,17 @@ def test_many_callers_at_once(simulator: Simulator, tmp_path: Path) -> None:
 def test_more_connections_than_allowed_are_refused(simulator: Simulator, tmp_path: Path) -> None:
     path = tmp_path / "helper.sock"
     with served(simulator, path):
-        kept = []
+        open_connections = []
         for _ in range(64):
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.connect(str(path))
             connection.settimeout(60)
             protocol.write_message(connection, b'{"operation":"pools"}')
             protocol.read_message(connection, 1 << 20)
-            kept.append(connection)
+            open_connections.append(connection)
         with pytest.raises((Refused, EngineUnavailable)):
             connect(path).pools()
-        for connection in kept:
+        for connection in open_connections:
             connection.close()
         until = time.monotonic() + 60
         while True:

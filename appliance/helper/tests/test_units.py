@@ -13,11 +13,10 @@ SERVICE, SOCKET = UNITS / "zvaai-helper.service", UNITS / "zvaai-helper.socket"
 MOUNTS = UNITS / "zvaai-mounts.service"
 of_both = pytest.mark.parametrize("service", [SERVICE, MOUNTS], ids=lambda unit: unit.stem)
 EXPOSURE_MAX = 46
-"""Tenths, as systemd-analyze counts; a view of the file system of its own would take much away, and its mounts with it."""
+"""Tenths, as systemd-analyze counts. A private mount namespace would lower the value, but hide the helper's mounts."""
 
 
 def analyze(*words: str) -> subprocess.CompletedProcess[str]:
-    """systemd-analyze."""
     return subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, timeout=60, check=False)
 
 

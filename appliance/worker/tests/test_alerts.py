@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alerts are raised and cleared when two rounds agree, so that none tells of what one round saw in the midst of a job."""
+"""Alerts are raised and cleared when two checks agree, so that a check within a job raises none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from appliance.worker import alerts
 from appliance.worker.alerts import Alerts
 
 
-def look(appliance: Appliance) -> set[str]:
+def scan_and_read(appliance: Appliance) -> set[str]:
     """All that the clock does, and the keys of the open alerts then."""
     assert appliance.request("POST", "/reconcile").status_code == 200
     appliance.service._capacity()
@@ -33,7 +33,7 @@ def opened(appliance: Appliance) -> set[str]:
     return {one["key"] for one in appliance.get("/alerts")["items"]}
 
 
-def told(appliance: Appliance) -> list[tuple[str, str]]:
+def notifications(appliance: Appliance) -> list[tuple[str, str]]:
     """What receivers were to be sent: its kind, and the alert's key."""
     with appliance.store.reading() as session:
         sent = session.scalars(select(Delivery).order_by(Delivery.id)).all()
@@ -84,7 +84,6 @@ def hold(hooked: Appliance, monkeypatch: pytest.MonkeyPatch) -> Callable[..., He
 
 
 def begin(appliance: Appliance, method: str, path: str, body: Any = None) -> str:
-    """A job; its identifier."""
     answer = appliance.request(method, path, body).json
     assert answer is not None
     return str(answer["id"])
@@ -94,28 +93,28 @@ def finding(severity: str) -> Finding:
     return Finding("odd:one", severity, "one", "it is odd")
 
 
-def test_two_rounds_raise_an_alert_and_two_clear_it(hooked: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_checks_raise_an_alert_and_two_clear_it(hooked: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alerts, "APART_S", 3.0)
     seen, clock, again = Alerts(hooked.store), [0.0], list[float]()
-    seen.now, seen.ask_again = lambda: clock[0], again.append
+    seen.now, seen.request_after = lambda: clock[0], again.append
 
-    def round_at(at: float, *found: Finding) -> list[str]:
+    def check_at(at: float, *found: Finding) -> list[str]:
         clock[0] = at
         seen.update("odd", found)
         return [one["severity"] for one in hooked.get("/alerts")["items"]]
 
-    assert round_at(0, finding("warning")) == [] and again == [3.0]
-    assert round_at(1, finding("warning")) == [], "a round of the same moment proves nothing"
-    assert round_at(2) == [] and round_at(5, finding("warning")) == [], "once found, once not"
-    assert round_at(8, finding("warning")) == ["warning"]
+    assert check_at(0, finding("warning")) == [] and again == [3.0]
+    assert check_at(1, finding("warning")) == [], "a round of the same moment proves nothing"
+    assert check_at(2) == [] and check_at(5, finding("warning")) == [], "once found, once not"
+    assert check_at(8, finding("warning")) == ["warning"]
     again.clear()
-    assert round_at(9, finding("critical")) == ["warning"] and again == [3.0]
-    assert round_at(12, finding("critical")) == ["critical"]
-    assert round_at(15) == ["critical"] and round_at(16, finding("critical")) == ["critical"]
+    assert check_at(9, finding("critical")) == ["warning"] and again == [3.0]
+    assert check_at(12, finding("critical")) == ["critical"]
+    assert check_at(15) == ["critical"] and check_at(16, finding("critical")) == ["critical"]
     again.clear()
-    assert round_at(30, finding("critical")) == ["critical"] and again == [], "nothing is open between rounds that agree"
-    assert round_at(40) == ["critical"] and round_at(43) == []
-    assert [kind for kind, key in told(hooked) if key == "odd:one"] == ["alert.raised", "alert.changed", "alert.cleared"]
+    assert check_at(30, finding("critical")) == ["critical"] and again == [], "nothing is open between checks that agree"
+    assert check_at(40) == ["critical"] and check_at(43) == []
+    assert [kind for kind, key in notifications(hooked) if key == "odd:one"] == ["alert.raised", "alert.changed", "alert.cleared"]
 
 
 def test_the_second_round_does_not_wait_for_the_clock(hooked: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +122,7 @@ def test_the_second_round_does_not_wait_for_the_clock(hooked: Appliance, monkeyp
     store = hooked.datastore("first")
     monkeypatch.setattr(alerts, "APART_S", 0.05)
     key = cannot_be_served(hooked, store, "vmfs", monkeypatch)
-    hooked.service.rounds.ask()
+    hooked.service.scheduler.request()
     limit = time.monotonic() + 60
     while opened(hooked) != {key}:
         assert time.monotonic() < limit, "no second round"
@@ -134,8 +133,8 @@ def test_the_alert_of_what_a_job_mends_does_not_wait_for_the_clock(hooked: Appli
     """Which here comes once an hour; OpenZFS has no event for cleared counters."""
     device = hooked.simulator.disks()[0].path
     hooked.simulator.fault_disk(device, checksum=12)
-    hooked.service.rounds.ask()
-    hooked.settled()
+    hooked.service.scheduler.request()
+    hooked.wait_until_idle()
     assert [key.startswith("pool:errors:") for key in opened(hooked)] == [True]
     hooked.job("POST", "/pools/tank/device", {"device": device, "action": "clear"})
     assert opened(hooked) == set()
@@ -148,17 +147,17 @@ def test_what_is_being_made_is_no_copy(
     """It has its identity, and not yet the GUID with which that counts; its number is in the database already."""
     waits = hold("set_properties", lambda given: "zvaai:guid" in given)
     monkeypatch.setattr(alerts, "APART_S", 3600.0)
-    asked = {"name": "first", "pool": "tank", "size": str(GIB), "kind": kind}
-    job = begin(hooked, "POST", "/datastores", asked)
+    body = {"name": "first", "pool": "tank", "size": str(GIB), "kind": kind}
+    job = begin(hooked, "POST", "/datastores", body)
     with waits:
-        assert look(hooked) == set()
+        assert scan_and_read(hooked) == set()
         assert {one["state"] for one in hooked.get("/datastores")["items"]} == {"copy", "missing"}, "half of it is seen"
     assert hooked.ended(job)["state"] == "succeeded"
-    assert look(hooked) == set() and told(hooked) == []
+    assert scan_and_read(hooked) == set() and notifications(hooked) == []
 
 
 def cannot_be_served(appliance: Appliance, store: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """From now on; the key of the alert that tells it."""
+    """From now on; the key of its alert."""
     if kind == "vmfs":
         assert isinstance(appliance.target, TargetSimulator)
         appliance.target.guid_at = lambda _path: 5

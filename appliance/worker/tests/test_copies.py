@@ -47,9 +47,9 @@ def test_a_copy_under_the_name_of_a_lun_is_not_served_until_it_is_adopted(applia
     (lun,) = luns(appliance)
     lost, copy = lost_volume(appliance)
     assert lun.lun.guid == lost.guid and copy.guid != lost.guid
-    told = alerts(appliance)[store]
-    assert told["severity"] == "critical" and "--keep-identity" in told["remedy"]
-    assert {str(lost.guid), str(copy.guid)} <= {word.strip("():;,.") for word in told["text"].split()}, told["text"]
+    response = alerts(appliance)[store]
+    assert response["severity"] == "critical" and "--keep-identity" in response["remedy"]
+    assert {str(lost.guid), str(copy.guid)} <= {word.strip("():;,.") for word in response["text"].split()}, response["text"]
     # Its place is kept, for when it returns.
     (kept,) = luns(appliance)
     assert (kept.state, kept.lun.guid, kept.found_guid) == ("failed", lost.guid, copy.guid)
@@ -58,13 +58,13 @@ def test_a_copy_under_the_name_of_a_lun_is_not_served_until_it_is_adopted(applia
     (adopted,) = luns(appliance)
     assert (adopted.state, adopted.lun.uuid, adopted.lun.guid) == ("serving", store, copy.guid)
     assert alerts(appliance) == {}
-    appliance.service.rounds.ask()
-    appliance.settled()
+    appliance.service.scheduler.request()
+    appliance.wait_until_idle()
     assert appliance.get("/alerts")["items"] == []
 
 
 def test_a_lun_of_before_guids_is_taken_off_a_copy(appliance: Appliance) -> None:
-    """A target that does not look by itself would serve it."""
+    """A target without a GUID check would serve it."""
     appliance.service.context.on_files = True
     store = appliance.datastore("first")
     assert [lun.lun.guid for lun in luns(appliance)] == [None]
@@ -95,8 +95,8 @@ def test_a_copy_at_the_path_of_an_export_is_not_exported_until_it_is_adopted(app
     place = {"mountpoint": str(lost.mountpoint), "canmount": "on"}
     copy = appliance.simulator.create_filesystem(lost.name, properties={**own_properties(lost), **place})
     assert copy.mounted
-    told = alerts(appliance)[store]
-    assert str(copy.guid) in told["text"] and str(lost.guid) in told["text"] and "--keep-identity" in told["remedy"]
+    response = alerts(appliance)[store]
+    assert str(copy.guid) in response["text"] and str(lost.guid) in response["text"] and "--keep-identity" in response["remedy"]
     assert appliance.nfs.served() == []
     body = {"dataset": copy.name, "name": "first", "identity": "keep", "clients": [ADDRESS]}
     appliance.job("POST", "/volumes/adopt", body)
@@ -107,8 +107,8 @@ def test_a_copy_at_the_path_of_an_export_is_not_exported_until_it_is_adopted(app
 
 @pytest.mark.parametrize("damage", ["another name", "no name", "no GUID"])
 def test_a_damaged_property_takes_nothing_from_hosts(damage: str, appliance: Appliance) -> None:
-    """It may be the original, and all there is: nobody is told to destroy it."""
-    appliance.service.context.on_files = True  # a target that does not look by itself whose volume it is
+    """It may be the original: no remedy says to destroy it."""
+    appliance.service.context.on_files = True  # a target without a GUID check
     block = appliance.datastore("block", host_groups=[appliance.group("cluster", ESX)])
     files = appliance.nfs_datastore("files", clients=[ADDRESS])
     datasets = [appliance.get(f"/datastores/{store}")["dataset"] for store in (block, files)]
@@ -121,18 +121,18 @@ def test_a_damaged_property_takes_nothing_from_hosts(damage: str, appliance: App
     alerts(appliance)
     appliance.service._capacity()
     assert (appliance.target.targets(), appliance.nfs.served()) == before
-    told = appliance.get("/alerts")["items"]
-    assert {block, files, *datasets} <= {one["subject"] for one in told if "--keep-identity" in one["remedy"]}
-    assert not [one for one in told if "destroy" in one["remedy"] or "is not served" in one["text"]]
+    response = appliance.get("/alerts")["items"]
+    assert {block, files, *datasets} <= {one["subject"] for one in response if "--keep-identity" in one["remedy"]}
+    assert not [one for one in response if "destroy" in one["remedy"] or "is not served" in one["text"]]
     checks = [one for one in appliance.get("/readiness")["checks"] if one["id"] == "copy"]
     assert len(checks) == 2 and "destroy" not in str([one["remedy"] for one in checks])
 
 
-def test_a_replica_beside_its_original_may_be_destroyed(appliance: Appliance) -> None:
+def test_a_replica_next_to_its_original_may_be_destroyed(appliance: Appliance) -> None:
     appliance.datastore("first")
     (volume,) = appliance.simulator.volumes()
     appliance.simulator.create_volume("tank/replica", volume.volsize, properties=own_properties(volume))
     alerts(appliance)
     appliance.service._capacity()
-    (told,) = appliance.get("/alerts")["items"]
-    assert told["subject"] == "tank/replica" and "destroy it" in told["remedy"] and "is not served" in told["text"]
+    (response,) = appliance.get("/alerts")["items"]
+    assert response["subject"] == "tank/replica" and "destroy it" in response["remedy"] and "is not served" in response["text"]

@@ -94,7 +94,7 @@ class World:
         files = VaaiNasSimulator(served=nfs.served)
         context = assembled(self.configuration, engine, target, nfs, files, self.store)
         context.device = lambda volume: "/dev/null"
-        context.recovery.check(context.look())  # as the first round of a worker does; no job begins before
+        context.recovery.check(context.scan())  # as a worker's first run does; no job starts before
         executor = Executor(context)
         executor.start()
         return executor
@@ -118,7 +118,7 @@ class World:
         raise AssertionError(f"{request} does not end")
 
     def check(self) -> None:
-        """What is wanted is what is: no orphan volume, file system, number, LUN or export."""
+        """The state is as desired: no orphan volume, file system, number, LUN or export."""
         context = self.executor._context
         context.reconciling.reconcile("test")
         stores = context.datastores()
@@ -141,7 +141,6 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    """With a worker."""
     world = World(tmp_path)
     yield world
     world.scissors.left = None

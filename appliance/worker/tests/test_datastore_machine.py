@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datastores against a model: any order of what can be asked for, by the API."""
+"""Datastores against a model: any order of requests to the API."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ class DatastoreMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """An empty appliance."""
         self.stack = ExitStack()
         directory = self.stack.enter_context(tempfile.TemporaryDirectory())
         self.appliance = self.stack.enter_context(running(Path(directory) / "appliance"))
@@ -54,17 +53,16 @@ class DatastoreMachine(RuleBasedStateMachine):
         self.logged_in = False
 
     def teardown(self) -> None:
-        """Ends it."""
         self.stack.close()
 
     def active_names(self) -> set[str]:
         """That can't be taken again."""
         return {model.name for model in self.models.values() if model.state == "active"}
 
-    def free_lun(self, wanted: int = 0) -> int:
-        """The wanted one, or the lowest."""
+    def free_lun(self, requested: int = 0) -> int:
+        """The requested number, or the lowest."""
         taken = {model.lun for model in self.models.values() if model.state == "active"}
-        return wanted if wanted not in taken else next(number for number in range(100) if number not in taken)
+        return requested if requested not in taken else next(number for number in range(100) if number not in taken)
 
     def do(self, method: str, path: str, body: Any = None, *, refused: bool = False) -> Any:
         """The job's result, or None when it is refused, as it should be."""
@@ -145,8 +143,8 @@ class DatastoreMachine(RuleBasedStateMachine):
     def create(self, name: str, size: int, shown: bool) -> Any:
         """Names are taken once."""
         lun = self.free_lun()
-        asked = {"name": name, "pool": "tank", "size": str(size * GIB), "host_groups": [self.group] if shown else []}
-        result = self.do("POST", "/datastores", asked, refused=name in self.active_names())
+        body = {"name": name, "pool": "tank", "size": str(size * GIB), "host_groups": [self.group] if shown else []}
+        result = self.do("POST", "/datastores", body, refused=name in self.active_names())
         if result is None:
             return multiple()
         self.models[result["datastore"]] = Model(name, size * GIB, lun, shown=shown)
@@ -154,7 +152,6 @@ class DatastoreMachine(RuleBasedStateMachine):
 
     @rule(store=stores, name=NAMES)
     def rename(self, store: str, name: str) -> None:
-        """Only what is active."""
         model = self.models[store]
         refused = model.state != "active" or name in self.active_names() - {model.name}
         if self.do("PATCH", f"/datastores/{store}", {"name": name}, refused=refused):
@@ -162,7 +159,6 @@ class DatastoreMachine(RuleBasedStateMachine):
 
     @rule(store=stores, size=st.integers(1, 4))
     def grow(self, store: str, size: int) -> None:
-        """Never smaller."""
         model = self.models[store]
         if model.state == "active" and size * GIB < model.size:
             answer = self.appliance.request("POST", f"/datastores/{store}/grow", {"size": str(size * GIB)})
@@ -180,7 +176,6 @@ class DatastoreMachine(RuleBasedStateMachine):
 
     @rule(target=stores, store=stores, name=NAMES)
     def clone(self, store: str, name: str) -> Any:
-        """Of now."""
         model, lun = self.models[store], self.free_lun()
         refused = model.state != "active" or name in self.active_names()
         result = self.do("POST", f"/datastores/{store}/clone", {"name": name}, refused=refused)
@@ -216,7 +211,7 @@ class DatastoreMachine(RuleBasedStateMachine):
 
     @rule(store=stores, force=st.booleans())
     def delete(self, store: str, force: bool) -> None:
-        """Puts it aside; what a host uses only by force."""
+        """Deletes a datastore; one in use only with force."""
         refused = self.models[store].state != "active" or (self.used(store) and not force)
         if self.do("DELETE", f"/datastores/{store}?force={str(force).lower()}", refused=refused):
             self.models[store].state, self.models[store].shown = "deleted", False
@@ -250,17 +245,17 @@ class DatastoreMachine(RuleBasedStateMachine):
         """API, storage and target."""
         if not hasattr(self, "models"):
             return
-        told = {store["id"]: store for store in self.appliance.get("/datastores?limit=500")["items"]}
+        response = {store["id"]: store for store in self.appliance.get("/datastores?limit=500")["items"]}
         assert {
             store: (one["name"], int(one["size"]), one["state"], one["lun"] if one["state"] == "active" else None)
-            for store, one in told.items()
+            for store, one in response.items()
         } == {
             store: (model.name, model.size, model.state, model.lun if model.state == "active" else None)
             for store, model in self.models.items()
         }
         served = {lun.lun.uuid: lun.lun.number for target in self.appliance.target.targets() for lun in target.luns}
         assert served == {store: model.lun for store, model in self.models.items() if model.state == "active"}
-        assert {volume.name for volume in self.appliance.simulator.volumes()} == {one["dataset"] for one in told.values()}
+        assert {volume.name for volume in self.appliance.simulator.volumes()} == {one["dataset"] for one in response.values()}
 
 
 DatastoreMachine.TestCase.settings = settings(max_examples=6, stateful_step_count=25)

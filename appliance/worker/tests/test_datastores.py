@@ -153,7 +153,7 @@ def test_hosts_may_log_in_while_their_lun_is_rolled_back(appliance: Appliance, m
     monkeypatch.setattr(appliance.simulator, "rollback", watched)
     appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {})
     assert seen == [((ESX,), ())] and served(appliance)[0].lun.initiators == (ESX,)
-    # Not while one is put aside for good.
+    # Not while a datastore is purged.
     appliance.job("DELETE", f"/datastores/{store}")
     appliance.request("POST", "/reconcile")
     assert [target.initiators for target in appliance.target.targets()] == [()]
@@ -187,10 +187,10 @@ def test_a_clone_is_another_datastore(appliance: Appliance) -> None:
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"})["result"]["datastore"]
     assert clone != store and {lun.lun.uuid for lun in served(appliance).values()} == {store, clone}
     assert len({lun.naa for lun in served(appliance).values()}) == 2
-    told = appliance.get(f"/datastores/{clone}")
-    assert told["origin"] and told["soft_threshold"] == 70
+    response = appliance.get(f"/datastores/{clone}")
+    assert response["origin"] and response["soft_threshold"] == 70
     appliance.job("DELETE", f"/datastores/{store}")
-    assert refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"] == [told["dataset"]]
+    assert refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"] == [response["dataset"]]
 
 
 def test_who_logs_in_while_a_job_waits_keeps_its_lun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,12 +241,12 @@ def test_a_received_copy_keeps_the_identity_when_the_source_is_gone(appliance: A
     assert [lun.lun.uuid for lun in served(appliance).values()] == [store]
 
 
-def test_drift_is_told_and_mended(appliance: Appliance) -> None:
+def test_drift_is_reported_and_repaired(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     name = appliance.configuration.target.name
     appliance.target.delete_lun(name, 0)
-    told = appliance.request("POST", "/reconcile").json
-    assert told == {"differences": ["LUN 0 is not served"], "failures": []}
+    response = appliance.request("POST", "/reconcile").json
+    assert response == {"differences": ["LUN 0 is not served"], "failures": []}
     assert served(appliance)[0].lun.uuid == store
     assert appliance.request("POST", "/reconcile").json == {"differences": [], "failures": []}
 
@@ -262,7 +262,7 @@ def test_a_job_that_fails_leaves_nothing_behind(appliance: Appliance) -> None:
 
 
 @pytest.mark.parametrize("error", [DatasetBusy("tank/first", ("backup",)), RuntimeError("a fault of ours")])
-def test_a_job_tells_what_it_could_not_take_back(error: Exception, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_reports_what_it_could_not_undo(error: Exception, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     def destroy(name: str) -> None:
         raise error
 
@@ -283,7 +283,7 @@ def test_a_job_waits_for_an_engine_that_is_away(appliance: Appliance) -> None:
     appliance.datastore("first")
 
 
-def test_space_that_is_not_there_is_not_promised(appliance: Appliance) -> None:
+def test_missing_space_is_not_reserved(appliance: Appliance) -> None:
     body = {"name": "first", "pool": "tank", "size": str(8192 * GIB), "thick": True}
     assert refused(appliance, "POST", "/datastores", body)["blocking"] == ["tank"]
 
@@ -293,7 +293,7 @@ def test_a_scrub_that_does_not_run(action: str, appliance: Appliance) -> None:
     appliance.job("POST", "/pools/tank/scrub", {"action": action}, expect="failed")
 
 
-def test_what_goes_while_it_is_looked_at_is_no_failure(appliance: Appliance) -> None:
+def test_a_dataset_removed_during_a_scan_is_no_failure(appliance: Appliance) -> None:
     """As a pool that is exported while a round begins."""
     appliance.simulator.fail_next("datasets", NoSuchDataset("tank"), times=2)
     assert appliance.request("POST", "/reconcile").status_code == 200
@@ -303,14 +303,14 @@ def test_what_goes_while_it_is_looked_at_is_no_failure(appliance: Appliance) -> 
 def test_alerts_come_and_go(appliance: Appliance) -> None:
     store = appliance.datastore("first", soft_threshold=10)
     appliance.simulator.write(appliance.simulator.volumes()[0].name, GIB // 2)
-    appliance.service.context.look()
+    appliance.service.context.scan()
     appliance.service._capacity()
     alerts = appliance.get("/alerts")["items"]
     assert [(alert["subject"], alert["severity"]) for alert in alerts] == [(store, "warning")]
     acknowledged = appliance.request("POST", f"/alerts/{alerts[0]['id']}/acknowledge").json
     assert acknowledged is not None and acknowledged["acknowledged_by"] == "admin"
     appliance.job("PATCH", f"/datastores/{store}", {"soft_threshold": None})
-    appliance.service.context.look()  # what a job was about is told of by a look after its end
+    appliance.service.context.scan()  # a scan after the end of a job reports its subject
     appliance.service._capacity()
     assert appliance.get("/alerts")["items"] == []
 
@@ -330,17 +330,17 @@ def test_schedules_take_and_keep(appliance: Appliance) -> None:
         appliance.service._schedules()
         for job in appliance.get("/jobs")["items"]:
             appliance.ended(job["id"])
-        context.look()
+        context.scan()
         appliance.service._schedules()  # not due: only what is too old goes
         for job in appliance.get("/jobs")["items"]:
             appliance.ended(job["id"])
-        context.look()
+        context.scan()
         now[0] += 300
     assert len(appliance.get(f"/datastores/{store}/snapshots")["items"]) == 2
 
 
 def test_a_schedule_names_what_is_there(appliance: Appliance) -> None:
-    """When it is made or changed; later an alert tells."""
+    """At its creation or change; later an alert reports it."""
     store, gone = appliance.datastore("first"), appliance.datastore("second")
     appliance.job("DELETE", f"/datastores/{gone}")
     body = {"name": "often", "datastores": [store], "every_minutes": 5, "keep": 2, "enabled": False}
@@ -366,7 +366,7 @@ def test_datastores_of_two_pools_are_no_schedule(appliance: Appliance) -> None:
     assert answer.status_code == 422 and answer.json and "several pools: other, tank" in answer.json["errors"][0]["reason"]
 
 
-def test_a_schedule_runs_when_told(appliance: Appliance) -> None:
+def test_a_schedule_runs_on_request(appliance: Appliance) -> None:
     """Also while it is disabled; its clock does not move, its retention holds, its failure raises the alert."""
     store = appliance.datastore("first")
     body = {"name": "often", "datastores": [store], "every_minutes": 5, "keep": 2, "enabled": False}
@@ -421,8 +421,8 @@ def test_a_pool_that_can_not_be_seen_keeps_its_luns(appliance: Appliance) -> Non
     store = appliance.datastore("first", host_groups=[group])
     before = appliance.target.targets()
     appliance.simulator.export_pool("tank")
-    told = appliance.request("POST", "/reconcile").json
-    assert told is not None and told["differences"] == [] and appliance.target.targets() == before
+    response = appliance.request("POST", "/reconcile").json
+    assert response is not None and response["differences"] == [] and appliance.target.targets() == before
     appliance.simulator.import_pool("tank")
     appliance.request("POST", "/reconcile")
     assert appliance.target.targets() == before and served(appliance)[0].lun.uuid == store
@@ -509,8 +509,8 @@ def test_what_a_foreign_pool_says_of_its_lun_is_not_believed(number: str, applia
     with appliance.service.context.reconciling.lock, appliance.store.session() as session:
         domain.forget(session, store)
         appliance.target.delete_lun(appliance.configuration.target.name, 5)
-    told = appliance.request("POST", "/reconcile")
-    assert told.status_code == 200 and [lun.lun.number for lun in served(appliance).values()] == [0]
+    response = appliance.request("POST", "/reconcile")
+    assert response.status_code == 200 and [lun.lun.number for lun in served(appliance).values()] == [0]
 
 
 def test_numbers_and_names_of_waiting_changes_are_taken(appliance: Appliance) -> None:
@@ -540,15 +540,15 @@ NAA = "naa.6001405e4a3b2c10f0e4d0c8b0a09080"
 
 def test_a_volume_of_lio_keeps_the_names_its_hosts_know(appliance: Appliance) -> None:
     appliance.simulator.create_volume("tank/old", GIB, volblocksize=65536)
-    asked = {"dataset": "tank/old", "name": "moved", "known_as": LIO, "lun": 7}
-    store = appliance.job("POST", "/volumes/adopt", asked)["result"]["datastore"]
+    body = {"dataset": "tank/old", "name": "moved", "known_as": LIO, "lun": 7}
+    store = appliance.job("POST", "/volumes/adopt", body)["result"]["datastore"]
     (lun,) = served(appliance).values()
     assert (lun.lun.number, lun.naa, lun.serial_number, lun.lun.product) == (7, NAA, f"{LIO['unit_serial']}\0", "disk1")
     assert lun.lun.designation is not None and lun.lun.designation.vendor == "LIO-ORG"
     assert appliance.get(f"/datastores/{store}")["designation"]["designators"][0] == NAA
     # Nobody else gets them: not another adopted volume, also while the first can still be restored.
     appliance.simulator.create_volume("tank/other", GIB, volblocksize=65536)
-    again = {**asked, "dataset": "tank/other", "name": "double", "lun": None}
+    again = {**body, "dataset": "tank/other", "name": "double", "lun": None}
     assert NAA in refused(appliance, "POST", "/volumes/adopt", again)["blocking"]
     appliance.job("DELETE", f"/datastores/{store}")
     assert NAA in refused(appliance, "POST", "/volumes/adopt", again)["blocking"]

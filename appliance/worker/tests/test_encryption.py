@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encrypted datastores: their key is made, kept, loaded before they are served, and told until somebody has it."""
+"""Encrypted datastores: their key is created, stored, loaded before they are served, and exported until it is confirmed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simulators.appliance import GIB, PASSWORD, Appliance
 from simulators.target import TargetSimulator
 
 from appliance.domain.access import Role
-from appliance.zfs.keys import KeptKeys
+from appliance.zfs.keys import StoredKeys
 from appliance.zfs.model import KeyStatus
 
 ROOT = "tank/zvaai-encrypted"
@@ -21,8 +21,8 @@ def served(appliance: Appliance) -> set[str]:
 
 
 def key(appliance: Appliance) -> Any:
-    (told,) = appliance.get("/encryption-keys")["items"]
-    return told
+    (response,) = appliance.get("/encryption-keys")["items"]
+    return response
 
 
 def lock(appliance: Appliance) -> None:
@@ -38,13 +38,13 @@ def test_a_life_under_one_key(appliance: Appliance) -> None:
     assert appliance.get("/encryption-keys")["items"] == []
     plain = appliance.datastore("plain")
     store = appliance.datastore("secret", encrypted=True)
-    told = appliance.get(f"/datastores/{store}")
-    assert told["dataset"].startswith(f"{ROOT}/secret-")
-    assert (told["encryption"], told["key_status"]) == ("aes-256-gcm", "available")
+    response = appliance.get(f"/datastores/{store}")
+    assert response["dataset"].startswith(f"{ROOT}/secret-")
+    assert (response["encryption"], response["key_status"]) == ("aes-256-gcm", "available")
     assert appliance.get(f"/datastores/{plain}")["encryption"] is None
     never = {"exported_at": None, "confirmed_at": None}
     assert key(appliance) | {"pool": "tank", "kept": True, "key_status": "available", **never} == key(appliance)
-    # A second one has the same root; a clone, what is put aside and what comes back stay below it.
+    # A second one has the same root; a clone, a deleted and a restored datastore stay below it.
     assert appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}).status_code == 200
     appliance.datastore("more", encrypted=True)
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone"})["result"]["datastore"]
@@ -83,7 +83,7 @@ def test_an_nfs_datastore_too(appliance: Appliance) -> None:
     assert appliance.get("/filesystems")["items"] == []
 
 
-def test_without_its_key_it_is_not_served_and_that_is_told(appliance: Appliance) -> None:
+def test_without_its_key_it_is_not_served_and_an_alert_is_raised(appliance: Appliance) -> None:
     plain, store = appliance.datastore("plain"), appliance.datastore("secret", encrypted=True)
     secret = appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}).json
     assert secret is not None and secret["pool"] == "tank"
@@ -131,7 +131,7 @@ def test_a_lun_that_is_served_stays_while_its_key_is_away(appliance: Appliance) 
     assert served(appliance) == {store}
 
 
-def test_a_key_is_told_until_it_is_confirmed_to_admins_and_to_nobody_else(appliance: Appliance) -> None:
+def test_a_key_is_exported_until_it_is_confirmed_to_admins_only(appliance: Appliance) -> None:
     appliance.datastore("secret", encrypted=True)
     for role in (Role.VIEWER, Role.OPERATOR):
         assert (
@@ -141,7 +141,7 @@ def test_a_key_is_told_until_it_is_confirmed_to_admins_and_to_nobody_else(applia
     assert secret is not None and len(bytes.fromhex(secret["secret"])) == 32
     for wrong_password in ({}, {"password": "not this one, no"}):
         assert appliance.request("POST", "/encryption-keys/tank/export", wrong_password).status_code == 422
-    # Whose answer was lost asks again, until somebody has shown that he has it.
+    # After a lost response the key can be exported again, until it is confirmed.
     again = appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}).json
     assert again == secret and key(appliance)["exported_at"] is not None and key(appliance)["confirmed_at"] is None
     wrong = appliance.request("POST", "/encryption-keys/tank/confirm", {"secret": "00" * 32})
@@ -164,4 +164,4 @@ def test_a_key_is_told_until_it_is_confirmed_to_admins_and_to_nobody_else(applia
     root = appliance.simulator.filesystem(ROOT)
     assert root.encryption is not None and root.encryption.key_status == KeyStatus.AVAILABLE
     appliance.simulator.unload_key(ROOT)
-    KeptKeys(appliance.simulator, directory / "keys").load_kept_key(ROOT)
+    StoredKeys(appliance.simulator, directory / "keys").load_stored_key(ROOT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of NFS datastores: listed, cloned beside other jobs, through restarts; and what is refused."""
+"""Files of NFS datastores: list, clone concurrently with other jobs and through restarts; refusals."""
 
 from __future__ import annotations
 
@@ -74,18 +74,20 @@ def test_files_are_listed_in_pages_with_what_they_take(appliance: Appliance, sto
     assert (second["next_cursor"], second["complete"]) == (None, True)
 
 
-def test_files_in_the_folder_of_a_simulated_export_are_told_and_cloned(appliance: Appliance, store: str, tmp_path: Path) -> None:
+def test_files_in_the_folder_of_a_simulated_export_are_listed_and_cloned(
+    appliance: Appliance, store: str, tmp_path: Path
+) -> None:
     """As the console's stories have it: what a host has written there, and what links lead to elsewhere."""
     nas(appliance).folder = lambda export: tmp_path
     (tmp_path / "vm").mkdir()
     (tmp_path / "vm" / "new.vmdk").write_bytes(bytes(8192))
     (tmp_path / "vm" / "link.vmdk").symlink_to("/etc/passwd")
-    told = {one["path"]: one for one in appliance.get(f"/datastores/{store}/files")["items"]}
-    assert set(told) == {DISK, "vm/new.vmdk"}
-    assert (told["vm/new.vmdk"]["total"], told["vm/new.vmdk"]["unique_exact"]) == ("8192", False)
+    response = {one["path"]: one for one in appliance.get(f"/datastores/{store}/files")["items"]}
+    assert set(response) == {DISK, "vm/new.vmdk"}
+    assert (response["vm/new.vmdk"]["total"], response["vm/new.vmdk"]["unique_exact"]) == ("8192", False)
     appliance.job("POST", f"/datastores/{store}/files/clone", body("vm/clone.vmdk", "vm/new.vmdk"))
-    told = {one["path"]: one for one in appliance.get(f"/datastores/{store}/files")["items"]}
-    assert (told["vm/clone.vmdk"]["unique"], told["vm/clone.vmdk"]["unique_exact"]) == ("0", True)
+    response = {one["path"]: one for one in appliance.get(f"/datastores/{store}/files")["items"]}
+    assert (response["vm/clone.vmdk"]["unique"], response["vm/clone.vmdk"]["unique_exact"]) == ("0", True)
     job = appliance.job("POST", f"/datastores/{store}/files/clone", body("nowhere/clone.vmdk"), expect="failed")
     assert "destination" in job["problem"]["text"] and "there is no such folder" in job["problem"]["text"]
 
@@ -96,7 +98,7 @@ def test_a_file_that_is_not_measured_in_time_says_so(appliance: Appliance, store
     assert (one["allocated"], one["unique"], one["unique_exact"], one["as_of"]) == (str(SIZE), None, False, None)
 
 
-def test_a_clone_tells_how_its_bytes_went(appliance: Appliance, store: str) -> None:
+def test_a_clone_reports_bytes_by_method(appliance: Appliance, store: str) -> None:
     job = appliance.job("POST", f"/datastores/{store}/files/clone", body(fast=True))
     sizes = {"total_bytes": str(SIZE), "cloned_bytes": str(SIZE), "copied_bytes": "0", "hole_bytes": "0"}
     assert job["result"] == {"datastore": store, **body(), **sizes, "copied_because": {}}
@@ -114,8 +116,8 @@ def test_what_is_refused_names_the_field_and_changes_nothing(appliance: Applianc
     files_of(appliance, store)["there.vmdk"] = FileStatistics(1, 1, 1, True)
     before = dict(files_of(appliance, store)), appliance.get("/jobs")
 
-    def refused(asked: dict[str, Any], of: str = store, role: str = "admin") -> tuple[int, str | None]:
-        answer = appliance.request("POST", f"/datastores/{of}/files/clone", asked, role=role)
+    def refused(body: dict[str, Any], of: str = store, role: str = "admin") -> tuple[int, str | None]:
+        answer = appliance.request("POST", f"/datastores/{of}/files/clone", body, role=role)
         assert answer.content_type == "application/problem+json" and answer.json is not None
         return answer.status_code, answer.json["errors"][0]["field"] if answer.json["errors"] else None
 
@@ -134,23 +136,23 @@ def test_what_is_refused_names_the_field_and_changes_nothing(appliance: Applianc
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("body", "says"),
     [
         (body(source="vm/missing.vmdk"), "source: there is no such file"),
         (body("there.vmdk"), "destination: the name is taken"),
         (body(fast=True), "a clone that need not be fast is copied"),
     ],
 )
-def test_what_the_nfs_server_refuses_is_told_and_changes_nothing(
-    asked: dict[str, Any], says: str, appliance: Appliance, store: str
+def test_a_refusal_by_the_nfs_server_is_reported_and_changes_nothing(
+    body: dict[str, Any], says: str, appliance: Appliance, store: str
 ) -> None:
     files_of(appliance, store)["there.vmdk"] = FileStatistics(1, 1, 1, True)
     nas(appliance).cannot_share, before = True, dict(files_of(appliance, store))
-    job = appliance.job("POST", f"/datastores/{store}/files/clone", asked, expect="failed")
+    job = appliance.job("POST", f"/datastores/{store}/files/clone", body, expect="failed")
     assert says in job["problem"]["text"] and files_of(appliance, store) == before
 
 
-def test_other_jobs_go_on_beside_and_the_datastore_stays(appliance: Appliance, store: str) -> None:
+def test_other_jobs_run_concurrently_and_the_datastore_stays(appliance: Appliance, store: str) -> None:
     job, other = begun(appliance, store), begun(appliance, store, "vm/other.vmdk")
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
     refused = appliance.request("DELETE", f"/datastores/{store}?force=true")
@@ -203,7 +205,7 @@ def test_what_is_not_known_is_not_called_done(appliance: Appliance, store: str) 
     nas(appliance).restart()
     nas(appliance).paused = False
     ended = appliance.ended(job)
-    assert ended["state"] == "failed" and "look at it" in ended["problem"]["text"]
+    assert ended["state"] == "failed" and "check it" in ended["problem"]["text"]
     assert files_of(appliance, store)["vm/new-flat.vmdk"].total == 1
 
 

@@ -13,8 +13,8 @@ from appliance.domain.hazards import Certificate
 
 
 def alerts(appliance: Appliance, area: str, *, open_only: bool = True) -> list[Any]:
-    appliance.service.rounds.ask()
-    appliance.settled()
+    appliance.service.scheduler.request()
+    appliance.wait_until_idle()
     found = appliance.get("/alerts" if open_only else "/alerts?open=false")["items"]
     return [one for one in found if one["key"].startswith(f"{area}:")]
 
@@ -46,5 +46,5 @@ def test_another_certificate_is_announced_once(appliance: Appliance) -> None:
     file.with_name(maker.KEY).unlink()
     maker.ensure(file.parent)
     for _ in range(2):
-        (told,) = alerts(appliance, hazards.CERTIFICATE, open_only=False)
-    assert told["severity"] == "info" and told["cleared_at"] and maker.describe(file).fingerprint in told["text"]
+        (response,) = alerts(appliance, hazards.CERTIFICATE, open_only=False)
+    assert response["severity"] == "info" and response["cleared_at"] and maker.describe(file).fingerprint in response["text"]

@@ -64,7 +64,7 @@ def test_neither_a_rollback_nor_a_purge_takes_it(appliance: Appliance, store: st
     appliance.job("POST", f"/datastores/{store}/purge")
 
 
-def test_holds_of_the_appliance_and_of_a_send_are_told_and_not_released(appliance: Appliance, store: str) -> None:
+def test_holds_of_the_appliance_and_of_a_send_are_listed_and_not_released(appliance: Appliance, store: str) -> None:
     dataset = appliance.get(f"/datastores/{store}")["dataset"]
     for tag in ("zvaai:replica-1", "ZVAAI-job", ".send-4711-1"):
         appliance.simulator.hold([f"{dataset}@one"], tag)
@@ -78,7 +78,7 @@ def test_holds_of_the_appliance_and_of_a_send_are_told_and_not_released(applianc
     assert len(tags(appliance, store)) == 4
 
 
-def test_a_hold_by_a_tag_that_is_none_here_is_refused_when_it_is_asked_for(appliance: Appliance, store: str) -> None:
+def test_a_hold_by_a_tag_that_is_none_here_is_refused_at_the_request(appliance: Appliance, store: str) -> None:
     dataset = appliance.get(f"/datastores/{store}")["dataset"]
     # As `zfs hold` makes it: the engine takes no such tag.
     *_, snapshot = appliance.simulator.find_snapshot(f"{dataset}@one")

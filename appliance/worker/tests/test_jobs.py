@@ -50,7 +50,7 @@ def test_a_request_is_the_same_on_the_other_side_of_the_socket() -> None:
 
 @pytest.fixture
 def hanging(appliance: Appliance) -> Iterator[str]:
-    """A pool besides `tank`, with a datastore, that is going to hang."""
+    """A second pool with a datastore, which will hang."""
     disks = appliance.simulator.disks()
     appliance.simulator.create_pool("rust", [VdevSpec(devices=(disks[2].path,), redundancy=Redundancy.STRIPE)])
     appliance.job("POST", "/datastores", {"name": "stuck", "pool": "rust", "size": str(GIB)})

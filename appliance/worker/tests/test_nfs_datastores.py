@@ -33,7 +33,7 @@ def served(appliance: Appliance) -> dict[int, ServedExport]:
     return {one.export_id: one for one in appliance.nfs.served()}
 
 
-def told(appliance: Appliance, store: str) -> Any:
+def details(appliance: Appliance, store: str) -> Any:
     return appliance.get(f"/datastores/{store}")
 
 
@@ -46,7 +46,6 @@ def uses(appliance: Appliance, address: str = ESX, *, idle: float = 0, opens: in
 
 
 def may(*clients: str) -> set[str]:
-    """What they may who are not told otherwise."""
     return {f"{client} RW No_Root_Squash v3,4" for client in clients}
 
 
@@ -94,7 +93,7 @@ def test_its_dataset_is_what_ganesha_needs_and_its_identity_lies_with_it(applian
     assert export.text is not None
     others = re.findall(r"^  Access_Type = (.*);$", export.text, re.MULTILINE)
     assert others == ["None"], "whom it does not name it does not admit"
-    shown = told(appliance, store)
+    shown = details(appliance, store)
     assert (shown["kind"], shown["size"], shown["share"], shown["host_groups"]) == ("nfs", str(GIB), "/first", [group])
 
 
@@ -121,22 +120,22 @@ def test_a_new_name_leaves_path_and_export(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first")
     before = served(appliance)
     appliance.job("PATCH", f"/datastores/{store}", {"name": "other"})
-    assert told(appliance, store)["name"] == "other" and told(appliance, store)["share"] == "/first"
+    assert details(appliance, store)["name"] == "other" and details(appliance, store)["share"] == "/first"
     assert served(appliance) == before
     second = appliance.nfs_datastore("first")
-    assert told(appliance, second)["share"] == f"/first-{second[:8]}"
+    assert details(appliance, second)["share"] == f"/first-{second[:8]}"
 
 
 def test_the_quota_grows_and_shrinks_but_not_below_what_it_holds(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", 4 * GIB)
-    dataset = told(appliance, store)["dataset"]
+    dataset = details(appliance, store)["dataset"]
     appliance.simulator.write(dataset, 2 * GIB)
     problem = refused(appliance, "POST", f"/datastores/{store}/quota", {"size": str(GIB)}, status=422)
     assert problem["errors"][0]["field"] == "size" and str(2 * GIB)[:3] in problem["errors"][0]["allowed"]
     appliance.job("POST", f"/datastores/{store}/quota", {"size": str(3 * GIB)})
     assert appliance.simulator.filesystem(dataset).refquota == 3 * GIB
     appliance.job("POST", f"/datastores/{store}/grow", {"size": str(8 * GIB)})
-    assert told(appliance, store)["size"] == str(8 * GIB)
+    assert details(appliance, store)["size"] == str(8 * GIB)
     block = appliance.datastore("block")
     refused(appliance, "POST", f"/datastores/{block}/quota", {"size": str(2 * GIB)})
 
@@ -198,21 +197,21 @@ def test_who_comes_while_a_job_waits_keeps_it(appliance: Appliance) -> None:
     assert waiting is not None
     job = appliance.ended(waiting["id"])
     assert job["state"] == "failed" and ESX in job["problem"]["text"]
-    assert told(appliance, store)["export"] in served(appliance)
+    assert details(appliance, store)["export"] in served(appliance)
 
 
 def test_deleted_restored_purged(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", clients=[ESX])
-    before = told(appliance, store)
+    before = details(appliance, store)
     appliance.job("DELETE", f"/datastores/{store}")
-    aside = told(appliance, store)
-    found = appliance.simulator.filesystem(aside["dataset"])
-    assert aside["state"] == "deleted" and not found.mounted and found.properties["canmount"].value == "noauto"
+    deleted = details(appliance, store)
+    found = appliance.simulator.filesystem(deleted["dataset"])
+    assert deleted["state"] == "deleted" and not found.mounted and found.properties["canmount"].value == "noauto"
     assert served(appliance) == {}
     other = appliance.nfs_datastore("first")
     refused(appliance, "POST", f"/datastores/{store}/restore", {})
     appliance.job("POST", f"/datastores/{store}/restore", {"name": "back", "clients": [ESX]})
-    after = told(appliance, store)
+    after = details(appliance, store)
     assert after["uuid"] == before["uuid"] and after["guid"] == before["guid"]
     assert after["share"] == "/back", "its own path is another's now"
     assert {one.pseudo for one in appliance.nfs.served()} == {"/first", "/back"}
@@ -225,10 +224,10 @@ def test_deleted_restored_purged(appliance: Appliance) -> None:
 def test_restored_it_has_the_path_and_number_that_hosts_know(appliance: Appliance) -> None:
     appliance.nfs_datastore("first")
     store = appliance.nfs_datastore("second")
-    before = told(appliance, store)
+    before = details(appliance, store)
     appliance.job("DELETE", f"/datastores/{store}")
     appliance.job("POST", f"/datastores/{store}/restore", {})
-    after = told(appliance, store)
+    after = details(appliance, store)
     assert (after["export"], after["share"]) == (before["export"], before["share"]) == (2, "/second")
 
 
@@ -242,7 +241,7 @@ def test_both_kinds_in_one_snapshot(appliance: Appliance) -> None:
 def test_a_clone_is_its_own_from_then_on(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", 2 * GIB, record_size=131072, clients=[ESX])
     job = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second", "clients": ["192.0.2.12"]})
-    clone = told(appliance, job["result"]["datastore"])
+    clone = details(appliance, job["result"]["datastore"])
     assert clone["origin"] and clone["uuid"] != store and clone["share"] == "/second" and clone["size"] == str(2 * GIB)
     assert clone["block_size"] == 131072
     found = appliance.simulator.filesystem(clone["dataset"])
@@ -255,7 +254,7 @@ def test_a_clone_is_its_own_from_then_on(appliance: Appliance) -> None:
 
 def test_rollback_takes_it_out_of_service_and_back(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", clients=[ESX])
-    dataset = told(appliance, store)["dataset"]
+    dataset = details(appliance, store)["dataset"]
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
     appliance.simulator.write(dataset, GIB // 4)
     seen: list[tuple[bool, set[int]]] = []
@@ -275,10 +274,10 @@ def test_rollback_takes_it_out_of_service_and_back(appliance: Appliance) -> None
 def test_a_rollback_that_fails_leaves_it_served(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", clients=[ESX])
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
-    appliance.simulator.fail_next("unmount", DatasetBusy(told(appliance, store)["dataset"], ("qemu",)))
+    appliance.simulator.fail_next("unmount", DatasetBusy(details(appliance, store)["dataset"], ("qemu",)))
     appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {}, expect="failed")
     appliance.request("POST", "/reconcile")
-    assert 1 in served(appliance) and appliance.simulator.filesystem(told(appliance, store)["dataset"]).mounted
+    assert 1 in served(appliance) and appliance.simulator.filesystem(details(appliance, store)["dataset"]).mounted
 
 
 def test_a_pool_that_can_not_be_seen_keeps_its_exports(appliance: Appliance) -> None:
@@ -287,11 +286,11 @@ def test_a_pool_that_can_not_be_seen_keeps_its_exports(appliance: Appliance) -> 
     appliance.simulator.export_pool("tank")
     answer = appliance.request("POST", "/reconcile").json
     assert answer is not None and answer["differences"] == [] and served(appliance) == before
-    missing = told(appliance, store)
+    missing = details(appliance, store)
     assert (missing["state"], missing["kind"], missing["share"]) == ("missing", "nfs", "/first")
     appliance.simulator.import_pool("tank")
     appliance.request("POST", "/reconcile")
-    assert served(appliance) == before and told(appliance, store)["state"] == "active"
+    assert served(appliance) == before and details(appliance, store)["state"] == "active"
 
 
 def test_a_missing_one_is_forgotten(appliance: Appliance) -> None:
@@ -308,23 +307,23 @@ def test_a_missing_one_is_forgotten(appliance: Appliance) -> None:
 def test_one_that_came_with_its_pool_has_its_number_and_path(appliance: Appliance) -> None:
     appliance.nfs_datastore("zero")
     store = appliance.nfs_datastore("first", clients=[ESX])
-    before = told(appliance, store)
+    before = details(appliance, store)
     appliance.job("DELETE", f"/datastores/{appliance.get('/datastores?kind=nfs')['items'][1]['id']}")
     appliance.simulator.export_pool("tank")
     appliance.job("POST", f"/datastores/{store}/forget")
     assert served(appliance) == {}
     appliance.simulator.import_pool("tank")
     appliance.request("POST", "/reconcile")
-    after = told(appliance, store)
+    after = details(appliance, store)
     assert (after["export"], after["share"]) == (before["export"], before["share"]) == (2, "/first")
     assert served(appliance)[2].clients == frozenset(), "who sees it an admin says"
 
 
 def test_a_copy_is_not_served_until_it_is_adopted(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", clients=[ESX])
-    dataset = told(appliance, store)["dataset"]
+    dataset = details(appliance, store)["dataset"]
     appliance.simulator.snapshot([f"{dataset}@s"])
-    own = {"zvaai:uuid": store, "zvaai:guid": told(appliance, store)["guid"], "zvaai:name": "first"}
+    own = {"zvaai:uuid": store, "zvaai:guid": details(appliance, store)["guid"], "zvaai:name": "first"}
     appliance.simulator.clone(f"{dataset}@s", "tank/copy", properties={**own, "mountpoint": "/srv/zvaai/copy"})
     appliance.request("POST", "/reconcile")
     (copy,) = [one for one in appliance.get("/datastores")["items"] if one["dataset"] == "tank/copy"]
@@ -332,18 +331,18 @@ def test_a_copy_is_not_served_until_it_is_adopted(appliance: Appliance) -> None:
     body = {"dataset": "tank/copy", "name": "second", "clients": ["192.0.2.12"]}
     refused(appliance, "POST", "/volumes/adopt", {**body, "identity": "keep"})
     job = appliance.job("POST", "/volumes/adopt", body)
-    adopted = told(appliance, job["result"]["datastore"])
+    adopted = details(appliance, job["result"]["datastore"])
     assert adopted["state"] == "active" and served(appliance)[adopted["export"]].clients == may("192.0.2.12")
 
 
 def test_an_existing_file_system_is_adopted(appliance: Appliance) -> None:
     appliance.simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old", "acltype": "off"})
-    appliance.service.context.look()
+    appliance.service.context.scan()
     assert {one["dataset"] for one in appliance.get("/filesystems")["items"]} >= {"tank/old"}
     job = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old", "clients": [ESX]})
     found = appliance.simulator.filesystem("tank/old")
     assert found.mounted and found.properties["acltype"].value == "posix" and found.mountpoint != "/srv/zvaai/old"
-    assert told(appliance, job["result"]["datastore"])["size"] == "0", "it has no quota"
+    assert details(appliance, job["result"]["datastore"])["size"] == "0", "it has no quota"
     for own in ("tank/zvaai", "tank/zvaai-reservations"):
         refused(appliance, "POST", "/volumes/adopt", {"dataset": own, "name": "own"}, status=422)
     appliance.simulator.create_filesystem("tank/parent")
@@ -379,9 +378,9 @@ def test_what_hosts_would_not_be_served_well_with_is_not_adopted(
     native = {} if "share" in name else {name: value}
     simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old", **native})
     if not native:
-        told_by = simulator.properties
+        properties_of = simulator.properties
         shared = {name: Property(value, Source.LOCAL)}
-        monkeypatch.setattr(simulator, "properties", lambda dataset: dict(told_by(dataset)) | shared)
+        monkeypatch.setattr(simulator, "properties", lambda dataset: dict(properties_of(dataset)) | shared)
     problem = refused(appliance, "POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old"})
     assert f"zfs set {'refquota' if name == 'quota' else name}=" in problem["detail"]
 
@@ -415,7 +414,7 @@ def test_drift_is_seen_and_mended(appliance: Appliance) -> None:
 def test_what_is_not_mounted_is_not_exported(appliance: Appliance) -> None:
     """Of a file system that is not mounted, the folder where it would be is another file system's."""
     store = appliance.nfs_datastore("first", clients=[ESX])
-    dataset = told(appliance, store)["dataset"]
+    dataset = details(appliance, store)["dataset"]
     appliance.nfs.remove(1)
     appliance.simulator.unmount(dataset)
     appliance.simulator.fail_next("mount", DatasetBusy(dataset), times=1)
@@ -449,7 +448,7 @@ def test_without_an_nfs_server_luns_are_served_and_the_other_way_round(
     assert [one.pseudo for one in appliance.nfs.served()] == ["/files"]
 
 
-def test_only_who_serves_it_is_asked(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_serving_daemon_is_queried(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the other one away nothing is refused, nor with both when forced, where nobody has to do anything."""
     group = cluster(appliance)
     first = appliance.nfs_datastore("first", host_groups=[group])
@@ -484,7 +483,7 @@ def test_only_who_serves_it_is_asked(appliance: Appliance, monkeypatch: pytest.M
         appliance.job("DELETE", f"/datastores/{block}")
 
 
-def test_an_export_that_is_refused_is_told(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_export_is_reported(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise ExportRefusedError("no such path")
 
@@ -501,7 +500,7 @@ def test_an_export_that_is_refused_is_told(appliance: Appliance, monkeypatch: py
 def test_a_copy_that_is_mounted_over_it_is_not_exported_for_it(appliance: Appliance) -> None:
     """A received copy has the mountpoint of what it is of, and OpenZFS mounts it over that."""
     store = appliance.nfs_datastore("first", clients=[ESX])
-    dataset = told(appliance, store)["dataset"]
+    dataset = details(appliance, store)["dataset"]
     before = served(appliance)
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
     context = appliance.service.context
@@ -518,11 +517,11 @@ def test_a_copy_that_is_mounted_over_it_is_not_exported_for_it(appliance: Applia
 
 
 def test_a_copy_that_hides_it_is_unmounted_by_who_can(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the root helper does when it is to mount a datastore; what is in use is told."""
+    """As the root helper does before it mounts a datastore; a copy in use is reported."""
     store, other = appliance.nfs_datastore("first", clients=[ESX]), appliance.nfs_datastore("second", clients=[ESX])
     before, context = served(appliance), appliance.service.context
     datasets = {one.dataset: one.path for one in context.datastores()}
-    hidden = {datasets[told(appliance, one)["dataset"]]: copy for one, copy in ((store, "rust/first"), (other, "rust/second"))}
+    hidden = {datasets[details(appliance, one)["dataset"]]: copy for one, copy in ((store, "rust/first"), (other, "rust/second"))}
     context.topmost = lambda path: hidden.get(path) or next(name for name, place in datasets.items() if place == path)
 
     def mount(name: str) -> None:
@@ -539,8 +538,8 @@ def test_a_copy_that_hides_it_is_unmounted_by_who_can(appliance: Appliance, monk
 
 
 def test_an_export_that_can_not_be_written_ends_nothing_else(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {"kind": "nfs", "name": "first", "pool": "tank", "size": str(GIB), "clients": ["fe80::1%eth0"]}
-    refused(appliance, "POST", "/datastores", asked, status=422)
+    body = {"kind": "nfs", "name": "first", "pool": "tank", "size": str(GIB), "clients": ["fe80::1%eth0"]}
+    refused(appliance, "POST", "/datastores", body, status=422)
     assert appliance.request("POST", "/hosts", {"name": "h", "iqns": [], "addresses": ["fe80::1%eth0"]}).status_code == 422
 
     def full(*_: Any) -> None:
@@ -548,7 +547,7 @@ def test_an_export_that_can_not_be_written_ends_nothing_else(appliance: Applianc
 
     monkeypatch.setattr(appliance.nfs, "add", full)
     files, block = appliance.nfs_datastore("files"), appliance.datastore("block")
-    assert told(appliance, block)["state"] == "active"
+    assert details(appliance, block)["state"] == "active"
     alerts = {one["subject"]: one["text"] for one in appliance.get("/alerts")["items"]}
     assert "No space left" in alerts[files] and block not in alerts
     monkeypatch.undo()
@@ -572,28 +571,28 @@ def test_then_hosts_that_may_are_not_changed_either(appliance: Appliance) -> Non
     changes: list[tuple[str, Any]] = [("PATCH", {"addresses": []}), ("PATCH", {"group": None}), ("DELETE", None)]
     for method, body in changes:
         assert appliance.request(method, f"/hosts/{host}", body).status_code == 409
-    assert served(appliance)[told(appliance, store)["export"]].clients == may(ESX)
+    assert served(appliance)[details(appliance, store)["export"]].clients == may(ESX)
     nfs(appliance).since = 0
     assert appliance.request("PATCH", f"/hosts/{host}", {"group": None}).status_code == 200
 
 
-def test_ganesha_is_looked_at_once_for_all_of_them(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ganesha_is_queried_once_for_all_of_them(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     stores = [appliance.nfs_datastore(f"store{number}", clients=[ESX]) for number in range(3)]
     uses(appliance)
-    real, looks = appliance.nfs.served, []
+    real, queries = appliance.nfs.served, []
 
     def counted() -> list[ServedExport]:
-        looks.append(1)
+        queries.append(1)
         return real()
 
-    with appliance.service.context.reconciling.lock:  # which looks too
+    with appliance.service.context.reconciling.lock:  # which queries too
         monkeypatch.setattr(appliance.nfs, "served", counted)
         (client,) = appliance.get("/nfs-clients")["items"]
-        assert client["datastores"] == sorted(stores) and len(looks) == 1
+        assert client["datastores"] == sorted(stores) and len(queries) == 1
     monkeypatch.undo()
 
 
-def test_readiness_tells_of_nfs(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readiness_of_nfs(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     def results(store: str) -> dict[str, str]:
         return {one["id"]: one["result"] for one in appliance.get("/readiness")["checks"] if one["subject"] in ("", store)}
 

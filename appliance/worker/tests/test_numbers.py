@@ -13,7 +13,7 @@ from simulators.appliance import GIB, PASSWORD, Appliance
 
 from appliance.domain import datastores as domain
 from appliance.domain import exports, jobs
-from appliance.worker.tests.test_nfs_datastores import told
+from appliance.worker.tests.test_nfs_datastores import details
 
 
 def reconcile(appliance: Appliance) -> Any:
@@ -24,7 +24,7 @@ def reconcile(appliance: Appliance) -> Any:
 
 def stored(appliance: Appliance, store: str, name: str = "zvaai:lun") -> str:
     """A property of its dataset."""
-    return appliance.simulator.properties(told(appliance, store)["dataset"])[name].value
+    return appliance.simulator.properties(details(appliance, store)["dataset"])[name].value
 
 
 def test_a_restored_backup_says_what_lies_with_the_data(appliance: Appliance) -> None:
@@ -33,7 +33,9 @@ def test_a_restored_backup_says_what_lies_with_the_data(appliance: Appliance) ->
     file = json.dumps(appliance.request("POST", "/configuration/backup", {"password": PASSWORD}).json)
     appliance.job("PATCH", f"/datastores/{store}", {"lun": 8})
     assert stored(appliance, store) == "8"
-    appliance.simulator.set_properties(told(appliance, mounted)["dataset"], {"zvaai:share": "/elsewhere", "zvaai:export": "77"})
+    appliance.simulator.set_properties(
+        details(appliance, mounted)["dataset"], {"zvaai:share": "/elsewhere", "zvaai:export": "77"}
+    )
     assert appliance.request("POST", "/recovery", {"file": file}).status_code == 200
     reconcile(appliance)
     assert [lun.lun.number for lun in appliance.target.targets()[0].luns] == [7] and stored(appliance, store) == "7"
@@ -48,7 +50,7 @@ def test_what_comes_with_its_pool_keeps_its_number_if_that_is_free(appliance: Ap
     appliance.simulator.set_properties("tank/found", {"zvaai:guid": str(found.guid)})
     reconcile(appliance)
     store = properties["zvaai:uuid"]
-    assert told(appliance, store)["lun"] == given and told(appliance, store)["host_groups"] == []
+    assert details(appliance, store)["lun"] == given and details(appliance, store)["host_groups"] == []
     reconcile(appliance)
     assert stored(appliance, store) == str(given)
 

@@ -51,7 +51,6 @@ class Daemon(Ganesha):
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Daemon:
-    """One that serves nothing."""
     folder = tmp_path / "exports.d"
     folder.mkdir()
     return Daemon(folder)
@@ -59,7 +58,7 @@ def daemon(tmp_path: Path) -> Daemon:
 
 @pytest.fixture
 def odd(tmp_path: Path, daemon: Daemon) -> Iterator[Appliance]:
-    """An appliance that asks it, with two NFS datastores."""
+    """An appliance with this ganesha and two NFS datastores."""
     with running(tmp_path / "appliance", exports=daemon) as appliance:
         for name in ("first", "second"):
             appliance.nfs_datastore(name, clients=[ESX])

@@ -16,13 +16,13 @@ from appliance.zfs.model import FeatureState
 
 
 def pool(appliance: Appliance, name: str = "fast") -> Any:
-    """As the API tells it."""
+    """State in the API."""
     return appliance.get(f"/pools/{name}")
 
 
 def alerts(appliance: Appliance, kind: str) -> list[Any]:
     """Open ones, by the second part of their key."""
-    appliance.service.context.look(0)
+    appliance.service.context.scan(0)
     appliance.service.watch.pools()
     return [one for one in appliance.get("/alerts")["items"] if one["key"].split(":")[1] == kind]
 
@@ -96,7 +96,7 @@ def test_trim_and_upgrade(appliance: Appliance) -> None:
     assert pool(appliance, "tank")["upgradable"] is False
     state = appliance.simulator.machine.pools[0]
     state.features["block_cloning"] = FeatureState.DISABLED
-    appliance.service.context.look(0)
+    appliance.service.context.scan(0)
     assert pool(appliance, "tank")["upgradable"] is True
     assert appliance.request("POST", "/pools/tank/upgrade", role="operator").status_code == 403
     assert appliance.job("POST", "/pools/tank/upgrade")["result"]["features"] == ["block_cloning"]
@@ -146,8 +146,8 @@ def test_an_import_reports_what_it_does_not_mount(appliance: Appliance) -> None:
     assert result["not_mounted"] == ["old/home"]
     assert appliance.simulator.filesystem("old/home").properties["canmount"].value == "noauto"
     assert appliance.simulator.filesystem("old/none").properties["canmount"].value == "on"
-    told = [one for one in appliance.get("/alerts?open=false")["items"] if "old/home (/home)" in one["text"]]
-    assert [one["severity"] for one in told] == ["info"]
+    response = [one for one in appliance.get("/alerts?open=false")["items"] if "old/home (/home)" in one["text"]]
+    assert [one["severity"] for one in response] == ["info"]
 
 
 def test_a_pool_of_the_system_with_datastores_raises_an_alert(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_the_room_of_a_schedule_of_thick_datastores(appliance: Appliance) -> Non
     thin, thick = appliance.datastore("thin"), appliance.datastore("thick", thick=True)
     dataset = appliance.get(f"/datastores/{thick}")["dataset"]
     appliance.simulator.write(dataset, 100 << 20)
-    appliance.service.context.look(0)
+    appliance.service.context.scan(0)
     body = {"name": "often", "datastores": [thin, thick], "every_minutes": 60, "keep": 2, "enabled": False}
     made = appliance.request("POST", "/schedules", body).json
     assert made is not None
@@ -186,20 +186,20 @@ def test_the_room_of_a_schedule_of_thick_datastores(appliance: Appliance) -> Non
 
 
 def test_a_key_that_nobody_has_exported(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    def told() -> list[tuple[str, str]]:
-        encryption.settle_alerts(appliance.service.context, 0)
+    def raised() -> list[tuple[str, str]]:
+        encryption.update_alerts(appliance.service.context, 0)
         return [(one["key"], one["severity"]) for one in appliance.get("/alerts")["items"] if one["key"].startswith("key:")]
 
-    assert told() == []
+    assert raised() == []
     appliance.datastore("first", encrypted=True)
-    assert told() == [("key:unexported:tank", "warning")]
+    assert raised() == [("key:unexported:tank", "warning")]
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 86401)
-    assert told() == [("key:unexported:tank", "critical")]
+    assert raised() == [("key:unexported:tank", "critical")]
     body = {"name": "second", "pool": "tank", "size": str(GIB), "encrypted": True}
     refused = appliance.request("POST", "/datastores", body)
     assert refused.status_code == 409 and refused.json and "zvaai key export tank" in refused.json["detail"]
     appliance.datastore("plain")
     assert appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}).status_code == 200
-    assert told() == []
+    assert raised() == []
     appliance.job("POST", "/datastores", body)

@@ -26,7 +26,6 @@ def mirror(*devices: str) -> dict[str, Any]:
 
 
 def devices_of(vdevs: list[dict[str, Any]]) -> set[str]:
-    """Paths, at any depth."""
     return {vdev["path"] for vdev in vdevs if vdev["path"]} | {path for vdev in vdevs for path in devices_of(vdev["vdevs"])}
 
 
@@ -61,8 +60,8 @@ def test_a_disk_is_replaced(appliance: Appliance) -> None:
     assert appliance.get("/pools/tank")["health"] == "DEGRADED"
     appliance.service._capacity()
     appliance.service.watch.pools()
-    told = [(alert["subject"], alert["key"].split(":")[:2]) for alert in appliance.get("/alerts")["items"]]
-    assert told == [("tank", ["pool", "device"])], "one thing, one alert"
+    response = [(alert["subject"], alert["key"].split(":")[:2]) for alert in appliance.get("/alerts")["items"]]
+    assert response == [("tank", ["pool", "device"])], "one thing, one alert"
     appliance.job("POST", "/pools/tank/replace", {"device": old, "new_device": new})
     devices = devices_of(appliance.get("/pools/tank")["vdevs"])
     assert new in devices and appliance.get("/pools/tank")["scan"]["function"] == "resilver"
@@ -77,26 +76,26 @@ def test_a_disk_is_replaced(appliance: Appliance) -> None:
 def test_a_new_disk_in_the_same_bay(appliance: Appliance) -> None:
     """It has the path of the old one: which is meant is decided by its GUID, and no job succeeds without doing it."""
     old = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]
-    asked = []
+    calls = []
     real = appliance.simulator.replace
 
     def replace(pool: str, device: str, new_device: str, *, force: bool = False) -> None:
-        asked.append((device, new_device))
+        calls.append((device, new_device))
         real(pool, device, free_disks(appliance)[0], force=force)  # the simulator knows a disk by its path
 
     appliance.simulator.replace = replace  # type: ignore[method-assign]
     appliance.simulator.scan_seconds = 3600
     body = {"device": old["path"], "new_device": old["path"]}
     appliance.job("POST", "/pools/tank/replace", body)
-    assert asked == [(old["guid"], old["path"])]
+    assert calls == [(old["guid"], old["path"])]
     appliance.job("POST", "/pools/tank/replace", {**body, "device": old["guid"]})
-    assert len(asked) == 1, "it is being replaced already"
+    assert len(calls) == 1, "it is being replaced already"
     answer = appliance.request("POST", "/pools/tank/replace", {"device": "1234", "new_device": old["path"]})
     assert answer.status_code == 404
 
 
 @pytest.mark.parametrize(
-    ("told", "asked", "same"),
+    ("path", "name", "same"),
     [
         ("/dev/disk/by-id/ata-a-part1", "/dev/disk/by-id/ata-a", True),
         ("/dev/sda1", "/dev/sda", True),
@@ -106,19 +105,19 @@ def test_a_new_disk_in_the_same_bay(appliance: Appliance) -> None:
         ("/dev/nvme0n11", "/dev/nvme0n1", False),
     ],
 )
-def test_a_whole_disk_is_known_by_its_partition(told: str, asked: str, same: bool) -> None:
-    assert is_device(told, asked) == same
+def test_a_whole_disk_is_known_by_its_partition(path: str, name: str, same: bool) -> None:
+    assert is_device(path, name) == same
 
 
 def refused(appliance: Appliance, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """As the API refuses it when it is asked for: nothing was begun."""
+    """A refusal of the API before the job: nothing was started."""
     jobs = len(appliance.get("/jobs")["items"])
     answer = appliance.request("POST", path, body)
     assert answer.status_code == 409 and answer.json is not None and len(appliance.get("/jobs")["items"]) == jobs, answer.text
     return dict(answer.json)
 
 
-def test_a_replacement_that_would_fail_is_refused_when_it_is_asked_for(appliance: Appliance) -> None:
+def test_a_replacement_that_would_fail_is_refused_at_the_request(appliance: Appliance) -> None:
     old, partner = (device["path"] for device in appliance.get("/pools/tank")["vdevs"][0]["vdevs"])
     small, taken = "/dev/disk/by-id/ata-SMALL", "/dev/disk/by-id/ata-TAKEN"
     appliance.simulator.add_disk(small, GIB)
@@ -138,8 +137,8 @@ def test_as_many_devices_go_offline_as_the_layout_bears(redundancy: str, spared:
     appliance.job("POST", "/pools", {"name": "wide", "vdevs": [{"devices": disks, "redundancy": redundancy}]})
     for disk in disks[:spared]:
         appliance.job("POST", "/pools/wide/device", {"device": disk, "action": "offline"})
-    told = refused(appliance, "/pools/wide/device", {"device": disks[spared], "action": "offline"})
-    assert told["blocking"] == [disks[spared]] and told["can_force"] is False
+    response = refused(appliance, "/pools/wide/device", {"device": disks[spared], "action": "offline"})
+    assert response["blocking"] == [disks[spared]] and response["can_force"] is False
     appliance.job("POST", "/pools/wide/device", {"device": disks[0], "action": "offline"})
     absent = appliance.request("POST", "/pools/wide/device", {"device": "/dev/disk/by-id/absent", "action": "clear"})
     assert absent.status_code == 404
@@ -194,9 +193,9 @@ def test_an_imported_pool_brings_its_datastores(appliance: Appliance, tmp_path: 
         other.job("POST", "/pools/tank/export")
         other.simulator.machine = appliance.simulator.machine  # its disks are plugged in there
         other.job("POST", "/pools/import", {"pool": "tank"})
-        told = {store["id"]: store for store in other.get("/datastores")["items"]}
-        assert {store: one["lun"] for store, one in told.items()} == stores
-        assert all(one["state"] == "active" and one["host_groups"] == [] for one in told.values())
+        response = {store["id"]: store for store in other.get("/datastores")["items"]}
+        assert {store: one["lun"] for store, one in response.items()} == stores
+        assert all(one["state"] == "active" and one["host_groups"] == [] for one in response.values())
         served = {lun.lun.uuid: lun.lun for lun in other.target.targets()[0].luns}
         assert served.keys() == stores.keys() and all(lun.initiators == () for lun in served.values())
 
@@ -205,7 +204,10 @@ def test_an_imported_pool_brings_its_datastores(appliance: Appliance, tmp_path: 
 def test_what_is_done_is_no_failure_when_nobody_can_serve_it(
     away: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An import and a forgetting are done, with the problem told; who comes back serves what came, and not what is forgotten."""
+    """An import and a forgetting are done, with the problem reported.
+
+    Servers that return serve the imported and not the forgotten datastores.
+    """
     block, files = appliance.datastore("block"), appliance.nfs_datastore("files")
     gone = appliance.datastore("gone"), appliance.nfs_datastore("lost")
     serving = {lun.lun.uuid for lun in appliance.target.targets()[0].luns}, {one.pseudo for one in appliance.nfs.served()}
@@ -236,7 +238,7 @@ def test_what_is_done_is_no_failure_when_nobody_can_serve_it(
 
 
 def test_a_pool_has_thresholds_that_act(appliance: Appliance, tmp_path: Path) -> None:
-    """Alerts, readiness and what the target tells hosts follow; another headroom stays; they move with the pool."""
+    """Alerts, readiness and the target's thresholds follow; another headroom stays; they move with the pool."""
     target = appliance.target
     assert isinstance(target, TargetSimulator)
     target.pools.append({"pool": "tank", "total_bytes": 64 * GIB, "headroom_bytes": 2 * GIB, "soft_threshold": None})
@@ -251,15 +253,15 @@ def test_a_pool_has_thresholds_that_act(appliance: Appliance, tmp_path: Path) ->
     percent = 100 * appliance.simulator.pool("tank").allocated // int(pool["size"])
     assert 10 < percent < 60
 
-    def told() -> tuple[list[str], str]:
+    def state() -> tuple[list[str], str]:
         severities = [one["severity"] for one in appliance.get("/alerts")["items"] if one["key"] == "capacity:pool:tank"]
         (ready,) = [one["result"] for one in appliance.get("/readiness")["checks"] if one["id"] == "pool_space"]
         return severities, ready
 
-    assert told() == ([], "ok")
+    assert state() == ([], "ok")
     for warning, critical, severities in ((percent, percent + 1, ["warning"]), (1, percent, ["critical"]), (percent + 1, 99, [])):
         appliance.job("PATCH", "/pools/tank", {"warning_percent": warning, "critical_percent": critical})
-        assert told() == (severities, "warning" if severities else "ok")
+        assert state() == (severities, "warning" if severities else "ok")
         assert target.pools[0]["soft_threshold"] == {"percent": warning}
         assert target.pools[0]["headroom_bytes"] == 2 * GIB
         assert (
@@ -302,7 +304,7 @@ def test_a_suspended_pool_keeps_its_thresholds(appliance: Appliance) -> None:
     appliance.restart_worker()
     appliance.request("POST", "/reconcile")
     appliance.service._capacity()
-    told = appliance.get("/pools/tank")
-    assert (told["health"], told["warning_percent"], told["critical_percent"]) == ("SUSPENDED", percent, 99)
+    response = appliance.get("/pools/tank")
+    assert (response["health"], response["warning_percent"], response["critical_percent"]) == ("SUSPENDED", percent, 99)
     assert "capacity:pool:tank" in {one["key"] for one in appliance.get("/alerts")["items"]}
     assert target.pools[0]["soft_threshold"] == {"percent": percent}

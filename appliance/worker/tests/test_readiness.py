@@ -45,13 +45,15 @@ def test_two_paths_are_two_interfaces(
 def test_commands_can_be_pasted(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     appliance.group("cluster", ESX)
     listening(appliance, monkeypatch, [ONE, TWO], "0.0.0.0:3260")
-    told = appliance.get("/readiness")
-    assert told["portals"] == ["192.0.2.2:3260", "198.51.100.2:3260"]
-    assert told["target"] == appliance.configuration.target.name
-    for portal in told["portals"]:
-        assert f"esxcli iscsi adapter discovery sendtarget add -A $HBA -a {portal}" in told["esxcli"]
-        assert f"esxcli iscsi adapter discovery statictarget add -A $HBA -a {portal} -n {told['target']}" in told["esxcli"]
-    (host,) = told["hosts"]
+    response = appliance.get("/readiness")
+    assert response["portals"] == ["192.0.2.2:3260", "198.51.100.2:3260"]
+    assert response["target"] == appliance.configuration.target.name
+    for portal in response["portals"]:
+        assert f"esxcli iscsi adapter discovery sendtarget add -A $HBA -a {portal}" in response["esxcli"]
+        assert (
+            f"esxcli iscsi adapter discovery statictarget add -A $HBA -a {portal} -n {response['target']}" in response["esxcli"]
+        )
+    (host,) = response["hosts"]
     assert host["host"] == appliance.get("/hosts")["items"][0]["id"] and "iqn\\.1998-01\\.com\\.vmware:esx1" in host["esxcli"][0]
-    text = str(told)
+    text = str(response)
     assert "0.0.0.0" not in text.replace("listening at 0.0.0.0:3260", "") and "SERVER" not in text and "PORTAL" not in text

@@ -49,13 +49,11 @@ class Sealed:
 
     @property
     def generation(self) -> int:
-        """Of the database."""
         with self.appliance.store.reading() as session:
             return sealed_copy.installation(session).generation
 
     @property
     def copies(self) -> Path:
-        """The pools' folders."""
         return self.appliance.configuration.state_directory / "copies"
 
     def on(self, pool: str) -> int | None:
@@ -93,35 +91,32 @@ class Sealed:
         assert answer.status_code == 201, answer.text
 
     def hosts(self) -> set[str]:
-        """Names."""
         return {one["name"] for one in self.appliance.get("/hosts")["items"]}
 
     def served(self) -> ServedTarget:
-        """What the target serves."""
         (target,) = self.appliance.target.targets()
         return target
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """What the API shows of recovery mode."""
         found: dict[str, Any] = self.appliance.get("/recovery")
         return found
 
     def recover(self, **body: Any) -> Any:
-        """An admin decides."""
         answer = self.appliance.request("POST", "/recovery", body)
         assert answer.status_code == 200, answer.text
-        assert not self.told()["active"] and "recovery:database" not in self.alerts()
-        self.appliance.settled()
+        assert not self.status()["active"] and "recovery:database" not in self.alerts()
+        self.appliance.wait_until_idle()
         return answer.json
 
     def alerts(self) -> set[str]:
         """Keys of the open ones."""
         return {one["key"] for one in self.appliance.get("/alerts")["items"]}
 
-    def asks(self, before: ServedTarget) -> None:
+    def check_needs_decision(self, before: ServedTarget) -> None:
         """It is in recovery mode: hosts are served as before, and nothing is changed."""
-        told = self.told()
-        assert told["active"] and told["reason"] and "recovery:database" in self.alerts()
+        response = self.status()
+        assert response["active"] and response["reason"] and "recovery:database" in self.alerts()
         for method, path, body in (
             ("POST", "/hosts", {"name": "refused", "iqns": []}),
             ("DELETE", f"/datastores/{self.store}", None),
@@ -158,9 +153,9 @@ def test_each_change_is_on_the_pools_soon(sealed: Sealed) -> None:
     assert sealed.generation == before, "a job is no configuration"
 
 
-def test_an_unchanged_database_is_not_asked_about(sealed: Sealed) -> None:
+def test_an_unchanged_database_needs_no_decision(sealed: Sealed) -> None:
     sealed.restart(lambda: None)
-    assert not sealed.told()["active"] and sealed.reconcile() == 200
+    assert not sealed.status()["active"] and sealed.reconcile() == 200
     sealed.copied()
 
 
@@ -172,8 +167,8 @@ def test_an_older_database_takes_what_the_pools_have(sealed: Sealed) -> None:
     sealed.copied()
     before = sealed.served()
     sealed.put_back()
-    sealed.asks(before)
-    assert sealed.told()["suggested"] in ("tank", "rust") and "second" not in sealed.hosts()
+    sealed.check_needs_decision(before)
+    assert sealed.status()["suggested"] in ("tank", "rust") and "second" not in sealed.hosts()
     sealed.recover(from_pool="tank")
     assert "second" in sealed.hosts() and sealed.served() == before
     assert {one["name"] for one in sealed.appliance.get("/users")["items"]} == {"admin", "operator"}
@@ -181,7 +176,7 @@ def test_an_older_database_takes_what_the_pools_have(sealed: Sealed) -> None:
     sealed.change("third")
     sealed.copied()
     sealed.restart(lambda: None)
-    assert not sealed.told()["active"] and {"second", "third"} <= sealed.hosts()
+    assert not sealed.status()["active"] and {"second", "third"} <= sealed.hosts()
 
 
 def _user(sealed: Sealed, name: str) -> str:
@@ -194,12 +189,12 @@ def test_an_older_database_can_be_right(sealed: Sealed) -> None:
     sealed.copied()
     before, highest = sealed.served(), sealed.on("tank")
     sealed.put_back()
-    sealed.asks(before)
+    sealed.check_needs_decision(before)
     sealed.recover(keep=True)
     sealed.copied()
     assert "second" not in sealed.hosts() and sealed.generation > (highest or 0) and sealed.reconcile() == 200
     sealed.restart(lambda: None)
-    assert not sealed.told()["active"]
+    assert not sealed.status()["active"]
 
 
 def test_a_database_of_the_same_generation_with_other_content(sealed: Sealed) -> None:
@@ -215,8 +210,8 @@ def test_a_database_of_the_same_generation_with_other_content(sealed: Sealed) ->
             session.execute(update(Installation).values(generation=generation))
 
     sealed.restart(other)
-    sealed.asks(before)
-    assert "has not written" in sealed.told()["reason"]
+    sealed.check_needs_decision(before)
+    assert "has not written" in sealed.status()["reason"]
     sealed.recover(from_pool="rust")
     assert "second" in sealed.hosts() and "other" not in sealed.hosts()
 
@@ -240,19 +235,19 @@ def test_a_lost_database(sealed: Sealed, tmp_path: Path, key_is_lost: bool) -> N
             appliance.service.context.seal = Seal(tmp_path / "another.key")
 
     sealed.restart(lose)
-    sealed.asks(before)
-    assert "LUN 7" in sealed.told()["reason"] and sealed.told()["suggested"]
+    sealed.check_needs_decision(before)
+    assert "LUN 7" in sealed.status()["reason"] and sealed.status()["suggested"]
     if key_is_lost:
         wrong = "-".join(["AAAA"] * 8)
         for key in (None, wrong, "nonsense"):
             answer = appliance.request("POST", "/recovery", {"from_pool": "tank", "recovery_key": key})
-            assert answer.status_code == 422 and sealed.told()["active"], answer.text
+            assert answer.status_code == 422 and sealed.status()["active"], answer.text
     sealed.recover(from_pool="tank", recovery_key=sealed.recovery_key if key_is_lost else None)
     assert sealed.served() == before and appliance.get(f"/datastores/{sealed.store}")["host_groups"] == [group]
     assert sealed.hosts() == {"host of cluster"}
     sealed.copied()
     sealed.restart(lambda: None)
-    assert not sealed.told()["active"] and sealed.reconcile() == 200
+    assert not sealed.status()["active"] and sealed.reconcile() == 200
 
 
 def test_a_new_database_can_be_right(sealed: Sealed) -> None:
@@ -264,7 +259,7 @@ def test_a_new_database_can_be_right(sealed: Sealed) -> None:
 
     before = sealed.served()
     sealed.restart(lose)
-    sealed.asks(before)
+    sealed.check_needs_decision(before)
     sealed.recover(keep=True)
     sealed.reconcile()
     assert sealed.appliance.get(f"/datastores/{sealed.store}")["host_groups"] == []
@@ -282,14 +277,14 @@ def test_another_installations_pool_is_offered_only(sealed: Sealed, tmp_path: Pa
     other.close()
     FolderCopies(sealed.copies).write_copy("rust", copy.header.installation, copy.header.generation, copy.model_dump_json())
     sealed.restart(lambda: None)
-    told = sealed.told()
-    assert not told["active"] and sealed.reconcile() == 200
-    assert [one["pool"] for one in told["copies"] if not one["own"]] == ["rust"] and told["suggested"] == "rust"
+    response = sealed.status()
+    assert not response["active"] and sealed.reconcile() == 200
+    assert [one["pool"] for one in response["copies"] if not one["own"]] == ["rust"] and response["suggested"] == "rust"
     assert sealed.appliance.request("POST", "/recovery", {"from_pool": "tank"}).status_code == 422, "it is its own"
     assert sealed.appliance.request("POST", "/recovery", {"keep": True}).status_code == 409, "there is nothing to decide"
     sealed.recover(from_pool="rust", recovery_key=key)
     assert {one["name"] for one in sealed.appliance.get("/users")["items"]} == {"admin", "somebody"} and sealed.hosts() == set()
-    assert sealed.told()["installation"] == copy.header.installation
+    assert sealed.status()["installation"] == copy.header.installation
     sealed.copied()
 
 
@@ -297,25 +292,25 @@ def test_pools_that_disagree_are_listed_and_none_is_suggested(sealed: Sealed) ->
     sealed.save()
     sealed.change("second")
     sealed.copied()
-    (sealed.copies / "rust").rename(sealed.copies / "aside")
+    (sealed.copies / "rust").rename(sealed.copies / "removed")
     sealed.change("third")
     sealed.copied("tank")
     before = sealed.served()
 
     def older() -> None:
         shutil.rmtree(sealed.copies / "rust")
-        (sealed.copies / "aside").rename(sealed.copies / "rust")
+        (sealed.copies / "removed").rename(sealed.copies / "rust")
         copied(sealed.older, sealed.appliance.configuration.database)
 
     sealed.restart(older)
-    sealed.asks(before)
-    told = sealed.told()
-    assert told["suggested"] is None and {one["pool"] for one in told["copies"]} == {"tank", "rust"}
+    sealed.check_needs_decision(before)
+    response = sealed.status()
+    assert response["suggested"] is None and {one["pool"] for one in response["copies"]} == {"tank", "rust"}
     sealed.recover(from_pool="rust")
     assert "second" in sealed.hosts() and "third" not in sealed.hosts()
     sealed.copied()
     sealed.restart(lambda: None)
-    assert not sealed.told()["active"]
+    assert not sealed.status()["active"]
 
 
 class Hung:
@@ -340,11 +335,11 @@ def test_a_pool_that_hangs_is_compared_when_it_answers(sealed: Sealed, monkeypat
     before, hung = sealed.served(), Hung(monkeypatch, "read_copies")
     monkeypatch.setattr("appliance.worker.recovery.READ_SECONDS", 0.2)
     sealed.put_back()
-    assert not sealed.told()["active"] and sealed.reconcile() == 200
+    assert not sealed.status()["active"] and sealed.reconcile() == 200
     sealed.appliance.job("POST", "/snapshots", {"name": "s", "datastores": [sealed.store]})
     hung.released.set()
     until(lambda: sealed.reconcile() == 409)
-    sealed.asks(before)
+    sealed.check_needs_decision(before)
     sealed.recover(from_pool="rust")
     assert "second" in sealed.hosts()
 
@@ -367,15 +362,15 @@ def test_a_pool_that_is_imported_later_is_compared_then(sealed: Sealed) -> None:
     shutil.rmtree(sealed.copies / "tank")
     sealed.appliance.simulator.export_pool("rust")
     sealed.put_back()
-    assert not sealed.told()["active"]
+    assert not sealed.status()["active"]
     sealed.appliance.simulator.import_pool("rust")
     assert sealed.reconcile() == 409
-    sealed.asks(before)
+    sealed.check_needs_decision(before)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("moment", ["before it is recorded", "before it is written", "on one pool", "when it is written"])
-def test_who_dies_between_a_change_and_its_copies_is_asked_nothing(
+def test_a_crash_between_a_change_and_its_copies_needs_no_decision(
     sealed: Sealed, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     died, write = threading.Event(), FolderCopies.write_copy
@@ -396,7 +391,7 @@ def test_who_dies_between_a_change_and_its_copies_is_asked_nothing(
         assert died.wait(60)
         sealed.appliance.service.stop()
     sealed.appliance.restart_worker()
-    assert not sealed.told()["active"] and sealed.reconcile() == 200 and "second" in sealed.hosts()
+    assert not sealed.status()["active"] and sealed.reconcile() == 200 and "second" in sealed.hosts()
     sealed.copied()
 
 
@@ -413,7 +408,7 @@ def test_jobs_of_an_older_database_are_not_begun(sealed: Sealed) -> None:
     sealed.copied()
     before = sealed.served()
     sealed.put_back()
-    sealed.asks(before)
+    sealed.check_needs_decision(before)
     assert appliance.get(f"/jobs/{answer.json['id']}")["state"] == "queued"
     sealed.recover(from_pool="tank")
     job = appliance.ended(answer.json["id"])

@@ -19,20 +19,20 @@ IQN = "iqn.1998-01.com.vmware:esx1"
 
 
 def lost(appliance: Appliance, kind: str) -> tuple[str, Any]:
-    """A datastore whose pool is gone, and of which the pool `rust` has a received copy; the first as it was told before."""
+    """A datastore whose pool is gone, and of which the pool `rust` has a received copy; the first as the API showed it before."""
     simulator = appliance.simulator
     if kind == "vmfs":
         store = appliance.datastore("first", lun=7, host_groups=[appliance.group("cluster", IQN)])
         found: Any = simulator.volumes()[0]
     else:
         appliance.nfs_datastore("other")
-        asked: dict[str, Any] = {
+        body: dict[str, Any] = {
             "host_groups": [cluster(appliance)],
             "clients": ["198.51.100.0/24"],
             "versions": ["3"],
             "squash": "root",
         }
-        store = appliance.nfs_datastore("first", **asked)
+        store = appliance.nfs_datastore("first", **body)
         (found,) = [one for one in simulator.filesystems() if one.name.startswith("tank/zvaai/first")]
     before = appliance.get(f"/datastores/{store}")
     disks = tuple(disk.path for disk in simulator.disks() if disk.used_by is None)[:2]
@@ -47,8 +47,8 @@ def lost(appliance: Appliance, kind: str) -> tuple[str, Any]:
     return store, before
 
 
-def shown(told: Any) -> Any:
-    return {name: told[name] for name in ("lun", "export", "share", "host_groups", "clients", "versions", "squash")}
+def shown(details: Any) -> Any:
+    return {name: details[name] for name in ("lun", "export", "share", "host_groups", "clients", "versions", "squash")}
 
 
 def serves(appliance: Appliance) -> tuple[Any, Any]:
@@ -83,7 +83,7 @@ def test_on_another_server_it_has_the_number_that_lies_with_its_data(appliance: 
     assert (after["export"], after["share"], after["host_groups"], after["clients"]) == (2, "/first", [], ["192.0.2.9"])
 
 
-def test_what_is_asked_for_is_done(appliance: Appliance) -> None:
+def test_a_requested_adoption_is_done(appliance: Appliance) -> None:
     store, _ = lost(appliance, "vmfs")
     keep = {"dataset": "rust/received", "name": "first", "identity": "keep", "lun": 9, "host_groups": []}
     appliance.job("POST", "/volumes/adopt", keep)
@@ -92,7 +92,7 @@ def test_what_is_asked_for_is_done(appliance: Appliance) -> None:
     assert serves(appliance)[0] == {9: (store, ())}
 
 
-def test_a_lost_one_is_told_and_forgotten_beside_its_copy(appliance: Appliance) -> None:
+def test_a_lost_datastore_is_reported_and_forgotten_next_to_its_copy(appliance: Appliance) -> None:
     store, _ = lost(appliance, "vmfs")
     appliance.service._capacity()
     assert f"capacity:missing:{store}" in {one["key"] for one in appliance.get("/alerts")["items"]}
@@ -100,8 +100,8 @@ def test_a_lost_one_is_told_and_forgotten_beside_its_copy(appliance: Appliance) 
     assert [one["state"] for one in appliance.get("/datastores")["items"]] == ["copy"] and serves(appliance)[0] == {}
 
 
-def test_an_adoption_looks_again_when_it_runs(appliance: Appliance) -> None:
-    """The original has come back since it was asked for."""
+def test_an_adoption_checks_again_when_it_runs(appliance: Appliance) -> None:
+    """The original has returned since the request."""
     store, _ = lost(appliance, "vmfs")
     context, adopt = appliance.service.context, OPERATIONS["datastore.adopt"]
     plan = adopt.plan(context, AdoptDataset(dataset="rust/received", name="first", identity="keep"))

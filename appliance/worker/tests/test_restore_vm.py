@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One VM out of a snapshot of an NFS datastore: browsed, and restored beside the original by another name."""
+"""One VM out of a snapshot of an NFS datastore: browse it, and restore a copy with another name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ DISK = os.urandom(1 << 20) + bytes(1 << 20)
 
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
-    """Whose datastores are folders."""
     with running(tmp_path / "state", volumes=tmp_path / "volumes") as appliance:
         yield appliance
 
@@ -67,7 +66,7 @@ def test_a_snapshot_is_browsed_by_folder(appliance: Appliance, store: str) -> No
     assert appliance.request("GET", f"/datastores/{vmfs}/snapshots/one/folder").status_code == 409
 
 
-def test_a_vm_is_restored_beside_the_original(appliance: Appliance, store: str) -> None:
+def test_a_vm_is_restored_next_to_the_original(appliance: Appliance, store: str) -> None:
     body = {"folder": "vms/web", "name": "web2"}
     path = f"/datastores/{store}/snapshots/one/restore-vm"
     result = appliance.job("POST", path, body)["result"]

@@ -32,9 +32,8 @@ class Clock:
         return str(made["id"])
 
     def due(self, seconds: float = 300) -> None:
-        """Five minutes later."""
         self.now += seconds
-        self.appliance.service.context.look(0)
+        self.appliance.service.context.scan(0)
         self._take()
         for job in self.appliance.get("/jobs?limit=500")["items"]:
             self.appliance.ended(job["id"])
@@ -75,7 +74,7 @@ def test_retention_is_one_job(appliance: Appliance, clock: Clock) -> None:
     oldest = min(appliance.get(f"/datastores/{stores[0]}/snapshots")["items"], key=lambda one: one["name"])
     appliance.simulator.hold([oldest["full_name"]], "kept")
     assert appliance.request("PATCH", f"/schedules/{schedule}", {"keep": 2}).status_code == 200
-    appliance.service.context.look(0)
+    appliance.service.context.scan(0)
     appliance.service._retention()
     (job,) = [job for job in appliance.get("/jobs?limit=500")["items"] if job["kind"] == "snapshot.retention"]
     assert appliance.ended(job["id"])["result"] == {"destroyed": 19}
@@ -84,12 +83,10 @@ def test_retention_is_one_job(appliance: Appliance, clock: Clock) -> None:
 
 
 def names(appliance: Appliance, store: str) -> list[str]:
-    """Of its snapshots."""
     return [one["name"] for one in appliance.get(f"/datastores/{store}/snapshots")["items"]]
 
 
 def overdue(appliance: Appliance) -> list[str]:
-    """Texts of the alerts."""
     return [one["text"] for one in appliance.get("/alerts")["items"] if one["key"].startswith("schedule-overdue:")]
 
 

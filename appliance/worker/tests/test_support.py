@@ -18,7 +18,7 @@ from appliance import logs
 from appliance.dataplane.target import TargetUnreachableError
 from appliance.domain import support as files
 from appliance.domain.secrets import Seal
-from appliance.helper.log import LINES, Kept
+from appliance.helper.log import LINES, MemoryLog
 from appliance.helper.tests.served import client_of
 from appliance.worker.support import Redaction
 from appliance.zfs.errors import EngineUnavailable, Timeout
@@ -41,7 +41,7 @@ def bundle(appliance: Appliance) -> dict[str, str]:
 def test_what_is_in_it(appliance: Appliance) -> None:
     store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
     appliance.simulator.offline("tank", appliance.simulator.disks()[0].path)
-    appliance.service.context.look()
+    appliance.service.context.scan()
     appliance.service.watch.pools()
     found = bundle(appliance)
     assert json.loads(found["versions.json"])["appliance"]
@@ -54,68 +54,68 @@ def test_what_is_in_it(appliance: Appliance) -> None:
     assert any(one["action"] == "datastore.create" for one in map(json.loads, found["audit.jsonl"].splitlines()))
     assert json.loads(found["target.json"])["targets"] and json.loads(found["measures.json"])["storage"]
     assert len(json.loads(found["disks.json"])) == 8 and found["events.jsonl"]
-    assert not [name for name, text in found.items() if "not_told" in text]
+    assert not [name for name, text in found.items() if "unavailable" in text]
 
 
 def test_what_can_not_be_had_is_in_it_as_the_reason(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Just then somebody wants one."""
+    """A bundle is requested at that moment."""
 
     def away(*_: Any) -> Any:
         raise TargetUnreachableError("nobody answers")
 
     disks = tuple(disk.path for disk in appliance.simulator.disks() if disk.used_by is None)[:1]
     appliance.simulator.create_pool("hung", [VdevSpec(devices=disks)])
-    told = appliance.simulator.zpool_status
+    read_status = appliance.simulator.zpool_status
 
     def zpool_status(pool: str) -> str:
         if pool == "hung":
             raise Timeout("zpool status", 60)
-        return told(pool)
+        return read_status(pool)
 
     monkeypatch.setattr(appliance.simulator, "zpool_status", zpool_status)
     monkeypatch.setattr(appliance.target, "targets", away)
     appliance.simulator.fail_next("disks", EngineUnavailable("the helper is away"))
     found = bundle(appliance)
-    assert "not told" in found["zpool-status.txt"] and " tank\n" in found["zpool-status.txt"]
+    assert "unavailable" in found["zpool-status.txt"] and " tank\n" in found["zpool-status.txt"]
     assert "nobody answers" in found["target.json"] and "the helper is away" in found["disks.json"]
     assert json.loads(found["pools.json"])
 
 
 def test_a_disk_that_hangs_holds_up_nobody(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What each said last is in it; none is asked."""
+    """The bundle has the latest SMART data and reads no disk."""
     path = appliance.simulator.disks()[0].path
     appliance.simulator.smart[path] = DiskHealth(available=True, passed=True, temperature=41)
-    appliance.service.watch.ask_disks()
+    appliance.service.watch.read_disks()
 
     def hangs(device: str) -> DiskHealth:
-        raise AssertionError(f"{device} was asked")
+        raise AssertionError(f"{device} was read")
 
     monkeypatch.setattr(appliance.simulator, "disk_health", hangs)
-    told = {one["path"]: one["smart"] for one in json.loads(bundle(appliance)["disks.json"])}
-    assert told[path]["temperature"] == 41 and len(told) == len(appliance.simulator.disks())
+    response = {one["path"]: one["smart"] for one in json.loads(bundle(appliance)["disks.json"])}
+    assert response[path]["temperature"] == 41 and len(response) == len(appliance.simulator.disks())
 
 
-def test_the_helper_tells_its_log(tmp_path: Path) -> None:
-    """Behind a real helper: its newest lines, with what it audits, and no key."""
-    kept = Kept()
+def test_the_helper_reports_its_log(tmp_path: Path) -> None:
+    """Through a real helper: its latest lines, with the audit, and no key."""
+    memory = MemoryLog()
     log = logging.getLogger("zvaai-helper")
-    log.addHandler(kept)
+    log.addHandler(memory)
     log.setLevel(logging.INFO)
     try:
         simulator = Simulator()
-        with client_of(simulator, tmp_path / "helper.sock", log=kept) as client:
+        with client_of(simulator, tmp_path / "helper.sock", log=memory) as client:
             disks = tuple(disk.path for disk in simulator.disks()[:2])
             client.create_pool("tank", [VdevSpec(devices=disks, redundancy=Redundancy.MIRROR)])
             client.create_encryption_root("tank/secret", "12345678-1234-1234-1234-123456789abc")
             lines = client.log_lines()
             assert any('"operation": "create_pool"' in line and '"audit": "begun"' in line for line in lines)
-            key = client.export_kept_key("tank/secret")
+            key = client.export_key("tank/secret")
             assert client.log_lines() and not [line for line in client.log_lines() if key in line]
             for number in range(LINES + 10):
                 log.info("line %d", number)
             assert len(client.log_lines()) == LINES and client.log_lines()[-1].endswith(f"line {LINES + 9}")
     finally:
-        log.removeHandler(kept)
+        log.removeHandler(memory)
 
 
 def test_no_secret_is_in_it(appliance: Appliance) -> None:

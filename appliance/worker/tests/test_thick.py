@@ -112,7 +112,7 @@ def test_a_thick_clone_is_reserved_too(appliance: Appliance) -> None:
 def test_snapshots_and_clones_say_what_they_need(appliance: Appliance) -> None:
     store = appliance.datastore("first", thick=True)
     appliance.simulator.write(volume(appliance, "first").name, GIB // 2)
-    appliance.service.context.look()
+    appliance.service.context.scan()
     appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
     body = {"name": "one", "datastores": [store]}
     text = appliance.job("POST", "/snapshots", body, expect="failed")["problem"]["text"]
@@ -126,7 +126,7 @@ def test_snapshots_and_clones_say_what_they_need(appliance: Appliance) -> None:
 def test_unique_bytes_of_a_lun(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     appliance.simulator.write(volume(appliance, "first").name, GIB // 2)
-    appliance.service.context.look()
+    appliance.service.context.scan()
     unknown = appliance.get(f"/datastores/{store}/space")
     assert int(unknown["unique"]) >= GIB // 2 and not unknown["unique_exact"] and unknown["as_of"] is None
     shares(appliance, store, 65536)

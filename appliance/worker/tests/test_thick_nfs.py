@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thick NFS datastores: quota and refreservation, what the NFS server is told, other sizes, and the change from thin."""
+"""Thick NFS datastores: quota and refreservation, requests to the NFS server, other sizes, and the change from thin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulators.vaai_nas import VaaiNasSimulator
 from appliance.dataplane.vaai_nas import FileRefusedError, SharedSpace
 from appliance.domain.thick import with_slack, without_slack
 from appliance.worker import thick
-from appliance.worker.tests.test_nfs_datastores import refused, told
+from appliance.worker.tests.test_nfs_datastores import details, refused
 from appliance.zfs.errors import OutOfSpace
 from appliance.zfs.model import Property, Source
 
@@ -29,18 +29,18 @@ def nas(appliance: Appliance) -> VaaiNasSimulator:
 
 def held(appliance: Appliance, store: str) -> tuple[int, int]:
     """Quota and refreservation of its dataset."""
-    found = appliance.simulator.filesystem(told(appliance, store)["dataset"])
+    found = appliance.simulator.filesystem(details(appliance, store)["dataset"])
     return found.refquota, found.refreservation
 
 
 def served(appliance: Appliance, store: str) -> int | None:
-    """The size that the NFS server promises to its files; None while it promises none."""
-    space = nas(appliance).space(told(appliance, store)["export"])
+    """Size of the thick export in the NFS server; None if it is thin."""
+    space = nas(appliance).space(details(appliance, store)["export"])
     return space.size if space.thick else None
 
 
 def shares(appliance: Appliance, store: str, found: SharedSpace | FileRefusedError) -> None:
-    nas(appliance).sharing[told(appliance, store)["export"]] = found
+    nas(appliance).sharing[details(appliance, store)["export"]] = found
 
 
 def size(text: str) -> dict[str, str]:
@@ -48,7 +48,7 @@ def size(text: str) -> dict[str, str]:
 
 
 def everything(appliance: Appliance, store: str) -> tuple[Any, ...]:
-    shown = told(appliance, store)
+    shown = details(appliance, store)
     return shown["thick"], shown["size"], held(appliance, store), served(appliance, store)
 
 
@@ -85,7 +85,7 @@ def test_it_grows_and_shrinks_with_all_that_is_reserved(appliance: Appliance) ->
 
 def test_it_does_not_become_smaller_than_its_files_need(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", 2 * GIB, thick=True)
-    nas(appliance).put(told(appliance, store)["export"], "disk-flat.vmdk", GIB)
+    nas(appliance).put(details(appliance, store)["export"], "disk-flat.vmdk", GIB)
     needed = GIB + 16384
     problem = refused(appliance, "POST", f"/datastores/{store}/quota", size(str(GIB)), status=422)
     assert f"{needed} or more" in str(problem)
@@ -97,7 +97,7 @@ def test_files_that_grow_while_it_is_made_smaller_have_it_as_before(
     appliance: Appliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = appliance.nfs_datastore("first", 2 * GIB, thick=True)
-    really, export = thick.resize, told(appliance, store)["export"]
+    really, export = thick.resize, details(appliance, store)["export"]
 
     def late(*arguments: Any) -> None:
         really(*arguments)
@@ -135,9 +135,9 @@ def test_a_clone_has_a_reservation_of_its_own(appliance: Appliance) -> None:
 
 def test_a_snapshot_says_what_it_needs(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", thick=True)
-    dataset = told(appliance, store)["dataset"]
+    dataset = details(appliance, store)["dataset"]
     appliance.simulator.write(dataset, GIB // 2)
-    appliance.service.context.look()
+    appliance.service.context.scan()
     appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
     text = appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]}, expect="failed")["problem"]["text"]
     assert f"it needs {appliance.simulator.filesystem(dataset).space.used_by_dataset} bytes for {dataset}" in text
@@ -155,10 +155,10 @@ def test_thick_and_thin_again(appliance: Appliance) -> None:
 def test_what_it_holds_beyond_its_size_stays_when_it_becomes_thin(appliance: Appliance) -> None:
     """Metadata may have gone into the slack: then the quota is what is there."""
     store = appliance.nfs_datastore("first", thick=True)
-    appliance.simulator.write(told(appliance, store)["dataset"], GIB + MIB)
+    appliance.simulator.write(details(appliance, store)["dataset"], GIB + MIB)
     appliance.job("PATCH", f"/datastores/{store}", {"thick": False})
     quota, reserved = held(appliance, store)
-    used = appliance.simulator.filesystem(told(appliance, store)["dataset"]).space.referenced
+    used = appliance.simulator.filesystem(details(appliance, store)["dataset"]).space.referenced
     assert reserved == 0 and GIB < used <= quota < used + MIB and quota % MIB == 0
 
 
@@ -190,7 +190,7 @@ def test_a_snapshot_shares_nothing(appliance: Appliance) -> None:
 
 def test_files_that_need_more_than_its_size_keep_it_thin(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first")
-    nas(appliance).put(told(appliance, store)["export"], "sparse-flat.vmdk", 2 * GIB)
+    nas(appliance).put(details(appliance, store)["export"], "sparse-flat.vmdk", 2 * GIB)
     text = appliance.job("PATCH", f"/datastores/{store}", {"thick": True}, expect="failed")["problem"]["text"]
     assert f"its files need {2 * GIB + 16384} bytes, and it has {GIB}" in text
     assert everything(appliance, store) == thin()
@@ -212,9 +212,9 @@ def test_it_is_changed_alone_and_needs_a_size(appliance: Appliance) -> None:
     assert "set its quota first" in refused(appliance, "PATCH", f"/datastores/{old}", {"thick": True})["detail"]
 
 
-def test_what_somebody_took_away_is_set_again_or_told(appliance: Appliance) -> None:
+def test_a_removed_reservation_is_set_again_or_reported(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", thick=True)
-    dataset = told(appliance, store)["dataset"]
+    dataset = details(appliance, store)["dataset"]
     appliance.simulator.set_properties(dataset, {"refreservation": "none"})
     appliance.request("POST", "/reconcile")
     assert everything(appliance, store) == thick_of()
@@ -237,7 +237,7 @@ def test_what_somebody_took_away_is_set_again_or_told(appliance: Appliance) -> N
 def test_an_adopted_file_system_stays_what_it_is(own: dict[str, str], thick: bool, appliance: Appliance) -> None:
     appliance.simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old", **own})
     store = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old"})["result"]["datastore"]
-    assert told(appliance, store)["thick"] is thick and served(appliance, store) == (GIB if thick else None)
+    assert details(appliance, store)["thick"] is thick and served(appliance, store) == (GIB if thick else None)
     appliance.request("POST", "/reconcile")
     assert held(appliance, store)[1] == (GIB + SLACK if thick else 0)
 
@@ -245,7 +245,7 @@ def test_an_adopted_file_system_stays_what_it_is(own: dict[str, str], thick: boo
 @pytest.mark.parametrize("kind", ["nfs", "vmfs"])
 def test_where_blocks_are_deduplicated_nothing_is_thick(kind: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     store = appliance.datastore("first", kind=kind)
-    dataset, really = told(appliance, store)["dataset"], appliance.simulator.properties
+    dataset, really = details(appliance, store)["dataset"], appliance.simulator.properties
     dedup = Property("on", Source.INHERITED, "tank")
     monkeypatch.setattr(appliance.simulator, "properties", lambda name: {**really(name), "dedup": dedup})
     new = {"kind": kind, "name": "second", "pool": "tank", "size": str(GIB), "thick": True}
@@ -258,15 +258,15 @@ def test_where_blocks_are_deduplicated_nothing_is_thick(kind: str, appliance: Ap
 
 def test_clones_of_files_are_copied(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", thick=True)
-    nas(appliance).put(told(appliance, store)["export"], "disk-flat.vmdk", MIB)
+    nas(appliance).put(details(appliance, store)["export"], "disk-flat.vmdk", MIB)
     body = {"source": "disk-flat.vmdk", "destination": "new-flat.vmdk"}
     job = appliance.job("POST", f"/datastores/{store}/files/clone", body)
     assert job["result"]["copied_because"] == {"thick": str(MIB)}
 
 
-def test_what_its_files_need_is_told(appliance: Appliance) -> None:
+def test_the_space_of_its_files_is_reported(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", thick=True)
-    export = told(appliance, store)["export"]
+    export = details(appliance, store)["export"]
     nas(appliance).put(export, "disk-flat.vmdk", MIB)
 
     def space() -> tuple[Any, ...]:

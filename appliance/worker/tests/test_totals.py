@@ -14,8 +14,8 @@ def row(uuid: str, cloned: int, dirty: int = 0) -> dict[str, Any]:
 
 def test_totals_survive(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     def total(*luns: dict[str, Any]) -> tuple[int, int]:
-        told = {"luns": list(luns), "sessions": [], "hosts": []}
-        monkeypatch.setattr(appliance.target, "statistics", lambda _target: told)
+        counters = {"luns": list(luns), "sessions": [], "hosts": []}
+        monkeypatch.setattr(appliance.target, "statistics", lambda _target: counters)
         found = appliance.get("/offloads")["totals"]["luns"]
         return found.get("cloned_bytes", 0), found["fallback_bytes"].get("dirty", 0)
 
@@ -31,11 +31,11 @@ def test_totals_survive(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -
     assert 'zvaai_offloaded_bytes_total{kind="cloned",protocol="iscsi"} 208.0' in metrics
 
 
-def test_rounds_take_them_too(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_periodic_tasks_store_them_too(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """A LUN that comes and goes between two visits of the dashboard is counted."""
-    told: dict[str, Any] = {"luns": [row("a", 40)], "sessions": [], "hosts": []}
-    monkeypatch.setattr(appliance.target, "statistics", lambda _target: told)
-    appliance.service.rounds.ask()
-    appliance.settled()
-    told["luns"] = []
+    counters: dict[str, Any] = {"luns": [row("a", 40)], "sessions": [], "hosts": []}
+    monkeypatch.setattr(appliance.target, "statistics", lambda _target: counters)
+    appliance.service.scheduler.request()
+    appliance.wait_until_idle()
+    counters["luns"] = []
     assert appliance.get("/offloads")["totals"]["luns"]["cloned_bytes"] == 40

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools, their devices and disks that go wrong are told as alerts, which go by themselves when it is over."""
+"""Problems of pools, devices and disks raise alerts, which clear when the problem ends."""
 
 import threading
 import time
@@ -26,49 +26,49 @@ def alerts(appliance: Appliance, area: str) -> dict[str, str]:
     return {one["key"].split(":")[1]: one["severity"] for one in found if one["key"].startswith(f"{area}:")}
 
 
-def look(appliance: Appliance) -> None:
-    appliance.service.context.look()
+def scan(appliance: Appliance) -> None:
+    appliance.service.context.scan()
     appliance.service.watch.pools()
 
 
 def event(appliance: Appliance, event_class: str, **more: Any) -> Any:
-    told = {"class": event_class, "pool": "tank", "vdev": "/dev/sda", "state": "", "eid": 7, **more}
-    return appliance.service.call("zfs_event", told)
+    event = {"class": event_class, "pool": "tank", "vdev": "/dev/sda", "state": "", "eid": 7, **more}
+    return appliance.service.call("zfs_event", event)
 
 
 def test_devices_that_fail_and_come_back(appliance: Appliance) -> None:
     first, second = (disk.path for disk in appliance.simulator.disks()[:2])
-    look(appliance)
+    scan(appliance)
     assert alerts(appliance, "pool") == {}
     appliance.simulator.fault_disk(first, checksum=12)
-    look(appliance)
+    scan(appliance)
     assert alerts(appliance, "pool") == {"errors": "warning"}
     appliance.simulator.fault_disk(first, read=3)
-    look(appliance)
+    scan(appliance)
     assert alerts(appliance, "pool") == {"errors": "warning", "device": "critical"}
     text = " ".join(one["text"] for one in appliance.get("/alerts")["items"])
     assert "3 read, 0 write, 12 checksum errors" in text and first in text and second not in text
     appliance.simulator.clear("tank")
-    look(appliance)
+    scan(appliance)
     assert "errors" not in alerts(appliance, "pool") and "device" not in alerts(appliance, "pool")
     appliance.simulator.offline("tank", second)
-    look(appliance)
+    scan(appliance)
     assert alerts(appliance, "pool")["device"] == "warning"
 
 
-def test_a_scrub_that_ended_well_is_told_once(appliance: Appliance) -> None:
-    """In the alerts' history: it asks for nothing, so none is open."""
+def test_a_successful_scrub_is_reported_once(appliance: Appliance) -> None:
+    """In the history of alerts: it needs no action, so none is open."""
     appliance.simulator.scrub_start("tank")
-    while (scan := appliance.simulator.pool("tank").scan) is None or scan.ended is None:
+    while (scrub := appliance.simulator.pool("tank").scan) is None or scrub.ended is None:
         time.sleep(0.01)
     for _ in range(2):
-        look(appliance)
+        scan(appliance)
     assert alerts(appliance, "pool") == {}
     found = [one for one in appliance.get("/alerts?open=false")["items"] if one["key"].startswith("pool:scan:")]
     assert [one["severity"] for one in found] == ["info"] and "scrub of pool tank has ended" in found[0]["text"]
 
 
-def test_events_are_kept_and_have_pools_looked_at(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_published_and_start_a_scan(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise is not; a storm is cut off, and what it changed is seen nevertheless, without waiting for the clock."""
     monkeypatch.setattr(watch, "EVENTS_A_MINUTE", 3)
     appliance.service.watch.now = lambda: 1_800_000_000.0
@@ -84,18 +84,18 @@ def test_events_are_kept_and_have_pools_looked_at(appliance: Appliance, monkeypa
         time.sleep(0.01)
 
 
-def test_a_fault_is_told_while_the_target_does_not_answer(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, answers, targets = threading.Event(), threading.Event(), appliance.target.targets
+def test_a_fault_is_reported_while_the_target_does_not_answer(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    called, answers, targets = threading.Event(), threading.Event(), appliance.target.targets
 
     def late() -> list[ServedTarget]:
-        asked.set()
+        called.set()
         answers.wait(120)
         return targets()
 
     monkeypatch.setattr(appliance.target, "targets", late)
     appliance.service.call("reconcile", {})
     try:
-        assert asked.wait(60)
+        assert called.wait(60)
         appliance.simulator.fault_disk(appliance.simulator.disks()[0].path, read=1)
         event(appliance, "ereport.fs.zfs.io")
         limit = time.monotonic() + 60
@@ -106,17 +106,17 @@ def test_a_fault_is_told_while_the_target_does_not_answer(appliance: Appliance, 
         answers.set()
 
 
-def test_slow_devices_are_told_for_an_hour(appliance: Appliance) -> None:
+def test_slow_devices_are_reported_for_an_hour(appliance: Appliance) -> None:
     now = [1_800_000_000.0]
     appliance.service.watch.now = lambda: now[0]
     event(appliance, "ereport.fs.zfs.delay")
-    look(appliance)
+    scan(appliance)
     assert alerts(appliance, "slow") == {"tank": "warning"}
     event(appliance, "ereport.fs.zfs.deadman")
-    look(appliance)
+    scan(appliance)
     assert alerts(appliance, "slow") == {"tank": "critical"}
     now[0] += 3601
-    look(appliance)
+    scan(appliance)
     assert alerts(appliance, "slow") == {}
 
 
@@ -132,13 +132,13 @@ def test_what_is_no_event_is_refused(shared: Appliance, wrong: dict[str, Any]) -
 # --- SMART
 
 
-def test_what_disks_say_is_shown_and_told(appliance: Appliance) -> None:
+def test_smart_data_is_shown_and_raises_alerts(appliance: Appliance) -> None:
     path = appliance.simulator.disks()[0].path
     others = {disk.path for disk in appliance.simulator.disks()[1:]}
 
     def says(health: DiskHealth) -> dict[str, str]:
         appliance.simulator.smart[path] = health
-        appliance.service.watch.ask_disks()
+        appliance.service.watch.read_disks()
         return alerts(appliance, "disk")
 
     assert says(WELL) == {}
@@ -159,7 +159,7 @@ def test_warm_disks_do_not_flap(appliance: Appliance) -> None:
 
     def at(degrees: int, limit: int | None = None) -> dict[str, str]:
         appliance.simulator.smart[path] = replace(WELL, temperature=degrees, temperature_limit=limit)
-        appliance.service.watch.ask_disks()
+        appliance.service.watch.read_disks()
         return alerts(appliance, "disk")
 
     hot = {"temperature": "warning"}
@@ -173,7 +173,7 @@ def test_who_sleeps_or_does_not_answer_is_as_before(appliance: Appliance) -> Non
 
     def says(health: DiskHealth) -> dict[str, str]:
         appliance.simulator.smart[path] = health
-        appliance.service.watch.ask_disks()
+        appliance.service.watch.read_disks()
         return alerts(appliance, "disk")
 
     before = says(replace(WELL, passed=False, pending=1))
@@ -191,16 +191,16 @@ def test_who_sleeps_or_does_not_answer_is_as_before(appliance: Appliance) -> Non
     assert says(WELL) == {}
     says(replace(WELL, pending=1))
     appliance.simulator.pull_disk(path)
-    appliance.service.watch.ask_disks()
+    appliance.service.watch.read_disks()
     assert alerts(appliance, "disk") == {}
 
 
-def test_what_only_grows_is_told_until_it_is_acknowledged_and_when_it_grows(appliance: Appliance) -> None:
+def test_growing_counters_are_reported_until_acknowledged_and_after_growth(appliance: Appliance) -> None:
     path = appliance.simulator.disks()[0].path
 
     def says(**counts: Any) -> dict[str, str]:
         appliance.simulator.smart[path] = replace(WELL, **counts)
-        appliance.service.watch.ask_disks()
+        appliance.service.watch.read_disks()
         return alerts(appliance, "disk")
 
     def acknowledge() -> None:
@@ -235,7 +235,7 @@ def test_what_only_grows_is_told_until_it_is_acknowledged_and_when_it_grows(appl
 
 
 def test_what_an_event_has_found_is_drift(appliance: Appliance) -> None:
-    """A round that an event began tells of what differs as no change of ours."""
+    """A run after an event reports differences as drift."""
     store = appliance.datastore("first")
     target = appliance.target.targets()[0]
     appliance.target.delete_lun(target.name, appliance.get(f"/datastores/{store}")["lun"])
@@ -243,9 +243,9 @@ def test_what_an_event_has_found_is_drift(appliance: Appliance) -> None:
     limit = time.monotonic() + 60
     while True:
         with appliance.store.reading() as session:
-            told = [one.kind for one in session.query(Event).order_by(Event.id) if one.data.get("cause") == "event"]
-        if told:
+            kinds = [one.kind for one in session.query(Event).order_by(Event.id) if one.data.get("cause") == "event"]
+        if kinds:
             break
         assert time.monotonic() < limit
         time.sleep(0.01)
-    assert told == ["drift"] and len(appliance.target.targets()[0].luns) == 1
+    assert kinds == ["drift"] and len(appliance.target.targets()[0].luns) == 1

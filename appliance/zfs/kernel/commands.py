@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place that runs programs: zfs, zpool, lsblk, udevadm, smartctl. Root only.
+"""The only module that runs programs: zfs, zpool, lsblk, udevadm, smartctl. Root only.
 
-Fixed absolute paths, a fixed environment, no shell, a time limit, bounded output. What a program says when it fails becomes a
-ZfsError in `messages`.
+Fixed absolute paths, a fixed environment, no shell, a time limit, bounded output. `messages`
+converts error messages to ZfsErrors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ZFS, ZPOOL, LSBLK, UDEVADM = "/usr/sbin/zfs", "/usr/sbin/zpool", "/usr/bin/lsblk
 SMARTCTL = "/usr/sbin/smartctl"
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC", "ZFS_COLOR": ""}
 MAX_OUTPUT_BYTES = 256 << 20
-"""Of a program's output: 10,000 datasets with all properties are about 60 MB."""
+"""Limit of a program's output: 10,000 datasets with all properties are about 60 MB."""
 MAX_COMPLAINT_BYTES = 64 << 10
 Json = dict[str, Any]
 
@@ -37,11 +37,11 @@ class Result:
     status: int
     output: bytes
     complaint: str
-    """What it wrote to standard error."""
+    """Standard error."""
 
 
 def run(words: Sequence[str], *, seconds: float, stdin: bytes = b"") -> Result:
-    """Runs a program to its end. Raises Timeout, EngineUnavailable when it is not there, UnexpectedFailure beyond the bounds."""
+    """Runs a program. Raises Timeout; EngineUnavailable if it is missing; UnexpectedFailure for too much output."""
     what = " ".join(words[:2])
     try:
         process = subprocess.Popen(
@@ -100,7 +100,7 @@ def _read(process: subprocess.Popen[bytes], what: str, stdin: bytes, seconds: fl
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Ends it with what it started. One that waits in the kernel for a suspended pool stays until the pool is back."""
+    """Kills it and its children. A program that waits in the kernel for a suspended pool ends only after the pool's return."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -108,7 +108,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def json_of(output: bytes, what: str) -> Json:
-    """The document a program printed; an empty one for no output. Raises UnexpectedFailure."""
+    """A program's JSON output; empty without output. Raises UnexpectedFailure."""
     if not output.strip():
         return {}
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all parts of the kernel engine share: running zfs and zpool, libzfs_core, and who holds a dataset."""
+"""Common to all parts of the kernel engine: running zfs and zpool, libzfs_core, holders of a dataset."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ DEVICE_SECONDS = 10.0
 KSTAT = Path("/proc/spl/kstat/zfs")
 _PROCESSES = Path("/proc")
 _HOLDER_SECONDS = 20.0
-"""A scan of /proc costs about 20 us for each open file: enough for a million of them."""
+"""Time limit of a scan of /proc, which takes about 20 us per open file: enough for a million files."""
 _INHIBITED = Path("/sys/module/zfs/parameters/zvol_inhibit_dev")
 _MAX_HOLDERS = 8
 
 
 class Core(ABC):
-    """OpenZFS of this machine. `device_directories` are searched for pools instead of what zpool searches by itself."""
+    """OpenZFS of this machine. Pools are searched in `device_directories`, not in zpool's default folders."""
 
     def __init__(self, *, device_directories: Sequence[str] = ()) -> None:
         self._library = Library(CHANGE_SECONDS)
@@ -47,11 +47,11 @@ class Core(ABC):
     # --- programs
 
     def zfs(self, request: Request, *words: str, seconds: float = CHANGE_SECONDS, stdin: bytes = b"") -> bytes:
-        """Output of `zfs WORDS`. Raises what its message means."""
+        """Output of `zfs WORDS`. Raises the ZfsError of its message."""
         return self._run(request, (commands.ZFS, *words), seconds, stdin)
 
     def zpool(self, request: Request, *words: str, seconds: float = CHANGE_SECONDS) -> bytes:
-        """Output of `zpool WORDS`. Raises what its message means."""
+        """Output of `zpool WORDS`. Raises the ZfsError of its message."""
         return self._run(request, (commands.ZPOOL, *words), seconds, b"")
 
     def _run(self, request: Request, words: Sequence[str], seconds: float, stdin: bytes) -> bytes:
@@ -61,16 +61,16 @@ class Core(ABC):
         return result.output
 
     def datasets_json(self, request: Request, *words: str) -> Json:
-        """The entries of `zfs WORDS -j`, by name; none when there are no such datasets."""
+        """Entries of `zfs WORDS -j` by name; empty without such datasets."""
         result = commands.run((commands.ZFS, *words), seconds=READ_SECONDS)
         if result.status != 0 and "no datasets available" not in result.complaint:
             raise messages.translate(request, result.complaint)
-        found = commands.json_of(result.output, request.operation).get("datasets", {})
-        if not isinstance(found, dict):
+        datasets = commands.json_of(result.output, request.operation).get("datasets", {})
+        if not isinstance(datasets, dict):
             raise UnexpectedFailure(request.operation, "no datasets in the JSON")
-        return found
+        return datasets
 
-    # --- pools that answer
+    # --- responsive pools
 
     def answering_pools(self) -> list[str]:
         """Names of the imported pools that are not suspended."""
@@ -80,7 +80,7 @@ class Core(ABC):
         return sorted(name for name, state in states.items() if state not in {"SUSPENDED", "UNAVAIL", "FAULTED"})
 
     def need_pool(self, name: str) -> None:
-        """Raises NoSuchPool, PoolUnavailable: asked before anything that would wait for a suspended pool."""
+        """Raises NoSuchPool, PoolUnavailable. Call it before operations that would wait for a suspended pool."""
         path = KSTAT / name / "state"
         if not KSTAT.is_dir():
             raise EngineUnavailable("OpenZFS is not loaded")
@@ -92,7 +92,10 @@ class Core(ABC):
             raise PoolUnavailable(name, "suspended: its devices do not answer")
 
     def need_dataset(self, name: str) -> None:
-        """Checks the name, and that its pool is there and answers. Raises InvalidName, NoSuchDataset, PoolUnavailable."""
+        """Checks the name, and that its pool is imported and not suspended.
+
+        Raises InvalidName, NoSuchDataset, PoolUnavailable.
+        """
         names.dataset_or_snapshot_name(name)
         try:
             self.need_pool(names.pool_of(name))
@@ -100,18 +103,18 @@ class Core(ABC):
             raise NoSuchDataset(name.partition("@")[0]) from None
 
     def exists(self, name: str) -> bool:
-        """Whether a dataset or snapshot of this name is there."""
+        """Whether a dataset or snapshot of this name exists."""
         return bool(self._library.call("lzc_exists", name.encode()))
 
-    def one_pool(self, wanted: Sequence[str]) -> None:
+    def check_one_pool(self, datasets: Sequence[str]) -> None:
         """Raises DifferentPools."""
-        if len({names.pool_of(name) for name in wanted}) > 1:
-            raise DifferentPools(tuple(wanted))
+        if len({names.pool_of(name) for name in datasets}) > 1:
+            raise DifferentPools(tuple(datasets))
 
-    # --- who is in the way
+    # --- holders
 
     def wait_for_devices(self, volumes: Sequence[str]) -> None:
-        """Until udev has made the links of new or renamed volumes, DEVICE_SECONDS at most: what comes later is served later."""
+        """Waits until udev has made the links of new or renamed volumes, DEVICE_SECONDS at most; later ones are served later."""
         until = time.monotonic() + DEVICE_SECONDS
         for name in volumes:
             link = f"/dev/zvol/{name}"
@@ -120,53 +123,52 @@ class Core(ABC):
 
     @abstractmethod
     def properties(self, name: str) -> Properties:
-        """See ZfsEngine; in `datasets`."""
+        """Implemented in `datasets`."""
 
     def holders(self, name: str) -> tuple[str, ...]:
-        """See ZfsEngine; as far as /proc and /sys tell."""
         self.need_dataset(name)
         if not self.exists(name):
             raise NoSuchDataset(name)
         return self.holders_of([name])[name]
 
     def who(self, name: str) -> tuple[str, ...]:
-        """The same for the text of an error: none when that can't be found out."""
+        """Holders for the text of an error; empty if unknown."""
         try:
             return self.holders(name)
         except HoldersUnknown:
             return ()
 
-    def holders_of(self, wanted: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """The same of several, by one scan of all processes. Raises HoldersUnknown when the scan is not complete."""
+    def holders_of(self, datasets: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Holders of several datasets, by one scan of all processes. Raises HoldersUnknown if the scan is incomplete."""
         mounted = _mounted()
-        found: dict[str, list[str]] = {name: [] for name in wanted}
+        holders: dict[str, list[str]] = {name: [] for name in datasets}
         devices: dict[str, str] = {}
         places: dict[str, str] = {}
-        for name in wanted:
+        for name in datasets:
             if name in mounted:
                 places[mounted[name]] = name
             elif (device := self._device_of(name)) is not None:
                 devices[str(device)] = name
-                found[name] += _above(device)
+                holders[name] += _above(device)
         until = time.monotonic() + _HOLDER_SECONDS
         for process in _PROCESSES.iterdir() if devices or places else ():
             if not process.name.isdecimal() or int(process.name) == os.getpid():
                 continue
             held = set()
-            for path in _used_by(process, wanted[0]):
+            for path in _used_by(process, datasets[0]):
                 if path in devices:
                     held.add(devices[path])
                 held |= {name for place, name in places.items() if path == place or path.startswith(f"{place}/")}
                 if time.monotonic() > until:
                     reason = f"the scan of all processes took more than {_HOLDER_SECONDS:.0f} s"
-                    raise HoldersUnknown(wanted[0], reason)
+                    raise HoldersUnknown(datasets[0], reason)
             for name in held:
-                if len(found[name]) < _MAX_HOLDERS:
-                    found[name].append(f"{_text(process / 'comm')} (process {process.name})")
-        return {name: tuple(sorted(who)) for name, who in found.items()}
+                if len(holders[name]) < _MAX_HOLDERS:
+                    holders[name].append(f"{_text(process / 'comm')} (process {process.name})")
+        return {name: tuple(sorted(who)) for name, who in holders.items()}
 
     def _device_of(self, name: str) -> Path | None:
-        """The block device of a volume; None for what has none. Raises HoldersUnknown for one that udev does not show (yet)."""
+        """Block device of a volume; None without one. Raises HoldersUnknown if udev has not made its link (yet)."""
         link = Path("/dev/zvol", name)
         with contextlib.suppress(OSError):
             if link.is_symlink():
@@ -182,32 +184,32 @@ class Core(ABC):
 
 
 def _mounted() -> dict[str, str]:
-    """Where the file systems of this mount namespace are, by their names."""
-    found = {}
+    """Mountpoints in this mount namespace by file system."""
+    mountpoints = {}
     for line in Path("/proc/self/mounts").read_text().splitlines():
         source, where, kind, *_ = line.split(" ")
         if kind == "zfs":
-            found[source.replace("\\040", " ")] = where.replace("\\040", " ")
-    return found
+            mountpoints[source.replace("\\040", " ")] = where.replace("\\040", " ")
+    return mountpoints
 
 
 def _above(device: Path) -> list[str]:
-    """Other block devices the kernel has on it."""
+    """Block devices on top of it."""
     holders = Path("/sys/class/block", device.name, "holders")
     return [f"device {entry.name}" for entry in holders.iterdir()] if holders.is_dir() else []
 
 
-def _used_by(process: Path, wanted: str) -> Iterator[str]:
-    """Paths of what a process has open. The files themselves are not touched: their file system may hang.
+def _used_by(process: Path, dataset: str) -> Iterator[str]:
+    """Paths of a process's open files. Does not access the files, because their file system may hang.
 
-    A process that ends meanwhile holds nothing. Raises HoldersUnknown for one that may not be read.
+    A process that ends meanwhile has none. Raises HoldersUnknown without permission to read it.
     """
     try:
         yield from (str(link.readlink()) for link in (process / "cwd", process / "root"))
-    except (FileNotFoundError, ProcessLookupError):  # it ended, or is a thread of the kernel
+    except (FileNotFoundError, ProcessLookupError):  # it ended, or is a kernel thread
         pass
     except OSError as problem:
-        raise HoldersUnknown(wanted, f"{problem.filename}: {problem.strerror}") from problem
+        raise HoldersUnknown(dataset, f"{problem.filename}: {problem.strerror}") from problem
     try:
         for link in (process / "fd").iterdir():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # closed meanwhile
@@ -215,7 +217,7 @@ def _used_by(process: Path, wanted: str) -> Iterator[str]:
     except (FileNotFoundError, ProcessLookupError):
         pass
     except OSError as problem:
-        raise HoldersUnknown(wanted, f"{problem.filename}: {problem.strerror}") from problem
+        raise HoldersUnknown(dataset, f"{problem.filename}: {problem.strerror}") from problem
 
 
 def _text(path: Path) -> str:

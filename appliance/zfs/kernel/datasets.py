@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel engine's volumes and file systems, properties and keys: zfs(8).
 
-Datasets are made with `zfs create`, which is one call into the kernel as libzfs_core's is, and computes a thick volume's
-refreservation.
+`zfs create` is a single call into the kernel, like libzfs_core's, and computes a thick volume's refreservation.
 """
 
 from __future__ import annotations
@@ -53,40 +52,37 @@ _SIZES = tuple(name for name, native in SETTABLE.items() if native.allowed[0] ==
 
 
 class Datasets(Core):
-    """zfs(8), but for snapshots."""
+    """zfs(8), except snapshots."""
 
-    # --- telling
+    # --- reports
 
     def datasets(self, root: str | None = None) -> DatasetList:
-        """See ZfsEngine."""
         if root is not None:
             self.need_dataset(root)
         roots = self.answering_pools() if root is None else [root]
         request = Request("datasets", root or "")
-        found: Json = {}
+        datasets: Json = {}
         if roots:
-            found = self.datasets_json(request, "get", "-j", "-p", "-r", "-t", "filesystem,volume", "all", *roots)
-        kinds = {name: str(found[name]["type"]).lower() for name in sorted(found)}
+            datasets = self.datasets_json(request, "get", "-j", "-p", "-r", "-t", "filesystem,volume", "all", *roots)
+        kinds = {name: str(datasets[name]["type"]).lower() for name in sorted(datasets)}
         return DatasetList(
-            filesystems=[reading.filesystem(name, found[name]["properties"]) for name in kinds if kinds[name] == "filesystem"],
-            volumes=[reading.volume(name, found[name]["properties"]) for name in kinds if kinds[name] == "volume"],
+            filesystems=[reading.filesystem(name, datasets[name]["properties"]) for name in kinds if kinds[name] == "filesystem"],
+            volumes=[reading.volume(name, datasets[name]["properties"]) for name in kinds if kinds[name] == "volume"],
         )
 
     def _one(self, name: str, kind: str) -> Json:
         names.dataset_name(name)
         self.need_dataset(name)
-        found = self.datasets_json(Request(kind, name), "get", "-j", "-p", "all", name).get(name)
-        if not isinstance(found, dict) or str(found["type"]).lower() != kind:
+        dataset = self.datasets_json(Request(kind, name), "get", "-j", "-p", "all", name).get(name)
+        if not isinstance(dataset, dict) or str(dataset["type"]).lower() != kind:
             raise NoSuchDataset(name)
-        properties: Json = found["properties"]
+        properties: Json = dataset["properties"]
         return properties
 
     def volume(self, name: str) -> Volume:
-        """See ZfsEngine."""
         return reading.volume(name, self._one(name, "volume"))
 
     def filesystem(self, name: str) -> Filesystem:
-        """See ZfsEngine."""
         return reading.filesystem(name, self._one(name, "filesystem"))
 
     # --- making
@@ -101,7 +97,6 @@ class Datasets(Core):
         properties: Mapping[str, str] | None = None,
         encryption: NewEncryption | None = None,
     ) -> Volume:
-        """See ZfsEngine."""
         check_volume_size(volsize, volblocksize)
         check_properties(properties or {}, On.VOLUME)
         sparse = () if thick else ("-s",)
@@ -113,7 +108,6 @@ class Datasets(Core):
     def create_filesystem(
         self, name: str, *, properties: Mapping[str, str] | None = None, encryption: NewEncryption | None = None
     ) -> Filesystem:
-        """See ZfsEngine."""
         check_properties(properties or {}, On.FILESYSTEM)
         self._create(name, (), properties or {}, encryption)
         return self.filesystem(name)
@@ -133,7 +127,6 @@ class Datasets(Core):
         self.zfs(request, "create", *options, *_options(properties), name, stdin=key)
 
     def grow_volume(self, name: str, volsize: int) -> Volume:
-        """See ZfsEngine."""
         before = self.volume(name)
         check_volume_size(volsize, before.volblocksize)
         if volsize < before.volsize:
@@ -143,8 +136,8 @@ class Datasets(Core):
             return before
         request = Request("grow_volume", name, properties={"volsize": str(volsize)})
         if before.refreservation:
-            # The promise first: a volume larger than what is held for it could not be written to its end. And only the
-            # difference: what the data plane holds for shared blocks is part of it.
+            # The reservation first: otherwise the volume could not be written to its end. Only the difference is added,
+            # because the old value may be larger than computed.
             self.zfs(request, "set", f"refreservation={grown_refreservation(before, volsize)}", name)
         try:
             self.zfs(request, "set", f"volsize={volsize}", name)
@@ -154,13 +147,12 @@ class Datasets(Core):
             raise
         return self.volume(name)
 
-    # --- names and ends
+    # --- rename, destroy
 
     def rename(self, name: str, new_name: str) -> None:
-        """See ZfsEngine."""
         names.new_dataset_name(name)
         names.new_dataset_name(new_name)
-        self.one_pool([name, new_name])
+        self.check_one_pool([name, new_name])
         if new_name.startswith(f"{name}/"):
             raise InvalidName(new_name, "a dataset does not move below itself")
         self.need_dataset(name)
@@ -169,7 +161,7 @@ class Datasets(Core):
         self.wait_for_devices(self._volumes(new_name))
 
     def _retry_busy(self, name: str, act: Callable[[], object]) -> None:
-        """Does it again while only udev has the device: it opens each new volume, and again after each last close."""
+        """Retries while only udev has the device open: udev opens each new volume, and after each last close."""
         for attempt in range(_BUSY_TRIES):
             try:
                 act()
@@ -177,12 +169,11 @@ class Datasets(Core):
             except DatasetBusy:
                 commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
                 who = self.who(name)
-                if attempt + 1 == _BUSY_TRIES or any(not _is_udev(one) for one in who):
+                if attempt + 1 == _BUSY_TRIES or any(not _is_udev(holder) for holder in who):
                     raise DatasetBusy(name, who) from None
                 time.sleep(0.1 * attempt)
 
     def destroy(self, name: str, *, with_snapshots: bool = False) -> None:
-        """See ZfsEngine."""
         names.new_dataset_name(name)
         self.need_dataset(name)
         request = Request("destroy", name)
@@ -206,46 +197,44 @@ class Datasets(Core):
             if reading.number(listed[snapshot]["userrefs"]["value"]):
                 raise SnapshotHeld(snapshot, self._tags(snapshot))
         if snapshots:
-            # Both would be refused only after the snapshots are gone.
+            # Otherwise both would be refused only after the snapshots are destroyed.
             who = self.who(name)
-            if any(not _is_udev(one) for one in who):
+            if any(not _is_udev(holder) for holder in who):
                 raise DatasetBusy(name, who)
             self.destroy_snapshots(snapshots)
         self._retry_busy(name, lambda: self.zfs(request, "destroy", name))
 
     @abstractmethod
     def destroy_snapshots(self, snapshots: Sequence[str]) -> None:
-        """See ZfsEngine; in `snapshots`."""
+        """Implemented in `snapshots`."""
 
     def _tags(self, snapshot: str) -> tuple[str, ...]:
         held: dict[bytes, int] = self._library.call("lzc_get_holds", snapshot.encode())
         return tuple(sorted(tag.decode(errors="replace") for tag in held))
 
     def _tree(self, root: str) -> dict[str, Json]:
-        """Properties of what is at and below a dataset, snapshots too."""
+        """Properties of a dataset, its children and snapshots."""
         kinds = ("-r", "-t", "filesystem,volume,snapshot", "-o", "name,clones,userrefs")
-        found = self.datasets_json(Request("dependants", root), "list", "-j", "-p", *kinds, root)
-        return {name: one["properties"] for name, one in found.items()}
+        tree = self.datasets_json(Request("dependants", root), "list", "-j", "-p", *kinds, root)
+        return {name: entry["properties"] for name, entry in tree.items()}
 
     def dependants(self, name: str) -> list[Dependant]:
-        """See ZfsEngine."""
         self.need_dataset(name)
-        found: dict[str, Dependant] = {}
+        dependants: dict[str, Dependant] = {}
         todo = [name]
         while todo:
             root = todo.pop()
             for other, properties in self._tree(root).items():
-                if other != name and other not in found:
-                    found[other] = _dependant(other)
+                if other != name and other not in dependants:
+                    dependants[other] = _dependant(other)
                 for clone in _clones(properties):
-                    if clone not in found or found[clone].kind != DependantKind.CLONE:
-                        found[clone] = Dependant(clone, DependantKind.CLONE, other)
+                    if clone not in dependants or dependants[clone].kind != DependantKind.CLONE:
+                        dependants[clone] = Dependant(clone, DependantKind.CLONE, other)
                         todo.append(clone)
-        found.pop(name, None)
-        return sorted(found.values(), key=lambda dependant: dependant.name)
+        dependants.pop(name, None)
+        return sorted(dependants.values(), key=lambda dependant: dependant.name)
 
     def promote(self, name: str) -> None:
-        """See ZfsEngine."""
         names.dataset_name(name)
         self.need_dataset(name)
         try:
@@ -261,7 +250,7 @@ class Datasets(Core):
             raise library.unexpected("promote", problem) from problem
 
     def _common_snapshot(self, name: str) -> str:
-        """The snapshot of a clone that has a name its promotion would bring."""
+        """A snapshot of a clone whose tag the origin has too."""
         origin = self.properties(name)["origin"].value.partition("@")[0]
         theirs = {other.partition("@")[2] for other in self._tree(origin) if other.startswith(f"{origin}@")}
         ours = [other for other in self._tree(name) if other.startswith(f"{name}@")]
@@ -270,21 +259,19 @@ class Datasets(Core):
     # --- mounting
 
     def mount(self, name: str) -> None:
-        """See ZfsEngine."""
         if not self.filesystem(name).mounted:
             self.zfs(Request("mount", name), "mount", "-o", "nosuid,nodev,noexec", name)
 
     def unmount(self, name: str, *, force: bool = False) -> None:
-        """See ZfsEngine."""
-        mounted = [one for one in self.datasets(name).filesystems if one.mounted]
+        mounted = [filesystem for filesystem in self.datasets(name).filesystems if filesystem.mounted]
         if not mounted:
             self.filesystem(name)
             return
-        # From below; `zfs unmount` of the topmost takes all of them, or refuses for the one that is busy.
+        # `zfs unmount` of the topmost unmounts all of them, or refuses if one is busy.
         try:
             self.zfs(Request("unmount", name), "unmount", *(("-f",) if force else ()), mounted[0].name)
         except DatasetBusy:
-            who = tuple(one for filesystem in mounted for one in self.who(filesystem.name))
+            who = tuple(holder for filesystem in mounted for holder in self.who(filesystem.name))
             raise DatasetBusy(name, who) from None
         for other in reversed(self.datasets(name).filesystems):
             if other.mounted:
@@ -293,13 +280,11 @@ class Datasets(Core):
     # --- properties
 
     def properties(self, name: str) -> Properties:
-        """See ZfsEngine."""
         self.need_dataset(name)
-        found = self.datasets_json(Request("properties", name), "get", "-j", "-p", "all", name)
-        return reading.properties(found[name]["properties"])
+        datasets = self.datasets_json(Request("properties", name), "get", "-j", "-p", "all", name)
+        return reading.properties(datasets[name]["properties"])
 
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
-        """See ZfsEngine."""
         request = Request("set_properties", name, properties=properties)
         if "@" in name:
             check_user_properties(properties)
@@ -311,15 +296,15 @@ class Datasets(Core):
         if all(map(names.is_user_property, properties)):  # every kind has them
             self._set(request, properties)
             return
-        found = self.datasets_json(request, "get", "-j", "-p", f"type,{','.join(_SIZES)}", name)[name]
-        check_properties(properties, On.VOLUME if found["type"] == "VOLUME" else On.FILESYSTEM)
-        # Only a size can be refused by what there is; so these come first, one by one, and are put back.
+        before = self.datasets_json(request, "get", "-j", "-p", f"type,{','.join(_SIZES)}", name)[name]
+        check_properties(properties, On.VOLUME if before["type"] == "VOLUME" else On.FILESYSTEM)
+        # Only sizes can be refused because of existing data: they are set first, one by one, and undone after a failure.
         sizes = {key: value for key, value in properties.items() if key in _SIZES}
         done: dict[str, str] = {}
         try:
             for key, value in sizes.items():
                 self._set(request, {key: value})
-                done[key] = str(found["properties"][key]["value"])
+                done[key] = str(before["properties"][key]["value"])
             self._set(request, {key: value for key, value in properties.items() if key not in sizes})
         except ZfsError:
             for key, value in done.items():
@@ -331,7 +316,6 @@ class Datasets(Core):
             self.zfs(request, "set", *assignments(properties), request.name)
 
     def inherit_property(self, name: str, property: str, *, received: bool = False) -> None:
-        """See ZfsEngine."""
         native = SETTABLE.get(property)
         if names.is_user_property(property):
             check_user_properties({property: ""})
@@ -345,11 +329,10 @@ class Datasets(Core):
     # --- keys
 
     def load_key(self, name: str, key: bytes) -> None:
-        """See ZfsEngine."""
-        found = self._encryption_root(name)
-        check_key(name, key, found)
+        key_format = self._encryption_root(name)
+        check_key(name, key, key_format)
         request = Request("load_key", name)
-        self.zfs(request, "load-key", "-L", "prompt", name, stdin=_key_as_typed(key, found))
+        self.zfs(request, "load-key", "-L", "prompt", name, stdin=_key_as_typed(key, key_format))
         self.wait_for_devices(self._volumes(name))
 
     def _volumes(self, root: str) -> list[str]:
@@ -358,7 +341,6 @@ class Datasets(Core):
         return self.zfs(Request("datasets", root), *words, seconds=READ_SECONDS).decode().split()
 
     def unload_key(self, name: str) -> None:
-        """See ZfsEngine."""
         self._encryption_root(name)
         request = Request("unload_key", name)
         self._retry_busy(name, lambda: self.zfs(request, "unload-key", name))
@@ -366,16 +348,16 @@ class Datasets(Core):
     def _encryption_root(self, name: str) -> KeyFormat:
         names.dataset_name(name)
         self.need_dataset(name)
-        told = self.datasets_json(Request("key", name), "get", "-j", "-p", "all", name)[name]
-        kind = reading.volume if told["type"] == "VOLUME" else reading.filesystem
-        encryption = kind(name, told["properties"]).encryption
+        dataset = self.datasets_json(Request("key", name), "get", "-j", "-p", "all", name)[name]
+        kind = reading.volume if dataset["type"] == "VOLUME" else reading.filesystem
+        encryption = kind(name, dataset["properties"]).encryption
         if encryption is None or encryption.root != name:
             raise NotEncryptionRoot(name, encryption.root if encryption else "")
         return encryption.key_format
 
 
 def grown_refreservation(before: Volume, volsize: int) -> int:
-    """What a thick volume needs when it is grown; raidz and copies take the same part of the growth as of what there was."""
+    """Refreservation of a grown thick volume; raidz and copies take the same share of the growth as of the old size."""
     usual = thick_refreservation(before.volsize, before.volblocksize)
     growth = thick_refreservation(volsize, before.volblocksize) - usual
     return before.refreservation + growth * max(usual, before.refreservation) // usual
@@ -390,7 +372,7 @@ def _options(properties: Mapping[str, str]) -> list[str]:
 
 
 def assignments(properties: Mapping[str, str]) -> list[str]:
-    """NAME=VALUE for zfs, which wants "none" for a quota of 0."""
+    """NAME=VALUE for zfs, which needs "none" for a quota of 0."""
     return [f"{name}={'none' if name in _SIZES and value == '0' else value}" for name, value in properties.items()]
 
 
@@ -399,8 +381,8 @@ def _key_as_typed(key: bytes, key_format: KeyFormat) -> bytes:
 
 
 def _clones(properties: Json) -> list[str]:
-    told = str(properties.get("clones", {}).get("value", "-"))
-    return [] if told in {"-", ""} else told.split(",")
+    clones = str(properties.get("clones", {}).get("value", "-"))
+    return [] if clones in {"-", ""} else clones.split(",")
 
 
 def _dependant(name: str) -> Dependant:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rights of users without privileges: zfs-allow(8)."""
+"""Permissions of unprivileged users: zfs-allow(8)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SECONDS = 30.0
 
 
 def allow_reservation(pool: str, user: int) -> None:
-    """Lets a user set the property `reservation` in a pool, which has the headroom of thin LUNs. Raises ZfsError."""
+    """Permits a user to set `reservation` in a pool, for the headroom of thin LUNs. Raises ZfsError."""
     result = run([ZFS, "allow", "-u", str(user), "reservation", pool], seconds=SECONDS)
     if result.status != 0:
         raise UnexpectedFailure("allow", result.complaint.strip())

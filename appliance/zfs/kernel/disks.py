@@ -19,13 +19,13 @@ _BEST_FIRST = ("nvme-eui.", "wwn-", "nvme-", "scsi-", "ata-")
 
 
 def disks(pools: Sequence[Pool]) -> list[Disk]:
-    """All that could be a pool's. Raises UnexpectedFailure, Timeout."""
+    """All disks usable for pools. Raises UnexpectedFailure, Timeout."""
     result = commands.run((commands.LSBLK, "-J", "-b", "-o", _COLUMNS), seconds=30.0)
     if result.status != 0:
         raise UnexpectedFailure("lsblk", result.complaint[:2000])
     links = _links()
     owners = {path: pool.name for pool in pools for vdev in pool.vdevs for path in _paths(vdev.devices())}
-    found = [
+    devices = [
         Disk(
             path=links.get(device["path"], device["path"]),
             device=device["path"],
@@ -38,7 +38,7 @@ def disks(pools: Sequence[Pool]) -> list[Disk]:
         for device in commands.json_of(result.output, "lsblk").get("blockdevices", [])
         if device.get("type") == "disk" and not device["path"].startswith(_LEFT_OUT) and number(device.get("size"))
     ]
-    return sorted(found, key=lambda disk: disk.path)
+    return sorted(devices, key=lambda disk: disk.path)
 
 
 def _paths(vdevs: Sequence[object]) -> Iterator[str]:
@@ -50,18 +50,18 @@ def _paths(vdevs: Sequence[object]) -> Iterator[str]:
 
 
 def _links() -> dict[str, str]:
-    """The best name below /dev/disk/by-id, by the kernel's."""
-    found: dict[str, str] = {}
+    """Preferred name below /dev/disk/by-id, by kernel name."""
+    links: dict[str, str] = {}
     if not _BY_ID.is_dir():
-        return found
+        return links
 
     def rank(link: Path) -> tuple[int, str]:
         places = [place for place, beginning in enumerate(_BEST_FIRST) if link.name.startswith(beginning)]
         return (min(places, default=len(_BEST_FIRST)), link.name)
 
     for link in sorted(_BY_ID.iterdir(), key=rank):
-        found.setdefault(str(link.resolve()), str(link))
-    return found
+        links.setdefault(str(link.resolve()), str(link))
+    return links
 
 
 def _used_by(device: Json, owners: dict[str, str]) -> str | None:

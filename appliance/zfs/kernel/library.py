@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls into libzfs_core (pyzfs) with a time limit, their failures as ZfsErrors.
+"""Calls into libzfs_core (pyzfs) with a time limit, and their failures as ZfsErrors.
 
-A call that waits in the kernel for a suspended pool can't be ended: its thread is left behind, MAX_STUCK at most for each pool.
+A call that waits in the kernel for a suspended pool cannot be ended: its thread stays, MAX_STUCK at most per pool.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Library:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._calls: collections.Counter[str] = collections.Counter()
-        """That have not ended, by pool."""
+        """Unfinished calls by pool."""
         self._loaded: Any = None
 
     def call(self, function: str, *arguments: Any) -> Any:
-        """What the function returns. Raises Timeout, EngineUnavailable, and what libzfs_core raises."""
+        """Result of the function. Raises Timeout, EngineUnavailable, and libzfs_core's exceptions."""
         if self._loaded is None:
             self._load()
         pool = _pool_of(arguments)
@@ -64,30 +64,28 @@ class Library:
             raise errors.EngineUnavailable(f"libzfs_core: {problem}") from problem
 
     def exceptions(self) -> Any:
-        """Module of its exceptions."""
         return importlib.import_module("libzfs_core.exceptions")
 
 
 def _pool_of(value: Any) -> str:
-    """Of the first name in arguments."""
+    """Pool of the first name in the arguments."""
     while isinstance(value, (tuple, list, dict)) and value:
         value = next(iter(value))
     return names.pool_of(value.decode(errors="replace")) if isinstance(value, bytes) else ""
 
 
 def failures(problem: BaseException) -> list[BaseException]:
-    """The single failures of one step over several names; the one that names something first."""
+    """Failures of a step over several names; those with a name first."""
     several = getattr(problem, "errors", None)
-    found = list(several) if several else [problem]
-    return sorted(found, key=lambda one: getattr(one, "name", None) is None)
+    single = list(several) if several else [problem]
+    return sorted(single, key=lambda failure: getattr(failure, "name", None) is None)
 
 
 def name_of(problem: BaseException, otherwise: str) -> str:
-    """What the failure is about."""
     name = getattr(problem, "name", None)
     return name.decode(errors="replace") if isinstance(name, bytes) else otherwise
 
 
 def unexpected(operation: str, problem: BaseException) -> ZfsError:
-    """For what no class fits."""
+    """The error for a failure without a class."""
     return errors.UnexpectedFailure(operation, str(problem)[:2000])

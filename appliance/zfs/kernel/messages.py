@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What zfs and zpool say when they fail, as ZfsErrors.
+"""Error messages of zfs and zpool as ZfsErrors.
 
 The texts are those of libzfs of OpenZFS 2.3: libzfs_util.c, libzfs_crypto.c, zpool_main.c, zpool_vdev.c.
 """
@@ -17,19 +17,18 @@ from appliance.zfs.names import pool_of
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for, to name it in an error."""
+    """The request, for the text of an error."""
 
     operation: str
     name: str = ""
-    """The dataset, snapshot or pool it is about."""
+    """Dataset, snapshot or pool of the request."""
     new_name: str = ""
-    """What it was to become or to be called."""
+    """New name or target."""
     device: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pool(self) -> str:
-        """Name of the pool."""
         return pool_of(self.name)
 
 
@@ -37,10 +36,10 @@ Maker = Callable[[Request, re.Match[str]], ZfsError]
 
 
 def translate(request: Request, complaint: str) -> ZfsError:
-    """The error that a message of zfs or zpool means; UnexpectedFailure with the message for one that is not known."""
+    """The error for a message of zfs or zpool; UnexpectedFailure with the text of an unknown message."""
     for pattern, make in _KNOWN:
-        if found := pattern.search(complaint):
-            return make(request, found)
+        if match := pattern.search(complaint):
+            return make(request, match)
     return errors.UnexpectedFailure(request.operation, complaint.strip()[:2000] or "failed without a message")
 
 
@@ -54,36 +53,36 @@ def _missing_above(request: Request, _: re.Match[str]) -> ZfsError:
     return errors.NoSuchDataset((request.new_name or request.name).rpartition("/")[0])
 
 
-def _exists(request: Request, found: re.Match[str]) -> ZfsError:
+def _exists(request: Request, match: re.Match[str]) -> ZfsError:
     name = request.new_name or request.name
     return errors.SnapshotExists(name) if "@" in name else errors.DatasetExists(name)
 
 
-def _invalid_property(request: Request, found: re.Match[str]) -> ZfsError:
-    name = found["property"]
-    allowed = found.groupdict().get("allowed") or ""
+def _invalid_property(request: Request, match: re.Match[str]) -> ZfsError:
+    name = match["property"]
+    allowed = match.groupdict().get("allowed") or ""
     values = tuple(value.strip() for value in allowed.split("|") if value.strip())
-    return errors.InvalidProperty(name, request.properties.get(name, ""), found[0].strip()[:300], values)
+    return errors.InvalidProperty(name, request.properties.get(name, ""), match[0].strip()[:300], values)
 
 
 def _in_use(*, can_force: bool) -> Maker:
-    def make(_: Request, found: re.Match[str]) -> ZfsError:
-        return errors.DeviceInUse(found["device"], found["by"].strip(), can_force=can_force)
+    def make(_: Request, match: re.Match[str]) -> ZfsError:
+        return errors.DeviceInUse(match["device"], match["by"].strip(), can_force=can_force)
 
     return make
 
 
-def _foreign(request: Request, found: re.Match[str]) -> ZfsError:
-    host = re.search(r"Last accessed by (.*?) (?:\(hostid|at )", found[0])
+def _foreign(request: Request, match: re.Match[str]) -> ZfsError:
+    host = re.search(r"Last accessed by (.*?) (?:\(hostid|at )", match[0])
     return errors.PoolInUseElsewhere(request.name, host[1] if host else "")
 
 
 def _layout(*, can_force: bool) -> Maker:
-    return lambda _, found: errors.InvalidLayout(" ".join(found["reason"].split())[:500], can_force=can_force)
+    return lambda _, match: errors.InvalidLayout(" ".join(match["reason"].split())[:500], can_force=can_force)
 
 
-def _device(request: Request, found: re.Match[str]) -> ZfsError:
-    return errors.NoSuchDevice(found["device"])
+def _device(request: Request, match: re.Match[str]) -> ZfsError:
+    return errors.NoSuchDevice(match["device"])
 
 
 _DEVICE_IN_USE = r"(?P<device>/\S+) (?P<by>(?:is |contains |has |in use)[^\n]*)"

@@ -41,38 +41,37 @@ from appliance.zfs.properties import On, check_pool_properties, check_properties
 
 
 class KernelEngine(Snapshots, ZfsEngine):
-    """OpenZFS of this machine's kernel. Only root may use it: everybody else has the helper."""
+    """OpenZFS of this machine's kernel. Only for root; other users need the helper."""
 
-    # --- telling
+    # --- reports
 
     def disks(self) -> list[Disk]:
-        """See ZfsEngine."""
         return disks(self.pools())
 
     def disk_health(self, device: str) -> DiskHealth:
-        """See ZfsEngine."""
         for disk in self.disks():
             if device in (disk.path, disk.device):
                 return smart.health(disk.device)
         raise NoSuchDevice(device)
 
     def pools(self) -> list[Pool]:
-        """See ZfsEngine."""
         request = Request("pools")
         status = commands.json_of(self.zpool(request, "status", "-j", "-p", "-P", "-t", seconds=READ_SECONDS), "pools")
         listed = commands.json_of(self.zpool(request, "list", "-j", "-p", "-o", "all", seconds=READ_SECONDS), "pools")
-        found, properties = status.get("pools", {}), listed.get("pools", {})
-        return [reading.pool(name, found[name], properties[name]["properties"]) for name in sorted(found) if name in properties]
+        statuses, properties = status.get("pools", {}), listed.get("pools", {})
+        return [
+            reading.pool(name, statuses[name], properties[name]["properties"]) for name in sorted(statuses) if name in properties
+        ]
 
     def zpool_status(self, pool: str) -> str:
-        """See ZfsEngine. Names of damaged files (-v) are read from the pool itself, and so not of one that does not answer."""
+        """Names of damaged files (-v) are read from the pool, so not for a suspended one."""
         names.dataset_name(pool)
         files = ["-v"] if pool in self.answering_pools() else []
-        request = Request("tell the status", pool)
-        told = self.zpool(request, "status", "-P", "-i", "-s", "-t", *files, pool, seconds=READ_SECONDS)
-        return told[:LONGEST_STATUS].decode(errors="replace")
+        request = Request("read the status", pool)
+        output = self.zpool(request, "status", "-P", "-i", "-s", "-t", *files, pool, seconds=READ_SECONDS)
+        return output[:LONGEST_STATUS].decode(errors="replace")
 
-    # --- making and extending
+    # --- create, add vdevs
 
     def create_pool(
         self,
@@ -84,7 +83,6 @@ class KernelEngine(Snapshots, ZfsEngine):
         force: bool = False,
         dry_run: bool = False,
     ) -> PoolPlan:
-        """See ZfsEngine."""
         names.pool_name(name)
         check_layout(vdevs, whole_pool=True)
         check_pool_properties(properties or {})
@@ -98,7 +96,6 @@ class KernelEngine(Snapshots, ZfsEngine):
         return self._extend("create", name, options, vdevs, force=force, dry_run=dry_run)
 
     def add_vdevs(self, pool: str, vdevs: Sequence[VdevSpec], *, force: bool = False, dry_run: bool = False) -> PoolPlan:
-        """See ZfsEngine."""
         check_layout(vdevs, whole_pool=False)
         self._need(pool)
         return self._extend("add", pool, [], vdevs, force=force, dry_run=dry_run)
@@ -115,24 +112,24 @@ class KernelEngine(Snapshots, ZfsEngine):
             self.zpool(request, *words, pool, *specs, seconds=POOL_SECONDS)
         return PoolPlan(pool=pool, layout=lines, dry_run=dry_run)
 
-    # --- single devices
+    # --- devices
 
     def _need(self, pool: str) -> None:
         names.dataset_name(pool)
         self.need_pool(pool)
 
     def _change(self, pool: str, device: str, *words: str) -> None:
-        """`zpool WORDS` about a device that is the pool's."""
+        """Runs `zpool WORDS` on a device of the pool."""
         self._need(pool)
-        found = self._part(pool, device)
+        part = self._part(pool, device)
         request = Request(words[0], pool, device=device)
-        self.zpool(request, *words, pool, found, seconds=POOL_SECONDS)
+        self.zpool(request, *words, pool, part, seconds=POOL_SECONDS)
 
     def _part(self, pool: str, device: str) -> str:
-        """How zpool calls a device of the pool, given by name, path or GUID."""
+        """zpool's name of a device, given by name, path or GUID."""
 
         def all_of(vdevs: tuple[Vdev, ...]) -> list[Vdev]:
-            return [one for vdev in vdevs for one in (vdev, *all_of(vdev.vdevs))]
+            return [part for vdev in vdevs for part in (vdev, *all_of(vdev.vdevs))]
 
         for vdev in all_of(self.pool(pool).vdevs):
             if device in {vdev.name, vdev.path, vdev.was, str(vdev.guid)}:
@@ -140,10 +137,9 @@ class KernelEngine(Snapshots, ZfsEngine):
         raise NoSuchDevice(device, pool)
 
     def remove_vdev(self, pool: str, device: str) -> None:
-        """See ZfsEngine."""
         self._need(pool)
         for vdev in self.pool(pool).vdevs:
-            below = {one for part in (vdev, *vdev.devices()) for one in (part.name, part.path, part.was, str(part.guid))}
+            below = {name for part in (vdev, *vdev.devices()) for name in (part.name, part.path, part.was, str(part.guid))}
             if device not in below:
                 continue
             if vdev.role not in {Role.SPARE, Role.CACHE, Role.LOG}:
@@ -155,34 +151,28 @@ class KernelEngine(Snapshots, ZfsEngine):
         raise NoSuchDevice(device, pool)
 
     def replace(self, pool: str, device: str, new_device: str, *, force: bool = False) -> None:
-        """See ZfsEngine."""
-        self._beside("replace", pool, device, new_device, force=force)
+        self._add_device("replace", pool, device, new_device, force=force)
 
     def attach(self, pool: str, device: str, new_device: str, *, force: bool = False) -> None:
-        """See ZfsEngine."""
-        self._beside("attach", pool, device, new_device, force=force)
+        self._add_device("attach", pool, device, new_device, force=force)
 
-    def _beside(self, verb: str, pool: str, device: str, new_device: str, *, force: bool) -> None:
+    def _add_device(self, verb: str, pool: str, device: str, new_device: str, *, force: bool) -> None:
         device_path(new_device)
         self._need(pool)
-        found = self._part(pool, device)
+        part = self._part(pool, device)
         request = Request(verb, pool, device=new_device)
-        self.zpool(request, verb, *(("-f",) if force else ()), pool, found, new_device, seconds=POOL_SECONDS)
+        self.zpool(request, verb, *(("-f",) if force else ()), pool, part, new_device, seconds=POOL_SECONDS)
 
     def detach(self, pool: str, device: str) -> None:
-        """See ZfsEngine."""
         self._change(pool, device, "detach")
 
     def offline(self, pool: str, device: str) -> None:
-        """See ZfsEngine."""
         self._change(pool, device, "offline")
 
     def online(self, pool: str, device: str, *, expand: bool = False) -> None:
-        """See ZfsEngine."""
         self._change(pool, device, "online", *(("-e",) if expand else ()))
 
     def clear(self, pool: str, device: str | None = None) -> None:
-        """See ZfsEngine."""
         names.dataset_name(pool)
         part = (self._part(pool, device),) if device is not None else ()
         self.zpool(Request("clear", pool, device=device or ""), "clear", pool, *part, seconds=POOL_SECONDS)
@@ -190,91 +180,81 @@ class KernelEngine(Snapshots, ZfsEngine):
     # --- scrub
 
     def scrub_start(self, pool: str) -> None:
-        """See ZfsEngine."""
         self._need(pool)
         self.zpool(Request("scrub", pool), "scrub", pool)
 
     def scrub_pause(self, pool: str) -> None:
-        """See ZfsEngine."""
         self._scrub(pool, "-p", {ScanState.SCANNING})
 
     def scrub_stop(self, pool: str) -> None:
-        """See ZfsEngine."""
         self._scrub(pool, "-s", {ScanState.SCANNING, ScanState.PAUSED})
 
     def _scrub(self, pool: str, option: str, states: set[ScanState]) -> None:
         self._need(pool)
-        # zpool says nothing when there is none to pause.
+        # Without a running scrub zpool reports no error.
         scan = self.pool(pool).scan
         if scan is None or scan.function != "scrub" or scan.state not in states:
             raise NoScanRunning(pool)
         self.zpool(Request("scrub", pool), "scrub", option, pool)
 
-    # --- in and out
+    # --- import, export
 
     def importable(self) -> list[ImportablePool]:
-        """See ZfsEngine."""
         result = commands.run((commands.ZPOOL, "import", *self._search), seconds=POOL_SECONDS)
         if result.status != 0 and "no pools available" not in result.complaint:
             raise messages.translate(Request("importable"), result.complaint)
         return reading.importable(result.output.decode(errors="replace"))
 
     def import_pool(self, pool: str, *, new_name: str | None = None, force: bool = False, mount: bool = True) -> Pool:
-        """See ZfsEngine."""
         if not pool.isdecimal():
             names.dataset_name(pool)
         if new_name is not None:
             names.pool_name(new_name)
         options = (*(("-f",) if force else ()), *(() if mount else ("-N",)), *self._search)
         request = Request("import", pool, new_name=new_name or pool)
-        taken = {one.name for one in self.pools()}
+        taken = {imported.name for imported in self.pools()}
         if (new_name or pool) in taken:
             raise PoolExists(new_name or pool)
         self.zpool(request, "import", *options, pool, *((new_name,) if new_name else ()), seconds=POOL_SECONDS)
-        for found in self.pools():
-            if found.name == (new_name or pool) or str(found.guid) == pool:
-                return found
+        for imported in self.pools():
+            if imported.name == (new_name or pool) or str(imported.guid) == pool:
+                return imported
         raise NoSuchPool(new_name or pool)
 
     def export_pool(self, pool: str, *, force: bool = False) -> None:
-        """See ZfsEngine."""
-        self._away(pool, "export", *(("-f",) if force else ()))
+        self._release(pool, "export", *(("-f",) if force else ()))
 
     def destroy_pool(self, pool: str) -> None:
-        """See ZfsEngine."""
-        self._away(pool, "destroy")
+        self._release(pool, "destroy")
 
-    def _away(self, pool: str, *words: str) -> None:
-        """`zpool WORDS POOL` once no program has anything of the pool open."""
+    def _release(self, pool: str, *words: str) -> None:
+        """Runs `zpool WORDS POOL` if no program uses the pool."""
         self._need(pool)
         volumes = [volume.name for volume in self.volumes(pool)]
-        # OpenZFS 2.3 waits in the kernel, without end, for each volume that is open, and lets nobody open it any more.
+        # OpenZFS 2.3 waits in the kernel without limit for each open volume, and blocks new opens.
         commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
-        self._nobody_holds(volumes)
+        self._check_unused(volumes)
         request = Request(words[0], pool)
         try:
             self.zpool(request, *words, pool, seconds=POOL_SECONDS)
         except DatasetBusy:
-            self._nobody_holds([filesystem.name for filesystem in self.filesystems(pool) if filesystem.mounted])
+            self._check_unused([filesystem.name for filesystem in self.filesystems(pool) if filesystem.mounted])
             raise
 
-    def _nobody_holds(self, wanted: Sequence[str]) -> None:
-        for name, who in self.holders_of(wanted).items():
+    def _check_unused(self, datasets: Sequence[str]) -> None:
+        for name, who in self.holders_of(datasets).items():
             if who:
                 raise DatasetBusy(name, who)
 
     def trim_start(self, pool: str) -> None:
-        """See ZfsEngine."""
         self._need(pool)
         self.zpool(Request("trim", pool), "trim", pool)
 
     def trim_stop(self, pool: str) -> None:
-        """See ZfsEngine."""
         self._need(pool)
         self.zpool(Request("trim", pool), "trim", "-c", pool)
 
     def upgrade_pool(self, pool: str) -> tuple[str, ...]:
-        """See ZfsEngine."""
         self._need(pool)
         before = self.pool(pool).features
         self.zpool(Request("upgrade", pool), "upgrade", pool)
@@ -287,7 +267,7 @@ _ROLE_WORDS = {Role.LOG: "log", Role.CACHE: "cache", Role.SPARE: "spare", Role.S
 
 
 def _words_of(vdevs: Sequence[VdevSpec]) -> list[str]:
-    """Vdevs as zpool-create(8) takes them: those for data first, since the other words hold for all that follow them."""
+    """Vdevs for zpool-create(8): data first, because the other keywords apply to all that follow."""
     words: list[str] = []
     for vdev in sorted(vdevs, key=lambda vdev: vdev.role != Role.DATA):
         if vdev.role != Role.DATA:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the JSON of `zfs get`, `zfs list`, `zpool status` and `zpool list` to values.
 
-Numbers are read as text: with --json-int OpenZFS 2.3 cuts every number to 63 bits: half of all GUIDs come out
-as 9223372036854775807.
+Numbers are read as text, because OpenZFS 2.3 limits numbers to 63 bits with --json-int: half of all GUIDs would be
+9223372036854775807.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FEATURE = "feature@"
 
 
 def number(value: object) -> int:
-    """An integer of JSON or its text; 0 for "-", "none" and what is not there."""
+    """An integer from JSON or text; 0 for "-", "none" and missing values."""
     if isinstance(value, int):
         return value
     text = str(value or "")
@@ -48,21 +48,21 @@ def number(value: object) -> int:
 
 
 def _texts(properties: Json) -> dict[str, str]:
-    return {name: str(told["value"]) for name, told in properties.items()}
+    return {name: str(entry["value"]) for name, entry in properties.items()}
 
 
-def properties(told: Json) -> dict[str, Property]:
-    """All that a dataset has."""
-    found = {}
-    for name, one in told.items():
-        source = _SOURCES.get(one["source"]["type"], Source.NONE)
-        data = one["source"]["data"]
-        found[name] = Property(str(one["value"]), source, data if source == Source.INHERITED else None)
-    return found
+def properties(entry: Json) -> dict[str, Property]:
+    """All properties of a dataset."""
+    properties = {}
+    for name, value in entry.items():
+        source = _SOURCES.get(value["source"]["type"], Source.NONE)
+        data = value["source"]["data"]
+        properties[name] = Property(str(value["value"]), source, data if source == Source.INHERITED else None)
+    return properties
 
 
-def _shown(told: Json) -> dict[str, Property]:
-    return properties({name: one for name, one in told.items() if name in SHOWN or is_user_property(name)})
+def _shown(entry: Json) -> dict[str, Property]:
+    return properties({name: value for name, value in entry.items() if name in SHOWN or is_user_property(name)})
 
 
 def _space(text: dict[str, str]) -> Space:
@@ -103,9 +103,9 @@ def _or_none(text: str | None) -> str | None:
     return None if text in {None, "-", "", "none"} else text
 
 
-def volume(name: str, told: Json) -> Volume:
+def volume(name: str, entry: Json) -> Volume:
     """One entry of `zfs get -j all`."""
-    text = _texts(told)
+    text = _texts(entry)
     return Volume(
         name=name,
         guid=number(text["guid"]),
@@ -114,16 +114,16 @@ def volume(name: str, told: Json) -> Volume:
         space=_space(text),
         origin=_or_none(text.get("origin")),
         encryption=_encryption(name, text),
-        properties=_shown(told),
+        properties=_shown(entry),
         volsize=number(text["volsize"]),
         volblocksize=number(text["volblocksize"]),
         refreservation=number(text.get("refreservation")),
     )
 
 
-def filesystem(name: str, told: Json) -> Filesystem:
+def filesystem(name: str, entry: Json) -> Filesystem:
     """One entry of `zfs get -j all`."""
-    text = _texts(told)
+    text = _texts(entry)
     mountpoint = text.get("mountpoint", "none")
     return Filesystem(
         name=name,
@@ -133,7 +133,7 @@ def filesystem(name: str, told: Json) -> Filesystem:
         space=_space(text),
         origin=_or_none(text.get("origin")),
         encryption=_encryption(name, text),
-        properties=_shown(told),
+        properties=_shown(entry),
         mountpoint=mountpoint if mountpoint.startswith("/") else None,
         mounted=text.get("mounted") == "yes",
         recordsize=number(text["recordsize"]),
@@ -144,11 +144,11 @@ def filesystem(name: str, told: Json) -> Filesystem:
     )
 
 
-def snapshot(name: str, told: Json, user_properties: Sequence[str]) -> Snapshot:
+def snapshot(name: str, entry: Json, user_properties: Sequence[str]) -> Snapshot:
     """One entry of `zfs list -j -o` with SNAPSHOT_COLUMNS and user properties."""
-    text = _texts(told)
+    text = _texts(entry)
     clones = _or_none(text.get("clones"))
-    user = properties({key: told[key] for key in user_properties if key in told})
+    user = properties({key: entry[key] for key in user_properties if key in entry})
     return Snapshot(
         name=name,
         guid=number(text["guid"]),
@@ -159,7 +159,7 @@ def snapshot(name: str, told: Json, user_properties: Sequence[str]) -> Snapshot:
         holds=number(text["userrefs"]),
         clones=tuple(sorted(clones.split(","))) if clones else (),
         defer_destroy=text["defer_destroy"] == "on",
-        # `zfs list -j` tells "-" for what is not set, with the source of the column before it.
+        # `zfs list -j` prints "-" for an unset property, with the source of the column before it.
         properties={key: value for key, value in user.items() if value.value != "-"},
     )
 
@@ -171,63 +171,63 @@ _HEALTHS = {health.value: health for health in Health}
 
 
 def health(text: object) -> Health:
-    """Of a pool or vdev; FAULTED for words of a newer OpenZFS."""
+    """Health of a pool or vdev; FAULTED for unknown words of a newer OpenZFS."""
     return _HEALTHS.get(str(text), Health.FAULTED)
 
 
-def _trim(told: Json) -> str:
-    """Of `zpool status -t`; VDEV_TRIM_NONE is "UNTRIMMED" there."""
-    state = str(told.get("trim_state", "")).lower()
+def _trim(entry: Json) -> str:
+    """State in `zpool status -t`, which prints VDEV_TRIM_NONE as "UNTRIMMED"."""
+    state = str(entry.get("trim_state", "")).lower()
     return state if state in {"active", "suspended", "canceled", "complete"} else ""
 
 
-def _vdev(name: str, told: Json, role: Role) -> Vdev:
-    below = tuple(_vdev(key, one, role) for key, one in told.get("vdevs", {}).items())
+def _vdev(name: str, entry: Json, role: Role) -> Vdev:
+    below = tuple(_vdev(key, child, role) for key, child in entry.get("vdevs", {}).items())
     return Vdev(
         name=name,
-        kind=str(told.get("vdev_type", "")),
-        guid=number(told.get("guid")),
-        health=health(told.get("state")),
+        kind=str(entry.get("vdev_type", "")),
+        guid=number(entry.get("guid")),
+        health=health(entry.get("state")),
         role=role,
-        path=cast("str | None", told.get("path")),
-        size=number(told.get("total_space") or told.get("phys_space")),
-        allocated=number(told.get("alloc_space")),
-        read_errors=number(told.get("read_errors")),
-        write_errors=number(told.get("write_errors")),
-        checksum_errors=number(told.get("checksum_errors")),
-        slow_ios=number(told.get("slow_ios")),
-        trim=_trim(told),
-        trim_progress=min(1.0, number(told.get("trimmed")) / max(1, number(told.get("to_trim")))),
-        was=cast("str | None", told.get("was")),
+        path=cast("str | None", entry.get("path")),
+        size=number(entry.get("total_space") or entry.get("phys_space")),
+        allocated=number(entry.get("alloc_space")),
+        read_errors=number(entry.get("read_errors")),
+        write_errors=number(entry.get("write_errors")),
+        checksum_errors=number(entry.get("checksum_errors")),
+        slow_ios=number(entry.get("slow_ios")),
+        trim=_trim(entry),
+        trim_progress=min(1.0, number(entry.get("trimmed")) / max(1, number(entry.get("to_trim")))),
+        was=cast("str | None", entry.get("was")),
         vdevs=below,
     )
 
 
 def _vdevs(status: Json) -> Iterator[Vdev]:
     for root in status.get("vdevs", {}).values():
-        for name, told in root.get("vdevs", {}).items():
-            yield _vdev(name, told, Role.DATA)
+        for name, entry in root.get("vdevs", {}).items():
+            yield _vdev(name, entry, Role.DATA)
     for key, role in _ROLES.items():
-        for name, told in status.get(key, {}).items():
-            yield _vdev(name, told, role)
+        for name, entry in status.get(key, {}).items():
+            yield _vdev(name, entry, role)
 
 
-def _scan(told: Json | None) -> Scan | None:
-    if not told or told.get("state") not in {"SCANNING", "FINISHED", "CANCELED"}:
+def _scan(entry: Json | None) -> Scan | None:
+    if not entry or entry.get("state") not in {"SCANNING", "FINISHED", "CANCELED"}:
         return None
-    state = ScanState(str(told["state"]).lower())
-    if state == ScanState.SCANNING and number(told.get("scrub_pause")):
+    state = ScanState(str(entry["state"]).lower())
+    if state == ScanState.SCANNING and number(entry.get("scrub_pause")):
         state = ScanState.PAUSED
     return Scan(
-        function=str(told.get("function", "")).lower(),
+        function=str(entry.get("function", "")).lower(),
         state=state,
-        started=number(told.get("start_time")),
-        ended=number(told.get("end_time")) or None,
-        to_examine=number(told.get("to_examine")),
-        examined=number(told.get("examined")),
-        issued=number(told.get("issued")) + number(told.get("skipped")),
-        processed=number(told.get("processed")),
-        errors=number(told.get("errors")),
+        started=number(entry.get("start_time")),
+        ended=number(entry.get("end_time")) or None,
+        to_examine=number(entry.get("to_examine")),
+        examined=number(entry.get("examined")),
+        issued=number(entry.get("issued")) + number(entry.get("skipped")),
+        processed=number(entry.get("processed")),
+        errors=number(entry.get("errors")),
     )
 
 
@@ -264,8 +264,8 @@ _GROUP = re.compile(r"(mirror|raidz\d?|draid\S*|replacing|spare|logs|cache|spare
 
 
 def importable(text: str) -> list[ImportablePool]:
-    """From what `zpool import` lists; it has no JSON."""
-    found: list[ImportablePool] = []
+    """From the text output of `zpool import`, which has no JSON."""
+    pools: list[ImportablePool] = []
     fields: dict[str, str] = {}
     devices: list[str] = []
     key = ""
@@ -274,7 +274,7 @@ def importable(text: str) -> list[ImportablePool]:
         if "pool" in fields and "id" in fields:
             status = fields.get("status", "")
             foreign = "last accessed by another system" in status or "in use" in status
-            found.append(
+            pools.append(
                 ImportablePool(
                     name=fields["pool"],
                     guid=number(fields["id"]),
@@ -301,4 +301,4 @@ def importable(text: str) -> list[ImportablePool]:
         elif key and line.strip():
             fields[key] = f"{fields[key]} {line.strip()}".strip()
     finish()
-    return found
+    return pools

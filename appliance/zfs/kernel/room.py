@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room for a reservation, asked for before a dataset is made.
+"""Checks the space for a reservation before a dataset is created.
 
-The kernel makes a dataset first and sets its reservation then. Where that is refused for want of space, it destroys what it made,
-and a volume that udev has opened meanwhile is in use: `zfs create` then tries again without letting go of the CPU (zfs_ioc_create
-of OpenZFS 2.3), on one CPU for ever; `zfs clone` leaves the clone behind, without its promise (zfs_ioc_clone).
+The kernel creates a dataset first and sets its reservation then. If there is no space, it destroys the dataset. But a volume that
+udev has opened is in use: `zfs create` then retries without yielding the CPU (zfs_ioc_create of OpenZFS 2.3), forever with one
+CPU. `zfs clone` leaves the clone without its reservation (zfs_ioc_clone).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _RESERVING = ("reservation", "refreservation")
 
 
 def need(core: Core, request: Request, name: str, properties: Mapping[str, str], words: Sequence[str] = ()) -> None:
-    """Asks it for a new dataset with these properties; `words`: options of `zfs create` for a thick volume.
+    """Checks the space for a new dataset with these properties; `words`: options of `zfs create` for a thick volume.
 
-    Raises OutOfSpace, and NoSuchDataset of the one above.
+    Raises OutOfSpace, and NoSuchDataset for the parent.
     """
     if core.exists(name):
-        return  # which is what zfs will say
-    size = max((int(properties[one]) for one in _RESERVING if properties.get(one, "none") != "none"), default=0)
+        return  # zfs will report it
+    size = max((int(properties[name]) for name in _RESERVING if properties.get(name, "none") != "none"), default=0)
     if words:
         size = max(size, _reserved_by_create(core, request, name, properties, words))
     if size == 0:
@@ -36,10 +36,10 @@ def need(core: Core, request: Request, name: str, properties: Mapping[str, str],
 
 
 def _reserved_by_create(core: Core, request: Request, name: str, properties: Mapping[str, str], words: Sequence[str]) -> int:
-    """The refreservation that `zfs create` would compute: it knows the pool's vdevs."""
+    """Refreservation by `zfs create -n`, which knows the pool's vdevs."""
     copies = ("-o", f"copies={properties['copies']}") if "copies" in properties else ()
-    told = core.zfs(request, "create", "-n", "-P", *words, *copies, name).decode()
-    for line in told.splitlines():
+    output = core.zfs(request, "create", "-n", "-P", *words, *copies, name).decode()
+    for line in output.splitlines():
         match line.strip().split("\t"):
             case ["property", "refreservation", size]:
                 return int(size)
@@ -47,7 +47,7 @@ def _reserved_by_create(core: Core, request: Request, name: str, properties: Map
 
 
 def _available(core: Core, name: str) -> int:
-    found = core.datasets_json(Request("room", name), "get", "-j", "-p", "available", name)
-    if name not in found:
+    datasets = core.datasets_json(Request("room", name), "get", "-j", "-p", "available", name)
+    if name not in datasets:
         raise NoSuchDataset(name)
-    return int(found[name]["properties"]["available"]["value"])
+    return int(datasets[name]["properties"]["available"]["value"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What disks tell of themselves: smartctl(8), read as JSON."""
+"""SMART data of disks: smartctl(8), read as JSON."""
 
 from __future__ import annotations
 
@@ -17,31 +17,30 @@ _WRONG_COMMAND_LINE = 0x01
 """Bit of the exit status (smartctl(8), EXIT STATUS)."""
 
 _NO_ANSWER = 0x06
-"""Bits: the device could not be opened, or a command to it failed. A disk that dies is so, and one that sleeps."""
+"""Bits: the device could not be opened, or a command failed. True for a dying and for a sleeping disk."""
 
-# Attributes of ATA disks have no names in any standard; these are the same with all vendors that have them.
+# No standard names the attributes of ATA disks; these have the same meaning for all vendors.
 _REALLOCATED, _PENDING, _UNCORRECTABLE = 5, 197, 198
-# Of flash: normalised values that fall from 100 as it wears.
+# Flash: normalised values that fall from 100 with wear.
 _LIFE_LEFT = (231, 233, 177, 202, 169)
 
 
 def health(device: str) -> DiskHealth:
-    """Of a device by the kernel's name. Raises Timeout, EngineUnavailable where smartctl is not installed, UnexpectedFailure."""
+    """Health of a device by kernel name. Raises Timeout, EngineUnavailable without smartctl, UnexpectedFailure."""
     result = commands.run((commands.SMARTCTL, *_OPTIONS, "--", device), seconds=_SECONDS)
     document = commands.json_of(result.output, "smartctl")
     if not document:
         raise UnexpectedFailure("smartctl", result.complaint[:2000])
-    if result.status & _WRONG_COMMAND_LINE and _why(document).startswith("=======>"):  # the same bit tells of no known device
+    if result.status & _WRONG_COMMAND_LINE and _why(document).startswith("=======>"):  # also set for an unknown device
         raise UnexpectedFailure("smartctl", _why(document))
-    told = read(document)
+    data = read(document)
     support = _of(document, "smart_support", "available")
-    if not told.available and not told.asleep and result.status & _NO_ANSWER and support is not False:
-        return replace(told, unanswered=True)
-    return told
+    if not data.available and not data.asleep and result.status & _NO_ANSWER and support is not False:
+        return replace(data, unanswered=True)
+    return data
 
 
 def read(document: Json) -> DiskHealth:
-    """What smartctl printed."""
     verdict = _of(document, "smart_status", "passed")
     nvme = document.get("nvme_smart_health_information_log")
     attributes = {
@@ -50,23 +49,23 @@ def read(document: Json) -> DiskHealth:
     if verdict is None and not isinstance(nvme, dict) and not attributes:
         why = _why(document)
         return DiskHealth(available=False, reason=why or "it has none", asleep="STANDBY" in why or "SLEEP" in why)
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "passed": verdict if isinstance(verdict, bool) else None,
         "temperature": _number(document, "temperature", "current"),
         "power_on_hours": _number(document, "power_on_time", "hours"),
     }
     if isinstance(nvme, dict):
-        told |= _nvme(nvme, document)
+        data |= _nvme(nvme, document)
     elif attributes:
-        told |= {
+        data |= {
             "reallocated": _raw(attributes, _REALLOCATED),
             "pending": _raw(attributes, _PENDING),
             "uncorrectable": _raw(attributes, _UNCORRECTABLE),
             "wear": _wear(attributes, document),
         }
     else:
-        told |= _scsi(document)
-    return DiskHealth(available=True, **told)
+        data |= _scsi(document)
+    return DiskHealth(available=True, **data)
 
 
 def _nvme(log: Json, document: Json) -> dict[str, Any]:
@@ -98,9 +97,11 @@ def _wear(attributes: dict[int, Json], document: Json) -> int | None:
     used = _number(document, "endurance_used", "current_percent")
     if used is not None:
         return used
-    if _number(document, "rotation_rate") != 0:  # a disk that turns wears otherwise, and uses these numbers for other things
+    if _number(document, "rotation_rate") != 0:  # rotating disks use these numbers for other values
         return None
-    left = [value for one in _LIFE_LEFT if one in attributes and (value := _number(attributes[one], "value")) is not None]
+    left = [
+        value for number in _LIFE_LEFT if number in attributes and (value := _number(attributes[number], "value")) is not None
+    ]
     return 100 - left[0] if left and 0 <= left[0] <= 100 else None
 
 
@@ -109,17 +110,17 @@ def _raw(attributes: dict[int, Json], number: int) -> int | None:
 
 
 def _of(document: Json, *names: str) -> Any:
-    found: Any = document
+    value: Any = document
     for name in names:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _number(document: Json, *names: str) -> int | None:
-    found = _of(document, *names)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    value = _of(document, *names)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _why(document: Json) -> str:
     messages = _of(document, "smartctl", "messages") or ()
-    return "; ".join(str(one.get("string", "")) for one in messages if isinstance(one, dict))[:500]
+    return "; ".join(str(message.get("string", "")) for message in messages if isinstance(message, dict))[:500]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel engine's snapshots, holds, rollback and clones: libzfs_core for what it does in one atomic step."""
+"""The kernel engine's snapshots, holds, rollback and clones; libzfs_core for atomic steps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class Snapshots(Datasets):
     def snapshots(
         self, root: str | None = None, *, recursive: bool = True, user_properties: Sequence[str] = ()
     ) -> list[Snapshot]:
-        """See ZfsEngine."""
         check_user_properties(dict.fromkeys(user_properties, ""))
         if root is not None:
             names.dataset_name(root)
@@ -49,13 +48,13 @@ class Snapshots(Datasets):
         listed = self.datasets_json(Request("snapshots", root or ""), *words) if roots else {}
         if not listed and root is not None and not self.exists(root):
             raise NoSuchDataset(root)
-        found = [reading.snapshot(name, one["properties"], user_properties) for name, one in listed.items()]
+        rows = [reading.snapshot(name, entry["properties"], user_properties) for name, entry in listed.items()]
         if not recursive:
-            found = [one for one in found if one.dataset == root]
-        return sorted(found, key=lambda one: (one.dataset, one.createtxg, one.tag))
+            rows = [row for row in rows if row.dataset == root]
+        return sorted(rows, key=lambda row: (row.dataset, row.createtxg, row.tag))
 
     def _atomic(self, translate: Translate, function: str, *arguments: Any) -> None:
-        """Calls libzfs_core; its first failure that names something becomes a ZfsError."""
+        """Calls libzfs_core; its first failure with a name becomes a ZfsError."""
         kinds = self._library.exceptions()
         try:
             self._library.call(function, *arguments)
@@ -63,11 +62,10 @@ class Snapshots(Datasets):
             raise translate(library.failures(problem)[0], kinds) from problem
 
     def snapshot(self, snapshots: Sequence[str], *, properties: Mapping[str, str] | None = None) -> None:
-        """See ZfsEngine."""
         check_user_properties(properties or {})
         for name in snapshots:
             names.snapshot_name(name)
-        self.one_pool(snapshots)
+        self.check_one_pool(snapshots)
         if len({name.partition("@")[0] for name in snapshots}) < len(snapshots):
             raise InvalidName(snapshots[0], "one step takes one snapshot of a dataset")
         if not snapshots:
@@ -78,7 +76,7 @@ class Snapshots(Datasets):
             name = library.name_of(problem, snapshots[0])
             if isinstance(problem, kinds.DatasetExists):
                 return SnapshotExists(name)
-            missing = [one.partition("@")[0] for one in snapshots if not self.exists(one.partition("@")[0])]
+            missing = [dataset for name in snapshots if not self.exists(dataset := name.partition("@")[0])]
             if isinstance(problem, kinds.DatasetNotFound) or missing:
                 return NoSuchDataset(missing[0] if missing else name.partition("@")[0])
             return _of_space(problem, kinds, name, "snapshot")
@@ -87,10 +85,9 @@ class Snapshots(Datasets):
         self._atomic(translate, "lzc_snapshot", [name.encode() for name in snapshots], user)
 
     def destroy_snapshots(self, snapshots: Sequence[str]) -> None:
-        """See ZfsEngine."""
         for name in snapshots:
             names.snapshot_name(name)
-        self.one_pool(snapshots)
+        self.check_one_pool(snapshots)
         if not snapshots:
             return
         self.need_pool(names.pool_of(snapshots[0]))
@@ -98,7 +95,7 @@ class Snapshots(Datasets):
         def translate(problem: BaseException, kinds: Any) -> ZfsError:
             name = library.name_of(problem, snapshots[0])
             if isinstance(problem, kinds.SnapshotIsCloned):
-                return HasDependants(name, tuple(one.name for one in self.dependants(name))[:100])
+                return HasDependants(name, tuple(dependant.name for dependant in self.dependants(name))[:100])
             if isinstance(problem, kinds.SnapshotIsHeld):
                 tags = self._tags(name)
                 return SnapshotHeld(name, tags) if tags else DatasetBusy(name)
@@ -108,12 +105,12 @@ class Snapshots(Datasets):
 
     # --- holds
 
-    def _need_snapshots(self, wanted: Sequence[str]) -> None:
-        """All there, of one pool that answers: libzfs_core passes over those that are not."""
-        for name in wanted:
+    def _need_snapshots(self, snapshots: Sequence[str]) -> None:
+        """All exist, in one responsive pool: libzfs_core ignores missing ones."""
+        for name in snapshots:
             names.snapshot_name(name)
-        self.one_pool(wanted)
-        for name in wanted:
+        self.check_one_pool(snapshots)
+        for name in snapshots:
             try:
                 self.need_dataset(name)
             except NoSuchDataset:
@@ -122,7 +119,6 @@ class Snapshots(Datasets):
                 raise NoSuchSnapshot(name)
 
     def hold(self, snapshots: Sequence[str], tag: str) -> None:
-        """See ZfsEngine."""
         names.hold_tag(tag)
         self._need_snapshots(snapshots)
 
@@ -136,7 +132,6 @@ class Snapshots(Datasets):
             self._atomic(translate, "lzc_hold", {name.encode(): tag.encode() for name in snapshots}, None)
 
     def release(self, snapshots: Sequence[str], tag: str) -> None:
-        """See ZfsEngine."""
         names.hold_tag(tag)
         self._need_snapshots(snapshots)
         for name in snapshots:
@@ -153,33 +148,31 @@ class Snapshots(Datasets):
             self._atomic(translate, "lzc_release", {name.encode(): [tag.encode()] for name in snapshots})
 
     def holds(self, name: str) -> list[Hold]:
-        """See ZfsEngine."""
         self._need_snapshots([name])
         held: dict[bytes, int] = self._library.call("lzc_get_holds", name.encode())
         return [Hold(tag.decode(errors="replace"), int(created)) for tag, created in sorted(held.items())]
 
-    # --- back, and on beside
+    # --- rollback, clone
 
     def _need_closed(self, volume: str) -> None:
-        """Raises DatasetBusy while a program has the volume open, HoldersUnknown when that can't be found out."""
+        """Raises DatasetBusy while a program has the volume open, HoldersUnknown if that is unknown."""
         if self.properties(volume)["type"].value == "volume" and (who := self.holders(volume)):
             raise DatasetBusy(volume, who)
 
     def rollback(self, name: str, *, destroy: Sequence[str] = ()) -> None:
-        """See ZfsEngine."""
         names.snapshot_name(name)
         dataset = name.partition("@")[0]
         try:
             listed = self.snapshots(dataset, recursive=False)
         except NoSuchDataset:
             raise NoSuchSnapshot(name) from None
-        order = [one.name for one in listed]
+        order = [row.name for row in listed]
         if name not in order:
             raise NoSuchSnapshot(name)
         newer = tuple(order[order.index(name) + 1 :])
         if unnamed := tuple(other for other in newer if other not in destroy):
             raise NewerSnapshots(name, unnamed)
-        # OpenZFS rolls an open volume back under whoever writes to it.
+        # OpenZFS would roll back an open volume under its writers.
         commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
         self._retry_busy(dataset, lambda: self._need_closed(dataset))
         self.destroy_snapshots(newer)
@@ -196,10 +189,9 @@ class Snapshots(Datasets):
         self._atomic(translate, "lzc_rollback_to", dataset.encode(), name.encode())
 
     def clone(self, snapshot: str, name: str, *, properties: Mapping[str, str] | None = None) -> None:
-        """See ZfsEngine."""
         names.snapshot_name(snapshot)
         names.new_dataset_name(name)
-        self.one_pool([snapshot, name])
+        self.check_one_pool([snapshot, name])
         self._need_snapshots([snapshot])
         kind = self.properties(snapshot.partition("@")[0])["type"].value
         check_properties(properties or {}, On.VOLUME if kind == "volume" else On.FILESYSTEM)
@@ -209,13 +201,13 @@ class Snapshots(Datasets):
         try:
             self.zfs(request, "clone", *options, snapshot, name)
         except OutOfSpace:
-            self._take_back(snapshot, name)
+            self._undo_clone(snapshot, name)
             raise
         if kind == "volume":
             self.wait_for_devices([name])
 
-    def _take_back(self, snapshot: str, name: str) -> None:
-        """Destroys a clone that the kernel has left without its promise: space went since it was asked for."""
+    def _undo_clone(self, snapshot: str, name: str) -> None:
+        """Destroys a clone that the kernel left without its reservation: the space was used after the check."""
         if self.exists(name) and self.properties(name)["origin"].value == snapshot:
             self.destroy(name)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has a dataset open is known, or nothing is done: a scan that is not complete is no proof."""
+"""Nothing is done without complete knowledge of a dataset's holders."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def test_a_process_that_can_not_be_read_proves_nothing(processes: Path) -> None:
     ],
 )
 def test_a_missing_link_is_no_proof(properties: dict[str, str], known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """udev may be late, or not there; only what has no device at all has nobody who opened it."""
+    """udev may be late or missing; only a volume without a device has certainly no holder."""
     assert not os.path.lexists("/dev/zvol/absent/a")  # noqa: PTH110
-    told = {name: Property(value, Source.NONE) for name, value in properties.items()}
-    monkeypatch.setattr(KernelEngine, "properties", lambda self, name: told)
+    values = {name: Property(value, Source.NONE) for name, value in properties.items()}
+    monkeypatch.setattr(KernelEngine, "properties", lambda self, name: values)
     if known:
         assert KernelEngine().holders_of(["absent/a"]) == {"absent/a": ()}
         return

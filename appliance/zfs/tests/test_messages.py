@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What zfs and zpool of OpenZFS 2.3.9 were seen to say, and what it means."""
+"""Observed messages of zfs and zpool of OpenZFS 2.3.9, and their errors."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ MIB = 1 << 20
 
 
 def with_pool(simulator: Simulator, redundancy: Redundancy = Redundancy.MIRROR, disks: int = 2) -> Simulator:
-    """With the pool "tank"."""
     devices = tuple(disk.path for disk in simulator.disks()[:disks])
     simulator.create_pool("tank", [VdevSpec(devices=devices, redundancy=redundancy)])
     return simulator
@@ -120,7 +119,7 @@ def test_clones_by_range_are_counted() -> None:
 
 
 class SpaceAddsUp(RuleBasedStateMachine):
-    """Whatever happens, the figures of every dataset add up, and what is refused changes nothing."""
+    """The space of every dataset always adds up, and a refused operation changes nothing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +132,7 @@ class SpaceAddsUp(RuleBasedStateMachine):
     size = st.integers(1, 40).map(lambda count: count * MIB)
 
     def attempt(self, method: str, *arguments: object, **options: object) -> None:
-        """Does it, or shows that its refusal changed nothing."""
+        """Runs an operation, or checks that its refusal changed nothing."""
         before = (self.simulator.volumes(), self.simulator.snapshots())
         try:
             getattr(self.simulator, method)(*arguments, **options)
@@ -142,7 +141,6 @@ class SpaceAddsUp(RuleBasedStateMachine):
 
     @rule(which=which, size=size, thick=st.booleans())
     def create(self, which: int, size: int, thick: bool) -> None:
-        """A volume."""
         self.attempt("create_volume", self.names[which], size, thick=thick)
 
     @rule(which=which, size=size, part=st.floats(0, 1))
@@ -152,22 +150,18 @@ class SpaceAddsUp(RuleBasedStateMachine):
 
     @rule(which=which, tag=tag)
     def snapshot(self, which: int, tag: int) -> None:
-        """Of one volume."""
         self.attempt("snapshot", [f"{self.names[which]}@{self.tags[tag]}"])
 
     @rule(which=which, tag=tag)
     def destroy_snapshot(self, which: int, tag: int) -> None:
-        """Of one volume."""
         self.attempt("destroy_snapshots", [f"{self.names[which]}@{self.tags[tag]}"])
 
     @rule(which=which, tag=tag, to=which)
     def clone(self, which: int, tag: int, to: int) -> None:
-        """To another name."""
         self.attempt("clone", f"{self.names[which]}@{self.tags[tag]}", self.names[to])
 
     @rule(which=which)
     def promote(self, which: int) -> None:
-        """A clone."""
         self.attempt("promote", self.names[which])
 
     @rule(which=which, tag=tag)
@@ -178,7 +172,6 @@ class SpaceAddsUp(RuleBasedStateMachine):
 
     @rule(which=which, with_snapshots=st.booleans())
     def destroy(self, which: int, with_snapshots: bool) -> None:
-        """A volume."""
         self.attempt("destroy", self.names[which], with_snapshots=with_snapshots)
 
     @invariant()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What smartctl prints becomes what a disk says.
+"""SMART data from the output of smartctl.
 
-No machine of the project has disks with SMART: these documents have the fields and the nesting that smartctl 7.4 writes, with
-invented values. The program itself runs in the last test.
+The project has no disks with SMART: the documents have smartctl 7.4's structure and invented values. The last test runs the
+program itself.
 """
 
 import json
@@ -75,26 +75,26 @@ NONE = {
 
 
 def test_a_turning_disk() -> None:
-    told = read(TURNING)
-    assert told.available and told.passed and (told.reallocated, told.pending, told.uncorrectable) == (8, 2, 1)
-    assert (told.temperature, told.power_on_hours, told.wear) == (38, 31337, None), "what wears in flash is another thing here"
+    health = read(TURNING)
+    assert health.available and health.passed and (health.reallocated, health.pending, health.uncorrectable) == (8, 2, 1)
+    assert (health.temperature, health.power_on_hours, health.wear) == (38, 31337, None), "a rotating disk has no flash wear"
 
 
 def test_flash() -> None:
-    told = read(FLASH)
-    assert told.passed is False and told.wear == 93 and told.reallocated == 0 and told.pending is None
+    health = read(FLASH)
+    assert health.passed is False and health.wear == 93 and health.reallocated == 0 and health.pending is None
     assert read({**FLASH, "endurance_used": {"current_percent": 12}}).wear == 12
 
 
 def test_nvme() -> None:
-    told = read(NVME)
-    assert (told.passed, told.critical_warning, told.wear, told.uncorrectable) == (False, 1, 103, 3)
-    assert (told.spare, told.spare_limit, told.temperature, told.temperature_limit) == (4, 10, 52, 84)
+    health = read(NVME)
+    assert (health.passed, health.critical_warning, health.wear, health.uncorrectable) == (False, 1, 103, 3)
+    assert (health.spare, health.spare_limit, health.temperature, health.temperature_limit) == (4, 10, 52, 84)
 
 
 def test_scsi() -> None:
-    told = read(SCSI)
-    assert (told.reallocated, told.uncorrectable, told.temperature_limit) == (4, 3, 65)
+    health = read(SCSI)
+    assert (health.reallocated, health.uncorrectable, health.temperature_limit) == (4, 3, 65)
 
 
 def test_who_has_none_and_who_sleeps() -> None:
@@ -110,9 +110,9 @@ def test_who_has_none_and_who_sleeps() -> None:
     {"smart_status": {"passed": True}, "temperature": [], "scsi_error_counter_log": []},
     {"smartctl": {"messages": ["text"]}},
 ])  # fmt: skip
-def test_what_is_odd_is_not_told(document: dict[str, Any]) -> None:
-    told = read(document)
-    assert (told.temperature, told.reallocated, told.uncorrectable, told.critical_warning) == (None, None, None, 0)
+def test_invalid_values_are_not_reported(document: dict[str, Any]) -> None:
+    health = read(document)
+    assert (health.temperature, health.reallocated, health.uncorrectable, health.critical_warning) == (None, None, None, 0)
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_a_disk_that_fails_to_answer_is_none_without_smart(
 
 
 def test_the_program_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Debian's smartctl, asked with these very options: of a file it tells nothing, and that is no error."""
+    """Debian's smartctl with the same options: a file has no data, which is no error."""
     file = tmp_path / "file"
     file.write_bytes(bytes(1 << 20))
-    told = smart.health(str(file))
-    assert not told.available and told.reason
+    health = smart.health(str(file))
+    assert not health.available and health.reason
     absent = smart.health(str(tmp_path / "absent"))
     assert not absent.available and "Unable to detect" in absent.reason
     monkeypatch.setattr(smart, "_OPTIONS", ("--json=c", "--nocheck=wrong"))

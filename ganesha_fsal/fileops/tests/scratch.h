@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* A folder for one test, on the file system of TMPDIR, and what tests of files need. */
+/* A folder for a test, on the file system of TMPDIR, and helpers for its files. */
 #ifndef FILEOPS_TESTS_SCRATCH_H
 #define FILEOPS_TESTS_SCRATCH_H
 
@@ -49,7 +49,7 @@ static inline const char *in_scratch(const char *name)
     return path;
 }
 
-/* Opened for reading and writing; made with so many bytes, none of them 0. */
+/* Opened for reading and writing; created with non-zero bytes of this length. */
 static inline int make_file(const char *name, uint64_t size)
 {
     char block[4096];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* What growth in a thick dataset is admitted. */
+/* Admission of growth in a thick dataset. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -144,7 +144,7 @@ static void thin_again_it_forgets_and_a_larger_limit_does_not(void **state)
     assert_true(admission->counting);
 }
 
-/* Against sizes that are simply summed up: whatever happens, never less is admitted than files can take, and exactly that when no change is running. */
+/* Compared with the sum of all sizes: the admitted size is never less than files can take, and equal when no change is running. */
 static void a_random_history_agrees_with_a_sum(void **state)
 {
     enum { FILES = 3000, STEPS = 60000 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Clones with a kernel that shares, refuses and copies as the test says. Two file systems stand for two datasets of a pool. */
+/* Clones with a kernel that shares, refuses and copies as the test requires. Two file systems represent two datasets of a pool. */
 #include "changes.h"
 #include "clone.h"
 #include "dataset_internal.h"
@@ -346,7 +346,7 @@ static void a_copy_is_never_called_a_clone(void **state)
     assert_int_equal(fileops_clone(&request, &result), EXDEV);
     kernel.calls = 0;
     kernel.proven = 1;
-    assert_int_equal(fileops_clone(&request, &result), EXDEV); /* a part of it copied is no fast clone */
+    assert_int_equal(fileops_clone(&request, &result), EXDEV); /* a partial copy is no fast clone */
     request.mode = FILEOPS_CLONE_FULL;
     kernel.calls = 0;
     assert_int_equal(fileops_clone(&request, &result), 0);
@@ -372,7 +372,7 @@ static void the_folder_of_clones_is_ours_alone(void **state)
     close(request.directory);
 }
 
-/* A transaction group takes clones of three quarters of what is available, and a step. */
+/* A transaction group clones at most three quarters of the available space, and a step. */
 static void clones_wait_for_a_group_in_time_and_seldom(void **state)
 {
     struct fileops_clone_result result;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* A dataset becomes thick and thin, and what a crash has left of clones goes. */
+/* A dataset becomes thick and thin, and clones left by a crash are removed. */
 #include "changes.h"
 #include "dataset_internal.h"
 #include "retry.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Nothing is freed while it is cloned, and a clone of many steps does not starve those that free. */
+/* No block is freed while it is cloned, and a clone of many steps does not starve freeing operations. */
 #include "interlock.h"
 
 #include "scratch.h"
@@ -82,7 +82,7 @@ static void *step_often(void *argument)
     return NULL;
 }
 
-/* Clones both ways between two files that others truncate: each goes on, and never two kinds together. */
+/* Clones in both directions between two files that others truncate: all make progress, and the two kinds never run together. */
 static void all_go_on_and_never_together(void **state)
 {
     pthread_t threads[6];

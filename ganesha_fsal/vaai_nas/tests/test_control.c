@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* What the control socket answers, with an NFS server that is a folder, and clones that wait for a test. */
+/* Responses of the control socket, with a folder as NFS server, and clones that wait for the test. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -32,7 +32,7 @@ static uid_t owner;
 static bool ending;                     /* of the export */
 static bool hangs;                      /* every lookup in export 2 */
 static struct fileops_dataset *dataset; /* of export 1 */
-static unsigned int hanging;            /* so many calls do */
+static unsigned int hanging;            /* number of calls that hang */
 
 int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result);
 int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result)
@@ -50,7 +50,7 @@ int __wrap_fileops_clone(const struct fileops_clone_request *request, struct fil
     return 0;
 }
 
-/* A handle is an 'h' and the path; the one export is number 1. */
+/* A handle is an 'h' and the path; the only export is number 1. */
 static enum vaai_nas_status fake_find(uint16_t export_id, const char *path, struct vaai_nas_handle *handle)
 {
     char whole[512];
@@ -160,7 +160,7 @@ static int end(void **state)
     return system(command);
 }
 
-/* The answer's text, to be freed. */
+/* The response's text, which the caller frees. */
 static char *call(void *service, const char *text)
 {
     struct json_object *response = vaai_nas_control_answer(service, text, strlen(text));
@@ -315,7 +315,7 @@ static void a_job_is_ended_whatever_became_of_its_folder(void **state)
     char about[64], path[512];
 
     if (geteuid() != 0)
-        skip(); /* whose the source is */
+        skip(); /* owner of the source */
     make_folder("made");
     snprintf(path, sizeof(path), "%s/other.vmdk", place);
     assert_int_equal(chown(path, 1234, 1234), 0);

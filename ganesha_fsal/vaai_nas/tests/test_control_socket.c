@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Which peers get a response on the control socket, and when. Tests decide when the daemon is up and when it ends. */
+/* Peers that get a response on the control socket, and when. Tests decide when the daemon is up and when it ends. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -27,7 +27,7 @@ static char place[256];
 static struct vaai_nas_service *service;
 static bool is_up, is_ending;
 static unsigned int lookups; /* for an export */
-static const char *swapped;  /* what takes the socket's name as soon as it has one */
+static const char *swapped;  /* replaces the socket's name as soon as it exists */
 
 int __real_bind(int fd, const struct sockaddr *address, socklen_t length);
 int __wrap_bind(int fd, const struct sockaddr *address, socklen_t length);
@@ -65,7 +65,7 @@ static bool ends(void)
 
 static const struct vaai_nas_adapter adapter = {.find = fake_find};
 
-/* Threads that serve a socket never end: each test has a socket of its own, all have one service. */
+/* Threads that serve a socket never end: each test has a separate socket, all share a service. */
 static int begin(void **state)
 {
     const struct vaai_nas_service_options options = {.adapter = &adapter, .workers = 1};
@@ -113,7 +113,7 @@ static void say(int fd, const char *line)
     assert_int_equal(send(fd, line, strlen(line), MSG_NOSIGNAL), strlen(line));
 }
 
-/* The beginning of what is answered; "" where the connection is ended without. */
+/* The start of the response; "" if the connection ends without one. */
 static void expect(int fd, const char *part)
 {
     char answer[4096] = "";

@@ -39,9 +39,9 @@ static void a_call_gives_its_reference_back(void **state)
         assert_null(context.caller_garray_copy);
         assert_null(context.managed_garray_copy);
     }
-    assert_int_equal(groups->refcount, 1); /* the cache's own */
+    assert_int_equal(groups->refcount, 1); /* the cache's reference */
     context.caller_gdata = groups;
-    vaai_nas_clean_credentials(&context); /* the last one, which frees it */
+    vaai_nas_clean_credentials(&context); /* the last reference, which frees it */
     assert_null(context.caller_gdata);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* The service with an adapter of its own, and fileops_clone() replaced by a function that the tests control. */
+/* The service with a fake adapter, and a fileops_clone() that the tests control. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,15 +20,15 @@
 #include "../procedure22.h"
 #include "../service.h"
 
-/* What the clones of a test wait for, and how often one was made. */
+/* State of the fake clones. */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
 static bool gate_open, fast_pass, deaf; /* fast clones need no gate; clones do not check whether they are cancelled */
 static unsigned int clones_begun, changes, open_files;
 static int clone_error;
-static struct fileops_clone_result clone_failed; /* what it says then */
+static struct fileops_clone_result clone_failed; /* result of a failed clone */
 static uint16_t ending_export;
-static uint8_t denied; /* a file whose attributes may be read, and nothing else */
+static uint8_t denied; /* a file that allows only reading of attributes */
 
 static void set_gate(bool open)
 {
@@ -121,7 +121,7 @@ static void fake_close(struct vaai_nas_file *file)
     __atomic_sub_fetch(&open_files, 1, __ATOMIC_RELAXED);
 }
 
-/* Callers differ by the host alone: all have user 0. */
+/* Callers differ only by host: all have user 0. */
 static bool fake_is_ending(const struct vaai_nas_file *file)
 {
     return file->export_id == ending_export;
@@ -159,7 +159,7 @@ static int end(void **state)
 {
     set_gate(true);
     vaai_nas_service_free(*state);
-    return open_files != 0; /* every file was closed */
+    return open_files != 0; /* all files are closed */
 }
 
 static void a_clone_runs_and_its_ways_are_shown(void **state)
@@ -217,7 +217,7 @@ static void a_destination_has_one_writer(void **state)
     assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &first, NULL), VAAI_NAS_OK);
     assert_int_equal(vaai_nas_start_clone(*state, &caller, &another, 0, &again, reason), VAAI_NAS_BUSY);
     assert_non_null(strstr(reason, "nothing was changed"));
-    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &again, NULL), VAAI_NAS_OK); /* said again without an id */
+    assert_int_equal(vaai_nas_start_clone(*state, &caller, &clone, 0, &again, NULL), VAAI_NAS_OK); /* repeated without an id */
     assert_int_equal(first.id, again.id);
 }
 
@@ -374,7 +374,7 @@ static void errors_say_what_is_left(void **state)
     const struct vaai_nas_clone from_thick = a_clone(1, 2, 0);
     assert_int_equal(vaai_nas_start_clone(*state, &caller, &from_thick, 10000, &job, NULL), VAAI_NAS_OK);
     assert_non_null(strstr(job.reason, "thick"));
-    /* As the clone says, and whatever the file is like. */
+    /* By the clone's setting, whatever the file. */
     static const char *const left[] = {
         [FILEOPS_CLONE_UNTOUCHED] = "the destination is as it was",
         [FILEOPS_CLONE_EMPTY] = "the destination is empty",
@@ -463,7 +463,7 @@ static void procedure_22_says_done_only_of_what_is(void **state)
     while (result.status == 0);
     assert_int_equal(result.status, 28);
     assert_int_equal(result.result, PROCEDURE22_DISK_FULL);
-    result = call_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 4); /* refused at once: the answer says so */
+    result = call_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 4); /* refused immediately: the response has the reason */
     assert_int_equal(result.status, 28);
 }
 
@@ -496,7 +496,7 @@ static void *call_in_thread(void *argument)
 static void callers_beyond_the_places_to_wait_begin_nothing(void **state)
 {
     const struct vaai_nas_service_options options = {.adapter = &adapter};
-    struct vaai_nas_service *service = vaai_nas_service_new(&options); /* as patient as the daemon's */
+    struct vaai_nas_service *service = vaai_nas_service_new(&options); /* with the daemon's timeouts */
     static struct waiting_caller callers[60];
     unsigned int done = 0, busy = 0;
 
@@ -541,7 +541,7 @@ static void an_abort_is_done_when_the_clone_has_ended(void **state)
     assert_int_equal(call_procedure22(*state, PROCEDURE22_CLONE_FILE, 1, 3).status, 0);
     result = call_procedure22(*state, PROCEDURE22_ABORT_CLONE, 0, 3);
     assert_int_equal(result.status, 0);
-    assert_int_equal(result.clone_flag, PROCEDURE22_COMPLETE); /* nothing was taken back */
+    assert_int_equal(result.clone_flag, PROCEDURE22_COMPLETE); /* nothing was undone */
 }
 
 static void an_export_that_ends_takes_no_jobs(void **state)

@@ -130,27 +130,27 @@ static void results_have_their_shape(void **state)
     assert_false(procedure22_decode_result(bytes, sizeof(bytes) - 4, &received));
 }
 
-/* Seeded: whatever the bytes, decoding ends within them, and what it calls good can be said again. */
+/* Seeded: decoding any bytes stays within them, and an accepted call can be encoded again. */
 static void no_bytes_are_too_much(void **state)
 {
-    const char *rounds_text = getenv("ZVAAI_FUZZ_ROUNDS");
-    unsigned long rounds = rounds_text != NULL ? strtoul(rounds_text, NULL, 10) : 200000;
+    const char *mutations_text = getenv("ZVAAI_FUZZ_MUTATIONS");
+    unsigned long mutations = mutations_text != NULL ? strtoul(mutations_text, NULL, 10) : 200000;
     uint64_t random = 88172645463325252u;
     size_t good = 0;
 
     (void)state;
-    for (unsigned long round = 0; round < rounds; round++) {
+    for (unsigned long mutation = 0; mutation < mutations; mutation++) {
         uint8_t bytes[PROCEDURE22_ENCODED_ARGUMENTS_MAX], again[PROCEDURE22_ENCODED_ARGUMENTS_MAX];
         struct procedure22_request sent = a_clone(), received, repeated;
-        sent.kind = round % 2 == 0 ? PROCEDURE22_NEED_SOURCE : PROCEDURE22_OTHER;
+        sent.kind = mutation % 2 == 0 ? PROCEDURE22_NEED_SOURCE : PROCEDURE22_OTHER;
         size_t length = procedure22_encode_request(&sent, bytes);
-        for (unsigned int change = 0; change < round % 7; change++) {
+        for (unsigned int change = 0; change < mutation % 7; change++) {
             random ^= random << 13; /* xorshift64 */
             random ^= random >> 7;
             random ^= random << 17;
             bytes[random % length] = (uint8_t)(random >> 32);
         }
-        if (round % 5 == 0)
+        if (mutation % 5 == 0)
             length = random % (length + 1);
         uint8_t *exact = malloc(length == 0 ? 1 : length); /* so that valgrind or ASan sees a byte too many */
         memcpy(exact, bytes, length);
@@ -165,7 +165,7 @@ static void no_bytes_are_too_much(void **state)
         }
         free(exact);
     }
-    assert_true(good > rounds / 10);
+    assert_true(good > mutations / 10);
 }
 
 int main(void)

@@ -18,7 +18,7 @@
 static int root;
 static char place[256];
 
-/* "swapped.vmdk" is another file, a descriptor, as soon as it was checked once. */
+/* "swapped.vmdk" becomes another file, a descriptor, after its first check. */
 static bool swaps;
 int __real_openat64(int directory, const char *name, int flags, ...);
 int __wrap_openat64(int directory, const char *name, int flags, ...);
@@ -77,7 +77,7 @@ static void write_file(const char *name, const char *text, off_t size)
     close(file);
 }
 
-/* All paths, a page of `limit` after the other. */
+/* All paths, by pages of `limit`. */
 static void collect(size_t limit, char *all, size_t room, bool *incomplete)
 {
     char after[1024] = "";

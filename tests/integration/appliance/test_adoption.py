@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A volume that LIO has served, adopted: an initiator reads what LIO would have told it, byte for byte."""
+"""A volume that LIO served, adopted: an initiator reads LIO's responses byte for byte."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_names_of_lio(tmp_path: Path) -> None:
             assert before[0x80][4:] == SERIAL.encode() + b"\0"
             own = [one for one in descriptors(before[0x83]) if not one[1] & ASSOCIATION]
             assert own == [(1, 3, NAA), (2, 1, b"LIO-ORG vol1:" + SERIAL.encode() + b"\0")]
-            # The same after a restart, and no second LUN gets one of these names, whoever asks.
+            # The same after a restart, and no other LUN gets one of these names.
             target.kill()
             target.start()
             assert asyncio.run(seen()) == before

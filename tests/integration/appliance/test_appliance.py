@@ -21,7 +21,7 @@ FIRST, SECOND = "iqn.1998-01.com.vmware:esx1", "iqn.1998-01.com.vmware:esx2"
 
 @pytest.fixture(scope="module")
 def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
-    """One for all tests here: each uses names of its own."""
+    """An appliance for all tests of this file: each uses different names."""
     with running_appliance(tmp_path_factory.mktemp("appliance") / "a") as appliance:
         for name, iqn in (("one", FIRST), ("two", SECOND)):
             appliance.cli("group", "create", name)
@@ -30,7 +30,7 @@ def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
 
 
 def create(appliance: Appliance, name: str, *more: str) -> int:
-    """A datastore; its LUN number."""
+    """Creates a datastore; returns its LUN number."""
     appliance.cli("datastore", "create", name, "--pool", "tank", "--size", "1G", "--wait", *more)
     return int(appliance.json("datastore", "show", name)["lun"])
 
@@ -44,7 +44,7 @@ def seen(appliance: Appliance, iqn: str) -> str:
 
 
 def sees_nothing(appliance: Appliance, iqn: str) -> bool:
-    """Whether a host sees no LUN; who looks in the moment in which one is taken from it is told of an error."""
+    """Whether a host sees no LUN. A query during the removal of a LUN gets an error."""
     try:
         return "Lun" not in seen(appliance, iqn)
     except ProgramFailed:
@@ -52,7 +52,7 @@ def sees_nothing(appliance: Appliance, iqn: str) -> bool:
 
 
 def run_or_nothing(*command: str) -> str:
-    """What a program prints, nothing when it fails."""
+    """Output of a program; "" if it fails."""
     try:
         return run(*command)
     except AssertionError:
@@ -106,7 +106,7 @@ def test_who_is_logged_in_keeps_its_disk(appliance: Appliance) -> None:
 
 
 def test_registrations_survive_or_are_not_lost_unless_forced(appliance: Appliance) -> None:
-    """The effect is looked for: a key that a host registered is there under the LUN's new number, or is in the way."""
+    """A registered key must exist under the LUN's new number, or block the change."""
     register, read_keys = 0x06, 0x00
     lun = create(appliance, "clustered", "--group", "one")
     target = {"target": appliance.iqn}
@@ -204,11 +204,11 @@ def test_chap_holds_from_the_next_login_on(appliance: Appliance) -> None:
         run("iscsi-inq", "-i", FIRST, url)
     number = appliance.json("datastore", "show", "proven")["lun"]
     right = appliance.target.url(number, appliance.iqn, Account("esx1", "a-good-long-secret"))
-    # Accounts follow: until then nobody gets in.
+    # Accounts follow: until then no host can log in.
     wait_for(lambda: "ZVAAI" in run_or_nothing("iscsi-inq", "-i", FIRST, right), "who proves itself gets in")
     checks = {(check["id"], check["result"]) for check in appliance.json("readiness")["checks"]}
     assert ("chap", "failed") in checks  # the other host has no secret
-    # A host of two names: both may use its account, and no other host that knows the secret.
+    # A host with two names: both may use its account; no other host may, even with the secret.
     appliance.cli("host", "change", "esx one", "--add-iqn", f"{FIRST}-second", "--add-address", "192.0.2.11")
     (changed,) = [one for one in appliance.json("host", "list") if one["name"] == "esx one"]
     assert changed["iqns"] == [FIRST, f"{FIRST}-second"] and changed["addresses"] == ["192.0.2.11"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nginx, by the configuration that is installed, in front of the real HTTP process and worker.
+"""nginx with the installed configuration, in front of the real API process and worker.
 
-Its clients say little, nothing, or too much at once. Some limits are shorter here.
+Clients send little, nothing, or too much at once. Some limits are shorter here.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from appliance.api.events import STREAMS
 
 THREADS = 12
 MOST_OF_ONE = 24
-"""Concurrent requests of one address, as nginx.conf has it."""
+"""Concurrent requests per address, as in nginx.conf."""
 HEALTH = b"GET /api/v1/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 DOCUMENT = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 BODY = b"POST /api/v1/hosts HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{"
-"""A body that does not come to its end."""
+"""A body without an end."""
 PAGE, SCRIPT = b"<!doctype html>the page", b"export {};" * 100
 
 
@@ -80,7 +80,7 @@ class ServiceStack(Frontend):
         wait_for((directory / "state/setup-code").exists, "the worker has its one-time code")
 
     def connect(self, address: str = "127.0.0.1") -> socket.socket:
-        """From one of the addresses of this machine."""
+        """Connects from an address of this machine."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=60, source_address=(address, 0))
 
     def tls(self, address: str = "127.0.0.1") -> ssl.SSLSocket:
@@ -88,7 +88,7 @@ class ServiceStack(Frontend):
         return self.context().wrap_socket(self.connect(address), server_hostname="localhost")
 
     def slow_reader(self, address: str) -> ssl.SSLSocket:
-        """The same, with a receive buffer that takes little."""
+        """A TLS connection with a small receive buffer."""
         plain = socket.socket()
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         plain.settimeout(60)
@@ -97,18 +97,18 @@ class ServiceStack(Frontend):
         return self.context().wrap_socket(plain, server_hostname="localhost")
 
     def healthy(self, address: str) -> bool:
-        """Whether a client at this address gets a response of the API."""
+        """Whether a client at this address gets an API response."""
         with contextlib.suppress(OSError), self.tls(address) as connection:
             connection.sendall(HEALTH)
             return connection.recv(4096).startswith(b"HTTP/1.1 200")
         return False
 
     def client(self) -> httpx.Client:
-        """At the root of the site."""
+        """A client of the site."""
         return httpx.Client(base_url=f"https://localhost:{self.port}", verify=self.context(), timeout=60)
 
     def cookie(self) -> str:
-        """Of a session of the first admin, who is made at the first call."""
+        """Session cookie of the first admin, who is created at the first call."""
         admin = {"name": "admin", "password": "correct horse battery"}
         with self.client() as client:
             code = self.directory / "state/setup-code"
@@ -141,7 +141,7 @@ def opened(directory: Path, port: int, change: Callable[[str], str] = lambda tex
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceStack]:
     """As it is installed."""
-    with opened(tmp_path_factory.mktemp("door"), 8444) as service:
+    with opened(tmp_path_factory.mktemp("frontend"), 8444) as service:
         yield service
 
 
@@ -153,13 +153,13 @@ def _soon(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceStack]:
-    """With short timeouts, and few connections."""
+    """Short timeouts, few connections."""
     with opened(tmp_path_factory.mktemp("hasty"), 8445, _soon) as service:
         yield service
 
 
 def closed(connection: socket.socket) -> bool:
-    """Whether the other side has ended it; what it still said is passed over."""
+    """Whether the other side has closed the connection; discards its last data."""
     with contextlib.suppress(ConnectionError, ssl.SSLError):
         while connection.recv(65536):
             pass
@@ -197,14 +197,14 @@ def test_a_request_that_does_not_arrive_is_ended(hasty: ServiceStack, said: byte
 
 
 def test_slow_requests_hold_no_thread(service: ServiceStack) -> None:
-    """Of four addresses, twice as many as the API has threads."""
+    """From four addresses, twice as many as the API has threads."""
     held = [service.tls(f"127.0.8.{number % 4 + 1}") for number in range(2 * THREADS)]
     for number, connection in enumerate(held):
         connection.sendall((HEALTH[:20], BODY)[number % 2])
     assert service.healthy("127.0.0.9")
     for connection in held:
         connection.setblocking(False)
-        with pytest.raises((BlockingIOError, ssl.SSLWantReadError)):  # neither closed nor responded to
+        with pytest.raises((BlockingIOError, ssl.SSLWantReadError)):  # neither closed nor answered
             connection.recv(1)
         connection.close()
 
@@ -269,14 +269,14 @@ def test_passwords_are_tried_slowly(service: ServiceStack) -> None:
 
 
 def test_connections_that_say_nothing_do_not_shut_others_out(hasty: ServiceStack) -> None:
-    """More than nginx has room for: those that have sent nothing make room."""
+    """More connections than nginx has slots: nginx closes those that have sent nothing."""
     held = [hasty.connect(f"127.0.2.{number % 8 + 1}") for number in range(160)]
     wait_for(lambda: hasty.healthy("127.0.0.9"), "others get a response")
     for connection in held:
         connection.close()
 
 
-# --- what cannot be taken
+# --- refused requests
 
 
 @pytest.mark.parametrize(
@@ -359,8 +359,8 @@ def test_resets_and_other_protocols_end_nothing(service: ServiceStack) -> None:
     assert service.api_log.read_text().count("Booting worker") == 1
 
 
-def test_the_address_of_a_client_is_nginx_to_say(service: ServiceStack) -> None:
-    """The audit has the client's address, whatever it sends."""
+def test_nginx_sets_the_address_of_a_client(service: ServiceStack) -> None:
+    """The audit has the client's address, whatever headers the client sends."""
     with service.client() as client:
         sent = client.post(
             "/api/v1/session",
@@ -395,14 +395,14 @@ def test_a_new_certificate_drops_no_connection(service: ServiceStack) -> None:
         assert idle.recv(12) == b"HTTP/1.1 401"
         stream.settimeout(60)
         seen = b""
-        while b": here" not in seen:  # the comment that comes every 25 s
+        while b": here" not in seen:  # the comment every 25 s
             part = stream.recv(65536)
             assert part, "the stream has ended"
             seen += part
 
 
-def test_streams_of_browsers_that_are_gone_are_freed(service: ServiceStack) -> None:
-    """A browser that loads a page anew leaves one each time."""
+def test_streams_of_closed_browsers_are_freed(service: ServiceStack) -> None:
+    """A browser leaves a stream behind each time it reloads a page."""
     requested = f"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nCookie: {service.cookie()}\r\n\r\n".encode()
     held: list[ssl.SSLSocket] = []
 
@@ -412,7 +412,7 @@ def test_streams_of_browsers_that_are_gone_are_freed(service: ServiceStack) -> N
         held.append(connection)
         return connection.recv(12) == b"HTTP/1.1 200"
 
-    wait_for(streams, "a stream is free")  # the test before may have ended only now
+    wait_for(streams, "a stream is free")  # the stream of the previous test may have just ended
     assert [streams() for _ in range(STREAMS)].count(False) >= 1
     for connection in held:
         connection.close()
@@ -441,7 +441,7 @@ def test_screens_get_the_page(service: ServiceStack, path: str) -> None:
      "/assets/main-abc.js.gz", "/api", "/api/", "/api/v1/nothing", "//secret.txt", "/.hidden", "/assets/%00.js"],
 )  # fmt: skip
 def test_a_path_without_a_file_is_not_found(service: ServiceStack, path: str) -> None:
-    with service.tls() as connection:  # as it is written, which a client would not send
+    with service.tls() as connection:  # unnormalized, which a client would not send
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
         said = response(connection)
     assert said.split(b" ", 2)[1] in (b"404", b"400"), said

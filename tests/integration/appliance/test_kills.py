@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""API, worker and root helper killed (kill -9) at random moments of a day. The client sends again; then all is as it should be.
+"""API, worker and root helper killed (kill -9) at random moments of a day. The client repeats its requests.
 
-After each kill, when the process is back and the request answered: no volume, snapshot, hold, number, LUN or job too many or too
-few, in the storage, in the database and at the target, and one entry of the audit that says so for each change.
+After each kill, with the process restarted and the request answered, storage, database and target have the exact set of volumes,
+snapshots, holds, numbers, LUNs and jobs. The audit has one entry for each change.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from support.programs import wait_for
 
 FOLDERS = {"", "zvaai", "zvaai-deleted", "zvaai-reservations"}
 VICTIMS = ("worker", "helper", "api", "server")
-"""The last is the process of gunicorn that serves, without the one that watches it."""
+"""The last one is gunicorn's worker process, without its parent."""
 INSIDE = 0.1
-"""Of all kills at least so many have to come while something is under way, a request or a job; on a quiet machine 3 of 4 do.
+"""Minimum share of kills that must hit a running request or job; on a quiet machine 3 of 4 do.
 
-On a machine whose load changes the moments that were measured before are others now.
+If the load of the machine changes, the measured moments are wrong.
 """
 
 
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
-    """With a helper of its own, which has a simulator, and a pool."""
+    """An appliance with a separate helper, which has a simulator, and a pool."""
     with running_appliance(tmp_path / "a", simulating_helper=True) as appliance:
         disks = [disk["path"] for disk in appliance.json("pool", "disks")][:2]
         appliance.cli("pool", "create", "tank", "mirror", *disks, "--wait")
@@ -43,15 +43,15 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
 
 
 class Killer:
-    """Kills one process while a step is under way, and starts it again at once, as systemd would."""
+    """Kills a process during a step and restarts it immediately, as systemd does."""
 
     def __init__(self, appliance: Appliance, client: Client) -> None:
         self._appliance, self.client = appliance, client
         self.kills: Counter[str] = Counter()
         self.met: Counter[str] = Counter()
-        """What was under way."""
+        """Requests and jobs that were running."""
         self.places: Counter[str] = Counter()
-        """Kinds of jobs, and the steps they were at."""
+        """Kinds of jobs, and their steps."""
 
     def strike(self, victim: str) -> None:
         """kill -9."""
@@ -72,7 +72,7 @@ class Killer:
             process.start()
 
     def during(self, victim: str, delay: float, work: Callable[[], None]) -> None:
-        """Does the work, and kills so many seconds after its beginning."""
+        """Does the work, and kills `delay` seconds after its start."""
         failed: list[BaseException] = []
 
         def later() -> None:
@@ -93,13 +93,13 @@ class Killer:
 
 @contextlib.contextmanager
 def closing(appliance: Appliance) -> Iterator[sqlite3.Connection]:
-    """Its database, for looking at."""
+    """The database, for queries."""
     with contextlib.closing(sqlite3.connect(f"file:{appliance.directory}/state/appliance.sqlite?mode=ro", uri=True)) as database:
         yield database
 
 
 def wait_until_quiet(appliance: Appliance, day: Day) -> None:
-    """All answer, no job is under way, and the target serves what it should."""
+    """Returns when all processes answer, no job runs, and the target serves the desired LUNs."""
 
     def quiet() -> bool:
         status = day.client.get("/status")
@@ -113,7 +113,6 @@ def wait_until_quiet(appliance: Appliance, day: Day) -> None:
 
 
 def check(appliance: Appliance, day: Day) -> None:
-    """Everything, everywhere."""
     wait_until_quiet(appliance, day)
     _check_reports(day)
     _check_storage(appliance, day)
@@ -178,7 +177,7 @@ def _check_target(appliance: Appliance, day: Day) -> None:
 
 
 def _check_database(appliance: Appliance, day: Day) -> None:
-    """No job twice, none lost; each change of the day once in the audit with its success, and nothing failed for good."""
+    """No duplicate or lost job; each change once in the audit with its success; no permanent failure."""
     client = day.client
     with closing(appliance) as database:
 
@@ -203,10 +202,10 @@ def _check_database(appliance: Appliance, day: Day) -> None:
 
 
 def kill_all_day(appliance: Appliance, seed: int, kills: int) -> Killer:
-    """So many moments, each within a step.
+    """Kills at `kills` moments, each within a step.
 
-    When nobody was killed, it was measured from when to when the change was asked for, and its job ran: the moment is a random
-    one of that time, at the pace of the steps since then in which nobody was killed.
+    A run without kills measures when the change is requested and when its job runs. The moment is random within that time, scaled
+    by the pace of later steps without a kill.
     """
     choice = random.Random(seed)
     certificate = appliance.frontend.certificate
@@ -243,9 +242,9 @@ def kill_all_day(appliance: Appliance, seed: int, kills: int) -> Killer:
     return killer
 
 
-def run_day(appliance: Appliance, seed: int, kills: int, tell: Callable[[str], None]) -> None:
+def run_day(appliance: Appliance, seed: int, kills: int, report_line: Callable[[str], None]) -> None:
     killer = kill_all_day(appliance, seed, kills)
-    tell(
+    report_line(
         f"killed {dict(killer.kills)}; under way was {dict(killer.met)}, jobs at {len(killer.places)} places; "
         f"requests sent again {killer.client.sent_again} times"
     )
@@ -253,10 +252,10 @@ def run_day(appliance: Appliance, seed: int, kills: int, tell: Callable[[str], N
     assert killer.met["nothing"] <= (1 - INSIDE) * kills
 
 
-def test_a_day_with_kills(appliance: Appliance, seed: int, tell: Callable[[str], None]) -> None:
-    run_day(appliance, seed, 16, tell)
+def test_a_day_with_kills(appliance: Appliance, seed: int, report_line: Callable[[str], None]) -> None:
+    run_day(appliance, seed, 16, report_line)
 
 
 @pytest.mark.long("200 kills; test_a_day_with_kills has some in each run")
-def test_a_long_day_with_kills(appliance: Appliance, seed: int, tell: Callable[[str], None]) -> None:
-    run_day(appliance, seed, 200, tell)
+def test_a_long_day_with_kills(appliance: Appliance, seed: int, report_line: Callable[[str], None]) -> None:
+    run_day(appliance, seed, 200, report_line)

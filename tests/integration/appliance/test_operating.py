@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an admin operates it with, on the real processes: metrics that follow the work, alerts that reach their receiver."""
+"""Operation with the real processes: metrics follow the load, alerts reach their receiver."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @pytest.fixture(scope="module")
 def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
-    """One for all tests here."""
+    """An appliance for all tests of this file."""
     with running_appliance(tmp_path_factory.mktemp("appliance") / "a", simulating_helper=True) as appliance:
         disks = [disk["path"] for disk in appliance.json("pool", "disks")][:2]
         appliance.cli("pool", "create", "tank", "mirror", *disks, "--wait")
@@ -39,7 +39,7 @@ def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
 
 
 def scrape(appliance: Appliance) -> Samples:
-    """As Prometheus does: with a token of a viewer."""
+    """Reads the metrics as Prometheus does, with a viewer's token."""
     kept = json.loads((appliance.directory / "zvaai" / "cli.json").read_text())
     answer = httpx.get(
         f"https://127.0.0.1:{PORT}/api/v1/metrics", headers={"Authorization": f"Bearer {kept['token']}"}, verify=False, timeout=30
@@ -52,14 +52,14 @@ def scrape(appliance: Appliance) -> Samples:
 
 
 def grown(before: Samples, after: Samples, name: str, /, **labels: str) -> float:
-    """By how much the one sample with these labels did."""
+    """Growth of the sample with these labels."""
     found = [key for key in after if key[0] == name and labels.items() <= dict(key[1]).items()]
     assert len(found) == 1, (name, labels, found)
     return after[found[0]] - before.get(found[0], 0)
 
 
 def test_numbers_follow_the_work(appliance: Appliance) -> None:
-    """A write, a read and an EXTENDED COPY from one LUN to another show as so many operations and bytes, by LUN and host."""
+    """A write, a read and an EXTENDED COPY between LUNs count as that many operations and bytes, by LUN and host."""
     luns = {name: int(appliance.json("datastore", "show", name)["lun"]) for name in ("first", "second")}
     data = bytes(range(256)) * 2 * BLOCKS
 
@@ -100,29 +100,31 @@ def test_numbers_follow_the_work(appliance: Appliance) -> None:
 
 
 def test_an_alert_reaches_its_receiver_whatever_dies(appliance: Appliance, tmp_path: Path) -> None:
-    """The receiver is not ready and the senders are killed meanwhile: it is told afterwards, and then that all is well again."""
-    with receiver(tmp_path, tls=True) as there:
-        (tmp_path / "pem").write_text(there.pem)
-        made = appliance.json("receiver", "create", "pager", there.url, "--certificate", str(tmp_path / "pem"))
+    """While the receiver is down, the senders are killed. Later the receiver gets the alert, and then its end."""
+    with receiver(tmp_path, tls=True) as endpoint:
+        (tmp_path / "pem").write_text(endpoint.pem)
+        made = appliance.json("receiver", "create", "pager", endpoint.url, "--certificate", str(tmp_path / "pem"))
         assert made["secret"].startswith("whsec_")
         assert appliance.json("receiver", "test", "pager")["state"] == "delivered"
-        there.answer = 503
+        endpoint.answer = 503
         assert appliance.run("receiver", "test", "pager").returncode == 1
-        there.received.clear()
+        endpoint.received.clear()
         appliance.target.kill()
-        wait_for(lambda: bool(there.received), "it was tried")
+        wait_for(lambda: bool(endpoint.received), "it was tried")
         appliance.api.kill()
         appliance.worker.kill()
-        tried = len(there.received)
-        there.answer = 200
+        tried = len(endpoint.received)
+        endpoint.answer = 200
         appliance.worker.start()
         appliance.api.start()
-        wait_for(lambda: len(there.received) > tried, "it is tried again")
-        first = {json.loads(body)["type"] for _, body in there.received}
+        wait_for(lambda: len(endpoint.received) > tried, "it is tried again")
+        first = {json.loads(body)["type"] for _, body in endpoint.received}
         assert first == {"alert.raised"}
-        assert len({headers["webhook-id"] for headers, _ in there.received[: tried + 1]}) == 1, "the same thing each time"
+        assert len({headers["webhook-id"] for headers, _ in endpoint.received[: tried + 1]}) == 1, "the same thing each time"
         appliance.target.start()
-        wait_for(lambda: json.loads(there.received[-1][1])["type"] == "alert.cleared", "it is told that all is well")
+        wait_for(
+            lambda: json.loads(endpoint.received[-1][1])["type"] == "alert.cleared", "the receiver gets the end of the alert"
+        )
         wait_for(lambda: bool(appliance.json("status")["worker"]), "the worker answers")
 
         def states() -> list[str]:
@@ -136,7 +138,7 @@ def test_an_alert_reaches_its_receiver_whatever_dies(appliance: Appliance, tmp_p
 
 
 def test_the_configuration_comes_back(appliance: Appliance, tmp_path: Path) -> None:
-    """By the command: a host that was taken away sees its LUN again after the restore."""
+    """By the command: after the restore a deleted host sees its LUN again."""
     file = tmp_path / "site.json"
     lun = int(appliance.json("datastore", "show", "first")["lun"])
     appliance.cli("configuration", "backup", str(file), text=f"{PASSWORD}\n")
@@ -159,7 +161,7 @@ def test_the_configuration_comes_back(appliance: Appliance, tmp_path: Path) -> N
 
 
 def test_a_request_is_followed_through_all_processes(appliance: Appliance, tmp_path: Path) -> None:
-    """Its identifier is in the log of API and worker; the job's in the helper's; all of them are in the support bundle."""
+    """The request identifier is in the logs of API and worker, the job's in the helper's; the support bundle has all of them."""
     kept = json.loads((appliance.directory / "zvaai" / "cli.json").read_text())
     headers = {"Authorization": f"Bearer {kept['token']}", "X-Request-Id": "followed-0123456789"}
     body = {"name": "followed", "pool": "tank", "size": str(1 << 30)}

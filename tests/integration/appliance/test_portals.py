@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Portals and CHAP by the API, on the real target: hosts log in where it says, and are not locked out by surprise."""
+"""Portals and CHAP by the API, on the real target: hosts log in at the portals, and no change locks a host out unexpectedly."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Appliance, Target]]:
 async def logged_in(
     appliance: Appliance, portal: str, account: Account | None = None, initiator: str = ESX
 ) -> AsyncIterator[None]:
-    """A host, as long as this lasts. Raises Refused, OSError."""
+    """A logged-in host. Raises Refused, OSError."""
     async with Session(portal, iqn=appliance.configuration.target.name, initiator=initiator, account=account):
         yield
 
@@ -59,7 +59,7 @@ async def can_log_in(appliance: Appliance, portal: str, account: Account | None 
 
 
 def refused(appliance: Appliance, method: str, path: str, body: Any = None) -> Any:
-    """What is in the way."""
+    """Reasons for the refusal."""
     answer = appliance.request(method, path, body)
     assert answer.status_code == 409 and answer.json is not None, answer.text
     assert answer.json["can_force"]
@@ -93,8 +93,8 @@ def test_hosts_log_in_at_portals_as_they_are_set(served: tuple[Appliance, Target
     assert appliance.request("DELETE", "/portals/127.0.0.9:3260").status_code == 404
 
 
-def test_chap_locks_out_nobody_by_surprise(served: tuple[Appliance, Target]) -> None:
-    """Hosts without a secret that are logged in are named, and a secret works for its own initiators only."""
+def test_chap_locks_out_no_host_unexpectedly(served: tuple[Appliance, Target]) -> None:
+    """The refusal names logged-in hosts without a secret. A secret works only for the initiators of its account."""
     appliance, _ = served
     hosts = {one["iqns"][0]: one["id"] for one in appliance.get("/hosts")["items"]}
     own, account = f"/hosts/{hosts[ESX]}/chap", Account("esx1", SECRET)
@@ -103,7 +103,7 @@ def test_chap_locks_out_nobody_by_surprise(served: tuple[Appliance, Target]) -> 
     def change(method: str, path: str, body: Any, status: int = 200) -> None:
         answer = appliance.request(method, path, body)
         assert answer.status_code == status, answer.text
-        appliance.settled()
+        appliance.wait_until_idle()
 
     async def works() -> None:
         async with logged_in(appliance, FIRST), logged_in(appliance, FIRST, initiator=OTHER):
@@ -135,7 +135,7 @@ def test_the_target_proves_itself(served: tuple[Appliance, Target]) -> None:
     response = appliance.request("PUT", "/settings/iscsi/target-chap", {"name": "storage", "secret": "secret-of-storage"})
     assert response.status_code == 200 and "secret-of-storage" not in response.text
     assert appliance.request("PUT", "/settings/iscsi", {"chap_required": True}).status_code == 200
-    appliance.settled()
+    appliance.wait_until_idle()
 
     def inquires(secret: str) -> bool:
         target = appliance.configuration.target.name
@@ -146,5 +146,5 @@ def test_the_target_proves_itself(served: tuple[Appliance, Target]) -> None:
     assert not inquires("not-the-secret-1")
     assert appliance.get("/settings/iscsi") | {"etag": ""} == {"chap_required": True, "target_chap_name": "storage", "etag": ""}
     assert appliance.request("DELETE", "/settings/iscsi/target-chap").status_code == 200
-    appliance.settled()
+    appliance.wait_until_idle()
     wait_for(lambda: not inquires("secret-of-storage"), "the target has no account to prove itself by")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An older database, with the real processes: they are restarted, and the pool's configuration is taken."""
+"""An older database, with the real processes: after a restart the pool's configuration is taken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.programs import wait_for
 
 
 def copied(source: Path, to: Path) -> None:
-    """A database, as an admin would copy it back."""
+    """Copies a database, as an admin restores it."""
     with closing(sqlite3.connect(source)) as older, closing(sqlite3.connect(to)) as newer:
         older.backup(newer)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schemathesis sends what the API's description allows and what it does not: no 5xx, no undocumented answer."""
+"""Schemathesis sends what the API's description allows and forbids: no 5xx, no undocumented response."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ CHECKS = (
 
 
 class Quiet(WSGIRequestHandler):
-    """Thousands of requests are no news."""
+    """Logs no requests."""
 
-    def log(self, type: str, message: str, *args: object) -> None:
-        """Nothing."""
+    def log(self, type: str, message: str, *args: object) -> None: ...
 
 
 def test_answers_are_as_described(
@@ -38,7 +37,7 @@ def test_answers_are_as_described(
     seed: int,
     pytestconfig: pytest.Config,
     monkeypatch: pytest.MonkeyPatch,
-    tell: Callable[[str], None],
+    report_line: Callable[[str], None],
 ) -> None:
     monkeypatch.setattr(secrets, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     long = pytestconfig.getoption("--long")
@@ -55,7 +54,7 @@ def test_answers_are_as_described(
         appliance.application.after_request_funcs.setdefault(None, []).append(note)
         server = make_server("127.0.0.1", 0, appliance.application, threaded=True, request_handler=Quiet)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        # The stream of events does not end; and who exports the pool tests nothing more.
+        # The stream of events does not end, and an exported pool would end the tests.
         left_out = [word for path in sorted(LEFT_OUT) for word in ("--exclude-path", path.replace("<", "{").replace(">", "}"))]
         command = [
             str(PROGRAM), "run", f"http://127.0.0.1:{server.server_port}/api/v1/openapi.json",
@@ -70,8 +69,8 @@ def test_answers_are_as_described(
     assert "cases:" in done.stdout
     tried = {endpoint for endpoint, one in DECLARATIONS.items() if one.path not in LEFT_OUT}
     assert tried <= answers.keys(), tried - answers.keys()
-    # By links it works on what it has made: what needs an identifier is not only told that it is not there.
+    # Links use objects that the tests created, so that operations on an identifier do more than answer 404.
     of_one = {endpoint for endpoint in tried if "<" in DECLARATIONS[endpoint].path}
     done_to_one = {endpoint for endpoint in of_one if any(status < 300 for status in answers[endpoint])}
-    tell(f"schemathesis: {len(tried)} operations asked, {len(done_to_one)} of {len(of_one)} that are of one thing done")
+    report_line(f"schemathesis: {len(tried)} operations, {len(done_to_one)} of {len(of_one)} with an identifier succeeded")
     assert len(done_to_one) >= len(of_one) // 4, of_one - done_to_one

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is secret goes in and never comes out: not in an answer, a log, a file of the service, nor in what its processes show.
+"""Secrets never leave the service: not in a response, a log, a file, nor in what its processes show.
 
-Every operation that takes a secret gets one that is known here, in a request that is right and in several that are not; then
-everything that can be read is read, by an admin and by a viewer, and looked through for all of them in the usual disguises.
+Every operation with a secret gets a known one, in a valid request and in several invalid ones. Then an admin and a viewer read
+everything, which is searched for all secrets in the usual encodings.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from support.appliance import PASSWORD, Appliance, running_appliance
 from appliance.api.operation import SECRET_FIELDS
 
 NOT_SEARCHED = {"secrets.key", "setup-code"}
-"""Files that are there to have a secret; nobody else may read them."""
+"""Files that contain secrets; only their owner can read them."""
 
 
 class Sent:
-    """Answers so far, and the secrets that went in."""
+    """Responses so far, and the secrets that were sent."""
 
     def __init__(self, appliance: Appliance) -> None:
         self.appliance = appliance
@@ -37,15 +37,15 @@ class Sent:
         self.viewer = ""
         """A token."""
         self.address = ""
-        """Of a receiver, with a token in it; admins are shown it, and nobody else."""
+        """URL of a receiver with a token; only admins may see it."""
 
     def new(self, what: str) -> str:
-        """A secret that is nowhere else."""
+        """A new secret."""
         self.secrets[what] = f"{len(self.secrets):03}-Zq7?vX&{len(self.secrets) * 7919:06x}/+ x"
         return self.secrets[what]
 
-    def ask(self, method: str, path: str, body: Any = None, token: str | None = None, **headers: str) -> tuple[int, Any]:
-        """Status and what was told; text where it is no JSON."""
+    def request(self, method: str, path: str, body: Any = None, token: str | None = None, **headers: str) -> tuple[int, Any]:
+        """Status and response; text if it is not JSON."""
         context = ssl.create_default_context(cafile=str(self.appliance.frontend.certificate))
         connection = http.client.HTTPSConnection("127.0.0.1", self.appliance.port, timeout=60, context=context)
         sent = {"Content-Type": "application/json", **headers}
@@ -63,7 +63,7 @@ class Sent:
 
 @pytest.fixture(scope="module")
 def sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sent]:
-    """With processes of its own, of which every log is kept."""
+    """An appliance whose processes keep every log."""
     with running_appliance(tmp_path_factory.mktemp("secrets") / "a", simulating_helper=True) as appliance:
         disks = [disk["path"] for disk in appliance.json("pool", "disks")][:2]
         appliance.cli("pool", "create", "tank", "mirror", *disks, "--wait")
@@ -71,7 +71,7 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sent]:
 
 
 def disguises(secret: str) -> set[bytes]:
-    """As it could be written down."""
+    """Encodings of a secret."""
     raw = secret.encode()
     inner = [base64.b64encode(b"\0" * shift + raw)[4 if shift else 0 : -4] for shift in range(3)]
     plain = {raw, raw.hex().encode(), raw[::-1], urllib.parse.quote(secret, safe="").encode(), json.dumps(secret)[1:-1].encode()}
@@ -79,12 +79,12 @@ def disguises(secret: str) -> set[bytes]:
 
 
 def wrong_ones(secret: str) -> list[Any]:
-    """What is no such field, with the secret in it."""
+    """Invalid values that contain the secret."""
     return [[secret], {"value": secret}, secret * 20, f"{secret}\n", f"{secret}\u00e4\ud800", {secret: 1}]
 
 
 def example(schema: dict[str, Any], whole: dict[str, Any]) -> Any:  # noqa: PLR0911  # a table
-    """Some value of a schema."""
+    """A value that fits a schema."""
     while "$ref" in schema:
         schema = whole["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
     for one in schema.get("anyOf", []):
@@ -108,7 +108,7 @@ def example(schema: dict[str, Any], whole: dict[str, Any]) -> Any:  # noqa: PLR0
 
 
 def places(value: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Where a secret is in a body."""
+    """Paths of the secrets in a body."""
     if isinstance(value, dict):
         for name, one in value.items():
             if name in SECRET_FIELDS and not isinstance(one, dict):
@@ -117,41 +117,41 @@ def places(value: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 
 
 def put(value: Any, way: tuple[str, ...], what: Any) -> Any:
-    """The same, with something else in one place."""
+    """Copy of a body with another value at a path."""
     if not way:
         return what
     return {name: put(one, way[1:], what) if name == way[0] else one for name, one in value.items()}
 
 
 def test_secrets_go_in(sent: Sent) -> None:
-    """Right ones; what is made with them works."""
+    """Valid secrets; the created objects work."""
     admin = sent.appliance.token()
-    status, user = sent.ask(
+    status, user = sent.request(
         "POST", "/users", {"name": "second", "role": "viewer", "password": sent.new("a user's password")}, admin
     )
     assert status == 201
     old, new = sent.secrets["a user's password"], sent.new("a user's new password")
-    status, begun = sent.ask("POST", "/session", {"name": "second", "password": old})
+    status, begun = sent.request("POST", "/session", {"name": "second", "password": old})
     assert status == 201
-    cookie = re.search(r"__Host-zvaai=([^;]+)", sent.answers.pop()[1])  # the one answer that has it
+    cookie = re.search(r"__Host-zvaai=([^;]+)", sent.answers.pop()[1])  # the only response that contains it
     assert cookie is not None
     sent.secrets["a session's cookie"] = cookie[1]
     session = {"Cookie": f"__Host-zvaai={cookie[1]}", "X-CSRF-Token": begun["csrf_token"]}
-    status, token = sent.ask("POST", "/tokens", {"name": "t", "scope": "viewer", "days": 1, "password": old}, **session)
+    status, token = sent.request("POST", "/tokens", {"name": "t", "scope": "viewer", "days": 1, "password": old}, **session)
     assert status == 201
     sent.secrets["a token"] = token["secret"].split("_", 2)[2]
-    sent.answers.pop()  # told once
-    assert sent.ask("POST", "/session/password", {"current": old, "new": new}, **session)[0] == 200
-    assert sent.ask("PATCH", f"/users/{user['id']}", {"password": sent.new("a user's third password")}, admin)[0] == 200
+    sent.answers.pop()  # shown once
+    assert sent.request("POST", "/session/password", {"current": old, "new": new}, **session)[0] == 200
+    assert sent.request("PATCH", f"/users/{user['id']}", {"password": sent.new("a user's third password")}, admin)[0] == 200
     chap = {"name": "esx1", "secret": sent.new("a CHAP secret")}
-    status, host = sent.ask("POST", "/hosts", {"name": "esx1", "iqns": ["iqn.1998-01.com.vmware:esx1"], "chap": chap}, admin)
+    status, host = sent.request("POST", "/hosts", {"name": "esx1", "iqns": ["iqn.1998-01.com.vmware:esx1"], "chap": chap}, admin)
     assert status == 201
     chap["secret"] = sent.new("a new CHAP secret")
     headers = {"Idempotency-Key": "chap"}
     for _ in range(2):
-        assert sent.ask("PUT", f"/hosts/{host['id']}/chap", chap, admin, **headers)[0] == 200
-    assert sent.ask("PUT", "/settings/iscsi", {"chap_required": True}, admin)[0] == 200
-    status, _ = sent.ask("POST", "/configuration/backup", {"password": PASSWORD}, admin)
+        assert sent.request("PUT", f"/hosts/{host['id']}/chap", chap, admin, **headers)[0] == 200
+    assert sent.request("PUT", "/settings/iscsi", {"chap_required": True}, admin)[0] == 200
+    status, _ = sent.request("POST", "/configuration/backup", {"password": PASSWORD}, admin)
     assert status == 200
     webhook_that_fails(sent, admin)
     sent.appliance.cli("datastore", "create", "one", "--pool", "tank", "--size", "1G", "--wait")
@@ -159,25 +159,25 @@ def test_secrets_go_in(sent: Sent) -> None:
 
 
 def webhook_that_fails(sent: Sent, admin: str) -> None:
-    """With a token in its address, where nobody answers; its own secret is told twice, each time a new one."""
+    """A receiver with a token in its URL, where nothing listens. Its secret is shown twice, a new one each time."""
     sent.address = "Zq7vXtokenoftheaddress"
     body = {"name": "pager", "url": f"http://127.0.0.1:9/hook?token={sent.address}"}
-    status, hook = sent.ask("POST", "/receivers", body, admin)
+    status, hook = sent.request("POST", "/receivers", body, admin)
     assert status == 201
     for what in ("a receiver's secret", "a receiver's new secret"):
         sent.secrets[what] = hook["secret"].removeprefix("whsec_")
-        sent.answers.pop()  # told once
+        sent.answers.pop()  # shown once
         if what == "a receiver's secret":
-            status, hook = sent.ask("POST", f"/receivers/{hook['id']}/secret", None, admin)
+            status, hook = sent.request("POST", f"/receivers/{hook['id']}/secret", None, admin)
             assert status == 201
-    status, delivery = sent.ask("POST", f"/receivers/{hook['id']}/test", None, admin)
+    status, delivery = sent.request("POST", f"/receivers/{hook['id']}/test", None, admin)
     assert status == 200 and "delivered" not in str(delivery.get("state"))
 
 
 def test_secrets_go_in_wrong(sent: Sent) -> None:
-    """Every operation that takes one: with the wrong type, too long, in JSON that is none, in the query, by nobody."""
+    """Every operation with a secret: wrong type, too long, invalid JSON, in the query, without login."""
     admin = sent.appliance.token()
-    _, spec = sent.ask("GET", "/openapi.json", None, admin)
+    _, spec = sent.request("GET", "/openapi.json", None, admin)
     tried = 0
     for path, methods in spec["paths"].items():
         for method, operation in methods.items():
@@ -190,21 +190,21 @@ def test_secrets_go_in_wrong(sent: Sent) -> None:
                 tried += 1
                 for value in (secret, *wrong_ones(secret)):
                     for token in (admin, None, "zvaai_none"):
-                        status, _ = sent.ask(method.upper(), where, put(body, way, value), token)
+                        status, _ = sent.request(method.upper(), where, put(body, way, value), token)
                         assert status < 500
-                sent.ask(method.upper(), where, json.dumps(put(body, way, secret))[:-1], admin)
-                sent.ask(method.upper(), f"{where}?{way[-1]}={urllib.parse.quote(secret)}", body, admin)
+                sent.request(method.upper(), where, json.dumps(put(body, way, secret))[:-1], admin)
+                sent.request(method.upper(), f"{where}?{way[-1]}={urllib.parse.quote(secret)}", body, admin)
     assert tried >= 8
     for credential in ("bearer", "basic"):
         secret = sent.new(f"a {credential} credential")
-        sent.ask("GET", "/pools", None, None, Authorization=f"{credential} {secret}")
-    sent.ask("GET", "/pools", None, None, Cookie=f"__Host-zvaai={urllib.parse.quote(sent.new('a wrong cookie'))}")
+        sent.request("GET", "/pools", None, None, Authorization=f"{credential} {secret}")
+    sent.request("GET", "/pools", None, None, Cookie=f"__Host-zvaai={urllib.parse.quote(sent.new('a wrong cookie'))}")
 
 
 def read_everything(sent: Sent) -> None:
-    """Every GET, of everything that is there, by an admin and by a viewer."""
+    """Every GET of everything, by an admin and by a viewer."""
     admin = sent.appliance.token()
-    _, spec = sent.ask("GET", "/openapi.json", None, admin)
+    _, spec = sent.request("GET", "/openapi.json", None, admin)
     known: dict[str, list[str]] = {}
     for path in sorted(spec["paths"], key=lambda path: path.count("{")):
         if "get" not in spec["paths"][path] or path.endswith("/events"):
@@ -216,18 +216,18 @@ def read_everything(sent: Sent) -> None:
         for way in ways:
             if "{" in way:
                 continue
-            status, content = sent.ask("GET", way, None, admin)
+            status, content = sent.request("GET", way, None, admin)
             assert status < 500, (way, content)
             if isinstance(content, dict):
                 items = content.get("items") or []
                 known[way] = [str(one.get("id", one.get("name"))) for one in items if isinstance(one, dict)]
-            sent.ask("GET", way, None, sent.viewer)
+            sent.request("GET", way, None, sent.viewer)
     assert known["/users"] and known["/hosts"] and known["/audit"] and known["/datastores"]
 
 
 def test_no_secret_comes_out(sent: Sent) -> None:
     admin = sent.appliance.token()
-    status, made = sent.ask("POST", "/tokens", {"name": "v", "scope": "viewer", "days": 1}, admin)
+    status, made = sent.request("POST", "/tokens", {"name": "v", "scope": "viewer", "days": 1}, admin)
     assert status == 201
     sent.secrets["a viewer's token"] = made["secret"].split("_", 2)[2]
     sent.answers.pop()
@@ -259,7 +259,7 @@ def test_no_secret_comes_out(sent: Sent) -> None:
     assert all(len(secret) > 12 for secret in sent.secrets.values()), "short ones are anywhere"
     assert not found, "\n".join(found[:10])
     known = {where for where, data in sources.items() if sent.address.encode() in data}
-    # docs/appliance-faults.md: it is plain in the database.
+    # docs/appliance-faults.md: the database has it in plain text.
     assert {where for where in known if "/receivers" not in where and "appliance.sqlite" not in where} == set()
     assert not [text for name, text in sent.answers if name.startswith("GET") and sent.viewer in name and sent.address in text]
     for file in (appliance.directory / "state").rglob("*.sqlite*"):

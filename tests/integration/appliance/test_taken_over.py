@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Somebody runs code as the user of the HTTP process, and has its way to the worker's socket. The worker is the real one.
+"""An attacker runs code as the user of the API process and has access to the socket of the worker, which is real.
 
-That user does not become admin, and reads neither database nor secrets. The audit has only what it tries with a credential.
+That user cannot become admin, and can read neither database nor secrets. The audit has only attempts with a credential.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ print(json.dumps({
     "memory": refused(lambda: pathlib.Path(f"/proc/{worker}/mem").open("rb")),
     "environment": refused(lambda: pathlib.Path(f"/proc/{worker}/environ").read_bytes()),
     "methods": {name: say({"method": name, "params": {}}).get("error", {}).get("code") for name in (
-        "status", "submit", "keys", "export_key", "confirm_key", "keep_key", "zfs_event", "reconcile", "no such")},
+        "status", "submit", "keys", "export_key", "confirm_key", "store_key", "zfs_event", "reconcile", "no such")},
     "nobody": {name: send(name) for name in names},
     "viewer": {name: send(name, authorization=f"Bearer {token}") for name in names},
     "no csrf": {name: send(name, cookie=cookie) for name in names},
@@ -77,7 +77,7 @@ print(json.dumps({
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """What everybody can reach, as a checkout need not be."""
+    """A folder that everybody can reach, unlike a checkout."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         directory = Path(name)
         for source in (REPOSITORY / "appliance", REPOSITORY / "tests/simulators"):
@@ -97,14 +97,13 @@ def home() -> Iterator[Path]:
 
 
 def as_user(name: str, group: str, *command: str | Path) -> list[str]:
-    """A command of an unprivileged user."""
+    """A command as an unprivileged user."""
     words = ["setpriv", f"--reuid={name}", f"--regid={group}", "--clear-groups", "--bounding-set=-all", "--no-new-privs"]
     return [*words, *map(str, command)]
 
 
 @pytest.fixture
 def worker(home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The real one."""
     environment = {**os.environ, "ZVAAI_CONFIG": str(home / "appliance.toml"), "PYTHONPATH": str(home / "lib")}
     command = as_user("nobody", "nogroup", sys.executable, "-m", "simulators.worker", "--target")
     process = subprocess.Popen(command, env=environment, cwd="/", umask=0o077, stderr=subprocess.DEVNULL)
@@ -114,8 +113,8 @@ def worker(home: Path) -> Iterator[subprocess.Popen[bytes]]:
     assert process.wait(timeout=120) == 0
 
 
-def ask(home: Path, operation: str, body: Any = None, **more: Any) -> tuple[Any, Any]:
-    """Head and content of a response, as the HTTP process would get it."""
+def request(home: Path, operation: str, body: Any = None, **more: Any) -> tuple[Any, Any]:
+    """Head and content of a response, as the API process gets it."""
     text = None if body is None else json.dumps(body)
     reply, content = WorkerClient(home / "run/worker.sock").request(
         HttpRequest(operation=operation, target="/", body=text, **more)
@@ -128,16 +127,16 @@ def test_the_http_process_taken_over_is_a_client_like_any_other(home: Path, work
     assert RESOURCES
     wait_for((home / "state/setup-code").exists, "the worker has its one-time code")
     code = (home / "state/setup-code").read_text().strip()
-    assert ask(home, "sessions.set_up", {"code": code, **ADMIN})[0].status == 201
-    reply, session = ask(home, "sessions.log_in", ADMIN)
+    assert request(home, "sessions.set_up", {"code": code, **ADMIN})[0].status == 201
+    reply, session = request(home, "sessions.log_in", ADMIN)
     assert reply.cookie is not None
     admin = {"cookie": reply.cookie[0], "csrf": session["csrf_token"]}
-    assert ask(home, "users.create_user", {"name": "v", "role": "viewer", "password": PASSWORD}, **admin)[0].status == 201
-    reply, viewer = ask(home, "sessions.log_in", {"name": "v", "password": PASSWORD})
+    assert request(home, "users.create_user", {"name": "v", "role": "viewer", "password": PASSWORD}, **admin)[0].status == 201
+    reply, viewer = request(home, "sessions.log_in", {"name": "v", "password": PASSWORD})
     headers = {"cookie": reply.cookie[0], "csrf": viewer["csrf_token"]}
     made = {"name": "t", "scope": "viewer", "days": 1, "password": PASSWORD}
-    token = ask(home, "users.create_token", made, **headers)[1]["secret"]
-    before = ask(home, "journal.list_audit", query={"limit": "500"}, **admin)[1]["items"]
+    token = request(home, "users.create_token", made, **headers)[1]["secret"]
+    before = request(home, "journal.list_audit", query={"limit": "500"}, **admin)[1]["items"]
     changing = sorted(name for name, one in DECLARATIONS.items() if one.role is not None and one.role.label != "viewer")
     arguments = [json.dumps(changing), json.dumps(token), json.dumps(admin["cookie"])]
     attack = as_user("games", "games", sys.executable, "-c", ATTACK, home, str(worker.pid), *arguments)
@@ -155,9 +154,9 @@ def test_the_http_process_taken_over_is_a_client_like_any_other(home: Path, work
     assert found["user"] == 403 and found["refusal"] == 403
     assert found["claims"]["error"]["code"] == "internal", "it has no field for who it is"
     assert all("error" in one or one == {} for one in found["noise"]), found["noise"]
-    # Nothing has changed, and the audit has what was tried with a credential, by its owner, and nothing else.
-    users = ask(home, "users.list_users", **admin)[1]["items"]
+    # Nothing changed. The audit has only the attempts with a credential, under its owner.
+    users = request(home, "users.list_users", **admin)[1]["items"]
     assert {(one["name"], one["role"]) for one in users} == {("admin", "admin"), ("v", "viewer")}
-    after = ask(home, "journal.list_audit", query={"limit": "500"}, **admin)[1]["items"]
+    after = request(home, "journal.list_audit", query={"limit": "500"}, **admin)[1]["items"]
     new = [one for one in after if one["id"] not in {old["id"] for old in before}]
     assert {(one["actor"], one["status"]) for one in new} == {("v", 403)}, new

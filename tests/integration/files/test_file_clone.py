@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clones of files by their contract, on XFS with reflink: names, files that hold data, other file systems, killed ones."""
+"""The contract of file clones, on XFS with reflink: names, non-empty files, other file systems, kills."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def elsewhere(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tool(root: Path, elsewhere: Path) -> Iterator[FileTool]:
-    """Both, open; what a test left is removed."""
+    """A tool on both file systems; removes what a test left."""
     with FileTool(root, elsewhere) as tool:
         yield tool
     assert not (root / MAKING).exists()
@@ -51,7 +51,7 @@ def tool(root: Path, elsewhere: Path) -> Iterator[FileTool]:
 
 
 def test_by_name(root: Path, tool: FileTool) -> None:
-    """All shared; a name that exists is refused, and keeps what it had."""
+    """All blocks are shared. An existing name is refused and keeps its content."""
     (root / "present").write_bytes(b"old")
     with pytest.raises(Refused, match="EEXIST"):
         tool.clone("clone", "full", root / "source", root, "present")
@@ -64,7 +64,7 @@ def test_by_name(root: Path, tool: FileTool) -> None:
 
 
 def test_from_another_file_system(root: Path, tool: FileTool, elsewhere: Path) -> None:
-    """Copied with its holes, and said so; a fast clone is refused and leaves nothing."""
+    """The clone is a copy with holes, and is reported as one. A fast clone is refused and leaves nothing."""
     source = elsewhere / "source"
     with source.open("wb") as file:
         file.seek(8 * MIB)
@@ -85,7 +85,7 @@ def test_from_another_file_system(root: Path, tool: FileTool, elsewhere: Path) -
 
 
 def test_into_a_file(root: Path, tool: FileTool) -> None:
-    """It stays the same file, and becomes the source in data and size. A length is no data; what holds data is refused."""
+    """The file keeps its identity and gets data and size of the source. A set size is no data; a file with data is refused."""
     target = root / "target"
     with target.open("wb") as file:
         file.truncate(32 * MIB)
@@ -101,13 +101,13 @@ def test_into_a_file(root: Path, tool: FileTool) -> None:
 
 
 def test_a_kill_leaves_nothing_half(root: Path, elsewhere: Path, seed: int) -> None:
-    """By name: no file, or a whole one. What was under way is gone when the file system is opened again."""
+    """By name: no file or a complete one. Reopening the file system removes what was running."""
     choose = random.Random(seed)
     source, clone = elsewhere / "source", root / "clone"
     source.write_bytes(os.urandom(48 * MIB))
     outcomes: set[str] = set()
     left = kills = 0
-    with FileTool(root, elsewhere) as tool:  # how long it takes here and now
+    with FileTool(root, elsewhere) as tool:  # measures the duration on this machine
         began = time.monotonic()
         tool.clone("clone", "full", source, root, "clone")
         whole_time = time.monotonic() - began
@@ -116,7 +116,7 @@ def test_a_kill_leaves_nothing_half(root: Path, elsewhere: Path, seed: int) -> N
         clone.unlink(missing_ok=True)
         tool = FileTool(root, elsewhere)
         tool.send("clone", "full", source, root, "clone")
-        # The moment is what is tried; where all came too soon the machine has become slower meanwhile.
+        # The random moment is the test. If all kills were too early, the machine is slower now.
         time.sleep(choose.uniform(0, 1.2 * whole_time * (1 + kills // 12)))
         tool.kill()
         left += (root / MAKING).exists()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the kernel tier: the loaded zvol_clone, volumes of any shape, a second pool."""
+"""Fixtures in the guest: the loaded zvol_clone, volumes, a second pool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.zfs import Pool
 
 @pytest.fixture(scope="session")
 def module_file() -> Path:
-    """The module as built for this guest's kernel."""
+    """The module for this guest's kernel."""
     if not IN_GUEST:
         pytest.fail("this test runs in a guest: tests/README.md says how")
     assert kernel_module.MODULE.exists(), "not built: packaging/build-kernel"
@@ -31,7 +31,7 @@ def module_file() -> Path:
 
 @pytest.fixture
 def device(module_file: Path, pool: Pool) -> Iterator[ZvolClone]:
-    """The open device; the module is loaded for the first test that needs it and stays."""
+    """The open device. The first test that needs the module loads it; it stays loaded."""
     result = kernel_module.load(module_file)
     assert result.returncode == 0, result.stderr + kernel_module.kernel_log()[-2000:]
     device = ZvolClone()
@@ -47,7 +47,7 @@ _numbers = itertools.count()
 
 @contextlib.contextmanager
 def volume_maker(pool: Pool) -> Iterator[VolumeOf]:
-    """A function that makes zvols, all destroyed at the end."""
+    """Makes zvols; destroys all at the end."""
     made: list[str] = []
 
     def make(size_mib: int, *, filled: int = 0, **properties: str) -> Path:
@@ -73,7 +73,7 @@ def volume(pool: Pool) -> Iterator[VolumeOf]:
 
 @pytest.fixture(scope="module")
 def lasting_volume(pool: Pool) -> Iterator[VolumeOf]:
-    """The same, for volumes that all tests of a file share."""
+    """`volume` for all tests of a file."""
     with volume_maker(pool) as make:
         yield make
 
@@ -106,7 +106,7 @@ def zfs_parameter() -> Iterator[Callable[[str, int], None]]:
 
 @pytest.fixture
 def freezing_pool(tmp_path: Path) -> Iterator[FreezingPool]:
-    """A pool whose transaction groups can be kept from being synced."""
+    """A pool whose syncs can be stopped."""
     pool = FreezingPool(tmp_path)
     yield pool
     pool.destroy()
@@ -122,7 +122,7 @@ def short_pool(tmp_path: Path) -> Iterator[ShortPool]:
 
 @pytest.fixture
 def small_pool(tmp_path: Path) -> Iterator[ShortPool]:
-    """A pool of 768 MiB in memory: it is full soon."""
+    """A pool of 768 MiB in memory, which is quickly full."""
     disk = tmp_path / "small disk"
     with disk.open("wb") as file:
         file.truncate(768 << 20)
@@ -133,13 +133,13 @@ def small_pool(tmp_path: Path) -> Iterator[ShortPool]:
 
 @pytest.fixture
 def small_target(small_pool: ShortPool, tmp_path: Path) -> Iterator[Target]:
-    """A target that is stopped before the pool goes."""
+    """A target that stops before the pool is destroyed."""
     with running_target(tmp_path / "small target") as target:
         yield target
 
 
 @pytest.fixture
 def short_target(short_pool: ShortPool, tmp_path: Path) -> Iterator[Target]:
-    """A target that is stopped before the pool goes."""
+    """A target that stops before the pool is destroyed."""
     with running_target(tmp_path / "target") as target:
         yield target

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool whose transaction groups can be kept from being synced."""
+"""A pool whose transaction groups can be kept from syncing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.zfs import Pool, transaction_groups
 
 
 class FreezingPool(Pool):
-    """A pool on a file of a file system that can be frozen."""
+    """A pool on a file in a file system that can be frozen."""
 
     def __init__(self, folder: Path) -> None:
         image, self.mountpoint = folder / "image", folder / "mnt"
@@ -25,13 +25,13 @@ class FreezingPool(Pool):
         run("mkfs.ext4", "-q", image)
         run("mount", "-o", "loop", image, self.mountpoint)
         disk = self.mountpoint / "disk"
-        # Sparse. ZFS reckons what is dirty at many times its size, and waits for a sync where that might not fit.
+        # Sparse. ZFS estimates dirty data at many times its size, and waits for a sync if that might not fit.
         with disk.open("wb") as file:
             file.truncate(8192 * MIB)
         super().__init__("freezing", str(disk))
 
     def destroy(self) -> None:
-        """Removes pool and file system: the kernel lets go of the pool's file a moment after its end."""
+        """Removes pool and file system. The kernel closes the pool's file a moment after its end."""
         super().destroy()
         wait_for(
             lambda: subprocess.run(["umount", self.mountpoint], check=False, capture_output=True).returncode == 0,
@@ -40,7 +40,7 @@ class FreezingPool(Pool):
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Nothing is written to the disk meanwhile; what wants to waits."""
+        """Blocks all writes to the disk during the body."""
         run("fsfreeze", "-f", self.mountpoint)
         try:
             yield
@@ -48,5 +48,4 @@ class FreezingPool(Pool):
             run("fsfreeze", "-u", self.mountpoint)
 
     def transaction_groups(self) -> dict[int, str]:
-        """Those of this pool."""
         return transaction_groups(self.name)

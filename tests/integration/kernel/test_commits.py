@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a command has OpenZFS commit the intent log."""
+"""Number of intent log commits per command."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def unmap(target: Target) -> None:
             read = await session.execute(cdb.read(2 * number * blocks, 2 * blocks), data_in=len(data))
             assert read.data == bytes(GRANULE) + data[GRANULE:]
         before = commits()
-        # 16 MiB of zeroes are two steps where they begin at 8 MiB.
+        # 16 MiB of zeroes that start at 8 MiB take two steps.
         same = await session.execute(cdb.write_same(GRANULE, 32768, cdb.NDOB | cdb.UNMAP))
         assert same.status == GOOD
         assert commits() - before == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a zvol that make GOOD untrue are in luns.list."""
+"""luns.list reports settings of a zvol that make GOOD untrue."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def test_sync_disabled_and_write_through_are_reported(target: Target, pool: Pool
     reports()
     run("zfs", "inherit", "sync", dataset)
     reports("write_through")
-    # Linux 6.1 does not take "write back" for a zvol again: EINVAL. A zvol that is opened anew by an import has it.
+    # Linux 6.1 refuses "write back" for a zvol the second time (EINVAL). A zvol that an import opens again accepts it.
     target.call("luns.delete", {"target": IQN, "number": 0})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool that hangs, or is exported by hand, leaves the LUNs of other pools alone."""
+"""A pool that hangs or is exported by hand does not affect the LUNs of other pools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_READY = 0x02
 
 
 async def ready(session: Session, lun: int) -> None:
-    """Waits until the LUN is ready, past its unit attentions."""
+    """Waits until the LUN is ready, after its unit attentions."""
     until = time.monotonic() + 20
     while (await session.execute(TEST_UNIT_READY, lun=lun)).status != GOOD:
         assert time.monotonic() < until, f"LUN {lun} is not ready"
@@ -30,13 +30,13 @@ async def ready(session: Session, lun: int) -> None:
 
 
 async def lose_session_with_hanging_command(target: Target, pool: FreezingPool) -> None:
-    """A session is lost while its write hangs. The next session of the same port uses the other LUN meanwhile."""
+    """Loses a session while its write hangs. The next session of the same port uses the other LUN."""
     async with Session(target.portal) as old:
         await ready(old, 0)
         await ready(old, 1)
         with pool.frozen():
             await old.submit(write(0, 8), data_out=BLOCK, lun=0)
-            # The write of the other LUN ends behind it.
+            # The write of the other LUN ends after it.
             assert (await old.execute(write(0, 8), data_out=BLOCK, lun=1)).status == GOOD
             began = time.monotonic()
             async with Session(target.portal, isid=old.isid) as new:
@@ -70,7 +70,7 @@ def state(target: Target, number: int) -> str:
 
 
 def export(pool: Pool, target: Target) -> None:
-    """Exports a pool as an admin does. An export that waits for the target can't be killed: it ends when the target is."""
+    """Exports a pool as an admin does. An export that waits for the target cannot be killed: it ends when the target does."""
     with subprocess.Popen(["zpool", "export", pool.name]) as exporting:
         try:
             assert exporting.wait(timeout=20) == 0
@@ -80,7 +80,7 @@ def export(pool: Pool, target: Target) -> None:
 
 
 async def export_under_sessions(target: Target, pool: Pool) -> None:
-    """LUNs 0 and 1 are of the pool that is exported, LUN 2 is of another."""
+    """LUNs 0 and 1 are of the exported pool, LUN 2 is of another one."""
     async with Session(target.portal) as session:
         for lun in (0, 1, 2):
             await ready(session, lun)
@@ -89,7 +89,7 @@ async def export_under_sessions(target: Target, pool: Pool) -> None:
         longest = 0.0
         while not exporting.done():
             began = time.monotonic()
-            # The target is killed when the export hangs.
+            # The target is killed if the export hangs.
             assert (await asyncio.wait_for(session.execute(write(8, 8), data_out=BLOCK, lun=2), 30)).status == GOOD
             longest = max(longest, time.monotonic() - began)
             await asyncio.sleep(0.05)

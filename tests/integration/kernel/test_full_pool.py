@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool that is full: who is refused, who is not, and what brings it back. Facts: zvol_target/docs/space.md."""
+"""A full pool: which commands are refused, which are not, and recovery. Facts: zvol_target/docs/space.md."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ OUT_OF_SPACE = (0x07, 0x27, 0x07)
 SOFT_THRESHOLD = (0x06, 0x38, 0x07)
 HOSTS = 8
 HEARTBEAT_LIMIT = 8.0
-"""Seconds after which VMFS gives a heartbeat up."""
+"""Seconds after which VMFS drops a heartbeat."""
 
 
 class Load:
-    """What hosts do to a LUN of which `allocated` bytes are written, while its pool is full. Counts, and the longest of each."""
+    """Load of hosts on a LUN with `allocated` bytes, while its pool is full. Counts, and the longest latency of each kind."""
 
     def __init__(self, sessions: list[Session], allocated: int, size: int, seed: int) -> None:
         self.sessions = sessions
@@ -41,7 +41,7 @@ class Load:
         self.until = 0.0
 
     async def run(self, seconds: float) -> None:
-        """Returns when the time is over. Raises AssertionError when a command ends as it must not."""
+        """Returns at the end of the time. Raises AssertionError if a command ends wrongly."""
         self.until = time.monotonic() + seconds
         async with asyncio.TaskGroup() as tasks:
             for host, session in enumerate(self.sessions):
@@ -60,7 +60,7 @@ class Load:
         return response
 
     async def heartbeat(self, session: Session, host: int) -> None:
-        """A host's own sector, compared and written again and again: 0 MiB is theirs."""
+        """A host's sector, repeatedly compared and written: MiB 0 belongs to the heartbeats."""
         address = host * 256
         stored = bytes(BLOCK)
         first = await write(session, address * BLOCK, stored)
@@ -73,7 +73,7 @@ class Load:
             await asyncio.sleep(0.3)
 
     async def overwrite(self, session: Session, sizes: list[int]) -> None:
-        """Blocks that are allocated, in random places behind the heartbeats."""
+        """Overwrites allocated blocks at random places behind the heartbeats."""
         while time.monotonic() < self.until:
             size = self.random.choice(sizes)
             places = (self.allocated - MIB) // size - 1
@@ -82,7 +82,7 @@ class Load:
             assert response.status == GOOD, f"{size} bytes at {offset}: {response.sense_codes}"
 
     async def unmap(self, session: Session) -> None:
-        """Blocks that are allocated and nobody overwrites, from the end on."""
+        """Unmaps allocated blocks that nothing overwrites, from the end on."""
         offset = self.allocated
         while time.monotonic() < self.until and offset < self.allocated + 32 * MIB:
             command, parameters = cdb.unmap((offset // BLOCK, 16384 // BLOCK))
@@ -92,7 +92,7 @@ class Load:
             await asyncio.sleep(0.5)
 
     async def grow(self, session: Session) -> None:
-        """Blocks that take new space."""
+        """Writes blocks that need new space."""
         while time.monotonic() < self.until:
             size = self.random.choice([512, 16384, MIB])
             offset = self.random.randrange(self.size * 3 // 4, self.size - 128 * MIB) // 16384 * 16384
@@ -104,11 +104,11 @@ class Load:
 
 
 def test_only_new_space_is_refused_when_a_pool_is_full(
-    short_pool: ShortPool, short_target: Target, seed: int, tell: Callable[[str], None], request: pytest.FixtureRequest
+    short_pool: ShortPool, short_target: Target, seed: int, report_line: Callable[[str], None], request: pytest.FixtureRequest
 ) -> None:
-    """A pool filled by files and by a LUN at once, 8 hosts on the LUN; then space is added, twice, and all goes on.
+    """Files and a LUN fill a pool, with 8 hosts on the LUN; then space is added, twice, and everything continues.
 
-    `--full-pool-seconds` says for how long it is full.
+    `--full-pool-seconds` is the time for which the pool is full.
     """
     seconds = float(request.config.getoption("--full-pool-seconds"))
     size, allocated = 4096 * MIB, 192 * MIB
@@ -141,7 +141,7 @@ def test_only_new_space_is_refused_when_a_pool_is_full(
             await load.run(seconds)
             assert filler.refusals > refused, "the pool was not full all the time"
             longest = {kind: f"{load.longest[kind]:.2f} s" for kind in load.done}
-            tell(f"{seconds:.0f} s on a full pool: {dict(load.done)}, longest {longest}")
+            report_line(f"{seconds:.0f} s on a full pool: {dict(load.done)}, longest {longest}")
             assert load.longest["heartbeat"] < HEARTBEAT_LIMIT
             assert {"unmap", "refused", "overwrite 1024K"} <= set(load.done)
 
@@ -152,7 +152,7 @@ def test_only_new_space_is_refused_when_a_pool_is_full(
                     assert time.monotonic() < until, "space is back, and the LUN is still refused more"
                     await asyncio.sleep(0.2)
 
-            await asyncio.to_thread(filler.remove)  # as all that may take a while: sessions answer the target's pings
+            await asyncio.to_thread(filler.remove)  # in a thread, because it may take a while: sessions must answer pings
             await grows(sessions[0], size - 64 * MIB)
             filler.go_on()
             await asyncio.to_thread(filler.wait_until_refused)
@@ -166,7 +166,7 @@ def test_only_new_space_is_refused_when_a_pool_is_full(
 
 
 def test_hosts_get_one_unit_attention_when_space_gets_short(short_pool: ShortPool, short_target: Target) -> None:
-    """The threshold of a LUN, and that of its pool: a unit attention to each host."""
+    """The thresholds of a LUN and of its pool: a unit attention to each host."""
     volume = short_pool.create_volume("lun", 1024, compression="off")
     short_target.add_lun(0, volume, soft_threshold={"bytes": 64 * MIB})
 
@@ -183,14 +183,14 @@ def test_hosts_get_one_unit_attention_when_space_gets_short(short_pool: ShortPoo
                 for session in sessions:
                     until = time.monotonic() + 180
                     while SOFT_THRESHOLD not in (taken := await ready(session)):
-                        assert time.monotonic() < until, f"not told: {taken}"
+                        assert time.monotonic() < until, f"no unit attention: {taken}"
                         await asyncio.sleep(0.1)
                     assert taken.count(SOFT_THRESHOLD) == 1
 
             await in_full(sessions[0], 0, 80)
             await each_gets_one()
             short_target.call("space.set_pool", {"pool": short_pool.name, "soft_threshold": {"percent": 30}})
-            await asyncio.to_thread(wait_for, lambda: space(short_target)["used_bytes"] > 64 * MIB, "it was looked at", 120)
+            await asyncio.to_thread(wait_for, lambda: space(short_target)["used_bytes"] > 64 * MIB, "the target has checked", 120)
             assert SOFT_THRESHOLD not in [code for session in sessions for code in await ready(session)]
             with Filler(short_pool.files) as filler:
 
@@ -211,12 +211,12 @@ def test_hosts_get_one_unit_attention_when_space_gets_short(short_pool: ShortPoo
 def test_the_kernel_s_eio_is_want_of_space(
     short_pool: ShortPool, short_target: Target, zfs_parameter: Callable[[str, int], None], full: str, blk_mq: int
 ) -> None:
-    """EDQUOT arrives as EIO, and with blk-mq ENOSPC does too: hosts are told of space, never of a bad medium."""
+    """EDQUOT arrives as EIO, and ENOSPC does too with blk-mq: hosts get a lack of space, never a medium error."""
     zfs_parameter("zvol_use_blk_mq", blk_mq)
     run("zfs", "create", f"{short_pool.name}/parent")
     volume = short_pool.create_volume("parent/lun", 1024, compression="off")
     short_target.add_lun(0, volume)
-    # The gate is not what is tested: it never closes.
+    # Headroom is not the subject: writes are always admitted.
     short_target.call("space.set_pool", {"pool": short_pool.name, "headroom_bytes": 0})
 
     async def scenario() -> None:

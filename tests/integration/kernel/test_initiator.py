@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's initiator on a LUN of a zvol: file system, verified I/O, and a target that is killed."""
+"""The kernel's initiator on a LUN of a zvol: file system, verified I/O, and a killed target."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BLOCK_BYTES = 16384
 
 @pytest.fixture
 def disk(target: Target, make_volume: VolumeMaker) -> Iterator[Path]:
-    """A LUN on a zvol, as the disk the initiator made of it."""
+    """The initiator's disk for a LUN on a zvol."""
     target.add_lun(0, make_volume("volume", 256))
     initiator = Initiator()
     yield initiator.login(target.portal)
@@ -34,7 +34,7 @@ def disk(target: Target, make_volume: VolumeMaker) -> Iterator[Path]:
 def test_block_sizes_reach_the_initiator(disk: Path) -> None:
     queue = Path("/sys/class/block") / disk.resolve().name / "queue"
     assert (queue / "logical_block_size").read_text().strip() == "512"
-    # ESXi takes no larger physical block; the zvol's own is what I/O should be multiples of.
+    # ESXi supports no larger physical block; I/O should be multiples of the zvol's block.
     assert (queue / "physical_block_size").read_text().strip() == "4096"
     assert (queue / "minimum_io_size").read_text().strip() == "16384"
 
@@ -58,16 +58,16 @@ def test_file_system_and_verified_io(disk: Path, pool: Pool, tmp_path: Path, see
 
 
 def stamped_block(number: int, sequence: int) -> bytes:
-    """A block that tells its number and the write it stems from, all over."""
+    """A block filled with its number and the sequence of its write."""
     return (number.to_bytes(8, "big") + sequence.to_bytes(8, "big")) * (BLOCK_BYTES // 16)
 
 
 def test_no_acknowledged_write_is_lost_when_the_target_is_killed(
     target: Target, make_volume: VolumeMaker, pool: Pool, seed: int
 ) -> None:
-    """The LUN reports no write cache, so every acknowledged write counts, with no flush asked for.
+    """The LUN reports no write cache, so every acknowledged write counts, without a flush.
 
-    Reading back is from the zvol itself, after the initiator has gone: no cache of the initiator can help.
+    The check reads the zvol itself after the initiator's logout: no cache of the initiator can help.
     """
     volume = make_volume("volume", 64)
     target.add_lun(0, volume)
@@ -89,7 +89,7 @@ def test_no_acknowledged_write_is_lost_when_the_target_is_killed(
                 before = len(acknowledged)
                 wait_for(lambda before=before: len(acknowledged) > before + 40, "writes go on", timeout=300)  # type: ignore[misc]
                 target.kill()
-                time.sleep(away.random() / 2)  # how long the target stays away is part of the experiment
+                time.sleep(away.random() / 2)  # the random downtime is part of the test
                 target.start()
                 killed += 1
         finally:
@@ -119,7 +119,7 @@ def test_no_acknowledged_write_is_lost_when_the_target_is_killed(
 
 
 def test_a_stopped_target_comes_back_for_a_mounted_file_system(target: Target, make_volume: VolumeMaker, tmp_path: Path) -> None:
-    """fio with verify runs through a kill -9 and restart of the target, and the file system is clean afterwards."""
+    """fio verifies through a kill -9 and restart of the target, and the file system is clean afterwards."""
     target.add_lun(0, make_volume("volume", 128))
     initiator = Initiator()
     disk = initiator.login(target.portal)

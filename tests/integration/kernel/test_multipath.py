@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""multipathd over two cables to one target, by portals of one group or of two: equal by ALUA; one is cut and back under fio."""
+"""multipathd over two links to a target, by portals of one or two groups: equal by ALUA; a link is cut and restored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ blacklist {
 }
 """
 ACTIVE_OPTIMIZED = 50
-"""What multipath-tools' prioritizer alua gives such a port."""
+"""Priority of such a port by multipath-tools' alua."""
 SETTINGS = {
     "node.session.timeo.replacement_timeout": "1",
     "node.conn[0].timeo.noop_out_interval": "1",
@@ -47,7 +47,7 @@ SETTINGS = {
 
 @pytest.fixture
 def multipathd() -> Iterator[None]:
-    """The daemon, with no maps and nothing remembered afterwards."""
+    """The daemon, without maps or state afterwards."""
     for module in ("dm-multipath", "dm-round-robin"):
         run("modprobe", module)
     Path("/etc/multipath.conf").write_text(CONFIGURATION)
@@ -61,7 +61,7 @@ def multipathd() -> Iterator[None]:
         daemon.terminate()
         daemon.wait(120)
         subprocess.run(["multipath", "-F"], capture_output=True, check=False)
-        # Else udev's rules take later disks of these tests for paths.
+        # Otherwise udev's rules treat later disks of these tests as paths.
         Path("/etc/multipath.conf").unlink()
         Path("/etc/multipath/wwids").unlink(missing_ok=True)
 
@@ -91,7 +91,7 @@ def assert_equal_paths(name: str, groups: list[int]) -> None:
 
 
 def eventually(check: Callable[[], None]) -> None:
-    """Returns once `check` holds. Raises its last AssertionError."""
+    """Returns when `check` passes. Raises its last AssertionError."""
     until = time.monotonic() + 120
     while True:
         try:
@@ -122,7 +122,7 @@ def test_a_path_is_cut_and_returns(
 
 
 def cut_each_in_turn(initiator: Initiator, target: Target, cables: list[Link], portals: list[tuple[str, int]], seed: int) -> None:
-    """fio verifies what it wrote while one cable after the other is pulled and put back."""
+    """fio verifies its writes while each cable is cut and restored in turn."""
     for address, _ in portals:
         initiator.login(address, settings=SETTINGS)
     name = "3" + target.call("luns.list", {"target": target.call("targets.list")["targets"][0]["name"]})["luns"][0]["naa"][4:]
@@ -135,7 +135,7 @@ def cut_each_in_turn(initiator: Initiator, target: Target, cables: list[Link], p
         sessions = target.call("sessions.list")["sessions"]
         assert sorted(session["portal_group_tag"] for session in sessions) == sorted(tag for _, tag in portals)
 
-    # A machine that stands still for a second makes the initiator give a path up, by the settings above; it is back soon.
+    # If the machine stalls for a second, the initiator drops a path by the settings above; the path returns soon.
     eventually(assert_equal)
 
     def written() -> int:

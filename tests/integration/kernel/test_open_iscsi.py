@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""open-iscsi, the kernel's initiator: digests, CHAP, IPv6, a resize, a cable that is pulled, what a host is not given."""
+"""open-iscsi, the kernel's initiator: digests, CHAP, IPv6, a resize, a cut link, hidden LUNs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TARGET = Account("target", "another-secret-20-by")
 
 @pytest.fixture
 def initiator() -> Iterator[Initiator]:
-    """The initiator, without sessions afterwards."""
+    """The initiator; without sessions afterwards."""
     initiator = Initiator()
     yield initiator
     initiator.forget()
@@ -71,7 +71,7 @@ def test_chap_one_way(target: Target, make_volume: VolumeMaker, initiator: Initi
 
 
 def test_chap_mutual(target: Target, make_volume: VolumeMaker, initiator: Initiator) -> None:
-    """open-iscsi hangs up on a target that does not know its own secret."""
+    """open-iscsi disconnects from a target that does not know its secret."""
     target.add_lun(0, make_volume("volume", 16))
     target.call("accounts.set", {"target": IQN, "name": HOST.name, "secret": HOST.secret, "initiators": "any"})
     target.call("accounts.set", {"target": IQN, "name": TARGET.name, "secret": TARGET.secret, "mutual": True})
@@ -88,8 +88,9 @@ def test_ipv6(tmp_path: Path, make_volume: VolumeMaker, initiator: Initiator, se
 
 
 def test_a_resize_is_seen(target: Target, make_volume: VolumeMaker, initiator: Initiator, pool: Pool) -> None:
-    """The zvol grows. The host's next command gets the unit attention CAPACITY DATA HAS CHANGED, upon which the kernel reports
-    an event; reading the new size is left to udev's rules, and Debian has none: `rescan` of the disk does it, not of the bus.
+    """The zvol grows. The host's next command gets the unit attention CAPACITY DATA HAS CHANGED, and the kernel emits an event.
+
+    udev's rules would then read the new size, but Debian has none: `rescan` of the disk does it, a scan of the bus does not.
     """
     volume = make_volume("volume", 32)
     target.add_lun(0, volume)
@@ -120,7 +121,7 @@ def test_a_resize_is_seen(target: Target, make_volume: VolumeMaker, initiator: I
 
 
 def test_a_cable_is_pulled_and_put_back(tmp_path: Path, make_volume: VolumeMaker, initiator: Initiator, seed: int) -> None:
-    """A file system is written to over a link that is away for longer than the initiator's pings may be unanswered."""
+    """A file system is written over a link that is down for longer than the initiator's ping timeout."""
     settings = {
         "node.conn[0].timeo.noop_out_interval": "1",
         "node.conn[0].timeo.noop_out_timeout": "1",
@@ -153,6 +154,6 @@ def test_a_cable_is_pulled_and_put_back(tmp_path: Path, make_volume: VolumeMaker
 
 
 def session_of(disk: Path) -> str:
-    """The kernel's name of the session a disk belongs to."""
+    """The kernel's name of a disk's session."""
     device = Path(f"/sys/class/block/{disk.resolve().name}/device").resolve()
     return next(part for part in device.parts if part.startswith("session"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sg3_utils over the kernel's initiator: what the LUN says of itself is decoded without complaint, and is true."""
+"""sg3_utils over the kernel's initiator: the LUN's data decodes without complaint, and is true."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPLAINTS = re.compile(
 
 
 class Disk:
-    """The LUN as a disk, and what it must say."""
+    """The LUN as a disk, and its expected data."""
 
     def __init__(self, target: Target, device: Path, identity: str) -> None:
         self.device = device
@@ -38,7 +38,7 @@ class Disk:
         self.naa = target.call("luns.list", {"target": IQN})["luns"][0]["naa"].removeprefix("naa.")
 
     def says(self, program: str, *words: str) -> str:
-        """Output of an sg3_utils program on the disk, which must not complain of it."""
+        """Output of an sg3_utils program, which must not complain."""
         output = run(program, *words, self.device)
         assert not (complaint := COMPLAINTS.search(output)), f"{program} {' '.join(words)}: {complaint}\n{output}"
         return output

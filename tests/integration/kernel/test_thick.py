@@ -25,24 +25,23 @@ from support.target import IQN, RpcError, Target, running_target
 from support.third_party_copy import extended_copy, parameter_list, segments_of
 
 HEADROOM = 128 * MIB
-"""Of a LUN in a small pool."""
+"""Size of a LUN in a small pool."""
 SIZE = 48 * MIB
 UNIT_ATTENTION = 6
 COPY_TARGET_NOT_REACHABLE = (0x0A, 0x0D, 0x02)
 
 
 def change(target: Target, number: int = 0, **settings: object) -> None:
-    """`luns.change`."""
     target.call("luns.change", {"target": IQN, "number": number, **settings})
 
 
 def listed(target: Target, number: int = 0) -> dict[str, object]:
-    """A LUN of `luns.list`."""
+    """A LUN in `luns.list`."""
     return dict(target.call("luns.list", {"target": IQN})["luns"][number])
 
 
 def thick_lun(pool: ShortPool, target: Target, name: str, number: int = 0, size_mib: int = SIZE // MIB) -> Path:
-    """Serves a thick zvol, once its headroom is reserved."""
+    """Serves a thick zvol; returns after its headroom is reserved."""
     volume = pool.create_volume(name, size_mib, volblocksize="16K", compression="off")
     run("zfs", "set", "refreservation=auto", f"{pool.name}/{name}")
     target.add_lun(number, volume, provisioning="thick")
@@ -51,7 +50,7 @@ def thick_lun(pool: ShortPool, target: Target, name: str, number: int = 0, size_
 
 
 def thin_lun(pool: ShortPool, target: Target, name: str, number: int, size_mib: int = SIZE // MIB) -> Path:
-    """Serves a thin zvol, once its headroom is reserved."""
+    """Serves a thin zvol; returns after its headroom is reserved."""
     volume = pool.create_volume(name, size_mib, volblocksize="16K", compression="off")
     target.add_lun(number, volume)
     wait_for(lambda: is_held(target, number), "the overwrites are held", timeout=180)
@@ -69,7 +68,7 @@ async def read_whole(disks: Luns, lun: int, length: int) -> bytes:
 
 
 async def copy_in_pieces(disks: Luns, to_mib: int, mebibytes: int) -> None:
-    """Copies the beginning of LUN 0 to LUN 1, a command each 16 MiB. A copy that ends, as LUN 1 changed, is repeated."""
+    """Copies the start of LUN 0 to LUN 1, a command per 16 MiB. A copy that ends because LUN 1 changed is repeated."""
     for at in range(0, mebibytes, 16):
         segment = segments_of(16 * MIB // BLOCK, 0, 1, from_=at * MIB // BLOCK, to=(to_mib + at) * MIB // BLOCK, most=32768)
         parameters = parameter_list(disks.naas, list(segment))
@@ -78,7 +77,7 @@ async def copy_in_pieces(disks: Luns, to_mib: int, mebibytes: int) -> None:
 
 
 def test_every_byte_of_a_thick_lun_is_written_on_a_full_pool(small_pool: ShortPool, small_target: Target) -> None:
-    """A thick LUN with a snapshot, in a pool that somebody keeps full: all is written, and overwritten twice."""
+    """A thick LUN with a snapshot, in a full pool: all of it is written, and overwritten twice."""
     thick_lun(small_pool, small_target, "lun")
     reserved = small_pool.number("lun", "refreservation")
 
@@ -103,7 +102,7 @@ def test_every_byte_of_a_thick_lun_is_written_on_a_full_pool(small_pool: ShortPo
 
 
 def test_a_thick_lun_shares_no_block(small_pool: ShortPool, small_target: Target, device: ZvolClone) -> None:
-    """Copies out of it, into it and inside it are counted as thick. The pool filled, it is overwritten whole."""
+    """Copies out of it, into it and inside it are counted as thick. In a full pool all of it can be overwritten."""
     volumes = [thick_lun(small_pool, small_target, "thick"), thin_lun(small_pool, small_target, "thin", 1)]
 
     async def scenario() -> None:
@@ -131,7 +130,7 @@ def test_a_thick_lun_shares_no_block(small_pool: ShortPool, small_target: Target
 
 
 def test_a_lun_that_becomes_thick_shares_nothing_more(small_pool: ShortPool, small_target: Target, device: ZvolClone) -> None:
-    """During a copy the destination becomes thick: from the answer on nothing more is shared. Thin again, it shares."""
+    """During a copy the destination becomes thick: after the response nothing more is shared. Thin again, it shares."""
     for number, name in enumerate(["from", "to"]):
         thin_lun(small_pool, small_target, name, number, 96)
 
@@ -159,7 +158,7 @@ def test_a_lun_that_becomes_thick_shares_nothing_more(small_pool: ShortPool, sma
 
 
 def test_a_refreservation_is_reported_and_never_changed(small_pool: ShortPool, small_target: Target, tmp_path: Path) -> None:
-    """`luns.list` shows whether it covers a thick LUN. Only a zvol can be thick. The reservation goes with the LUN."""
+    """`luns.list` shows whether it covers a thick LUN. Only a zvol can be thick. The reservation is removed with the LUN."""
     thin_lun(small_pool, small_target, "one", 0)
     assert small_pool.number("one", "reservation") >= HEADROOM * 3 // 4
     shown = listed(small_target)
@@ -187,8 +186,8 @@ def test_a_refreservation_is_reported_and_never_changed(small_pool: ShortPool, s
 
 
 @pytest.mark.long("22 s; the unit tests of the policy have it in each run")
-def test_what_is_reserved_for_a_lun_is_its_own_to_grow_into(short_pool: ShortPool, short_target: Target) -> None:
-    """A zvol with a `refreservation` smaller than its size: at the headroom, that much new space is still not refused."""
+def test_a_lun_may_grow_into_its_reservation(short_pool: ShortPool, short_target: Target) -> None:
+    """A zvol with a `refreservation` smaller than its size: at the headroom, it may still allocate that much."""
     volume = short_pool.create_volume("lun", 1024, volblocksize="16K", compression="off")
     run("zfs", "set", "refreservation=512M", f"{short_pool.name}/lun")
     short_target.add_lun(0, volume)
@@ -198,7 +197,7 @@ def test_what_is_reserved_for_a_lun_is_its_own_to_grow_into(short_pool: ShortPoo
         async with luns(short_target, 1) as disks:
             with Filler(short_pool.files) as filler:
                 await asyncio.to_thread(filler.wait_until_refused)
-                await asyncio.sleep(2)  # looks that find the pool full
+                await asyncio.sleep(2)  # checks that find the pool full
                 await in_full(disks.session, 0, 256)
 
     asyncio.run(scenario())
@@ -206,7 +205,7 @@ def test_what_is_reserved_for_a_lun_is_its_own_to_grow_into(short_pool: ShortPoo
 
 @contextlib.contextmanager
 def nobody_s(volume: Path) -> Iterator[Path]:
-    """A folder and a zvol that belong to the user nobody."""
+    """A folder and a zvol of the user nobody."""
     folder = Path("/dev/shm/unprivileged")
     folder.mkdir()
     for path in (folder, volume.resolve()):
@@ -216,8 +215,8 @@ def nobody_s(volume: Path) -> Iterator[Path]:
 
 
 @pytest.mark.long("18 s of what the target does when zfs allow is missing, a fault of the installation")
-def test_without_the_right_to_reserve_that_is_said(short_pool: ShortPool) -> None:
-    """A daemon that may not set properties refuses new space at the headroom, and says why; allowed, it reserves."""
+def test_a_missing_permission_to_reserve_is_reported(short_pool: ShortPool) -> None:
+    """Without permission to set properties the daemon refuses new space at the headroom, with the reason."""
     volume = short_pool.create_volume("lun", 1024, volblocksize="16K", compression="off")
     name = f"{short_pool.name}/lun"
     with nobody_s(volume) as directory, running_target(directory, user="nobody") as target:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A LUN whose zvol goes, returns and grows, without anybody telling the target; and one whose zvol returns as another dataset."""
+"""A LUN whose zvol disappears, returns and grows, without a request; and a LUN whose zvol returns as another dataset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "returning"
 
 
 def lun(target: Target) -> dict[str, Any]:
-    """The only LUN, as the target shows it."""
+    """The only LUN in the target's response."""
     (found,) = target.call("luns.list", {"target": IQN})["luns"]
     return dict(found)
 
@@ -32,7 +32,7 @@ def test_a_zvol_goes_returns_and_grows(target: Target, pool: Pool, make_volume: 
     gone = lun(target)
     assert (gone["state"], gone["naa"]) == ("failed", before["naa"])
     assert str(device) in gone["reason"]
-    # Hosts find the disk, and that it is not ready: not that there is none.
+    # Hosts see the disk as not ready, not as missing.
     with pytest.raises(ProgramFailed, match="NOT READY"):
         run("iscsi-ls", "-s", target.url())
     pool.create_volume(NAME, 64)
@@ -46,14 +46,13 @@ def test_a_zvol_goes_returns_and_grows(target: Target, pool: Pool, make_volume: 
 
 
 def guid(dataset: str) -> str:
-    """As zfs tells it."""
     return run("zfs", "get", "-H", "-p", "-o", "value", "guid", dataset).strip()
 
 
 def test_a_copy_under_the_name_of_the_original_is_not_served(
     target: Target, pool: Pool, make_volume: VolumeMaker, tmp_path: Path
 ) -> None:
-    """All that a name and its content tell is the same."""
+    """Name and content are the same; only the GUID differs."""
     device, dataset, stream = make_volume(NAME, 16), f"{pool.name}/{NAME}", tmp_path / "stream"
     original = guid(dataset)
     with pytest.raises(RpcError, match="has the GUID"):
@@ -62,7 +61,7 @@ def test_a_copy_under_the_name_of_the_original_is_not_served(
     run("qemu-io", "-f", "raw", "-c", "write -P 5 0 1M", target.url(0))
     with pytest.raises(RpcError, match="has the GUID"):
         target.call("luns.change", {"target": IQN, "number": 0, "guid": "7"})
-    # What is open stays what it was, whatever its name.
+    # An open zvol does not change, whatever its name.
     run("zfs", "rename", dataset, f"{dataset}-renamed")
     run("qemu-io", "-f", "raw", "-c", "read -P 5 0 1M", target.url(0))
     target.kill()

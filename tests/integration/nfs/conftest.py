@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NFS is served from: XFS with reflink in the fast tier, a dataset in the kernel tier."""
+"""File systems for NFS: XFS with reflink natively, a dataset in the guest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ StoreMaker = Callable[[str], Path]
 
 @contextlib.contextmanager
 def store_maker(directory: Path, request: pytest.FixtureRequest) -> Iterator[StoreMaker]:
-    """Makes an empty file system of a name; all are removed at the end."""
+    """Makes empty file systems by name; removes all at the end."""
     with contextlib.ExitStack() as stack:
 
         def make(name: str) -> Path:
@@ -29,7 +29,7 @@ def store_maker(directory: Path, request: pytest.FixtureRequest) -> Iterator[Sto
 
 @pytest.fixture
 def make_store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StoreMaker]:
-    """The same, for one test."""
+    """`store_maker` for a test."""
     with store_maker(tmp_path, request) as make:
         yield make
 
@@ -42,7 +42,7 @@ def nfs_store(make_store: StoreMaker) -> Path:
 
 @pytest.fixture(scope="module")
 def make_lasting_store(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[StoreMaker]:
-    """The same, for all tests of a file."""
+    """`store_maker` for all tests of a file."""
     with store_maker(tmp_path_factory.mktemp("stores"), request) as make:
         yield make
 

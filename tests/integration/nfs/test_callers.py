@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whom procedure 22 serves: ports, flavours, and versions of the protocol."""
+"""Callers that procedure 22 serves: ports, flavours, protocol versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OK, ACCES = 0, 13
 
 @pytest.fixture(scope="module")
 def served(make_lasting_store: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
-    """Exports of one file system each kind of which lets in some callers only."""
+    """Exports of a file system, each of which admits only some callers."""
     store = make_lasting_store("store")
     exports = []
     for number, (name, settings, security, protocols) in enumerate(
@@ -42,7 +42,7 @@ def served(make_lasting_store: Callable[[str], Path], tmp_path_factory: pytest.T
 
 
 def handle_of(export: str, *, file: bool) -> bytes:
-    """The root's handle, or its file's; asked for as the export wants it."""
+    """Handle of the export's root or file, read with the credentials that the export requires."""
     root = mount(f"/{export}")
     if not file:
         return root
@@ -55,7 +55,7 @@ def handle_of(export: str, *, file: bool) -> bytes:
 
 
 def from_privileged_port(port: int) -> RpcConnection:
-    """A connection of root's, from a port below 1024."""
+    """A connection of root, from a port below 1024."""
     for source in itertools.count(1023, -1):
         try:
             return RpcConnection(port, source=("127.0.0.1", source))
@@ -97,7 +97,7 @@ def test_an_export_of_version_3_alone_is_no_source_for_others(served: dict[str, 
     assert (served["version3"] / "copy").read_bytes() == b"data" * 1024
 
 
-def test_groups_are_the_servers_where_the_export_wants_them(served: dict[str, Path]) -> None:
+def test_groups_are_the_servers_if_the_export_says_so(served: dict[str, Path]) -> None:
     group, daemon = 1234, pwd.getpwnam("daemon")
     user = User(daemon.pw_uid, daemon.pw_gid, (group,))
     for export in ("open", "managed"):
@@ -111,6 +111,6 @@ def test_groups_are_the_servers_where_the_export_wants_them(served: dict[str, Pa
             root = mount(f"/{export}")
             source, folder = nfs.lookup(root, "shared"), nfs.lookup(root, "his")
         with Nfs3(user) as nfs:
-            # Each takes a reference to the groups, and gives it back.
+            # Each call takes a reference to the groups, and releases it.
             statuses = {Procedure22(nfs).clone(source, folder, f"his/copy{number}").status for number in range(50)}
         assert statuses == ({ACCES} if export == "managed" else {OK}), export

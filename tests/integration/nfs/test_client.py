@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the client library does of itself: names, connections that break, signals."""
+"""Behaviour of the client library itself: names, broken connections, signals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.vaai_nas import COMMAND, vaai_nas
 NFS_PROGRAM, NFSPROC3_LOOKUP, PROCEDURE22 = 100003, 3, 22
 NFS3ERR_STALE = 70
 
-# A plug-in: asks once for each line it reads, and prints how that ended.
+# A plug-in: sends a request for each line it reads, and prints the result.
 # A server is two pointers and two ports, a failure 4 + 512 bytes.
 PLUG_IN = """
 import ctypes, signal, sys
@@ -51,7 +51,7 @@ class Rig:
     store: Path
 
     def left(self) -> set[str]:
-        """Names in it that are nobody's."""
+        """Temporary names in the export."""
         return {path.name for path in self.store.rglob(".vaai*")}
 
 
@@ -157,7 +157,7 @@ def test_a_session_outlives_the_servers_restart(rig: Rig) -> None:
 
 
 def result(status: int, *, size: int = 0, unique: int = 0, flag: int = 0, as_of: int = 0, exact: bool = False) -> bytes:
-    """Of procedure 22."""
+    """A result of procedure 22."""
     return struct.pack(">I", status) + opaque(struct.pack("<QIi8Q", 1, 3, 0, size, size, unique, 0, flag, size, as_of, exact))
 
 
@@ -165,7 +165,7 @@ REPLACED, OF_FILE = result(NFS3ERR_STALE), result(0, size=4096)
 RUNNING, COMPLETE = result(0, size=4096, flag=1), result(0, size=4096, flag=2)
 MOUNTED = struct.pack(">I", 0) + opaque(bytes(8)) + struct.pack(">II", 1, 1)
 SUPPORTED = 3
-"""Calls of procedure 22 with which a session begins."""
+"""Calls of procedure 22 at the start of a session."""
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from appliance.dataplane.ganesha import (
 
 @pytest.fixture
 def control(nfs_store: Path, tmp_path: Path) -> Iterator[tuple[Ganesha, daemon.Ganesha, Path]]:
-    """The client, the daemon, and a file system of which the folder `always` is exported as /always."""
+    """The client, the daemon, and a file system whose folder `always` is exported as /always."""
     for name in ("always", "one", "two"):
         (nfs_store / name).mkdir()
         (nfs_store / name / "name").write_text(name)
@@ -190,7 +190,7 @@ def test_removal_that_is_refused_changes_nothing(
 
 
 def test_exports_stay_in_the_folder_they_may_be_in(nfs_store: Path, tmp_path: Path) -> None:
-    """Whoever may ask for exports gets none of the server's own files."""
+    """A caller that may add exports cannot export the server's other files."""
     folder, link = tmp_path / "exports", nfs_store.parent / "link"
     folder.mkdir()
     link.symlink_to(nfs_store)
@@ -203,7 +203,7 @@ def test_exports_stay_in_the_folder_they_may_be_in(nfs_store: Path, tmp_path: Pa
         environment = {"DBUS_SYSTEM_BUS_ADDRESS": address}
         with daemon.running_ganesha(tmp_path / "ganesha", [always], environment=environment, blocks=blocks):
             client = Ganesha(folder, address)
-            for path in (Path("/"), Path("/etc"), nfs_store.parent, inside, outside, link, nfs_store.parent / "beside/../store"):
+            for path in (Path("/"), Path("/etc"), nfs_store.parent, inside, outside, link, nfs_store.parent / "other/../store"):
                 with pytest.raises(ExportRefusedError):
                     client.add(Export(2, path, "/more", access="RW"))
             assert client.exports() == {1: "/always"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of an NFS datastore by the command `zvaai`: worker and API as processes of their own, the real ganesha, XFS."""
+"""Files of an NFS datastore by the command `zvaai`: worker and API as separate processes, the real ganesha, XFS."""
 
 from __future__ import annotations
 
@@ -24,25 +24,24 @@ FAILED, INVALID, AWAY = 1, 7, 6
 
 @dataclass
 class Rig:
-    """An appliance with the datastore `first`, in which a virtual machine has a disk."""
+    """An appliance with the datastore `first`, which has a disk of a virtual machine."""
 
     appliance: Appliance
     server: daemon.Ganesha
     data: bytes
 
     def files(self) -> dict[str, Any]:
-        """As `zvaai file list` tells them, by their paths, without the time."""
+        """Output of `zvaai file list` by path, without the time."""
         found = self.appliance.json("file", "list", "first")
         return {one["path"]: {name: value for name, value in one.items() if name != "as_of"} for one in found}
 
     def clone(self, source: str, destination: str, *words: str) -> Any:
-        """The job, ended."""
         return self.appliance.json("file", "clone", "first", source, destination, "--wait", *words)
 
 
 @pytest.fixture(scope="module")
 def rig(lasting_store: Path, tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Rig]:
-    """One for all tests here: each makes names of its own."""
+    """A rig for all tests of this file: each uses different names."""
     directory = tmp_path_factory.mktemp("rig")
     exports, socket, block = directory / "exports", directory / "vaai-nas.socket", directory / "vaai-nas.conf"
     exports.mkdir()
@@ -75,7 +74,7 @@ def test_a_disk_is_cloned_and_shares_its_blocks(rig: Rig) -> None:
     with mounted("/first") as host:
         assert host.read_file(f"/{NEW}") == rig.data
     found = rig.files()
-    assert (found[NEW]["unique"], found[NEW]["unique_exact"]) == (str(SIZE), False), "nobody can tell on XFS: an upper bound"
+    assert (found[NEW]["unique"], found[NEW]["unique_exact"]) == (str(SIZE), False), "on XFS the value is an upper bound"
     (entry,) = [one for one in rig.appliance.json("audit", "list") if one["action"] == "file.clone"]
     assert (entry["status"], entry["after"]["destination"]) == (202, NEW)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NFS datastores of the appliance, exported by the real daemon: what hosts may, what drifts, what comes back by itself.
+"""NFS datastores of the appliance, exported by the real daemon: access of hosts, drift, recovery.
 
-Storage is the simulator, whose file systems are folders of the store; datastores on datasets are the kernel tier's story.
+Storage is the simulator, whose file systems are folders of the store. The guest's tests have datastores on datasets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from appliance.dataplane.ganesha import ClientRights, Clients, Export, Ganesha
 pytestmark = pytest.mark.skipif(IN_GUEST, reason="the kernel tier has them on datasets")
 
 ESX1, ESX2 = "192.0.2.11", "192.0.2.12"
-"""Addresses of this machine: who asks at one of them asks from it."""
+"""Addresses of this machine: a client of such a server address uses it too."""
 OTHERS = {9: "/somebody-elses"}
 
 
@@ -77,7 +77,7 @@ def rig(nfs_store: Path, tmp_path: Path) -> Iterator[Rig]:
 
 
 def test_who_may_mount_it_can_and_nobody_else(rig: Rig) -> None:
-    """By host group and by address, by the versions told, and after each change."""
+    """By host group, address and protocol version, after each change."""
     group = rig.appliance.request("POST", "/host-groups", {"name": "cluster"}).json
     assert group is not None
     body = {"name": "esx1", "group": group["id"], "iqns": [], "addresses": [ESX1]}
@@ -113,7 +113,7 @@ def test_drift_is_seen_and_mended_and_others_are_left_alone(rig: Rig) -> None:
     assert any("other clients" in one for one in rig.reconcile()["differences"])
     with pytest.raises(OSError), mounted("/first", server=ESX2) as stranger:
         stranger.names()
-    # The same clients, squashed otherwise by hand: the file tells nothing of it.
+    # The same clients with another squash, changed by hand: the export file still has the old value.
     kept = (rig.exports / f"{before.export_id}.conf").read_text()
     rights = ClientRights(ESX1, squash="All_Squash")
     rig.control.change(Export(before.export_id, path, "/first", clients=[rights]))
@@ -142,7 +142,7 @@ def test_it_comes_back_without_the_appliance(rig: Rig) -> None:
 
 
 def test_who_uses_it_is_seen(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ganesha tells who was there, and when each export was used: what is in use is not taken away."""
+    """ganesha reports its clients and the last use of each export; an export in use is not removed."""
     rig.server.restart_after_kill()
     young = rig.appliance.nfs_datastore("young", clients=[ESX1])
     answer = rig.appliance.request("DELETE", f"/datastores/{young}")
@@ -185,7 +185,7 @@ def test_while_the_daemon_is_away(rig: Rig) -> None:
 
 
 def test_offloads_are_counted_by_export(rig: Rig) -> None:
-    """The daemon began without an export of ours: what is configured for VAAI-NAS counts nevertheless."""
+    """The daemon started without exports of FSAL_ZVAAI; its VAAI-NAS configuration counts all the same."""
     store = rig.appliance.nfs_datastore("first", clients=[ESX1])
     wait_for(lambda: "VAAI-NAS: serving NFSv3 procedure 22" in rig.server.log(), "the service starts with the first export")
     data = bytes(range(256)) * 4096

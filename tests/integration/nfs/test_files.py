@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of an export by their paths, over the real daemon's control socket: listed, measured, cloned; and nothing beside them."""
+"""Files of an export by path, over the real daemon's control socket: list, measure, clone; no access outside the export."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from appliance.dataplane.vaai_nas import FileJob, FileRefusedError, VaaiNas
 
 SIZE = 4 << 20
 OWN = 64 << 10
-"""More than a clone has of its own: on OpenZFS its indirect blocks count."""
+"""More than a clone's unshared bytes: OpenZFS counts its indirect blocks."""
 COUNTS = Path("/dev/zvol_clone").exists()
-"""Who shares blocks of a file is known."""
+"""Whether shared blocks of a file are known."""
 REQUEST = "0123456789abcdef" * 2
 DISK = "vm/disk-flat.vmdk"
 
 
 @dataclass
 class Rig:
-    """A daemon that exports a file system, read-only to everybody, with a disk of a virtual machine in it."""
+    """A daemon with a file system exported read-only to everybody; it has a disk of a virtual machine."""
 
     ganesha: Ganesha
     store: Path
@@ -41,14 +41,14 @@ class Rig:
     data: bytes
 
     def ended(self, job: FileJob) -> FileJob:
-        """The clone, once it has ended."""
+        """The clone after its end."""
         wait_for(lambda: not self.files.job(1, job.job).active, "the clone ends")
         return self.files.job(1, job.job)
 
 
 @pytest.fixture(scope="module")
 def rig(make_lasting_store: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Rig]:
-    """For all tests of the file."""
+    """A rig for all tests of this file."""
     store, directory = make_lasting_store("store"), tmp_path_factory.mktemp("rig")
     data = random.Random(seed).randbytes(SIZE)
     (store / "vm").mkdir()
@@ -67,7 +67,7 @@ def rig(make_lasting_store: Callable[[str], Path], tmp_path_factory: pytest.Temp
     os.sync()
     control = directory / "vaai-nas.socket"
     exports = [Export(1, store, "/store", access="RO")]
-    if not IN_GUEST:  # where /usr can't be exported
+    if not IN_GUEST:  # there /usr cannot be exported
         exports.append(Export(9, Path("/usr"), "/other", fsal="VFS", access="RO"))
     blocks = f'VAAI_NAS {{ Control_Socket = "{control}"; }}\n'
     try:
@@ -78,7 +78,7 @@ def rig(make_lasting_store: Callable[[str], Path], tmp_path_factory: pytest.Temp
 
 
 def refused(rig: Rig, source: str, destination: str, export: int = 1) -> tuple[str, str | None]:
-    """How a clone is refused: why, and which field names it."""
+    """Reason for the refusal of a clone, and the field that it names."""
     with pytest.raises(FileRefusedError) as error:
         rig.files.clone(export, source, destination, request=uuid.uuid4().hex, fast=False)
     return error.value.status, error.value.field
@@ -156,7 +156,7 @@ def test_a_request_said_again_is_the_same_job_whatever_became_of_the_files(rig: 
 
 
 def test_others_than_who_may_are_not_answered(rig: Rig) -> None:
-    """Whoever gets at the socket: root lets somebody else through its folder, and by its mode."""
+    """A user who can reach the socket, because root allows it by folder and mode."""
     program = (
         "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b'x\\n'); print(s.recv(9))"
     )

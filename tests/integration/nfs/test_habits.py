@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ESXi does to a datastore: lock files, renames over what is there, exclusive creation, several hosts at once."""
+"""What ESXi does on a datastore: lock files, renames over existing files, exclusive creation, concurrent hosts."""
 
 from __future__ import annotations
 

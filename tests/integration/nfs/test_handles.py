@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles that no client was given: made up, or of another export."""
+"""Handles that no client received: made up, or of another export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NFS3ERR_STALE, NFS3ERR_BADHANDLE = 70, 10001
 
 
 def kernel_handle(path: Path) -> bytes:
-    """What name_to_handle_at(2) says of a file: FSAL_VFS puts it into its handles as it is."""
+    """Result of name_to_handle_at(2), which FSAL_VFS copies into its handles."""
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(struct.pack("Ii", 128, 0) + bytes(128))
     mount_id = ctypes.c_int()
@@ -32,7 +32,7 @@ def kernel_handle(path: Path) -> bytes:
 
 @pytest.fixture(scope="module")
 def served(lasting_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ganesha, Path]]:
-    """One file system, exported as a whole, and a folder of it that others may only read."""
+    """A file system exported as a whole, and one of its folders exported read-only."""
     (lasting_store / "file").write_text("everybody's")
     (lasting_store / "folder").mkdir()
     (lasting_store / "folder" / "inside").write_text("inside")
@@ -61,7 +61,7 @@ def test_handle_under_another_exports_number_gets_that_exports_rights(served: tu
 
 
 def test_a_handle_of_two_kinds_is_refused_and_the_daemon_lives(served: tuple[Ganesha, Path]) -> None:
-    """A "dummy" of FSAL_VFS has nothing of the kernel in it; one that says of which kind that is would be read beyond its end."""
+    """A "dummy" of FSAL_VFS has no kernel handle in it; if it claims another kind, a read would go past its end."""
     opaque_at, dummy = 5, 0x20  # struct file_handle_v3 of ganesha's nfs_fh.h; os/linux/handle_syscalls.c of FSAL_VFS
     with Nfs3() as client:
         known = client.lookup(mount("/one"), "file")
@@ -85,7 +85,7 @@ def test_random_handles_are_refused_and_the_daemon_lives(served: tuple[Ganesha, 
             if numbers.random() < 0.3:
                 wrong = wrong[: numbers.randrange(len(wrong))]
             if bytes(wrong) != handle:
-                # One that happens to name another object of the export is right.
+                # A handle that happens to name another object of the export is valid.
                 assert status_of(client, bytes(wrong)) in {0, NFS3ERR_STALE, NFS3ERR_BADHANDLE}
         assert status_of(client, handle) == 0
     assert served[0].running()

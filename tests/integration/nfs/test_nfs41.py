@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NFSv4.1 as ESXi uses it: a disk is opened with a share reservation, and reclaimed when the daemon was killed."""
+"""NFSv4.1 as ESXi uses it: a disk opened with a share reservation, and reclaimed after a kill of the daemon."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIZE = 64 * MIB
 
 @pytest.fixture
 def served(nfs_store: Path, tmp_path: Path) -> Iterator[tuple[Ganesha, Path]]:
-    """A daemon that clients may come back to after a crash, and what it serves as /one."""
+    """A daemon that allows reclaims after a crash, and the folder exported as /one."""
     with running_ganesha(tmp_path / "ganesha", [Export(1, nfs_store, "/one")], graceless=False) as ganesha:
         yield ganesha, nfs_store
 
@@ -45,10 +45,10 @@ def refusal(client: Nfs4, access: int, deny: int = SHARE_NONE) -> int:
 
 
 def opened(host: Nfs4) -> OpenFile:
-    """The disk, made by this host, which no other may write."""
+    """The disk, created by this host with a deny-write open."""
     files: list[OpenFile] = []
 
-    def is_open() -> bool:  # the daemon has just started: until its grace period ends nothing is opened
+    def is_open() -> bool:  # until the new daemon's grace period ends nothing can be opened
         try:
             files.append(host.open("/one", "disk", SHARE_BOTH, SHARE_WRITE, create=True))
         except Nfs4Error as error:

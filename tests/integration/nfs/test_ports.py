@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `vaai-nas` where the server's portmapper can't be reached: ports that are given."""
+"""The command `vaai-nas` without the server's portmapper: explicit ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXPORT = "127.0.0.1:/one"
 
 @pytest.fixture(scope="module")
 def without_portmapper(lasting_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A daemon whose rpcbind has gone."""
+    """A daemon whose rpcbind has ended."""
     rpcbind = Rpcbind()
     ganesha = Ganesha(
         tmp_path_factory.mktemp("nfs") / "ganesha",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NFSv3 procedure 22 against the real daemon, by a client from its description alone: what it does, what it withstands."""
+"""NFSv3 procedure 22 on the real daemon, by a client written from its description: results and robustness."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZE = 4 << 20
 
 @dataclass
 class Rig:
-    """A daemon with an export of everybody's, one that squashes root, one that is read-only, and one of another FSAL."""
+    """A daemon with an open export, one with root_squash, a read-only one, and one of another FSAL."""
 
     ganesha: Ganesha
     stores: dict[str, Path]
@@ -43,7 +43,7 @@ class Rig:
         return self.nfs.lookup(self.root(name), "source")
 
     def alive(self) -> None:
-        """Raises when the daemon does not answer."""
+        """Raises if the daemon does not answer."""
         with Nfs3() as another:
             another.null()
         assert self.ganesha.running()
@@ -187,13 +187,13 @@ def test_statistics_and_what_is_supported(rig: Rig) -> None:
     assert rig.procedure.command(procedure22.CLONE_SUPPORTED, rig.root("other-fsal")).status == NOTSUPP
 
 
-def test_what_can_not_be_reserved_is_refused(rig: Rig) -> None:
-    """A plug-in takes "not supported" for success, whether said of the command or by it: it is told that the disk is full."""
+def test_reservations_on_thin_datastores_are_refused(rig: Rig) -> None:
+    """A plug-in takes "not supported" as success, from the command and from its probe: the response is "disk full"."""
     for export in ("open", "read-only"):
         supported = rig.procedure.command(procedure22.RESERVE_SUPPORTED, rig.root(export))
         assert (supported.status, supported.result) == (OK, 0)
     reserved = rig.procedure.command(procedure22.RESERVE, rig.source())
-    assert (reserved.status, reserved.result) == (NOSPC, procedure22.DISK_FULL), "a thin datastore promises nothing"
+    assert (reserved.status, reserved.result) == (NOSPC, procedure22.DISK_FULL), "a thin datastore reserves nothing"
     assert rig.procedure.command(procedure22.RESERVE, rig.source("other-fsal")).status == NOSPC
 
 
@@ -284,7 +284,7 @@ def test_handles_with_bits_turned_over(rig: Rig, seed: int) -> None:
         for command in (procedure22.STATISTICS, procedure22.PROGRESS):
             try:
                 status = rig.procedure.command(command, bytes(forged)).status
-            except RpcError as refused:  # an export of another host's: AUTH_ERROR, as for all of NFSv3
+            except RpcError as refused:  # an export for another host: AUTH_ERROR, as in all of NFSv3
                 assert refused.reply_stat == 1
             else:
                 assert status in (OK, NOENT, BADHANDLE, STALE, INVAL, ISDIR, NOTSUPP, 5)
@@ -305,7 +305,7 @@ def test_handles_that_are_stale(rig: Rig) -> None:
 
 def test_an_export_of_another_host(rig: Rig) -> None:
     directory = rig.nfs.lookup(rig.root(), "directory")
-    inside = directory[:2] + struct.pack(">H", 5) + directory[4:]  # its handle, as that host would have it
+    inside = directory[:2] + struct.pack(">H", 5) + directory[4:]  # the handle that the host would have
     with pytest.raises(RpcError) as refused:
         rig.procedure.command(procedure22.STATISTICS, inside)
     assert refused.value.reply_stat == 1, "denied, as the dispatch does for every procedure"
@@ -385,7 +385,7 @@ def test_a_call_said_again_with_the_same_transaction_is_done_once(rig: Rig) -> N
     transaction, results = connection.receive()
     assert transaction == transactions[0]
     assert procedure22.decode(results).status == OK
-    # Whether it is answered once more depends on when the second came; were it done again, it would say EXIST.
+    # A second response depends on when the repetition came; a second execution would answer EXIST.
     null = connection.send(NFS_PROGRAM, 3, 0, b"")
     while transaction != null:
         transaction, results = connection.receive()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whom an export lets do what."""
+"""Operations that an export allows, by user."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FSAL_ZVAAI in the real daemon: both protocols, both builds of the daemon's library; FSAL_VFS beside it."""
+"""FSAL_ZVAAI in the real daemon: both protocols, both builds of the daemon's library, together with FSAL_VFS."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thick export of the real daemon: growth is admitted up to its size, hosts see what is left, and clones are copied."""
+"""A thick export of the real daemon: growth is admitted up to its size, hosts see the free space, and clones are copies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOSPC = 28
 
 @dataclass
 class Rig:
-    """A thick export, a client of NFSv3, and what the appliance asks."""
+    """A thick export, an NFSv3 client, and the appliance's control client."""
 
     exports: Ganesha
     export: Export
@@ -36,14 +36,14 @@ class Rig:
     store: Path
 
     def space(self) -> ExportSpace:
-        """`space.get`, once the files are counted."""
+        """`space.get` after the files are counted."""
         wait_for(lambda: not self.files.space(2).counting, "the files are counted")
         return self.files.space(2)
 
 
 @pytest.fixture
 def rig(make_store: Callable[[str], Path], tmp_path: Path) -> Iterator[Rig]:
-    """The export 2, /thick, with a file of 4 MiB in it from before."""
+    """The export 2, /thick, with an existing file of 4 MiB."""
     store, folder, control = make_store("thick"), tmp_path / "exports", tmp_path / "vaai-nas.socket"
     (store / "before").write_bytes(random.Random(1).randbytes(4 * MIB))
     os.sync()
@@ -61,7 +61,7 @@ def rig(make_store: Callable[[str], Path], tmp_path: Path) -> Iterator[Rig]:
 
 
 def write(client: Nfs3, handle: bytes, offset: int, length: int) -> None:
-    """In pieces of 1 MiB."""
+    """Writes in pieces of 1 MiB."""
     for at in range(0, length, MIB):
         client.write(handle, offset + at, b"x" * min(MIB, length - at))
 
@@ -74,7 +74,7 @@ def test_growth_is_admitted_up_to_the_size(rig: Rig) -> None:
         root = mount("/thick")
         assert client.space(root) == (SIZE, SIZE - before.admitted)
         file = client.create(root, "disk")
-        client.truncate(file, 50 * MIB)  # sparse: it counts whole
+        client.truncate(file, 50 * MIB)  # a sparse file counts in full
         assert client.space(root)[1] == SIZE - rig.space().admitted < 10 * MIB
         with pytest.raises(Nfs3Error) as refused:
             client.truncate(client.create(root, "other"), 20 * MIB)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The VAAI-NAS service by the command `vaai-nas` and the control socket, with the patched library and with Debian's own."""
+"""The VAAI-NAS service by the command `vaai-nas` and the control socket, with the patched library and with Debian's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZE = 4 << 20
 
 @dataclass
 class Rig:
-    """A daemon with an export on one file system, and one, read-only, on another."""
+    """A daemon with an export, and a read-only export on another file system."""
 
     ganesha: Ganesha
     store: Path
@@ -34,7 +34,7 @@ class Rig:
     data: bytes
 
     def handle(self, path: str = "", export: str = "open") -> bytes:
-        """A handle, of the root unless a path is given."""
+        """A handle; of the root by default."""
         handle = mount(f"/{export}")
         with Nfs3() as nfs:
             for name in path.split("/") if path else ():
@@ -48,7 +48,7 @@ def running_rig(make_store: Callable[[str], Path], directory: Path, daemon: Daem
     for place in (store, other):
         (place / "source").write_bytes(data)
         (place / "directory").mkdir()
-        (place / "directory").chmod(0o777)  # now: the daemon knows a while what it was
+        (place / "directory").chmod(0o777)  # before the daemon caches the mode
     os.sync()
     control_socket = directory / "vaai-nas.socket"
     exports = [Export(1, store, "/open"), Export(2, other, "/read-only", access="RO")]
@@ -119,7 +119,7 @@ def test_a_daemon_that_ends_takes_its_clones_back(make_store: Callable[[str], Pa
 
 
 def counters(rig: Rig, path: str) -> dict[str, int]:
-    """What is counted for an export, or for this host (path "")."""
+    """Counters of an export, or of this host (path "")."""
     (answer,) = ask_control_socket(rig.control_socket, b'{"jsonrpc":"2.0","id":7,"method":"statistics.get"}')
     assert (answer["id"], len(answer["result"]["latency_bounds_microseconds"])) == (7, 27)
     rows = answer["result"]["exports"] if path else answer["result"]["hosts"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Peers that stall or flood beside a host that works: its data is right, its speed stays near its own quiet run's."""
+"""Peers that stall or flood next to a working host: its data is right, and its speed stays near that of a quiet run."""
 
 from __future__ import annotations
 
@@ -28,22 +28,20 @@ from support.volumes import VolumeMaker
 from support.worker import Figures, Worker, peak_memory_bytes, worker
 
 SLOWEST = 8
-"""How many times slower than alone the working host may be. Stalled peers cost nothing; a flooding one takes CPU time of its own,
-here on the same machine."""
+"""Limit for the slowdown of the working host. Stalled peers cost nothing; a flooding peer takes CPU time on the same machine."""
 LONGEST_SECONDS = 2.0
-"""No command of the working host takes longer."""
+"""Limit for a command of the working host."""
 ATTEMPTS = 3
-"""Speed is compared with that of a moment before: what else the machine has to do may begin just then, but not each time."""
+"""Speed is compared with that of a moment before; other load of the machine may start then, but not on each attempt."""
 MEMORY_BYTES = 100 << 20
 ELSEWHERE = "127.0.0.2"
-"""Where the abusers come from: limits by address must not fall on the working host."""
+"""Address of the abusers: limits by address must not affect the working host."""
 
 Abuse = Callable[[Target], contextlib.AbstractAsyncContextManager[None]]
 
 
 @pytest.fixture(scope="module")
 def working_host() -> Iterator[Worker]:
-    """A host that works."""
     with worker() as host:
         yield host
 
@@ -59,7 +57,7 @@ async def sessions(target: Target, count: int, **settings: str) -> AsyncIterator
 
 
 async def send_unread(session: Session, pdus: Iterator[Pdu]) -> None:
-    """Sends as long as the target takes it, and reads nothing."""
+    """Sends as long as the target receives, and reads nothing."""
     session.connection.reader._transport.pause_reading()  # type: ignore[attr-defined]
     for pdu in pdus:
         session.connection.writer.write(pdu.encode())
@@ -68,7 +66,7 @@ async def send_unread(session: Session, pdus: Iterator[Pdu]) -> None:
 
 
 def commands(session: Session, count: int, block: bytes, data_in: int = 0, expected_out: int = 0) -> Iterator[Pdu]:
-    """Commands with good numbers, of which expected data is not sent."""
+    """Commands with valid numbers, without the expected data."""
     for _ in range(count):
         pdu, _ = session.command(block, data_in)
         if expected_out:
@@ -80,7 +78,7 @@ def commands(session: Session, count: int, block: bytes, data_in: int = 0, expec
 
 @contextlib.asynccontextmanager
 async def never_reads(target: Target) -> AsyncIterator[None]:
-    """Asks for 32 MiB on each of 8 sessions and reads nothing of it."""
+    """Requests 32 MiB on each of 8 sessions and reads nothing."""
     async with sessions(target, 8) as stalled:
         for session in stalled:
             await send_unread(session, commands(session, 32, cdb.read(0, 2048), data_in=1 << 20))
@@ -108,7 +106,7 @@ async def half_a_header(target: Target) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def never_logs_in(target: Target) -> AsyncIterator[None]:
-    """Opens 500 connections and says nothing on them; the target may close them."""
+    """Opens 500 connections and sends nothing; the target may close them."""
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(500):
             with contextlib.suppress(OSError):
@@ -118,7 +116,7 @@ async def never_logs_in(target: Target) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def flood(act: Callable[[], Awaitable[None]], streams: int) -> AsyncIterator[None]:
-    """Acts again and again, at each turn of several streams."""
+    """Repeats `act` in several streams."""
 
     async def forever() -> None:
         while True:
@@ -142,7 +140,7 @@ async def floods_with_pings(target: Target) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def floods_with_unread_pings(target: Target) -> AsyncIterator[None]:
-    """As many NOP-Outs as the target takes from a peer that does not read the answers."""
+    """As many NOP-Outs as the target receives from a peer that does not read the responses."""
     async with sessions(target, 4) as flooding:
         for session in flooding:
 
@@ -168,7 +166,7 @@ async def floods_with_commands(target: Target) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def floods_with_logins(target: Target) -> AsyncIterator[None]:
-    """Logs in and hangs up, 8 at a time."""
+    """Logs in and disconnects, 8 at a time."""
 
     async def log_in() -> None:
         async with Session(target.portal, lun=1, source=ELSEWHERE):
@@ -217,7 +215,7 @@ def test_a_working_host_goes_on(target: Target, make_volume: VolumeMaker, workin
     for _ in range(ATTEMPTS):
         quiet = working_host.start(target.portal).result(60)
         figures = asyncio.run(asyncio.wait_for(during_abuse(), 120))
-        said.append(f"alone {quiet}, beside it {figures}, memory {peak_memory_bytes(target.process_id) >> 20} MiB")
+        said.append(f"alone {quiet}, attacked {figures}, memory {peak_memory_bytes(target.process_id) >> 20} MiB")
         print(said[-1])
         assert peak_memory_bytes(target.process_id) < MEMORY_BYTES, said
         near = figures.per_second * SLOWEST > quiet.per_second and figures.mean < quiet.mean * SLOWEST
@@ -239,13 +237,13 @@ def memory_max() -> int:
 
 @contextlib.contextmanager
 def limited_memory(process_id: int, most_bytes: int) -> Iterator[None]:
-    """The process is killed when it takes more, as the service is. Without a memory controller nothing is limited."""
+    """The process is killed above the limit, as the service is. Without a memory controller there is no limit."""
     roots = {Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes", Path("/sys/fs/cgroup"): "memory.max"}
     root = next((root for root in roots if (root / "cgroup.procs").exists()), None)
     group = root / f"zvaai-{process_id}" if root else None
     try:
         if root and group:
-            with contextlib.suppress(OSError):  # version 2, in a group that may not have it
+            with contextlib.suppress(OSError):  # version 2, in a group that may not set it
                 group.mkdir()
                 (group / roots[root]).write_text(str(most_bytes))
                 (group / "cgroup.procs").write_text(str(process_id))
@@ -259,14 +257,14 @@ def limited_memory(process_id: int, most_bytes: int) -> Iterator[None]:
 def test_512_stalled_sessions_stay_within_the_memory_of_the_unit(
     target: Target, make_volume: VolumeMaker, working_host: Worker
 ) -> None:
-    """Each asks for 64 MiB and reads nothing. The target ends those that hold most, and the working host goes on."""
+    """Each requests 64 MiB and reads nothing. The target ends those with the most memory; the working host continues."""
     target.add_lun(0, make_volume("working", 16))
     target.add_lun(1, make_volume("abused", 32))
 
     async def stall(number: int, stack: contextlib.AsyncExitStack) -> None:
         session = Session(target.portal, initiator=f"{INITIATOR}{number % NAMES}", lun=1, source=ELSEWHERE)
         await stack.enter_async_context(session)
-        # The unit attention of a new nexus is for the first.
+        # The first command gets the unit attention of a new nexus.
         await send_unread(session, commands(session, 5, cdb.read(0, 32768), data_in=16 << 20))
 
     async def during_stall() -> list[Figures]:
@@ -281,7 +279,7 @@ def test_512_stalled_sessions_stay_within_the_memory_of_the_unit(
     with limited_memory(target.process_id, memory_max()):
         (figures,) = asyncio.run(asyncio.wait_for(during_stall(), 200))
     peak = peak_memory_bytes(target.process_id)
-    print(f"alone {quiet}, beside them {figures}, memory {peak >> 20} MiB")
+    print(f"alone {quiet}, attacked {figures}, memory {peak >> 20} MiB")
     assert peak < memory_max()
     assert figures.longest < LONGEST_SECONDS
     assert figures.per_second * SLOWEST > quiet.per_second
@@ -289,13 +287,13 @@ def test_512_stalled_sessions_stay_within_the_memory_of_the_unit(
 
 
 def test_64_sessions_at_once(target: Target, make_volume: VolumeMaker) -> None:
-    """Each writes blocks of its own, 4 at a time, reads them back, and gets what it wrote."""
+    """Each writes different blocks, 4 at a time, and reads its data back."""
     target.add_lun(0, make_volume("shared", 64))
-    count, rounds, blocks = 64, 20, 8
+    count, repetitions, blocks = 64, 20, 8
 
     async def one(number: int, session: Session) -> None:
         async def place(which: int) -> None:
-            for sequence in range(rounds):
+            for sequence in range(repetitions):
                 address = (number * 4 + which) * 256 + sequence * blocks
                 data = bytes([number, which, sequence, 7]) * (blocks * 128)
                 assert (await session.execute(cdb.write(address, blocks), data_out=data)).status == GOOD
@@ -314,13 +312,13 @@ def test_64_sessions_at_once(target: Target, make_volume: VolumeMaker) -> None:
 
     asyncio.run(asyncio.wait_for(together(), 240))
     counted = target.counters()
-    assert counted["write"]["operations"] == count * 4 * rounds and counted["write"]["errors"] == 0
+    assert counted["write"]["operations"] == count * 4 * repetitions and counted["write"]["errors"] == 0
 
 
 UNSOLICITED = {"InitialR2T": "No", "FirstBurstLength": "262144"}
 SOLICITED = {"InitialR2T": "Yes", "ImmediateData": "No"}
 
-# What commands send unasked is bounded by their number, FirstBurstLength being 64 KiB at most, and comes on top.
+# The number of commands limits their unsolicited data, at most 64 KiB each (FirstBurstLength); it comes on top.
 UNASKED_BYTES = 32 * 32 * (64 << 10)
 
 

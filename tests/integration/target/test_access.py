@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host sees of the LUNs, and when: masking by initiator name, a volume that is there later, one that grows. Both tiers."""
+"""LUNs that a host sees, and when: masking by initiator name, a volume that appears later, a volume that grows. Both tiers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ WAIT_SECONDS = 120
 
 
 async def numbers(session: Session) -> list[int]:
-    """The LUNs a host is told of."""
+    """LUNs in the response of REPORT LUNS."""
     data = (await session.execute(bytes([0xA0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0]), data_in=1024)).data
     return [int.from_bytes(data[at : at + 2]) & 0x3FFF for at in range(8, 8 + int.from_bytes(data[:4]), 8)]
 
 
 async def all_answers(session: Session, lun: int) -> list[Response]:
-    """What a LUN says to commands of several kinds."""
+    """Responses of a LUN to commands of several kinds."""
     commands = [(cdb.inquiry(), 96), (cdb.TEST_UNIT_READY, 0), (cdb.read(0, 1), 512), (READ_CAPACITY, 8), (cdb.REQUEST_SENSE, 18)]
     answers = [await session.execute(block, data_in=length, lun=lun) for block, length in commands]
     return [*answers, await session.execute(cdb.write(0, 1), data_out=bytes(512), lun=lun)]
 
 
 async def ready_again(session: Session, lun: int = 0) -> list[tuple[int, int, int]]:
-    """Polls until the LUN is ready; the sense codes it gave before, without repetition. Raises TimeoutError."""
+    """Polls until the LUN is ready; returns earlier sense codes without repetition. Raises TimeoutError."""
     said: list[tuple[int, int, int]] = []
     async with asyncio.timeout(WAIT_SECONDS):
         while (answer := await session.execute(cdb.TEST_UNIT_READY, lun=lun)).status == CHECK_CONDITION:
@@ -58,7 +58,9 @@ def test_a_host_never_learns_of_a_lun_it_was_not_given(target: Target, make_volu
             await ready_again(second, 2)
             target.call("access.set", {"target": IQN, "number": 2, "initiators": [FIRST, SECOND]})
             assert await ready_again(first) == [REPORTED_LUNS_DATA_HAS_CHANGED]
-            assert (await second.execute(cdb.TEST_UNIT_READY)).status == GOOD, "a host was told of what does not concern it"
+            assert (await second.execute(cdb.TEST_UNIT_READY)).status == GOOD, (
+                "a host got a unit attention for a LUN that it does not see"
+            )
             assert (await numbers(first), await numbers(second)) == ([0, 1, 2], [0, 2])
             target.call("access.set", {"target": IQN, "number": 2, "initiators": [FIRST]})
             assert await ready_again(second) == [REPORTED_LUNS_DATA_HAS_CHANGED]
@@ -69,10 +71,8 @@ def test_a_host_never_learns_of_a_lun_it_was_not_given(target: Target, make_volu
         assert luns in run("iscsi-ls", "-s", "-i", initiator, target.url())
 
 
-def test_a_volume_that_is_there_later(target: Target, make_volume: VolumeMaker, tmp_path: Path) -> None:
-    """The target starts before the volume is there. A host that is logged in all the time finds the LUN not ready, with its
-    identity, and then ready.
-    """
+def test_a_volume_that_appears_later(target: Target, make_volume: VolumeMaker, tmp_path: Path) -> None:
+    """The target starts before the volume exists. A host gets NOT READY and the LUN's identity, then the LUN is ready."""
     link = tmp_path / "link"
     volume = make_volume("volume", 16)
     link.symlink_to(volume)
@@ -95,7 +95,7 @@ def test_a_volume_that_is_there_later(target: Target, make_volume: VolumeMaker, 
                 assert (await session.execute(block, data_in=length)).sense_codes == (NOT_READY, 0x04, 0x00)
             link.symlink_to(volume)
             said = await ready_again(session)
-            assert any(key == UNIT_ATTENTION for key, _, _ in said), f"nothing told that the medium is there: {said}"
+            assert any(key == UNIT_ATTENTION for key, _, _ in said), f"no unit attention for the new medium: {said}"
             assert await identity(session) == expected
             assert (await session.execute(cdb.write(0, 1), data_out=b"\x01" * 512)).status == GOOD
             assert (await session.execute(cdb.read(0, 1), data_in=512)).data == b"\x01" * 512
@@ -109,7 +109,7 @@ def test_a_volume_that_is_there_later(target: Target, make_volume: VolumeMaker, 
 
 
 def test_a_volume_that_grows(target: Target, make_volume: VolumeMaker) -> None:
-    """Nobody tells the target; every host is told by a unit attention, without a rescan of anything."""
+    """The target notices by itself; every host gets a unit attention, without a rescan."""
     volume = make_volume("volume", 16)
     target.add_lun(0, volume)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a target must answer to wrong input, in the standard's own terms, while another host works unharmed."""
+"""Responses of a target to wrong input, by the standard's terms, while another host continues unharmed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ORDERED = 2
 
 @pytest.fixture
 def served(target: Target, make_volume: VolumeMaker) -> Target:
-    """A target with LUN 0 for the input and LUN 1 for the host that works."""
+    """A target with LUN 0 for the input and LUN 1 for the working host."""
     target.add_lun(0, make_volume("volume", SIZE_MIB))
     target.add_lun(1, make_volume("working", 16))
     return target
@@ -46,31 +46,31 @@ def served(target: Target, make_volume: VolumeMaker) -> Target:
 
 @contextlib.asynccontextmanager
 async def concurrent_work(target: Target) -> AsyncIterator[None]:
-    """A session on LUN 1 that writes and reads back all the time, and must be the same one, with right data, to the end."""
+    """A session on LUN 1 that writes and verifies all the time, and must survive with correct data."""
     async with Session(target.portal, initiator="iqn.2026-11.example.zvaai:worker", lun=1) as session:
         await session.execute(cdb.TEST_UNIT_READY)
-        rounds = 0
+        writes = 0
         stop = asyncio.Event()
 
         async def work() -> None:
-            nonlocal rounds
-            for rounds in itertools.count(1):
-                data = rounds.to_bytes(8) * 512
-                assert (await session.execute(cdb.write(rounds % 1000 * 8, 8), data_out=data)).status == GOOD
-                assert (await session.execute(cdb.read(rounds % 1000 * 8, 8), data_in=4096)).data == data
+            nonlocal writes
+            for writes in itertools.count(1):
+                data = writes.to_bytes(8) * 512
+                assert (await session.execute(cdb.write(writes % 1000 * 8, 8), data_out=data)).status == GOOD
+                assert (await session.execute(cdb.read(writes % 1000 * 8, 8), data_in=4096)).data == data
                 if stop.is_set():
                     return
 
         working = asyncio.create_task(work())
         yield
-        before = rounds
+        before = writes
         stop.set()
         await working
-        assert rounds >= before > 0
+        assert writes >= before > 0
 
 
 def show(target: Target, act: Callable[[], Awaitable[None]]) -> None:
-    """Runs `act` beside a host that works; the target is up afterwards."""
+    """Runs `act` while another host works; the target must be up afterwards."""
 
     async def both() -> None:
         async with concurrent_work(target):
@@ -92,7 +92,7 @@ async def ready_session(target: Target, **settings: str) -> AsyncIterator[Sessio
 
 
 def garbage(seed: int) -> Iterator[bytes]:
-    """What strangers send to a port."""
+    """What scanners send to a port."""
     choice = random.Random(seed)
     yield b"GET / HTTP/1.1\r\nHost: storage\r\n\r\n" + bytes(48)
     yield bytes.fromhex("1603010200010001fc0303") + choice.randbytes(500)  # TLS
@@ -123,7 +123,7 @@ def test_garbage_in_session_ends_only_that_session(served: Target, seed: int) ->
 
 
 def test_a_truncated_pdu_is_not_acted_on(served: Target) -> None:
-    """A WRITE whose connection ends in the midst of its immediate data changes nothing."""
+    """A WRITE whose connection ends within its immediate data changes nothing."""
 
     async def act() -> None:
         for kept in (1, 20, 47, 48, 100, 559):
@@ -215,7 +215,7 @@ def test_a_command_before_login_is_hung_up_on(served: Target) -> None:
 
 
 def test_commands_sent_in_reverse_are_run_in_order(served: Target) -> None:
-    """Ten ORDERED writes to one block, the last sent first: the one with the highest CmdSN stands in the end."""
+    """Ten ORDERED writes to a block, sent in reverse: the one with the highest CmdSN wins."""
 
     async def act() -> None:
         async with ready_session(served) as session:
@@ -293,13 +293,13 @@ def test_data_out_of_order_fails_the_command(
 
 
 class RawWrites(Session):
-    """A session without immediate data that answers no R2T by itself."""
+    """A session without immediate data that does not answer R2T itself."""
 
     def __init__(self, target: Target) -> None:
         super().__init__(target.portal, settings={"ImmediateData": "No"})
 
     async def _receive(self) -> None:
-        """Leaves receiving to the test."""
+        """The test receives."""
 
     async def begin(self, length: int) -> tuple[int, int]:
         """A WRITE at block 0; its task tag and the target transfer tag of its R2T."""
@@ -369,12 +369,12 @@ READS_AND_WRITES = {
 
 
 def is_write(block: bytes) -> bool:
-    """Whether a command of the table takes data."""
+    """Whether a command of the table has Data-Out."""
     return block[0] in (0x0A, 0x2A, 0xAA, 0x8A, 0x2E, 0xAE, 0x8E)
 
 
 def test_addresses_past_the_end(served: Target) -> None:
-    """LOGICAL BLOCK ADDRESS OUT OF RANGE, and nothing of a write that only begins inside is written."""
+    """LOGICAL BLOCK ADDRESS OUT OF RANGE, and a write that starts inside writes nothing."""
 
     async def act() -> None:
         async with ready_session(served) as session:
@@ -388,7 +388,7 @@ def test_addresses_past_the_end(served: Target) -> None:
 
 
 def test_zero_blocks(served: Target) -> None:
-    """Zero is no error and moves nothing (SBC), except for the 6-byte commands, where it means 256."""
+    """Zero is no error and transfers nothing (SBC), except for the 6-byte commands, where it means 256."""
 
     async def act() -> None:
         async with ready_session(served) as session:
@@ -404,7 +404,7 @@ def test_zero_blocks(served: Target) -> None:
 
 
 def test_less_and_more_than_the_initiator_expects(served: Target) -> None:
-    """Residuals (RFC 7143, 11.4.5.1): 2 blocks read into room for 1 and for 3; a write that brings another length."""
+    """Residuals (RFC 7143, 11.4.5.1): 2 blocks read into room for 1 and for 3; a write of another length."""
 
     async def act() -> None:
         async with ready_session(served) as session:
@@ -432,8 +432,8 @@ def test_commands_that_are_not_there(served: Target) -> None:
 
 
 @pytest.mark.parametrize("lun", [2, 255])
-def test_a_lun_that_is_not_there(served: Target, lun: int) -> None:
-    """INQUIRY says that no device is there (SPC, qualifier 011b), REQUEST SENSE tells why (SAM), the rest is refused."""
+def test_a_missing_lun(served: Target, lun: int) -> None:
+    """INQUIRY reports no device (SPC, qualifier 011b), REQUEST SENSE the reason (SAM), the rest is refused."""
 
     async def act() -> None:
         async with ready_session(served) as session:
@@ -449,7 +449,7 @@ def test_a_lun_that_is_not_there(served: Target, lun: int) -> None:
 
 
 def test_random_commands(served: Target, seed: int) -> None:
-    """Two thousand commands of random bytes: each is answered, and LUN 1 keeps its data (see `beside_work`)."""
+    """Two thousand commands of random bytes: each is answered, and LUN 1 keeps its data (see `concurrent_work`)."""
     choice = random.Random(seed)
 
     async def act() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients nobody here wrote use a LUN as a disk: libiscsi's tools and QEMU. Both tiers."""
+"""Third-party clients use a LUN as a disk: libiscsi's tools and QEMU. Both tiers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_capacity_and_block_sizes(target: Target, make_volume: VolumeMaker) -> N
     target.add_lun(0, make_volume("volume", 64))
     capacity = run("iscsi-readcapacity16", target.url(0))
     assert "Total size:67108864" in capacity, capacity
-    # 2^3 logical blocks of 512 bytes, though volblocksize is 16K in the guest: ESXi takes no larger physical block.
+    # 2^3 logical blocks of 512 bytes, although volblocksize is 16K in the guest: ESXi supports no larger physical block.
     assert "LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT:3" in capacity, capacity
 
 
@@ -77,7 +77,7 @@ def test_disk_image_to_the_lun_and_back(
 
 
 def test_many_sessions_at_once(target: Target, make_volume: VolumeMaker, tmp_path: Path, seed: int) -> None:
-    """Each session writes a LUN of its own while the others do."""
+    """Each session writes a separate LUN, concurrently."""
     sessions = 4
     sources = []
     for number in range(sessions):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ATS: eight hosts on 64 shared counters, alone and beside bulk writes; and against writes that overlap. Both tiers.
+"""ATS: eight hosts on 64 shared counters, alone and during bulk writes; and against overlapping writes. Both tiers.
 
-A counter is a block that names its value and who set it, so that no two contents are ever the same.
+A counter is a block with its value and last host, so that no two contents are the same.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ MISCOMPARE = (0xE, 0x1D, 0x00)
 FIRST_BULK_BLOCK = 2048
 SIZE_MIB = 64
 LONGEST_SECONDS = 4
-"""ESXi gives a datastore up whose heartbeats take more than 8 s."""
+"""ESXi drops a datastore whose heartbeats take more than 8 s."""
 ATTEMPTS = 3
-"""What is promised of time holds in one of them at least: a machine that stands still for a moment does not in each."""
+"""Attempts: latency limits must hold in at least one, because the machine may stall for a moment."""
 
 
 def stamp(value: int, host: int) -> bytes:
-    """A counter's block."""
+    """Content of a counter's block."""
     return STAMP.pack(value, host) * (512 // STAMP.size)
 
 
 @dataclass
 class Tally:
-    """What the hosts of a run did: who ever set which value of which counter, by host how often, how long it took."""
+    """Results of a run: who set which value of which counter, count by host, latencies."""
 
     set_by: dict[tuple[int, int], int]
     successes: list[int] = field(default_factory=lambda: [0] * HOSTS)
@@ -55,7 +55,7 @@ class Tally:
     longest_gap: float = 0
 
     def problem(self) -> str | None:
-        """What of it is too slow, or shows nothing."""
+        """What is too slow, or too little to prove anything."""
         done = sum(self.successes)
         if not self.miscompares or done <= COUNTERS:
             return f"they did not meet: {done} set, {self.miscompares} miscompares"
@@ -67,7 +67,7 @@ class Tally:
 
 
 async def count(portal: str, host: int, until: float, choice: random.Random, tally: Tally) -> None:
-    """One host: takes counters one further until the time is up. Raises AssertionError at the first thing that is wrong."""
+    """A host that increments counters until the time is over. Raises AssertionError at the first error."""
     async with Session(portal, initiator=f"iqn.2026-11.example.zvaai:esx{host}") as session:
         await session.execute(cdb.TEST_UNIT_READY)
         last_success = time.perf_counter()
@@ -93,7 +93,7 @@ async def count(portal: str, host: int, until: float, choice: random.Random, tal
 
 
 async def _bulk(portal: str, written: Synchronized[int], enough: Event) -> None:
-    """Writes 1 MiB at a time, eight at once, beside the counters; counts them in `written`."""
+    """Writes 1 MiB at a time, eight at once; counts the bytes in `written`."""
     data = os.urandom(1 << 20)
 
     async def place(session: Session, number: int) -> None:
@@ -111,13 +111,13 @@ async def _bulk(portal: str, written: Synchronized[int], enough: Event) -> None:
 
 
 def bulk(portal: str, written: Synchronized[int], enough: Event) -> None:
-    """`_bulk` for a process of its own."""
+    """`_bulk` in a separate process."""
     asyncio.run(_bulk(portal, written, enough))
 
 
 @contextmanager
 def bulk_writes(portal: str) -> Iterator[Synchronized[int]]:
-    """Bulk writes go on from the first line of the body to its end: their process takes seconds to start in the guest."""
+    """Bulk writes during the whole body: in the guest their process takes seconds to start."""
     spawn = multiprocessing.get_context("spawn")
     written, enough = spawn.Value("Q", 0), spawn.Event()
     process = spawn.Process(target=bulk, args=(portal, written, enough))
@@ -133,7 +133,7 @@ def bulk_writes(portal: str) -> Iterator[Synchronized[int]]:
 
 @pytest.mark.parametrize("during_bulk", [False, True], ids=["alone", "during bulk"])
 def test_no_update_is_lost_and_nobody_starves(
-    target: Target, make_volume: VolumeMaker, seed: int, tell: Callable[[str], None], during_bulk: bool
+    target: Target, make_volume: VolumeMaker, seed: int, report_line: Callable[[str], None], during_bulk: bool
 ) -> None:
     target.add_lun(0, make_volume("volume", SIZE_MIB))
     set_by: dict[tuple[int, int], int] = {}
@@ -159,22 +159,22 @@ def test_no_update_is_lost_and_nobody_starves(
             asyncio.run(asyncio.wait_for(act(tally), SECONDS + 60))
             bulk_mib = written.value if written else 0
         times = sorted(tally.times)
-        tell(
+        report_line(
             f"{HOSTS} hosts, {COUNTERS} counters, {SECONDS:g} s: {sum(tally.successes)} set, {tally.miscompares} miscompares, "
             f"by host {min(tally.successes)} to {max(tally.successes)}; ATS median {statistics.median(times) * 1000:.1f} ms, "
-            f"99% {times[len(times) * 99 // 100] * 1000:.1f} ms, longest {times[-1] * 1000:.0f} ms; {bulk_mib} MiB beside it"
+            f"99% {times[len(times) * 99 // 100] * 1000:.1f} ms, longest {times[-1] * 1000:.0f} ms; {bulk_mib} MiB of bulk writes"
         )
         miscompares += tally.miscompares
         assert target.counters()["offload"]["miscompares"] == miscompares
-        problem = tally.problem() or ("hardly anything was beside it" if during_bulk and bulk_mib <= 8 else None)
+        problem = tally.problem() or ("hardly any bulk writes" if during_bulk and bulk_mib <= 8 else None)
         if not problem:
             return
         problems.append(problem)
     raise AssertionError("\n".join(problems))
 
 
-def test_it_is_one_with_writes_that_overlap_it(target: Target, make_volume: VolumeMaker, seed: int) -> None:
-    """Writes of 256 blocks and compare-and-writes of 255 of them at once: the last one to come wins whole, whichever it is."""
+def test_it_is_atomic_against_overlapping_writes(target: Target, make_volume: VolumeMaker, seed: int) -> None:
+    """Concurrent writes of 256 blocks and compare-and-writes of 255 of them: the last one wins entirely, whichever it is."""
     target.add_lun(0, make_volume("volume", 16))
     choice = random.Random(seed)
 
@@ -199,7 +199,7 @@ def test_it_is_one_with_writes_that_overlap_it(target: Target, make_volume: Volu
                 choice.shuffle(commands)
                 answers = await asyncio.gather(*commands)
                 assert all(answer.status == GOOD or answer.sense_codes == MISCOMPARE for answer in answers), answers
-                # Two of one expectation never both succeed: the first of them changed what it expected.
+                # Two commands with the same expected data never both succeed: the first one changed the block.
                 succeeded = sum(answer.status == GOOD for answer in answers) - 4
                 assert succeeded in (0, 1), f"{succeeded} of one expectation succeeded"
                 won += succeeded

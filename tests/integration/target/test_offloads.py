@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What offloads leave on the disk, byte by byte: every one of them, at random, against a model. Both tiers."""
+"""Results of offloads on the disk, byte by byte: every kind, at random, compared with a model. Both tiers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GRANULE_BLOCKS = 32
 
 @dataclass
 class Disk:
-    """A LUN by the session that reaches it, what it lies on, its NAA, and what it has to hold."""
+    """A LUN: its session, backing store, NAA, and expected content."""
 
     session: Session
     lun: int
@@ -39,15 +39,14 @@ class Disk:
     model: bytearray
 
     async def run(self, command: bytes, data_out: bytes = b"", data_in: int = 0) -> Response:
-        """A command to it."""
         return await self.session.execute(command, data_in=data_in, data_out=data_out, lun=self.lun)
 
     def part(self, address: int, blocks: int) -> slice:
-        """The bytes of blocks."""
+        """Byte range of blocks."""
         return slice(address * 512, (address + blocks) * 512)
 
     async def check(self) -> None:
-        """Compares what a host reads with the model, and what the volume itself has."""
+        """Compares the data that a host reads, and the volume's data, with the model."""
         for address in range(0, BLOCKS, 2048):
             read = await self.run(cdb.read(address, 2048), data_in=1 << 20)
             assert read.status == GOOD, read
@@ -55,7 +54,7 @@ class Disk:
         self.compare(self.volume.read_bytes(), 0)
 
     def compare(self, data: bytes, address: int) -> None:
-        """Fails with the first block that differs."""
+        """Fails at the first different block."""
         expected = bytes(self.model[address * 512 : address * 512 + len(data)])
         if data != expected:
             first = next(at for at in range(0, len(data), 512) if data[at : at + 512] != expected[at : at + 512])
@@ -64,7 +63,7 @@ class Disk:
 
 
 def some_range(choice: random.Random, most: int) -> tuple[int, int]:
-    """An address and a number of blocks; often aligned to volblocksize, often at the edges of the disk."""
+    """An address and a number of blocks; often aligned to volblocksize, often at the ends of the disk."""
     blocks = choice.choice([1, GRANULE_BLOCKS, 2 * GRANULE_BLOCKS, choice.randrange(1, most + 1)])
     address = choice.randrange(BLOCKS - blocks + 1)
     match choice.randrange(6):
@@ -127,7 +126,7 @@ async def write_atomic(choice: random.Random, disks: list[Disk]) -> str:
     answer = await disk.run(cdb.write_atomic(address, blocks), data)
     if answer.status == GOOD:
         disk.model[disk.part(address, blocks)] = data
-    else:  # what a volume can't write in one piece is refused, not done in two
+    else:  # a write larger than the volume's atomic unit is refused, not split
         assert answer.sense_codes[0] == ILLEGAL_REQUEST, answer
     return f"write atomic {disk.lun} {address}+{blocks}: {answer.status}"
 
@@ -158,9 +157,9 @@ async def copy(choice: random.Random, disks: list[Disk]) -> str:
     for _ in range(choice.randrange(1, 4)):
         address, blocks = some_range(choice, 8000)
         to = choice.randrange(BLOCKS - blocks + 1)
-        if choice.random() < 0.6:  # aligned alike, so that blocks in the middle can be shared
+        if choice.random() < 0.6:  # with equal alignment, so that blocks can be shared
             to = min(to - to % GRANULE_BLOCKS + address % GRANULE_BLOCKS, BLOCKS - blocks)
-        if source is destination and choice.random() < 0.3:  # overlapping, a little way off
+        if source is destination and choice.random() < 0.3:  # overlapping
             to = min(max(0, address + choice.randrange(-100, 101)), BLOCKS - blocks)
         segments.append(Segment(0, 1, blocks, address, to))
     parameters = parameter_list([source.naa, destination.naa], segments)
@@ -176,7 +175,7 @@ async def copy_bytes(choice: random.Random, disks: list[Disk]) -> str:
     source, destination = choice.choice(disks), choice.choice(disks)
     length = choice.choice([choice.randrange(2048), choice.randrange(4 << 20)])
     first, to = (choice.randrange((SIZE_MIB << 20) - length) for _ in range(2))
-    if choice.random() < 0.5:  # aligned alike, so that blocks in the middle can be shared
+    if choice.random() < 0.5:  # with equal alignment, so that blocks can be shared
         granule = GRANULE_BLOCKS * 512
         to = min(to - to % granule + first % granule, (SIZE_MIB << 20) - length)
     segment = ByteSegment(0, 1, length, *divmod(first, 512), *divmod(to, 512))
@@ -200,7 +199,7 @@ async def disks_of(target: Target, first: Session, other: Session, volumes: list
 
 
 def test_random_offloads_match_a_model(target: Target, make_volume: VolumeMaker, seed: int) -> None:
-    """On three LUNs of two iSCSI targets: copies within, between, unaligned and overlapping; what failed is in the message."""
+    """On three LUNs of two iSCSI targets: copies within, between, unaligned and overlapping."""
     volumes = [make_volume(f"volume{number}", SIZE_MIB) for number in range(3)]
     target.create(OTHER_IQN)
     for lun, volume in enumerate(volumes):
@@ -224,8 +223,8 @@ def test_random_offloads_match_a_model(target: Target, make_volume: VolumeMaker,
 
 
 def test_holes_are_what_was_never_written_or_unmapped(target: Target, make_volume: VolumeMaker) -> None:
-    """GET LBA STATUS never calls a block deallocated that holds data, and finds what UNMAP and WRITE SAME gave back."""
-    if IN_GUEST:  # where zvol_clone is what knows
+    """GET LBA STATUS never reports a block with data as deallocated, and reports blocks freed by UNMAP and WRITE SAME."""
+    if IN_GUEST:  # there zvol_clone reports allocation
         loaded = kernel_module.load()
         assert loaded.returncode == 0, loaded.stderr
     volume = make_volume("volume", SIZE_MIB)
@@ -263,7 +262,7 @@ def test_holes_are_what_was_never_written_or_unmapped(target: Target, make_volum
             assert (await session.execute(*_unmap(1, 6))).status == GOOD
             same = cdb.write_same(8 * GRANULE_BLOCKS, GRANULE_BLOCKS, cdb.UNMAP)
             assert (await session.execute(same, data_out=bytes(512))).status == GOOD
-            # One block of a granule alone gives nothing back, and reads as zero.
+            # A single block of a granule frees nothing, and reads as zero.
             assert (await session.execute(*_unmap_blocks(100 * GRANULE_BLOCKS + 3, 1))).status == GOOD
             sync(volume)
             assert await deallocated(session) == every - blocks_of(0, 5, 7, 100)
@@ -315,7 +314,7 @@ def test_zeroes_and_unmap_give_the_space_back(target: Target, make_volume: Volum
 
 
 def test_a_copy_reaches_only_what_this_host_may_use(target: Target, make_volume: VolumeMaker) -> None:
-    """CVE-2020-28374: neither end of a copy may be a LUN that its host was not given, whatever it knows of its name."""
+    """CVE-2020-28374: neither end of a copy may be a LUN that the host may not use, even if it knows the designator."""
     mine, hidden = make_volume("mine", SIZE_MIB), make_volume("hidden", SIZE_MIB)
     owner = "iqn.2026-11.example.zvaai:owner"
     target.create(OTHER_IQN)
@@ -352,8 +351,8 @@ def test_a_copy_reaches_only_what_this_host_may_use(target: Target, make_volume:
 
 
 @pytest.mark.parametrize("most", [65535, 2048])
-def test_a_copy_is_counted_by_the_way_it_went(target: Target, make_volume: VolumeMaker, most: int) -> None:
-    """Every byte is in exactly one of the counters, and what was not cloned has its reason."""
+def test_a_copy_is_counted_by_method(target: Target, make_volume: VolumeMaker, most: int) -> None:
+    """Every byte is in exactly one of the counters, and bytes that were not cloned have a reason."""
     volumes = [make_volume(name, SIZE_MIB) for name in ("source", "destination")]
     for lun, volume in enumerate(volumes):
         target.add_lun(lun, volume)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to a LUN, with libiscsi and QEMU: digests, CHAP, IPv6, several portals, a cable that is pulled."""
+"""Paths to a LUN, with libiscsi and QEMU: digests, CHAP, IPv6, several portals, a cut link."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TARGET = Account("target", "another-secret-20-by")
 
 
 def session_parameters(target: Target) -> list[dict[str, object]]:
-    """What was negotiated with each session there is."""
+    """Negotiated parameters of each session."""
     return [session["parameters"] for session in target.call("sessions.list")["sessions"]]
 
 
@@ -28,7 +28,7 @@ def session_parameters(target: Target) -> list[dict[str, object]]:
 def test_qemu_and_libiscsi_with_and_without_header_digest(
     target: Target, make_volume: VolumeMaker, tmp_path: Path, seed: int, header_digest: str
 ) -> None:
-    """libiscsi's own tools choose none, and it has no data digest: open-iscsi's are in the kernel tier."""
+    """libiscsi's tools request none, and it has no data digest; the guest's tests have open-iscsi's."""
     image = file_system_image(tmp_path, seed, 16)
     volume = make_volume("volume", 16)
     target.add_lun(0, volume)
@@ -37,7 +37,7 @@ def test_qemu_and_libiscsi_with_and_without_header_digest(
     agreed: list[object] = []
 
     def copied_and_seen() -> bool:
-        """Whether it was seen while it was logged in, which is for half a second."""
+        """Whether the session was listed while it was logged in, which lasts half a second."""
         copy = subprocess.Popen(["qemu-img", "convert", "-n", "-r", "16M", "-f", "raw", "--target-image-opts", image, options])
 
         def has_logged_in() -> bool:
@@ -56,7 +56,7 @@ def test_qemu_and_libiscsi_with_and_without_header_digest(
 
 
 def test_mutual_chap_with_libiscsi(target: Target, make_volume: VolumeMaker) -> None:
-    """Each side proves itself; libiscsi hangs up on a target that does not know its secret."""
+    """Each side authenticates; libiscsi disconnects from a target that does not know the secret."""
     target.add_lun(0, make_volume("volume", 16))
     target.call("accounts.set", {"target": IQN, "name": HOST.name, "secret": HOST.secret, "initiators": "any"})
     target.call("accounts.set", {"target": IQN, "name": TARGET.name, "secret": TARGET.secret, "mutual": True})
@@ -84,7 +84,7 @@ def test_portals_of_both_families_and_two_groups(tmp_path: Path, make_volume: Vo
 
 @pytest.mark.parametrize("cuts", [1, 3])
 def test_a_cable_is_pulled_and_put_back(tmp_path: Path, make_volume: VolumeMaker, seed: int, cuts: int) -> None:
-    """QEMU copies an image to a LUN over a link that is cut in between; it goes on by itself, and every byte arrives."""
+    """QEMU copies an image to a LUN over a link that is cut in between; it continues itself, and every byte arrives."""
     image = file_system_image(tmp_path, seed, IMAGE_MIB)
     volume = make_volume("volume", IMAGE_MIB)
     with links(1) as (link,), running_target(tmp_path / "target", [(f"{link.address}:3260", 1)], namespace=NAMESPACE) as target:
@@ -107,7 +107,7 @@ def test_a_cable_is_pulled_and_put_back(tmp_path: Path, make_volume: VolumeMaker
             stalled_at = written()
             with pytest.raises(subprocess.TimeoutExpired):
                 copy.wait(timeout=2)
-            # What had arrived is still written; over the link it would have been 20 MiB by now.
+            # Data that had arrived is still written; over the link it would be 20 MiB by now.
             assert written() - stalled_at <= 8 << 20, "the link was not cut"
             link.restore()
         output, _ = copy.communicate(timeout=120)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which blocks a dataset refers to, as bytes by the txg they were born in.
+"""Blocks of a dataset, as bytes by their birth transaction group (txg).
 
-Blocks of one txg only ever become fewer as they are overwritten, so of two snapshots the older refers to all blocks the newer has
-of a txg both know. With that, sharing between dataset, snapshots and clones follows from these numbers alone, as OpenZFS's own
-accounting does from birth times.
+Overwriting only reduces the blocks of a txg. So an older snapshot has all blocks of its time that a newer one has, and these
+numbers give the sharing between dataset, snapshots and clones, as birth times do in OpenZFS.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def gone_from(older: Blocks, newer: Blocks, after: int) -> int:
 
 
 def with_written(blocks: Blocks, txg: int, size: int, replaced: int) -> Blocks:
-    """After `size` bytes were written in `txg`, `replaced` of them over blocks there were, the oldest first."""
+    """Blocks after `size` bytes were written in `txg`, `replaced` of them over existing blocks, oldest first."""
     left = []
     for born, held in blocks:
         taken = min(held, replaced)

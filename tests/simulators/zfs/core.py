@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all parts of the simulator share: the lock, the clock, finding things, failures to order, saving."""
+"""Common to all parts of the simulator: lock, clock, lookup, injected failures, state file."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from simulators.zfs import state
 from simulators.zfs.space import Figures, SpaceMap, parent_of
 from simulators.zfs.state import DatasetState, Machine, PoolState, SnapshotState
 
-_LISTS_KEPT = 16
-Found = tuple[PoolState, str, DatasetState]
-"""A pool, the path of a dataset in it, the dataset."""
+_CACHED_LISTS = 16
+DatasetInPool = tuple[PoolState, str, DatasetState]
+"""Pool, path of the dataset in it, dataset."""
 
 
 class Core:
-    """State and what every operation does around itself."""
+    """State, and what every operation does first and last."""
 
     def __init__(self, machine: Machine, *, clock: Callable[[], float] = time.time, path: Path | None = None) -> None:
         self.machine = machine
@@ -44,19 +44,19 @@ class Core:
         self._spaces: dict[str, tuple[int, SpaceMap]] = {}
         self._version = 0
         self._figures: Figures = {}
-        self._told: dict[object, tuple[int, list[Any]]] = {}
+        self._lists: dict[object, tuple[int, list[Any]]] = {}
         self.smart: dict[str, DiskHealth] = {}
-        """What disks say of themselves, by path."""
+        """SMART data by path, set by tests."""
         self.failures: dict[str, list[ZfsError]] = {}
         self.delays: dict[str, list[float]] = {}
         self.waits: dict[str, list[threading.Event]] = {}
         self.hanging: dict[str, threading.Event] = {}
-        """Pools whose operations do not end before the event, but for `pools`."""
+        """Pools whose operations wait for the event, except `pools`."""
         if path is not None:
             state.save(machine, path)
 
     def changed(self, pool: PoolState | None = None) -> None:
-        """After every change: the next txg, and the file."""
+        """Ends a change: next transaction group, state file."""
         self._version += 1
         if pool is not None:
             pool.txg += 1
@@ -64,25 +64,24 @@ class Core:
             state.save(self.machine, self._path)
 
     def space_of(self, pool: PoolState) -> SpaceMap:
-        """Of its present state."""
         version, space = self._spaces.get(pool.name, (-1, None))
         if space is None or version != self._version:
             space = SpaceMap(pool, self.machine.devices, self._figures)
             self._spaces[pool.name] = (self._version, space)
         return space
 
-    def once[T](self, what: object, tell: Callable[[], list[T]]) -> list[T]:
-        """A list that is made anew only after a change: of 10,000 snapshots it takes a while."""
-        version, told = self._told.get(what, (-1, []))
+    def cached[T](self, key: object, make: Callable[[], list[T]]) -> list[T]:
+        """A list that is made again only after a change: 10,000 snapshots take a while."""
+        version, rows = self._lists.get(key, (-1, []))
         if version != self._version:
-            told = tell()
-            if len(self._told) > _LISTS_KEPT:
-                self._told.clear()
-            self._told[what] = (self._version, told)
-        return list(told)
+            rows = make()
+            if len(self._lists) > _CACHED_LISTS:
+                self._lists.clear()
+            self._lists[key] = (self._version, rows)
+        return list(rows)
 
     def touched(self) -> None:
-        """After a step of a change whose space counts in the next step."""
+        """Recomputes space, because the next step of a change depends on it."""
         self._version += 1
 
     def new_guid(self) -> int:
@@ -95,10 +94,10 @@ class Core:
         """Seconds."""
         return int(self.clock())
 
-    # --- finding
+    # --- lookup
 
     def pool_state(self, name: str) -> PoolState:
-        """An imported pool that answers."""
+        """An imported pool. Raises NoSuchPool, PoolUnavailable."""
         for pool in self.machine.pools:
             if pool.imported and pool.name == name:
                 if pool.suspended:
@@ -106,8 +105,8 @@ class Core:
                 return pool
         raise NoSuchPool(name)
 
-    def find(self, name: str) -> Found:
-        """A dataset. Raises NoSuchDataset, also when there is no such pool."""
+    def find(self, name: str) -> DatasetInPool:
+        """A dataset. Raises NoSuchDataset, also for a missing pool."""
         names.dataset_name(name)
         root, _, path = name.partition("/")
         try:
@@ -119,8 +118,7 @@ class Core:
         return pool, path, pool.datasets[path]
 
     def find_parent_of_new(self, name: str) -> tuple[PoolState, str]:
-        """Pool and path for a dataset to be made. Raises DatasetExists, NoSuchDataset for what is above."""
-
+        """Pool and path for a new dataset. Raises DatasetExists; NoSuchDataset for a missing parent."""
         names.new_dataset_name(name)
         root, _, path = name.partition("/")
         pool, _, parent = self.find(f"{root}/{parent_of(path)}".rstrip("/"))
@@ -131,7 +129,7 @@ class Core:
         return pool, path
 
     def find_snapshot(self, name: str) -> tuple[PoolState, str, DatasetState, SnapshotState]:
-        """A snapshot. Raises NoSuchSnapshot, also when there is no such dataset."""
+        """A snapshot. Raises NoSuchSnapshot, also for a missing dataset."""
         names.snapshot_name(name)
         dataset_name, _, tag = name.partition("@")
         try:
@@ -143,17 +141,17 @@ class Core:
                 return pool, path, dataset, snapshot
         raise NoSuchSnapshot(name)
 
-    def one_pool(self, wanted: list[str]) -> None:
+    def check_one_pool(self, datasets: list[str]) -> None:
         """Raises DifferentPools."""
-        if len({names.pool_of(name) for name in wanted}) > 1:
-            raise DifferentPools(tuple(wanted))
+        if len({names.pool_of(name) for name in datasets}) > 1:
+            raise DifferentPools(tuple(datasets))
 
     def clones_of(self, pool: PoolState, snapshot: SnapshotState) -> list[str]:
         """Paths, sorted."""
         return sorted(path for path, dataset in pool.datasets.items() if dataset.origin == snapshot.guid)
 
     def snapshot_by_guid(self, pool: PoolState, guid: int) -> tuple[str, DatasetState, int] | None:
-        """Path and dataset it belongs to, and its index there."""
+        """Path and dataset of a snapshot, and its index there."""
         for path, dataset in pool.datasets.items():
             for index, snapshot in enumerate(dataset.snapshots):
                 if snapshot.guid == guid:
@@ -163,7 +161,7 @@ class Core:
     # --- properties
 
     def effective(self, pool: PoolState, path: str, name: str) -> Property | None:
-        """Value and source of a native of SHOWN or a user property; None when the kind has not it or it is not set."""
+        """Value and source of a native property of SHOWN or a user property; None if unset or not of this kind of dataset."""
         native = SHOWN.get(name)
         kind = On.VOLUME if pool.datasets[path].is_volume else On.FILESYSTEM
         if native is not None and not native.on & kind:
@@ -171,15 +169,15 @@ class Core:
         at = path
         while True:
             dataset = pool.datasets[at]
-            found = None
+            own = None
             if name in dataset.local:
-                found = Property(dataset.local[name], Source.LOCAL)
+                own = Property(dataset.local[name], Source.LOCAL)
             elif name in dataset.received and name not in dataset.received_hidden:
-                found = Property(dataset.received[name], Source.RECEIVED)
-            if found is not None:
+                own = Property(dataset.received[name], Source.RECEIVED)
+            if own is not None:
                 if at == path:
-                    return found
-                value = found.value
+                    return own
+                value = own.value
                 if name == "mountpoint" and value.startswith("/"):
                     value = f"{value.rstrip('/')}/{path.removeprefix(at).lstrip('/')}"
                 return Property(value, Source.INHERITED, pool.full_name(at))
@@ -192,22 +190,22 @@ class Core:
         return Property(default, Source.DEFAULT)
 
     def user_properties(self, pool: PoolState, path: str) -> dict[str, Property]:
-        """All that are set on the dataset or above."""
-        found: dict[str, Property] = {}
+        """Properties of the dataset and of those above."""
+        properties: dict[str, Property] = {}
         at = path
         while True:
             dataset = pool.datasets[at]
             for name in {*dataset.local, *dataset.received}:
-                if names.is_user_property(name) and name not in found:
+                if names.is_user_property(name) and name not in properties:
                     effective = self.effective(pool, path, name)
                     if effective is not None:
-                        found[name] = effective
+                        properties[name] = effective
             if not at:
-                return found
+                return properties
             at = parent_of(at)
 
     def encryption_root(self, pool: PoolState, path: str) -> tuple[str, DatasetState] | None:
-        """Whose key it is, or None when it is not encrypted."""
+        """The encryption root, or None for an unencrypted dataset."""
         at = path
         while pool.datasets[at].algorithm is None:
             if not at:
@@ -216,14 +214,14 @@ class Core:
         return at, pool.datasets[at]
 
     def need_room(self, pool: PoolState, path: str, size: int, name: str) -> None:
-        """Raises OutOfSpace when a dataset's `used` can't grow by so much."""
+        """Raises OutOfSpace if `used` of a dataset cannot grow by `size`."""
         space = self.space_of(pool)
         if size > space.room(path):
             raise OutOfSpace(name, quota=space.quota_is_short(path, size))
 
 
 def operation[S: Core, **P, R](method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Around every operation: the failure, delay or wait that was ordered for it, then the lock."""
+    """Decorates every operation: injected failure, delay or wait, then the lock."""
     name = method.__name__
 
     @functools.wraps(method)
@@ -248,7 +246,7 @@ _OF_ALL_POOLS = ("datasets", "snapshots")
 
 
 def _named(value: Any) -> set[str]:
-    """Pools of all names in arguments."""
+    """Pools of all names in the arguments."""
     if isinstance(value, str):
         return {value.partition("/")[0].partition("@")[0]}
     if isinstance(value, dict):

@@ -49,12 +49,11 @@ NEW_VOLUME_BYTES = 56 << 10
 
 
 class Datasets(Core):
-    """zfs(8), but for snapshots."""
+    """zfs(8), except snapshots."""
 
-    # --- telling
+    # --- reports
 
-    def tell_volume(self, pool: PoolState, path: str, dataset: DatasetState) -> Volume:
-        """What is shown of it."""
+    def report_volume(self, pool: PoolState, path: str, dataset: DatasetState) -> Volume:
         return Volume(
             name=pool.full_name(path),
             guid=dataset.guid,
@@ -62,16 +61,15 @@ class Datasets(Core):
             creation=dataset.creation,
             space=self.space_of(pool).space(path),
             origin=self._origin_name(pool, dataset),
-            encryption=self._tell_encryption(pool, path),
-            properties=self._tell_properties(pool, path),
+            encryption=self._report_encryption(pool, path),
+            properties=self._report_properties(pool, path),
             volsize=dataset.volsize,
             volblocksize=dataset.volblocksize,
             refreservation=size_of(dataset, "refreservation"),
         )
 
-    def tell_filesystem(self, pool: PoolState, path: str, dataset: DatasetState) -> Filesystem:
-        """What is shown of it."""
-        properties = self._tell_properties(pool, path)
+    def report_filesystem(self, pool: PoolState, path: str, dataset: DatasetState) -> Filesystem:
+        properties = self._report_properties(pool, path)
         mountpoint = properties["mountpoint"].value
         return Filesystem(
             name=pool.full_name(path),
@@ -80,7 +78,7 @@ class Datasets(Core):
             creation=dataset.creation,
             space=self.space_of(pool).space(path),
             origin=self._origin_name(pool, dataset),
-            encryption=self._tell_encryption(pool, path),
+            encryption=self._report_encryption(pool, path),
             properties=properties,
             mountpoint=mountpoint if mountpoint.startswith("/") else None,
             mounted=dataset.mounted,
@@ -91,15 +89,15 @@ class Datasets(Core):
             refreservation=size_of(dataset, "refreservation"),
         )
 
-    def _tell_properties(self, pool: PoolState, path: str) -> dict[str, Property]:
+    def _report_properties(self, pool: PoolState, path: str) -> dict[str, Property]:
         natives = {name: self.effective(pool, path, name) for name in SHOWN}
         return {name: value for name, value in natives.items() if value is not None} | self.user_properties(pool, path)
 
     def _origin_name(self, pool: PoolState, dataset: DatasetState) -> str | None:
-        found = self.snapshot_by_guid(pool, dataset.origin) if dataset.origin else None
-        return f"{pool.full_name(found[0])}@{found[1].snapshots[found[2]].tag}" if found else None
+        origin = self.snapshot_by_guid(pool, dataset.origin) if dataset.origin else None
+        return f"{pool.full_name(origin[0])}@{origin[1].snapshots[origin[2]].tag}" if origin else None
 
-    def _tell_encryption(self, pool: PoolState, path: str) -> Encryption | None:
+    def _report_encryption(self, pool: PoolState, path: str) -> Encryption | None:
         root = self.encryption_root(pool, path)
         if root is None:
             return None
@@ -108,7 +106,7 @@ class Datasets(Core):
         return Encryption(algorithm=str(root[1].algorithm), root=name, key_format=root[1].key_format, key_status=status)
 
     def below(self, root: str | None) -> list[tuple[PoolState, str, DatasetState]]:
-        """All datasets, or those at and below one; those of suspended pools are left out, as `zfs list` leaves them."""
+        """All datasets, or a dataset and those below. Without those of suspended pools, as in `zfs list`."""
         if root is not None:
             pool, path, _ = self.find(root)
             beginning = f"{path}/" if path else ""
@@ -119,30 +117,30 @@ class Datasets(Core):
 
     @operation
     def datasets(self, root: str | None = None) -> DatasetList:
-        """See ZfsEngine."""
-        found = self.below(root)
+        datasets = self.below(root)
         return DatasetList(
-            filesystems=self.once(
-                ("filesystems", root), lambda: [self.tell_filesystem(*one) for one in found if not one[2].is_volume]
+            filesystems=self.cached(
+                ("filesystems", root),
+                lambda: [self.report_filesystem(*dataset) for dataset in datasets if not dataset[2].is_volume],
             ),
-            volumes=self.once(("volumes", root), lambda: [self.tell_volume(*one) for one in found if one[2].is_volume]),
+            volumes=self.cached(
+                ("volumes", root), lambda: [self.report_volume(*dataset) for dataset in datasets if dataset[2].is_volume]
+            ),
         )
 
     @operation
     def volume(self, name: str) -> Volume:
-        """See ZfsEngine."""
-        found = self.find(name)
-        if not found[2].is_volume:
+        pool, path, dataset = self.find(name)
+        if not dataset.is_volume:
             raise NoSuchDataset(name)
-        return self.tell_volume(*found)
+        return self.report_volume(pool, path, dataset)
 
     @operation
     def filesystem(self, name: str) -> Filesystem:
-        """See ZfsEngine."""
-        found = self.find(name)
-        if found[2].is_volume:
+        pool, path, dataset = self.find(name)
+        if dataset.is_volume:
             raise NoSuchDataset(name)
-        return self.tell_filesystem(*found)
+        return self.report_filesystem(pool, path, dataset)
 
     # --- making
 
@@ -157,7 +155,6 @@ class Datasets(Core):
         properties: Mapping[str, str] | None = None,
         encryption: NewEncryption | None = None,
     ) -> Volume:
-        """See ZfsEngine."""
         check_volume_size(volsize, volblocksize)
         local = dict(properties or {})
         check_properties(local, On.VOLUME)
@@ -166,19 +163,18 @@ class Datasets(Core):
         pool, path, dataset = self._create(name, local, encryption, NEW_VOLUME_BYTES)
         dataset.volsize, dataset.volblocksize = volsize, volblocksize
         self.changed(pool)
-        return self.tell_volume(pool, path, dataset)
+        return self.report_volume(pool, path, dataset)
 
     @operation
     def create_filesystem(
         self, name: str, *, properties: Mapping[str, str] | None = None, encryption: NewEncryption | None = None
     ) -> Filesystem:
-        """See ZfsEngine."""
         local = dict(properties or {})
         check_properties(local, On.FILESYSTEM)
         pool, path, dataset = self._create(name, local, encryption, NEW_FILESYSTEM_BYTES)
         dataset.mounted = self.mounts_itself(pool, path)
         self.changed(pool)
-        return self.tell_filesystem(pool, path, dataset)
+        return self.report_filesystem(pool, path, dataset)
 
     def _create(
         self, name: str, local: dict[str, str], encryption: NewEncryption | None, size: int
@@ -201,7 +197,7 @@ class Datasets(Core):
         return pool, path, dataset
 
     def mounts_itself(self, pool: PoolState, path: str) -> bool:
-        """Whether a file system is mounted when it is made or its pool imported."""
+        """Whether a file system is mounted at its creation and at the import of its pool."""
         can, where = self.effective(pool, path, "canmount"), self.effective(pool, path, "mountpoint")
         root = self.encryption_root(pool, path)
         key = root is None or root[1].key_loaded
@@ -209,7 +205,6 @@ class Datasets(Core):
 
     @operation
     def grow_volume(self, name: str, volsize: int) -> Volume:
-        """See ZfsEngine."""
         pool, path, dataset = self.find(name)
         if not dataset.is_volume:
             raise NoSuchDataset(name)
@@ -223,17 +218,15 @@ class Datasets(Core):
                 growth = thick_refreservation(volsize, dataset.volblocksize)
                 growth -= thick_refreservation(dataset.volsize, dataset.volblocksize)
                 self.need_room(pool, path, growth, name)
-                wanted = reserved + growth
-                dataset.local["refreservation"] = str(wanted)
+                dataset.local["refreservation"] = str(reserved + growth)
             dataset.volsize = volsize
             self.changed(pool)
-        return self.tell_volume(pool, path, dataset)
+        return self.report_volume(pool, path, dataset)
 
-    # --- names and ends
+    # --- rename, destroy
 
     @operation
     def rename(self, name: str, new_name: str) -> None:
-        """See ZfsEngine."""
         names.new_dataset_name(name)
         names.new_dataset_name(new_name)
         pool, path, dataset = self.find(name)
@@ -260,7 +253,6 @@ class Datasets(Core):
 
     @operation
     def destroy(self, name: str, *, with_snapshots: bool = False) -> None:
-        """See ZfsEngine."""
         names.new_dataset_name(name)
         pool, path, dataset = self.find(name)
         children = [pool.full_name(p) for p in pool.datasets if p.startswith(f"{path}/")]
@@ -277,48 +269,46 @@ class Datasets(Core):
 
     @operation
     def dependants(self, name: str) -> list[Dependant]:
-        """See ZfsEngine."""
-        found: dict[str, Dependant] = {}
+        dependants: dict[str, Dependant] = {}
         if "@" in name:
             pool, _, _, snapshot = self.find_snapshot(name)
-            self._clones_below(pool, name, snapshot, found)
+            self._clones_below(pool, name, snapshot, dependants)
         else:
             pool, path, _ = self.find(name)
-            self._all_below(pool, path, found)
-            found.pop(name, None)
-        return sorted(found.values(), key=lambda dependant: dependant.name)
+            self._all_below(pool, path, dependants)
+            dependants.pop(name, None)
+        return sorted(dependants.values(), key=lambda dependant: dependant.name)
 
-    def _clones_below(self, pool: PoolState, name: str, snapshot: SnapshotState, found: dict[str, Dependant]) -> None:
+    def _clones_below(self, pool: PoolState, name: str, snapshot: SnapshotState, dependants: dict[str, Dependant]) -> None:
         for path in self.clones_of(pool, snapshot):
             clone = pool.full_name(path)
-            if clone not in found:
-                found[clone] = Dependant(clone, DependantKind.CLONE, name)
-                self._all_below(pool, path, found)
+            if clone not in dependants:
+                dependants[clone] = Dependant(clone, DependantKind.CLONE, name)
+                self._all_below(pool, path, dependants)
 
-    def _all_below(self, pool: PoolState, path: str, found: dict[str, Dependant]) -> None:
+    def _all_below(self, pool: PoolState, path: str, dependants: dict[str, Dependant]) -> None:
         beginning = f"{path}/" if path else ""
         for p in sorted(p for p in pool.datasets if p == path or p.startswith(beginning)):
             name = pool.full_name(p)
             if p != path:
-                found.setdefault(name, Dependant(name, DependantKind.CHILD, pool.full_name(parent_of(p))))
+                dependants.setdefault(name, Dependant(name, DependantKind.CHILD, pool.full_name(parent_of(p))))
             for snapshot in pool.datasets[p].snapshots:
                 full = f"{name}@{snapshot.tag}"
-                if full not in found:
-                    found[full] = Dependant(full, DependantKind.SNAPSHOT, name)
-                    self._clones_below(pool, full, snapshot, found)
+                if full not in dependants:
+                    dependants[full] = Dependant(full, DependantKind.SNAPSHOT, name)
+                    self._clones_below(pool, full, snapshot, dependants)
 
     @operation
     def promote(self, name: str) -> None:
-        """See ZfsEngine."""
         pool, path, clone = self.find(name)
-        found = self.snapshot_by_guid(pool, clone.origin) if clone.origin else None
-        if found is None:
+        snapshot = self.snapshot_by_guid(pool, clone.origin) if clone.origin else None
+        if snapshot is None:
             raise NotAClone(name)
-        _, origin, index = found
+        _, origin, index = snapshot
         taken = {snapshot.tag for snapshot in clone.snapshots}
-        for snapshot in origin.snapshots[: index + 1]:
-            if snapshot.tag in taken:
-                raise SnapshotExists(f"{name}@{snapshot.tag}")
+        for moved in origin.snapshots[: index + 1]:
+            if moved.tag in taken:
+                raise SnapshotExists(f"{name}@{moved.tag}")
         clone.origin, origin.origin = origin.origin, clone.origin
         clone.snapshots = origin.snapshots[: index + 1] + clone.snapshots
         origin.snapshots = origin.snapshots[index + 1 :]
@@ -326,15 +316,13 @@ class Datasets(Core):
 
     @operation
     def holders(self, name: str) -> tuple[str, ...]:
-        """See ZfsEngine."""
         return tuple(sorted(self.find(name)[2].holders))
 
     # --- mounting
 
     @operation
     def mount(self, name: str) -> None:
-        """See ZfsEngine."""
-        pool, path, dataset = self._a_filesystem(name)
+        pool, path, dataset = self._filesystem(name)
         root = self.encryption_root(pool, path)
         if root and not root[1].key_loaded:
             raise KeyNotLoaded(name)
@@ -347,8 +335,7 @@ class Datasets(Core):
 
     @operation
     def unmount(self, name: str, *, force: bool = False) -> None:
-        """See ZfsEngine."""
-        pool, path, _ = self._a_filesystem(name)
+        pool, path, _ = self._filesystem(name)
         inside = [(p, d) for _, p, d in self.below(name) if not d.is_volume]
         if not force:
             self._not_busy(inside, pool)
@@ -356,7 +343,7 @@ class Datasets(Core):
             dataset.mounted = False
         self.changed()
 
-    def _a_filesystem(self, name: str) -> tuple[PoolState, str, DatasetState]:
+    def _filesystem(self, name: str) -> tuple[PoolState, str, DatasetState]:
         pool, path, dataset = self.find(name)
         if dataset.is_volume:
             raise NoSuchDataset(name)
@@ -364,7 +351,7 @@ class Datasets(Core):
 
 
 def digest(key: bytes) -> str:
-    """What is kept of a key."""
+    """The stored form of a key."""
     return hashlib.sha256(key).hexdigest()
 
 

@@ -67,14 +67,13 @@ class Pools(Datasets):
     """zpool(8)."""
 
     scan_seconds = 0.0
-    """How long a scrub or resilver takes at least."""
+    """Minimum duration of a scrub or resilver."""
     scan_bytes_per_second = 1 << 30
 
-    # --- telling
+    # --- reports
 
     @operation
     def disks(self) -> list[Disk]:
-        """See ZfsEngine."""
         owners = {leaf.path: f"pool {pool.name}" for pool in self.machine.pools for leaf in pool.devices()}
         return [
             Disk(
@@ -92,34 +91,32 @@ class Pools(Datasets):
 
     @operation
     def disk_health(self, device: str) -> DiskHealth:
-        """See ZfsEngine. Disks have no SMART but what a test gives them."""
+        """SMART data that a test set."""
         for disk in self.disks():
             if device in (disk.path, disk.device):
                 return self.smart.get(disk.path, DiskHealth(available=False, reason="a simulated disk has no SMART"))
         raise NoSuchDevice(device)
 
     def pools(self) -> list[Pool]:
-        """See ZfsEngine."""
         for pool in self.machine.pools:
-            self._settle(pool)
-        return [self._tell(pool) for pool in sorted(self.machine.pools, key=lambda pool: pool.name) if pool.imported]
+            self._finish_scan(pool)
+        return [self._report(pool) for pool in sorted(self.machine.pools, key=lambda pool: pool.name) if pool.imported]
 
     def zpool_status(self, pool: str) -> str:
-        """See ZfsEngine; in few words."""
+        """A short form of the output."""
         names.dataset_name(pool)
-        told = self.pool(pool)
-        lines = [f"  pool: {told.name}", f" state: {told.health}", f"status: {told.status}", "config:", ""]
-        lines += [f"\t{device.path or device.was} {device.health}" for vdev in told.vdevs for device in vdev.devices()]
-        return "\n".join([*lines, "", f"errors: {told.error_count} data errors", ""])[:LONGEST_STATUS]
+        report = self.pool(pool)
+        lines = [f"  pool: {report.name}", f" state: {report.health}", f"status: {report.status}", "config:", ""]
+        lines += [f"\t{device.path or device.was} {device.health}" for vdev in report.vdevs for device in vdev.devices()]
+        return "\n".join([*lines, "", f"errors: {report.error_count} data errors", ""])[:LONGEST_STATUS]
 
     def pool(self, name: str) -> Pool:
-        """See ZfsEngine."""
         for pool in self.pools():
             if pool.name == name:
                 return pool
         raise NoSuchPool(name)
 
-    def _tell(self, pool: PoolState) -> Pool:
+    def _report(self, pool: PoolState) -> Pool:
         space = self.space_of(pool)
         health = Health.SUSPENDED if pool.suspended else self._health(pool)
         saved, used = pool.bclone_saved, pool.bclone_used
@@ -135,16 +132,17 @@ class Pools(Datasets):
             autotrim=pool.properties.get("autotrim") == "on",
             status=status.get(health, _DEGRADED_TEXT),
             action="" if health == Health.ONLINE else "Replace the device using 'zpool replace'.",
-            scan=self._tell_scan(pool),
-            vdevs=tuple(self._tell_top(pool, top) for top in pool.tops) + tuple(self._tell_spare(pool, s) for s in pool.spares),
+            scan=self._report_scan(pool),
+            vdevs=tuple(self._report_top(pool, top) for top in pool.tops)
+            + tuple(self._report_spare(pool, s) for s in pool.spares),
             bclone_used=used,
             bclone_saved=saved,
             bclone_ratio=round((used + saved) / used, 2) if used else 1.0,
             features=dict(pool.features),
         )
 
-    def _tell_top(self, pool: PoolState, top: Top) -> Vdev:
-        leaves = tuple(self._tell_leaf(leaf, top.role) for leaf in top.leaves)
+    def _report_top(self, pool: PoolState, top: Top) -> Vdev:
+        leaves = tuple(self._report_leaf(leaf, top.role) for leaf in top.leaves)
         if pool.trimming:
             leaves = tuple(replace(leaf, trim="active") for leaf in leaves)
         if top.redundancy == Redundancy.STRIPE:
@@ -162,14 +160,14 @@ class Pools(Datasets):
             vdevs=leaves,
         )
 
-    def _tell_leaf(self, leaf: Leaf, role: Role) -> Vdev:
+    def _report_leaf(self, leaf: Leaf, role: Role) -> Vdev:
         if leaf.replaced_by is not None:
-            both = (self._tell_one(leaf, role), self._tell_leaf(leaf.replaced_by, role))
+            both = (self._report_device(leaf, role), self._report_leaf(leaf.replaced_by, role))
             health = Health.ONLINE if all(vdev.health == Health.ONLINE for vdev in both) else Health.DEGRADED
             return Vdev(name="replacing-0", kind="replacing", guid=leaf.guid ^ 1, health=health, role=role, vdevs=both)
-        return self._tell_one(leaf, role)
+        return self._report_device(leaf, role)
 
-    def _tell_one(self, leaf: Leaf, role: Role) -> Vdev:
+    def _report_device(self, leaf: Leaf, role: Role) -> Vdev:
         device = self.machine.devices.get(leaf.path)
         return Vdev(
             name=leaf.path,
@@ -184,7 +182,7 @@ class Pools(Datasets):
             checksum_errors=leaf.checksum_errors,
         )
 
-    def _tell_spare(self, pool: PoolState, leaf: Leaf) -> Vdev:
+    def _report_spare(self, pool: PoolState, leaf: Leaf) -> Vdev:
         used = any(other is not leaf and other.path == leaf.path for top in pool.tops for other in top.devices())
         health = Health.IN_USE if used else Health.AVAILABLE if self._works(leaf) else Health.UNAVAILABLE
         return Vdev(name=leaf.path, kind="disk", guid=leaf.guid, health=health, role=Role.SPARE, path=leaf.path)
@@ -219,8 +217,8 @@ class Pools(Datasets):
 
     # --- scans
 
-    def _settle(self, pool: PoolState) -> None:
-        """Ends a scan whose time has come."""
+    def _finish_scan(self, pool: PoolState) -> None:
+        """Ends the scan if its time is over."""
         scan = pool.scan
         if scan is None or scan.resumed is None:
             return
@@ -235,7 +233,7 @@ class Pools(Datasets):
     def _newest(self, leaf: Leaf) -> Leaf:
         return self._newest(leaf.replaced_by) if leaf.replaced_by is not None and self._works(leaf.replaced_by) else leaf
 
-    def _tell_scan(self, pool: PoolState) -> Scan | None:
+    def _report_scan(self, pool: PoolState) -> Scan | None:
         scan = pool.scan
         if scan is None:
             return None
@@ -264,32 +262,30 @@ class Pools(Datasets):
         seconds = max(self.scan_seconds, size / self.scan_bytes_per_second)
         pool.scan = RunningScan(function, self.clock(), seconds, size, resumed=self.clock())
         self.changed(pool)
-        self._settle(pool)
+        self._finish_scan(pool)
 
     def _running_scrub(self, name: str) -> tuple[PoolState, RunningScan]:
         pool = self.pool_state(name)
-        self._settle(pool)
+        self._finish_scan(pool)
         if pool.scan is None or pool.scan.ended is not None or pool.scan.function != "scrub":
             raise NoScanRunning(name)
         return pool, pool.scan
 
     @operation
     def scrub_start(self, pool: str) -> None:
-        """See ZfsEngine."""
-        found = self.pool_state(pool)
-        self._settle(found)
-        scan = found.scan
+        state = self.pool_state(pool)
+        self._finish_scan(state)
+        scan = state.scan
         if scan is not None and scan.ended is None:
             if scan.resumed is not None:
                 raise ScanRunning(pool, scan.function)
             scan.resumed = self.clock()
             self.changed()
             return
-        self._start_scan(found, "scrub")
+        self._start_scan(state, "scrub")
 
     @operation
     def scrub_pause(self, pool: str) -> None:
-        """See ZfsEngine."""
         _, scan = self._running_scrub(pool)
         if scan.resumed is None:
             raise NoScanRunning(pool)
@@ -299,14 +295,13 @@ class Pools(Datasets):
 
     @operation
     def scrub_stop(self, pool: str) -> None:
-        """See ZfsEngine."""
         _, scan = self._running_scrub(pool)
         if scan.resumed is not None:
             scan.done_seconds += self.clock() - scan.resumed
         scan.resumed, scan.ended, scan.canceled = None, self.clock(), True
         self.changed()
 
-    # --- making and extending
+    # --- create, add vdevs
 
     @operation
     def create_pool(
@@ -319,7 +314,6 @@ class Pools(Datasets):
         force: bool = False,
         dry_run: bool = False,
     ) -> PoolPlan:
-        """See ZfsEngine."""
         names.pool_name(name)
         check_layout(vdevs, whole_pool=True)
         check_pool_properties(properties or {})
@@ -344,17 +338,16 @@ class Pools(Datasets):
 
     @operation
     def add_vdevs(self, pool: str, vdevs: Sequence[VdevSpec], *, force: bool = False, dry_run: bool = False) -> PoolPlan:
-        """See ZfsEngine."""
         check_layout(vdevs, whole_pool=False)
-        found = self.pool_state(pool)
+        state = self.pool_state(pool)
         self._check_devices(vdevs, force=force)
-        self._check_replication(vdevs, found, force=force)
-        lines = [line for top in found.tops for line in self._lines(top)]
-        plan = PoolPlan(pool=pool, layout=(pool, *lines, *plan_lines(pool, vdevs, len(found.tops))[1:]), dry_run=dry_run)
+        self._check_replication(vdevs, state, force=force)
+        lines = [line for top in state.tops for line in self._lines(top)]
+        plan = PoolPlan(pool=pool, layout=(pool, *lines, *plan_lines(pool, vdevs, len(state.tops))[1:]), dry_run=dry_run)
         if not dry_run:
             self._forget_old_pools(device for spec in vdevs for device in spec.devices)
-            self._extend(found, vdevs)
-            self.changed(found)
+            self._extend(state, vdevs)
+            self.changed(state)
         return plan
 
     def _lines(self, top: Top) -> list[str]:
@@ -404,8 +397,8 @@ class Pools(Datasets):
         if shapes and pool is not None:
             shapes |= {(top.redundancy, len(top.leaves)) for top in pool.tops if top.role == Role.DATA}
         if len(shapes) > 1 and not force:
-            told = " and ".join(sorted(f"{redundancy.value} of {count}" for redundancy, count in shapes))
-            raise InvalidLayout(f"mismatched replication level: {told}", can_force=True)
+            mixed = " and ".join(sorted(f"{redundancy.value} of {count}" for redundancy, count in shapes))
+            raise InvalidLayout(f"mismatched replication level: {mixed}", can_force=True)
 
     def _forget_old_pools(self, paths: object) -> None:
         taken = set(paths)  # type: ignore[call-overload]
@@ -413,7 +406,7 @@ class Pools(Datasets):
         for path in taken:
             self.machine.devices[path].used_by = None
 
-    # --- single devices
+    # --- devices
 
     def _device(self, pool: PoolState, device: str) -> tuple[Top, int, Leaf]:
         for top in pool.tops:
@@ -424,27 +417,25 @@ class Pools(Datasets):
 
     @operation
     def remove_vdev(self, pool: str, device: str) -> None:
-        """See ZfsEngine."""
-        found = self.pool_state(pool)
-        for spare in found.spares:
+        state = self.pool_state(pool)
+        for spare in state.spares:
             if device in {spare.path, str(spare.guid)}:
-                found.spares.remove(spare)
-                self.changed(found)
+                state.spares.remove(spare)
+                self.changed(state)
                 return
-        named = (top for top in found.tops if device in {f"{top.redundancy.value}-{top.index}", str(top.guid)})
-        top = next(named, None) or self._device(found, device)[0]
+        named = (top for top in state.tops if device in {f"{top.redundancy.value}-{top.index}", str(top.guid)})
+        top = next(named, None) or self._device(state, device)[0]
         if top.role not in {Role.CACHE, Role.LOG}:
             raise NotSupported(f"{device} is neither a spare nor a cache or log device")
-        found.tops.remove(top)
-        self.changed(found)
+        state.tops.remove(top)
+        self.changed(state)
 
     @operation
     def replace(self, pool: str, device: str, new_device: str, *, force: bool = False) -> None:
-        """See ZfsEngine."""
-        found = self.pool_state(pool)
-        self._settle(found)
-        top, _, leaf = self._device(found, device)
-        spare = next((spare for spare in found.spares if spare.path == new_device), None)
+        state = self.pool_state(pool)
+        self._finish_scan(state)
+        top, _, leaf = self._device(state, device)
+        spare = next((spare for spare in state.spares if spare.path == new_device), None)
         new = self.machine.devices[new_device] if spare is not None else self._free_device(new_device, force=force)
         if leaf.replaced_by is not None:
             raise ScanRunning(pool, "resilver")
@@ -453,16 +444,15 @@ class Pools(Datasets):
             raise DeviceTooSmall(new_device)
         self._forget_old_pools([new_device])
         if spare is not None:
-            found.spares.remove(spare)
+            state.spares.remove(spare)
         leaf.replaced_by = Leaf(new_device, self.new_guid())
-        self._start_scan(found, "resilver")
+        self._start_scan(state, "resilver")
 
     @operation
     def attach(self, pool: str, device: str, new_device: str, *, force: bool = False) -> None:
-        """See ZfsEngine."""
-        found = self.pool_state(pool)
-        self._settle(found)
-        top, _, leaf = self._device(found, device)
+        state = self.pool_state(pool)
+        self._finish_scan(state)
+        top, _, leaf = self._device(state, device)
         if top.redundancy not in {Redundancy.MIRROR, Redundancy.STRIPE}:
             raise NotSupported(f"{device} is part of {top.redundancy.value}: only mirrors and single devices take another one")
         if self._free_device(new_device, force=force).size < self.machine.devices[leaf.path].size:
@@ -470,20 +460,19 @@ class Pools(Datasets):
         self._forget_old_pools([new_device])
         top.leaves.append(Leaf(new_device, self.new_guid()))
         top.redundancy = Redundancy.MIRROR
-        self._start_scan(found, "resilver")
+        self._start_scan(state, "resilver")
 
     @operation
     def detach(self, pool: str, device: str) -> None:
-        """See ZfsEngine."""
-        found = self.pool_state(pool)
-        self._settle(found)
-        for top in found.tops:
+        state = self.pool_state(pool)
+        self._finish_scan(state)
+        for top in state.tops:
             for leaf in top.leaves:
                 if leaf.replaced_by is not None and device in {leaf.replaced_by.path, str(leaf.replaced_by.guid)}:
                     leaf.replaced_by = None
-                    self.changed(found)
+                    self.changed(state)
                     return
-        top, index, leaf = self._device(found, device)
+        top, index, leaf = self._device(state, device)
         if top.redundancy != Redundancy.MIRROR:
             raise NotSupported(f"{device} is not part of a mirror or a replacement")
         if self._top_health(top, without=leaf) == Health.UNAVAILABLE:
@@ -491,47 +480,43 @@ class Pools(Datasets):
         del top.leaves[index]
         if len(top.leaves) == 1:
             top.redundancy = Redundancy.STRIPE
-        self.changed(found)
+        self.changed(state)
 
     @operation
     def offline(self, pool: str, device: str) -> None:
-        """See ZfsEngine."""
-        found = self.pool_state(pool)
-        top, _, leaf = self._device(found, device)
+        state = self.pool_state(pool)
+        top, _, leaf = self._device(state, device)
         if self._top_health(top, without=leaf) == Health.UNAVAILABLE:
             raise InsufficientReplicas(pool, device)
         leaf.offline = True
-        self.changed(found)
+        self.changed(state)
 
     @operation
     def online(self, pool: str, device: str, *, expand: bool = False) -> None:
-        """See ZfsEngine."""
-        found = self.pool_state(pool)
-        _, _, leaf = self._device(found, device)
+        state = self.pool_state(pool)
+        _, _, leaf = self._device(state, device)
         was_off, leaf.offline = leaf.offline, False
         if was_off:
-            self._start_scan(found, "resilver")
+            self._start_scan(state, "resilver")
         else:
-            self.changed(found)
+            self.changed(state)
 
     @operation
     def clear(self, pool: str, device: str | None = None) -> None:
-        """See ZfsEngine."""
-        found = next((p for p in self.machine.pools if p.imported and p.name == pool), None)
-        if found is None:
+        state = next((p for p in self.machine.pools if p.imported and p.name == pool), None)
+        if state is None:
             raise NoSuchPool(pool)
-        chosen = list(found.devices()) if device is None else [self._device(found, device)[2]]
+        chosen = list(state.devices()) if device is None else [self._device(state, device)[2]]
         for leaf in chosen:
             leaf.read_errors = leaf.write_errors = leaf.checksum_errors = 0
             leaf.faulted = False
-        found.suspended = self._health(found) == Health.UNAVAILABLE
-        self.changed(found)
+        state.suspended = self._health(state) == Health.UNAVAILABLE
+        self.changed(state)
 
-    # --- in and out
+    # --- import, export
 
     @operation
     def importable(self) -> list[ImportablePool]:
-        """See ZfsEngine."""
         return [
             ImportablePool(
                 name=pool.name,
@@ -547,73 +532,68 @@ class Pools(Datasets):
 
     @operation
     def import_pool(self, pool: str, *, new_name: str | None = None, force: bool = False, mount: bool = True) -> Pool:
-        """See ZfsEngine."""
-        found = next((p for p in self.machine.pools if not p.imported and pool in {p.name, str(p.guid)}), None)
-        name = names.pool_name(new_name or (found.name if found else pool))
+        state = next((p for p in self.machine.pools if not p.imported and pool in {p.name, str(p.guid)}), None)
+        name = names.pool_name(new_name or (state.name if state else pool))
         if any(other.imported and other.name == name for other in self.machine.pools):
             raise PoolExists(name)
-        if found is None:
+        if state is None:
             raise NoSuchPool(pool)
-        if found.last_host and not force:
-            raise PoolInUseElsewhere(found.name, found.last_host)
-        if self._health(found) not in _WORKING:
-            raise PoolUnavailable(found.name, "devices are missing")
-        found.name, found.imported, found.last_host = name, True, None
+        if state.last_host and not force:
+            raise PoolInUseElsewhere(state.name, state.last_host)
+        if self._health(state) not in _WORKING:
+            raise PoolUnavailable(state.name, "devices are missing")
+        state.name, state.imported, state.last_host = name, True, None
         self.touched()
-        for path, dataset in found.datasets.items():
-            dataset.mounted = mount and not dataset.is_volume and self.mounts_itself(found, path)
-        self.changed(found)
-        return self._tell(found)
+        for path, dataset in state.datasets.items():
+            dataset.mounted = mount and not dataset.is_volume and self.mounts_itself(state, path)
+        self.changed(state)
+        return self._report(state)
 
     def _unused_pool(self, pool: str, *, force: bool) -> PoolState:
-        found = self.pool_state(pool)
-        for path, dataset in found.datasets.items():
+        state = self.pool_state(pool)
+        for path, dataset in state.datasets.items():
             if dataset.holders and not (force and not dataset.is_volume):
-                raise DatasetBusy(found.full_name(path), tuple(dataset.holders))
-        return found
+                raise DatasetBusy(state.full_name(path), tuple(dataset.holders))
+        return state
 
     @operation
     def destroy_pool(self, pool: str) -> None:
-        """See ZfsEngine."""
-        found = self._unused_pool(pool, force=False)
-        self.machine.pools.remove(found)
+        state = self._unused_pool(pool, force=False)
+        self.machine.pools.remove(state)
         self.changed()
 
     @operation
     def trim_start(self, pool: str) -> None:
-        """See ZfsEngine. It goes on until it is stopped."""
-        found = self.pool_state(pool)
-        if found.trimming:
+        """Trims until `trim_stop`."""
+        state = self.pool_state(pool)
+        if state.trimming:
             raise ScanRunning(pool, "trim")
-        found.trimming = True
-        self.changed(found)
+        state.trimming = True
+        self.changed(state)
 
     @operation
     def trim_stop(self, pool: str) -> None:
-        """See ZfsEngine."""
-        found = self.pool_state(pool)
-        if not found.trimming:
+        state = self.pool_state(pool)
+        if not state.trimming:
             raise NoScanRunning(pool)
-        found.trimming = False
-        self.changed(found)
+        state.trimming = False
+        self.changed(state)
 
     @operation
     def export_pool(self, pool: str, *, force: bool = False) -> None:
-        """See ZfsEngine."""
-        found = self._unused_pool(pool, force=force)
-        for dataset in found.datasets.values():
+        state = self._unused_pool(pool, force=force)
+        for dataset in state.datasets.values():
             dataset.mounted = False
             dataset.key_loaded = False
-        found.imported = False
-        self.changed(found)
+        state.imported = False
+        self.changed(state)
 
     @operation
     def upgrade_pool(self, pool: str) -> tuple[str, ...]:
-        """See ZfsEngine."""
-        found = self.pool_state(pool)
-        missing = tuple(name for name in FEATURES if found.features.get(name, FeatureState.DISABLED) == FeatureState.DISABLED)
+        state = self.pool_state(pool)
+        missing = tuple(name for name in FEATURES if state.features.get(name, FeatureState.DISABLED) == FeatureState.DISABLED)
         for name in missing:
-            found.features[name] = FeatureState.ENABLED
+            state.features[name] = FeatureState.ENABLED
         if missing:
-            self.changed(found)
+            self.changed(state)
         return missing

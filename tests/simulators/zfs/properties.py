@@ -30,18 +30,17 @@ class PropertiesAndKeys(Datasets):
 
     @operation
     def properties(self, name: str) -> Properties:
-        """See ZfsEngine."""
         if "@" in name:
             pool, path, _, snapshot = self.find_snapshot(name)
             return self.snapshot_properties(pool, path, snapshot)
         pool, path, dataset = self.find(name)
-        told = (self.tell_volume if dataset.is_volume else self.tell_filesystem)(pool, path, dataset)
-        space = told.space
+        report = (self.report_volume if dataset.is_volume else self.report_filesystem)(pool, path, dataset)
+        space = report.space
         figures: dict[str, object] = {
             "type": "volume" if dataset.is_volume else "filesystem",
-            "guid": told.guid,
-            "createtxg": told.createtxg,
-            "creation": told.creation,
+            "guid": report.guid,
+            "createtxg": report.createtxg,
+            "creation": report.creation,
             "used": space.used,
             "available": space.available,
             "referenced": space.referenced,
@@ -50,22 +49,22 @@ class PropertiesAndKeys(Datasets):
             "usedbychildren": space.used_by_children,
             "usedbyrefreservation": space.used_by_refreservation,
             "written": space.written,
-            "origin": told.origin or "-",
-            "encryption": told.encryption.algorithm if told.encryption else "off",
+            "origin": report.origin or "-",
+            "encryption": report.encryption.algorithm if report.encryption else "off",
         }
         shown = {key: Property(str(value), Source.NONE) for key, value in figures.items()}
-        if isinstance(told, Volume):
-            shown["volsize"] = Property(str(told.volsize), Source.LOCAL)
-            shown["volblocksize"] = Property(str(told.volblocksize), Source.DEFAULT)
+        if isinstance(report, Volume):
+            shown["volsize"] = Property(str(report.volsize), Source.LOCAL)
+            shown["volblocksize"] = Property(str(report.volblocksize), Source.DEFAULT)
         else:
-            shown["mounted"] = Property("yes" if told.mounted else "no", Source.NONE)
-        return shown | dict(told.properties)
+            shown["mounted"] = Property("yes" if report.mounted else "no", Source.NONE)
+        return shown | dict(report.properties)
 
     def snapshot_properties(self, pool: PoolState, path: str, snapshot: SnapshotState) -> dict[str, Property]:
-        """Of a snapshot: its user properties, and those it has from its dataset."""
+        """User properties of a snapshot, its own and inherited ones."""
         inherited = {
-            name: Property(found.value, Source.INHERITED, found.inherited_from or pool.full_name(path))
-            for name, found in self.user_properties(pool, path).items()
+            name: Property(inherited.value, Source.INHERITED, inherited.inherited_from or pool.full_name(path))
+            for name, inherited in self.user_properties(pool, path).items()
         }
         figures = {"type": "snapshot", "guid": snapshot.guid, "createtxg": snapshot.createtxg, "creation": snapshot.creation}
         own = {name: Property(value, Source.LOCAL) for name, value in snapshot.properties.items()}
@@ -73,7 +72,6 @@ class PropertiesAndKeys(Datasets):
 
     @operation
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
-        """See ZfsEngine."""
         if "@" in name:
             check_user_properties(properties)
             pool, _, _, snapshot = self.find_snapshot(name)
@@ -109,7 +107,6 @@ class PropertiesAndKeys(Datasets):
 
     @operation
     def inherit_property(self, name: str, property: str, *, received: bool = False) -> None:
-        """See ZfsEngine."""
         if not names.is_user_property(property) and property not in SETTABLE:
             raise InvalidProperty(property, "", "not a property that may be set")
         if "@" in name:
@@ -130,7 +127,6 @@ class PropertiesAndKeys(Datasets):
 
     @operation
     def load_key(self, name: str, key: bytes) -> None:
-        """See ZfsEngine."""
         pool, dataset = self._encryption_root(name)
         if dataset.key_loaded:
             raise KeyLoaded(name)
@@ -141,7 +137,6 @@ class PropertiesAndKeys(Datasets):
 
     @operation
     def unload_key(self, name: str) -> None:
-        """See ZfsEngine."""
         pool, dataset = self._encryption_root(name)
         if not dataset.key_loaded:
             raise KeyNotLoaded(name)

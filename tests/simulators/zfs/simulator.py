@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulator: a ZfsEngine in memory, and what tests order beyond it."""
+"""Simulator: a ZfsEngine in memory, with failures and events that tests inject."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ TIB = 1 << 40
 class Simulator(Pools, Snapshots, ZfsEngine):
     """A machine with disks and OpenZFS.
 
-    With `path` its state is in that file after every change and comes back from there: a process that is killed goes on where it
-    was. `scan_seconds` is how long a scrub or resilver takes at least; `clock` tells the time.
+    With `path` every change is stored in that file and loaded from there, so that a killed process continues with its state.
+    `scan_seconds` is the minimum duration of a scrub or resilver.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Simulator(Pools, Snapshots, ZfsEngine):
         super().__init__(machine, clock=clock, path=path)
         self.scan_seconds = scan_seconds
 
-    # --- what programs do with datasets
+    # --- clients of datasets
 
     def write(self, name: str, size: int, *, overwritten: int = 0) -> None:
-        """Someone writes `size` bytes, `overwritten` of them over blocks there were. Raises NoSuchDataset, OutOfSpace."""
+        """A client writes `size` bytes, `overwritten` of them over existing blocks. Raises NoSuchDataset, OutOfSpace."""
         with self.lock:
             pool, path, dataset = self.find(name)
             before, blocks = self.space_of(pool).used(path), dataset.blocks
@@ -77,7 +77,7 @@ class Simulator(Pools, Snapshots, ZfsEngine):
 
     @contextlib.contextmanager
     def opened(self, name: str, holder: str = "zvaai-target (process 4711)") -> Iterator[None]:
-        """A program has the dataset open meanwhile."""
+        """A program has the dataset open."""
         with self.lock:
             _, _, dataset = self.find(name)
             dataset.holders.append(holder)
@@ -89,15 +89,15 @@ class Simulator(Pools, Snapshots, ZfsEngine):
             self.changed()
 
     def blocks_cloned(self, pool: str, size: int) -> None:
-        """Someone cloned `size` bytes of blocks by range: bclone_* of the pool."""
+        """A client cloned `size` bytes by range: bclone_* of the pool."""
         with self.lock:
-            found = self.pool_state(pool)
-            found.bclone_used += size
-            found.bclone_saved += size
-            self.changed(found)
+            used = self.pool_state(pool)
+            used.bclone_used += size
+            used.bclone_saved += size
+            self.changed(used)
 
     def receive(self, source: str, name: str) -> None:
-        """`name` becomes a received copy of a snapshot, as `zfs send -p | zfs receive` makes it: properties are RECEIVED."""
+        """Creates a copy of a snapshot as `zfs send -p | zfs receive` does: properties are RECEIVED."""
         with self.lock:
             _, _, origin, sent = self.find_snapshot(source)
             pool, path = self.find_parent_of_new(name)
@@ -110,25 +110,25 @@ class Simulator(Pools, Snapshots, ZfsEngine):
             self.changed(pool)
 
     def receive_properties(self, name: str, properties: dict[str, str]) -> None:
-        """The dataset gets these as `zfs receive` gives them."""
+        """Sets received properties, as `zfs receive` does."""
         with self.lock:
             pool, _, dataset = self.find(name)
             dataset.received |= properties
             self.changed(pool)
 
-    # --- what goes wrong
+    # --- failures
 
     def fail_next(self, operation: str, error: ZfsError, *, times: int = 1) -> None:
-        """The next calls of this method of ZfsEngine raise `error` and do nothing."""
+        """The next calls of this operation raise `error` and change nothing."""
         self.failures.setdefault(operation, []).extend([error] * times)
 
     def delay_next(self, operation: str, seconds: float, *, times: int = 1) -> None:
-        """The next calls of this method take so much longer."""
+        """The next calls of this operation take longer."""
         self.delays.setdefault(operation, []).extend([seconds] * times)
 
     @contextlib.contextmanager
     def held_next(self, operation: str) -> Iterator[None]:
-        """The next call of this method is not made before the body has ended."""
+        """The next call of this operation waits for the end of the body."""
         go_on = threading.Event()
         self.waits.setdefault(operation, []).append(go_on)
         try:
@@ -137,17 +137,17 @@ class Simulator(Pools, Snapshots, ZfsEngine):
             go_on.set()
 
     def add_disk(self, path: str, size: int, *, used_by: str | None = None) -> None:
-        """Someone puts a disk in."""
+        """Adds a disk to the machine."""
         with self.lock:
             self.machine.devices[path] = Device(path, size, serial=f"SIM-{path.rpartition('-')[2]}", used_by=used_by)
             self.changed()
 
     def pull_disk(self, path: str) -> None:
-        """Someone pulls a disk out; a pool that can't do without it is suspended."""
+        """Removes a disk. A pool that needs the disk is suspended."""
         self._set_present(path, present=False)
 
     def return_disk(self, path: str) -> None:
-        """The disk is put back; `clear` lets a suspended pool go on."""
+        """Returns a disk. `clear` resumes a suspended pool."""
         self._set_present(path, present=True)
 
     def _set_present(self, path: str, *, present: bool) -> None:
@@ -158,7 +158,7 @@ class Simulator(Pools, Snapshots, ZfsEngine):
             self._suspend_what_fails()
 
     def fault_disk(self, path: str, *, read: int = 0, write: int = 0, checksum: int = 0) -> None:
-        """A disk fails with these errors: FAULTED when there are any read or write errors."""
+        """Adds errors to a disk. Read and write errors make it FAULTED."""
         with self.lock:
             for pool in self.machine.pools:
                 for leaf in pool.devices():
@@ -172,15 +172,15 @@ class Simulator(Pools, Snapshots, ZfsEngine):
             raise NoSuchDevice(path)
 
     def suspend(self, pool: str) -> None:
-        """The pool waits for its devices, and every operation on it is refused, until `clear`."""
+        """Suspends the pool: every operation on it is refused until `clear`."""
         self._imported(pool).suspended = True
         self.changed()
 
     def used_elsewhere(self, pool: str, host: str) -> None:
-        """An exported pool looks as if another system used it and did not export it."""
-        for found in self.machine.pools:
-            if found.name == pool and not found.imported:
-                found.last_host = host
+        """Marks an exported pool as used by another system."""
+        for exported in self.machine.pools:
+            if exported.name == pool and not exported.imported:
+                exported.last_host = host
                 self.changed()
                 return
         raise NoSuchPool(pool)

@@ -35,14 +35,13 @@ class Snapshots(PropertiesAndKeys):
     def snapshots(
         self, root: str | None = None, *, recursive: bool = True, user_properties: Sequence[str] = ()
     ) -> list[Snapshot]:
-        """See ZfsEngine."""
         if root is not None:
             self.find(root)
-        wanted = tuple(user_properties)
-        return self.once(("snapshots", root, recursive, wanted), lambda: self._tell_snapshots(root, recursive, wanted))
+        columns = tuple(user_properties)
+        return self.cached(("snapshots", root, recursive, columns), lambda: self._report_snapshots(root, recursive, columns))
 
-    def _tell_snapshots(self, root: str | None, recursive: bool, user_properties: tuple[str, ...]) -> list[Snapshot]:
-        told = []
+    def _report_snapshots(self, root: str | None, recursive: bool, user_properties: tuple[str, ...]) -> list[Snapshot]:
+        rows = []
         clones: dict[int, list[str]] = {}
         for pool, path, dataset in self.below(None):
             if dataset.origin:
@@ -51,11 +50,11 @@ class Snapshots(PropertiesAndKeys):
             name = pool.full_name(path)
             if not dataset.snapshots or (not recursive and name != root):
                 continue
-            found = self.snapshot_by_guid(pool, dataset.origin) if dataset.origin else None
-            origin = found[1].snapshots[found[2]] if found else None
+            clone_of = self.snapshot_by_guid(pool, dataset.origin) if dataset.origin else None
+            origin = clone_of[1].snapshots[clone_of[2]] if clone_of else None
             for index, snapshot in enumerate(dataset.snapshots):
                 properties = self.snapshot_properties(pool, path, snapshot) if user_properties else {}
-                told.append(
+                rows.append(
                     Snapshot(
                         name=f"{name}@{snapshot.tag}",
                         guid=snapshot.guid,
@@ -68,15 +67,14 @@ class Snapshots(PropertiesAndKeys):
                         properties={key: properties[key] for key in user_properties if key in properties},
                     )
                 )
-        return told
+        return rows
 
     @operation
     def snapshot(self, snapshots: Sequence[str], *, properties: Mapping[str, str] | None = None) -> None:
-        """See ZfsEngine."""
         check_user_properties(properties or {})
         for name in snapshots:
             names.snapshot_name(name)
-        self.one_pool(list(snapshots))
+        self.check_one_pool(list(snapshots))
         if len({name.partition("@")[0] for name in snapshots}) < len(snapshots):
             raise InvalidName(snapshots[0], "one step takes one snapshot of a dataset")
         chosen = []
@@ -98,8 +96,7 @@ class Snapshots(PropertiesAndKeys):
 
     @operation
     def destroy_snapshots(self, snapshots: Sequence[str]) -> None:
-        """See ZfsEngine."""
-        self.one_pool(list(snapshots))
+        self.check_one_pool(list(snapshots))
         chosen = []
         for name in dict.fromkeys(snapshots):
             try:
@@ -124,39 +121,35 @@ class Snapshots(PropertiesAndKeys):
 
     @operation
     def hold(self, snapshots: Sequence[str], tag: str) -> None:
-        """See ZfsEngine."""
         names.hold_tag(tag)
-        self.one_pool(list(snapshots))
-        found = [(name, self.find_snapshot(name)) for name in snapshots]
-        for name, (_, _, _, snapshot) in found:
+        self.check_one_pool(list(snapshots))
+        held = [(name, self.find_snapshot(name)) for name in snapshots]
+        for name, (_, _, _, snapshot) in held:
             if tag in snapshot.holds:
                 raise HoldExists(name, tag)
-        for _, (_, _, _, snapshot) in found:
+        for _, (_, _, _, snapshot) in held:
             snapshot.holds[tag] = self.now()
-        self.changed(found[0][1][0] if found else None)
+        self.changed(held[0][1][0] if held else None)
 
     @operation
     def release(self, snapshots: Sequence[str], tag: str) -> None:
-        """See ZfsEngine."""
-        self.one_pool(list(snapshots))
-        found = [(name, self.find_snapshot(name)) for name in snapshots]
-        for name, (_, _, _, snapshot) in found:
+        self.check_one_pool(list(snapshots))
+        held = [(name, self.find_snapshot(name)) for name in snapshots]
+        for name, (_, _, _, snapshot) in held:
             if tag not in snapshot.holds:
                 raise NoSuchHold(name, tag)
-        for _, (_, _, _, snapshot) in found:
+        for _, (_, _, _, snapshot) in held:
             del snapshot.holds[tag]
-        self.changed(found[0][1][0] if found else None)
+        self.changed(held[0][1][0] if held else None)
 
     @operation
     def holds(self, name: str) -> list[Hold]:
-        """See ZfsEngine."""
         return [Hold(tag, created) for tag, created in sorted(self.find_snapshot(name)[3].holds.items())]
 
-    # --- back, and on beside
+    # --- rollback, clone
 
     @operation
     def rollback(self, name: str, *, destroy: Sequence[str] = ()) -> None:
-        """See ZfsEngine."""
         pool, _, dataset, snapshot = self.find_snapshot(name)
         newer = dataset.snapshots[dataset.snapshots.index(snapshot) + 1 :]
         prefix = name.partition("@")[0]
@@ -174,9 +167,8 @@ class Snapshots(PropertiesAndKeys):
 
     @operation
     def clone(self, snapshot: str, name: str, *, properties: Mapping[str, str] | None = None) -> None:
-        """See ZfsEngine."""
-        pool, origin_path, origin, found = self.find_snapshot(snapshot)
-        self.one_pool([snapshot, name])
+        pool, origin_path, origin, source = self.find_snapshot(snapshot)
+        self.check_one_pool([snapshot, name])
         local = dict(properties or {})
         check_properties(local, On.VOLUME if origin.is_volume else On.FILESYSTEM)
         _, path = self.find_parent_of_new(name)
@@ -184,8 +176,8 @@ class Snapshots(PropertiesAndKeys):
         if root and not root[1].key_loaded:
             raise KeyNotLoaded(pool.full_name(root[0]))
         made = DatasetState(guid=self.new_guid(), createtxg=pool.txg, creation=self.now(), local=without_none(local))
-        made.origin, made.blocks = found.guid, found.blocks
-        made.volsize, made.volblocksize = found.volsize, origin.volblocksize
+        made.origin, made.blocks = source.guid, source.blocks
+        made.volsize, made.volblocksize = source.volsize, origin.volblocksize
         if root and (self.encryption_root(pool, parent_of(path)) or ("",))[0] != root[0]:
             made.algorithm, made.key_format = root[1].algorithm, root[1].key_format
             made.key_digest, made.key_loaded = root[1].key_digest, True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a simulated pool's space is, by the rules of zfsprops(7): used, its four parts, available, quotas, reservations."""
+"""Space of a simulated pool by the rules of zfsprops(7): used and its four parts, available, quotas, reservations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simulators.zfs.blocks import born_after, gone_from, total
 from simulators.zfs.state import DatasetState, Device, PoolState, SnapshotState, Top
 
 SLOP_SHIFT = 5
-"""spa_slop_shift: a 32nd of the pool stays free for what must always go."""
+"""spa_slop_shift: a 32nd of the pool is reserved for operations that must always succeed."""
 MAX_SLOP = 128 << 30
 
 _PARITY = {Redundancy.RAIDZ1: 1, Redundancy.RAIDZ2: 2, Redundancy.RAIDZ3: 3}
@@ -23,13 +23,13 @@ def top_size(top: Top, devices: dict[str, Device]) -> int:
 
 
 def usable_size(top: Top, devices: dict[str, Device]) -> int:
-    """Bytes of data it can hold."""
+    """Data capacity in bytes."""
     raw, count = top_size(top, devices), len(top.leaves)
     return raw * (count - _PARITY.get(top.redundancy, 0)) // count if top.redundancy in _PARITY else raw
 
 
-class Own(NamedTuple):
-    """What a dataset takes itself, children aside."""
+class Usage(NamedTuple):
+    """Space of a dataset without its children."""
 
     by_dataset: int
     by_snapshots: int
@@ -40,12 +40,11 @@ class Own(NamedTuple):
 
     @property
     def used(self) -> int:
-        """Without children."""
         return self.by_dataset + self.by_snapshots + self.by_reservation
 
 
-Figures = dict[int, tuple[object, Own]]
-"""Of datasets by GUID, with what they were computed from: they outlive a SpaceMap."""
+Figures = dict[int, tuple[object, Usage]]
+"""Cache of usage by GUID, with its input; it outlives a SpaceMap."""
 
 
 class SpaceMap:
@@ -58,12 +57,12 @@ class SpaceMap:
         usable = sum(usable_size(top, devices) for top in data)
         self.usable = usable - min(usable >> SLOP_SHIFT, MAX_SLOP)
         self._ratio = self.raw / usable if usable else 1.0
-        wanted = {dataset.origin for dataset in pool.datasets.values() if dataset.origin}
-        snapshots = (snapshot for dataset in pool.datasets.values() for snapshot in dataset.snapshots) if wanted else ()
-        origins = {snapshot.guid: snapshot for snapshot in snapshots if snapshot.guid in wanted}
-        self._own = {path: _own(dataset, origins, figures) for path, dataset in pool.datasets.items()}
+        origin_guids = {dataset.origin for dataset in pool.datasets.values() if dataset.origin}
+        snapshots = (snapshot for dataset in pool.datasets.values() for snapshot in dataset.snapshots) if origin_guids else ()
+        origins = {snapshot.guid: snapshot for snapshot in snapshots if snapshot.guid in origin_guids}
+        self._usage = {path: _usage_of(dataset, origins, figures) for path, dataset in pool.datasets.items()}
         self._children = dict.fromkeys(pool.datasets, 0)
-        # Those below come first.
+        # Children first.
         for path in sorted(pool.datasets, key=lambda path: path.count("/"), reverse=True):
             if path:
                 charge = max(self.used(path), size_of(pool.datasets[path], "reservation"))
@@ -71,47 +70,47 @@ class SpaceMap:
 
     def used(self, path: str) -> int:
         """Of a dataset with its children."""
-        return self._own[path].used + self._children[path]
+        return self._usage[path].used + self._children[path]
 
     @property
     def allocated(self) -> int:
         """Raw bytes in use; reservations are not."""
-        return int(sum(own.by_dataset + own.by_snapshots for own in self._own.values()) * self._ratio)
+        return int(sum(usage.by_dataset + usage.by_snapshots for usage in self._usage.values()) * self._ratio)
 
     def space(self, path: str) -> Space:
         """Of a dataset, as it is shown."""
-        own, children, dataset = self._own[path], self._children[path], self._pool.datasets[path]
-        available = self.room(path) + own.by_reservation
+        usage, children, dataset = self._usage[path], self._children[path], self._pool.datasets[path]
+        available = self.room(path) + usage.by_reservation
         if refquota := size_of(dataset, "refquota"):
-            available = min(available, max(0, refquota - own.referenced))
+            available = min(available, max(0, refquota - usage.referenced))
         return Space(
-            used=own.used + children,
+            used=usage.used + children,
             available=available,
-            referenced=own.referenced,
-            used_by_dataset=own.by_dataset,
-            used_by_snapshots=own.by_snapshots,
+            referenced=usage.referenced,
+            used_by_dataset=usage.by_dataset,
+            used_by_snapshots=usage.by_snapshots,
             used_by_children=children,
-            used_by_refreservation=own.by_reservation,
-            logical_used=own.by_dataset + own.by_snapshots + children,
-            logical_referenced=own.referenced,
-            written=own.unique,
+            used_by_refreservation=usage.by_reservation,
+            logical_used=usage.by_dataset + usage.by_snapshots + children,
+            logical_referenced=usage.referenced,
+            written=usage.unique,
             compress_ratio=1.0,
         )
 
     def room(self, path: str) -> int:
-        """Bytes by which `used` of a dataset may grow: what the pool, quotas above and reservations on the way leave."""
+        """Bytes by which `used` of a dataset may grow, after pool, quotas and reservations of it and those above."""
         used, dataset = self.used(path), self._pool.datasets[path]
         above = self.room(parent_of(path)) if path else max(0, self.usable - used)
-        own = max(0, size_of(dataset, "reservation") - used) if path else 0
+        reserved = max(0, size_of(dataset, "reservation") - used) if path else 0
         quota = size_of(dataset, "quota")
-        return min(above + own, max(0, quota - used)) if quota else above + own
+        return min(above + reserved, max(0, quota - used)) if quota else above + reserved
 
     def quota_is_short(self, path: str, size: int) -> bool:
-        """Whether it is a quota, and not the pool, that leaves less than `size`."""
+        """Whether a quota, and not the pool, leaves less than `size`."""
         return self.room(path) < size <= max(0, self.usable - self.used(""))
 
 
-def _own(dataset: DatasetState, origins: dict[int, SnapshotState], figures: Figures) -> Own:
+def _usage_of(dataset: DatasetState, origins: dict[int, SnapshotState], figures: Figures) -> Usage:
     snapshots, reserved = dataset.snapshots, size_of(dataset, "refreservation")
     ends = (snapshots[0].guid, snapshots[-1].guid) if snapshots else None
     source = (dataset.blocks, len(snapshots), ends, dataset.origin, reserved)
@@ -121,24 +120,24 @@ def _own(dataset: DatasetState, origins: dict[int, SnapshotState], figures: Figu
     origin = origins.get(dataset.origin)
     newest = snapshots[-1].createtxg if snapshots else (origin.createtxg if origin else 0)
     unique, referenced = born_after(dataset.blocks, newest), total(dataset.blocks)
-    own = Own(
+    usage = Usage(
         by_dataset=referenced - shared_with_origin(dataset.blocks, origin),
         by_snapshots=snapshots_space(dataset, origin),
         by_reservation=max(0, reserved - unique),
         referenced=referenced,
         unique=unique,
     )
-    figures[dataset.guid] = (source, own)
-    return own
+    figures[dataset.guid] = (source, usage)
+    return usage
 
 
 def parent_of(path: str) -> str:
-    """Path of the dataset above; the root's is itself."""
+    """Path of the parent; the root is its own parent."""
     return path.rpartition("/")[0]
 
 
 def size_of(dataset: DatasetState, name: str) -> int:
-    """A property that is a size and not inherited; 0 for none."""
+    """A size property that is not inherited; 0 for none."""
     value = dataset.local.get(name, dataset.received.get(name, "0"))
     return int(value) if value.isdigit() else 0
 
@@ -152,7 +151,7 @@ def shared_with_origin(blocks: tuple[tuple[int, int], ...], origin: SnapshotStat
 
 
 def snapshots_space(dataset: DatasetState, origin: SnapshotState | None) -> int:
-    """Bytes only snapshots refer to: all that any of them has and the dataset and its origin have not."""
+    """Bytes that only snapshots refer to: neither the dataset nor its origin has them."""
     seen: dict[int, int] = {}
     for snapshot in dataset.snapshots:
         for born, size in snapshot.blocks:

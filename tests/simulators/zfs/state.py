@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulator remembers: devices, pools, datasets, snapshots. Written to a JSON file and read back as it was."""
+"""State of the simulator: devices, pools, datasets, snapshots. `save` and `load` store it in a JSON file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Device:
     rotational: bool = True
     present: bool = True
     used_by: str | None = None
-    """What is on it besides pools: "mounted on /"."""
+    """Use of the disk other than by a pool, for instance "mounted on /"."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Leaf:
     checksum_errors: int = 0
 
     def leaves(self) -> Iterator[Leaf]:
-        """Itself, and what is to take its place."""
+        """The device and its replacements."""
         yield self
         if self.replaced_by is not None:
             yield from self.replaced_by.leaves()
@@ -60,7 +60,6 @@ class Top:
     leaves: list[Leaf]
 
     def devices(self) -> Iterator[Leaf]:
-        """All its devices."""
         for leaf in self.leaves:
             yield from leaf.leaves()
 
@@ -72,12 +71,12 @@ class RunningScan:
     function: str
     started: float
     seconds: float
-    """How long it takes in all."""
+    """Total duration."""
     to_examine: int
     done_seconds: float = 0.0
-    """Before the last time it was started."""
+    """Time spent before the last start."""
     resumed: float | None = None
-    """When it was last started; None while it is paused or has ended."""
+    """Last start; None while paused or after the end."""
     ended: float | None = None
     canceled: bool = False
 
@@ -94,7 +93,7 @@ class SnapshotState:
     volsize: int = 0
     properties: dict[str, str] = field(default_factory=dict)
     holds: dict[str, int] = field(default_factory=dict)
-    """When it was made, by tag."""
+    """Creation time by tag."""
 
 
 @dataclass(slots=True)
@@ -110,7 +109,7 @@ class DatasetState:
     local: dict[str, str] = field(default_factory=dict)
     received: dict[str, str] = field(default_factory=dict)
     received_hidden: set[str] = field(default_factory=set)
-    """Received values that `zfs inherit` has put aside."""
+    """Received values that `zfs inherit` hides."""
     blocks: Blocks = ()
     snapshots: list[SnapshotState] = field(default_factory=list)
     """Oldest first."""
@@ -120,7 +119,7 @@ class DatasetState:
     holders: list[str] = field(default_factory=list)
     """Programs that have it open."""
     algorithm: str | None = None
-    """Of an encryption root; those below have it from there."""
+    """Set on the encryption root only."""
     key_format: KeyFormat = KeyFormat.RAW
     key_digest: str = ""
     key_loaded: bool = False
@@ -145,7 +144,7 @@ class PoolState:
     txg: int = 4
     imported: bool = True
     last_host: str | None = None
-    """Another system that uses it or did not export it."""
+    """Another system that has the pool imported, or did not export it."""
     scan: RunningScan | None = None
     suspended: bool = False
     trimming: bool = False
@@ -159,7 +158,6 @@ class PoolState:
         yield from self.spares
 
     def full_name(self, path: str) -> str:
-        """Of a dataset."""
         return f"{self.name}/{path}" if path else self.name
 
 
@@ -173,7 +171,7 @@ class Machine:
 
 
 def load(path: Path) -> Machine | None:
-    """What `save` wrote, or None when there is nothing. Raises msgspec.DecodeError when it is something else."""
+    """The saved state, or None without a file. Raises msgspec.DecodeError for other content."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Machine)
     except FileNotFoundError:
@@ -181,10 +179,10 @@ def load(path: Path) -> Machine | None:
 
 
 def save(machine: Machine, path: Path) -> None:
-    """Replaces the file in one step: a process killed at any moment leaves the state before or after."""
-    beside = path.with_name(f"{path.name}.new")
-    with beside.open("wb") as file:
+    """Replaces the file atomically: a process killed at any moment leaves the old or the new state."""
+    temporary = path.with_name(f"{path.name}.new")
+    with temporary.open("wb") as file:
         file.write(msgspec.json.encode(machine))
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+    temporary.replace(path)

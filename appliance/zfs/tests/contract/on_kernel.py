@@ -31,7 +31,6 @@ class KernelHands:
         self._written: Counter[str] = Counter()
 
     def write(self, name: str, size: int) -> None:
-        """See Hands."""
         device = f"/dev/zvol/{name}"
         wait_for(device)
         seek = self._written[name]
@@ -50,7 +49,6 @@ class KernelHands:
 
     @contextlib.contextmanager
     def opened(self, name: str) -> Iterator[None]:
-        """See Hands."""
         where = run("zfs", "list", "-H", "-o", "mountpoint", name).strip()
         if where.startswith("/"):
             program = subprocess.Popen(["sleep", "1000"], cwd=where)
@@ -65,13 +63,11 @@ class KernelHands:
             program.wait()
 
     def receive(self, source: str, name: str) -> None:
-        """See Hands."""
         with subprocess.Popen(["zfs", "send", "-p", source], stdout=subprocess.PIPE) as send:
             subprocess.run(["zfs", "receive", "-u", name], stdin=send.stdout, check=True, timeout=60)
 
     @contextlib.contextmanager
     def slow_scans(self) -> Iterator[None]:
-        """See Hands."""
         parameter = Path("/sys/module/zfs/parameters/zfs_scan_suspend_progress")
         parameter.write_text("1\n")
         try:
@@ -80,7 +76,6 @@ class KernelHands:
             parameter.write_text("0\n")
 
     def damage(self, device: str) -> None:
-        """See Hands."""
         pool = next(
             name for name in run("zpool", "list", "-H", "-o", "name").split() if device in run("zpool", "status", "-P", name)
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a test of the contract needs beyond the engine: devices, and programs that use datasets."""
+"""Environment of the contract's tests: devices, and programs that use datasets."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ MIB = 1 << 20
 
 
 class Hands(Protocol):
-    """What an engine's users do, not the engine."""
+    """Actions of other programs, not of the engine."""
 
     def write(self, name: str, size: int) -> None:
-        """Someone writes that many new bytes, beside what is there, and they are on disk."""
+        """Writes this number of new bytes, without overwriting, and syncs."""
 
     def opened(self, name: str) -> AbstractContextManager[None]:
-        """Someone has the volume open, or works in the mounted file system."""
+        """A program has the volume open, or uses the mounted file system."""
 
     def receive(self, source: str, name: str) -> None:
-        """`name` becomes a received copy of the snapshot `source`, with its properties."""
+        """Receives the snapshot `source` as `name`, with its properties."""
 
     def slow_scans(self) -> AbstractContextManager[None]:
-        """Scrubs don't end meanwhile."""
+        """Scrubs do not end during the body."""
 
     def damage(self, device: str) -> None:
         """The device of a pool fails."""
 
     def used_elsewhere(self, pool: str) -> None:
-        """An exported pool looks as if another system had not exported it."""
+        """Marks an exported pool as used by another system."""
 
 
 @dataclass
 class Rig:
-    """An engine with a pool that all tests share, and free devices of 256 MiB for other pools."""
+    """An engine with a shared pool, and free devices of 256 MiB for other pools."""
 
     engine: ZfsEngine
     pool: str
@@ -47,7 +47,7 @@ class Rig:
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def name(self, what: str = "ds") -> str:
-        """A name nothing has, below the pool."""
+        """An unused name below the pool."""
         return f"{self.pool}/{what}{next(self.numbers)}"
 
     def filesystem(self, **properties: str) -> str:
@@ -63,7 +63,7 @@ class Rig:
         return name
 
     def mirror(self, name: str) -> str:
-        """A pool of its own on the first two devices."""
+        """A new pool on the first two devices."""
 
         self.engine.create_pool(name, [VdevSpec(devices=tuple(self.devices[:2]), redundancy=Redundancy.MIRROR)], force=True)
         return name

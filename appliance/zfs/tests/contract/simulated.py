@@ -14,36 +14,30 @@ from appliance.zfs.tests.contract.rig import MIB, Rig
 
 
 class SimulatedHands:
-    """Tells the simulator what its users do."""
+    """Actions of other programs on the simulator."""
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
 
     def write(self, name: str, size: int) -> None:
-        """See Hands."""
         self._simulator.write(name, size)
 
     def opened(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """See Hands."""
         return self._simulator.opened(name)
 
     def receive(self, source: str, name: str) -> None:
-        """See Hands."""
         self._simulator.receive(source, name)
 
     @contextlib.contextmanager
     def slow_scans(self) -> Iterator[None]:
-        """See Hands."""
         self._simulator.scan_seconds = 3600.0
         yield
         self._simulator.scan_seconds = 0.0
 
     def damage(self, device: str) -> None:
-        """See Hands."""
         self._simulator.fault_disk(device, write=1)
 
     def used_elsewhere(self, pool: str) -> None:
-        """See Hands."""
         self._simulator.used_elsewhere(pool, "elsewhere")
 
 

@@ -182,7 +182,7 @@ def test_volume_in_use_is_not_destroyed_but_renamed(rig: Rig) -> None:
         with pytest.raises(DatasetBusy) as caught:
             rig.engine.destroy(name)
         assert caught.value.name == name
-        assert caught.value.holders, "who has it open is told"
+        assert caught.value.holders, "the holders are reported"
         rig.engine.rename(name, new)
     rig.engine.destroy(new)
 
@@ -300,18 +300,18 @@ def test_mounting(rig: Rig) -> None:
 
 
 def test_a_mounted_file_system_gets_another_mountpoint_with_all_else_or_nothing(rig: Rig) -> None:
-    """On which adoption relies: what is in use stays as it is, with all its properties."""
+    """Adoption relies on it: a dataset in use keeps all its properties."""
     name = rig.name("fs")
     before, after = (f"/srv/zvaai/{name.replace('/', '-')}-{when}" for when in ("before", "after"))
     rig.engine.create_filesystem(name, properties={"mountpoint": before, "acltype": "off"})
-    wanted = {"mountpoint": after, "acltype": "posix", "xattr": "sa", "canmount": "on", "zvaai:name": "adopted"}
+    requested = {"mountpoint": after, "acltype": "posix", "xattr": "sa", "canmount": "on", "zvaai:name": "adopted"}
     with rig.hands.opened(name):
         with pytest.raises(DatasetBusy):
-            rig.engine.set_properties(name, wanted)
+            rig.engine.set_properties(name, requested)
         found = rig.engine.filesystem(name)
         assert found.mounted and found.mountpoint == before
         assert found.properties["acltype"].value == "off" and "zvaai:name" not in found.properties
-    rig.engine.set_properties(name, wanted)
+    rig.engine.set_properties(name, requested)
     found = rig.engine.filesystem(name)
     assert found.mountpoint == after and found.properties["acltype"].value == "posix"
     assert found.properties["zvaai:name"].value == "adopted"

@@ -29,7 +29,7 @@ from appliance.zfs.tests.contract.rig import MIB, Rig
 
 @pytest.fixture(autouse=True)
 def no_other_pools(rig: Rig) -> Iterator[None]:
-    """The test leaves no pool behind: the next one could not have its devices."""
+    """Destroys the test's pools, because the next test needs the devices."""
     yield
     left = [pool.name for pool in rig.engine.pools() if pool.name != rig.pool]
     for pool in left:
@@ -161,8 +161,8 @@ def test_trim(rig: Rig) -> None:
     with pytest.raises(NoScanRunning):
         rig.engine.trim_stop(pool)
     rig.engine.trim_start(pool)
-    told = {device.trim for vdev in rig.engine.pool(pool).vdevs for device in vdev.devices()}
-    assert told <= {"active", "complete"} and told
+    trims = {device.trim for vdev in rig.engine.pool(pool).vdevs for device in vdev.devices()}
+    assert trims <= {"active", "complete"} and trims
     with contextlib.suppress(NoScanRunning):  # on an empty pool it may have ended
         rig.engine.trim_stop(pool)
     with pytest.raises(NoSuchPool):
@@ -206,11 +206,11 @@ def test_devices_of_a_mirror(rig: Rig) -> None:
     rig.engine.export_pool(pool)
 
 
-def test_zpool_tells_in_its_own_words(rig: Rig) -> None:
-    told = rig.engine.zpool_status(rig.pool)
+def test_the_output_of_zpool_status(rig: Rig) -> None:
+    output = rig.engine.zpool_status(rig.pool)
     devices = [device.path for vdev in rig.engine.pool(rig.pool).vdevs for device in vdev.devices()]
-    assert f"pool: {rig.pool}\n" in told and "ONLINE" in told
-    assert all(device and device in told for device in devices)
+    assert f"pool: {rig.pool}\n" in output and "ONLINE" in output
+    assert all(device and device in output for device in devices)
     with pytest.raises(NoSuchPool):
         rig.engine.zpool_status("absent")
     with pytest.raises(InvalidName):
@@ -295,8 +295,8 @@ def test_impossible_pools(rig: Rig) -> None:
         rig.engine.pool("bad")
 
 
-def test_disks_tell_their_health_or_that_they_have_none(rig: Rig) -> None:
-    """Those of the rigs have none, which is no error."""
+def test_disks_have_smart_data_or_a_reason_for_none(rig: Rig) -> None:
+    """The rigs' disks have none, which is no error."""
     disk = rig.engine.disks()[0]
     for name in (disk.path, disk.device):
         health = rig.engine.disk_health(name)

@@ -196,7 +196,7 @@ def test_clone(rig: Rig) -> None:
         rig.engine.clone(f"{origin}@s", rig.name(), properties={"recordsize": "16384"})
 
 
-def test_clone_whose_promise_has_no_room(rig: Rig) -> None:
+def test_clone_whose_reservation_has_no_space(rig: Rig) -> None:
     origin, clone = rig.volume(32 * MIB), rig.name("clone")
     rig.engine.snapshot([f"{origin}@s"])
     with pytest.raises(OutOfSpace):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder out of a real snapshot: read below .zfs, and restored by sharing its blocks."""
+"""A folder of a real snapshot: read below .zfs, and restored by block cloning."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long it takes from a request to a served LUN beside two other pools; and beside a pool that hangs."""
+"""How long it takes from a request to a served LUN next to two other pools, and next to one that hangs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def client(tmp_path_factory: pytest.TempPathFactory, freezing: FreezingPool) -> 
     """Of an appliance with three pools, which keep copies of its configuration."""
     folder = tmp_path_factory.mktemp("appliance")
     pools = []
-    for name in (POOL, "beside"):
+    for name in (POOL, "other"):
         disk = folder / name
         with disk.open("wb") as file:
             file.truncate(4 * GIB)
@@ -130,7 +130,7 @@ def test_a_pool_that_hangs_delays_no_other(client: Client, freezing: FreezingPoo
         waiting = client.begin("/snapshots", {"name": "waits", "datastores": [stuck]})
         wait_for(lambda: client.state(waiting) == "running", "the job of the frozen pool runs")
         took = {
-            "datastore": timed("datastore", lambda: client.create("beside", POOL)),
+            "datastore": timed("datastore", lambda: client.create("other", POOL)),
             "snapshot": timed("snapshot", lambda: client.job("/snapshots", {"name": "one", "datastores": [store]})),
             "list of datastores": timed("list of datastores", lambda: client.get("/datastores")),
             "list of snapshots": timed("list of snapshots", lambda: client.get(f"/datastores/{store}/snapshots")),

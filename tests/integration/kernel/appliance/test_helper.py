@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The root helper as a process in front of the kernel's OpenZFS, asked by a user without privileges."""
+"""The root helper as a process on the kernel's OpenZFS, with requests of an unprivileged user."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ print(json.dumps({{"guids": [volume.guid, filesystem.guid], "mounted": filesyste
 
 @pytest.fixture
 def helper(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
-    """Its socket and its log; it serves nobody, and devices in memory."""
+    """Socket and log of a helper with devices in memory; no client uses its pools."""
     if not IN_GUEST:
         pytest.fail("this test runs in a guest: tests/README.md says how")
     for device in DEVICES:
@@ -90,7 +90,7 @@ def helper(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def test_a_worker_without_privileges(helper: tuple[Path, Path]) -> None:
-    """It makes a pool and datasets by the helper; the effects are there; what it may not do is refused; all of it is audited."""
+    """The worker makes a pool and datasets through the helper; forbidden requests are refused; everything is in the audit."""
     path, log = helper
     words = [sys.executable, "-c", STORY, str(path)]
     nobody: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
@@ -113,7 +113,7 @@ def test_a_worker_without_privileges(helper: tuple[Path, Path]) -> None:
 
 
 def test_an_open_volume_does_not_hang_the_export(helper: tuple[Path, Path]) -> None:
-    """OpenZFS 2.3 itself would wait in the kernel until it is closed, and let nobody open it meanwhile."""
+    """OpenZFS 2.3 itself would wait in the kernel for the last close, and block new opens."""
     path, _ = helper
     assert "unprivileged" not in run("zpool", "list", "-H", "-o", "name").split()
     client = connect(path)
@@ -129,14 +129,14 @@ def test_an_open_volume_does_not_hang_the_export(helper: tuple[Path, Path]) -> N
 
 
 def test_a_volume_that_udev_has_open_is_rolled_back(helper: tuple[Path, Path], tmp_path: Path) -> None:
-    """It opens each volume whose last writer has gone, for a moment: nobody is to be told that the volume is in use."""
-    client, opens = connect(helper[0]), tmp_path / "udev-looks"
+    """udev opens each volume briefly after the last writer's close; that must not count as in use."""
+    client, opens = connect(helper[0]), tmp_path / "udev-opens"
     run("zpool", "create", "-f", "-O", "mountpoint=none", "unprivileged", *DEVICES)
     client.create_volume("unprivileged/vol", 16 << 20)
     client.snapshot(["unprivileged/vol@s"])
     wait_for_link("/dev/zvol/unprivileged/vol")
     shutil.copy("/bin/sleep", opens)
     with Path("/dev/zvol/unprivileged/vol").open("rb") as device:
-        looking = subprocess.Popen([opens, "0.4"], stdin=device)
+        udev = subprocess.Popen([opens, "0.4"], stdin=device)
     client.rollback("unprivileged/vol@s")
-    assert looking.wait(60) == 0
+    assert udev.wait(60) == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of NFS datastores on real datasets, by the API alone: API, worker, root helper and ganesha.nfsd are real processes."""
+"""NFS datastores on real datasets by the API, from creation to deletion: API, worker, root helper and ganesha.nfsd are real."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ POOL = "nfsstory"
 DEVICE = Path("/dev/shm/nfsstory0")
 HELPER = Path("/run/zvaai-helper-nfsstory.sock")
 ESX = "192.0.2.11"
-"""An address of this machine: who asks at it asks from it."""
+"""An address of this machine: a client of it uses it too."""
 MIB = 1 << 20
 PATIENCE = 120
-"""Seconds, on a machine that does much else."""
+"""Seconds; allows for a loaded machine."""
 
 
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
-    """With a device in memory that is not yet a pool's, and a daemon that exports nothing yet."""
+    """An appliance with an unused device in memory, and a daemon without exports."""
     if not IN_GUEST:
         pytest.fail("this test runs in a guest: tests/README.md says how")
     with DEVICE.open("wb") as file:
@@ -61,13 +61,13 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
 
 
 def read(export: str, path: str) -> bytes:
-    """As the host reads it."""
+    """Content of a file, read as the host."""
     with mounted(export, server=ESX) as host:
         return host.read_file(path)
 
 
 def is_refused(export: str) -> bool:
-    """Whether the host can't mount it."""
+    """Whether the host cannot mount the export."""
     try:
         with mounted(export, server=ESX) as host:
             host.names()
@@ -77,17 +77,17 @@ def is_refused(export: str) -> bool:
 
 
 def cross_the_threshold(appliance: Appliance, data: bytes, directory: Path) -> None:
-    """One percent of 1 GiB is crossed by this much data, of 2 GiB it is not; the host sees how the quota grows."""
+    """This much data crosses one percent of 1 GiB, but not of 2 GiB; the host sees the quota grow."""
 
     def is_reported() -> bool:
-        appliance.run("reconcile")  # it fails while anything is not as it should be, for a moment too
+        appliance.run("reconcile")  # fails if there is any drift, even a temporary one
         return any("datastore first uses" in one["text"] for one in appliance.json("alert", "list"))
 
     assert not is_reported()
     with mounted("/first", server=ESX) as host:
         host.write_file("/more", data)
     run("zpool", "sync", POOL)
-    wait_for(is_reported, "the threshold is told", PATIENCE)
+    wait_for(is_reported, "the threshold is reported", PATIENCE)
     with kernel_mount("/first", directory, "3", server=ESX) as mount:
 
         def size() -> int:
@@ -96,11 +96,11 @@ def cross_the_threshold(appliance: Appliance, data: bytes, directory: Path) -> N
         assert size() == GIB
         appliance.cli("datastore", "quota", "first", "2G", "--wait")
         wait_for(lambda: size() == 2 * GIB, "the host sees that it grew", PATIENCE)
-    wait_for(lambda: not is_reported(), "the threshold is told no more", PATIENCE)
+    wait_for(lambda: not is_reported(), "the threshold alert is cleared", PATIENCE)
 
 
-def its_size_is_reserved_until_it_is_thin(appliance: Appliance, dataset: str) -> None:
-    """Of datastore first: what a host is told and refused, and what ZFS reserves."""
+def check_thick_and_thin(appliance: Appliance, dataset: str) -> None:
+    """Of the first datastore: what a host sees, what is refused, and what ZFS reserves."""
 
     def reserved() -> int:
         return int(run("zfs", "get", "-Hpo", "value", "refreservation", dataset))
@@ -134,7 +134,7 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
     random_bytes = random.Random(seed).randbytes
     before, after = random_bytes(2 * MIB), random_bytes(2 * MIB)
 
-    # From an empty device to an export that a host writes to.
+    # From an unused device to an export that a host writes to.
     appliance.cli("pool", "create", POOL, str(DEVICE), "--force", "--wait")
     appliance.cli("group", "create", "cluster")
     appliance.cli("host", "create", "esx1", "--address", ESX, "--group", "cluster")
@@ -142,11 +142,11 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
     appliance.cli("datastore", "create", "first", *words, "--thick")
     first = is_reported("first")
     assert first["thick"]
-    its_size_is_reserved_until_it_is_thin(appliance, first["dataset"])
+    check_thick_and_thin(appliance, first["dataset"])
     with mounted("/first", server=ESX) as host:
         host.write_file("/disk", before)
 
-    # A file that the server has cloned for the host shows as an offload of its datastore.
+    # A clone that the server makes for the host counts as an offload of its datastore.
     ports = ("--nfs-port", "2049", "--mount-port", "20048")
     cloned = vaai_nas(*ports, "fast-clone", f"{ESX}:/first", "disk", "clone")
     assert cloned.returncode == 0 and read("/first", "/clone") == before, cloned
@@ -158,7 +158,7 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
         host.write_file("/disk", after)
     cross_the_threshold(appliance, random_bytes(10 * MIB), tmp_path / "mounted")
 
-    # Back to the snapshot: not while a host uses it, unless forced.
+    # Rollback: refused while a host uses the export, unless forced.
     refused = appliance.run("snapshot", "rollback", "first", "one")
     assert refused.returncode == 4 and ESX in refused.stderr, refused
     assert read("/first", "/disk") == after
@@ -166,14 +166,14 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
     with mounted("/first", server=ESX) as host:
         assert host.read_file("/disk") == before and host.names() == {"disk", "clone"}
 
-    # A clone is another datastore with the same content, and its own from then on.
+    # A clone is another datastore with the same content, independent from then on.
     appliance.cli("datastore", "clone", "first", "second", "--group", "cluster", "--wait")
     assert read("/second", "/disk") == before and is_reported("second")["uuid"] != first["uuid"]
     with mounted("/second", server=ESX) as host:
         host.write_file("/disk", b"the clone's")
     assert read("/first", "/disk") == before and read("/second", "/disk") == b"the clone's"
 
-    # Deleted, restored, and in the end destroyed, with the snapshots that were made for clones.
+    # Delete, restore, destroy, including the snapshots that were made for clones.
     appliance.cli("datastore", "delete", "first", "--yes", "--force", "--wait")
     assert is_refused("/first") and is_reported("first")["state"] == "deleted"
     appliance.cli("datastore", "restore", "first", "--group", "cluster", "--wait")
@@ -185,6 +185,6 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
     assert not list((tmp_path / "exports").iterdir())
     left = run("zfs", "list", "-H", "-o", "name", "-t", "filesystem,snapshot", "-r", POOL).split()
     assert not [one for one in left if one.rpartition("/")[2] not in (POOL, "zvaai", "zvaai-deleted")], left
-    # What was looked at in the midst of a job is looked at again.
+    # After the end of a job the worker scans again.
     wait_for(lambda: not appliance.json("alert", "list"), "no alert is left", PATIENCE)
     appliance.cli("pool", "export", POOL, "--wait")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool's life under its hosts, by the API alone: a disk replaced under load, a threshold, a copy, and another server."""
+"""A pool in use, by the API: a disk replaced under load, a threshold, a copy, and another server."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ PIECE_BLOCKS = 128
 PIECES = 12
 TEST_UNIT_READY = bytes(6)
 SECONDS = 120.0
-"""For what takes a moment, on a machine with much else to do."""
+"""Seconds; allows for a loaded machine."""
 UNIT_ATTENTION = 0x06
 THRESHOLD_REACHED = (0x06, 0x38, 0x07)
 MIB_BLOCKS = 2048
 FILLED_MIB = 14
-"""More than a hundredth of the volume."""
+"""More than one percent of the volume."""
 
 
 @pytest.fixture
 def helper() -> Iterator[Path]:
-    """With free devices in memory; the pool is gone afterwards."""
+    """A helper with unused devices in memory; destroys the pool at the end."""
     if not IN_GUEST:
         pytest.fail("this test runs in a guest: tests/README.md says how")
     for device in DEVICES:
@@ -58,7 +58,7 @@ def session(appliance: Appliance, lun: int) -> Session:
 
 
 async def ready(host: Session) -> None:
-    """Unit attentions are told, and the LUN is ready: udev may take its time to make a volume's link."""
+    """Takes the unit attentions and waits until the LUN is ready: udev may be slow to make a volume's link."""
     limit = time.monotonic() + SECONDS
     while (answer := await host.execute(TEST_UNIT_READY)).status != GOOD:
         assert time.monotonic() < limit, answer
@@ -71,7 +71,7 @@ def piece(number: int, turn: int) -> bytes:
 
 
 class Load:
-    """A host that writes piece after piece, and reads each again, until it is told to end."""
+    """A host that writes in pieces and verifies each, until it is stopped."""
 
     def __init__(self, appliance: Appliance, lun: int) -> None:
         self._appliance, self._lun = appliance, lun
@@ -119,12 +119,12 @@ def read_pieces(appliance: Appliance, lun: int) -> bytes:
 
 
 def value(dataset: str, name: str) -> str:
-    """Of a property, as zfs tells it."""
+    """Value of a property."""
     return run("zfs", "get", "-H", "-p", "-o", "value", name, dataset).strip()
 
 
 def identity(appliance: Appliance, lun: int) -> tuple[bytes, bytes]:
-    """Serial number, and the NAA name, which comes first."""
+    """Serial number and NAA designator, which comes first."""
 
     async def read() -> tuple[bytes, bytes]:
         async with session(appliance, lun) as host:
@@ -136,7 +136,7 @@ def identity(appliance: Appliance, lun: int) -> tuple[bytes, bytes]:
 
 
 def replace_under_load(appliance: Appliance, lun: int) -> None:
-    """The host notices nothing, the old disk is gone, and the new one has all of it."""
+    """The host continues, the old disk is removed, and the new one has all data."""
     with Load(appliance, lun) as load:
         appliance.cli("pool", "replace", POOL, DEVICES[1], DEVICES[2], "--force", "--wait")
 
@@ -151,7 +151,7 @@ def replace_under_load(appliance: Appliance, lun: int) -> None:
     assert load.problem is None, load.problem
     last = b"".join(piece(number, load.turns - 1) for number in range(PIECES))
     assert read_pieces(appliance, lun) == last
-    # The new disk alone has all of it.
+    # The new disk alone has all data.
     appliance.cli("pool", "device", POOL, DEVICES[0], "offline", "--wait")
     assert read_pieces(appliance, lun) == last
     assert appliance.json("pool", "show", POOL)["error_count"] == 0
@@ -159,7 +159,7 @@ def replace_under_load(appliance: Appliance, lun: int) -> None:
 
 
 def cross_the_threshold(appliance: Appliance, lun: int, store: str) -> None:
-    """The host is told by a unit attention, the admin by an alert."""
+    """The host gets a unit attention, the admin an alert."""
 
     async def fill() -> None:
         reached = False
@@ -172,23 +172,23 @@ def cross_the_threshold(appliance: Appliance, lun: int, store: str) -> None:
                         assert written.status == CHECK_CONDITION and written.sense_codes == THRESHOLD_REACHED, written
                         reached = True
             limit = time.monotonic() + SECONDS
-            while not reached:  # the daemon looks every few seconds
+            while not reached:  # the daemon checks every few seconds
                 answer = await host.execute(TEST_UNIT_READY)
                 reached = answer.status == CHECK_CONDITION and answer.sense_codes == THRESHOLD_REACHED
                 assert time.monotonic() < limit
                 await asyncio.sleep(0.1)
 
     def pool() -> bool:
-        appliance.cli("pool", "change", POOL, "--warning", "75", "--wait")  # then all alerts of space are looked at
+        appliance.cli("pool", "change", POOL, "--warning", "75", "--wait")  # afterwards all capacity alerts are evaluated
         return any(store in one["subject"] and "threshold" in one["text"] for one in appliance.json("alert", "list"))
 
     asyncio.run(fill())
     run("zpool", "sync", POOL)
-    wait_for(pool, "an alert tells of the threshold", SECONDS)
+    wait_for(pool, "the threshold alert is raised", SECONDS)
 
 
 def receive_a_copy(appliance: Appliance, dataset: str, luns: dict[int, str]) -> None:
-    """A copy with all properties of the datastore is shown as one, and not served."""
+    """A copy with all properties of the datastore is listed as a copy, and not served."""
     run("zfs", "snapshot", f"{dataset}@sent")
     with subprocess.Popen(["zfs", "send", "-p", f"{dataset}@sent"], stdout=subprocess.PIPE) as send:
         subprocess.run(["zfs", "receive", "-u", f"{POOL}/received"], stdin=send.stdout, check=True, timeout=60)
@@ -219,8 +219,8 @@ def test_a_pool_its_disks_and_its_next_server(helper: Path, tmp_path: Path) -> N
         appliance.cli("pool", "export", POOL, "--wait")
         with pytest.raises(ProgramFailed):
             run("zpool", "list", POOL)
-    # Another server, that has never heard of it: same names, same numbers, same content, and the copy still none.
-    # What is encrypted waits for its key.
+    # A new server: same names, numbers and content, and the copy is still a copy.
+    # An encrypted dataset waits for its key.
     (kept,) = KEYS.glob("*.key")
     kept.unlink()
     with running_appliance(tmp_path / "b", reconcile_seconds=30, helper=helper) as appliance:

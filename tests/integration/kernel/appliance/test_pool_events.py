@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A device that fails and a scrub that finds damage, on a real pool, with the real zed handing on its events: alerts tell."""
+"""A failed device and a scrub with errors, on a real pool, with the real zed forwarding events: both raise alerts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ DEVICES = ("/dev/shm/events0", "/dev/shm/events1")
 POOL = "events"
 HELPER = Path("/run/zvaai-helper-events.sock")
 PATIENCE = 120
-"""Seconds, on a machine that does much else: each look at the pools is eight commands."""
+"""Seconds; allows for a loaded machine: each scan of the pools runs eight commands."""
 ZEDLET = REPOSITORY / "packaging/zed/all-zvaai.py"
 
 
 @contextlib.contextmanager
 def zed(directory: Path, socket: Path) -> Iterator[None]:
-    """OpenZFS's event daemon with our zedlet alone, as packaging/zed says it is to be installed.
+    """OpenZFS's event daemon with only our zedlet, installed as packaging/zed says.
 
-    A new one begins with all events that the kernel has kept: those of other tests are forgotten.
+    A new daemon starts with all events that the kernel has queued, so those of other tests are cleared.
     """
     run("zpool", "events", "-c")
     folder = directory / "zed.d"
@@ -49,7 +49,7 @@ def zed(directory: Path, socket: Path) -> Iterator[None]:
 
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
-    """On a mirror of two devices in memory. Its worker looks by itself once in an hour only: events have it look."""
+    """An appliance on a mirror of two devices in memory. Its worker scans once per hour; events trigger other scans."""
     if not IN_GUEST:
         pytest.fail("this test runs in a guest: tests/README.md says how")
     for device in DEVICES:
@@ -67,7 +67,7 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
 
 
 def alerts(appliance: Appliance) -> dict[str, str]:
-    """Open ones: severities by kind, such as "pool:device"."""
+    """Severities of open alerts by kind, such as "pool:device"."""
     found = appliance.json("alert", "list")
     return {":".join(one["key"].split(":")[:2]): one["severity"] for one in found}
 
@@ -75,14 +75,14 @@ def alerts(appliance: Appliance) -> dict[str, str]:
 def test_pool_events_raise_alerts(appliance: Appliance) -> None:
     assert not {one for one in alerts(appliance) if one.startswith("pool:")}
 
-    # A device goes away and comes back.
+    # A device fails and returns.
     run("zpool", "offline", "-f", POOL, DEVICES[0])
-    wait_for(lambda: alerts(appliance).get("pool:device") == "critical", "the fault is told", PATIENCE)
+    wait_for(lambda: alerts(appliance).get("pool:device") == "critical", "the fault is reported", PATIENCE)
     assert "FAULTED" in str(appliance.json("alert", "list")) and DEVICES[0] in str(appliance.json("alert", "list"))
     run("zpool", "clear", POOL)
-    wait_for(lambda: "pool:device" not in alerts(appliance), "it is told no more", PATIENCE)
+    wait_for(lambda: "pool:device" not in alerts(appliance), "the alert is cleared", PATIENCE)
 
-    # Damage on one side of the mirror, that a scrub finds and mends.
+    # Damage on one side of the mirror, which a scrub finds and repairs.
     run("zfs", "create", "-o", "mountpoint=/mnt/events", f"{POOL}/files")
     Path("/mnt/events/file").write_bytes(os.urandom(1 << 20))
     run("zpool", "sync", POOL)
@@ -92,9 +92,9 @@ def test_pool_events_raise_alerts(appliance: Appliance) -> None:
         device.flush()
         os.fsync(device.fileno())
     run("zpool", "scrub", "-w", POOL)
-    wait_for(lambda: alerts(appliance).get("pool:errors") == "warning", "checksum errors are told", PATIENCE)
+    wait_for(lambda: alerts(appliance).get("pool:errors") == "warning", "checksum errors are reported", PATIENCE)
     text = "scrub of pool events has ended"
-    wait_for(lambda: text in str(appliance.json("alert", "list", "--all")), "that the scrub ended is told", PATIENCE)
+    wait_for(lambda: text in str(appliance.json("alert", "list", "--all")), "the end of the scrub is reported", PATIENCE)
     assert "checksum errors" in str(appliance.json("alert", "list"))
 
     store = Store(appliance.directory / "state" / "appliance.sqlite")
@@ -106,9 +106,9 @@ def test_pool_events_raise_alerts(appliance: Appliance) -> None:
     kept = {"resource.fs.zfs.statechange", "ereport.fs.zfs.checksum", "sysevent.fs.zfs.scrub_finish"}
     wait_for(lambda: kept <= classes(), f"{kept} are kept", PATIENCE)
     store.close()
-    # OpenZFS has no event for cleared counters; the end of a job is one for the worker.
+    # OpenZFS has no event for cleared counters; the worker scans at the end of its job.
     appliance.cli("pool", "device", POOL, DEVICES[1], "clear", "--wait")
-    wait_for(lambda: "pool:errors" not in alerts(appliance), "the errors are told no more", PATIENCE)
+    wait_for(lambda: "pool:errors" not in alerts(appliance), "the error alert is cleared", PATIENCE)
 
-    # The guest's disks have no SMART, and say so.
+    # The guest's disks have no SMART.
     assert all(not disk["smart"]["available"] and disk["smart"]["reason"] for disk in appliance.json("pool", "disks"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool that is lost, and a replica of it under its name: neither target nor NFS server takes it for the original."""
+"""A lost pool and a replica with its name: neither target nor NFS server takes the replica for the original."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.zfs import destroy_pool
 from appliance.dataplane.ganesha import Export
 from appliance.zfs.mountinfo import stack
 
-POOL, OTHER = "replaced", "besides"
+POOL, OTHER = "replaced", "other"
 DEVICES = tuple(f"/dev/shm/{POOL}{number}" for number in range(2))
 HELPER = Path(f"/run/zvaai-helper-{POOL}.sock")
 KEYS = Path(f"/run/zvaai-helper-{POOL}.keys")
@@ -31,14 +31,14 @@ LUN = 5
 BLOCK = 512
 NOT_READY = 0x02
 PATIENCE = 120
-"""Seconds, on a machine that does much else."""
+"""Seconds; allows for a loaded machine."""
 UNIT_ATTENTION = 0x06
 CONTENT = b"the original's".ljust(BLOCK, b".")
 
 
 @contextlib.contextmanager
 def disks() -> Iterator[None]:
-    """In memory; the pool is gone afterwards."""
+    """Devices in memory; destroys the pool at the end."""
     if not IN_GUEST:
         pytest.fail("this test runs in a guest: tests/README.md says how")
     for device in DEVICES:
@@ -54,13 +54,13 @@ def disks() -> Iterator[None]:
 
 
 def alerts(appliance: Appliance) -> dict[str, dict[str, str]]:
-    """The open ones, by key."""
+    """Open alerts by key."""
     return {one["key"]: one for one in appliance.json("alert", "list")}
 
 
 @contextlib.contextmanager
 def on_disks(directory: Path, reconcile_seconds: float) -> Iterator[Appliance]:
-    """One on these disks, not yet a pool's."""
+    """An appliance on these unused disks."""
     shutil.rmtree(KEYS, ignore_errors=True)
     with (
         disks(),
@@ -72,20 +72,20 @@ def on_disks(directory: Path, reconcile_seconds: float) -> Iterator[Appliance]:
 
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
-    """That mends by the clock too."""
+    """An appliance that also reconciles periodically."""
     with on_disks(tmp_path / "a", 30) as appliance:
         yield appliance
 
 
 @pytest.fixture
 def without_polling(tmp_path: Path) -> Iterator[Appliance]:
-    """That mends when it is told to, and not by the clock amidst a test."""
+    """An appliance that reconciles only on request, not within a test."""
     with on_disks(tmp_path / "a", 3600) as appliance:
         yield appliance
 
 
 def does(appliance: Appliance, lun: int, command: bytes, data_in: int = 0, data_out: bytes = b"") -> Response:
-    """What a host of a new session is answered, once unit attentions are told."""
+    """Response to a command in a new session, after the unit attentions."""
 
     async def all_of_it() -> Response:
         async with Session(appliance.target.portal, iqn=appliance.iqn, initiator=ESX, lun=lun) as session:
@@ -99,24 +99,22 @@ def does(appliance: Appliance, lun: int, command: bytes, data_in: int = 0, data_
 
 
 def guid(dataset: str) -> str:
-    """As zfs tells it."""
     return run("zfs", "get", "-H", "-p", "-o", "value", "guid", dataset).strip()
 
 
 def send(snapshot: str, stream: Path) -> None:
-    """Into a file, with all properties."""
+    """Writes a replication stream with all properties to a file."""
     with stream.open("wb") as file:
         subprocess.run(["zfs", "send", "-p", snapshot], stdout=file, check=True, timeout=60)
 
 
 def receive(dataset: str, stream: Path) -> None:
-    """It is not mounted."""
     with stream.open("rb") as file:
         subprocess.run(["zfs", "receive", "-u", dataset], stdin=file, check=True, timeout=60)
 
 
 def lose_the_pool(dataset: str, stream: Path) -> None:
-    """A new pool of its name has what was sent of one of its datasets, with all properties."""
+    """Destroys the pool; a new pool with its name gets a stream of one of its datasets, with all properties."""
     run("zfs", "snapshot", f"{dataset}@sent")
     send(f"{dataset}@sent", stream)
     run("udevadm", "settle")
@@ -144,16 +142,16 @@ def test_a_replica_under_the_lost_pools_name_is_not_served_until_it_is_adopted(a
     replica = guid(store["dataset"])
     assert replica != original
     appliance.target.start()
-    # The host finds its disk, and none of the replica's data on it; after a round of the appliance as before it.
+    # The host sees its disk, without data of the replica, before and after a reconcile.
     for _ in range(2):
         answer = does(appliance, LUN, cdb.read(0, 1), BLOCK)
         assert answer.status == CHECK_CONDITION and answer.sense_codes[0] == NOT_READY and not answer.data.strip(b"\0"), answer
         assert does(appliance, LUN, cdb.write(0, 1), 0, bytes(BLOCK)).status == CHECK_CONDITION
         assert appliance.luns() == {}
-        appliance.run("reconcile")  # it tells of what it could not mend, and so fails
-    # Of its place another one tells, when two rounds agree.
+        appliance.run("reconcile")  # reports drift that it cannot repair, and fails
+    # Two consecutive scans must agree before the location counts as another dataset's.
     key = f"reconcile:{store['uuid']}"
-    wait_for(lambda: key in alerts(appliance), "an alert tells of the replica", PATIENCE)
+    wait_for(lambda: key in alerts(appliance), "an alert reports the replica", PATIENCE)
     alert = alerts(appliance)[key]
     assert original in alert["text"] and replica in alert["text"] and "--keep-identity" in alert["remedy"]
     appliance.cli("datastore", "adopt", store["dataset"], "first", "--keep-identity", "--group", "cluster", "--wait")
@@ -164,8 +162,8 @@ def test_a_replica_under_the_lost_pools_name_is_not_served_until_it_is_adopted(a
 
 
 @pytest.mark.parametrize("last", ["original", "replica"])
-def test_at_the_start_the_datastore_is_at_its_place_and_no_replica(last: str, tmp_path: Path) -> None:
-    """In whatever order both were mounted, one over the other."""
+def test_after_the_start_the_datastore_is_mounted_and_not_the_replica(last: str, tmp_path: Path) -> None:
+    """In either mount order, one over the other."""
     original, replica, place = f"{POOL}/original", f"{POOL}/replica", Path(f"/srv/zvaai/{POOL}")
     with disks():
         run("zpool", "create", "-f", "-O", "mountpoint=none", POOL, DEVICES[0])
@@ -179,14 +177,14 @@ def test_at_the_start_the_datastore_is_at_its_place_and_no_replica(last: str, tm
         for dataset in (replica, original) if last == "original" else (original, replica):
             run("zfs", "mount", dataset)
         assert stack(str(place)) == ([replica, original] if last == "original" else [original, replica])
-        run(sys.executable, "-m", "appliance.helper", "--settle-mounts", env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
+        run(sys.executable, "-m", "appliance.helper", "--repair-mounts", env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
         assert stack(str(place)) == [original]
         assert (place / "whose").read_text() == "the original's"
 
 
 @pytest.mark.long("45 s; a replica at the start of the system is in each run")
 def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(without_polling: Appliance, tmp_path: Path) -> None:
-    """By `zpool import`, which mounts it at the datastore's place. Where somebody works in it, it stays, and is told."""
+    """`zpool import` mounts it at the datastore's mountpoint. If a process uses it, it stays and is reported."""
     without_polling.cli("pool", "create", POOL, DEVICES[0], "--force", "--wait")
     without_polling.cli("datastore", "create", "files", "--kind", "nfs", "--pool", POOL, "--size", "1G", "--wait")
     store = without_polling.json("datastore", "show", "files")
@@ -202,18 +200,18 @@ def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(without_p
         run("zpool", "import", "-d", "/dev/shm", OTHER)
         assert stack(str(place)) == [dataset, replica] and (place / "whose").read_text() == "the original's"
         with (place / "whose").open():
-            without_polling.run("reconcile")  # it tells of what it could not mend, and so fails
+            without_polling.run("reconcile")  # reports drift that it cannot repair, and fails
             assert stack(str(place)) == [dataset, replica]
             key = f"reconcile-nfs:{store['uuid']}"
-            wait_for(lambda: replica in alerts(without_polling).get(key, {"text": ""})["text"], "an alert tells of it", PATIENCE)
+            wait_for(lambda: replica in alerts(without_polling).get(key, {"text": ""})["text"], "an alert reports it", PATIENCE)
         without_polling.cli("reconcile")
         assert stack(str(place)) == [dataset] and (place / "whose").read_text() == "changed since"
     finally:
         destroy_pool(OTHER)
 
 
-def test_what_ganesha_starts_with_is_the_dataset_itself(tmp_path: Path) -> None:
-    """Not another one under its name, mounted at its place."""
+def test_ganesha_starts_with_the_original_dataset(tmp_path: Path) -> None:
+    """Not another dataset with its name, mounted at its mountpoint."""
     script = REPOSITORY / "packaging/ganesha/mounted-exports"
     dataset, place, to = f"{POOL}/files", tmp_path / "mounted" / "files", tmp_path / "to"
     exports = tmp_path / "exports.d"

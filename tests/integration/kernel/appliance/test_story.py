@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of datastores on real zvols, by the API alone: API, worker, root helper and target are the real processes."""
+"""VMFS datastores on real zvols by the API, from creation to deletion: API, worker, root helper and target are real."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ BLOCK = 512
 COPIED_BLOCKS = 128
 """One block of the volume."""
 PATIENCE = 120
-"""Seconds, on a machine that does much else."""
+"""Seconds; allows for a loaded machine."""
 LOGICAL_UNIT_NOT_SUPPORTED = (0x05, 0x25, 0x00)
 
 
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
-    """On two devices in memory, not yet a pool's."""
+    """An appliance with two unused devices in memory."""
     if not IN_GUEST:
         pytest.fail("this test runs in a guest: tests/README.md says how")
     for device in DEVICES:
@@ -47,22 +47,22 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
 
 
 def value(dataset: str, name: str) -> str:
-    """Of a property, as zfs tells it."""
+    """Value of a property."""
     return run("zfs", "get", "-H", "-p", "-o", "value", name, dataset).strip()
 
 
 class Host:
-    """An initiator that logs in for each thing it does."""
+    """An initiator that logs in for each command."""
 
     def __init__(self, appliance: Appliance) -> None:
         self._appliance = appliance
 
     def session(self, lun: int) -> Session:
-        """For the tests that stay logged in."""
+        """A session, for tests that stay logged in."""
         return Session(self._appliance.target.portal, iqn=self._appliance.iqn, initiator=ESX, lun=lun)
 
     def does(self, lun: int, command: bytes, data_in: int = 0, data_out: bytes = b"") -> bytes:
-        """What a command answers, once unit attentions are told."""
+        """Response to a command, after the unit attentions."""
 
         async def all_of_it() -> bytes:
             async with self.session(lun) as session:
@@ -76,16 +76,16 @@ class Host:
         return data
 
     def writes(self, lun: int, text: str) -> None:
-        """To the first block."""
+        """Writes to the first block."""
         self.does(lun, cdb.write(0, 1), 0, text.encode().ljust(BLOCK, b"\0"))
 
     def reads(self, lun: int) -> str:
-        """From the first block."""
+        """Reads from the first block."""
         return self.does(lun, cdb.read(0, 1), BLOCK).rstrip(b"\0").decode()
 
 
 async def ready(host: Session, lun: int) -> None:
-    """Unit attentions are told, and the LUN is ready: udev may take its time to make a volume's link."""
+    """Takes the unit attentions and waits until the LUN is ready: udev may be slow to make a volume's link."""
     limit = time.monotonic() + PATIENCE
     while (answer := await host.execute(bytes(6), lun=lun)).status != 0:
         assert time.monotonic() < limit, answer
@@ -93,7 +93,7 @@ async def ready(host: Session, lun: int) -> None:
 
 
 def roll_back(appliance: Appliance, host: Host, first: Any) -> None:
-    """Not while the host is logged in, and not while somebody has the volume open. Meanwhile it may log in, and finds no LUN."""
+    """Refused while the host is logged in, and while a program has the volume open. During the rollback the host sees no LUN."""
     lun = int(first["lun"])
 
     async def while_logged_in() -> None:
@@ -119,7 +119,7 @@ def roll_back(appliance: Appliance, host: Host, first: Any) -> None:
 
 
 def copy(appliance: Appliance, host: Host, source: int, destination: int) -> None:
-    """A range that the host has copied from LUN to LUN shows as an offload of the one that it came to."""
+    """EXTENDED COPY between LUNs counts as an offload of the destination."""
 
     async def extended() -> None:
         async with host.session(source) as session:
@@ -142,7 +142,7 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
     def shown(name: str) -> Any:
         return appliance.json("datastore", "show", name)
 
-    # From two empty devices to a LUN that a host writes to.
+    # From two unused devices to a LUN that a host writes to.
     appliance.cli("pool", "create", "story", "mirror", *DEVICES, "--force", "--wait")
     appliance.cli("group", "create", "cluster")
     appliance.cli("host", "create", "esx1", "--iqn", ESX, "--group", "cluster")
@@ -153,16 +153,16 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
     assert value(first["dataset"], "zvaai:guid") == value(first["dataset"], "guid")
     host.writes(lun, "before")
 
-    # Persistent reservations lie with the pool, in a folder of the target's user.
+    # Persistent reservations are in the pool, in a folder of the target's user.
     folder = Path(value("story/zvaai-reservations", "mountpoint"))
     assert os.path.ismount(folder) and folder.stat().st_uid == NOBODY and list(folder.glob("naa.*.json"))
 
-    # A snapshot, and back to it.
+    # A snapshot, and a rollback to it.
     appliance.cli("snapshot", "create", "one", "first", "--wait")
     host.writes(lun, "after")
     roll_back(appliance, host, first)
 
-    # A clone is another LUN with the same content, and its own from then on.
+    # A clone is another LUN with the same content, independent from then on.
     appliance.cli("datastore", "clone", "first", "second", "--group", "cluster", "--wait")
     clone = int(shown("second")["lun"])
     assert host.reads(clone) == "before"
@@ -171,12 +171,12 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
 
     copy(appliance, host, clone, lun)
 
-    # It grows under the host's eyes.
+    # It grows while the host uses it.
     appliance.cli("datastore", "grow", "first", "2G", "--wait")
     capacity = host.does(lun, bytes([0x9E, 0x10, *bytes(8)]) + (32).to_bytes(4) + bytes(2), 32)
     assert (int.from_bytes(capacity[:8]) + 1) * int.from_bytes(capacity[8:12]) == 2 * GIB
 
-    # Thick: reserved on disk, and so is its clone.
+    # Thick: space is reserved, also for its clone.
     appliance.cli("datastore", "create", "thick", "--pool", "story", "--size", "1G", "--thick", "--wait")
     appliance.cli("datastore", "clone", "thick", "thick-too", "--wait")
     for name in ("thick", "thick-too"):
@@ -185,7 +185,7 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
         assert shown(name)["thick"] and int(value(shown(name)["dataset"], "refreservation")) >= GIB
         assert value(shown(name)["dataset"], "zvaai:thick") == "on"
 
-    # Deleted, restored, and in the end destroyed, with the snapshots that were made for clones.
+    # Delete, restore, destroy, including the snapshots that were made for clones.
     appliance.cli("datastore", "delete", "first", "--yes", "--wait")
     assert lun not in appliance.luns()
     appliance.cli("datastore", "restore", "first", "--group", "cluster", "--wait")
@@ -197,5 +197,5 @@ def test_the_life_of_datastores(appliance: Appliance) -> None:
     appliance.cli("pool", "export", "story", "--wait")
     with pytest.raises(ProgramFailed):
         run("zpool", "list", "story")
-    # What was looked at in the midst of a job is looked at again.
+    # After the end of a job the worker scans again.
     wait_for(lambda: not appliance.json("alert", "list"), "no alert is left", PATIENCE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clones of files on real ZFS: what is shared, by where blocks lie; what is called a clone is one."""
+"""Clones of files on real ZFS: shared blocks by address; a reported clone shares its blocks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def make_dataset(pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Path]]:
 
 @pytest.fixture
 def dataset(make_dataset: Callable[..., Path]) -> Path:
-    """One with 128K records."""
+    """A dataset with 128K records."""
     return make_dataset()
 
 
@@ -63,7 +63,7 @@ def blocks_of(path: Path) -> dict[int, str]:
 
 
 def disk_like(path: Path, pieces: int, every: int) -> None:
-    """A file with a MiB of data after each hole, on disk."""
+    """A synced file with a MiB of data after each hole."""
     with path.open("wb") as file:
         for number in range(pieces):
             file.seek(number * every * MIB)
@@ -73,7 +73,7 @@ def disk_like(path: Path, pieces: int, every: int) -> None:
 
 
 def test_blocks_are_shared(pool: Pool, dataset: Path, device: ZvolClone) -> None:
-    """A clone lies on the source's blocks, until it is overwritten; unique bytes follow, and agree with the pool."""
+    """A clone has the source's blocks until it is overwritten; unique bytes follow, and agree with the pool's figures."""
     source, clone = dataset / "source", dataset / "clone"
     disk_like(source, 8, 4)
     run("zpool", "sync", pool.name)
@@ -144,7 +144,7 @@ def test_a_long_count_is_answered_within_a_second(
 
 
 def test_a_source_just_written(dataset: Path) -> None:
-    """Blocks that are not in the pool yet are waited for, and shared then."""
+    """A clone waits for blocks that are not synced yet, and then shares them."""
     with FileTool(dataset) as tool:
         tool.call("write", dataset / "source", 0, 16 * MIB, 1)
         assert tool.clone("clone", "fast", dataset / "source", dataset, "clone").cloned == 16 * MIB
@@ -160,7 +160,7 @@ def test_a_source_just_written_where_the_kernel_does_not_wait(dataset: Path, zfs
 
 
 def test_across_datasets_of_a_pool(make_dataset: Callable[..., Path]) -> None:
-    """Shared, and known to be: the kernel does not say, its statistics do. Records stay as the source's are."""
+    """Shared, as the statistics prove: the kernel does not report it. The source's record size is kept."""
     one, other = make_dataset(), make_dataset(recordsize="16K")
     disk_like(one / "source", 8, 4)
     with FileTool(one, other) as tool:
@@ -170,10 +170,8 @@ def test_across_datasets_of_a_pool(make_dataset: Callable[..., Path]) -> None:
     assert (other / "clone").stat().st_blksize == RECORD
 
 
-def test_what_was_copied_is_not_called_a_clone(
-    make_dataset: Callable[..., Path], zfs_parameter: Callable[[str, int], None]
-) -> None:
-    """With block cloning off copy_file_range copies silently: told as copied, holes kept, and refused where it must share."""
+def test_a_copy_is_not_reported_as_a_clone(make_dataset: Callable[..., Path], zfs_parameter: Callable[[str, int], None]) -> None:
+    """Without block cloning copy_file_range copies silently: reported as copied, holes kept, refused if sharing is required."""
     zfs_parameter("zfs_bclone_enabled", 0)
     one, other = make_dataset(), make_dataset()
     disk_like(one / "source", 8, 4)
@@ -211,7 +209,7 @@ def test_across_pools(make_dataset: Callable[..., Path], other_pool: Pool, tmp_p
     ],
 )
 def test_a_source_that_is_written_gives_one_moment(make_dataset: Callable[..., Path], across: bool) -> None:
-    """Each pass of a writer stamps all blocks in order: a clone has the front of one, the rest of the last, or is refused."""
+    """Each pass of a writer stamps all blocks in order: a clone starts with one pass, ends with the one before, or is refused."""
     dataset = make_dataset()
     place = make_dataset() if across else dataset
     source, blocks = dataset / "source", 64
@@ -250,8 +248,8 @@ def test_a_source_that_is_written_gives_one_moment(make_dataset: Callable[..., P
 
 
 @pytest.mark.long("11 s of measuring; test_holes_made_a_moment_ago clones holes in each run")
-def test_a_large_disk_with_holes(dataset: Path, pool: Pool, tell: Callable[[str], None]) -> None:
-    """10 GiB of a VMDK's kind, a MiB of data after each 15 of hole: how fast, fsync included."""
+def test_a_large_disk_with_holes(dataset: Path, pool: Pool, report_line: Callable[[str], None]) -> None:
+    """10 GiB like a VMDK, with a MiB of data per 16: speed, including fsync."""
     source = dataset / "disk-flat.vmdk"
     disk_like(source, 640, 16)
     run("zpool", "sync", pool.name)
@@ -261,12 +259,14 @@ def test_a_large_disk_with_holes(dataset: Path, pool: Pool, tell: Callable[[str]
             found = tool.clone("clone", "fast", source, dataset, f"clone{number}")
             assert found.cloned == 10 << 30
             speeds.append(10 / found.seconds)
-        tell(f"10 GiB, 640 MiB of it data, stable: {max(speeds):.1f} GiB/s of logical size, {min(speeds):.1f} at the slowest")
+        report_line(
+            f"10 GiB, 640 MiB of it data, stable: {max(speeds):.1f} GiB/s of logical size, {min(speeds):.1f} at the slowest"
+        )
         assert pool_property(pool.name, "bclonesaved") >= 2 * 640 * MIB
 
 
 def test_holes_made_a_moment_ago(dataset: Path, pool: Pool, zfs_parameter: Callable[[str, int], None]) -> None:
-    """Blocks whose freeing is not on disk are cloned by OpenZFS itself, and freed twice later (openzfs#18853): not by us."""
+    """OpenZFS clones blocks whose free is not synced, and frees them twice later (openzfs#18853): we do not."""
     zfs_parameter("zfs_txg_timeout", 30)
     source, clone = dataset / "source", dataset / "clone"
     source.write_bytes(os.urandom(16 * MIB))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 at random points of clones and removals on real ZFS: no clone is half, and no space is lost."""
+"""kill -9 at random points of clones and removals on real ZFS: no clone is partial, and no space is lost."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from support.short_pool import MIB, ShortPool
 
 
 def used(pool: ShortPool) -> int:
-    """Bytes that the dataset takes."""
+    """Bytes that the dataset uses."""
     run("zpool", "sync", pool.name)
     return pool.number("datastore", "used")
 
 
 def operate(crowd: Crowd, tool: FileTool, answered: int, seconds: float) -> int:
-    """Operations until the kill, so long after so many answers; how many were answered."""
+    """Runs operations until the kill, `seconds` after `answered` answers; returns the number of answers."""
     operations = [crowd.operation() for _ in range(40)]
     for words in operations:
         tool.send(*words)
     answers = [tool.line() for _ in range(answered)]
-    time.sleep(seconds)  # the moment is what is tried
+    time.sleep(seconds)  # the random moment is the test
     answers += tool.killed()
     for words, answer in zip(operations, [*answers, None], strict=False):
         crowd.learn(words, answer)
@@ -36,9 +36,9 @@ def operate(crowd: Crowd, tool: FileTool, answered: int, seconds: float) -> int:
 @pytest.mark.long("20 s and more; test_ganesha_kills.py kills the daemon in each run")
 @pytest.mark.parametrize("kills", [12, 100])
 def test_kills_leave_whole_clones_and_no_lost_space(
-    short_pool: ShortPool, tmp_path: Path, seed: int, kills: int, tell: Callable[[str], None]
+    short_pool: ShortPool, tmp_path: Path, seed: int, kills: int, report_line: Callable[[str], None]
 ) -> None:
-    """Moments are counted in answers: in seconds a slow machine has all in the first operation, a fast one after the last."""
+    """The kill depends on answers, not on seconds: a slow machine would never get past the first operation."""
     root, dataset = tmp_path / "datastore", f"{short_pool.name}/datastore"
     run("zfs", "create", "-o", f"mountpoint={root}", "-o", "compression=off", dataset)
     before = used(short_pool)
@@ -56,4 +56,4 @@ def test_kills_leave_whole_clones_and_no_lost_space(
     assert left < MIB // 8, f"{left} bytes are lost"
     short_pool.scrub()
     assert len(set(done)) > 3, "kills came at one moment only"
-    tell(f"{kills} kills after {min(done)} to {max(done)} operations")
+    report_line(f"{kills} kills after {min(done)} to {max(done)} operations")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files are truncated and deallocated by hosts while they are cloned in many steps: no block is freed twice (openzfs#18853)."""
+"""Hosts truncate and deallocate files while these are cloned in many steps: no block is freed twice (openzfs#18853)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def store(small_pool: ShortPool) -> Iterator[Path]:
 
 
 class Syncer(threading.Thread):
-    """Ends one transaction group after the other: a block is freed twice where it is cloned while its freeing is synced."""
+    """Ends transaction groups continuously: a block is freed twice if it is cloned while its free is synced."""
 
     def __init__(self, pool: str) -> None:
         super().__init__()
@@ -43,13 +43,12 @@ class Syncer(threading.Thread):
         self._pool = pool
 
     def run(self) -> None:
-        """Until it is stopped."""
         while not self.stop.is_set():
             run("zpool", "sync", self._pool)
 
 
 class Freer(threading.Thread):
-    """A host that truncates and deallocates ranges of a file, and writes there again, until it is stopped."""
+    """A host that truncates, deallocates and rewrites ranges of a file until it is stopped."""
 
     def __init__(self, path: Path, seed: int) -> None:
         super().__init__()
@@ -58,7 +57,6 @@ class Freer(threading.Thread):
         self._path, self._choose = path, random.Random(seed)
 
     def run(self) -> None:
-        """Each time another range."""
         while not self.stop.is_set():
             offset = self._choose.randrange(SIZE // MIB) * MIB
             if self._choose.random() < 0.3:
@@ -74,13 +72,13 @@ class Freer(threading.Thread):
 
 
 def has_ended(control: VaaiNas, job: int) -> Callable[[], bool]:
-    """Whether a clone has."""
+    """Whether a clone has ended."""
     return lambda: not control.job(1, job).active
 
 
 @pytest.mark.parametrize("freed", [60, pytest.param(2000, marks=pytest.mark.long("5 min: more of the same"))])
 def test_no_block_is_freed_twice(
-    small_pool: ShortPool, store: Path, tmp_path: Path, seed: int, freed: int, tell: Callable[[str], None]
+    small_pool: ShortPool, store: Path, tmp_path: Path, seed: int, freed: int, report_line: Callable[[str], None]
 ) -> None:
     socket, ended = tmp_path / "vaai-nas.socket", {"complete": 0, "failed": 0}
     control = VaaiNas(socket)
@@ -119,4 +117,4 @@ def test_no_block_is_freed_twice(
     finally:
         run("zpool", "import", "-d", tmp_path, small_pool.name)
     assert "No leaks" in counted, counted
-    tell(f"{freer.done} ranges freed beside {ended}")
+    report_line(f"{freer.done} ranges freed during {ended}")

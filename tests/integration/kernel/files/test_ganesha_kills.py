@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 of ganesha in the middle of clones and removals that clients ask for: all go on, and no clone is half."""
+"""kill -9 of ganesha during clones and removals of clients: clients continue, and no clone is partial."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ from support.short_pool import MIB, ShortPool
 SIZE = 6 * MIB
 
 
-class Asker:
-    """A client that asks for one thing after the other until nobody answers; what it was told is kept."""
+class Requester:
+    """A client that sends requests until the daemon is gone, and records the responses."""
 
     def __init__(self, choose: random.Random) -> None:
         self.choose = choose
-        self.there: dict[str, bool | None] = {}  # None: nobody knows
+        self.files: dict[str, bool | None] = {}  # None: unknown
         self.done = 0
-        self.asks = threading.Event()
+        self.requesting = threading.Event()
 
     def run(self) -> None:
-        """Until the daemon is gone."""
+        """Runs until the daemon is gone."""
         name = ""
         try:
             root = mount("/one")
             with Nfs3() as nfs:
                 source = nfs.lookup(root, "source")
-                self.asks.set()
+                self.requesting.set()
                 while True:
                     name = f"clone{self.choose.randrange(5)}"
                     self.one(nfs, root, source, name)
                     self.done += 1
         except (OSError, EOFError, AssertionError):
-            self.there[name] = None
+            self.files[name] = None
 
     def one(self, nfs: Nfs3, root: bytes, source: bytes, name: str) -> None:
-        """A clone by this name where it is not there, else its removal."""
-        if self.there.get(name):
+        """Clones to this name, or removes an existing clone."""
+        if self.files.get(name):
             nfs.remove(root, name)
-            self.there[name] = False
+            self.files[name] = False
             return
         result = Procedure22(nfs).clone(source, root, name)
         assert (result.status, result.clone_flag) == (0, COMPLETE)
-        self.there[name] = True
+        self.files[name] = True
 
 
 WRITER = """
@@ -69,9 +69,9 @@ for number in itertools.count():
 
 
 class Writer:
-    """A program on a client that writes record after record, and notices no restart but by waiting.
+    """A program on a client that writes records, and notices a restart only by a delay.
 
-    A process of its own: a child of the one that has the file open would wait for the daemon when it closes that.
+    It is a separate process: a child of the process that has the file open would wait for the daemon when it closes the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -89,7 +89,7 @@ class Writer:
         self._thread.join(60)
 
     def goes_on(self) -> None:
-        """Returns once it has written again. Raises AssertionError when it does not."""
+        """Returns after another write. Raises AssertionError if there is none."""
         before = self.records
         wait_for(lambda: self.records > before + 1, "the client goes on", 180)
 
@@ -109,10 +109,10 @@ def store(short_pool: ShortPool) -> Iterator[Path]:
 
 @pytest.mark.parametrize("kills", [1, *(pytest.param(kills, marks=pytest.mark.long("many kills")) for kills in (3, 25))])
 def test_clients_go_on_and_no_clone_is_half(
-    short_pool: ShortPool, store: Path, tmp_path: Path, seed: int, kills: int, tell: Callable[[str], None]
+    short_pool: ShortPool, store: Path, tmp_path: Path, seed: int, kills: int, report_line: Callable[[str], None]
 ) -> None:
     choose = random.Random(seed)
-    asker = Asker(choose)
+    requester = Requester(choose)
     (store / "source").write_bytes(choose.randbytes(SIZE))
     seconds = []
     with (
@@ -121,16 +121,16 @@ def test_clients_go_on_and_no_clone_is_half(
         Writer(client / "written") as writer,
     ):
         for _ in range(kills):
-            asker.asks.clear()
-            thread = threading.Thread(target=asker.run, daemon=True)
+            requester.requesting.clear()
+            thread = threading.Thread(target=requester.run, daemon=True)
             thread.start()
-            assert asker.asks.wait(120), "its connections are there: without, it would wait for the next daemon's"
-            thread.join(choose.uniform(0.5, 3))  # the moment is what is tried
-            assert thread.is_alive(), "it asks until nobody answers"
+            assert requester.requesting.wait(120), "its connections are there: without, it would wait for the next daemon's"
+            thread.join(choose.uniform(0.5, 3))  # the random moment is the test
+            assert thread.is_alive(), "it sends requests until the daemon is gone"
             seconds.append(ganesha.restart_after_kill())
             thread.join(60)
-            assert not thread.is_alive(), "it is told that the daemon is gone"
-            check_clones(asker, store)
+            assert not thread.is_alive(), "it notices that the daemon is gone"
+            check_clones(requester, store)
             writer.goes_on()
         records = writer.records
     data = (store / "written").read_bytes()
@@ -139,14 +139,16 @@ def test_clients_go_on_and_no_clone_is_half(
         path.unlink()
     run("zpool", "sync", short_pool.name)
     assert pool_property(short_pool.name, "bcloneused") == 0
-    tell(f"{kills} kills, {asker.done} requests and {records} stable records around them; served again in {max(seconds):.1f} s")
+    report_line(
+        f"{kills} kills, {requester.done} requests and {records} stable records around them; served again in {max(seconds):.1f} s"
+    )
 
 
-def check_clones(asker: Asker, store: Path) -> None:
-    """What a client was told to be done is so, and what it was not told is known from here on."""
-    assert {path.name for path in store.iterdir()} <= {"source", "written", *asker.there}, "nothing is left that is nobody's"
-    for name, expected in list(asker.there.items()):
+def check_clones(requester: Requester, store: Path) -> None:
+    """Confirmed requests are done; unconfirmed ones are resolved here."""
+    assert {path.name for path in store.iterdir()} <= {"source", "written", *requester.files}, "nothing is left that is nobody's"
+    for name, expected in list(requester.files.items()):
         there = bool(name) and (store / name).exists()
         assert expected in {there, None}, f"{name} is {'' if there else 'not '}there"
         assert not there or filecmp.cmp(store / "source", store / name, shallow=False), f"{name} is half"
-        asker.there[name] = there
+        requester.files[name] = there

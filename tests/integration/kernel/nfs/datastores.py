@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NFS datastores as the appliance makes them, thick and thin, in a pool that others fill, and what the daemon tells of them."""
+"""NFS datastores as the appliance makes them, thick and thin, in a pool that others fill, and the daemon's reports on them."""
 
 from __future__ import annotations
 
@@ -19,31 +19,30 @@ RECORD = 128 << 10
 
 
 def admitted_for(*sizes: int) -> int:
-    """What files of these sizes count."""
+    """Admitted bytes of files of these sizes."""
     return sum(-(-size // RECORD) * RECORD + PER_FILE for size in sizes)
 
 
 @contextlib.contextmanager
 def thick_dataset(name: str, size: int) -> Iterator[Path]:
-    """Mounted, with the room that the appliance reserves for `size`."""
+    """A mounted dataset with the appliance's reservation for `size`."""
     room = str(size + max(LEAST_SLACK, size // 16))
     with mounted_dataset(name, compression="off", refquota=room, refreservation=room) as place:
         yield place
 
 
 def control_block(socket: Path) -> str:
-    """Configuration of ganesha."""
     return f'VAAI_NAS {{ Control_Socket = "{socket}"; }}\n'
 
 
 def counted(control: FileControl, export: int = 1) -> ExportSpace:
-    """What the files of an export count, once all are counted."""
+    """Admitted space of an export, after all files are counted."""
     wait_for(lambda: not control.space(export).counting, "files are counted")
     return control.space(export)
 
 
 def cloned(control: VaaiNas, source: str, name: str, *, fast: bool, export: int = 1) -> dict[str, int]:
-    """A clone by path, to its end: bytes cloned, and copied by reason. Raises FileRefusedError, AssertionError."""
+    """Clones by path; returns bytes cloned, and copied by reason. Raises FileRefusedError, AssertionError."""
     job = control.clone(export, source, name, request=f"{abs(hash((source, name, fast))):032x}", fast=fast)
     wait_for(lambda: not control.job(export, job.job).active, "the clone ends")
     ended = control.job(export, job.job)

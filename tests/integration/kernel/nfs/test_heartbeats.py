@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heartbeats of one datastore while 200 files of a thick one are created and grown at once. zfs(8) hangs all the time."""
+"""Heartbeats on a datastore while 200 files of a thick one are created and grown. zfs(8) hangs all the time."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ LONGEST_S = 1.0
 
 @pytest.fixture
 def heartbeats(tmp_path: Path) -> Path:
-    """Says when somebody runs `hanging_zfs`."""
-    return tmp_path / "asked"
+    """A file that records each run of `hanging_zfs`."""
+    return tmp_path / "calls"
 
 
 @pytest.fixture
 def hanging_zfs(tmp_path: Path, heartbeats: Path) -> Path:
-    """A program that never answers, as zfs(8) does on a pool that hangs."""
+    """A program that never ends, as zfs(8) on a hanging pool."""
     program = tmp_path / "bin" / "zfs"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\necho "$@" >>{heartbeats}\nexec sleep infinity\n')
@@ -43,7 +43,7 @@ def hanging_zfs(tmp_path: Path, heartbeats: Path) -> Path:
 
 @contextlib.contextmanager
 def instead_of_zfs(program: Path) -> Iterator[None]:
-    """Whoever runs zfs(8) by its path gets the program."""
+    """Replaces zfs(8) at its path by the program."""
     real = shutil.which("zfs")
     assert real
     run("mount", "--bind", program, real)
@@ -54,7 +54,7 @@ def instead_of_zfs(program: Path) -> Iterator[None]:
 
 
 class Heartbeats(threading.Thread):
-    """Small stable writes in place, one after the other."""
+    """Small stable writes in place, in sequence."""
 
     def __init__(self, export: str) -> None:
         super().__init__()
@@ -63,7 +63,6 @@ class Heartbeats(threading.Thread):
         self._export = export
 
     def run(self) -> None:
-        """Until it is stopped."""
         with Nfs3() as nfs:
             file = nfs.create(mount(self._export), "heartbeat")
             while not self.stop.is_set():
@@ -73,7 +72,7 @@ class Heartbeats(threading.Thread):
 
 
 def grow(number: int, failed: list[BaseException]) -> None:
-    """What one host does: its files, each made large and written at its end."""
+    """Load of a host: its files, each made large and written at its end."""
     try:
         root = mount("/thick")
         with Nfs3() as nfs:
@@ -86,7 +85,7 @@ def grow(number: int, failed: list[BaseException]) -> None:
 
 
 def test_no_heartbeat_waits_for_files_that_grow_or_for_zfs(
-    small_pool: ShortPool, tmp_path: Path, hanging_zfs: Path, heartbeats: Path, tell: Callable[[str], None]
+    small_pool: ShortPool, tmp_path: Path, hanging_zfs: Path, heartbeats: Path, report_line: Callable[[str], None]
 ) -> None:
     size, socket = FILES * 3 * MIB, tmp_path / "vaai-nas.socket"
     failed: list[BaseException] = []
@@ -120,5 +119,5 @@ def test_no_heartbeat_waits_for_files_that_grow_or_for_zfs(
         assert cloned(control, "heartbeat", "clone", fast=True, export=2) == {"cloned": 512}
         control.statistics(2, "clone")
         assert not heartbeats.exists(), f"zfs(8) was run: {heartbeats.read_text()}"
-    tell(f"{FILES} files in {seconds:.1f} s; of {beats.count} heartbeats the longest took {beats.longest * 1000:.0f} ms")
+    report_line(f"{FILES} files in {seconds:.1f} s; of {beats.count} heartbeats the longest took {beats.longest * 1000:.0f} ms")
     assert beats.count > 20 and beats.longest < LONGEST_S

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NFSv4.1 and 4.2 by the kernel's client, on a dataset: what libnfs can't ask for."""
+"""NFSv4.1 and 4.2 by the kernel's client, on a dataset: operations that libnfs lacks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATASET = "kernelclient"
 
 @pytest.fixture(scope="module")
 def served(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ganesha, Path]]:
-    """A daemon that clients may come back to after a crash, and the dataset that it serves as /one."""
+    """A daemon that allows reclaims after a crash, and the dataset exported as /one."""
     with (
         mounted_dataset(f"{pool.name}/{DATASET}", compression="off") as store,
         running_ganesha(tmp_path_factory.mktemp("nfs") / "ganesha", [Export(1, store, "/one")], graceless=False) as ganesha,
@@ -33,7 +33,7 @@ def served(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
 
 @pytest.fixture(autouse=True)
 def emptied(served: tuple[Ganesha, Path], tmp_path: Path) -> Iterator[None]:
-    """Nothing is left for the next test."""
+    """Leaves nothing for the next test."""
     yield
     with kernel_mount("/one", tmp_path / "emptied") as mount:
         for path in mount.iterdir():
@@ -71,7 +71,7 @@ def test_holes_are_found_and_made(served: tuple[Ganesha, Path], tmp_path: Path) 
 
 
 def test_allocate_is_not_supported(served: tuple[Ganesha, Path], tmp_path: Path) -> None:
-    """It would promise space, which ZFS can't for a part of a file; the file stays as it was, and grows by writing."""
+    """ALLOCATE guarantees space, which ZFS cannot do for a part of a file. The file does not change, and grows by writing."""
     with kernel_mount("/one", tmp_path / "mnt") as mount:
         (mount / "disk").write_bytes(b"before")
         with pytest.raises(ProgramFailed, match="not supported"):
@@ -91,7 +91,7 @@ def test_locks_of_two_hosts(served: tuple[Ganesha, Path], tmp_path: Path) -> Non
     ):
         fcntl.lockf(one, fcntl.LOCK_EX | fcntl.LOCK_NB, 100, 0)
         with pytest.raises(BlockingIOError):
-            # Of another process: POSIX locks of one process are one owner's, whatever the mount.
+            # In another process: POSIX locks of a process have one owner, whatever the mount.
             _lock_elsewhere(second / "disk")
         fcntl.lockf(one, fcntl.LOCK_UN, 100, 0)
         _lock_elsewhere(second / "disk")
@@ -108,7 +108,7 @@ def _lock_elsewhere(path: Path) -> None:
 
 def test_open_file_goes_on_after_kill_and_restart(served: tuple[Ganesha, Path], tmp_path: Path, seed: int) -> None:
     ganesha, store = served
-    # The server waits no longer than for whom it remembers: this client, however long it takes to come back.
+    # The server waits only for clients that it knows: this one, however long it takes to return.
     for gone in (ganesha.directory / "recovery" / "v4recov").iterdir():
         shutil.rmtree(gone)
     data = random.Random(seed).randbytes(2 * MIB)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thick datastore: every byte of its size can be written and overwritten over NFS while others keep the pool full."""
+"""A thick datastore: every byte of its size can be written and overwritten over NFS while others fill the pool."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from appliance.dataplane.vaai_nas import VaaiNas
 SIZE = 80 * MIB
 SPARSE, WRITTEN = 24 * MIB, 8 * MIB
 ROOM = 32 * MIB
-"""What others fill up."""
+"""Space that others fill."""
 NFS_NOSPC = 28
 
 
@@ -36,15 +36,15 @@ class Store:
     ganesha: Ganesha
     control: VaaiNas
     data: bytes
-    """A MiB that nobody can compress."""
+    """An incompressible MiB."""
 
     def piece(self, place: int, turn: int) -> bytes:
-        """What is in a MiB of a file after a turn."""
+        """Content of a MiB of a file in a pass."""
         at = (place * 7 + turn * 1009) % MIB
         return self.data[at:] + self.data[:at]
 
     def write(self, client: Client, path: str, size: int, turn: int) -> None:
-        """All of a file, made stable."""
+        """Writes the whole file, stable."""
         with client.opened(path, os.O_CREAT | os.O_RDWR) as file:
             for offset in range(0, size, MIB):
                 file.write(offset, self.piece(offset // MIB, turn))
@@ -63,15 +63,15 @@ def store(small_pool: ShortPool, tmp_path: Path, seed: int) -> Iterator[Store]:
         yield Store(small_pool, ganesha, VaaiNas(socket), random.Random(seed).randbytes(MIB))
 
 
-def test_every_byte_is_written_and_overwritten_while_the_pool_is_full(store: Store, tell: Callable[[str], None]) -> None:
-    """Sparse files too, and beside a snapshot that was admitted."""
+def test_every_byte_is_written_and_overwritten_while_the_pool_is_full(store: Store, report_line: Callable[[str], None]) -> None:
+    """Includes sparse files, and an admitted snapshot."""
     files = (("/sparse", SPARSE), ("/written", WRITTEN))
     begun = time.monotonic()
     with mounted("/thick") as client:
         store.write(client, "/written", WRITTEN, 0)
         client.write_file("/sparse", b"")
         client.truncate("/sparse", SPARSE)
-        # Most of what is left is somebody's by his reservation, so that it need not be written.
+        # A reservation takes most of the free space, so that it need not be written.
         taken = store.pool.available - ROOM
         run("zfs", "create", "-o", f"refreservation={taken}", f"{store.pool.name}/others")
         with Filler(store.pool.files) as filler:
@@ -91,11 +91,13 @@ def test_every_byte_is_written_and_overwritten_while_the_pool_is_full(store: Sto
                 with client.opened(path) as file:
                     assert all(file.read(offset, MIB) == store.piece(offset // MIB, 3) for offset in range(0, size, MIB)), path
         seconds = time.monotonic() - begun
-        tell(f"{3 * (SPARSE + WRITTEN) // MIB} MiB in {seconds:.0f} s; of the others {filler.refusals} writes were refused")
+        report_line(
+            f"{3 * (SPARSE + WRITTEN) // MIB} MiB in {seconds:.0f} s; of the others {filler.refusals} writes were refused"
+        )
 
 
 def test_growth_beyond_the_size_is_refused(store: Store) -> None:
-    """Hosts see the size, and what is left of it; what is refused changes nothing; a kill of the daemon neither."""
+    """Hosts see size and free space; a refused request changes nothing, nor does a kill of the daemon."""
     with mounted("/thick") as client, Nfs3() as nfs, Nfs4() as nfs4:
         assert counted(store.control).admitted == 0
         client.write_file("/disk", b"")
@@ -133,6 +135,6 @@ def test_growth_beyond_the_size_is_refused(store: Store) -> None:
 
 
 def reported(version: int) -> tuple[int, int]:
-    """What a host sees of the datastore."""
+    """Size and free space that a host sees."""
     with mounted("/thick", version) as client:
         return client.space()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clones from and to thick storage are copies, and counted so. What a crash leaves of a clone by name goes."""
+"""Clones from and to thick storage are copies, and are counted as copies. Partial clones by name disappear after a crash."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NFS3ERR_NOSPC = 28
 
 @dataclass
 class Stores:
-    """A thick datastore and a thin one of the short pool, each with a file of its own, "disk"."""
+    """A thick and a thin datastore of the short pool, each with a file "disk"."""
 
     ganesha: Ganesha
     places: dict[int, Path]
@@ -37,12 +37,12 @@ class Stores:
     data: bytes
 
     def copied_for_thickness(self) -> int:
-        """Bytes, of all clones of the daemon."""
+        """Bytes copied because of thickness, over all clones of the daemon."""
         exports = VaaiNas(self.socket).counters()["exports"]
         return sum(one["offload"]["fallback_bytes"]["thick"] for one in exports)
 
     def full_clone(self, source: int, name: str, destination: int) -> Result:
-        """Of "disk" into a new file of another export, as the plug-in makes it."""
+        """Clones "disk" into a new file of another export, as the plug-in does."""
         with Nfs3() as nfs:
             file = nfs.create(mount(f"/{destination}"), name)
             return Procedure22(nfs).full_clone(nfs.lookup(mount(f"/{source}"), "disk"), file)

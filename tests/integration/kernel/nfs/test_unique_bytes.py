@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unique bytes that hosts are told of files are what zdb says of the blocks' addresses. LUNs of the pool clone too."""
+"""Unique bytes that hosts read of files agree with zdb's block addresses. LUNs of the pool clone too."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Stores:
 
     pool: ShortPool
     places: dict[int, Path]
-    """By export; served as /1 and /2."""
+    """Folders by export; exported as /1 and /2."""
     zvols: list[Path]
     control: VaaiNas
     directory: Path
@@ -48,14 +48,13 @@ class Stores:
 
     @contextlib.contextmanager
     def served(self) -> Iterator[Ganesha]:
-        """By a daemon."""
         exports = [Export(number, place, f"/{number}") for number, place in self.places.items()]
         blocks = control_block(self.directory / "vaai-nas.socket")
         with running_ganesha(self.directory / "ganesha", exports, Daemon.PATCHED, blocks=blocks) as ganesha:
             yield ganesha
 
     def write(self, client: Client, path: str, offset: int, length: int) -> None:
-        """What nobody can compress, into a file of the first export."""
+        """Writes incompressible data to a file of the first export."""
         with client.opened(f"/{path}", os.O_CREAT | os.O_RDWR) as file:
             for at in range(offset, offset + length, MIB):
                 file.write(at, random_blocks(MIB))
@@ -63,7 +62,7 @@ class Stores:
         self.files.add((1, path))
 
     def compare(self) -> dict[tuple[int, str], int]:
-        """Each file against the references of all files (no zvol shares with those); the unique bytes of each."""
+        """Compares each file with the references of all files (no zvol shares with those); returns unique bytes."""
         run("zpool", "sync", self.pool.name)
         found = {number: references_of(f"{self.pool.name}/{number}") for number in self.places}
         objects: dict[tuple[int, str], Counter[tuple[str, int]]] = {}
@@ -92,7 +91,7 @@ def stores(short_pool: ShortPool, tmp_path: Path) -> Iterator[Stores]:
 
 
 def change_luns(stores: Stores, device: ZvolClone) -> None:
-    """The LUNs share blocks, one is changed: what else the pool shares is nothing to the files."""
+    """The LUNs share blocks, and one is changed: sharing of LUNs does not affect the files' figures."""
     with opened(stores.zvols[0], os.O_RDONLY) as read, opened(stores.zvols[1], os.O_RDWR | os.O_DIRECT) as write:
         run("zpool", "sync", stores.pool.name)
         assert device.clone(read, write, 8 * MIB).error == 0
@@ -101,7 +100,7 @@ def change_luns(stores: Stores, device: ZvolClone) -> None:
 
 
 def change_files(stores: Stores) -> None:
-    """Fast clones, one to the other dataset; overwrites of either side; a clone that goes."""
+    """Fast clones, one into the other dataset; overwrites of either side; a removed clone."""
     with mounted("/1") as client:
         stores.write(client, "template", 0, SIZE)
         for name in ("whole", "changed", "gone"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LUNs on zvols of any shape, copied between by EXTENDED COPY, and how much went to the disk below."""
+"""LUNs on zvols, copies between them by EXTENDED COPY, and the bytes written to the disk below."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Luns:
     naas: list[bytes]
 
     async def copy(self, length: int, *, from_: int = 0, to: int = 0, source: int = 0, destination: int = 1) -> None:
-        """Copies so many bytes between offsets in bytes, 16 MiB a command. Raises AssertionError."""
+        """Copies a number of bytes between byte offsets, 16 MiB per command. Raises AssertionError."""
         numbers = (value // SECTOR_BYTES for value in (length, from_, to))
         blocks, first, into = numbers
         for segment in segments_of(blocks, source, destination, from_=first, to=into, most=32768):
@@ -49,7 +49,7 @@ class Luns:
             assert answer.status == GOOD, answer
 
     async def write(self, lun: int, data: bytes, offset: int) -> None:
-        """Writes through the target, 1 MiB a command."""
+        """Writes through the target, 1 MiB per command."""
         for at in range(0, len(data), 1 << 20):
             part = data[at : at + (1 << 20)]
             command = cdb.write((offset + at) // SECTOR_BYTES, len(part) // SECTOR_BYTES)
@@ -63,7 +63,7 @@ class Luns:
 
 @contextlib.asynccontextmanager
 async def luns(target: Target, count: int = 2) -> AsyncIterator[Luns]:
-    """A session on LUNs 0 to `count` - 1, their first unit attentions taken."""
+    """A session on LUNs 0 to `count` - 1, after their first unit attentions."""
     async with Session(target.portal) as session:
         for lun in range(count):
             await session.execute(cdb.TEST_UNIT_READY, lun=lun)
@@ -71,7 +71,7 @@ async def luns(target: Target, count: int = 2) -> AsyncIterator[Luns]:
 
 
 def qemu_copy(source: str, destination: str, options: Sequence[str] = ()) -> int:
-    """`qemu-img convert -C` between two URLs; how many EXTENDED COPY commands QEMU says it sent. Raises ProgramFailed."""
+    """`qemu-img convert -C` between two URLs; returns QEMU's number of EXTENDED COPY commands. Raises ProgramFailed."""
     command = ["qemu-img", "-T", "iscsi_xcopy", "convert", "-C", "-n", *options, "-f", "raw", "-O", "raw", source, destination]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if result.returncode:
@@ -80,7 +80,7 @@ def qemu_copy(source: str, destination: str, options: Sequence[str] = ()) -> int
 
 
 def bytes_to_disk(pool: str) -> int:
-    """Bytes written so far to the guest's first disk, all of the pool's data synced."""
+    """Bytes written so far to the guest's first disk, after a sync of the pool."""
     run("zpool", "sync", pool)
     disk = Path(os.environ["ZVAAI_DISKS"].split()[0]).name
     return int(Path(f"/sys/block/{disk}/stat").read_text().split()[6]) * SECTOR_BYTES

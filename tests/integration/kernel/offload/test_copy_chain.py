@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain of copies over three LUNs and back to the first: all share the same blocks, and none changes with another."""
+"""A chain of copies over three LUNs and back to the first: all share the same blocks, and stay independent."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ VolumeOf = Callable[..., Path]
 SIZE = 24 * MIB
 LENGTH = 8 * MIB
 BLOCK = 16384
-# Source, where from, destination, where to, in MiB.
+# Source, offset, destination, offset, in MiB.
 CHAIN = [(0, 0, 1, 4), (1, 4, 2, 12), (2, 12, 0, 16)]
-# Where the data of the chain's beginning is in the end.
+# Locations of the first data at the end.
 PLACES = [(0, 0), (1, 4), (2, 12), (0, 16)]
 
 
@@ -34,7 +34,7 @@ def _module(device: ZvolClone) -> Iterator[None]:
 
 
 async def copy_chain(disks: Luns, pool: Pool, at_once: bool) -> None:
-    """By one command, or by one for each link, with what it wrote on disk before the next."""
+    """One command for all links, or one per link with a sync in between."""
     segments = [
         Segment(source, destination, LENGTH // 512, from_ * MIB // 512, to * MIB // 512)
         for source, from_, destination, to in CHAIN
@@ -60,7 +60,7 @@ def test_a_chain_back_to_its_beginning(volume: VolumeOf, target: Target, pool: P
             assert read_direct(disk, SIZE) == expected, f"LUN {number} after {after}"
 
     def all_shared() -> int:
-        """How many blocks of the chain's beginning are the very same at each of its places."""
+        """Number of blocks of the first data that are identical in all its locations."""
         lie = [dvas(dataset_of(disk)) for disk in volumes]
         first = {offset: dva for offset, dva in lie[0].items() if offset < LENGTH}
         for lun, at in PLACES[1:]:
@@ -72,13 +72,13 @@ def test_a_chain_back_to_its_beginning(volume: VolumeOf, target: Target, pool: P
             await copy_chain(disks, pool, at_once)
             check("the copies")
             blocks = LENGTH // BLOCK
-            if at_once:  # what the second link reads is not on disk yet: the first alone has to share
+            if at_once:  # the second link's source is not synced: only the first one must share
                 lie = [dvas(dataset_of(disk)) for disk in volumes[:2]]
                 assert shared({at: dva for at, dva in lie[0].items() if at < LENGTH}, lie[1], 4 * MIB) == blocks
             else:
                 assert all_shared() == blocks
                 assert offload_of(target, 0)["cloned_bytes"] == 3 * LENGTH
-            # Each in turn is overwritten in one MiB of its own and discarded in another.
+            # In each, one MiB is overwritten and another one discarded.
             for turn, (lun, at) in enumerate(PLACES):
                 data = random_blocks(MIB)
                 place = (at + turn) * MIB

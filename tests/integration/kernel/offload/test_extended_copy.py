@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EXTENDED COPY on zvols: what is shared, by DVA; what is copied, and why; and that either side stays what it is."""
+"""EXTENDED COPY on zvols: shared blocks by DVA, copied blocks by reason, and independence of both sides."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def act_on(target: Target, count: int, act: Callable[[Luns], Awaitable[None]]) -
 
 
 def same(one: Path, other: Path, length: int, from_: int = 0, to: int = 0) -> bool:
-    """Whether ranges hold the same bytes, compared by what zfs holds."""
+    """Whether ranges have the same bytes in zfs."""
     return read_direct(one, length, from_) == read_direct(other, length, to)
 
 
@@ -105,10 +105,10 @@ def test_qemu_copies_by_sharing_blocks_until_either_side_changes(
 
 @pytest.mark.parametrize(("volblocksize", "most"), [("16K", 0.05), pytest.param("64K", 0.03, marks=OTHER_SIZE)])
 def test_next_to_nothing_is_written(
-    volume: VolumeOf, target: Target, pool: Pool, tell: Callable[[str], None], volblocksize: str, most: float
+    volume: VolumeOf, target: Target, pool: Pool, report_line: Callable[[str], None], volblocksize: str, most: float
 ) -> None:
-    """Of 16K the block pointers alone are up to 2.3 %: 128 bytes each, once in the intent log, for a command is stable when it
-    ends, and twice in indirect blocks, of which ZFS keeps two."""
+    """At 16K the block pointers alone are up to 2.3 %: 128 bytes each, once in the intent log, because a command is stable at its
+    end, and twice in indirect blocks, of which ZFS stores two."""
     size = 512 * MIB
     source, destination = volume(512, volblocksize=volblocksize), volume(512, volblocksize=volblocksize)
     data = random_blocks(16 * MIB)
@@ -120,7 +120,7 @@ def test_next_to_nothing_is_written(
     written = bytes_to_disk(pool.name) - written
     offload = offload_of(target, 1)
     assert (offload["cloned_bytes"], offload["copied_bytes"]) == (size, 0), offload
-    tell(f"512 MiB at {volblocksize} by {commands} commands: {written / size:.2%} of it written to the pool")
+    report_line(f"512 MiB at {volblocksize} by {commands} commands: {written / size:.2%} of it written to the pool")
     assert written < size * most
 
 
@@ -149,7 +149,7 @@ def test_between_targets_and_inside_one_lun(volume: VolumeOf, target: Target) ->
     assert len(first) == shared(first, of_source, 20 * MIB) == shared(first, of_source, 10 * MIB)
 
 
-# How a copy of 8 MiB went: where from, where to, bytes cloned, and the reason of the rest.
+# A copy of 8 MiB: source offset, destination offset, cloned bytes, and the reason for the rest.
 PLAINER = pytest.mark.long("9 s each: both are parts of the one in each run")
 GEOMETRIES: dict[str, tuple[int, int, int, str | None]] = {
     "both ends equally unaligned": (4096, 4096, 8 * MIB - BLOCK, "unaligned"),
@@ -163,7 +163,7 @@ GEOMETRIES: dict[str, tuple[int, int, int, str | None]] = {
     ["both ends equally unaligned", *(pytest.param(name, marks=PLAINER) for name in ("unaligned to each other", "aligned"))],
 )
 def test_unaligned(volume: VolumeOf, target: Target, geometry: str) -> None:
-    """Only edges are copied, where the middles are aligned to each other; what lies around stays."""
+    """If the middles are aligned to each other, only the edges are copied; the neighbourhood does not change."""
     from_, to, cloned, reason = GEOMETRIES[geometry]
     source, destination = volume(16, filled=16), volume(16, filled=16)
     around = read_direct(destination, 16 * MIB)
@@ -180,7 +180,7 @@ def test_unaligned(volume: VolumeOf, target: Target, geometry: str) -> None:
 
 @pytest.mark.parametrize("by", [BLOCK, -MIB, *(pytest.param(by, marks=FURTHER) for by in (-BLOCK, MIB, 4096))])
 def test_overlapping_inside_one_lun(volume: VolumeOf, target: Target, by: int) -> None:
-    """The destination holds what the source held before, in either direction."""
+    """The destination gets the source's previous content, in either direction."""
     disk = volume(16, filled=16)
     serve(target, disk)
     before = read_direct(disk, 16 * MIB)
@@ -237,7 +237,7 @@ def test_what_can_not_be_shared_is_copied_and_the_reason_counted(
 
 
 def test_a_source_that_is_not_on_disk_yet(volume: VolumeOf, target: Target, zfs_parameter: SetParameter) -> None:
-    """The data of the last moment is copied, whichever way, well before the transaction group would end by itself."""
+    """Unsynced data is copied, by either method, well before the transaction group ends."""
     source, destination = volume(32, filled=32), volume(32)
     serve(target, source, destination)
     zfs_parameter("zfs_txg_timeout", 600)
@@ -257,7 +257,7 @@ def test_a_source_that_is_not_on_disk_yet(volume: VolumeOf, target: Target, zfs_
 
 
 def test_a_source_that_is_written_all_the_time(volume: VolumeOf, target: Target, seed: int) -> None:
-    """Every block of the copy is whole, and one that the source held between the begin and the end of the copy."""
+    """Every block of the copy is complete, and the source had it between the start and the end of the copy."""
     size = 64
     source, destination = volume(size), volume(size)
     blocks = size * MIB // BLOCK
@@ -302,7 +302,7 @@ def test_a_source_that_is_written_all_the_time(volume: VolumeOf, target: Target,
 
 
 def stamped(number: int, version: int) -> bytes:
-    """A block that tells its number and version, all over."""
+    """A block filled with its number and version."""
     return STAMP.pack(number, version) * (BLOCK // STAMP.size)
 
 
@@ -321,7 +321,7 @@ def test_without_the_module_it_is_copied_and_counted(volume: VolumeOf, target: T
         assert offload["fallback_bytes"]["unsupported"] == offload["copied_bytes"] == 16 * MIB, offload
     finally:
         kernel_module.load()
-        device.fd = os.open("/dev/null", os.O_RDONLY)  # for the fixture to close
+        device.fd = os.open("/dev/null", os.O_RDONLY)  # the fixture closes it
 
     def cloned() -> bool:
         act_on(target, 2, lambda disks: disks.copy(8 * MIB))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files on ZFS as LUNs: what is asked of the file system while others wait never waits for a transaction group."""
+"""Files on ZFS as LUNs: requests to the file system while others wait never wait for a transaction group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZE = 16 * MIB
 
 
 def test_a_copy_of_what_was_just_written(freezing_pool: FreezingPool, target: Target, tmp_path: Path) -> None:
-    """Nothing is synced meanwhile: who asked for the holes of the source (SEEK_DATA) would wait for that."""
+    """Nothing is synced during the copy: a query for the source's holes (SEEK_DATA) would wait for that."""
     folder = tmp_path / "zfs"
     run("zfs", "create", "-o", f"mountpoint={folder}", f"{freezing_pool.name}/files")
     source, destination = folder / "source", tmp_path / "destination"
@@ -39,7 +39,7 @@ def test_a_copy_of_what_was_just_written(freezing_pool: FreezingPool, target: Ta
     asyncio.run(asyncio.wait_for(act(), 180))
     assert destination.read_bytes() == expected
     offload = offload_of(target, 1)
-    # Zeroes that were read became holes nevertheless.
+    # Zeroes that were read became holes all the same.
     assert offload["zeroed_bytes"] >= SIZE // 2 - 2 * MIB, offload
     target.stop()
     run("zfs", "destroy", "-r", f"{freezing_pool.name}/files")

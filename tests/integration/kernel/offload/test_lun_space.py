@@ -20,13 +20,13 @@ BLOCK = 16384
 
 
 def test_shared_bytes_of_luns_are_those_of_zdb(pool: Pool, volume: VolumeOf, target: Target, device: ZvolClone) -> None:
-    """After a copy, an overwrite and UNMAP. A LUN that becomes thick is counted anew, and shares nothing after UNMAP."""
+    """After a copy, an overwrite and UNMAP. A LUN that becomes thick is counted again, and shares nothing after UNMAP."""
     volumes = [volume(32, volblocksize="16K", compression="off") for _ in range(2)]
     uuids = [target.add_lun(number, path) for number, path in enumerate(volumes)]
 
     def check() -> list[dict[str, Any]]:
         found = [target.call("lun.space", {"uuid": uuid}) for uuid in uuids]
-        # zdb prints blocks that were unmapped as holes.
+        # zdb prints unmapped blocks as holes.
         blocks = [{at: dva for at, dva in dvas(f"{pool.name}/{path.name}").items() if ":" in dva} for path in volumes]
         common = shared(blocks[0], blocks[1])
         for known, its in zip(found, blocks, strict=True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unmapping and zeroing zvols: what reads as zeroes, what is back in the pool, how long it takes."""
+"""Unmapping and zeroing zvols: zeroes on read, space freed in the pool, duration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER_SIZE = pytest.mark.long("7 s each: 16K is the usual size of blocks")
 
 
 def used(device: Path) -> int:
-    """Bytes the zvol takes in the pool."""
+    """Bytes that the zvol uses."""
     dataset = dataset_of(device)
     run("zpool", "sync", dataset.partition("/")[0])
     return int(run("zfs", "get", "-Hpo", "value", "used", dataset))
@@ -48,7 +48,7 @@ def test_whole_blocks_are_freed_and_edges_are_zero(volume: VolumeOf, command: st
 
 
 def test_zeroes_over_nothing_take_no_space(volume: VolumeOf) -> None:
-    """Without compression zeroes that are written take space; edges of a cleared range must not."""
+    """Without compression written zeroes take space; the edges of a cleared range must not."""
     device = volume(16, volblocksize="16384", compression="off")
     empty = used(device)
     clear("zero", device, 512, 1024)
@@ -56,17 +56,17 @@ def test_zeroes_over_nothing_take_no_space(volume: VolumeOf) -> None:
     assert used(device) - empty < 16384
 
 
-def test_a_large_volume_that_holds_little_is_cleared_at_once(volume: VolumeOf, tell: Callable[[str], None]) -> None:
+def test_a_large_volume_that_holds_little_is_cleared_at_once(volume: VolumeOf, report_line: Callable[[str], None]) -> None:
     device = volume(8 << 20, volblocksize="16384")
     write_direct(device, random_blocks(MIB), 4 << 40)
     seconds = clear("unmap", device, 0, 8 << 40)
     assert not any(read_direct(device, MIB, 4 << 40))
-    tell(f"8 TiB unmapped in {seconds:.1f} s")
+    report_line(f"8 TiB unmapped in {seconds:.1f} s")
     assert seconds < 60
 
 
 @pytest.mark.long("45 s of measuring; what is freed is shown by test_whole_blocks_are_freed_and_edges_are_zero")
-def test_clearing_a_gibibyte(volume: VolumeOf, tell: Callable[[str], None]) -> None:
+def test_clearing_a_gibibyte(volume: VolumeOf, report_line: Callable[[str], None]) -> None:
     device = volume(1024, volblocksize="16384")
     data = random_blocks(16 * MIB)
     for offset in range(0, 1024 * MIB, len(data)):
@@ -75,4 +75,4 @@ def test_clearing_a_gibibyte(volume: VolumeOf, tell: Callable[[str], None]) -> N
     full = used(device)
     seconds = clear("unmap", device, 0, 1024 * MIB)
     assert used(device) < full / 100
-    tell(f"1 GiB at 16K unmapped in {seconds:.2f} s")
+    report_line(f"1 GiB at 16K unmapped in {seconds:.2f} s")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies between zvols by the volume crate: what is shared on disk, what is read and written and why, what arrives."""
+"""Copies between zvols by the volume crate: shared blocks, copied blocks and reasons, resulting data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from support.volume_tool import TOOL, Copied, allocation, clear, copy, discard
 from support.zfs import Pool
 
 BLOCK = 16384
-Tell = Callable[[str], None]
+ReportLine = Callable[[str], None]
 FURTHER = pytest.mark.long("7 s each: copies inside one LUN are in offload/test_extended_copy.py in each run")
 SetParameter = Callable[[str, int], None]
 OTHER_SIZE = pytest.mark.long("20 s each: 16K is the usual size of blocks")
@@ -41,13 +41,13 @@ OTHER_SIZE = pytest.mark.long("20 s each: 16K is the usual size of blocks")
 
 @pytest.fixture(autouse=True)
 def module(module_file: Path) -> None:
-    """The module is loaded, and held open by nobody."""
+    """The module is loaded, and no process has it open."""
     result = kernel_module.load(module_file)
     assert result.returncode == 0, result.stderr
 
 
 def checked(source: Path, source_offset: int, destination: Path, offset: int, length: int, size: int) -> Copied:
-    """Copies, and compares all of the destination with what it should be."""
+    """Copies, and compares the whole destination with the expected data."""
     expected = bytearray(read_direct(destination, size))
     expected[offset : offset + length] = read_direct(source, size)[source_offset : source_offset + length]
     copied = copy(source, source_offset, destination, offset, length)
@@ -67,7 +67,7 @@ def test_every_block_is_shared(volume: VolumeOf, pool: Pool, block: int) -> None
     assert shared(one, other) == len(one) == 16 * MIB // block
     assert pool_property(pool.name, "bcloneused") - used >= 16 * MIB
     assert pool_property(pool.name, "allocated") < allocated - 15 * MIB, "what the destination had is freed, nothing is written"
-    # Each is its own from then on.
+    # From then on each is independent.
     before = read_direct(source, 16 * MIB)
     write_direct(destination, random_blocks(MIB), 2 * MIB)
     clear("unmap", destination, 8 * MIB, MIB)
@@ -85,7 +85,7 @@ def test_edges_are_copied_and_holes_stay_holes(volume: VolumeOf) -> None:
     extents, _ = allocation(destination, 0, 16 * MIB)
     kinds = [(kind, length) for kind, _, length in extents]
     assert ("Allocated", 2 * MIB) in kinds and len(kinds) == 5, extents
-    # Not aligned alike: nothing can be shared.
+    # With different alignment nothing can be shared.
     copied = checked(source, 5 * MIB + 512, destination, 0, MIB, 16 * MIB)
     assert (copied.cloned, copied.fallback["Unaligned"]) == (0, MIB)
 
@@ -117,7 +117,7 @@ def test_where_blocks_cannot_be_shared_it_says_why(volume: VolumeOf, pool: Pool,
     }
     for reason, destination in places.items():
         copied = checked(source, 0, destination, 0, 16 * MIB, 16 * MIB)
-        # Holes of the source are holes there too.
+        # Holes of the source are holes in the destination too.
         assert (copied.cloned, copied.zeroed, copied.copied) == (0, 8 * MIB, 8 * MIB), (reason, copied)
         assert copied.fallback[reason] >= 8 * MIB and copied.fallback.total() <= 16 * MIB
     other_pool.destroy_volume("foreign")
@@ -138,7 +138,7 @@ def test_without_the_module(volume: VolumeOf) -> None:
 
 
 def test_a_user_without_any_capability_clones_by_the_group_of_block_devices(volume: VolumeOf) -> None:
-    """As the target's service does, after the rule that the package gives to udev."""
+    """As the target's service does, with the package's udev rule."""
     source, destination = volume(16, filled=16), volume(16)
     rules = Path("/run/udev/rules.d")
     rules.mkdir(parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ def test_a_user_without_any_capability_clones_by_the_group_of_block_devices(volu
 def test_a_source_that_was_discarded_a_moment_ago(volume: VolumeOf, zfs_parameter: SetParameter) -> None:
     zfs_parameter("zfs_txg_timeout", 30)
     source, destination = volume(32, filled=32), volume(32, filled=32)
-    # Open all the time: closing a zvol puts everything on disk.
+    # Open all the time: closing a zvol syncs it.
     with opened(source, os.O_RDWR) as fd:
         discard(fd, 4 * MIB, 8 * MIB)
         discard(fd, 20 * MIB, 64 << 10)
@@ -172,7 +172,7 @@ def test_a_source_that_was_discarded_a_moment_ago(volume: VolumeOf, zfs_paramete
 
 @pytest.mark.parametrize("limit", ["quota", "volsize"])
 def test_no_space_is_said_to_be_none(volume: VolumeOf, pool: Pool, limit: str) -> None:
-    """What is cloned counts against the quota of the dataset it goes to."""
+    """Cloned bytes count against the quota of the destination's dataset."""
     source = volume(64, filled=64)
     run("zfs", "create", "-o", "mountpoint=none", f"{pool.name}/limited")
     try:
@@ -195,8 +195,8 @@ def test_no_space_is_said_to_be_none(volume: VolumeOf, pool: Pool, limit: str) -
     [(4, 16), *(pytest.param(dirty, 256, marks=pytest.mark.long("measures larger ones")) for dirty in (1, 16, 128))],
     ids=lambda mib: f"{mib}M",
 )
-def test_a_dirty_source(volume: VolumeOf, zfs_parameter: SetParameter, tell: Tell, dirty: int, size: int) -> None:
-    """MiB of it. What was just written is read and written; beside it a copy that waits for the transaction group first."""
+def test_a_dirty_source(volume: VolumeOf, zfs_parameter: SetParameter, report_line: ReportLine, dirty: int, size: int) -> None:
+    """MiB of dirty data. New data is read and written; compared with a copy that first waits for the transaction group."""
     zfs_parameter("zfs_txg_timeout", 30)
     seconds = {}
     for strategy in ("read and write", "wait"):
@@ -214,16 +214,16 @@ def test_a_dirty_source(volume: VolumeOf, zfs_parameter: SetParameter, tell: Tel
             if strategy == "wait":
                 assert copied.fallback == {}
             else:
-                # Much of it at once makes zfs write by itself.
+                # With much dirty data zfs syncs on its own.
                 assert 0 < copied.fallback["Dirty"] <= dirty * MIB
             assert copied.cloned == size * MIB - copied.fallback["Dirty"]
             assert read_direct(destination, size * MIB) == read_direct(source, size * MIB)
-    tell(f"{dirty} MiB dirty of {size}: " + ", ".join(f"{name} {took:.2f} s" for name, took in seconds.items()))
+    report_line(f"{dirty} MiB dirty of {size}: " + ", ".join(f"{name} {took:.2f} s" for name, took in seconds.items()))
 
 
 @pytest.mark.parametrize("held", [64, pytest.param(1024, marks=pytest.mark.long("measures a larger one"))])
-def test_a_disk_that_is_mostly_empty(volume: VolumeOf, tell: Tell, held: int) -> None:
-    """Its holes are told by the map and cost next to nothing."""
+def test_a_disk_that_is_mostly_empty(volume: VolumeOf, report_line: ReportLine, held: int) -> None:
+    """The map reports its holes, which cost next to nothing."""
     source, destination = volume(40 << 10, volblocksize="16384"), volume(40 << 10, volblocksize="16384")
     data = random_blocks(held * MIB // 64)
     with opened(source, os.O_RDWR | os.O_DIRECT) as fd:
@@ -232,13 +232,13 @@ def test_a_disk_that_is_mostly_empty(volume: VolumeOf, tell: Tell, held: int) ->
     run("zpool", "sync")
     copied = copy(source, 0, destination, 0, 40 << 30)
     assert (copied.cloned, copied.zeroed) == (held * MIB, (40 << 30) - held * MIB)
-    tell(f"{held} MiB in a disk of 40 GiB at 16K: {copied.seconds:.2f} s")
+    report_line(f"{held} MiB in a disk of 40 GiB at 16K: {copied.seconds:.2f} s")
 
 
 @pytest.mark.long("20 s each of measuring; what is shared is shown by test_every_block_is_shared")
 @pytest.mark.parametrize("block", [16384, 65536])
 @pytest.mark.parametrize("size", [256, 1024])
-def test_during_reading_and_writing(volume: VolumeOf, tell: Tell, size: int, block: int) -> None:
+def test_during_reading_and_writing(volume: VolumeOf, report_line: ReportLine, size: int, block: int) -> None:
     source, destination = volume(size, volblocksize=str(block)), volume(size, volblocksize=str(block))
     data = random_blocks(16 * MIB)
     for at in range(size // 16):
@@ -254,13 +254,13 @@ def test_during_reading_and_writing(volume: VolumeOf, tell: Tell, size: int, blo
     finally:
         assert kernel_module.load().returncode == 0
     took = f"clone {copied.seconds:.2f} s, again {again.seconds:.2f} s, copy {plain.seconds:.2f} s"
-    tell(f"{size} MiB at {block >> 10}K with its flush: {took}")
+    report_line(f"{size} MiB at {block >> 10}K with its flush: {took}")
 
 
-@pytest.mark.long("28 s of measuring; offload/test_extended_copy.py copies beside a writer in each run")
-@pytest.mark.parametrize("rounds", [1, 3])
-def test_a_source_that_is_written_all_the_time(volume: VolumeOf, tell: Tell, seed: int, rounds: int) -> None:
-    """It is shared in part, and comes to its end; how long that takes beside reading and writing all of it is told."""
+@pytest.mark.long("28 s of measuring; offload/test_extended_copy.py copies during writes in each run")
+@pytest.mark.parametrize("repetitions", [1, 3])
+def test_a_source_that_is_written_all_the_time(volume: VolumeOf, report_line: ReportLine, seed: int, repetitions: int) -> None:
+    """It is shared in part, and the copy ends; its duration is compared with reading and writing all of it."""
     source, destination = volume(256, filled=256), volume(256, filled=256)
     stop = threading.Event()
     choice = random.Random(seed)
@@ -279,7 +279,7 @@ def test_a_source_that_is_written_all_the_time(volume: VolumeOf, tell: Tell, see
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        for module in (True, False) * rounds:
+        for module in (True, False) * repetitions:
             if not module:
                 assert kernel_module.remove("zvol_clone") == 0
             before = written
@@ -294,5 +294,5 @@ def test_a_source_that_is_written_all_the_time(volume: VolumeOf, tell: Tell, see
         stop.set()
         writer.join()
     sharing, plain = (statistics.median(seconds[module]) for module in (True, False))
-    tell(f"256 MiB beside a writer: {sharing:.2f} s with {min(shares):.0%} shared, {plain:.2f} s without the module")
+    report_line(f"256 MiB during writes: {sharing:.2f} s with {min(shares):.0%} shared, {plain:.2f} s without the module")
     assert min(shares) > 0

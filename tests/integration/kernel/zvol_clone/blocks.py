@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the blocks of a zvol lie, and reading and writing them."""
+"""Addresses of a zvol's blocks, and reading and writing them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def dataset_of(device: Path) -> str:
 
 
 def destroy(dataset: str) -> None:
-    """Removes a zvol once udev, which probes each that a writer has closed, has let go of it."""
+    """Removes a zvol after udev, which probes each volume after a writer's close, has closed it."""
 
     def gone() -> bool:
         with suppress(ProgramFailed):
@@ -49,7 +49,7 @@ def dvas(dataset: str) -> dict[int, str]:
 
 
 def references_of(dataset: str) -> dict[int, Counter[tuple[str, int]]]:
-    """Of every file of a dataset, or of a zvol: its blocks by their first DVA and the bytes of all copies, as zdb reads them."""
+    """Blocks of every file of a dataset, or of a zvol: first DVA and bytes of all copies, as zdb reads them."""
     found: dict[int, Counter[tuple[str, int]]] = {0: Counter()}
     current = 0
     for line in run("zdb", "-dddddd", dataset, timeout=300).splitlines():
@@ -63,14 +63,14 @@ def references_of(dataset: str) -> dict[int, Counter[tuple[str, int]]]:
 
 
 def allocated_and_shared(*objects: Counter[tuple[str, int]]) -> tuple[int, int]:
-    """Allocated bytes of the first, and how many of them have more than one reference among all."""
+    """Allocated bytes of the first, and those of them with more than one reference among all."""
     everywhere = sum(objects, Counter[tuple[str, int]]())
     allocated = sum(size * count for (_, size), count in objects[0].items())
     return allocated, sum(size * count for (dva, size), count in objects[0].items() if everywhere[dva, size] > 1)
 
 
 def shared(one: dict[int, str], other: dict[int, str], shift: int = 0) -> int:
-    """How many blocks of `one` are the very same blocks in `other`, `shift` bytes further on."""
+    """Number of blocks of `one` that are identical in `other`, `shift` bytes further on."""
     return sum(other.get(offset + shift) == dva for offset, dva in one.items())
 
 
@@ -91,14 +91,14 @@ def opened(device: Path, flags: int) -> Iterator[int]:
 
 
 def random_blocks(length: int) -> bytes:
-    """Data that no compression makes smaller. Which bytes they are matters to no test."""
+    """Incompressible data."""
     return os.urandom(length)
 
 
 def write_direct(device: Path | int, data: bytes, offset: int = 0) -> None:
     """Writes past the page cache. By descriptor (O_DIRECT) the data is in zfs, not on disk; by path the last close syncs.
 
-    That may be udev's, a moment later: what has to be on disk needs a `zpool sync`.
+    The last close may be udev's, a moment later: data that must be on disk needs a `zpool sync`.
     """
     fd = device if isinstance(device, int) else os.open(device, os.O_WRONLY | os.O_DIRECT)
     try:
@@ -114,7 +114,7 @@ def write_direct(device: Path | int, data: bytes, offset: int = 0) -> None:
 
 
 def read_direct(device: Path, length: int, offset: int = 0) -> bytes:
-    """Reads past the page cache: what zfs holds."""
+    """Reads past the page cache, from zfs."""
     pieces = []
     with opened(device, os.O_RDONLY | os.O_DIRECT) as fd, mmap.mmap(-1, MIB) as page:
         for start in range(0, length, MIB):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading and unloading zvol_clone in the guest, with the exact error and the kernel's own words."""
+"""Loading and unloading zvol_clone in the guest, with the exact error and the kernel's message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.programs import CACHE, REPOSITORY, run
 PACKAGE = REPOSITORY / "packaging/dkms/zvol_clone"
 OPENZFS = os.environ.get("ZVAAI_ZFS", "2.3")
 MODULE = CACHE / ("zvol_clone" if OPENZFS == "2.3" else f"zvol_clone-{OPENZFS}") / "zvol_clone.ko"
-"""Made by `packaging/build-kernel`, outside of the guest."""
+"""Made by `packaging/build-kernel` outside the guest."""
 
 _SYS_FINIT_MODULE = 313
 _SYS_DELETE_MODULE = 176
@@ -36,8 +36,8 @@ def address_of(function: str, module: str | None = "zfs") -> int:
 
 
 def insert(path: Path, **parameters: int) -> tuple[int, str]:
-    """Inserts a module file; the errno (0: loaded) and what the kernel logged meanwhile."""
-    # The log is a ring: where it begins changes.
+    """Inserts a module file; returns the errno (0: loaded) and new kernel messages."""
+    # The log is a ring: its start changes.
     mark = f"zvaai test {uuid.uuid4()}"
     Path("/dev/kmsg").write_text(mark)
     fd = os.open(path, os.O_RDONLY)
@@ -49,12 +49,12 @@ def insert(path: Path, **parameters: int) -> tuple[int, str]:
 
 
 def remove(name: str) -> int:
-    """Removes a module at once or not at all; the errno."""
+    """Removes a module without waiting; returns the errno."""
     return ctypes.get_errno() if _libc.syscall(_SYS_DELETE_MODULE, name.encode(), os.O_NONBLOCK) else 0
 
 
 def loaded(name: str = "zvol_clone") -> bool:
-    """Whether the module is there."""
+    """Whether the module is loaded."""
     return Path("/sys/module", name).is_dir()
 
 

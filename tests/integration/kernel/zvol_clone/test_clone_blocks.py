@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clones share their blocks, wherever they lie, and stay independent of each other."""
+"""Clones share their blocks, wherever they are, and stay independent of each other."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def complete(outcome: Outcome, length: int) -> bool:
 
 @pytest.mark.parametrize("mib", [32, pytest.param(256, marks=pytest.mark.long("55 s: the same with eight times the data"))])
 def test_all_blocks_are_shared_until_either_side_is_written(
-    device: ZvolClone, volume: VolumeOf, pool: Pool, tell: Callable[[str], None], mib: int
+    device: ZvolClone, volume: VolumeOf, pool: Pool, report_line: Callable[[str], None], mib: int
 ) -> None:
     length = mib * MIB
     blocks = length // 16384
@@ -52,13 +52,13 @@ def test_all_blocks_are_shared_until_either_side_is_written(
     used, allocated = pool_property(pool.name, "bcloneused"), pool_property(pool.name, "allocated")
     outcome = clone(device, source, destination, length)
     assert complete(outcome, length), outcome
-    tell(f"{mib} MiB at 16K: {outcome.seconds * 1000:.1f} ms, {length / outcome.seconds / (1 << 30):.2f} GiB/s")
+    report_line(f"{mib} MiB at 16K: {outcome.seconds * 1000:.1f} ms, {length / outcome.seconds / (1 << 30):.2f} GiB/s")
 
     one, other = dvas(dataset_of(source)), dvas(dataset_of(destination))
     assert len(one) == blocks and shared(one, other) == blocks
     assert pool_property(pool.name, "bcloneused") - used == length
     assert pool_property(pool.name, "allocated") - allocated < 8 * MIB
-    # Where either side is written: one MiB before it and one behind it stay.
+    # One MiB before and one after the written range do not change, on either side.
     mine, theirs = length // 8, length // 2
     original = read_direct(source, length)
     assert read_direct(destination, length) == original

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A source block that is not on disk yet stops the call at once; it waits for no transaction group."""
+"""A source block that is not on disk stops the call immediately; the call waits for no transaction group."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ BLOCK = 16384
 
 @pytest.fixture(autouse=True)
 def long_transaction_groups(zfs_parameter: SetParameter) -> None:
-    """What is written stays dirty for 30 s."""
+    """Written data stays dirty for 30 s."""
     zfs_parameter("zfs_txg_timeout", 30)
 
 
 def open_group(pool: Pool) -> int:
-    """The transaction group that takes what is written now: who waits for one to be on disk has it closed."""
+    """The open transaction group: waiting for a sync would close it."""
     return max(transaction_groups(pool.name))
 
 
@@ -53,7 +53,7 @@ def test_a_dirty_block_stops_it_exactly_there(
         assert (again.error, again.bytes_done, again.dirty_length) == (errno.EAGAIN, 0, dirty)
         assert open_group(pool) == before, "it waited for a transaction group"
 
-        # As a target does it: what is dirty is read and written, the rest is cloned.
+        # As a target does: dirty blocks are read and written, the rest is cloned.
         assert os.pwrite(other, read_direct(source, dirty, dirty_at), dirty_at) == dirty
         rest = dirty_at + dirty
         final = device.clone(one, other, 32 * MIB - rest, source_offset=rest, destination_offset=rest)
@@ -82,7 +82,7 @@ def test_a_fresh_volume_is_all_dirty_until_the_txg_is_on_disk(device: ZvolClone,
     ],
 )
 def test_while_the_source_is_written(
-    device: ZvolClone, volume: VolumeOf, seed: int, tell: Callable[[str], None], excluded: bool
+    device: ZvolClone, volume: VolumeOf, seed: int, report_line: Callable[[str], None], excluded: bool
 ) -> None:
     source, destination = volume(64, filled=64), volume(64)
     lock, stop = threading.Lock(), threading.Event()
@@ -128,12 +128,12 @@ def test_while_the_source_is_written(
         stop.set()
         for thread in threads:
             thread.join()
-    tell(
-        f"{calls} calls, {stops} stopped by a dirty block, {cloned / MIB:.0f} MiB cloned beside {written} writes; "
+    report_line(
+        f"{calls} calls, {stops} stopped by a dirty block, {cloned / MIB:.0f} MiB cloned during {written} writes; "
         f"longest call {longest * 1000:.1f} ms"
     )
     assert stops > 0 and cloned > 0 and written > 0
-    # Where a writer comes between the question and the range lock, the wait is that of pushed txgs, not of the 30 s.
+    # A write between the query and the range lock waits for pushed txgs, not for 30 s.
     assert longest < 20
 
 

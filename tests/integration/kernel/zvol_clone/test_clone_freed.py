@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks that were discarded and whose discard is in no finished transaction group: never cloned as they were before.
+"""Discarded blocks whose discard is in no finished transaction group: never cloned with their old content.
 
-OpenZFS up to 2.3.9 does (openzfs#16012), and a block that is cloned while it is being freed is freed twice (openzfs#18853).
+OpenZFS up to 2.3.9 does that (openzfs#16012), and frees a block twice that is cloned while it is freed (openzfs#18853).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCK = 16384
 
 @pytest.fixture(autouse=True)
 def long_transaction_groups(zfs_parameter: Callable[[str, int], None]) -> None:
-    """A discard is not on disk for 30 s."""
+    """A discard is not synced for 30 s."""
     zfs_parameter("zfs_txg_timeout", 30)
 
 
@@ -44,7 +44,7 @@ def test_a_discarded_source_is_not_cloned_before_it_is_on_disk(device: ZvolClone
 
 
 def test_a_clone_over_a_discarded_range_is_read_at_once(device: ZvolClone, volume: VolumeOf, pool: Pool) -> None:
-    """The discard and the clone in one transaction group, and the discard in the one before."""
+    """Discard and clone in one transaction group, and the discard in the previous one."""
     source, destination = volume(16, filled=16), volume(16, filled=16)
     with opened(source, os.O_RDWR) as one, opened(destination, os.O_RDWR) as other:
         for turn in range(20):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The header is usable from user space, and the Python structure beside this file is the same."""
+"""The header can be used from user space, and agrees with the Python structure in this folder."""
 
 from __future__ import annotations
 

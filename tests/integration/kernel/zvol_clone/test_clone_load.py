@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The module loads for exactly the zfs module it was built for, and refuses in any doubt, saying why."""
+"""The module loads only for the zfs module it was built for, and otherwise refuses with the reason."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FUNCTIONS = (
 
 @pytest.fixture
 def file(module_file: Path, pool: Pool) -> Iterator[Path]:
-    """The module's file, with the module not loaded before and after."""
-    run("udevadm", "settle")  # it opens what is new, which counts among the users of zfs
+    """The module's file; the module is not loaded before and after."""
+    run("udevadm", "settle")  # udev opens new devices, which counts as a use of zfs
     assert not kernel_module.loaded() or kernel_module.remove("zvol_clone") == 0
     yield module_file
     assert not kernel_module.loaded() or kernel_module.remove("zvol_clone") == 0
@@ -37,7 +37,7 @@ def right(file: Path) -> dict[str, int]:
 
 
 def refused(file: Path, error: int, words: str, **parameters: int) -> bool:
-    """Whether loading fails exactly so and zfs is as free as before."""
+    """Whether loading fails with this error and the use count of zfs does not change."""
     references = Path("/sys/module/zfs/refcnt").read_text()
     found, log = kernel_module.insert(file, **parameters)
     assert not DEVICE.exists()
@@ -87,20 +87,20 @@ def test_wrong_addresses(file: Path, right: dict[str, int], parameter: str, wron
 
 
 def identity(file: Path, name: str) -> str:
-    """What the module says it was built for."""
+    """The build that the module expects."""
     return run("modinfo", "-F", f"zfs_{name}", file).strip()
 
 
 @pytest.mark.parametrize("what", ["version", "srcversion", "build_id"])
 def test_another_build_of_zfs(file: Path, right: dict[str, int], tmp_path: Path, what: str) -> None:
-    """A copy of the module that expects another zfs: the same refusal as by a module left over from before an upgrade."""
+    """A copy of the module that expects another zfs: refused like a module left from before an upgrade."""
     expected = identity(file, what)
     content = file.read_bytes()
     old = bytes.fromhex(expected) if what == "build_id" else expected.encode() + b"\0"
     new = bytes([old[0] ^ 1]) + old[1:]
     assert old in content
     other = tmp_path / "zvol_clone.ko"
-    # .modinfo has the text too ("zfs_version=..."): only what the code compares is changed.
+    # .modinfo has the text too ("zfs_version=..."): only the compared text is changed.
     other.write_bytes(content.replace(b"=" + old, b"=\0keep").replace(old, new).replace(b"=\0keep", b"=" + old))
     words = {
         "version": "built for a zfs module of version ",
@@ -118,7 +118,7 @@ def test_zfs_stays_while_it_is_loaded(file: Path, pool: Pool) -> None:
         assert kernel_module.loaded("zfs")
         assert kernel_module.remove("zvol_clone") == 0
         wait_for(lambda: kernel_module.remove("zfs") == 0, "zfs unloads once zvol_clone is gone")
-        # Loaded anew it lies elsewhere, and is found again.
+        # After another load its address differs, and is found.
         assert kernel_module.load(file).returncode == 0
     finally:
         run("modprobe", "zfs")

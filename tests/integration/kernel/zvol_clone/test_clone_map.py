@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The map of a zvol: which blocks take space, told by the module."""
+"""The module's map of a zvol: blocks that take space."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOCK = 16384
 
 @pytest.fixture(autouse=True)
 def long_transaction_groups(zfs_parameter: Callable[[str, int], None]) -> None:
-    """What is written or discarded is not on disk for 30 s."""
+    """Writes and discards are not synced for 30 s."""
     zfs_parameter("zfs_txg_timeout", 30)
 
 
@@ -47,7 +47,7 @@ def test_each_kind_of_block(device: ZvolClone, volume: VolumeOf, pool: Pool) -> 
 
 @pytest.mark.parametrize("compression", ["off", "lz4"])
 def test_it_agrees_with_zdb(device: ZvolClone, volume: VolumeOf, compression: str) -> None:
-    """Zeroes that were written take space without compression, and none with it."""
+    """Written zeroes take space without compression, and none with it."""
     path = volume(32, compression=compression)
     write_direct(path, bytes(4 * MIB), 0)
     write_direct(path, random_blocks(MIB), 8 * MIB)
@@ -89,7 +89,7 @@ def test_its_bounds(device: ZvolClone, volume: VolumeOf) -> None:
         assert device.map(device.fd, 0, BLOCK).stopped == Stopped.NOT_BLOCK_DEVICE
 
 
-def test_a_clone_tells_its_holes(device: ZvolClone, volume: VolumeOf, pool: Pool) -> None:
+def test_the_map_of_a_clone_has_its_holes(device: ZvolClone, volume: VolumeOf, pool: Pool) -> None:
     source, destination = volume(32), volume(32, filled=32)
     write_direct(source, random_blocks(5 * MIB), 7 * MIB)
     run("zpool", "sync", pool.name)
@@ -98,8 +98,8 @@ def test_a_clone_tells_its_holes(device: ZvolClone, volume: VolumeOf, pool: Pool
         assert (outcome.stopped, outcome.hole_bytes) == (Stopped.COMPLETE, 27 * MIB)
 
 
-def test_a_discarded_clone_is_a_hole_once_that_is_on_disk(device: ZvolClone, volume: VolumeOf, pool: Pool) -> None:
-    """Until then it can't be told from a clone over what was discarded."""
+def test_a_discarded_clone_is_a_hole_after_the_sync(device: ZvolClone, volume: VolumeOf, pool: Pool) -> None:
+    """Until the sync the module cannot distinguish it from a clone over a discarded range."""
     source, destination = volume(16, filled=16), volume(16)
     with opened(source, os.O_RDWR) as one, opened(destination, os.O_RDWR) as other:
         assert device.clone(one, other, 4 * MIB).stopped == Stopped.COMPLETE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clones over blocks whose discard is still on its way to the disk, in an earlier transaction group: never told as holes."""
+"""Clones over blocks whose discard is not synced, in an earlier transaction group: never reported as holes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ SetParameter = Callable[[str, int], None]
 LENGTH = 4 * MIB
 BLOCK = 16384
 INDIRECT = 1024 * 4096
-"""What one indirect block of a zvol with 4 KiB blocks points to."""
+"""Data of an indirect block of a zvol with 4 KiB blocks."""
 INDIRECTS = 64
 RARE = pytest.mark.long("15 s: a rare kind of block")
 
 
 def discard_into_waiting_group(pool: FreezingPool, scratch: int, fd: int) -> None:
-    """Discards LENGTH from the start of `fd`, in a transaction group that is closed then and waits for one that can't be synced.
+    """Discards LENGTH bytes at the start of `fd`, in a transaction group that is closed and waits for one that cannot sync.
 
-    ZFS closes a group by itself when enough indirect blocks were freed in it (zfs_per_txg_dirty_frees_percent).
+    ZFS closes a group itself after enough freed indirect blocks (zfs_per_txg_dirty_frees_percent).
     """
     before = max(pool.transaction_groups())
     discard(fd, 0, LENGTH)
@@ -70,7 +70,7 @@ def test_a_clone_in_the_next_transaction_group(
             assert device.map(other, 0, LENGTH).extents == [(Kind.UNSYNCED, LENGTH)]
             assert device.map(other, BLOCK, BLOCK).extents == [(Kind.UNSYNCED, BLOCK)]
             assert read_direct(destination, LENGTH) == data
-            # Nor is it taken for what can be cloned on: a copy reads and writes it.
+            # The range is not cloned further either: a copy reads and writes it.
             assert device.clone(other, one, LENGTH, destination_offset=LENGTH).stopped == Stopped.DIRTY
         sync.join()
         run("zpool", "sync", pool.name)

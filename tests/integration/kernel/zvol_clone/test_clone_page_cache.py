@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buffered readers and writers of either block device see the truth."""
+"""Buffered readers and writers of either block device see the current data."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_dirty_pages_next_to_the_range_survive(device: ZvolClone, volume: Volume
 def test_dirty_pages_of_the_source_are_cloned_too(
     device: ZvolClone, volume: VolumeOf, zfs_parameter: Callable[[str, int], None]
 ) -> None:
-    zfs_parameter("zfs_txg_timeout", 30)  # nobody ends one between the pages' writing and the look at the blocks
+    zfs_parameter("zfs_txg_timeout", 30)  # no group ends between writing the pages and checking the blocks
     source, destination = volume(8, filled=8), volume(8)
     with opened(source, os.O_RDWR) as one, opened(destination, os.O_RDWR) as other:
         os.pwrite(one, b"new" * 10000, MIB)
         expected = os.pread(one, 8 * MIB, 0)
-        # The call writes the pages to zfs, where they are dirty until the txg is on disk: it says so and stops there.
+        # The call writes the pages to zfs, where they are dirty until the sync: it reports that and stops.
         outcome = device.clone(one, other, 8 * MIB)
         assert (outcome.stopped, outcome.bytes_done) == (Stopped.DIRTY, MIB)
         run("zpool", "sync")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each wrong request is refused with its own errno and reason, and changes nothing."""
+"""Each invalid request is refused with its errno and reason, and changes nothing."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ BLKRRPART = 0x125F
 
 
 def refused(outcome: Outcome, error: int, stopped: Stopped) -> bool:
-    """Whether it was refused exactly so, with nothing done."""
+    """Whether it was refused with this error and reason, and did nothing."""
     return (outcome.error, outcome.stopped, outcome.bytes_done, outcome.dirty_length) == (error, stopped, 0, 0)
 
 
 def clone_range(device: ZvolClone, source: int, destination: int, ranges: tuple[int, int, int]) -> Outcome:
-    """Asks for (source offset, destination offset, length)."""
+    """Requests (source offset, destination offset, length)."""
     return device.clone(source, destination, ranges[2], source_offset=ranges[0], destination_offset=ranges[1])
 
 
@@ -49,7 +49,7 @@ def source(lasting_volume: VolumeOf) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def path(lasting_volume: VolumeOf) -> Iterator[Path]:
-    """A zvol full of ones; after all of this file it still is."""
+    """A zvol full of ones; unchanged after all tests of this file."""
     path = lasting_volume(16)
     write_direct(path, b"\xff" * 16 * MIB)
     yield path
@@ -58,7 +58,7 @@ def path(lasting_volume: VolumeOf) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def destination(path: Path) -> Iterator[int]:
-    """The same, open for writing."""
+    """`path`, open for writing."""
     with opened(path, os.O_RDWR) as fd:
         yield fd
 
@@ -199,7 +199,7 @@ def test_length_zero_only_checks(device: ZvolClone, source: int, destination: in
 
 
 def test_who_may_call(device: ZvolClone, source: int, volume: VolumeOf) -> None:
-    """Another user can't open the device; with it and both zvols open, the caller may do what it could by reading and writing."""
+    """Another user cannot open the device. With it and both zvols open, a caller can only do what reads and writes can."""
     with opened(volume(16), os.O_RDWR) as own:
         child = os.fork()
         if child == 0:

@@ -62,7 +62,7 @@ def clone(source: Path, destination: Path, length: int = 0, *, at: int = 0, to: 
 
 
 def space(device: ZvolClone, path: Path) -> Space:
-    """Of a whole file or zvol."""
+    """Space of a whole file or zvol."""
     with opened(path, os.O_RDONLY) as fd:
         found = device.space(fd)
     assert (found.error, found.stopped, found.bytes_done) == (0, Stopped.COMPLETE, 1 << 62)
@@ -70,7 +70,7 @@ def space(device: ZvolClone, path: Path) -> Space:
 
 
 def compare(device: ZvolClone, pool: Pool, datasets: dict[str, list[Path]], zvols: list[Path]) -> dict[Path, Space]:
-    """All files and zvols, each against the DVAs of all; what the module said."""
+    """Compares all files and zvols with the DVAs of all; returns the module's figures."""
     run("zpool", "sync", pool.name)
     objects: dict[Path, Counter[tuple[str, int]]] = {}
     for name, files in datasets.items():
@@ -91,7 +91,7 @@ def name_of(root: Path) -> str:
 
 
 def test_files_and_zvols_of_one_pool(device: ZvolClone, pool: Pool, dataset: DatasetOf, volume: VolumeOf) -> None:
-    """Whole clones, ranges, overwrites, holes, another dataset, small files, compression, copies: all as zdb has it."""
+    """Whole clones, ranges, overwrites, holes, another dataset, small files, compression, copies: all agree with zdb."""
     one, other, double = dataset(), dataset(recordsize="16K", compression="lz4"), dataset(copies="2")
     source, small = one / "source", one / "small"
     source.write_bytes(random_blocks(4 * MIB))
@@ -218,7 +218,7 @@ def test_dirty_blocks_are_reported_and_a_rollback_does_not_wait(device: ZvolClon
 
 @pytest.mark.parametrize("seconds", [4, pytest.param(60, marks=pytest.mark.long("a longer race of queries with clones"))])
 def test_during_clones_removals_and_syncs(device: ZvolClone, pool: Pool, dataset: DatasetOf, seconds: int) -> None:
-    """A file that nobody changes keeps its figures, whatever its neighbours do; a shared one is never more than all shared."""
+    """An unchanged file keeps its figures, whatever its neighbours do; unique bytes of a shared file never exceed the total."""
     root, rng = dataset(recordsize="16K"), random.Random(int(os.environ.get("ZVAAI_SEED", "1")))
     still, source = root / "still", root / "source"
     still.write_bytes(random_blocks(2 * MIB))

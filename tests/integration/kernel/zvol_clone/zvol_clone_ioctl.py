@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ioctl of /dev/zvol_clone for Python, and an example of its use: packaging/dkms/zvol_clone/zvol_clone.h says it in C."""
+"""The ioctl of /dev/zvol_clone for Python, and an example of its use; packaging/dkms/zvol_clone/zvol_clone.h is the C version."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class SpaceRequest(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Space:
-    """What ZVOL_CLONE_SPACE said: the errno, and bytes."""
+    """Result of ZVOL_CLONE_SPACE: errno and bytes."""
 
     error: int
     stopped: Stopped
@@ -139,7 +139,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call did. `error` is the errno, 0 when all was cloned; `seconds` is how long the call took."""
+    """Result of a call. `error` is the errno, 0 if all was cloned; `seconds` is the duration."""
 
     error: int
     stopped: Stopped
@@ -152,7 +152,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Mapped:
-    """What ZVOL_CLONE_MAP said: the errno, and extents as (kind, bytes)."""
+    """Result of ZVOL_CLONE_MAP: errno and extents as (kind, bytes)."""
 
     error: int
     stopped: Stopped
@@ -184,7 +184,7 @@ class ZvolClone:
         flags: int = 0,
         reserved: int = 0,
     ) -> Outcome:
-        """Clones `length` bytes between two open zvols; never raises for what the module refuses."""
+        """Clones `length` bytes between two open zvols; does not raise if the module refuses."""
         request = Request(
             version=version,
             flags=flags,
@@ -207,7 +207,7 @@ class ZvolClone:
         return Outcome(error, stopped, request.bytes_done, request.dirty_length, request.version, seconds, request.hole_bytes)
 
     def map(self, fd: int, offset: int, length: int, *, most: int = 1024, version: int = VERSION, flags: int = 0) -> Mapped:
-        """What a beginning of the range is."""
+        """Kinds of the blocks at the start of the range."""
         extents = (MapExtent * max(most, 1))()
         address = ctypes.addressof(extents)
         request = MapRequest(version, flags, fd, most, offset, length, address, 0xDEAD, 0xDEAD, 0xDEAD)
@@ -219,7 +219,7 @@ class ZvolClone:
     def space(
         self, fd: int, offset: int = 0, length: int = 1 << 62, *, budget: int = 0, version: int = VERSION, flags: int = 0
     ) -> Space:
-        """What the blocks of a beginning of the range take."""
+        """Space of the blocks at the start of the range."""
         request = SpaceRequest(version, flags, fd, 0xDEAD, offset, length, budget, *[0xDEAD] * 7, 0)
         result = _libc.ioctl(self.fd, ctypes.c_ulong(ZVOL_CLONE_SPACE), ctypes.byref(request))
         figures = (request.bytes_done, request.allocated, request.shared, request.snapshot, request.deduplicated, request.txg)

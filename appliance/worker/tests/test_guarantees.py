@@ -113,7 +113,7 @@ def test_who_registers_while_a_job_waits_keeps_its_reservation(appliance: Applia
 
 
 def test_a_rollback_waits_until_nobody_has_the_volume_open(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asked the target first got "not closed"; the second is told that there is no such LUN."""
+    """The first caller got "not closed" from the target; the second gets "no such LUN"."""
     store = appliance.datastore("first")
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
     dataset = appliance.get(f"/datastores/{store}")["dataset"]
@@ -141,7 +141,7 @@ def test_a_rollback_waits_until_nobody_has_the_volume_open(appliance: Appliance,
     assert order == ["closed"] and luns(appliance).keys() == {store}
 
 
-def test_a_volume_that_stays_open_is_told_with_who_has_it(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_volume_is_reported_with_its_holders(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "CLOSING_SECONDS", 0.2)
     store = appliance.datastore("first")
     with appliance.simulator.opened(appliance.get(f"/datastores/{store}")["dataset"], "qemu (process 7)"):
@@ -159,23 +159,23 @@ def test_thick_is_stated_kept_by_a_clone_and_shown(appliance: Appliance) -> None
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"})["result"]["datastore"]
     thin = appliance.datastore("third")
     for one, provisioning in ((store, "thick"), (clone, "thick"), (thin, "thin")):
-        told = appliance.get(f"/datastores/{one}")
-        assert told["thick"] == (provisioning == "thick") and luns(appliance)[one].provisioning == provisioning
-        assert (int(told["reserved"]) >= GIB) == told["thick"]
+        response = appliance.get(f"/datastores/{one}")
+        assert response["thick"] == (provisioning == "thick") and luns(appliance)[one].provisioning == provisioning
+        assert (int(response["reserved"]) >= GIB) == response["thick"]
 
 
-def test_a_clone_whose_promise_has_no_room_is_refused(appliance: Appliance) -> None:
+def test_a_clone_whose_reservation_has_no_space_is_refused(appliance: Appliance) -> None:
     store = appliance.datastore("first", thick=True)
     appliance.simulator.fail_next("clone", OutOfSpace("tank"))
     appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"}, expect="failed")
     assert len(appliance.simulator.volumes()) == 1 and appliance.simulator.snapshots() == []
 
 
-def test_a_promise_that_somebody_took_is_told(appliance: Appliance) -> None:
+def test_a_removed_reservation_is_reported(appliance: Appliance) -> None:
     store = appliance.datastore("first", thick=True)
     appliance.simulator.set_properties(appliance.simulator.volumes()[0].name, {"refreservation": "none"})
     assert appliance.get(f"/datastores/{store}")["thick"] and luns(appliance)[store].provisioning == "thick"
-    appliance.service.context.look()
+    appliance.service.context.scan()
     appliance.service._capacity()
     assert [(alert["subject"], alert["severity"]) for alert in appliance.get("/alerts")["items"]] == [(store, "critical")]
 
@@ -283,10 +283,10 @@ def test_an_adoption_that_fails_gives_its_number_back(appliance: Appliance) -> N
     assert appliance.get(f"/datastores/{appliance.datastore('first')}")["lun"] == 0
 
 
-def test_a_look_that_is_old_gives_no_number_to_what_was_deleted_since(appliance: Appliance) -> None:
+def test_an_old_scan_assigns_no_number_to_a_deleted_datastore(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     context = appliance.service.context
-    old = context.look()
+    old = context.scan()
     appliance.job("DELETE", f"/datastores/{store}")
     context._inventory = old
     with appliance.store.reading() as session:
@@ -331,7 +331,7 @@ def test_jobs_and_the_clock_at_once(appliance: Appliance) -> None:
 # --- alerts
 
 
-def test_alerts_of_single_luns_stay_while_nobody_can_look(appliance: Appliance) -> None:
+def test_alerts_of_single_luns_stay_while_the_target_does_not_answer(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     target = target_of(appliance)
     (one,) = target.targets()
@@ -370,10 +370,10 @@ def test_a_lun_stays_out_while_the_pool_is_busy(appliance: Appliance) -> None:
 
 
 def test_a_job_for_a_pool_that_is_suspended_is_refused(appliance: Appliance) -> None:
-    """When it is asked for; what has the pool go on is not, nor what needs no storage."""
+    """At the request, except for operations that resume the pool or need no storage."""
     store = appliance.datastore("first")
     appliance.simulator.suspend("tank")
-    appliance.service.context.look()  # as an event of OpenZFS has it
+    appliance.service.context.scan()  # as an event of OpenZFS has it
     begun = len(appliance.get("/jobs")["items"])
     for method, path, body in (
         ("POST", "/datastores", {"name": "new", "pool": "tank", "size": str(GIB)}),
@@ -385,8 +385,8 @@ def test_a_job_for_a_pool_that_is_suspended_is_refused(appliance: Appliance) -> 
     ):
         answer = appliance.request(method, path, body)
         assert answer.status_code == 409, (method, path, answer.text)
-    told = appliance.request("POST", "/datastores", {"name": "new", "pool": "tank", "size": str(GIB)}).json
-    assert told is not None and "suspended" in told["detail"] and told["blocking"] == ["tank"]
+    response = appliance.request("POST", "/datastores", {"name": "new", "pool": "tank", "size": str(GIB)}).json
+    assert response is not None and "suspended" in response["detail"] and response["blocking"] == ["tank"]
     assert len(appliance.get("/jobs")["items"]) == begun
     device = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]["name"]
     appliance.job("POST", "/pools/tank/device", {"device": device, "action": "clear"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is promised of clones beside other clients, exports that end, and calls that are taken back."""
+"""Guarantees of clones with concurrent clients, exports that end, and aborted calls."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from appliance.dataplane import ganesha as control
 OK, NOENT, NOSPC, STALE, JUKEBOX = 0, 2, 28, 70, 10008
 LARGE = 100 << 20
 MORE = 12
-"""Clones of it than there is room for: not all can be complete before an export ends, however fast the machine is."""
+"""More clones than slots, so that not all are complete before an export ends, however fast the machine is."""
 
 
 @dataclass
 class Rig:
-    """A daemon with two exports on file systems that share no blocks: what is cloned from one to the other is copied."""
+    """A daemon with two exports on file systems that share no blocks, so that clones between them are copies."""
 
     ganesha: Ganesha
     here: Path
@@ -38,7 +38,7 @@ class Rig:
     control: control.Ganesha
 
     def handle(self, path: str = "", export: str = "vm1") -> bytes:
-        """A handle, of the root unless a path is given."""
+        """A handle; of the root by default."""
         handle = mount(f"/{export}")
         with Nfs3() as nfs:
             for name in path.split("/") if path else ():
@@ -75,7 +75,7 @@ def rig(rig_of_all: Rig) -> Iterator[Rig]:
 
 
 def test_a_folder_with_the_exports_name_is_not_the_export(rig: Rig) -> None:
-    """The plug-in found the root last, as the folder vm1 in it is missing: the clone must not be made beside that."""
+    """The plug-in's last LOOKUP was the root, as it has no folder vm1. The clone must not be made in the parent."""
     with Nfs3() as nfs:
         result = Procedure22(nfs).clone(rig.handle("source"), rig.handle(), "vm1/clone")
         assert result.status == NOENT
@@ -91,7 +91,7 @@ def test_an_aborted_clone_has_left_nothing_when_that_is_said(rig: Rig) -> None:
     source = rig.handle("large", "other")
 
     def aborts(turn: int) -> int:
-        """How many of four clones were not complete when they were aborted: a host has two threads, and two clones wait."""
+        """How many of four clones were incomplete at their abort: a host has two threads, so that two clones wait."""
         with Nfs3() as nfs:
             procedure = Procedure22(nfs)
             files = {name: nfs.create(rig.handle(), name) for name in (f"copy{turn}-{number}" for number in range(4))}
@@ -110,7 +110,7 @@ def test_an_aborted_clone_has_left_nothing_when_that_is_said(rig: Rig) -> None:
                 nfs.remove(rig.handle(), name)
         return aborted
 
-    # A test that stands still for half a second comes too late.
+    # Half a second without progress makes the abort too late.
     assert any(aborts(turn) for turn in range(20))
 
 
@@ -163,12 +163,12 @@ def test_share_reservations_are_kept(rig: Rig) -> None:
     number = 0
 
     def onto() -> int:
-        """The status of a clone into the file."""
+        """Status of a clone into the file."""
         (rig.here / "disk").write_bytes(b"")
         return procedure.full_clone(rig.handle("source"), rig.handle("disk")).status
 
     def of() -> int:
-        """The status of a clone of it."""
+        """Status of a clone of the file."""
         nonlocal number
         number += 1
         return procedure.clone(rig.handle("disk"), rig.handle(), f"copy{number}").status
@@ -189,8 +189,8 @@ def test_share_reservations_are_kept(rig: Rig) -> None:
     assert (rig.here / "disk").read_bytes() == (rig.here / "source").read_bytes()
 
 
-def test_asking_for_rights_takes_part_in_no_share_reservation(rig: Rig) -> None:
-    """A job on a file that a client has opened denying all is shown and cancelled all the same."""
+def test_access_checks_ignore_share_reservations(rig: Rig) -> None:
+    """A job on a file that a client has opened with deny-all can still be listed and cancelled."""
     with Nfs3() as root, Nfs3(User(1000, 1000)) as user, Nfs4() as client:
         disk = root.create(rig.handle(), "denied")
         (rig.here / "denied").chmod(0o666)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists wait for no look at storage. They tell of own changes at once, of others' soon, and when storage does not answer."""
+"""Lists never wait for a scan. They show own changes immediately, others' soon, and report unresponsive storage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from appliance.zfs.model import DatasetList, Redundancy, VdevSpec
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[Appliance]:
-    """An appliance whose picture is old at once, and may be old."""
+    """An appliance whose inventory is outdated immediately, and may be old."""
     worker = Worker(reconcile_seconds=3600, inventory_seconds=0.05, inventory_oldest_seconds=3600)
     with running(tmp_path / "appliance", worker=worker) as appliance:
         yield appliance
@@ -31,14 +31,14 @@ def names(appliance: Appliance) -> list[str]:
     return [one["name"] for one in appliance.get("/datastores")["items"]]
 
 
-def test_no_list_waits_for_a_look(slow: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a look does not end all is told as it was; when it has ended, what somebody has changed by hand is told."""
+def test_no_list_waits_for_a_scan(slow: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """During a scan lists show the old state; after it they show changes that were made by hand."""
     store = slow.datastore("first")
-    looking, go_on = threading.Event(), threading.Event()
+    scanning, go_on = threading.Event(), threading.Event()
     real = slow.simulator.snapshots
 
     def snapshots(*arguments: Any, **named: Any) -> Any:
-        looking.set()
+        scanning.set()
         assert go_on.wait(60)
         return real(*arguments, **named)
 
@@ -46,7 +46,7 @@ def test_no_list_waits_for_a_look(slow: Appliance, monkeypatch: pytest.MonkeyPat
     dataset = slow.get(f"/datastores/{store}")["dataset"]
     slow.simulator.snapshot([f"{dataset}@by-hand"], properties={})
     try:
-        while not looking.is_set():
+        while not scanning.is_set():
             names(slow)
         for path in ("/datastores", f"/datastores/{store}/snapshots", "/volumes", "/filesystems", "/pools", "/status"):
             assert slow.request("GET", path).status_code == 200, path
@@ -62,7 +62,7 @@ def test_no_list_waits_for_a_look(slow: Appliance, monkeypatch: pytest.MonkeyPat
 
 
 def test_ones_own_change_is_seen_at_once(slow: Appliance) -> None:
-    """By who is told that the job has ended, whatever it changed."""
+    """By a client that has seen the end of the job, whatever it changed."""
     store = slow.datastore("first")
     files = slow.nfs_datastore("files")
     assert names(slow) == ["files", "first"]
@@ -85,7 +85,7 @@ def test_ones_own_change_is_seen_at_once(slow: Appliance) -> None:
     assert slow.get("/pools")["items"] == [] and [one["state"] for one in slow.get("/datastores")["items"]] == ["missing"]
 
 
-def test_storage_that_does_not_answer_is_told(slow: Appliance) -> None:
+def test_unresponsive_storage_is_reported(slow: Appliance) -> None:
     slow.datastore("first")
     slow.simulator.fail_next("datasets", EngineUnavailable("no helper"), times=3)
     limit = time.monotonic() + 60
@@ -102,19 +102,19 @@ def test_what_is_too_old_is_waited_for(tmp_path: Path) -> None:
     with running(tmp_path / "appliance", worker=worker) as appliance:
         store = appliance.get(f"/datastores/{appliance.datastore('first')}")
         appliance.simulator.snapshot([f"{store['dataset']}@by-hand"], properties={})
-        looked = time.monotonic()
-        while time.monotonic() < looked + 0.06:
+        began = time.monotonic()
+        while time.monotonic() < began + 0.06:
             time.sleep(0.01)
         assert [one["name"] for one in appliance.get(f"/datastores/{store['id']}/snapshots")["items"]] == ["by-hand"]
 
 
-def test_before_the_first_look_nothing_is_told_of_an_empty_machine(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_the_first_scan_no_empty_machine_is_reported(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though the monotonic clock began a moment ago, with the machine."""
     old = appliance.service.context
     new = again(old)
     with monkeypatch.context() as patch:
         patch.setattr("appliance.worker.context.time", SimpleNamespace(monotonic=lambda: 5.0, time=time.time, sleep=time.sleep))
-        found = new.look(60)
+        found = new.scan(60)
     assert [pool.name for pool in found.pools] == ["tank"]
 
 

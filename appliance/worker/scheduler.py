@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds of all that is done by the clock: at the start, on change, and from time to time; one after the other."""
+"""Scheduler of periodic tasks: at the start, after changes, and periodically, in sequence."""
 
 from __future__ import annotations
 
@@ -12,57 +12,56 @@ from collections.abc import Callable, Sequence
 from appliance.domain.errors import DomainError
 
 START, CHANGED, EVENT, PERIODIC = "start", "changed", "event", "periodic"
-"""Why one is made."""
+"""Causes of a run."""
 _log = logging.getLogger(__name__)
 
 
-class Rounds:
-    """Of one worker. Each of the `steps` is told why the round is made; a round comes after so many `seconds` at the latest."""
+class Scheduler:
+    """Scheduler of a worker. Each step gets the cause of the run. The maximum interval is `seconds`."""
 
     def __init__(self, steps: Sequence[Callable[[str], object]], seconds: float) -> None:
         self._steps, self._seconds = tuple(steps), seconds
         self._condition = threading.Condition()
-        self._asked: str | None = START
+        self._requested: str | None = START
         self._until = math.inf
         self._at_work = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="clock")
 
     def start(self) -> None:
-        """With a first one at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """None begins any more: `join` waits for the one under way."""
+        """Starts no more runs; `join` waits for the running one."""
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
 
     def join(self) -> None:
-        """Until the last one has ended."""
+        """Waits for the end of the last run."""
         self._thread.join()
 
-    def ask(self, cause: str = CHANGED) -> None:
-        """One begins soon, and whoever else asks until then gets the same.
+    def request(self, cause: str = CHANGED) -> None:
+        """Requests a run; several requests before its start share it.
 
-        What is found after an event of storage is not our change, unless one of ours is known of too.
+        Differences after an event of storage count as drift, unless the appliance made a change too.
         """
         with self._condition:
-            if self._asked is None or cause != EVENT:
-                self._asked = cause
+            if self._requested is None or cause != EVENT:
+                self._requested = cause
             self._condition.notify_all()
 
-    def ask_again(self, seconds: float) -> None:
-        """One begins after so many seconds, if none does before."""
+    def request_after(self, seconds: float) -> None:
+        """Requests a run after a number of seconds, unless one starts before."""
         with self._condition:
             self._until = min(self._until, time.monotonic() + seconds)
             self._condition.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Until none is asked for or under way; False when that takes longer."""
+        """Waits until no run is requested or running; False after the timeout."""
         with self._condition:
             return self._condition.wait_for(
-                lambda: self._stopping or not (self._asked or self._at_work or self._is_due()), seconds
+                lambda: self._stopping or not (self._requested or self._at_work or self._is_due()), seconds
             )
 
     def _is_due(self) -> bool:
@@ -74,18 +73,18 @@ class Rounds:
                 try:
                     step(cause)
                 except DomainError as error:
-                    _log.warning("by the clock: %s", error)
+                    _log.warning("periodic task: %s", error)
                 except Exception:
-                    _log.exception("by the clock")
+                    _log.exception("periodic task")
 
     def _next(self) -> str | None:
         with self._condition:
             self._at_work = False
             self._condition.notify_all()
-            while not (self._stopping or self._asked) and (left := self._until - time.monotonic()) > 0:
+            while not (self._stopping or self._requested) and (left := self._until - time.monotonic()) > 0:
                 self._condition.wait(left)
             if self._stopping:
                 return None
             self._until = time.monotonic() + self._seconds
-            cause, self._asked, self._at_work = self._asked or PERIODIC, None, True
+            cause, self._requested, self._at_work = self._requested or PERIODIC, None, True
             return cause

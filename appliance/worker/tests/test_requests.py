@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the worker is asked: late, again, by many at once; and what it tells of itself."""
+"""Requests to the worker: late, repeated, concurrent; and its status."""
 
 import threading
 import time
@@ -23,8 +23,8 @@ def test_the_same_request_after_a_503_is_the_same_job(appliance: Appliance) -> N
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
     submit = appliance.service.methods["submit"]
 
-    def submit_and_be_late(asked: dict[str, Any]) -> Any:
-        submit(asked)
+    def submit_and_be_late(arguments: dict[str, Any]) -> Any:
+        submit(arguments)
         appliance.service.methods["submit"] = submit
         raise UnavailableError("the answer came too late")
 
@@ -43,23 +43,23 @@ def test_the_same_request_after_a_503_is_the_same_job(appliance: Appliance) -> N
 def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert appliance.direct is not None
     appliance.direct.timeout_s = 0.5
-    appliance.service.context.look()
-    looked = appliance.service.context.look
+    appliance.service.context.scan()
+    scan = appliance.service.context.scan
 
-    def look_slowly(*asked: Any) -> Any:
+    def scan_slowly(*arguments: Any) -> Any:
         time.sleep(0.6)
-        return looked(*asked)
+        return scan(*arguments)
 
     submit, late = appliance.service.methods["submit"], threading.Event()
 
-    def submit_late(asked: dict[str, Any]) -> Any:
+    def submit_late(arguments: dict[str, Any]) -> Any:
         try:
-            return submit(asked)
+            return submit(arguments)
         finally:
             late.set()
 
     with monkeypatch.context() as patch:
-        patch.setattr(appliance.service.context, "look", look_slowly)
+        patch.setattr(appliance.service.context, "scan", scan_slowly)
         patch.setitem(appliance.service.methods, "submit", submit_late)
         answer = appliance.request("POST", "/datastores", {"name": "first", "pool": "tank", "size": str(GIB)})
         assert answer.status_code == 503
@@ -85,27 +85,27 @@ class Waiting:
         self._lock.release()
 
 
-def test_many_that_wait_look_once(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    context, looks, callers = appliance.service.context, [], 16
+def test_many_waiting_requests_scan_once(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, scans, callers = appliance.service.context, [], 16
     datasets, waiting = context.engine.datasets, Waiting()
 
-    def look_slowly(*asked: Any) -> Any:
-        looks.append(1)
+    def scan_slowly(*arguments: Any) -> Any:
+        scans.append(1)
         with waiting.changed:
             assert waiting.changed.wait_for(lambda: waiting.count >= callers, 60)
-        return datasets(*asked)
+        return datasets(*arguments)
 
-    monkeypatch.setattr(context.engine, "datasets", look_slowly)
-    monkeypatch.setattr(context, "_looking", waiting)
+    monkeypatch.setattr(context.engine, "datasets", scan_slowly)
+    monkeypatch.setattr(context, "_scanning", waiting)
     for newest in (0.0, None):
-        looks.clear()
+        scans.clear()
         waiting.count = 0
-        asking = [threading.Thread(target=context.look, args=(newest,)) for _ in range(callers)]
-        for thread in asking:
+        callers_threads = [threading.Thread(target=context.scan, args=(newest,)) for _ in range(callers)]
+        for thread in callers_threads:
             thread.start()
-        for thread in asking:
+        for thread in callers_threads:
             thread.join()
-        assert 1 <= len(looks) <= 3
+        assert 1 <= len(scans) <= 3
 
 
 def test_its_own_fault_is_no_restart(appliance: Appliance) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the target is to serve, by what the database says and what was found."""
+"""Desired state of the target, from the database and the inventory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from appliance.database.models import Host, HostGroup, HostInitiator, Presentation, Setting
 from appliance.dataplane import reconcile as planes
+from appliance.dataplane.target import AdoptedNames, Lun
 from appliance.dataplane.target import HostGroup as TargetHostGroup
-from appliance.dataplane.target import KeptNames, Lun
 from appliance.domain import datastores as domain
 from appliance.domain import jobs
 from appliance.domain.datastores import Datastore, Inventory
@@ -23,14 +23,14 @@ from appliance.worker.context import Context
 from appliance.zfs.model import KeyStatus
 
 
-def wanted(
+def target_state(
     context: Context,
     inventory: Inventory,
     stores: Sequence[Datastore],
     session: Session,
     folders: Mapping[str, str],
-) -> planes.Wanted:
-    """What the target is to serve. What a job has taken out of service is left out until the job has ended."""
+) -> planes.DesiredState:
+    """Desired state of the target, without LUNs that a running job has taken out of service."""
     out = jobs.out_of_service(session)
     members: dict[str, list[str]] = {}
     rows = session.execute(select(HostInitiator.iqn, Host.group_id).join(Host, Host.id == HostInitiator.host_id))
@@ -40,9 +40,9 @@ def wanted(
     unknown: set[str] = set()
     admitted: set[str] = set()
     for store in stores:
-        if store.state == "active" and store.uuid and store.lun is not None:  # so it is a VMFS one
+        if store.state == "active" and store.uuid and store.lun is not None:  # a VMFS datastore
             seen_by = sorted({iqn for one in store.host_groups for iqn in members.get(one, ())})
-            if store.uuid in out:  # hosts stay logged in, and find their LUN there again when the job has ended
+            if store.uuid in out:  # hosts stay logged in, and get their LUN back after the job
                 admitted.update(seen_by)
                 continue
             if store.pool not in folders or store.key_status == KeyStatus.UNAVAILABLE:
@@ -57,9 +57,9 @@ def wanted(
                 provisioning=_provisioning(context, store),
                 reservations=folders[store.pool],
                 guid=None if context.on_files else store.guid,
-                **_kept(store),
+                **_adopted(store),
             )
-    # Where a pool is suspended, exported elsewhere or not imported yet, hosts find their disks not ready instead of gone.
+    # While a pool is suspended, exported or not imported, hosts see their disks as not ready, not as missing.
     seen = {store.uuid for store in stores if store.uuid and store.state != "missing"}
     unknown |= set(session.scalars(select(Presentation.datastore))) - seen - out
     groups = {
@@ -72,7 +72,7 @@ def wanted(
     setting = session.get(Setting, "iscsi")
     chap_required = bool(setting and setting.value.get("chap_required"))
     accounts, unreadable = _accounts(context, session) if chap_required else ({}, frozenset[str]())
-    return planes.Wanted(
+    return planes.DesiredState(
         target=context.configuration.target.name,
         luns=luns,
         groups=groups,
@@ -81,7 +81,7 @@ def wanted(
         mutual=_mutual(context, session) if accounts else None,
         unknown=frozenset(unknown),
         copies=frozenset(store.device for store in copies.certain(stores, inventory) if store.kind == domain.VMFS),
-        kept_accounts=unreadable,
+        retained_accounts=unreadable,
         initiators=tuple(sorted(admitted.union(*(lun.initiators or () for lun in luns.values())))),
     )
 
@@ -90,28 +90,31 @@ def _provisioning(context: Context, store: Datastore) -> str:
     return "thick" if store.thick and not context.on_files else "thin"
 
 
-def _kept(store: Datastore) -> dict[str, Any]:
-    """Of a LUN: the names that the datastore keeps from another target."""
-    kept = store.designation
-    if kept is None:
+def _adopted(store: Datastore) -> dict[str, Any]:
+    """Parameters of a LUN with names from another target."""
+    designation = store.designation
+    if designation is None:
         return {}
-    return {"product": kept.product, "designation": KeptNames(kept.serial_number, kept.designators, kept.vendor)}
+    return {
+        "product": designation.product,
+        "designation": AdoptedNames(designation.serial_number, designation.designators, designation.vendor),
+    }
 
 
-def _mutual(context: Context, session: Session) -> planes.WantedAccount | None:
-    """By which the target proves itself; None also while its secret cannot be read."""
+def _mutual(context: Context, session: Session) -> planes.DesiredAccount | None:
+    """The target's own account for mutual CHAP; None also if its secret cannot be read."""
     setting = session.get(Setting, MUTUAL_SETTING)
     if setting is None:
         return None
     value = setting.value
     try:
-        return planes.WantedAccount(value["name"], context.seal.open(value["secret"]), (), value["applied"] != value["revision"])
+        return planes.DesiredAccount(value["name"], context.seal.open(value["secret"]), (), value["applied"] != value["revision"])
     except SealedError:
         return None
 
 
-def _accounts(context: Context, session: Session) -> tuple[dict[str, planes.WantedAccount], frozenset[str]]:
-    """By name; and the names of those whose secrets can't be had."""
+def _accounts(context: Context, session: Session) -> tuple[dict[str, planes.DesiredAccount], frozenset[str]]:
+    """Accounts by name, and the names of those with unreadable secrets."""
     accounts = {}
     unreadable = set()
     for host in session.scalars(select(Host).where(Host.chap_name.is_not(None))):
@@ -119,16 +122,16 @@ def _accounts(context: Context, session: Session) -> tuple[dict[str, planes.Want
             try:
                 secret = context.seal.open(host.chap_secret)
             except SealedError:
-                unreadable.add(host.chap_name)  # readiness tells of it
+                unreadable.add(host.chap_name)  # readiness reports it
                 continue
             stale = host.chap_applied != host.chap_revision
             own = session.scalars(select(HostInitiator.iqn).where(HostInitiator.host_id == host.id))
-            if names := tuple(sorted(own)):  # who has no name logs in as nobody
-                accounts[host.chap_name] = planes.WantedAccount(host.chap_name, secret, names, stale)
+            if names := tuple(sorted(own)):  # a host without a name cannot log in
+                accounts[host.chap_name] = planes.DesiredAccount(host.chap_name, secret, names, stale)
     return accounts, frozenset(unreadable)
 
 
 def becoming_thick(session: Session) -> set[str]:
-    """Datastores whose job decides yet whether they may be thick."""
+    """Datastores with a running job that may make them thick."""
     running = [job for job in jobs.active(session) if job.state == jobs.RUNNING]
     return {job.subject for job in running if jobs.plan_of(job).becoming_thick}

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target beside tgt and beside the bound, natively, on one file, in one run.
+"""The target compared with tgt and with a bound, natively, on one file, in one run.
 
-Every round runs each workload on every contender in turn, so that what else the machine does hits all alike. Printed: the median
-of the rounds with minimum and maximum, the ratio ours / tgt of the medians, the contender's CPU time per I/O, how busy the
-client's core was with ours, and what memory the targets held.
+Each repetition runs each workload on every contender, so that other load of the machine affects all. Printed: median with minimum
+and maximum, the ratio ours / tgt of the medians, the contender's CPU time per I/O, how busy the client's core was with ours, and
+memory of the targets.
 
-The client is `load.c` on libiscsi: any number of sessions in one thread. The bound is fio on the file itself: no iSCSI at all.
+The client is `load.c` on libiscsi: any number of sessions in one thread. The bound is fio on the file itself, without iSCSI.
 tgt is tuned: 256 KiB segments, 1 MiB bursts. Durability is equal in each table: "cached" is the page cache and WCE = 1 for both;
 "stable" is WCE = 0 for ours and O_SYNC for tgt. The file lies on tmpfs, where nothing waits for a disk, on the file system of
 the checkout, and on XFS on a loop device there.
@@ -39,7 +39,7 @@ LOAD = CACHE / "load"
 
 @dataclass(frozen=True)
 class Workload:
-    """What the client does: bytes of an I/O, sessions, I/Os in flight in each; alone, or beside bulk writes of another client."""
+    """Load of the client: bytes per I/O, sessions, I/Os in flight per session; alone, or during bulk writes of another client."""
 
     name: str
     block_bytes: int
@@ -64,7 +64,7 @@ CACHED = [
     Workload("4K read, 32 sessions, QD4", 4096, 32, 4, False),
     Workload("4K write, 32 sessions, QD4", 4096, 32, 4, True),
     Workload("1M write, 32 sessions, QD4", 1 << 20, 32, 4, True, random=False),
-    Workload("4K read, QD1, beside 1M", 4096, 1, 1, False, during_bulk=True),
+    Workload("4K read, QD1, with 1M", 4096, 1, 1, False, during_bulk=True),
 ]
 STABLE = [workload for workload in CACHED if workload.write and workload.sessions == 1]
 BULK = Workload("bulk", 1 << 20, 1, 16, True, random=False)
@@ -72,7 +72,7 @@ BULK = Workload("bulk", 1 << 20, 1, 16, True, random=False)
 
 @dataclass
 class Result:
-    """One run: I/Os a second, the contender's CPU time per I/O and the 99th percentile in microseconds, the client's load."""
+    """A run: I/Os per second, the contender's CPU time per I/O and the 99th percentile in microseconds, the client's load."""
 
     rate: float
     cpu_us: float = 0
@@ -82,7 +82,7 @@ class Result:
 
 @dataclass
 class Contender:
-    """Something to put load on: a LUN's URL or a file, and the process whose CPU time and memory count, if any."""
+    """A server under load: URL of a LUN or a file, and the process for CPU time and memory, if any."""
 
     name: str
     url: str
@@ -91,19 +91,19 @@ class Contender:
     peak_bytes: dict[str, int] = field(default_factory=dict)
 
     def cpu_seconds(self) -> float:
-        """User and system time of the process so far, all threads (proc(5): utime, stime)."""
+        """User and system time of all threads of the process (proc(5): utime, stime)."""
         if self.process_id is None:
             return 0.0
         fields = Path(f"/proc/{self.process_id}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
     def begin_peak(self) -> None:
-        """Forgets the peak of resident memory (proc(5): clear_refs)."""
+        """Resets the peak of resident memory (proc(5): clear_refs)."""
         if self.process_id is not None:
             Path(f"/proc/{self.process_id}/clear_refs").write_text("5")
 
     def end_peak(self, workload: str) -> None:
-        """Notes the peak of resident memory since (proc(5): VmHWM)."""
+        """Records the peak of resident memory after `begin_peak` (proc(5): VmHWM)."""
         if self.process_id is not None:
             lines = Path(f"/proc/{self.process_id}/status").read_text().splitlines()
             peak = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
@@ -111,14 +111,14 @@ class Contender:
 
 
 def load_command(url: str, workload: Workload, seconds: float) -> list[str]:
-    """Words that start the client."""
+    """Command line of the client."""
     numbers = [str(number) for number in (workload.sessions, workload.depth, workload.block_bytes)]
     kinds = ["write" if workload.write else "read", "random" if workload.random else "sequential"]
     return [str(LOAD), url, *numbers, *kinds, str(seconds)]
 
 
 def measure_target(contender: Contender, workload: Workload, seconds: float) -> Result:
-    """One run of the client on an iSCSI target."""
+    """A run of the client on an iSCSI target."""
     bulk = None
     if workload.during_bulk:
         bulk = subprocess.Popen(load_command(contender.url, BULK, seconds + 2), stdout=subprocess.DEVNULL)
@@ -136,7 +136,7 @@ def measure_target(contender: Contender, workload: Workload, seconds: float) -> 
 
 
 def measure_bound(path: str, workload: Workload, seconds: float, stable: bool) -> Result:
-    """The same on the file itself, by fio with io_uring."""
+    """The same workload on the file itself, by fio with io_uring."""
     kind = ("rand" if workload.random else "") + ("write" if workload.write else "read")
     words = ["fio", "--name=bound", f"--filename={path}", f"--rw={kind}", f"--bs={workload.block_bytes}", "--ioengine=io_uring"]
     words += [f"--iodepth={workload.depth * workload.sessions}", "--time_based", f"--runtime={seconds}", f"--size={FILE_BYTES}"]
@@ -147,7 +147,6 @@ def measure_bound(path: str, workload: Workload, seconds: float, stable: bool) -
 
 @contextmanager
 def serving_ours(directory: Path, file: Path, stable: bool) -> Iterator[Contender]:
-    """The target under test."""
     target = Target(directory)
     target.start()
     try:
@@ -160,7 +159,6 @@ def serving_ours(directory: Path, file: Path, stable: bool) -> Iterator[Contende
 
 @contextmanager
 def serving_tgt(directory: Path, file: Path, stable: bool) -> Iterator[Contender]:
-    """tgt, with the settings that make it fast."""
     with peers.tgt(directory, [file], stable) as peer:
         yield Contender("tgt", peer.urls[0], peer.process_id)
 
@@ -171,7 +169,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def report(workloads: Sequence[Workload], ours: Contender, peer: Contender, bound: Contender) -> None:
-    """The tables, one line a workload."""
+    """Prints the tables, a line per workload."""
     print(f"\n{'I/Os per second':28}{'zvaai':>28}{'tgt':>26}{'ratio':>7}{'bound':>28}{'of bound':>9}{'client busy':>12}")
     for workload in workloads:
         rates = [[result.rate for result in c.results[workload.name]] for c in (ours, peer, bound)]
@@ -196,9 +194,9 @@ def report(workloads: Sequence[Workload], ours: Contender, peer: Contender, boun
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs the rounds and prints the tables."""
+    """Runs the workloads and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="runs of every workload on every contender (default 3)")
+    parser.add_argument("--repetitions", type=int, default=3, help="runs of every workload on every contender (default 3)")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a run (default 3)")
     parser.add_argument("--only", default="", help="workloads whose name has this in it")
     parser.add_argument("--places", default="", help="tables whose title has this in it: tmpfs, checkout, XFS, cached, stable")
@@ -217,7 +215,7 @@ def main(words: Sequence[str]) -> int:
         if options.places not in place:
             continue
         with folder() as name:
-            contenders = compare(Path(name), place, stable, chosen, options.rounds, options.seconds)
+            contenders = compare(Path(name), place, stable, chosen, options.repetitions, options.seconds)
         values[place] = {c.name: {key: [vars(r) for r in results] for key, results in c.results.items()} for c in contenders}
     if options.json:
         options.json.write_text(json.dumps(values, indent=1))
@@ -246,9 +244,9 @@ def on_xfs() -> Iterator[str]:
 
 
 def compare(
-    directory: Path, place: str, stable: bool, workloads: Sequence[Workload], rounds: int, seconds: float
+    directory: Path, place: str, stable: bool, workloads: Sequence[Workload], repetitions: int, seconds: float
 ) -> list[Contender]:
-    """All rounds on one file in `directory`; prints the tables."""
+    """All repetitions on a file in `directory`; prints the tables."""
     file = directory / "volume"
     with file.open("wb") as volume:
         for _ in range(FILE_BYTES >> 20):
@@ -257,10 +255,12 @@ def compare(
     with serving_ours(directory, file, stable) as ours, serving_tgt(directory, file, stable) as peer:
         contenders = [ours, peer, bound]
         started = time.monotonic()
-        for number in range(rounds):
-            print(f"bench: {place}, round {number + 1} of {rounds} ({time.monotonic() - started:.0f} s)", file=sys.stderr)
+        for number in range(repetitions):
+            print(
+                f"bench: {place}, repetition {number + 1} of {repetitions} ({time.monotonic() - started:.0f} s)", file=sys.stderr
+            )
             for workload in workloads:
-                # The order turns from round to round.
+                # The order rotates.
                 for offset in range(len(contenders)):
                     contender = contenders[(number + offset) % len(contenders)]
                     if contender is bound:
@@ -268,7 +268,7 @@ def compare(
                     else:
                         result = measure_target(contender, workload, seconds)
                     contender.results.setdefault(workload.name, []).append(result)
-        print(f"\nFile on {place}, {rounds} rounds of {seconds:g} s: median [minimum-maximum]")
+        print(f"\nFile on {place}, {repetitions} repetitions of {seconds:g} s: median [minimum-maximum]")
         report(workloads, ours, peer, bound)
     return contenders
 
