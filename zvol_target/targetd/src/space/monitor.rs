@@ -176,7 +176,7 @@ fn find_places(service: &Shared, monitor: &SharedMonitor) {
 
 async fn update_store(service: &Shared, monitor: &SharedMonitor, store: Store) {
     let began = Instant::now();
-    let (members, sync) = {
+    let (members, sync, mut figures) = {
         let monitor = monitor.borrow();
         let mut members = serving(service);
         members.retain(|(lun, unit)| {
@@ -187,20 +187,27 @@ async fn update_store(service: &Shared, monitor: &SharedMonitor, store: Store) {
         });
         let known = monitor.stores.get(&store);
         let sync = known.is_some_and(|known| were_written(known, &members));
-        (members, sync)
+        let figures = known.and_then(|known| known.figures.clone());
+        (members, sync, figures)
     };
     let volumes: Vec<_> = members
         .iter()
         .map(|(_, unit)| unit.upgrade().map(|unit| Arc::clone(unit.volume())))
         .collect();
-    let found = {
+    let reading = {
         let store = store.clone();
-        tokio::task::spawn_blocking(move || read(&store, volumes, sync)).await
+        tokio::task::spawn_blocking(move || {
+            let found = read(&store, volumes, sync, &mut figures);
+            (found, figures)
+        })
+        .await
     };
-    let found = found.unwrap_or_else(|error| Err(std::io::Error::other(error).into()));
+    let (found, figures) =
+        reading.unwrap_or_else(|error| (Err(std::io::Error::other(error).into()), None));
     let Some(mut known) = monitor.borrow_mut().take_known(&store) else {
         return;
     };
+    known.figures = figures;
     let next = match found {
         Ok(found) => update(service, &store, &mut known, members, found).await,
         Err(error) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::statvfs;
 use volume::Volume;
-use volume::zfs::{self, Dataset, ProgramError};
+use volume::zfs::{self, Dataset, Pool, ProgramError};
 
 use super::policy::{self, PoolFigures};
 
@@ -81,12 +81,39 @@ pub(super) struct Found {
     pub datasets: Vec<Option<Dataset>>,
 }
 
+/// What `zfs` and `zpool` say of a pool. Until a transaction group writes to the pool, they say the same again.
+#[derive(Debug)]
+pub(super) struct Figures {
+    written: Option<u64>,
+    names: Vec<String>,
+    datasets: Vec<Dataset>,
+    pool: Pool,
+}
+
+impl Figures {
+    /// Of a pool and datasets in it.
+    fn read(pool: &str, names: Vec<String>) -> Result<Self, ProgramError> {
+        Ok(Self {
+            written: zfs::last_write(pool),
+            datasets: zfs::datasets(&names)?,
+            pool: zfs::pool(pool)?,
+            names,
+        })
+    }
+
+    fn are_still_of(&self, pool: &str, names: &[String]) -> bool {
+        self.written.is_some() && self.names == names && self.written == zfs::last_write(pool)
+    }
+}
+
 /// Reads the figures of a store and of the volumes in it. The volumes are dropped before anything blocks. With `sync`, a transaction
-/// group of a pool that is near its end is synced first: the figures lack what is not in the pool yet.
+/// group of a pool that is near its end is synced first: the figures lack what is not in the pool yet. Runs no program while the
+/// figures `before` hold, which are replaced.
 pub(super) fn read(
     store: &Store,
     volumes: Vec<Option<Arc<dyn Volume>>>,
     sync: bool,
+    before: &mut Option<Arc<Figures>>,
 ) -> Result<Found, StoreError> {
     let names: Vec<_> = volumes
         .into_iter()
@@ -102,9 +129,12 @@ pub(super) fn read(
             })
         }
         Store::Pool(pool) => {
-            let mut datasets = vec![pool.clone()];
-            datasets.extend(names.iter().flatten().cloned());
-            let mut found = zfs::datasets(&datasets)?;
+            let mut all = vec![pool.clone()];
+            all.extend(names.iter().flatten().cloned());
+            let mut figures = match before.take() {
+                Some(figures) if figures.are_still_of(pool, &all) => figures,
+                _ => Arc::new(Figures::read(pool, all)?),
+            };
             let is_near = |found: &[Dataset]| {
                 let mut roots = found.iter().filter(|dataset| dataset.name == *pool);
                 roots.any(|root| {
@@ -112,18 +142,19 @@ pub(super) fn read(
                     policy::is_near(total, root.available, policy::headroom(total))
                 })
             };
-            if sync && is_near(&found) {
+            if sync && is_near(&figures.datasets) {
                 zfs::sync(pool)?;
-                found = zfs::datasets(&datasets)?;
+                figures = Arc::new(Figures::read(pool, figures.names.clone())?);
             }
-            let of = |name: &str| found.iter().find(|dataset| dataset.name == name);
+            let of = |name: &str| figures.datasets.iter().find(|dataset| dataset.name == name);
             let root = of(pool).ok_or_else(|| StoreError::Gone(pool.clone()))?;
-            let figures = PoolFigures::of_pool(root, &zfs::pool(pool)?);
             let datasets = names.iter().map(|name| of(name.as_ref()?).cloned());
-            Ok(Found {
-                pool: figures,
+            let found = Found {
+                pool: PoolFigures::of_pool(root, &figures.pool),
                 datasets: datasets.collect(),
-            })
+            };
+            *before = Some(figures);
+            Ok(found)
         }
     }
 }
@@ -143,7 +174,7 @@ mod tests {
             panic!("{store:?}");
         };
         assert!(path.starts_with(mount));
-        let found = read(&store, vec![Some(volume.volume)], true).unwrap();
+        let found = read(&store, vec![Some(volume.volume)], true, &mut None).unwrap();
         assert!(found.pool.total >= found.pool.available);
         assert_eq!(found.datasets, [None]);
         let above = mount.parent();

@@ -13,7 +13,7 @@ use volume::zfs::Dataset;
 
 use super::policy::{self, PoolFigures};
 use super::reservation::{KnownLun, release_unused};
-use super::store::{Found, Store};
+use super::store::{Figures, Found, Store};
 use super::{LunSpace, PoolSpace};
 use crate::configuration::{Lun, PoolSettings, ProvisioningChoice};
 use crate::service::Shared;
@@ -29,6 +29,8 @@ pub(super) struct Known {
     pub overcommitted: bool,
     pub problem: Option<String>,
     pub luns: BTreeMap<Uuid, KnownLun>,
+    /// As last read.
+    pub figures: Option<Arc<Figures>>,
 }
 
 impl Default for Known {
@@ -39,6 +41,7 @@ impl Default for Known {
             overcommitted: false,
             problem: None,
             luns: BTreeMap::new(),
+            figures: None,
         }
     }
 }

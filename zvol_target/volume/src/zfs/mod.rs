@@ -16,6 +16,7 @@ use program::{output_of, refused, run};
 pub use guid::{GuidError, guid};
 pub use program::ProgramError;
 pub(crate) use transaction_groups::TransactionGroups;
+pub use transaction_groups::last_write;
 
 use crate::ioctl;
 

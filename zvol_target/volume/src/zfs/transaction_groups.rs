@@ -11,6 +11,29 @@ use super::sync;
 /// Wait in place of a transaction group that can't be requested: one ends by itself every 5 s (`zfs_txg_timeout`).
 const WITHOUT_SYNC: Duration = Duration::from_secs(1);
 
+/// The last transaction group of a pool that has written anything; 0: none of those that are remembered. `None` where OpenZFS
+/// remembers none (`zfs_txg_history`).
+pub fn last_write(pool: &str) -> Option<u64> {
+    last_write_of(&std::fs::read_to_string(format!("/proc/spl/kstat/zfs/{pool}/txgs")).ok()?)
+}
+
+fn last_write_of(history: &str) -> Option<u64> {
+    let mut groups = history.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let number: u64 = words.next()?.parse().ok()?;
+        let mut words = words.skip(1);
+        let state = words.next().filter(|state| state.len() == 1)?;
+        let (dirty, _read, written) = (words.next()?, words.next()?, words.next()?);
+        Some(if state == "C" && (dirty, written) != ("0", "0") {
+            number
+        } else {
+            0
+        })
+    });
+    let first = groups.next()?;
+    Some(groups.fold(first, u64::max))
+}
+
 /// Ends of transaction groups of a pool, for writes that wait for one.
 #[derive(Debug)]
 pub(crate) struct TransactionGroups {
@@ -70,5 +93,22 @@ impl TransactionGroups {
             }
             Err(_) => tokio::time::sleep(WITHOUT_SYNC).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_groups_that_have_ended_and_written_count() {
+        let head = "12 0 0x01 4 448 92 1\ntxg birth state ndirty nread nwritten reads writes otime qtime wtime stime\n";
+        assert_eq!(last_write_of(head), None);
+        let idle = format!("{head}7 1 C 0 512 0 1 0 5 6 7 8\n");
+        assert_eq!(last_write_of(&idle), Some(0));
+        let busy = format!(
+            "{idle}8 2 C 4096 0 8192 0 2 5 6 7 8\n9 3 C 0 0 0 0 0 5 6 7 8\n10 4 S 512 0 0 0 0 5 6 7 0\n"
+        );
+        assert_eq!(last_write_of(&busy), Some(8));
     }
 }
