@@ -9,6 +9,7 @@ from appliance.api import (
     datastores,
     events,
     files,
+    history,
     hosts,
     journal,
     metrics,
@@ -24,5 +25,5 @@ from appliance.api import (
 
 RESOURCES = (
     sessions, users, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, portals, journal, receivers,
-    configuration, events, metrics, support,
+    configuration, events, history, metrics, support,
 )  # fmt: skip

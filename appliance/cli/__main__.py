@@ -27,6 +27,7 @@ from appliance.cli import (
     support,
     upgrade,
 )
+from appliance.cli import history as _history  # noqa: F401  # a verb of `zvaai datastore`, `host` and `pool`
 from appliance.cli import holds as _holds  # noqa: F401  # verbs of `zvaai snapshot`
 from appliance.cli import pool_devices as _pool_devices  # noqa: F401  # verbs of `zvaai pool`
 from appliance.cli.client import USAGE, Client, CommandError

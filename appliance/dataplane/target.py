@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 Access = tuple[str, ...] | None
 """Admitted initiators by name; empty: none, None: all."""
 
@@ -329,9 +331,9 @@ class TargetSocket(TargetControl):
                 connection.settimeout(self._timeout_s)
                 connection.connect(str(self._path))
                 connection.sendall(request.encode() + b"\n")
-                with connection.makefile("rb") as lines:
+                with connection.makefile("rb", 1 << 20) as lines:
                     line = lines.readline(_LONGEST_ANSWER)
-            answer = json.loads(line)
+            answer = msgspec.json.decode(line)  # some MiB with many LUNs
         except (OSError, ValueError) as error:
             raise TargetUnreachableError(f"the iSCSI target does not answer at {self._path}: {error}") from error
         if "error" in answer:

@@ -36,6 +36,7 @@ from appliance.worker import (
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.executor import Executor, request_of
+from appliance.worker.history import History
 from appliance.worker.inventory_cache import InventoryCache
 from appliance.worker.pools import vdevs_of
 from appliance.worker.scheduler import EVENT, Scheduler
@@ -67,6 +68,7 @@ class Service:
         self.scheduler = Scheduler(steps, context.configuration.worker.reconcile_seconds)
         context.alerts.request_after = self.scheduler.request_after
         self.cache = InventoryCache(context)
+        self.history = History(context)
         self.methods: dict[str, Callable[[dict[str, Any]], Any]] = {
             "ping": lambda _: {},
             "status": self._status,
@@ -90,6 +92,7 @@ class Service:
             "nfs_users": self._nfs_users,
             "sessions": self._sessions,
             "offloads": self._offloads,
+            "history": self.history.read,
             "portals": lambda _: portals.listed(context),
             "portal_create": lambda arguments: portals.create(context, arguments),
             "portal_change": lambda arguments: portals.change(context, arguments),
@@ -119,12 +122,14 @@ class Service:
         self.scheduler.start()
         self.cache.start()
         self.watch.start()
+        self.history.start()
 
     def stop(self) -> None:
         """Stops after the running jobs."""
         self.scheduler.stop()
         self.executor.stop()
         self.scheduler.join()
+        self.history.stop()
         self.watch.stop()
         self.cache.stop()
         self.context.recovery.stop()

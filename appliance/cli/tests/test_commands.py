@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from collections.abc import Iterator
 from http.cookiejar import DefaultCookiePolicy
 
@@ -170,3 +171,14 @@ def test_login_has_the_role_of_the_user(zvaai: Command) -> None:
         printed = zvaai("login", zvaai.url, "--user", "operator", text=f"{PASSWORD}\n")
     assert "as operator (operator)" in printed
     assert (zvaai.home / "zvaai" / "cli.json").stat().st_mode & 0o077 == 0
+
+
+def test_history_is_a_line_for_each_time(zvaai: Command) -> None:
+    zvaai("host", "create", "esx1", "--iqn", ESX)
+    zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
+    zvaai.appliance.service.history.collect(int(time.time()) // 60 * 60)
+    shown = zvaai("datastore", "history", "vmfs1", "--range", "hour")
+    assert "P99 MS" in shown and len(shown.splitlines()) in range(20, 27) and "B" in shown.splitlines()[-1].split()[-1]
+    assert "not foreseen" in zvaai("pool", "history", "tank")
+    assert "USED" not in zvaai("host", "history", "esx1", "--range", "year", "--until", "2026-01-01")
+    assert len(zvaai.json("pool", "history", "tank", "--range", "hour")["load"]["series"]["p99_ms"]) == 360

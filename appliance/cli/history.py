@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""History of datastores, hosts and pools: the verb `history` of each."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli.hosts import host
+from appliance.cli.output import size
+from appliance.cli.shared import shared
+from appliance.cli.storage import Store, datastore, pool
+
+_POINTS = 24
+Range = Annotated[str, typer.Option("--range", "-r", help="How far back: hour, day, week, month or year.")]
+Until = Annotated[datetime.datetime | None, typer.Option("--until", help="End of the range; the default is now.")]
+
+
+@datastore.command("history")
+def datastore_history(context: typer.Context, store: Store, range_: Range = "day", until: Until = None) -> None:
+    """Show operations, throughput, latency, offloads and space of a datastore over time.
+
+    Example: zvaai datastore history vmfs1 --range week
+    """
+    _show(context, f"/datastores/{shared(context).client.named('/datastores', store)}", range_, until)
+
+
+@host.command("history")
+def host_history(context: typer.Context, name: str, range_: Range = "day", until: Until = None) -> None:
+    """Show operations, throughput, latency and offloads of a host over time.
+
+    Example: zvaai host history esx1 --range hour
+    """
+    _show(context, f"/hosts/{shared(context).client.named('/hosts', name)}", range_, until)
+
+
+@pool.command("history")
+def pool_history(context: typer.Context, name: str, range_: Range = "day", until: Until = None) -> None:
+    """Show operations, throughput, latency, offloads and space of a pool over time, and the day it is full.
+
+    Example: zvaai pool history tank --range month
+    """
+    _show(context, f"/pools/{name}", range_, until)
+
+
+def _show(context: typer.Context, path: str, range_: str, until: datetime.datetime | None) -> None:
+    run = shared(context)
+    end = until.timestamp() if until else None
+    # Programs get all points, people as many as a screen has lines.
+    points = None if run.output.as_json else _POINTS
+    found = run.client.call("GET", f"{path}/history", range=range_, end=end, points=points)
+    if run.output.as_json:
+        return run.output.raw(found)
+    run.output.rows(_rows(found), *("time", "read_iops", "write_iops", "read", "write", "p50_ms", "p99_ms", "cloned", "copied"),
+                    *(("used",) if "capacity" in found else ()))  # fmt: skip
+    if "full_at" in found:
+        print(f"\nfull at this growth: {found['full_at'][:10] if found['full_at'] else 'not foreseen'}")
+    return None
+
+
+def _rows(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """One for each time of load, with the capacity of that time."""
+    load, capacity = found["load"], found.get("capacity")
+    series, begin = load["series"], datetime.datetime.fromisoformat(load["start"])
+    used: dict[float, float | None] = {}
+    if capacity is not None:
+        start = datetime.datetime.fromisoformat(capacity["start"]).timestamp()
+        used = {start + capacity["step_seconds"] * place: one for place, one in enumerate(capacity["series"]["used_bytes"])}
+    rows = []
+    for place in range(len(series["p99_ms"])):
+        at = begin + datetime.timedelta(seconds=load["step_seconds"] * place)
+        nearest = min(used, key=lambda one: abs(one - at.timestamp()), default=0.0)  # noqa: B023  # used at once
+        rows.append(
+            {
+                "time": at.astimezone().strftime("%Y-%m-%d %H:%M"),
+                "read_iops": _number(series["read_operations"][place]),
+                "write_iops": _number(series["write_operations"][place]),
+                "read": _rate(series["read_bytes"][place]),
+                "write": _rate(series["write_bytes"][place]),
+                "p50_ms": _number(series["p50_ms"][place]),
+                "p99_ms": _number(series["p99_ms"][place]),
+                "cloned": _rate(series["cloned_bytes"][place]),
+                "copied": _rate(series["copied_bytes"][place]),
+                "used": None if used.get(nearest) is None else size(round(used[nearest] or 0)),
+            }
+        )
+    return rows
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _rate(value: float | None) -> str | None:
+    return None if value is None else f"{size(round(value))}/s"

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What history is made of: counters of target and NFS server, their rates, latency by percentile, and the day a pool is full."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from appliance.database.series import ARCHIVES, AVERAGE, MAX, SLOW_ARCHIVES, Layout
+
+STEP_S = 10
+HOUR_S, DAY_S = 3600, 86400
+RANGES = {"hour": HOUR_S, "day": DAY_S, "week": 7 * DAY_S, "month": 30 * DAY_S, "year": 365 * DAY_S}
+IO = ("read_operations", "write_operations", "read_bytes", "write_bytes")
+OFFLOADS = ("cloned_bytes", "copied_bytes", "zeroed_bytes", "unmapped_bytes")
+RATES = Layout("rates", (*IO, *OFFLOADS, "p50_ms"), AVERAGE, ARCHIVES)
+PEAKS = Layout("peaks", ("p99_ms",), MAX, ARCHIVES)
+"""The worst of a time matters, so it is not averaged."""
+CAPACITY = Layout("capacity", ("used_bytes", "snapshot_bytes", "size_bytes"), AVERAGE, SLOW_ARCHIVES)
+_SHORTEST_TREND_S, _LONGEST_FORECAST_S = DAY_S, 5 * 365 * DAY_S
+
+
+@dataclass
+class Counters:
+    """Of a LUN or export, or of several together: what grew since they began. None where it is not counted."""
+
+    io: list[int] | None = None
+    offloads: list[int] = field(default_factory=lambda: [0] * len(OFFLOADS))
+    latency: list[int] = field(default_factory=list)
+    """Reads and writes, by the target's buckets."""
+
+    @classmethod
+    def of_lun(cls, row: Mapping[str, Any]) -> Counters:
+        """A row of the target's statistics.get: of a LUN or of a host."""
+        read, write, offload = row["read"], row["write"], row["offload"]
+        return cls(
+            io=[read["operations"], write["operations"], read["bytes"], write["bytes"]],
+            offloads=[offload[name] for name in OFFLOADS],
+            latency=_sum(read["latency"]["counts"], write["latency"]["counts"]),
+        )
+
+    @classmethod
+    def of_export(cls, row: Mapping[str, Any]) -> Counters:
+        """A row of VAAI-NAS's statistics.get. It counts clones only."""
+        return cls(offloads=[row["offload"]["cloned_bytes"], row["offload"]["copied_bytes"], 0, 0])
+
+    def add(self, other: Counters) -> None:
+        """Takes another in."""
+        if other.io is not None:
+            self.io = _sum(self.io or [], other.io)
+        self.offloads = _sum(self.offloads, other.offloads)
+        self.latency = _sum(self.latency, other.latency)
+
+    def since(self, before: Counters) -> Counters | None:
+        """What grew since then; None where counting began anew."""
+        io = None if self.io is None or before.io is None else _grown(self.io, before.io)
+        offloads, latency = _grown(self.offloads, before.offloads), _grown(self.latency, before.latency)
+        if offloads is None or latency is None or (io is None and self.io is not None and before.io is not None):
+            return None
+        return Counters(io, offloads, latency)
+
+    def rates(self, seconds: float, bounds: Sequence[int]) -> list[float | None]:
+        """The values of RATES, of what grew in so many seconds."""
+        io: list[float | None] = [None] * len(IO) if self.io is None else [value / seconds for value in self.io]
+        return [*io, *(value / seconds for value in self.offloads), percentile(bounds, self.latency, 0.5)]
+
+    def peaks(self, bounds: Sequence[int]) -> list[float | None]:
+        """The values of PEAKS."""
+        return [percentile(bounds, self.latency, 0.99)]
+
+
+def _sum(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+    return [value + shorter[place] if place < len(shorter) else value for place, value in enumerate(longer)]
+
+
+def _grown(now: Sequence[int], before: Sequence[int]) -> list[int] | None:
+    """None where one fell. Buckets at the end that are zero may be left out."""
+    if len(now) < len(before):
+        return None
+    grown = [value - (before[place] if place < len(before) else 0) for place, value in enumerate(now)]
+    return None if any(value < 0 for value in grown) else grown
+
+
+def percentile(bounds: Sequence[int], counts: Sequence[int], part: float) -> float | None:
+    """Milliseconds, from buckets of which each but the last ends at its bound in microseconds: spread evenly inside its bucket.
+
+    None without operations. What is beyond the last bound counts as that bound.
+    """
+    total = sum(counts)
+    if not total:
+        return None
+    rank, passed = part * total, 0
+    for place, count in enumerate(counts):
+        if count and passed + count >= rank:
+            low = bounds[place - 1] if place else 0
+            high = bounds[place] if place < len(bounds) else low
+            return (low + (high - low) * (rank - passed) / count) / 1000
+        passed += count
+    return None
+
+
+def full_at(times: Sequence[float], used: Sequence[float | None], size: Sequence[float | None]) -> float | None:
+    """When use reaches the size, by the straight line that fits best (least squares), in seconds since 1970.
+
+    None with less than a day of values, where use does not grow, or beyond five years.
+    """
+    known = [(at, value) for at, value in zip(times, used, strict=True) if value is not None]
+    sizes = [value for value in size if value is not None]
+    if len(known) < 2 or not sizes or known[-1][0] - known[0][0] < _SHORTEST_TREND_S:
+        return None
+    middle = sum(at for at, _ in known) / len(known)
+    mean = sum(value for _, value in known) / len(known)
+    spread = sum((at - middle) ** 2 for at, _ in known)
+    slope = sum((at - middle) * (value - mean) for at, value in known) / spread
+    now, left = known[-1][0], sizes[-1] - known[-1][1]
+    if slope <= 0 or left / slope > _LONGEST_FORECAST_S:
+        return None
+    return now + max(0.0, left) / slope

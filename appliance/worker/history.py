@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collects history: every 10 s what target and NFS server counted, every minute how full pools and datastores are.
+
+Samples are written once a minute, or when somebody reads: one write of six values costs as much as one of a single value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import select
+
+from appliance.database.models import Host
+from appliance.database.series import Layout, Part, Sample, SeriesFiles
+from appliance.dataplane.ganesha import GaneshaUnreachableError
+from appliance.domain import hosts
+from appliance.domain.datastores import NFS, Datastore
+from appliance.domain.errors import DomainError
+from appliance.domain.history import CAPACITY, DAY_S, PEAKS, RANGES, RATES, STEP_S, Counters, full_at
+from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
+
+_WRITTEN_S = 60
+_NEWEST_S = 60.0
+"""Most age of an inventory in seconds: the scheduler scans storage, not history."""
+_KEPT_S = 30 * DAY_S
+"""How long history of a deleted subject stays."""
+_TREND_POINTS = 720
+_log = logging.getLogger(__name__)
+
+
+class History:
+    """Of one worker."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._files = SeriesFiles(context.configuration.state_directory / "history")
+        self._lock = threading.Lock()
+        self._before: dict[str, Counters] = {}
+        self._at = 0
+        self._pending: dict[tuple[str, Layout], list[Sample]] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="history")
+
+    def start(self) -> None:
+        """Collects from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Writes what was collected."""
+        self._stopping.set()
+        self._thread.join()
+        self.write()
+
+    def read(self, request: dict[str, Any]) -> dict[str, Any]:
+        """`key`, `range`, `points` and perhaps `end`: what there is of it. With `forecast` also when it is full."""
+        key, seconds, now = str(request["key"]), RANGES[request["range"]], time.time()
+        end, points = min(float(request.get("end") or now), now), int(request["points"])
+        self.write(key)
+        parts = {layout: self._files.read(key, layout, end, seconds, points) for layout in (RATES, PEAKS, CAPACITY)}
+        load = {**parts[RATES].series, **parts[PEAKS].series}
+        result: dict[str, Any] = {"load": _wire(parts[RATES], load), "capacity": _wire(parts[CAPACITY], parts[CAPACITY].series)}
+        if request.get("forecast"):
+            trend = self._files.read(key, CAPACITY, now, RANGES["month"], _TREND_POINTS)
+            times = [trend.start + trend.step * place for place in range(len(trend.series["used_bytes"]))]
+            result["full_at"] = full_at(times, trend.series["used_bytes"], trend.series["size_bytes"])
+        return result
+
+    def write(self, key: str | None = None) -> None:
+        """Writes the samples of one subject, or of all."""
+        with self._lock:
+            chosen = [one for one in self._pending if key in (None, one[0])]
+            for name, layout in chosen:
+                self._files.append(name, layout, self._pending.pop((name, layout)))
+
+    # --- collecting
+
+    def _run(self) -> None:
+        while not self._stopping.wait(STEP_S - time.time() % STEP_S):
+            now = int(time.time()) // STEP_S * STEP_S
+            try:
+                self.collect(now)
+                if now % _WRITTEN_S == 0:
+                    self.write()
+                if now % DAY_S == 0:
+                    self._files.remove_unused(_KEPT_S)
+            except DomainError as error:
+                _log.info("history: %s", error)
+            except Exception:
+                _log.exception("history")
+
+    def collect(self, now: int) -> None:
+        """One sample of all, at a time that is a multiple of STEP_S. Raises DomainError."""
+        stores = self._context.datastores(_NEWEST_S)
+        if now % CAPACITY.step == 0:
+            self._capacity(now, stores)
+        counted, bounds = self._counters(stores)
+        seconds, before = now - self._at, self._before
+        self._before, self._at = counted, now
+        if seconds > 3 * STEP_S:  # the worker or the target was away
+            return
+        sums: dict[str, Counters] = {}
+        pools = self._pool_keys(stores)
+        for key, counters in counted.items():
+            grown = counters.since(before[key]) if key in before else None
+            if grown is None:
+                continue
+            self._grew(key, now, seconds, grown, bounds)
+            if (pool := pools.get(key)) is not None:
+                sums.setdefault(pool, Counters()).add(grown)
+        for pool, grown in sums.items():
+            self._grew(pool, now, seconds, grown, bounds)
+
+    def _grew(self, key: str, now: int, seconds: int, grown: Counters, bounds: list[int]) -> None:
+        """A sample that came late stands for those that were left out."""
+        for at in range(now - seconds + STEP_S, now + 1, STEP_S):
+            self._take(key, RATES, at, grown.rates(seconds, bounds))
+            self._take(key, PEAKS, at, grown.peaks(bounds))
+
+    def _take(self, key: str, layout: Layout, now: int, values: list[float | None]) -> None:
+        with self._lock:
+            self._pending.setdefault((key, layout), []).append((now, values))
+
+    def _capacity(self, now: int, stores: Iterable[Datastore]) -> None:
+        for pool in self._context.inventory.pools:
+            self._take(pool_key(pool.guid), CAPACITY, now, [pool.allocated, None, pool.size])
+        for store in stores:
+            if store.state == "active":
+                self._take(datastore_key(store.id), CAPACITY, now, [store.referenced, store.snapshot_bytes, store.size])
+
+    def _pool_keys(self, stores: Iterable[Datastore]) -> dict[str, str]:
+        guids = {pool.name: pool.guid for pool in self._context.inventory.pools}
+        return {datastore_key(store.id): pool_key(guids[store.pool]) for store in stores if store.pool in guids}
+
+    def _counters(self, stores: Iterable[Datastore]) -> tuple[dict[str, Counters], list[int]]:
+        """Of each datastore and host, by key; and the bounds of latency. A data plane that does not answer is left out."""
+        found: dict[str, Counters] = {}
+        bounds: list[int] = []
+
+        def add(key: str | None, counters: Counters) -> None:
+            if key is not None:
+                found.setdefault(key, Counters()).add(counters)
+
+        with self._context.store.reading() as session:
+            by_name = {iqn: host_key(host) for host, iqns in hosts.all_initiators(session).items() for iqn in iqns}
+            by_name |= {one: host_key(host.id) for host in session.scalars(select(Host)) for one in host.addresses}
+        with contextlib.suppress(DomainError), as_domain_errors():
+            result = self._context.target.statistics(self._context.configuration.target.name)
+            bounds = result.get("latency_bounds_microseconds", [])
+            for row in result["luns"]:
+                add(datastore_key(row["uuid"]), Counters.of_lun(row))
+            for row in result["hosts"]:
+                add(by_name.get(row["initiator"]), Counters.of_lun(row))
+        exports = {path: store.id for store in stores if store.kind == NFS for path in (store.path, store.share) if path}
+        if exports:
+            with contextlib.suppress(GaneshaUnreachableError):
+                result = self._context.files.counters()
+                for row in result["exports"]:
+                    if (store_id := exports.get(row["export"])) is not None:
+                        add(datastore_key(store_id), Counters.of_export(row))
+                for row in result["hosts"]:
+                    add(by_name.get(row["host"]), Counters.of_export(row))
+        return found, bounds
+
+
+def _wire(part: Part, series: dict[str, list[float | None]]) -> dict[str, Any]:
+    return {"start": part.start, "step_seconds": part.step, "series": series}
+
+
+def datastore_key(identifier: str) -> str:
+    """Of a datastore, by its UUID."""
+    return f"datastore-{identifier}"
+
+
+def host_key(identifier: str) -> str:
+    """Of a host, by its identifier."""
+    return f"host-{identifier}"
+
+
+def pool_key(guid: int) -> str:
+    """Of a pool: its name may change."""
+    return f"pool-{guid}"

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""History, from what the target counts to what the API tells: over restarts, over ranges, and when something is away."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulators.appliance import Appliance
+from simulators.target import TargetSimulator
+
+from appliance.database.series import SeriesFiles
+from appliance.dataplane.target import TargetUnreachableError
+from appliance.domain.history import CAPACITY, DAY_S, HOUR_S, PEAKS, RATES
+
+ESX = "iqn.1998-01.com.vmware:esx1"
+BOUNDS = [1 << power for power in range(27)]
+NOW = int(time.time()) // HOUR_S * HOUR_S
+
+
+def counted(operations: int, cloned: int = 0, **name: Any) -> dict[str, Any]:
+    """A row of the target: so many reads of 4096 bytes that took 1 to 2 ms."""
+    some = {"operations": operations, "bytes": 4096 * operations, "latency": {"counts": [0] * 11 + [operations]}}
+    none = {"operations": 0, "bytes": 0, "latency": {"counts": []}}
+    offload = {"cloned_bytes": cloned, "copied_bytes": 0, "zeroed_bytes": 0, "unmapped_bytes": 0}
+    return {**name, "read": some, "write": none, "offload": offload}
+
+
+class Counting:
+    """What the simulated target is to have counted."""
+
+    def __init__(self, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert isinstance(appliance.target, TargetSimulator)
+        self.luns: list[dict[str, Any]] = []
+        self.hosts: list[dict[str, Any]] = []
+        self.away = False
+        monkeypatch.setattr(appliance.target, "statistics", self._report)
+
+    def _report(self, _target: str) -> dict[str, Any]:
+        if self.away:
+            raise TargetUnreachableError("away")
+        return {"latency_bounds_microseconds": BOUNDS, "luns": self.luns, "hosts": self.hosts, "sessions": []}
+
+
+def last(values: list[float | None]) -> float | None:
+    return next((value for value in reversed(values) if value is not None), None)
+
+
+def test_of_datastore_host_and_pool(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its own; the pool the sum; after a restart of the worker all is there."""
+    target = Counting(appliance, monkeypatch)
+    first, second = appliance.datastore("vmfs1"), appliance.datastore("vmfs2")
+    appliance.group("cluster", ESX)
+    host = appliance.get("/hosts")["items"][0]["id"]
+    history, end = appliance.service.history, int(time.time()) // 60 * 60
+    for step in range(13):
+        target.luns = [counted(100 * step, 1 << 20, uuid=first), counted(20 * step, uuid=second), counted(7, uuid="stranger")]
+        target.hosts = [counted(120 * step, initiator=ESX), counted(step, initiator="iqn.2000-01.absent:x")]
+        history.collect(end - 120 + 10 * step)
+    appliance.restart_worker()
+    result = appliance.get(f"/datastores/{first}/history?range=hour&end={end}")
+    assert result["load"]["step_seconds"] == 10 and len(result["load"]["series"]["read_operations"]) == 360
+    series = result["load"]["series"]
+    assert series["read_operations"][-12:] == [10.0] * 12 and series["write_operations"][-1] == 0
+    assert series["read_bytes"][-1] == 40960 and series["cloned_bytes"][-1] == 0
+    assert series["p50_ms"][-1] == pytest.approx(1.536) and series["p99_ms"][-1] == pytest.approx(2.038, abs=0.001)
+    assert last(result["capacity"]["series"]["size_bytes"]) == 1 << 30
+    pool = appliance.get(f"/pools/tank/history?range=hour&end={end}")
+    assert pool["load"]["series"]["read_operations"][-1] == 12 and pool["full_at"] is None
+    assert last(pool["capacity"]["series"]["used_bytes"]) is not None
+    of_host = appliance.get(f"/hosts/{host}/history?range=hour&end={end}")
+    assert of_host["load"]["series"]["read_operations"][-1] == 12 and "capacity" not in of_host
+    assert len(appliance.get(f"/datastores/{first}/history?range=hour&points=12")["load"]["series"]["p99_ms"]) == 12
+    for path in ("/datastores/absent", "/hosts/absent", "/pools/absent"):
+        assert appliance.request("GET", f"{path}/history").status_code == 404
+    assert appliance.request("GET", f"/hosts/{host}/history?range=century").status_code == 422
+
+
+def test_a_gap_where_the_target_was_away_or_began_anew(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, store = Counting(appliance, monkeypatch), appliance.datastore("vmfs1")
+    end = int(time.time()) // 10 * 10
+    for step, operations in enumerate((100, 200, None, 400, 500, 20, 120)):
+        target.away = operations is None
+        target.luns = [counted(operations or 0, uuid=store)]
+        appliance.service.history.collect(end - 60 + 10 * step)
+    result = appliance.get(f"/datastores/{store}/history?range=hour&end={end}")["load"]["series"]
+    assert result["read_operations"][-6:] == [10.0, None, None, 10.0, None, 10.0]
+
+
+def test_clones_of_an_nfs_datastore(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    Counting(appliance, monkeypatch)
+    store = appliance.nfs_datastore("nfs1")
+    share = appliance.get(f"/datastores/{store}")["share"]
+    end = int(time.time()) // 10 * 10
+    for step in range(2):
+        row = {"export": share, "offload": {"cloned_bytes": 4096 * 10 * step, "copied_bytes": 0}}
+        monkeypatch.setattr(appliance.service.context.files, "counters", lambda row=row: {"exports": [row], "hosts": []})
+        appliance.service.history.collect(end - 10 + 10 * step)
+    series = appliance.get(f"/datastores/{store}/history?range=hour&end={end}")["load"]["series"]
+    assert series["cloned_bytes"][-1] == 4096 and series["read_operations"][-1] is None
+
+
+def test_p99_is_consolidated_by_its_maximum(tmp_path: Path) -> None:
+    """An hour of 10 s with one bad sample: the mean of the rate, the worst of p99, in each range."""
+    files = SeriesFiles(tmp_path / "history")
+    begin = NOW - 2 * HOUR_S
+    for minute in range(120):
+        times = [begin + 60 * minute + 10 * step for step in range(1, 7)]
+        bad = begin + HOUR_S + 1800
+        files.append("x", PEAKS, [(at, [900.0 if at == bad else 2.0]) for at in times])
+        files.append("x", RATES, [(at, [100.0 if at <= begin + HOUR_S else 200.0] + [0.0] * 8) for at in times])
+    month = files.read("x", PEAKS, NOW, 30 * DAY_S, 720)
+    assert (month.step, month.series["p99_ms"][-3:]) == (HOUR_S, [None, 2.0, 900.0])
+    assert files.read("x", RATES, NOW, 30 * DAY_S, 720).series["read_operations"][-2:] == [100.0, 200.0]
+    day = files.read("x", PEAKS, NOW, DAY_S, 720)
+    assert day.step == 120 and len(day.series["p99_ms"]) == 720
+    assert sorted({one for one in day.series["p99_ms"] if one}) == [2.0, 900.0]
+    year = files.read("x", PEAKS, NOW, 365 * DAY_S, 720)
+    assert max(one for one in year.series["p99_ms"] if one) == 900.0
+    assert max(one for one in files.read("x", PEAKS, NOW - 1500, HOUR_S, 720).series["p99_ms"] if one) == 900.0
+    assert all(one in (2.0, None) for one in files.read("x", PEAKS, NOW, 1500, 720).series["p99_ms"])
+
+
+def test_files_have_a_fixed_size_and_what_is_damaged_begins_anew(tmp_path: Path) -> None:
+    files = SeriesFiles(tmp_path)
+    files.append("x", CAPACITY, [(NOW, [1, 2, 3])])
+    (file,) = tmp_path.iterdir()
+    size = file.stat().st_size
+    files.append("x", CAPACITY, [(NOW + 60 * step, [1, 2, 3]) for step in range(1, 1000)])
+    assert file.stat().st_size == size
+    files.append("x", CAPACITY, [(NOW, [9, 9, 9])])  # the clock was set back: nothing is lost
+    assert last(files.read("x", CAPACITY, NOW + 60000, HOUR_S, 720).series["size_bytes"]) == 3
+    file.write_bytes(b"no such file" * 100)
+    files = SeriesFiles(tmp_path)  # of the next worker
+    assert last(files.read("x", CAPACITY, NOW, HOUR_S, 720).series["size_bytes"]) is None
+    files.append("x", CAPACITY, [(NOW, [1, 2, 3])])
+    files.append("x", CAPACITY, [(NOW + 60, [1, 2, 4])])
+    assert last(files.read("x", CAPACITY, NOW + 60, HOUR_S, 720).series["size_bytes"]) == 4
+    files.remove_unused(-1)
+    assert list(tmp_path.iterdir()) == []
