@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import Any
 
 from pydantic import ValidationError
 
+from appliance.api.types import PATTERNS
 from appliance.domain.errors import DomainError
 
 MEDIA_TYPE = "application/problem+json"
+_PATTERN = re.compile("String should match pattern '(.*)'")
 _STATUS = {
     "not_found": 404,
     "invalid": 422,
@@ -49,11 +52,19 @@ def problem_of(error: DomainError) -> dict[str, Any]:
 def invalid(error: ValidationError) -> dict[str, Any]:
     """Of values that a schema refuses."""
     fields = [
-        {"field": ".".join(map(str, one["loc"])) or "_schema", "reason": one["msg"].removeprefix("Value error, "), "allowed": ""}
+        {"field": ".".join(map(str, one["loc"])) or "_schema", "reason": reason_of(one["msg"]), "allowed": ""}
         for one in error.errors(include_url=False, include_context=False, include_input=False)
     ]
     text = "; ".join(f"{one['field']}: {one['reason']}" for one in fields[:5])
     return problem(422, "invalid", text, errors=fields)
+
+
+def reason_of(message: str) -> str:
+    """What a schema says of a value, for people: patterns are for programs."""
+    pattern = _PATTERN.fullmatch(message)
+    if pattern is None:
+        return message.removeprefix("Value error, ")
+    return PATTERNS.get(pattern[1], "it has characters that are not allowed here, or another form")
 
 
 def headers_of(body: dict[str, Any]) -> dict[str, str]:

@@ -85,9 +85,18 @@ def _as_time(value: float) -> str:
 
 Time = Annotated[float, PlainSerializer(_as_time, return_type=str), WithJsonSchema({"type": "string", "format": "date-time"})]
 
-Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.@-]*$")]
-DatastoreName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,41}$")]
-SnapshotName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$")]
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9 _.@-]*$"
+_DATASTORE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,41}$"
+_SNAPSHOT_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$"
+PATTERNS = {
+    _NAME: "use letters, digits, space and _ . @ - only, and begin with a letter or digit",
+    _DATASTORE_NAME: "use at most 42 letters, digits and _ . - only, and begin with a letter or digit",
+    _SNAPSHOT_NAME: "use at most 64 letters, digits and _ . : - only, and begin with a letter or digit",
+}
+"""What each asks for, in words."""
+Name = Annotated[str, Field(min_length=1, max_length=64, pattern=_NAME)]
+DatastoreName = Annotated[str, Field(pattern=_DATASTORE_NAME)]
+SnapshotName = Annotated[str, Field(pattern=_SNAPSHOT_NAME)]
 Identifier = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[0-9a-z-]+$")]
 Lun = Annotated[int, Field(ge=0, le=1023)]
 Percent = Annotated[int, Field(ge=1, le=99)]

@@ -10,7 +10,7 @@ from typing import Any
 from flask import Response
 from werkzeug.exceptions import HTTPException
 
-from appliance.api.problems import MEDIA_TYPE, headers_of, problem
+from appliance.api.problems import MEDIA_TYPE, headers_of, problem, reason_of
 
 
 def http_problem_of(error: Exception) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def http_problem_of(error: Exception) -> dict[str, Any]:
     status = int(getattr(error, "status_code", 500))
     detail = getattr(error, "detail", {})
     fields = [
-        {"field": name, "reason": str(reason).removeprefix("Value error, "), "allowed": ""}
+        {"field": name, "reason": reason_of(str(reason)), "allowed": ""}
         for location in (detail if isinstance(detail, dict) else {}).values()
         for name, reasons in location.items()
         for reason in reasons

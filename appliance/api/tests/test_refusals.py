@@ -268,3 +268,15 @@ def test_a_conflict_lists_what_blocks_and_changes_nothing(appliance: Appliance) 
         assert not in_the_way or in_the_way in str(problem["blocking"]), case
         assert problem["detail"], case
         assert state(appliance) == before, case
+
+
+def test_a_pattern_is_explained_in_words(shared: Appliance) -> None:
+    answer = shared.request("POST", "/hosts", {"name": "esx/1", "iqns": []})
+    assert answer.status_code == 422 and answer.json is not None
+    assert answer.json["errors"] == [
+        {
+            "field": "name",
+            "reason": "use letters, digits, space and _ . @ - only, and begin with a letter or digit",
+            "allowed": "",
+        }
+    ]
