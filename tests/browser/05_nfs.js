@@ -166,6 +166,27 @@ test("its VMDK files are listed, and one is cloned", async () => {
   await inspect(page, "datastore-nfs-files");
 });
 
+test("one VM is restored from a snapshot", async () => {
+  const dialog = page.getByRole("dialog");
+  const [{ id }] = await nfsStores();
+  await apiOf(page).job("POST", "/snapshots", { name: "before", datastores: [id] });
+  const folder = { name: "web", kind: "folder", size: "0", modified_at: "2026-11-22T09:30:00Z" };
+  await page.route("**/snapshots/before/folder?*", (route) => route.fulfill({ json: { items: [folder], next_cursor: null } }));
+  await page.goto(`/datastores/${id}/snapshots`);
+  await page.getByRole("button", { name: "Actions for snapshot before" }).click();
+  await page.getByRole("menuitem", { name: "Restore a VM" }).click();
+  await dialog.getByLabel("Folder of the VM").selectOption("web");
+  assert.equal(await dialog.getByRole("textbox", { name: "Name of the restored VM" }).inputValue(), "web-restored");
+  await inspect(page, "restore-vm");
+  await survive(page, "datastores RestoreVm", dialog.getByRole("button", { name: "Restore VM" }));
+  const asking = page.waitForRequest("**/snapshots/before/restore-vm");
+  await dialog.getByRole("button", { name: "Restore VM" }).click();
+  assert.deepEqual((await asking).postDataJSON(), { folder: "web", name: "web-restored" });
+  await page.unroute("**/snapshots/before/folder?*");
+  await apiOf(page).job("DELETE", `/datastores/${id}/snapshots/before`);
+  await page.goto("/datastores");
+});
+
 test("a viewer sees the files, and no button that clones one", async () => {
   const [{ id }] = await nfsStores();
   const watching = { name: "files-watcher", password: `${PASSWORD} too` };

@@ -96,11 +96,46 @@ test("a disk is taken offline, its partner is refused, and it is replaced by the
   await choose(`Actions for ${one}`, "Replace");
   await dialog().getByRole("radio", { name: spare }).check();
   await inspect(page, "pool-replace");
-  await survive(page, "pools Replace", dialog().getByRole("button", { name: "Replace" }));
+  await survive(page, "pools NewDevice", dialog().getByRole("button", { name: "Replace" }));
   await dialog().getByRole("button", { name: "Replace" }).click();
   await page.getByText("Replace device: done").waitFor();
   await page.getByRole("row", { name: one }).waitFor({ state: "detached" });
   assert.equal((await shown()).health, "ONLINE");
+});
+
+test("a disk is attached and detached, the pool is trimmed, upgraded, and warned of earlier", async () => {
+  const [one] = (await shown()).vdevs.find((vdev) => vdev.kind === "mirror").vdevs.map((vdev) => vdev.path);
+  await choose(`Actions for ${one}`, "Attach a disk");
+  await dialog().getByRole("radio").first().check();
+  await inspect(page, "pool-attach");
+  await dialog().getByRole("button", { name: "Attach" }).click();
+  await page.getByText("Attach device: done").waitFor();
+  const mirror = (await shown()).vdevs.find((vdev) => vdev.kind === "mirror");
+  assert.equal(mirror.vdevs.length, 3);
+  const last = mirror.vdevs.at(-1).path;
+  await choose(`Actions for ${last}`, "Detach");
+  await survive(page, "pools DropDevice", dialog().getByRole("button", { name: "Detach" }));
+  await dialog().getByRole("button", { name: "Detach" }).click();
+  await page.getByRole("row", { name: last }).waitFor({ state: "detached" });
+  await choose("Actions", "Start trim");
+  await survive(page, "pools Trim", dialog().getByRole("button", { name: "Start trim" }));
+  await dialog().getByRole("button", { name: "Start trim" }).click();
+  await page.getByText("Trim pool: done").waitFor();
+  await choose("Actions", "Change alert thresholds");
+  await dialog().getByRole("textbox", { name: "Warning at" }).fill("70");
+  await survive(page, "pools ChangeThresholds", dialog().getByRole("button", { name: "Change" }));
+  await dialog().getByRole("button", { name: "Change" }).click();
+  await page.getByText("Change pool: done").waitFor();
+  assert.equal((await shown()).warning_percent, 70);
+  const old = { ...(await shown()), upgradable: true };
+  await page.route(`**/api/v1/pools/${pool}`, (route) => route.fulfill({ json: old }));
+  await page.reload();
+  await choose("Actions", "Upgrade");
+  await dialog().getByRole("textbox").fill(pool);
+  await survive(page, "pools Upgrade", dialog().getByRole("button", { name: "Upgrade pool" }));
+  await page.unroute(`**/api/v1/pools/${pool}`);
+  await dialog().getByRole("button", { name: "Cancel" }).click();
+  await page.reload();
 });
 
 test("the page asks to store the key of encrypted datastores until a user confirms it", async () => {
@@ -191,6 +226,12 @@ test("a pool of mirrors is created; an invalid name is reported at its field", a
   await page.getByText("Done").first().waitFor();
   const made = await apiOf(page).request("GET", "/pools/vault");
   assert.deepEqual(made.vdevs.map((vdev) => [vdev.kind, vdev.vdevs.length]), [["mirror", 2]]);
+  await page.goto("/pools/vault");
+  await choose("Actions", "Destroy pool");
+  await dialog().getByRole("textbox").fill("vault");
+  await survive(page, "pools Destroy", dialog().getByRole("button", { name: "Destroy" }));
+  await dialog().getByRole("button", { name: "Destroy" }).click();
+  await page.getByText("Destroy pool: done").waitFor();
 });
 
 test("disks show their SMART data", async () => {

@@ -29,11 +29,77 @@ after(async () => {
 
 const dialog = () => page.getByRole("dialog");
 
+async function choose(what, action) {
+  await page.getByRole("button", { name: what, exact: true }).click();
+  await page.getByRole("menuitem", { name: action, exact: true }).click();
+}
+
 test("versions, the certificate that is served, and where metrics are", async () => {
   const { version } = await apiOf(page).request("GET", "/status");
   await page.getByText(version, { exact: true }).first().waitFor();
   await page.getByText((await servedCertificate()).fingerprint256).waitFor();
   assert.equal(await page.getByRole("textbox", { name: "Address" }).inputValue(), `${URL_}/api/v1/metrics`);
+});
+
+test("in recovery mode the page shows the copies on pools, and asks which configuration is right", async () => {
+  const copy = { pool: "tank", installation: "one", generation: 9, hash: "x", written_at: 1795000000, own: true, known: false };
+  const state = { active: true, reason: "the database is older than the copy on tank", since: 1795000000, installation: "one" };
+  const answer = { ...state, generation: 7, has_key: true, suggested: "tank", copies: [copy] };
+  await page.route("**/api/v1/recovery", (route) => route.fulfill({ json: answer }));
+  await page.reload();
+  await page.getByText("the database is older than the copy on tank").waitFor();
+  await page.getByRole("row", { name: /^tank 9 .* Not known/ }).waitFor();
+  await inspect(page, "recovery");
+  await page.getByRole("button", { name: "Decide" }).click();
+  assert.equal(await dialog().getByLabel("Configuration").inputValue(), "tank");
+  await inspect(page, "recovery-decide");
+  await survive(page, "system Decide", dialog().getByRole("button", { name: "Use this configuration" }));
+  await dialog().getByRole("button", { name: "Cancel" }).click();
+  await page.unroute("**/api/v1/recovery");
+  await page.reload();
+  await page.getByRole("button", { name: "Add portal" }).waitFor();
+  assert.ok(!(await page.getByRole("button", { name: "Decide" }).isVisible()));
+});
+
+test("a portal takes the place of another, is changed and removed; CHAP is required, and the target has a secret", async () => {
+  const { request } = apiOf(page);
+  const [first] = (await request("GET", "/portals")).items;
+  const [host, port] = [first.address.slice(0, first.address.lastIndexOf(":")), Number(first.address.split(":").at(-1))];
+  const other = `${host}:${port === 65535 ? 65534 : port + 1}`;
+  await page.getByRole("button", { name: "Add portal" }).click();
+  await dialog().getByRole("textbox", { name: "Address and port" }).fill(other);
+  await dialog().getByRole("textbox", { name: "Portal group" }).fill("2");
+  await inspect(page, "portal-new");
+  await survive(page, "system AddPortal", dialog().getByRole("button", { name: "Add portal" }));
+  await dialog().getByRole("button", { name: "Add portal" }).click();
+  await page.getByRole("row", { name: new RegExp(`^${other} 2 .* Listening`) }).waitFor();
+  await choose(`Actions for ${other}`, "Change");
+  await dialog().getByRole("textbox", { name: "Portal group" }).fill("3");
+  await survive(page, "system ChangePortal", dialog().getByRole("button", { name: "Change" }));
+  await dialog().getByRole("button", { name: "Change" }).click();
+  await page.getByRole("row", { name: new RegExp(`^${other} 3 `) }).waitFor();
+  await choose(`Actions for ${other}`, "Remove");
+  await survive(page, "system RemovePortal", dialog().getByRole("button", { name: "Remove portal" }));
+  await dialog().getByRole("button", { name: "Remove portal" }).click();
+  await page.getByRole("row", { name: new RegExp(`^${other} `) }).waitFor({ state: "detached" });
+  assert.deepEqual((await request("GET", "/portals")).items, [first]);
+  await choose("Actions for CHAP", "Require CHAP");
+  await survive(page, "system RequireChap", dialog().getByRole("button", { name: "Require CHAP" }));
+  await dialog().getByRole("button", { name: "Require CHAP" }).click();
+  await page.getByText("CHAP was changed").first().waitFor();
+  await request("PUT", "/settings/iscsi", { chap_required: false });
+  const answer = { chap_required: false, target_chap_name: "storage" };
+  await choose("Actions for CHAP", "Set the target's secret");
+  await dialog().getByRole("textbox", { name: "CHAP name" }).fill("storage");
+  await dialog().getByLabel("Secret").fill("a secret of it");
+  await survive(page, "system SetTargetSecret", dialog().getByRole("button", { name: "Set secret" }));
+  await page.route("**/api/v1/settings/iscsi", (route) => route.fulfill({ json: answer }));
+  await dialog().getByRole("button", { name: "Set secret" }).click();
+  await choose("Actions for CHAP", "Remove the target's secret");
+  await survive(page, "system RemoveTargetSecret", dialog().getByRole("button", { name: "Remove secret" }));
+  await page.unroute("**/api/v1/settings/iscsi");
+  await dialog().getByRole("button", { name: "Remove secret" }).click();
+  await dialog().waitFor({ state: "detached" });
 });
 
 test("a receiver is made, and its test says how the receiver took it", async () => {

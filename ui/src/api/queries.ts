@@ -4,6 +4,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { api, unwrap } from "./client";
 import { ApiProblem } from "./problem";
+import type { History } from "./types";
 
 const PAGE = 500;
 const SLOW_MS = 30_000;
@@ -121,6 +122,21 @@ export const snapshotsQuery = (id: string) =>
       all((query) =>
         unwrap(api.GET("/api/v1/datastores/{datastore_id}/snapshots", { params: { path: { datastore_id: id }, query }, signal })),
       ),
+    // What it holds grows as hosts write.
+    refetchInterval: SLOW_MS,
+  });
+
+/** Folders at the top of a snapshot of an NFS datastore: hosts keep each VM in one. */
+export const foldersQuery = (id: string, name: string) =>
+  queryOptions({
+    queryKey: ["snapshots", id, name, "folders"],
+    queryFn: async ({ signal }) => {
+      const path = { datastore_id: id, name };
+      const entries = await all((query) =>
+        unwrap(api.GET("/api/v1/datastores/{datastore_id}/snapshots/{name}/folder", { params: { path, query }, signal })),
+      );
+      return entries.filter((one) => one.kind === "folder");
+    },
   });
 
 export const holdsQuery = (id: string, name: string) =>
@@ -169,6 +185,16 @@ export const nfsClientsQuery = queryOptions({
   queryKey: ["nfs-clients"],
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/nfs-clients", { params: { query }, signal }))),
   refetchInterval: 10_000,
+});
+
+export const portalsQuery = queryOptions({
+  queryKey: ["portals"],
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/portals", { params: { query }, signal }))),
+});
+
+export const recoveryQuery = queryOptions({
+  queryKey: ["recovery"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/recovery", { signal })),
 });
 
 export const iscsiSettingsQuery = queryOptions({
@@ -281,4 +307,24 @@ export const receiverQuery = (id: string) =>
     queryKey: ["receivers", id],
     queryFn: ({ signal }) =>
       unwrap(api.GET("/api/v1/receivers/{receiver_id}", { params: { path: { receiver_id: id } }, signal })),
+  });
+
+export const RANGES = ["hour", "day", "week", "month", "year"] as const;
+export type Range = (typeof RANGES)[number];
+export type Historied = "datastores" | "hosts" | "pools";
+
+export const historyQuery = (kind: Historied, id: string, range: Range) =>
+  queryOptions({
+    queryKey: ["history", kind, id, range],
+    queryFn: ({ signal }): Promise<History> => {
+      const query = { range };
+      if (kind === "hosts")
+        return unwrap(api.GET("/api/v1/hosts/{host_id}/history", { params: { path: { host_id: id }, query }, signal }));
+      if (kind === "pools")
+        return unwrap(api.GET("/api/v1/pools/{name}/history", { params: { path: { name: id }, query }, signal }));
+      return unwrap(
+        api.GET("/api/v1/datastores/{datastore_id}/history", { params: { path: { datastore_id: id }, query }, signal }),
+      );
+    },
+    refetchInterval: range === "hour" ? 10_000 : 60_000,
   });

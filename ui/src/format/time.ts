@@ -14,6 +14,13 @@ const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, number])[] = [
   ["minute", 60],
 ];
 
+const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+
+/** "22 Nov 2026". */
+export function formatDay(at: string): string {
+  return DAY.format(new Date(at));
+}
+
 /** "22 Nov 2026, 09:30". */
 export function formatTime(at: string): string {
   return LOCAL.format(new Date(at));

@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A chart over time: uPlot, in the colours of the theme, with its newest values as text for who can't see it. */
+/** A chart over time, with the values at its cursor. Several charts of one range share a cursor. */
 
-import { useEffect, useRef } from "react";
-import uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
+import type { CSSProperties, KeyboardEvent, PointerEvent } from "react";
+import { formatTime } from "../format/time";
+import { nearest, timeTicks, valueTicks } from "../measures/scale";
+import { text } from "../text";
 
 export interface Series {
   readonly name: string;
-  /** A CSS custom property that is a colour. */
-  readonly color: string;
+  /** Which of the colours of charts, from 1. */
+  readonly color: 1 | 2 | 3 | 4;
   readonly values: readonly (number | null)[];
 }
 
+/** A time in seconds since 1970, or none: the newest values are shown. */
+export interface Cursor {
+  readonly at: number | null;
+  readonly onMove: (at: number | null) => void;
+}
+
 interface Props {
-  readonly label: string;
-  /** Seconds since 1970. */
+  readonly title: string;
+  /** Seconds since 1970, ascending. */
   readonly times: readonly number[];
   readonly series: readonly Series[];
   readonly format: (value: number) => string;
@@ -22,80 +29,114 @@ interface Props {
   readonly least: number;
   /** Of sizes: steps of the y axis are round in binary units. */
   readonly binary?: boolean;
+  readonly cursor: Cursor;
 }
 
-const HEIGHT = 180;
-const SHOWN_S = 300;
-const AXIS_PX = 84;
-const BINARY_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
+const WIDTH = 1000;
+const HEIGHT = 100;
 const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+const DATE = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 
-function css(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** A line through the values that are known, with gaps; a value alone is a dot. */
+export function pathOf(values: readonly (number | null)[], x: (place: number) => number, y: (value: number) => number): string {
+  const parts: string[] = [];
+  values.forEach((value, place) => {
+    if (value === null) return;
+    const joined = place > 0 && values[place - 1] !== null;
+    const point = `${x(place).toFixed(1)} ${y(value).toFixed(2)}`;
+    parts.push(joined ? `L${point}` : `M${point}h0.01`);
+  });
+  return parts.join("");
 }
 
-function optionsOf(width: number, { series, format, least, binary = false }: Props): uPlot.Options {
-  const text = css("--pf-t--global--text--color--subtle");
-  const grid = css("--pf-t--global--border--color--default");
-  const font = `12px ${css("--pf-t--global--font--family--body")}`;
-  const axis: uPlot.Axis = { stroke: text, font, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
-  return {
-    width,
-    height: HEIGHT,
-    legend: { show: false },
-    cursor: { show: false },
-    scales: { y: { range: (_chart, _lowest, highest) => [0, Math.max(highest * 1.1, least)] } },
-    axes: [
-      { ...axis, space: 70, values: (_chart, times) => times.map((time) => CLOCK.format(time * 1000)) },
-      { ...axis, size: AXIS_PX, ...(binary ? { incrs: BINARY_STEPS } : {}), values: (_chart, values) => values.map(format) },
-    ],
-    series: [
-      {},
-      ...series.map((one) => ({ label: one.name, stroke: css(one.color), width: 2, spanGaps: true, points: { show: false } })),
-    ],
+const share = (part: number, property: "insetInlineStart" | "insetBlockEnd"): CSSProperties => ({ [property]: `${100 * part}%` });
+
+export function Chart({ title, times, series, format, least, binary = false, cursor }: Props) {
+  const from = times[0] ?? 0;
+  const to = times.at(-1) ?? 0;
+  const span = Math.max(1, to - from);
+  const highest = Math.max(least, ...series.flatMap((one) => one.values.map((value) => value ?? 0)));
+  const ticks = valueTicks(highest, binary);
+  const top = ticks.at(-1) ?? highest;
+  const place = cursor.at === null ? times.length - 1 : nearest(times, cursor.at);
+  const shown = times[place] ?? to;
+  const clock = timeTicks(from, to);
+  const values = series.map((one) => `${one.name} ${inWords(one.values[place], format)}`);
+
+  const point = ({ currentTarget, clientX }: PointerEvent<HTMLElement>) => {
+    const { left, width } = currentTarget.getBoundingClientRect();
+    cursor.onMove(from + (span * (clientX - left)) / Math.max(1, width));
   };
+  const step = (event: KeyboardEvent) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10 }[event.key];
+    if (by === undefined) return;
+    event.preventDefault();
+    cursor.onMove(times[Math.min(times.length - 1, Math.max(0, place + by))] ?? null);
+  };
+  return (
+    <figure className="zv-figure">
+      <figcaption className="zv-legend">
+        <h3>{title}</h3>
+        {series.map((one) => (
+          <span key={one.name} className={`zv-key zv-key-${one.color}`}>
+            {one.name} <b>{inWords(one.values[place], format)}</b>
+          </span>
+        ))}
+      </figcaption>
+      <div className="zv-chart">
+        <div className="zv-chart-values" aria-hidden="true">
+          {ticks.map((value) => (
+            <span key={value} style={share(value / top, "insetBlockEnd")}>
+              {format(value)}
+            </span>
+          ))}
+        </div>
+        <div
+          className="zv-chart-plot"
+          role="slider"
+          tabIndex={0}
+          aria-label={text.history.cursor(title)}
+          aria-valuemin={0}
+          aria-valuemax={Math.max(0, times.length - 1)}
+          aria-valuenow={Math.max(0, place)}
+          aria-valuetext={`${formatTime(new Date(shown * 1000).toISOString())}: ${values.join(", ")}`}
+          onPointerMove={point}
+          onPointerLeave={() => cursor.onMove(null)}
+          onBlur={() => cursor.onMove(null)}
+          onKeyDown={step}
+        >
+          <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
+            {ticks.map((value) => (
+              <line key={value} className="zv-chart-grid" x1={0} x2={WIDTH} {...level(HEIGHT * (1 - value / top))} />
+            ))}
+            {series.map((one) => (
+              <path
+                key={one.name}
+                className={`zv-line-${one.color}`}
+                d={pathOf(
+                  one.values,
+                  (index) => (WIDTH * ((times[index] ?? 0) - from)) / span,
+                  (value) => HEIGHT * (1 - value / top),
+                )}
+              />
+            ))}
+          </svg>
+          {cursor.at !== null && <span className="zv-chart-cursor" style={share((shown - from) / span, "insetInlineStart")} />}
+        </div>
+        <div className="zv-chart-times" aria-hidden="true">
+          {clock.times.map((at) => (
+            <span key={at} style={share((at - from) / span, "insetInlineStart")}>
+              {(clock.days ? DATE : CLOCK).format(at * 1000)}
+            </span>
+          ))}
+        </div>
+      </div>
+    </figure>
+  );
 }
 
-export function Chart(props: Props) {
-  const { label, times, series, format } = props;
-  const place = useRef<HTMLDivElement>(null);
-  const chart = useRef<uPlot | null>(null);
-  const shape = series.map((one) => `${one.name} ${one.color}`).join();
+const level = (y: number) => ({ y1: y, y2: y });
 
-  useEffect(() => {
-    const element = place.current;
-    if (element === null) return undefined;
-    const draw = () => {
-      chart.current?.destroy();
-      chart.current = new uPlot(optionsOf(element.clientWidth, props), [[], ...series.map(() => [])], element);
-      fill(chart.current, times, series);
-    };
-    const resized = new ResizeObserver(() => chart.current?.setSize({ width: element.clientWidth, height: HEIGHT }));
-    // Another theme has other colours.
-    const themed = new MutationObserver(draw);
-    draw();
-    resized.observe(element);
-    themed.observe(document.documentElement, { attributeFilter: ["class"] });
-    return () => {
-      resized.disconnect();
-      themed.disconnect();
-      chart.current?.destroy();
-      chart.current = null;
-    };
-    // New values do not make a new chart.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [shape, format]);
-
-  useEffect(() => {
-    if (chart.current !== null) fill(chart.current, times, series);
-  }, [times, series]);
-
-  return <div ref={place} role="img" aria-label={label} className="zv-chart" />;
-}
-
-function fill(chart: uPlot, times: readonly number[], series: readonly Series[]): void {
-  const newest = times.at(-1) ?? Date.now() / 1000;
-  // With its scales: the y axis follows the values.
-  chart.setData([[...times], ...series.map((one) => [...one.values])]);
-  chart.setScale("x", { min: newest - SHOWN_S, max: newest });
+function inWords(value: number | null | undefined, format: (value: number) => string): string {
+  return value == null ? "–" : format(value);
 }

@@ -76,6 +76,7 @@ export const common = {
       "pool.export": "Export pool",
       "pool.scrub": "Scrub pool",
       "pool.trim": "Trim pool",
+      "pool.change": "Change pool",
       "pool.upgrade": "Upgrade pool",
       "pool.destroy": "Destroy pool",
       "pool.attach": "Attach device",

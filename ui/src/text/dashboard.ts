@@ -47,7 +47,6 @@ export const dashboard = {
     operations: (count: string) => `${count} operations/s`,
     unavailable: "The target does not answer. No measurements.",
     waiting: "Measuring…",
-    chart: (what: string, now: string) => `${what} over time, now ${now}`,
   },
   offloads: {
     title: "Offloads",

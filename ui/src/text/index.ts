@@ -7,10 +7,12 @@ import { common } from "./common";
 import { dashboard } from "./dashboard";
 import { datastores } from "./datastores";
 import { files } from "./files";
+import { history } from "./history";
 import { hosts } from "./hosts";
 import { jobs } from "./jobs";
 import { people } from "./people";
 import { pools } from "./pools";
+import { portals } from "./portals";
 import { problems } from "./problems";
 import { readiness } from "./readiness";
 import { schedules } from "./schedules";
@@ -24,10 +26,12 @@ export const text = {
   dashboard,
   datastores,
   files,
+  history,
   hosts,
   jobs,
   people,
   pools,
+  portals,
   problems,
   readiness,
   schedules,

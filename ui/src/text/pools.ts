@@ -209,6 +209,53 @@ export const pools = {
     spare: "spare",
     submit: "Replace",
   },
+  attach: {
+    action: "Attach a disk",
+    title: (device: string) => `Attach a disk to ${device}`,
+    lead: "The new disk gets a copy of the data (resilver). A single disk becomes a mirror. All data on the new disk is lost.",
+    submit: "Attach",
+  },
+  detach: {
+    action: "Detach",
+    title: (device: string) => `Detach ${device}?`,
+    lead: "The disk leaves its mirror, or a replacement ends. Redundancy is reduced.",
+    submit: "Detach",
+  },
+  remove: {
+    action: "Remove",
+    title: (device: string) => `Remove ${device}?`,
+    lead: "The pool no longer uses this spare, cache or log device.",
+    submit: "Remove",
+  },
+  trim: {
+    start: "Start trim",
+    stop: "Stop trim",
+    titles: { start: (pool: string) => `Trim ${pool}`, stop: (pool: string) => `Stop the trim of ${pool}?` },
+    leads: {
+      start: "Tells the disks which blocks are free. SSDs keep their speed so.",
+      stop: "The next trim starts from the beginning.",
+    },
+  },
+  upgrade: {
+    action: "Upgrade",
+    title: (pool: string) => `Upgrade ${pool}?`,
+    lead: "Enables all features of this OpenZFS. Older versions of OpenZFS can then not import the pool.",
+    submit: "Upgrade pool",
+  },
+  thresholds: {
+    action: "Change alert thresholds",
+    title: (pool: string) => `Alert thresholds of ${pool}`,
+    lead: "In percent of the pool. Hosts of thin LUNs get a warning, too. The defaults are 80 and 90.",
+    warning: "Warning at",
+    critical: "Critical at",
+    submit: "Change",
+  },
+  destroy: {
+    action: "Destroy pool",
+    title: (pool: string) => `Destroy ${pool}?`,
+    lead: "All data in the pool is lost. A pool that has datastores is not destroyed.",
+    submit: "Destroy",
+  },
   offline: {
     action: "Take offline",
     title: (device: string) => `Take ${device} offline?`,

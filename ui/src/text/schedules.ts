@@ -86,6 +86,23 @@ export const schedules = {
     reach: (span: string) => `So you can always go back ${span}.`,
     reachNone: "So you can go back to the newest only.",
   },
+  tiers: {
+    title: "Older snapshots, start and protection",
+    lead: "In addition to the newest: the last snapshot of so many hours, days, weeks and months.",
+    labels: {
+      hourly: "Hourly",
+      daily: "Daily",
+      weekly: "Weekly",
+      monthly: "Monthly",
+      protect_days: "Protect for days",
+      at: "Start of the day",
+      time_zone: "Time zone",
+    },
+    numberWrong: "Enter a whole number from 0 to 1000.",
+    atHelp: "The schedule runs at this time, and from there at each interval",
+    atWrong: "Enter a time such as 22:00.",
+    zoneHelp: "For example UTC or Europe/Berlin",
+  },
   span: {
     minutes: (count: number) => (count === 1 ? "1 minute" : `${count} minutes`),
     hours: (count: number) => (count === 1 ? "1 hour" : `${count} hours`),

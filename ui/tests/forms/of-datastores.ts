@@ -137,6 +137,16 @@ export const datastores: readonly Form[] = [
     sends: ["POST", `/datastores/${ID.vmfs}/snapshots/before/rollback`, { force: false }],
   },
   {
+    at: `/datastores/${ID.nfs}/snapshots`,
+    answer: begun,
+    form: "datastores RestoreVm",
+    open: ["Actions for snapshot before", "Restore a VM"],
+    fill: { "Folder of the VM": "web", "Name of the restored VM": "web2" },
+    send: ["Restore VM"],
+    sends: ["POST", `/datastores/${ID.nfs}/snapshots/before/restore-vm`, { folder: "web", name: "web2" }],
+    marks: { folder: "Folder of the VM", name: "Name of the restored VM" },
+  },
+  {
     ...SNAPSHOTS,
     form: "datastores DeleteSnapshot",
     open: ["Actions for snapshot before", "Delete"],

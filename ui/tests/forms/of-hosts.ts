@@ -96,9 +96,19 @@ export const schedules: readonly Form[] = [
     form: "schedules AddSchedule",
     version: undefined,
     open: ["New schedule"],
-    fill: { Name: "daily", vmfs1: true, Every: "2", Unit: "Days", "Keep of each datastore": "30" },
+    fill: {
+      ...{ Name: "daily", vmfs1: true, Every: "2", Unit: "Days", "Keep of each datastore": "30" },
+      ...{ Weekly: "8", Monthly: "12", "Protect for days": "7", "Start of the day": "22:00", "Time zone": "Europe/Berlin" },
+    },
     send: ["Create schedule"],
-    sends: ["POST", "/schedules", { name: "daily", datastores: [ID.vmfs], every_minutes: 2880, keep: 30, enabled: true }],
+    sends: [
+      "POST",
+      "/schedules",
+      {
+        ...{ name: "daily", datastores: [ID.vmfs], every_minutes: 2880, keep: 30, enabled: true },
+        ...{ hourly: 0, daily: 0, weekly: 8, monthly: 12, protect_days: 7, at: "22:00", time_zone: "Europe/Berlin" },
+      },
+    ],
     marks: SCHEDULE_MARKS,
     done: "Schedule daily was created",
   },

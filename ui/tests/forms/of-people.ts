@@ -3,7 +3,7 @@
 
 import { formatTime } from "../../src/format/time";
 import type { Form } from "./walk";
-import { AT, begun, ID, token, receiver } from "./world";
+import { AT, begun, ID, receiver, recovery, token } from "./world";
 
 const USERS = { at: "/users", version: '"user"', answer: {} };
 const SYSTEM = { at: "/system", answer: {} };
@@ -174,6 +174,80 @@ export const system: readonly Form[] = [
     send: ["Delete receiver"],
     sends: ["DELETE", `/receivers/${ID.receiver}`],
     done: "chat was deleted",
+  },
+  {
+    ...SYSTEM,
+    form: "system Decide",
+    responses: { "/recovery": { ...recovery, active: true, reason: "the database is older than the copy on tank" } },
+    open: ["Decide"],
+    fill: { Configuration: "The copy on tank", "Recovery key": "a key" },
+    send: ["Use this configuration"],
+    sends: ["POST", "/recovery", { from_pool: "tank", keep: false, recovery_key: "a key" }],
+    marks: { from_pool: "Configuration", recovery_key: "Recovery key" },
+    done: "Recovery mode has ended",
+  },
+  {
+    ...SYSTEM,
+    form: "system AddPortal",
+    open: ["Add portal"],
+    fill: { "Address and port": "192.0.2.2:3260", "Portal group": "2", "Takes the place of": "192.0.2.1:3260" },
+    send: ["Add portal"],
+    sends: [
+      "POST",
+      "/portals",
+      { address: "192.0.2.2:3260", group_tag: 2, advertised: null, replaces: "192.0.2.1:3260", force: false },
+    ],
+    marks: {
+      address: "Address and port",
+      group_tag: "Portal group",
+      advertised: "Address that discovery reports",
+      replaces: "Takes the place of",
+    },
+    done: "The target listens at 192.0.2.2:3260",
+  },
+  {
+    ...SYSTEM,
+    form: "system ChangePortal",
+    open: ["Actions for 192.0.2.1:3260", "Change"],
+    fill: { "Portal group": "2" },
+    send: ["Change"],
+    sends: ["PATCH", "/portals/192.0.2.1:3260", { group_tag: 2, force: false }],
+    marks: { address: "Address and port", group_tag: "Portal group", advertised: "Address that discovery reports" },
+    done: "192.0.2.1:3260 was changed",
+  },
+  {
+    ...SYSTEM,
+    form: "system RemovePortal",
+    open: ["Actions for 192.0.2.1:3260", "Remove"],
+    send: ["Remove portal"],
+    sends: ["DELETE", "/portals/192.0.2.1:3260"],
+    done: "192.0.2.1:3260 was removed",
+  },
+  {
+    ...SYSTEM,
+    form: "system RequireChap",
+    open: ["Actions for CHAP", "Require CHAP"],
+    send: ["Require CHAP"],
+    sends: ["PUT", "/settings/iscsi", { chap_required: true, force: false }],
+    done: "CHAP was changed",
+  },
+  {
+    ...SYSTEM,
+    form: "system SetTargetSecret",
+    open: ["Actions for CHAP", "Set the target's secret"],
+    fill: { "CHAP name": "storage", Secret: "a secret of it" },
+    send: ["Set secret"],
+    sends: ["PUT", "/settings/iscsi/target-chap", { name: "storage", secret: "a secret of it" }],
+    marks: { name: "CHAP name", secret: "Secret" },
+    done: "CHAP was changed",
+  },
+  {
+    ...SYSTEM,
+    form: "system RemoveTargetSecret",
+    open: ["Actions for CHAP", "Remove the target's secret"],
+    send: ["Remove secret"],
+    sends: ["DELETE", "/settings/iscsi/target-chap"],
+    done: "CHAP was changed",
   },
   {
     ...SYSTEM,

@@ -2,7 +2,7 @@
 /** The forms of pools, disks and keys, and of the first start. */
 
 import type { Form } from "./walk";
-import { begun, DISKS, page } from "./world";
+import { begun, DISKS, page, pool } from "./world";
 
 const POOL = { at: "/pools/tank", answer: begun };
 const [ONE, , FREE = "", OTHER = ""] = DISKS;
@@ -55,11 +55,53 @@ export const pools: readonly Form[] = [
   },
   {
     ...POOL,
-    form: "pools Replace",
+    form: "pools NewDevice",
     open: [`Actions for ${ONE}`, "Replace"],
     fill: { [FREE]: true },
     send: ["Replace"],
     sends: ["POST", "/pools/tank/replace", { device: ONE, new_device: FREE, force: false }],
+  },
+  {
+    ...POOL,
+    form: "pools DropDevice",
+    open: [`Actions for ${ONE}`, "Detach"],
+    send: ["Detach"],
+    sends: ["POST", "/pools/tank/detach", { device: ONE }],
+  },
+  {
+    ...POOL,
+    form: "pools Trim",
+    open: ["Actions", "Start trim"],
+    send: ["Start trim"],
+    sends: ["POST", "/pools/tank/trim", { action: "start" }],
+  },
+  {
+    ...POOL,
+    form: "pools Upgrade",
+    responses: { "/pools/tank": { ...pool, upgradable: true } },
+    open: ["Actions", "Upgrade"],
+    fill: { "Type tank to confirm": "tank" },
+    send: ["Upgrade pool"],
+    sends: ["POST", "/pools/tank/upgrade"],
+  },
+  {
+    ...POOL,
+    form: "pools ChangeThresholds",
+    version: '"pool"',
+    open: ["Actions", "Change alert thresholds"],
+    fill: { "Warning at": "70" },
+    send: ["Change"],
+    sends: ["PATCH", "/pools/tank", { warning_percent: 70 }],
+    marks: { warning_percent: "Warning at", critical_percent: "Critical at" },
+  },
+  {
+    ...POOL,
+    form: "pools Destroy",
+    version: '"pool"',
+    open: ["Actions", "Destroy pool"],
+    fill: { "Type tank to confirm": "tank" },
+    send: ["Destroy"],
+    sends: ["DELETE", "/pools/tank"],
   },
   {
     at: "/pools",

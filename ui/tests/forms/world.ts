@@ -125,7 +125,25 @@ const certificate: Api.Certificate = {
   ...{ subject: "CN=appliance", issuer: "CN=appliance", names: ["appliance"], not_before: AT, not_after: AT },
   ...{ fingerprint: "00:11", own: true },
 };
-const settings: components["schemas"]["IscsiSettings"] = { chap_required: false, target_chap_name: null };
+const settings: components["schemas"]["IscsiSettings"] = { chap_required: false, target_chap_name: "storage" };
+
+const portal: Api.Portal = { address: "192.0.2.1:3260", group_tag: 1, advertised: null, interfaces: ["eth1"], problem: "" };
+export const recovery: Api.Recovery = {
+  ...{ active: false, reason: null, since: null, installation: "one", generation: 7, has_key: true, suggested: null },
+  copies: [{ pool: "tank", installation: "one", generation: 9, hash: "x", written_at: 1795000000, own: true, known: false }],
+};
+const empty = { start: AT, step_seconds: 60 };
+const history: Api.History = {
+  load: {
+    ...empty,
+    series: {
+      ...{ read_operations: [], write_operations: [], read_bytes: [], write_bytes: [], p50_ms: [], p99_ms: [] },
+      ...{ cloned_bytes: [], copied_bytes: [], zeroed_bytes: [], unmapped_bytes: [] },
+    },
+  },
+  capacity: { ...empty, series: { used_bytes: [], snapshot_bytes: [], size_bytes: [] } },
+  full_at: null,
+};
 
 export const page = (...items: readonly unknown[]) => ({ items, next_cursor: null });
 
@@ -136,6 +154,7 @@ export const world: Readonly<Record<string, unknown>> = {
   "/status": status,
   "/pools": page(pool),
   "/pools/tank": pool,
+  "/pools/tank/history": history,
   "/importable-pools": page(importable),
   "/encryption-keys": page(key),
   "/disks": page(...disks),
@@ -153,6 +172,12 @@ export const world: Readonly<Record<string, unknown>> = {
     snapshot: null,
     as_of: null,
   },
+  [`/datastores/${ID.nfs}/snapshots`]: page({ ...snapshots[0], datastore: ID.nfs }),
+  [`/datastores/${ID.nfs}/snapshots/before/folder`]: page({ name: "web", kind: "folder", size: "0", modified_at: AT }),
+  "/recovery": recovery,
+  ...Object.fromEntries(
+    [`datastores/${ID.vmfs}`, `datastores/${ID.nfs}`, `hosts/${ID.host}`].map((one) => [`/${one}/history`, history]),
+  ),
   "/host-groups": page(group),
   [`/host-groups/${ID.group}`]: group,
   "/hosts": page(host),
@@ -160,6 +185,7 @@ export const world: Readonly<Record<string, unknown>> = {
   "/sessions": page(),
   "/nfs-clients": page(),
   "/settings/iscsi": settings,
+  "/portals": page(portal),
   "/schedules": page(schedule),
   [`/schedules/${ID.schedule}`]: schedule,
   "/jobs": page(running),

@@ -8,6 +8,7 @@ import { useNavigate, useParams } from "react-router";
 import { datastoreQuery } from "../../api/queries";
 import type { Datastore, Job } from "../../api/types";
 import { useBegun } from "../../parts/begun";
+import { HistoryPanel } from "../../parts/history";
 import { Screen } from "../../parts/page";
 import { QueryBoundary } from "../../parts/states";
 import { May } from "../../session/session";
@@ -21,7 +22,7 @@ import { StateLabel } from "./table";
 import { VaaiTab } from "./vaai-tab";
 
 const words = text.datastores.detail;
-const TABS = ["overview", "files", "vaai", "capacity", "snapshots", "hosts", "events"] as const;
+const TABS = ["overview", "files", "vaai", "capacity", "history", "snapshots", "hosts", "events"] as const;
 
 export default function DatastoreScreen() {
   const { id = "" } = useParams();
@@ -95,6 +96,9 @@ function DatastoreTabs({ store }: { readonly store: Datastore }) {
         {tab === "files" && <FilesTab store={store} />}
         {tab === "vaai" && <VaaiTab store={store} />}
         {tab === "capacity" && <CapacityTab store={store} />}
+        {tab === "history" && (
+          <HistoryPanel kind="datastores" id={store.id} {...(store.kind === "nfs" ? { lead: text.history.nfs } : {})} />
+        )}
         {tab === "snapshots" && <SnapshotsTab store={store} />}
         {tab === "hosts" && <HostsTab store={store} />}
         {tab === "events" && <EventsTab store={store} />}

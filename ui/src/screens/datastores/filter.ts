@@ -2,6 +2,7 @@
 /** Which datastores are shown: of the address, so that a link or the back button shows the same. */
 
 import type { Datastore, Group } from "../../api/types";
+import { freeOf } from "./summary";
 
 export interface Filter {
   readonly search: string;
@@ -33,7 +34,7 @@ export function matches(store: Datastore, filter: Filter, groups: readonly Group
     .every((word) => searched.includes(word));
 }
 
-export type Column = "name" | "pool" | "lun" | "size" | "used";
+export type Column = "name" | "pool" | "lun" | "size" | "used" | "free";
 export type Direction = "asc" | "desc";
 
 const COLLATOR = new Intl.Collator(undefined, { numeric: true });
@@ -43,6 +44,7 @@ const COMPARE: Readonly<Record<Column, (one: Datastore, other: Datastore) => num
   lun: (one, other) => (one.lun ?? Infinity) - (other.lun ?? Infinity) || 0,
   size: (one, other) => Number(one.size) - Number(other.size),
   used: (one, other) => Number(one.referenced) - Number(other.referenced),
+  free: (one, other) => freeOf(one) - freeOf(other),
 };
 
 export function sorted(stores: readonly Datastore[], column: Column, direction: Direction): Datastore[] {

@@ -10,6 +10,7 @@ import { Panel } from "../../parts/panel";
 import { Bytes, Time } from "../../parts/values";
 import { text } from "../../text";
 import { groupNames } from "./filter";
+import { SummaryPanel } from "./summary-panel";
 
 const words = text.datastores.detail;
 
@@ -33,6 +34,11 @@ export function OverviewTab({ store }: { readonly store: Datastore }) {
   const names = groups === undefined ? store.host_groups : groupNames(store, groups);
   return (
     <Grid hasGutter>
+      {store.state === "active" && (
+        <GridItem span={12}>
+          <SummaryPanel store={store} />
+        </GridItem>
+      )}
       <GridItem span={12} lg={6}>
         <Panel title={overview.identity}>
           <Facts

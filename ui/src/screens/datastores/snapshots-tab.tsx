@@ -17,6 +17,7 @@ import { Bytes, Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
 import { Clone, TakeSnapshot, type DialogProps } from "./actions";
+import { RestoreVm } from "./restore-vm";
 import { HoldLabels, HoldSnapshot, ReleaseHold } from "./holds";
 
 const words = text.datastores.detail.snapshots;
@@ -25,6 +26,7 @@ const ACTIONS = {
   clone: actions.clone.action,
   hold: words.holds.hold.action,
   release: words.holds.release.action,
+  restoreVm: words.restoreVm.action,
   rollback: actions.rollback.action,
   delete: actions.deleteSnapshot.action,
 } as const;
@@ -126,8 +128,8 @@ function SnapshotMenu({ store, snapshot, newer, onBegin }: MenuProps) {
   const [chosen, setChosen] = useState<keyof typeof ACTIONS | null>(null);
   const dialog = { store, onBegin, onClose: () => setChosen(null) };
   // Of a deleted datastore holds are released only, so that it can be purged.
-  const shown = (["clone", "hold", "release", "rollback", "delete"] as const).filter(
-    (one) => (one === "release" && snapshot.holds > 0) || (one !== "release" && store.state === "active"),
+  const shown = (["clone", "restoreVm", "hold", "release", "rollback", "delete"] as const).filter((one) =>
+    one === "release" ? snapshot.holds > 0 : store.state === "active" && (one !== "restoreVm" || store.kind === "nfs"),
   );
   return (
     <>
@@ -139,6 +141,7 @@ function SnapshotMenu({ store, snapshot, newer, onBegin }: MenuProps) {
       {chosen === "clone" && <Clone {...dialog} snapshot={snapshot.name} />}
       {chosen === "hold" && <HoldSnapshot {...dialog} snapshot={snapshot} />}
       {chosen === "release" && <ReleaseHold {...dialog} snapshot={snapshot} />}
+      {chosen === "restoreVm" && <RestoreVm {...dialog} snapshot={snapshot} />}
       {chosen === "rollback" && <Rollback {...dialog} snapshot={snapshot} newer={newer} />}
       {chosen === "delete" && <DeleteSnapshot {...dialog} snapshot={snapshot} />}
     </>

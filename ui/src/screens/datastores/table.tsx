@@ -11,10 +11,11 @@ import { Fill } from "../../parts/fill";
 import { Bytes } from "../../parts/values";
 import { text } from "../../text";
 import { groupNames, type Column, type Direction } from "./filter";
+import { freeOf } from "./summary";
 
 const words = text.datastores;
 const ROW_PX = 45;
-const COLUMNS: readonly (Column | null)[] = ["name", null, null, "pool", "lun", "size", "used", null];
+const COLUMNS: readonly (Column | null)[] = ["name", null, null, "pool", "lun", "size", "used", "free", null];
 const NAMES = [
   words.columns.name,
   words.columns.type,
@@ -23,6 +24,7 @@ const NAMES = [
   words.columns.lun,
   words.columns.size,
   words.columns.used,
+  words.columns.free,
   words.columns.hosts,
 ];
 
@@ -147,6 +149,7 @@ const Row = memo(function Row({ store, groups, index }: RowProps) {
           <Fill label={words.usage(store.name)} part={store.referenced} whole={store.size} />
         )}
       </Td>
+      <Td dataLabel={words.columns.free}>{store.state === "active" ? <Bytes value={freeOf(store)} /> : "–"}</Td>
       <Td dataLabel={words.columns.hosts} modifier="truncate">
         {names.length + store.clients.length > 0 ? (
           [...names, ...store.clients].join(", ")

@@ -8,6 +8,7 @@ import { datastoresQuery, groupsQuery, hostQuery, nfsClientsQuery, readinessQuer
 import type { Datastore, Host, IscsiSession, NfsClient } from "../../api/types";
 import { CopyLines } from "../../parts/copy-lines";
 import { Facts } from "../../parts/facts";
+import { HistoryPanel } from "../../parts/history";
 import { Screen } from "../../parts/page";
 import { Panel } from "../../parts/panel";
 import { QueryBoundary } from "../../parts/states";
@@ -53,6 +54,7 @@ export default function HostScreen() {
               </QueryBoundary>
             </Panel>
             {loaded.addresses.length > 0 && <Mounts host={loaded} clients={clients} />}
+            <HistoryPanel kind="hosts" id={loaded.id} />
             <Sees host={loaded} />
           </div>
         )}

@@ -13,6 +13,7 @@ import { ActionsMenu, type Choice } from "../../parts/actions-menu";
 import { useBegun } from "../../parts/begun";
 import { Facts } from "../../parts/facts";
 import { Fill } from "../../parts/fill";
+import { HistoryPanel } from "../../parts/history";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { Screen } from "../../parts/page";
 import { Panel } from "../../parts/panel";
@@ -24,8 +25,10 @@ import { text } from "../../text";
 import { KeyPanel } from "./key-panel";
 import { PoolHealth } from "./list";
 import { VdevTree } from "./vdev-tree";
+import { ChangeThresholds, Destroy, isTrimming, Trim, Upgrade, type AboutPool } from "./whole-pool";
 
 const words = text.pools;
+const WHOLE_POOL = { trim: Trim, thresholds: ChangeThresholds, upgrade: Upgrade, destroy: Destroy } as const;
 
 export default function PoolScreen() {
   const { name = "" } = useParams();
@@ -45,6 +48,7 @@ export default function PoolScreen() {
             <Panel title={words.detail.vdevs}>
               <VdevTree pool={pool} onBegin={begin} />
             </Panel>
+            <HistoryPanel kind="pools" id={pool.name} />
             <KeyPanel pool={pool.name} />
           </div>
         )}
@@ -87,7 +91,7 @@ interface MenuProps {
   readonly onBegin: Place["onBegin"];
 }
 
-type Chosen = "start" | "pause" | "stop" | "export";
+type Chosen = "start" | "pause" | "stop" | "export" | keyof typeof WHOLE_POOL;
 
 function PoolMenu({ pool, onBegin }: MenuProps) {
   const navigate = useNavigate();
@@ -102,21 +106,27 @@ function PoolMenu({ pool, onBegin }: MenuProps) {
     ...(isScanning(pool) ? [] : [{ name: paused ? words.scrub.resume : words.scrub.start, onChoose: () => setChosen("start") }]),
     ...(scrubbing || paused ? [{ name: words.scrub.stop, danger: true, onChoose: () => setChosen("stop") }] : []),
   ];
+  const trimming = pool.vdevs.some(isTrimming);
+  const operations: Choice[] = [
+    ...scrubs,
+    { name: trimming ? words.trim.stop : words.trim.start, onChoose: () => setChosen("trim") },
+    { name: words.thresholds.action, onChoose: () => setChosen("thresholds") },
+  ];
   const others: Choice[] = [
     { name: words.extend.action, onChoose: () => void navigate(`/pools/${pool.name}/extend`) },
+    ...(pool.upgradable ? [{ name: words.upgrade.action, onChoose: () => setChosen("upgrade") }] : []),
     { name: words.export.action, danger: true, onChoose: () => setChosen("export") },
+    { name: words.destroy.action, danger: true, onChoose: () => setChosen("destroy") },
   ];
+  const Whole = chosen !== null && chosen in WHOLE_POOL ? WHOLE_POOL[chosen as keyof typeof WHOLE_POOL] : null;
   return (
     <>
-      <ActionsMenu label={words.menu} choices={[...(operator ? scrubs : []), ...(admin ? others : [])]} />
+      <ActionsMenu label={words.menu} choices={[...(operator ? operations : []), ...(admin ? others : [])]} />
+      {Whole && <Whole {...about} />}
       {chosen === "export" && <Export {...about} />}
       {(chosen === "start" || chosen === "pause" || chosen === "stop") && <Scrub {...about} action={chosen} />}
     </>
   );
-}
-
-interface AboutPool extends Place {
-  readonly pool: Pool;
 }
 
 function Scrub({ pool, action, ...job }: AboutPool & { readonly action: "start" | "pause" | "stop" }) {

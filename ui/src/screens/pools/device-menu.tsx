@@ -8,9 +8,10 @@ import { api } from "../../api/client";
 import { disksQuery } from "../../api/queries";
 import type { Pool, Vdev } from "../../api/types";
 import { formatBytes } from "../../format/bytes";
-import { ActionsMenu } from "../../parts/actions-menu";
+import { ActionsMenu, type Choice } from "../../parts/actions-menu";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { QueryBoundary } from "../../parts/states";
+import { useMay } from "../../session/session";
 import { text } from "../../text";
 import { candidatesFor, nameOf } from "./layout";
 
@@ -19,27 +20,53 @@ const words = text.pools;
 interface Props {
   readonly pool: Pool;
   readonly device: Vdev;
+  /** The vdev that it is part of. */
+  readonly parent: Vdev | null;
   readonly onBegin: Place["onBegin"];
 }
 
-export function DeviceMenu({ pool, device, onBegin }: Props) {
-  const [chosen, setChosen] = useState<"replace" | "offline" | "online" | "clear" | null>(null);
+type Chosen = "replace" | "attach" | "detach" | "remove" | "offline" | "online" | "clear";
+
+/** Those that OpenZFS can take out again. */
+const REMOVABLE: readonly string[] = ["log", "cache", "spare"];
+/** Vdevs of which each device has all data. */
+const COPIES: readonly string[] = ["mirror", "replacing", "spare"];
+
+/** Whether the pool can do without it. */
+export function isRemovable(device: Vdev, parent: Vdev | null): boolean {
+  return parent === null && REMOVABLE.includes(device.role);
+}
+
+/** Whether all that can be done with it is to remove it: a spare that waits, a mirror. */
+export function isWhole(device: Vdev): boolean {
+  return device.role === "spare" || (device.vdevs ?? []).length > 0;
+}
+
+export function DeviceMenu({ pool, device, parent, onBegin }: Props) {
+  const admin = useMay("admin");
+  const [chosen, setChosen] = useState<Chosen | null>(null);
   const about = { pool, device, onBegin, onClose: () => setChosen(null) };
   const away = device.health === "OFFLINE" || device.health === "UNAVAIL" || device.health === "REMOVED";
+  const isCopy = parent !== null && COPIES.includes(parent.kind);
+  const canAttach = device.role !== "cache" && (parent === null || parent.kind === "mirror");
+  const choose = (name: Chosen, danger = false): Choice => ({
+    name: words[name].action,
+    danger,
+    onChoose: () => setChosen(name),
+  });
+  const ofDevice = [
+    choose("replace"),
+    ...(canAttach ? [choose("attach")] : []),
+    away ? choose("online") : choose("offline", true),
+    choose("clear"),
+    ...(admin && isCopy ? [choose("detach", true)] : []),
+  ];
+  const removal = admin && isRemovable(device, parent) ? [choose("remove", true)] : [];
   return (
     <>
-      <ActionsMenu
-        row
-        label={words.detail.actions(device.name)}
-        choices={[
-          { name: words.replace.action, onChoose: () => setChosen("replace") },
-          away
-            ? { name: words.online.action, onChoose: () => setChosen("online") }
-            : { name: words.offline.action, danger: true, onChoose: () => setChosen("offline") },
-          { name: words.clear.action, onChoose: () => setChosen("clear") },
-        ]}
-      />
-      {chosen === "replace" && <Replace {...about} />}
+      <ActionsMenu row label={words.detail.actions(device.name)} choices={[...(isWhole(device) ? [] : ofDevice), ...removal]} />
+      {(chosen === "replace" || chosen === "attach") && <NewDevice {...about} action={chosen} />}
+      {(chosen === "detach" || chosen === "remove") && <DropDevice {...about} action={chosen} />}
       {(chosen === "offline" || chosen === "online" || chosen === "clear") && <ChangeDevice {...about} action={chosen} />}
     </>
   );
@@ -65,19 +92,47 @@ function ChangeDevice({ pool, device, action, ...job }: AboutDevice & { readonly
   );
 }
 
-function Replace({ pool, device, ...job }: AboutDevice) {
+/** Takes a device out of the pool for good. */
+function DropDevice({ pool, device, action, ...job }: AboutDevice & { readonly action: "detach" | "remove" }) {
+  const said = words[action];
+  const params = { path: { name: pool.name } };
+  return (
+    <JobDialog
+      {...job}
+      danger
+      title={said.title(device.name)}
+      lead={said.lead}
+      submit={said.submit}
+      body={() => ({ device: nameOf(pool, device) })}
+      ask={(body, headers) =>
+        action === "detach"
+          ? api.POST("/api/v1/pools/{name}/detach", { params, body, headers })
+          : api.POST("/api/v1/pools/{name}/remove", { params, body, headers })
+      }
+    />
+  );
+}
+
+/** A new device in place of another, or as one more copy of it. */
+function NewDevice({ pool, device, action, ...job }: AboutDevice & { readonly action: "replace" | "attach" }) {
+  const said = words[action];
+  const params = { path: { name: pool.name } };
   const query = useQuery(disksQuery);
   const [disk, setDisk] = useState("");
   return (
     <JobDialog
       {...job}
       danger
-      title={words.replace.title(device.name)}
-      lead={words.replace.lead}
-      submit={words.replace.submit}
+      title={said.title(device.name)}
+      lead={said.lead}
+      submit={said.submit}
       ready={() => disk !== ""}
       body={(force) => ({ device: nameOf(pool, device), new_device: disk, force })}
-      ask={(body, headers) => api.POST("/api/v1/pools/{name}/replace", { params: { path: { name: pool.name } }, body, headers })}
+      ask={(body, headers) =>
+        action === "replace"
+          ? api.POST("/api/v1/pools/{name}/replace", { params, body, headers })
+          : api.POST("/api/v1/pools/{name}/attach", { params, body, headers })
+      }
     >
       {() => (
         <QueryBoundary query={query} what={words.disks.list}>

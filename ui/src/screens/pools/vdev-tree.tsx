@@ -8,7 +8,7 @@ import type { Place } from "../../parts/job-dialog";
 import { Bytes } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
-import { DeviceMenu } from "./device-menu";
+import { DeviceMenu, isRemovable, isWhole } from "./device-menu";
 import { rowsOf } from "./layout";
 
 const words = text.pools.detail;
@@ -57,9 +57,9 @@ export function VdevTree({ pool, onBegin }: Props) {
               <Td dataLabel={columns.write}>{vdev.write_errors.toLocaleString()}</Td>
               <Td dataLabel={columns.checksum}>{vdev.checksum_errors.toLocaleString()}</Td>
               <Td isActionCell>
-                {(vdev.vdevs ?? []).length === 0 && vdev.role !== "spare" && (
-                  <May least="operator">
-                    <DeviceMenu pool={pool} device={vdev} onBegin={onBegin} />
+                {((vdev.vdevs ?? []).length === 0 || isRemovable(vdev, parent)) && (
+                  <May least={isWhole(vdev) ? "admin" : "operator"}>
+                    <DeviceMenu pool={pool} device={vdev} parent={parent} onBegin={onBegin} />
                   </May>
                 )}
               </Td>

@@ -15,12 +15,13 @@ import { useForm } from "../../parts/form";
 import { JobDialog, type Place } from "../../parts/job-dialog";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { text } from "../../text";
+import { NO_TIERS, TIER_FIELDS, TierFields, TIERS, tiersOf, tierValuesOf, type TierForm } from "./tiers";
 import { shownOf } from "./choices";
 import { countOf, retainedOf, minutesOf, reachOf, unitOf, UNITS, type Unit } from "./interval";
 
 const words = text.schedules;
 const CHANGES = ["schedules", "alerts"];
-const FIELDS = ["name", "datastores", "every_minutes", "keep"];
+const FIELDS = ["name", "datastores", "every_minutes", "keep", ...TIER_FIELDS];
 /** So many are listed without a search. */
 const FEW = 12;
 
@@ -29,22 +30,25 @@ interface Form {
   readonly datastores: readonly string[];
   readonly every: { readonly count: string; readonly unit: Unit };
   readonly keep: string;
+  readonly tiers: TierForm;
 }
 
-const NOTHING_YET: Form = { name: "", datastores: [], every: { count: "1", unit: "hours" }, keep: "24" };
+const NOTHING_YET: Form = { name: "", datastores: [], every: { count: "1", unit: "hours" }, keep: "24", tiers: NO_TIERS };
 
 function formOf(schedule: Schedule): Form {
   const minutes = schedule.every_minutes;
   const { name, datastores, keep } = schedule;
-  return { name, datastores, every: { count: String(countOf(minutes)), unit: unitOf(minutes) }, keep: String(keep) };
+  const every = { count: String(countOf(minutes)), unit: unitOf(minutes) };
+  return { name, datastores, every, keep: String(keep), tiers: tiersOf(schedule) };
 }
 
 /** As the service takes it; null while something of it is wrong. */
-function valuesOf({ name, datastores, every: { count, unit }, keep }: Form) {
+function valuesOf({ name, datastores, every: { count, unit }, keep, tiers }: Form) {
   const every = minutesOf(count, unit);
   const kept = retainedOf(keep);
-  if (name === "" || datastores.length === 0 || every === null || kept === null) return null;
-  return { name, datastores: datastores.toSorted(), every_minutes: every, keep: kept };
+  const more = tierValuesOf(tiers);
+  if (name === "" || datastores.length === 0 || every === null || kept === null || more === null) return null;
+  return { name, datastores: datastores.toSorted(), every_minutes: every, keep: kept, ...more };
 }
 
 function reachSaid(every: number, kept: number): string {
@@ -97,6 +101,7 @@ function Fields({ form, onChange, problem }: FieldsProps) {
         problem={kept === null ? words.form.keepWrong : problem?.at("keep")}
         required
       />
+      <TierFields form={form.tiers} onChange={(part) => onChange({ tiers: { ...form.tiers, ...part } })} problem={problem} />
     </>
   );
 }
@@ -189,11 +194,12 @@ function pathOf(schedule: Schedule) {
 /** Shown of a schedule that somebody has changed meanwhile. */
 function useFacts(): (schedule: Schedule) => readonly Fact[] {
   const { data: stores = [] } = useQuery(datastoresQuery);
-  return ({ name, datastores, every_minutes: every, keep, enabled }) => [
+  return ({ name, datastores, every_minutes: every, keep, enabled, ...tiers }) => [
     [words.form.name, name],
     [words.form.datastores, text.common.listed(datastores.map((id) => stores.find((store) => store.id === id)?.name ?? id))],
     [words.form.every, words.span[unitOf(every)](countOf(every))],
     [words.form.keep, String(keep)],
+    ...TIERS.map((one) => [words.tiers.labels[one], String(tiers[one])] as const),
     [words.columns.state, enabled ? words.state.on : words.state.off],
   ];
 }

@@ -14,7 +14,10 @@ import { May } from "../../session/session";
 import { text } from "../../text";
 import { Configuration } from "./configuration";
 import { Bundles } from "./support";
+import { Chap } from "./chap";
+import { Portals } from "./portals";
 import { Receivers } from "./receivers";
+import { RecoveryPanel } from "./recovery";
 
 const words = text.system;
 
@@ -23,6 +26,7 @@ export default function SystemScreen() {
   const certificate = useQuery(certificateQuery);
   return (
     <Screen title={words.title}>
+      <RecoveryPanel />
       <Grid hasGutter>
         <GridItem span={12} lg={6}>
           <Panel title={words.versions.title}>
@@ -51,6 +55,12 @@ export default function SystemScreen() {
           </Panel>
         </GridItem>
         <May least="admin">
+          <GridItem span={12} lg={8}>
+            <Portals />
+          </GridItem>
+          <GridItem span={12} lg={4}>
+            <Chap />
+          </GridItem>
           <GridItem span={12}>
             <Receivers />
           </GridItem>

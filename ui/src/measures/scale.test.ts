@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+import { describe, expect, it } from "vitest";
+import { nearest, timeTicks, valueTicks } from "./scale";
+
+describe("valueTicks", () => {
+  it.each([
+    [1, false, [0, 0.5, 1]],
+    [100, false, [0, 50, 100]],
+    [7, false, [0, 2, 4, 6, 8]],
+    [1048576, true, [0, 262144, 524288, 786432, 1048576]],
+    [3 * 1048576, true, [0, 1048576, 2097152, 3145728]],
+  ])("%d", (highest, binary, ticks) => expect(valueTicks(highest, binary)).toEqual(ticks));
+});
+
+describe("timeTicks", () => {
+  const at = (text: string) => new Date(text).getTime() / 1000;
+  const local = (seconds: number) => new Date(seconds * 1000).toTimeString().slice(0, 5);
+
+  it("are round in local time", () => {
+    const hour = timeTicks(at("2026-11-22T09:07:00Z"), at("2026-11-22T10:07:00Z"));
+    expect(hour.days).toBe(false);
+    expect(hour.times.map((one) => local(one).slice(3))).toEqual(["45", "00", "15", "30"]);
+  });
+  it("are midnights where the range is long", () => {
+    const week = timeTicks(at("2026-11-16T09:07:00Z"), at("2026-11-22T09:07:00Z"));
+    expect(week.days).toBe(true);
+    expect(week.times).toHaveLength(6);
+    expect(new Set(week.times.map(local))).toEqual(new Set(["00:00"]));
+  });
+  it("are few in a year", () =>
+    expect(timeTicks(at("2025-11-22T00:00:00Z"), at("2026-11-22T00:00:00Z")).times.length).toBeLessThan(8));
+});
+
+describe("nearest", () => {
+  const times = [10, 20, 30];
+  it.each([
+    [-5, 0],
+    [14, 0],
+    [16, 1],
+    [29, 2],
+    [99, 2],
+  ])("%d", (at, place) => expect(nearest(times, at)).toBe(place));
+  it("is the only one of one", () => expect(nearest([10], 50)).toBe(0));
+});

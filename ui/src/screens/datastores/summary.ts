@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/** What the first lines of a datastore's page say, of what several queries know. */
+
+import type { Datastore, Group, History, Host, IscsiSession } from "../../api/types";
+import { formatBytes, formatRate } from "../../format/bytes";
+import { formatLatency, formatOperations } from "../../format/performance";
+import { PRIMITIVES, type LunCounters } from "../../measures/statistics";
+import { text } from "../../text";
+import { pathsOf } from "../hosts/paths";
+
+const words = text.datastores.detail.summary;
+
+/** What hosts may still write: what is left of its size, unless its pool has less. */
+export function freeOf(store: Datastore): number {
+  const available = Number(store.available);
+  return store.size === "0" ? available : Math.max(0, Math.min(Number(store.size) - Number(store.referenced), available));
+}
+
+/** Hosts of its groups, each with the number of its paths, those without a path first. */
+export function hostsWithPaths(
+  store: Datastore,
+  hosts: readonly Host[],
+  sessions: readonly IscsiSession[],
+): { readonly host: Host; readonly paths: number }[] {
+  return hosts
+    .filter((host) => host.group != null && store.host_groups.includes(host.group))
+    .map((host) => ({ host, paths: pathsOf(host, sessions).length }))
+    .toSorted((one, other) => one.paths - other.paths || one.host.name.localeCompare(other.host.name));
+}
+
+/** The state of VAAI of a VMFS datastore, in a line. */
+export function vaaiOf(groups: readonly Group[], counters: LunCounters | undefined): string {
+  if (counters === undefined) return words.notServed;
+  const off = PRIMITIVES.filter((one) => groups.some((group) => group.disabled_offloads.includes(one)));
+  const names = off.map((one) => text.datastores.detail.vaai.names[one][0]);
+  const copied = [...counters.fallbacks.values()].reduce((sum, bytes) => sum + bytes, 0);
+  return [
+    off.length === 0 ? words.allOn : words.someOff(names.join(", ")),
+    copied === 0 ? words.noFallback : words.fallback(formatBytes(copied)),
+  ].join("; ");
+}
+
+/** The newest values of its history; null while there are none. */
+export function loadNow({ load }: History): string | null {
+  const { series } = load;
+  const last = (values: readonly (number | null)[]) => values.findLast((value) => value !== null) ?? null;
+  const [reads, writes] = [last(series.read_operations), last(series.write_operations)];
+  if (reads === null || writes === null) return null;
+  const bytes = (last(series.read_bytes) ?? 0) + (last(series.write_bytes) ?? 0);
+  const [median, p99] = [series.p50_ms.at(-1) ?? null, series.p99_ms.at(-1) ?? null];
+  const latency = median === null || p99 === null ? [] : [words.latency(formatLatency(median), formatLatency(p99))];
+  return [words.operations(formatOperations(reads), formatOperations(writes)), formatRate(bytes), ...latency].join(", ");
+}

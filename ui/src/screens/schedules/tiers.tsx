@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/** When a schedule begins its day, which older snapshots it keeps, and for how long nobody can destroy them. */
+
+import { FormFieldGroupExpandable, FormFieldGroupHeader } from "@patternfly/react-core";
+import type { ApiProblem } from "../../api/problem";
+import type { Schedule } from "../../api/types";
+import { TextField } from "../../parts/field";
+import { text } from "../../text";
+
+const words = text.schedules.tiers;
+export const TIERS = ["hourly", "daily", "weekly", "monthly"] as const;
+const NUMBERS = [...TIERS, "protect_days"] as const;
+export const TIER_FIELDS = [...NUMBERS, "at", "time_zone"] as const;
+
+/** As typed. */
+export type TierForm = Readonly<Record<(typeof TIER_FIELDS)[number], string>>;
+
+export const NO_TIERS: TierForm = {
+  ...{ hourly: "0", daily: "0", weekly: "0", monthly: "0", protect_days: "0" },
+  ...{ at: "00:00", time_zone: "UTC" },
+};
+
+export function tiersOf(schedule: Schedule): TierForm {
+  const { hourly, daily, weekly, monthly, protect_days, at, time_zone } = schedule;
+  const numbers = { hourly, daily, weekly, monthly, protect_days };
+  return { ...NO_TIERS, ...Object.fromEntries(NUMBERS.map((one) => [one, String(numbers[one])])), at, time_zone };
+}
+
+/** As the service takes it; null while something of it is wrong. */
+export function tierValuesOf(form: TierForm) {
+  const { at, time_zone } = form;
+  if (NUMBERS.some((one) => wrongNumber(form[one])) || wrongTime(at) || time_zone === "") return null;
+  const [hourly, daily, weekly, monthly, protect_days] = NUMBERS.map((one) => Number(form[one])) as [
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
+  return { hourly, daily, weekly, monthly, protect_days, at, time_zone };
+}
+
+const wrongNumber = (typed: string) => !/^[0-9]{1,4}$/.test(typed) || Number(typed) > 1000;
+const wrongTime = (typed: string) => !/^([01][0-9]|2[0-3]):[0-5][0-9]$/.test(typed);
+
+interface Props {
+  readonly form: TierForm;
+  readonly onChange: (part: Partial<TierForm>) => void;
+  readonly problem: ApiProblem | null;
+}
+
+export function TierFields({ form, onChange, problem }: Props) {
+  return (
+    <FormFieldGroupExpandable
+      isExpanded
+      toggleAriaLabel={words.title}
+      header={<FormFieldGroupHeader titleText={{ text: words.title, id: "schedule-tiers" }} titleDescription={words.lead} />}
+    >
+      {NUMBERS.map((one) => (
+        <TextField
+          key={one}
+          id={`schedule-${one}`}
+          label={words.labels[one]}
+          value={form[one]}
+          onChange={(typed) => onChange({ [one]: typed })}
+          problem={wrongNumber(form[one]) ? words.numberWrong : problem?.at(one)}
+        />
+      ))}
+      <TextField
+        id="schedule-at"
+        label={words.labels.at}
+        help={words.atHelp}
+        value={form.at}
+        onChange={(at) => onChange({ at })}
+        problem={wrongTime(form.at) ? words.atWrong : problem?.at("at")}
+      />
+      <TextField
+        id="schedule-zone"
+        label={words.labels.time_zone}
+        help={words.zoneHelp}
+        value={form.time_zone}
+        onChange={(time_zone) => onChange({ time_zone })}
+        problem={problem?.at("time_zone")}
+      />
+    </FormFieldGroupExpandable>
+  );
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Recovery mode: which copies of the configuration there are on pools, and the administrator's decision. */
+
+import { Alert, Button, Label } from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { api } from "../../api/client";
+import { recoveryQuery } from "../../api/queries";
+import type { Recovery } from "../../api/types";
+import { ChangeDialog } from "../../parts/change-dialog";
+import { ChoiceField, TextField } from "../../parts/field";
+import { Panel } from "../../parts/panel";
+import { Time } from "../../parts/values";
+import { May } from "../../session/session";
+import { text } from "../../text";
+
+const words = text.system.recovery;
+
+/** Nothing, while the database is the newest. */
+export function RecoveryPanel() {
+  const { data } = useQuery(recoveryQuery);
+  const [deciding, setDeciding] = useState(false);
+  if (!data?.active) return null;
+  return (
+    <Panel title={words.title}>
+      <Alert variant="warning" isInline component="p" title={data.reason ?? words.title}>
+        {words.lead}
+      </Alert>
+      <Copies recovery={data} />
+      <May least="admin">
+        <div className="zv-buttons">
+          <Button onClick={() => setDeciding(true)}>{words.decide}</Button>
+        </div>
+      </May>
+      {deciding && <Decide recovery={data} onClose={() => setDeciding(false)} />}
+    </Panel>
+  );
+}
+
+function Copies({ recovery }: { readonly recovery: Recovery }) {
+  const { columns } = words;
+  if (recovery.copies.length === 0) return <p className="zv-below">{words.none}</p>;
+  return (
+    <Table aria-label={words.copies} variant="compact" className="zv-below">
+      <Thead>
+        <Tr>
+          <Th>{columns.pool}</Th>
+          <Th>{columns.generation}</Th>
+          <Th>{columns.written}</Th>
+          <Th>{columns.of}</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {recovery.copies.map((one) => (
+          <Tr key={`${one.pool} ${one.installation}`}>
+            <Td dataLabel={columns.pool}>{one.pool}</Td>
+            <Td dataLabel={columns.generation}>{one.generation.toLocaleString()}</Td>
+            <Td dataLabel={columns.written}>
+              <Time at={new Date(one.written_at * 1000).toISOString()} />
+            </Td>
+            <Td dataLabel={columns.of}>
+              {one.own ? words.own : words.other} {!one.known && <Label status="warning">{words.unknown}</Label>}
+            </Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  );
+}
+
+/** The database, as a choice next to the names of pools: no pool is called so. */
+const KEEP = "-";
+
+function Decide({ recovery, onClose }: { readonly recovery: Recovery; readonly onClose: () => void }) {
+  const pools = [...new Set(recovery.copies.map((one) => one.pool))];
+  const [source, setSource] = useState(recovery.suggested ?? "");
+  const [key, setKey] = useState("");
+  return (
+    <ChangeDialog
+      danger
+      title={words.decideTitle}
+      lead={words.decideLead}
+      submit={words.decideSubmit}
+      ready={source !== ""}
+      knownFields={["from_pool", "recovery_key"]}
+      body={() => ({
+        from_pool: source === KEEP ? null : source,
+        keep: source === KEEP,
+        recovery_key: key === "" ? null : key,
+      })}
+      ask={(body, headers) => api.POST("/api/v1/recovery", { body, headers })}
+      changes={["recovery", "hosts", "host-groups", "datastores", "schedules", "alerts", "status"]}
+      done={words.decided}
+      onClose={onClose}
+    >
+      {(problem) => (
+        <>
+          <ChoiceField
+            id="recovery-source"
+            label={words.source}
+            value={source}
+            options={[
+              ["", words.choose],
+              ...pools.map((one) => [one, words.fromPool(one)] as const),
+              [KEEP, words.keep(recovery.generation)],
+            ]}
+            onChange={setSource}
+            problem={problem?.fields.get("from_pool")}
+            required
+          />
+          <TextField
+            id="recovery-key"
+            label={words.key}
+            help={words.keyHelp}
+            value={key}
+            onChange={setKey}
+            problem={problem?.fields.get("recovery_key")}
+          />
+        </>
+      )}
+    </ChangeDialog>
+  );
+}
