@@ -10,7 +10,7 @@ import typer
 
 from appliance.cli.hosts import host
 from appliance.cli.output import size
-from appliance.cli.shared import shared
+from appliance.cli.shared import Shared, shared
 from appliance.cli.storage import Store, datastore, pool
 
 _POINTS = 24
@@ -24,7 +24,9 @@ def datastore_history(context: typer.Context, store: Store, range_: Range = "day
 
     Example: zvaai datastore history vmfs1 --range week
     """
-    _show(context, f"/datastores/{shared(context).client.named('/datastores', store)}", range_, until)
+    run = shared(context)
+    path = f"/datastores/{run.client.named('/datastores', store)}/history"
+    _show(run, run.client.call("GET", path, **_query(run, range_, until)))
 
 
 @host.command("history")
@@ -33,7 +35,9 @@ def host_history(context: typer.Context, name: str, range_: Range = "day", until
 
     Example: zvaai host history esx1 --range hour
     """
-    _show(context, f"/hosts/{shared(context).client.named('/hosts', name)}", range_, until)
+    run = shared(context)
+    path = f"/hosts/{run.client.named('/hosts', name)}/history"
+    _show(run, run.client.call("GET", path, **_query(run, range_, until)))
 
 
 @pool.command("history")
@@ -42,15 +46,16 @@ def pool_history(context: typer.Context, name: str, range_: Range = "day", until
 
     Example: zvaai pool history tank --range month
     """
-    _show(context, f"/pools/{name}", range_, until)
-
-
-def _show(context: typer.Context, path: str, range_: str, until: datetime.datetime | None) -> None:
     run = shared(context)
-    end = until.timestamp() if until else None
-    # Programs get all points, people as many as a screen has lines.
-    points = None if run.output.as_json else _POINTS
-    found = run.client.call("GET", f"{path}/history", range=range_, end=end, points=points)
+    _show(run, run.client.call("GET", f"/pools/{name}/history", **_query(run, range_, until)))
+
+
+def _query(run: Shared, range_: str, until: datetime.datetime | None) -> dict[str, Any]:
+    """Programs get all points, people as many as a screen has lines."""
+    return {"range": range_, "end": until.timestamp() if until else None, "points": None if run.output.as_json else _POINTS}
+
+
+def _show(run: Shared, found: dict[str, Any]) -> None:
     if run.output.as_json:
         return run.output.raw(found)
     run.output.rows(_rows(found), *("time", "read_iops", "write_iops", "read", "write", "p50_ms", "p99_ms", "cloned", "copied"),

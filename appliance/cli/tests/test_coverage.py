@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each operation of the API is used by the console and by the command, or is named here with the reason why not."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from appliance.api import resources as _resources  # noqa: F401  # declares all
+from appliance.api.operation import DECLARATIONS
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+PROGRAMS_ONLY = {
+    "GET /health/ready": "for supervisors",
+    "GET /metrics": "for Prometheus",
+}
+NOT_IN_CONSOLE = PROGRAMS_ONLY | {
+    "POST /configuration/recovery-key": "not built",
+    "POST /datastores/*/forget": "not built",
+    "POST /datastores/*/promote": "not built",
+    "GET /filesystems": "not built: with adoption",
+    "POST /jobs/*/abandon": "not built",
+    "GET /receivers/*/deliveries": "not built",
+    "POST /reconcile": "not built: the worker reconciles by itself",
+    "GET /schedules/*/room": "not built",
+    "GET /volumes": "not built: with adoption",
+    "POST /volumes/adopt": "not built",
+}
+NOT_IN_COMMAND = PROGRAMS_ONLY | {
+    "GET /certificate": "login compares the certificate that it is served",
+    "GET /events": "`job wait` asks for its job",
+    "GET /health/live": "for the console, where a page fails",
+    "GET /session": "a token has no session",
+    "POST /session/password": "`user password` sets it",
+}
+
+
+def place(path: str) -> str:
+    """With a star for each part that varies."""
+    return re.sub(r"<[^>]*>|\{[^{}]*\}", "*", path.removeprefix("/api/v1").partition("?")[0])
+
+
+OPERATIONS = {f"{one.method} {place(one.path)}" for one in DECLARATIONS.values()}
+
+
+def in_console() -> set[str]:
+    """Calls of the typed client, and addresses that the browser follows by itself."""
+    found = set()
+    for file in (REPOSITORY / "ui/src").rglob("*.ts*"):
+        if ".test." not in file.name:
+            text = file.read_text()
+            found |= {f"{method} {place(path)}" for method, path in re.findall(r'api\s*\.([A-Z]+)\(\s*"(/api/v1[^"]*)"', text)}
+            found |= {f"GET {place(path)}" for path in re.findall(r'["`](/api/v1/[^"`]*)["`]', text)}
+    return found
+
+
+def in_command() -> set[str]:
+    """Calls of the command's client, by the paths that its sources build."""
+    return {call for file in (REPOSITORY / "appliance/cli").glob("*.py") for call in _calls(ast.parse(file.read_text()))}
+
+
+METHODS = {"all": ("GET",), "named": ("GET",), "download": ("GET",), "change": ("GET", "PATCH"), "delete": ("GET", "DELETE")}
+
+
+def _calls(module: ast.Module) -> Iterator[str]:
+    """Of one file. A name in a path stands for what it was set to, or what the function of this name returns."""
+    functions = [one for one in ast.walk(module) if isinstance(one, ast.FunctionDef)]
+    returned = {one.name: line.value for one in functions for line in one.body if isinstance(line, ast.Return) and line.value}
+    helpers = {name: value for name, value in returned.items() if isinstance(value, ast.JoinedStr)}
+    for function in functions:
+        known: dict[str, ast.expr] = {}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                known[node.targets[0].id] = node.value
+        for node in ast.walk(function):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+                continue
+            name, arguments = node.func.attr, list(node.args)
+            methods: Sequence[str] = METHODS.get(name, ())
+            if name == "call" and isinstance(arguments[0], ast.Constant):
+                methods = (str(arguments.pop(0).value),)  # type: ignore[attr-defined]
+            for keyword in node.keywords:
+                if keyword.arg == "method" and isinstance(keyword.value, ast.Constant):
+                    methods = ("GET", str(keyword.value.value))
+            for method in methods:
+                yield f"{method} {place(_path(arguments[0], known, helpers))}"
+
+
+def _path(node: ast.expr, known: Mapping[str, ast.expr], helpers: Mapping[str, ast.expr]) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        parts = (one.value if isinstance(one, ast.FormattedValue) else one for one in node.values)
+        return "".join(_path(one, known, helpers) for one in parts)
+    if isinstance(node, ast.Name) and node.id in known and known[node.id] is not node:
+        found = _path(known[node.id], {}, helpers)
+        return found if found.startswith("/") else "*"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in helpers:
+        return _path(helpers[node.func.id], {}, helpers)
+    return "*"
+
+
+@pytest.mark.parametrize(
+    ("used", "missing"), [(in_console, NOT_IN_CONSOLE), (in_command, NOT_IN_COMMAND)], ids=["console", "command"]
+)
+def test_each_operation_is_used_or_named(used: Callable[[], set[str]], missing: dict[str, str]) -> None:
+    absent = OPERATIONS - used()
+    assert sorted(absent - missing.keys()) == [], "neither used nor named"
+    assert sorted(missing.keys() - absent) == [], "named, and used or gone"
