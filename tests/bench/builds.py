@@ -136,6 +136,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a run")
     parser.add_argument("--volblocksize", default="16K")
     parser.add_argument("--from-memory", action="store_true", help="LIO also with sync=standard, where it answers from memory")
+    parser.add_argument("--volthreading", action="store_true", help="this build also with volthreading=on")
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
     parser.add_argument("--engines", nargs="+", default=["auto"], help="of this build")
     options = parser.parse_args(words)
@@ -148,6 +149,10 @@ def main(words: Sequence[str]) -> int:
         Contender(f"zvaai, {engine}", {"volthreading": "off", "sync": "standard"}, partial(ours, device, PROGRAM, engine))
         for engine in options.engines
     ]
+    if options.volthreading:
+        contenders.append(
+            Contender("zvaai, volthreading", {"volthreading": "on", "sync": "standard"}, partial(ours, device, PROGRAM, "auto"))
+        )
     if options.before:
         before = Contender("before", {"volthreading": "on", "sync": "standard"}, partial(ours, device, options.before, "auto"))
         contenders.append(before)

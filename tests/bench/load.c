@@ -2,6 +2,7 @@
 /* Load on an iSCSI LUN by libiscsi: many sessions, one thread.
  *
  * usage: load URL SESSIONS DEPTH BLOCK_BYTES read|write random|sequential SECONDS
+ * Sequential load leaves the first MiB alone, where `offload ats` has its blocks.
  * Prints one line of JSON: I/Os, seconds, the client's own CPU seconds, and latency percentiles in microseconds.
  * Ends with 1 and a message when a command fails. */
 #include <errno.h>
@@ -82,7 +83,8 @@ static void ended(struct iscsi_context *iscsi, int status, void *command_data, v
 static void start(struct slot *slot) {
     struct session *session = slot->session;
     uint64_t count = blocks * logical_block_bytes / block_bytes;
-    uint64_t number = is_random ? next_random() % count : session->next++ % count;
+    uint64_t left_alone = ((1 << 20) + block_bytes - 1) / block_bytes;
+    uint64_t number = is_random ? next_random() % count : left_alone + session->next++ % (count - left_alone);
     uint64_t address = number * (block_bytes / logical_block_bytes);
     struct scsi_task *task = writing
         ? iscsi_write16_iov_task(session->iscsi, session->lun, address, NULL, block_bytes, logical_block_bytes, 0, 0, 0, 0, 0,
