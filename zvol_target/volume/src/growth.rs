@@ -15,11 +15,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::gate::{SpaceCheck, Verdict};
 use crate::patience::wait;
-use crate::store::{CompareFailed, Store, Unwritten};
+use crate::store::{Store, Unwritten};
 use crate::zfs::TransactionGroups;
-use crate::{
-    Allocation, Buffer, CompareError, Comparison, Stability, Volume, VolumeError, comparing, zfs,
-};
+use crate::{Allocation, Buffer, Stability, Volume, VolumeError, zfs};
 
 /// How long a write is tried again: less than hosts wait for a command (30 s with Linux, 40 s with `ESXi`).
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -52,47 +50,13 @@ pub(crate) async fn write<V: Volume>(
     pass(volume, store, offset, buffer.len() as u64).await?;
     match store.try_write(offset, buffer, stability).await {
         Ok(()) => Ok(()),
-        Err(unwritten) => retry(volume, store, offset, unwritten, stability).await,
-    }
-}
-
-/// Tries a write again that failed, if that was for want of space on a zvol.
-async fn retry<V: Volume>(
-    volume: &V,
-    store: &Store,
-    offset: u64,
-    unwritten: Unwritten,
-    stability: Stability,
-) -> Result<(), VolumeError> {
-    match &store.gate.zvol {
-        Some(checked) => {
-            let until = Instant::now() + patience(store);
-            write_again(volume, store, checked, offset, unwritten, stability, until).await
-        }
-        None => Err(unwritten.error),
-    }
-}
-
-/// Compares and writes. Where space may be short, the comparison comes before that is known.
-pub(crate) async fn compare_and_write<V: Volume>(
-    volume: &V,
-    store: &Store,
-    offset: u64,
-    data: Buffer,
-    stability: Stability,
-) -> Result<Comparison, CompareError> {
-    let half = data.len() as u64 / 2;
-    if !store.compares_in_one_job() || store.gate.admit(half) != Verdict::Passed {
-        return comparing::by_read_and_write(volume, offset, data, stability).await;
-    }
-    match store.compare_and_write(offset, data, stability).await {
-        Ok(comparison) => Ok(comparison),
-        Err(CompareFailed::Reading(error)) => Err(CompareError::Read(error)),
-        Err(CompareFailed::Writing(unwritten)) => {
-            let again = retry(volume, store, offset, unwritten, stability).await;
-            again.map_err(CompareError::Write)?;
-            Ok(Comparison::Written)
-        }
+        Err(unwritten) => match &store.gate.zvol {
+            Some(checked) => {
+                let until = Instant::now() + patience(store);
+                write_again(volume, store, checked, offset, unwritten, stability, until).await
+            }
+            None => Err(unwritten.error),
+        },
     }
 }
 

@@ -11,7 +11,6 @@
 
 mod block;
 mod buffer;
-mod comparing;
 pub mod copy;
 pub mod engine;
 mod file;
@@ -31,7 +30,6 @@ mod zvol_clone;
 
 pub use block::BlockVolume;
 pub use buffer::Buffer;
-pub use comparing::{CompareError, Comparison};
 pub use file::FileVolume;
 pub use open::{Backend, Caching, OpenError, OpenOptions, Opened, Problem, open};
 pub use patience::unless_given_up;
@@ -134,20 +132,6 @@ pub trait Volume: Send + Sync {
         buffer: Buffer,
         stability: Stability,
     ) -> LocalBoxFuture<'_, Result<(), VolumeError>>;
-
-    /// Compares a range with the first half of `data`, and writes the second half if it is the same. The caller keeps other writers of the
-    /// range off meanwhile.
-    ///
-    /// # Errors
-    /// [`CompareError`].
-    fn compare_and_write(
-        &self,
-        offset: u64,
-        data: Buffer,
-        stability: Stability,
-    ) -> LocalBoxFuture<'_, Result<Comparison, CompareError>> {
-        Box::pin(comparing::by_read_and_write(self, offset, data, stability))
-    }
 
     /// Makes every write that completed before this call stable.
     ///

@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use crate::engine::{self, Action, Backing, Operation};
 use crate::gate::Gate;
 use crate::in_place::InPlace;
-use crate::{Buffer, Comparison, Geometry, Stability, VolumeError, comparing};
+use crate::{Buffer, Geometry, Stability, VolumeError};
 
 /// An open file or device.
 ///
@@ -64,15 +64,6 @@ pub(crate) struct Store {
 pub(crate) struct Unwritten {
     pub error: VolumeError,
     pub buffer: Option<Buffer>,
-}
-
-/// A comparison that failed.
-#[derive(Debug)]
-pub(crate) enum CompareFailed {
-    /// Nothing was written.
-    Reading(VolumeError),
-    /// It was as expected.
-    Writing(Unwritten),
 }
 
 impl From<VolumeError> for Unwritten {
@@ -217,47 +208,6 @@ impl Store {
             }
         }
         Ok(())
-    }
-
-    /// Whether [`Store::compare_and_write`] does it in one job.
-    pub(crate) fn compares_in_one_job(&self) -> bool {
-        !self.page_cache && !self.read_only
-    }
-
-    /// Compares and writes in one job of a thread: there and back once. The data of a write that failed comes back.
-    pub(crate) async fn compare_and_write(
-        &self,
-        offset: u64,
-        data: Buffer,
-        stability: Stability,
-    ) -> Result<Comparison, CompareFailed> {
-        let half = data.len() / 2;
-        self.check(offset, half as u64)
-            .map_err(CompareFailed::Reading)?;
-        let cached = u64::from(stability == Stability::Cached);
-        self.written.fetch_add(cached, Ordering::AcqRel);
-        let mut stored = Buffer::new(half);
-        let job = engine::call(&self.backing, move |backing| {
-            let compared = comparing::run(backing.file(), offset, &mut stored, &data, stability);
-            // Memory of the reactor goes back there.
-            Ok((compared, stored, data))
-        });
-        let ended = job.await;
-        self.written.fetch_add(cached, Ordering::AcqRel);
-        match ended {
-            Ok((Ok(comparison), ..)) => Ok(comparison),
-            Ok((Err(comparing::Failed::Reading(error)), ..)) => {
-                Err(CompareFailed::Reading(self.classified(error)))
-            }
-            Ok((Err(comparing::Failed::Writing(error)), _, data)) => {
-                Err(CompareFailed::Writing(Unwritten {
-                    error: self.classified(error),
-                    buffer: Some(Buffer::from(&data[half..])),
-                }))
-            }
-            // Nobody knows how far it came.
-            Err(error) => Err(CompareFailed::Writing(self.classified(error).into())),
-        }
     }
 
     async fn write_cached(&self, offset: u64, buffer: Buffer) -> Result<(), Unwritten> {
@@ -465,16 +415,6 @@ macro_rules! volume_on_store {
                 stability: $crate::Stability,
             ) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {
                 Box::pin($crate::growth::write(self, &self.store, offset, buffer, stability))
-            }
-
-            fn compare_and_write(
-                &self,
-                offset: u64,
-                data: $crate::Buffer,
-                stability: $crate::Stability,
-            ) -> $crate::LocalBoxFuture<'_, Result<$crate::Comparison, $crate::CompareError>> {
-                let store = &self.store;
-                Box::pin($crate::growth::compare_and_write(self, store, offset, data, stability))
             }
 
             fn flush(&self) -> $crate::LocalBoxFuture<'_, Result<(), $crate::VolumeError>> {
