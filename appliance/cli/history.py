@@ -69,14 +69,16 @@ def _rows(found: dict[str, Any]) -> list[dict[str, Any]]:
     """One for each time of load, with the capacity of that time."""
     load, capacity = found["load"], found.get("capacity")
     series, begin = load["series"], datetime.datetime.fromisoformat(load["start"])
-    used: dict[float, float | None] = {}
+    used: dict[float, float] = {}
+    reach = 0.0
     if capacity is not None:
-        start = datetime.datetime.fromisoformat(capacity["start"]).timestamp()
-        used = {start + capacity["step_seconds"] * place: one for place, one in enumerate(capacity["series"]["used_bytes"])}
+        start, reach = datetime.datetime.fromisoformat(capacity["start"]).timestamp(), float(capacity["step_seconds"])
+        values = enumerate(capacity["series"]["used_bytes"])
+        used = {start + reach * place: value for place, value in values if value is not None}
     rows = []
     for place in range(len(series["p99_ms"])):
         at = begin + datetime.timedelta(seconds=load["step_seconds"] * place)
-        nearest = min(used, key=lambda one: abs(one - at.timestamp()), default=0.0)  # noqa: B023  # used at once
+        near = {abs(time - at.timestamp()): value for time, value in used.items() if abs(time - at.timestamp()) <= reach}
         rows.append(
             {
                 "time": at.astimezone().strftime("%Y-%m-%d %H:%M"),
@@ -88,7 +90,7 @@ def _rows(found: dict[str, Any]) -> list[dict[str, Any]]:
                 "p99_ms": _number(series["p99_ms"][place]),
                 "cloned": _rate(series["cloned_bytes"][place]),
                 "copied": _rate(series["copied_bytes"][place]),
-                "used": None if used.get(nearest) is None else size(round(used[nearest] or 0)),
+                "used": size(round(near[min(near)])) if near else None,
             }
         )
     return rows

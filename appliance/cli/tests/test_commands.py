@@ -178,7 +178,7 @@ def test_history_is_a_line_for_each_time(zvaai: Command) -> None:
     zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
     zvaai.appliance.service.history.collect(int(time.time()) // 60 * 60)
     lines = zvaai("datastore", "history", "vmfs1", "--range", "hour").splitlines()
-    assert "P99 MS" in lines[0] and len(lines) in range(20, 27) and any(line.rstrip().endswith(" B") for line in lines)
+    assert "P99 MS" in lines[0] and len(lines) in range(20, 27) and any(line.endswith("KiB") for line in lines)
     assert "not foreseen" in zvaai("pool", "history", "tank")
     assert "USED" not in zvaai("host", "history", "esx1", "--range", "year", "--until", "2026-01-01")
     assert len(zvaai.json("pool", "history", "tank", "--range", "hour")["load"]["series"]["p99_ms"]) == 360
