@@ -249,12 +249,16 @@ def test_what_is_no_backup(wrong: str, shared: Appliance) -> None:
     assert refused(shared, 422, wrong)["errors"][0]["field"] == "file"
 
 
+def other_user(content: configuration.Content) -> dict[str, Any]:
+    """Not the caller, who stays as they are."""
+    return next(user for user in content["users"] if user["name"] != "admin")
+
+
 WRONG: dict[str, Callable[[configuration.Content], Any]] = {
     "an unknown group": lambda content: content["hosts"][0].update(group_id="absent"),
     "a name twice": lambda content: content["hosts"][1].update(name=content["hosts"][0]["name"]),
-    "an unknown column": lambda content: content["users"][0].update(more=1),
-    # Not of the caller, whose role does not change.
-    "a missing column": lambda content: next(user for user in content["users"] if user["name"] != "admin").pop("role"),
+    "an unknown column": lambda content: other_user(content).update(more=1),
+    "a missing column": lambda content: other_user(content).pop("role"),
     "a missing table": lambda content: content.pop("hosts"),
 }
 
