@@ -27,6 +27,8 @@ BLOCK_BYTES = 4096
 SLOTS = 2048
 LBA_BYTES = 512
 RETRY_SECONDS = 0.1
+ANSWER_SECONDS = 20
+"""Then a host gives its connection up, as after a power cut of the server nobody ends it."""
 
 
 class Disk(Protocol):
@@ -37,7 +39,7 @@ class Disk(Protocol):
 
 
 class Lun:
-    """LUN 1 of a target, with a session that is recreated after a loss."""
+    """LUN 0 of a target, with a session that is recreated after a loss."""
 
     def __init__(self, server: str, iqn: str) -> None:
         self._server, self._iqn = server, iqn
@@ -46,9 +48,9 @@ class Lun:
     async def _execute(self, command: bytes, data_in: int = 0, data_out: bytes = b"") -> bytes:
         try:
             if self._session is None:
-                session = Session(f"{self._server}:3260", self._iqn, INITIATOR, lun=int(os.environ.get("LUN", "1")))
+                session = Session(f"{self._server}:3260", self._iqn, INITIATOR)
                 self._session = await asyncio.wait_for(session.__aenter__(), 5)
-            answer = await self._session.execute(command, data_in, data_out)
+            answer = await asyncio.wait_for(self._session.execute(command, data_in, data_out), ANSWER_SECONDS)
         except (OSError, EOFError, Refused, TimeoutError, AssertionError) as error:
             if self._session is not None:
                 with contextlib.suppress(Exception):
@@ -119,14 +121,14 @@ async def write(disk: Disk, report: Path) -> None:
             await disk.write((number + 1) % SLOTS, block(number + 1))
         except OSError as error:
             problem = str(error)
+            save()
             await asyncio.sleep(RETRY_SECONDS)
             continue
         now = time.monotonic()
         longest = max(longest, now - last) if last else 0.0
         last = now
         number += 1
-        if number % 20 == 1:
-            save()
+        save()
         await asyncio.sleep(0)
     save()
 
@@ -134,7 +136,7 @@ async def write(disk: Disk, report: Path) -> None:
 async def verify(disk: Disk, report: Path) -> None:
     """Raises SystemExit if blocks are lost."""
     acknowledged = json.loads(report.read_text())["acknowledged"]
-    for back in range(min(acknowledged, SLOTS - 1)):  # one more may have been running
+    for back in range(min(acknowledged, SLOTS - 2)):  # two more may have been written when it was killed
         number = acknowledged - back
         for _attempt in range(50):
             with contextlib.suppress(OSError):

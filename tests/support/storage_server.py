@@ -19,6 +19,7 @@ from support.programs import REPOSITORY, wait_for
 MachineMaker = Callable[..., Machine]
 IQN = "iqn.2026-11.zvaai:datastores"
 ADDRESS, HOST_ADDRESS = "192.0.2.2", "192.0.2.1"
+INITIATOR = "iqn.2026-11.example.zvaai:writer"
 PASSWORD = "correct horse 7"
 SEED = f"""
 [administrator]
@@ -31,7 +32,7 @@ name = "cluster"
 [[hosts]]
 name = "esx1"
 group = "cluster"
-iqns = ["iqn.2026-11.example.zvaai:writer"]
+iqns = ["{INITIATOR}"]
 addresses = ["{HOST_ADDRESS}"]
 [[datastores]]
 name = "vmfs1"
@@ -95,6 +96,21 @@ def failed_units(machine: Machine) -> list[str]:
     return machine.run("systemctl list-units --state=failed --plain --no-legend | cut -d' ' -f1").split()
 
 
+def log_in(machine: Machine) -> None:
+    """For the command `zvaai` of root."""
+    shown = "openssl x509 -noout -fingerprint -sha256 -in /var/lib/zvaai-frontend/certificate.pem | cut -d= -f2"
+    machine.run(f"zvaai login https://localhost:8443 --fingerprint $({shown}) <<<'{PASSWORD}'", 180)
+
+
+def versions(machine: Machine) -> dict[str, str]:
+    """Of our packages that are there, with dpkg's word for the state of each."""
+    shown = machine.run(
+        "dpkg-query --show --showformat '${Package} ${Version} ${db:Status-Status}\\n' 'zvaai*' | grep -v zvaai-rig"
+    )
+    found = [line.split() for line in shown.splitlines()]
+    return {one[0]: " ".join(one[1:]) for one in found if len(one) == 3}
+
+
 class Writers:
     """An iSCSI host and an NFSv3 host that write all the time (support/steady_writer.py)."""
 
@@ -141,13 +157,22 @@ class Writers:
                 assert process.poll() is None, f"the {kind} writer ended: {log}"
             return all(now["acknowledged"] >= before[kind]["acknowledged"] + blocks for kind, now in self.reports().items())
 
-        wait_for(more, f"both hosts write; they have written {self.reports()}", 120)
+        try:
+            wait_for(more, "both hosts write", 120)
+        except TimeoutError:
+            log = "journalctl -b --no-pager -n 40 -u zvaai-target -u nfs-ganesha"
+            seen = self._machine.run(f"systemctl --failed; {log}; showmount -e; ss -ltn; zpool status", check=False)
+            raise AssertionError(f"a host does not go on: before {before}, now {self.reports()}\n{seen}") from None
 
     def stop(self) -> dict[str, dict[str, Any]]:
         for process in self._running.values():
             process.terminate()
         for process in self._running.values():
-            process.wait(150)
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:  # it waits for a server that is off
+                process.kill()
+                process.wait()
         self._running = {}
         return self.reports()
 
