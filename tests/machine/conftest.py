@@ -49,11 +49,11 @@ def repository(scratch: Path) -> Path:
 def machine_of(scratch: Path, repository: Path) -> MachineMaker:
     """Returns a machine that is off; the same name returns the same machine with its disks."""
 
-    def make(name: str) -> Machine:
+    def make(name: str, site: Path = repository) -> Machine:
         folder = scratch / name
         folder.mkdir(exist_ok=True)
         disks = [Disk(POOL_BYTES, folder / "data0"), Disk(POOL_BYTES, folder / "data1")]
-        return Machine(folder, "ready", disks, {"repository.example": repository})
+        return Machine(folder, "ready", disks, {"repository.example": site})
 
     return make
 
@@ -73,6 +73,12 @@ def first_start(scratch: Path, machine_of: MachineMaker) -> FirstStart:
         seen.setup_seconds = timed(lambda: set_up(machine))
         machine.power_off()
     return seen
+
+
+@pytest.fixture(scope="module")
+def site(request: pytest.FixtureRequest, scratch: Path, repository: Path) -> Path:
+    """A web site of the module's own, which can get other versions."""
+    return Path(shutil.copytree(repository, scratch / f"{request.module.__name__.rpartition('.')[2]}-site"))
 
 
 @pytest.fixture(scope="module")

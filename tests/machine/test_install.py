@@ -6,6 +6,7 @@ The disk already has the Debian packages that zvaai depends on, because apt take
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 
@@ -61,10 +62,10 @@ def test_hosts_write_and_survive_a_reboot(
     machine_of: MachineMaker, copy_of_server: str, server: Machine, report_line: Callable[[str], None]
 ) -> None:
     """Regular shutdown while hosts write: pools, mounts, target and NFS server return before the appliance, with all data."""
-    writers = Writers(server, server.folder)
-    writers.start()
-    server.power_off("reboot")
-    with machine_of(copy_of_server) as again:
+    with contextlib.ExitStack() as stack:
+        writers = stack.enter_context(Writers(server))
+        server.power_off("reboot")
+        again = stack.enter_context(machine_of(copy_of_server))
         booted = timed(again.wait_for_boot)
         writers.move(again)
         writers.wait_for_more()
@@ -80,7 +81,7 @@ def test_hosts_write_and_survive_a_reboot(
             "systemctl mask zvaai-worker.service zvaai-api.service zvaai-api.socket zvaai-helper.socket zvaai-helper.service"
         )
         again.power_off("reboot")
-    with machine_of(copy_of_server) as alone:
+        alone = stack.enter_context(machine_of(copy_of_server))
         alone.wait_for_boot()
         writers.move(alone)
         writers.wait_for_more()

@@ -239,7 +239,7 @@ ON_ZFS = (
 ONLY_LONG = (
     Suite(
         "machine",
-        "a Debian 13 booted by systemd: installation, first start, reboot, without the appliance",
+        "a Debian 13 booted by systemd: installation; reboot, upgrade and downgrade while hosts write",
         Run.LONG,
         files=["tests/machine"],
         network=True,

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from machine import Machine
@@ -96,12 +97,6 @@ def failed_units(machine: Machine) -> list[str]:
     return machine.run("systemctl list-units --state=failed --plain --no-legend | cut -d' ' -f1").split()
 
 
-def log_in(machine: Machine) -> None:
-    """For the command `zvaai` of root."""
-    shown = "openssl x509 -noout -fingerprint -sha256 -in /var/lib/zvaai-frontend/certificate.pem | cut -d= -f2"
-    machine.run(f"zvaai login https://localhost:8443 --fingerprint $({shown}) <<<'{PASSWORD}'", 180)
-
-
 def versions(machine: Machine) -> dict[str, str]:
     """Of our packages that are there, with dpkg's word for the state of each."""
     shown = machine.run(
@@ -111,12 +106,15 @@ def versions(machine: Machine) -> dict[str, str]:
     return {one[0]: " ".join(one[1:]) for one in found if len(one) == 3}
 
 
-class Writers:
-    """An iSCSI host and an NFSv3 host that write all the time (support/steady_writer.py)."""
+KINDS = ("iscsi", "nfs")
 
-    def __init__(self, machine: Machine, folder: Path) -> None:
+
+class Writers:
+    """An iSCSI host and an NFSv3 host that write all the time (support/steady_writer.py), until the block ends or `stop`."""
+
+    def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._folder = folder
+        self._folder = machine.folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def _words(self, kind: str, action: str) -> list[str]:
@@ -124,11 +122,22 @@ class Writers:
         python = ["env", f"PYTHONPATH={REPOSITORY / 'tests'}", sys.executable, "-m", "support.steady_writer"]
         return list(map(str, [*python, kind, action, self._folder / f"{kind}.json", ADDRESS, name]))
 
-    def start(self, *, anew: bool = True) -> None:
-        """Starts both hosts; returns after both have written."""
-        for kind in ("iscsi", "nfs"):
-            if anew:
-                (self._folder / f"{kind}.json").unlink(missing_ok=True)
+    def __enter__(self) -> Writers:
+        for kind in KINDS:
+            (self._folder / f"{kind}.json").unlink(missing_ok=True)
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _start(self) -> None:
+        """And waits until both have written."""
+        for kind in KINDS:
             log = (self._folder / f"{kind}.log").open("wb")
             self._running[kind] = subprocess.Popen(self._machine.in_network(*self._words(kind, "write")), stdout=log, stderr=log)
         self.wait_for_more()
@@ -136,7 +145,7 @@ class Writers:
     def reports(self) -> dict[str, dict[str, Any]]:
         """Acknowledged blocks and the longest gap, by kind of host."""
         found = {}
-        for kind in ("iscsi", "nfs"):
+        for kind in KINDS:
             path = self._folder / f"{kind}.json"
             found[kind] = json.loads(path.read_text()) if path.exists() else {"acknowledged": 0, "longest": 0.0}
         return found
@@ -145,7 +154,7 @@ class Writers:
         """Moves the hosts to a rebooted machine, which has a new network: restarts them with their counters."""
         self.stop()
         self._machine = machine
-        self.start(anew=False)
+        self._start()
 
     def wait_for_more(self, blocks: int = 40) -> None:
         """Returns after both hosts have written `blocks` more."""
@@ -179,7 +188,7 @@ class Writers:
     def verify(self, machine: Machine) -> None:
         """Checks that every acknowledged block is there. Raises CommandError."""
         self._machine = machine
-        for kind in ("iscsi", "nfs"):
+        for kind in KINDS:
             machine.client(*self._words(kind, "verify"), seconds=180)
 
 

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Upgrade and downgrade on a Debian 13 that systemd boots, while hosts write.
+
+The other versions are the built one with another number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from machine import Machine
+from support import releases
+from support.fio_hosts import FioHosts
+from support.releases import publish
+from support.storage_server import (
+    APPLIANCE,
+    SERVING,
+    MachineMaker,
+    Writers,
+    failed_units,
+    properties,
+    timed,
+    versions,
+)
+
+INTERRUPTED_SECONDS_MAX = 30.0
+"""One restart, in this slow kernel and on a loaded machine; docs/measured.md has the figures."""
+PACKAGES = ("zvaai", "zvaai-nfs", "zvaai-target")
+
+
+@pytest.fixture(scope="module")
+def server(machine_of: MachineMaker, copy_of_server: str, site: Path) -> Iterator[Machine]:
+    """Set up, and hosts may write."""
+    with machine_of(copy_of_server, site) as machine:
+        machine.wait_for_boot()
+        yield machine
+
+
+@pytest.fixture(scope="module")
+def built(site: Path) -> str:
+    """The version that is installed."""
+    return releases.version_of(site)
+
+
+def installed(version: str) -> dict[str, str]:
+    return dict.fromkeys(PACKAGES, f"{version} installed")
+
+
+def get(server: Machine, version: str, check: bool = True) -> str:
+    """As docs/install.md says to choose a version; what apt said."""
+    names = " ".join(f"{name}='{version}'" for name in PACKAGES)
+    return server.run(f"apt-get -q update && apt-get -q -y install --allow-downgrades {names}", 900, check)
+
+
+def started(server: Machine) -> dict[str, str]:
+    """The main process of each unit that serves hosts."""
+    return {unit: properties(server, unit, "MainPID")["MainPID"] for unit in SERVING}
+
+
+def interruptions(writers: Writers, server: Machine) -> str:
+    """The longest time in which a host got no answer; nothing that was acknowledged is lost."""
+    writers.wait_for_more()
+    longest = {kind: report["longest"] for kind, report in writers.stop().items()}
+    writers.verify(server)
+    assert max(longest.values()) < INTERRUPTED_SECONDS_MAX, longest
+    return f"hosts waited at most {longest['iscsi']:.1f} s (iSCSI), {longest['nfs']:.1f} s (NFSv3)"
+
+
+def test_hosts_write_through_an_upgrade(server: Machine, site: Path, built: str, report_line: Callable[[str], None]) -> None:
+    """The configuration is backed up before."""
+    newer = f"{built}+1"
+    publish(site, newer)
+    server.run("apt-get -q update")
+    announced = server.run("zvaai upgrade --check", 300)
+    assert all(f"{name}: {built} -> {newer}" in announced for name in PACKAGES), announced
+    before = started(server)
+    with FioHosts(server) as fio, Writers(server) as writers:
+        fio.goes_on("before the upgrade")
+        seconds = timed(lambda: server.run("apt-get -q -y upgrade", 900))
+        fio.goes_on("after the upgrade")
+        waited = interruptions(writers, server)
+    report_line(f"upgraded in {seconds:.0f} s; {waited}")
+    assert versions(server) == installed(newer) and failed_units(server) == []
+    assert not set(before.values()) & set(started(server).values()), "a unit that serves hosts was not started again"
+    backups = server.run("ls /var/backups/zvaai").split()
+    assert [name.partition("-")[2] for name in backups] == [built]
+    kept = f"/var/backups/zvaai/{backups[0]}"
+    server.run(f"test -s {kept}/secrets.key && test -s {kept}/target.json && test -d {kept}/zvaai")
+    database = f"sqlite3.connect('{kept}/appliance.sqlite')"
+    check = f"import sqlite3; print({database}.execute('PRAGMA integrity_check').fetchone()[0])"
+    assert server.run(f'python3 -c "{check}"').strip() == "ok"
+
+
+def test_hosts_write_through_a_downgrade(server: Machine, built: str, report_line: Callable[[str], None]) -> None:
+    with Writers(server) as writers:
+        seconds = timed(lambda: get(server, built))
+        waited = interruptions(writers, server)
+    report_line(f"downgraded in {seconds:.0f} s; {waited}")
+    assert versions(server) == installed(built) and failed_units(server) == []
+
+
+def test_a_version_that_cannot_read_the_database_changes_nothing(server: Machine, site: Path, built: str) -> None:
+    """The appliance is back afterwards; what serves hosts has not ended."""
+
+    def older_tables(_name: str, tree: Path) -> None:
+        if (script := tree / "DEBIAN/preinst").exists() and " needed=" in (text := script.read_text()):
+            script.write_text(re.sub(r" needed=(\d+)", lambda found: f" needed={int(found[1]) - 1}", text))
+
+    publish(site, f"{built}~1", older_tables)
+    before = started(server)
+    said = get(server, f"{built}~1", check=False)
+    assert "Nothing was changed" in said and "Sub-process /usr/bin/dpkg returned an error code" in said, said
+    assert versions(server) == installed(built)
+    assert started(server) == before
+    assert server.run(f"systemctl is-active {' '.join(APPLIANCE)}", check=False).split() == ["active"] * 2, said
+    assert server.run("dpkg --audit") == ""
+    assert "is set up" in server.run("zvaai setup", 180)
+
+
+def test_if_the_new_target_does_not_start_the_old_one_serves(
+    server: Machine, site: Path, built: str, report_line: Callable[[str], None]
+) -> None:
+    def broken(name: str, tree: Path) -> None:
+        if name == "zvaai-target":
+            (tree / "usr/sbin/zvaai-target").write_text('#!/bin/sh\n[ "$1" = --version ] || exit 1\n')
+
+    publish(site, f"{built}+2", broken)
+    with Writers(server) as writers:
+        said = get(server, f"{built}+2", check=False)
+        waited = interruptions(writers, server)
+    assert "the previous version serves" in said, said
+    serving = server.run("readlink /proc/$(systemctl show -P MainPID zvaai-target)/exe").strip()
+    assert serving == "/usr/lib/zvaai/previous/zvaai-target"
+    report_line(f"a target that does not start: {waited}")
