@@ -14,6 +14,7 @@ import pytest
 from machine import Machine
 from support import releases
 from support.fio_hosts import FioHosts
+from support.programs import wait_for
 from support.releases import publish
 from support.storage_server import (
     APPLIANCE,
@@ -21,6 +22,7 @@ from support.storage_server import (
     MachineMaker,
     Writers,
     failed_units,
+    log_in,
     properties,
     timed,
     versions,
@@ -29,6 +31,7 @@ from support.storage_server import (
 INTERRUPTED_SECONDS_MAX = 30.0
 """One restart, in this slow kernel and on a loaded machine; docs/measured.md has the figures."""
 PACKAGES = ("zvaai", "zvaai-nfs", "zvaai-target")
+LIBRARY = "/usr/lib/ganesha/libganesha_nfsd.so.6.5"
 
 
 @pytest.fixture(scope="module")
@@ -123,15 +126,40 @@ def test_a_version_that_cannot_read_the_database_changes_nothing(server: Machine
 def test_if_the_new_target_does_not_start_the_old_one_serves(
     server: Machine, site: Path, built: str, report_line: Callable[[str], None]
 ) -> None:
+    """Also when the next one does not start either. One that starts mends all."""
+
     def broken(name: str, tree: Path) -> None:
         if name == "zvaai-target":
             (tree / "usr/sbin/zvaai-target").write_text('#!/bin/sh\n[ "$1" = --version ] || exit 1\n')
 
-    publish(site, f"{built}+2", broken)
+    for number in (2, 3):
+        publish(site, f"{built}+{number}", broken)
+        with Writers(server) as writers:
+            said = get(server, f"{built}+{number}", check=False)
+            waited = interruptions(writers, server)
+        assert "the previous version serves" in said, said
+        serving = server.run("readlink /proc/$(systemctl show -P MainPID zvaai-target)/exe").strip()
+        assert serving == "/usr/lib/zvaai/previous/zvaai-target"
+        report_line(f"a target that does not start: {waited}")
+    publish(site, f"{built}+4")
+    get(server, f"{built}+4")
+    assert versions(server) == installed(f"{built}+4") and failed_units(server) == []
+    assert server.run("readlink /proc/$(systemctl show -P MainPID zvaai-target)/exe").strip() == "/usr/sbin/zvaai-target"
+    assert server.run(f"systemctl is-active {' '.join(APPLIANCE)}", check=False).split() == ["active"] * 2
+
+
+def test_nfs_is_served_with_debians_library_after_its_update(server: Machine) -> None:
+    """With an alert until zvaai-nfs has the new one too."""
+    log_in(server)
+
+    def alert() -> bool:
+        return "without VAAI-NAS" in server.run("zvaai --output json alert list", 180)
+
+    assert not alert()
+    size = server.run(f"stat --format %s {LIBRARY}").strip()
     with Writers(server) as writers:
-        said = get(server, f"{built}+2", check=False)
-        waited = interruptions(writers, server)
-    assert "the previous version serves" in said, said
-    serving = server.run("readlink /proc/$(systemctl show -P MainPID zvaai-target)/exe").strip()
-    assert serving == "/usr/lib/zvaai/previous/zvaai-target"
-    report_line(f"a target that does not start: {waited}")
+        server.run(f"echo >>{LIBRARY}; systemctl restart nfs-ganesha", 180)
+        wait_for(alert, "an alert says that VAAI-NAS is off", 180)
+        interruptions(writers, server)
+    server.run(f"truncate --size {size} {LIBRARY}; systemctl restart nfs-ganesha", 180)
+    wait_for(lambda: not alert(), "the alert is cleared", 180)

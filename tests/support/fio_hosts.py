@@ -18,7 +18,7 @@ OFFSET_MIB = 64
 
 
 class FioHosts:
-    """Rounds of fio, one host each for iSCSI and NFSv3, until the block ends: it then raises AssertionError if a pass_ failed."""
+    """Passes of fio, one host each for iSCSI and NFSv3, until the block ends: it then raises AssertionError if a pass failed."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -78,7 +78,7 @@ class FioHosts:
         assert kind or not self._failures, self._failures
 
     def goes_on(self, when: str) -> None:
-        """Returns once each host has ended a pass_ that began after this call."""
+        """Returns once each host has ended a pass that began after this call."""
         before = dict(self.passes)
         wait_for(
             lambda: bool(self._failures) or all(self.passes[kind] >= before[kind] + 2 for kind in before),

@@ -97,6 +97,12 @@ def failed_units(machine: Machine) -> list[str]:
     return machine.run("systemctl list-units --state=failed --plain --no-legend | cut -d' ' -f1").split()
 
 
+def log_in(machine: Machine) -> None:
+    """For the command `zvaai` of root."""
+    shown = "openssl x509 -noout -fingerprint -sha256 -in /var/lib/zvaai-frontend/certificate.pem | cut -d= -f2"
+    machine.run(f"zvaai login https://localhost:8443 --fingerprint $({shown}) <<<'{PASSWORD}'", 180)
+
+
 def versions(machine: Machine) -> dict[str, str]:
     """Of our packages that are there, with dpkg's word for the state of each."""
     shown = machine.run(
