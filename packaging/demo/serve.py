@@ -176,10 +176,16 @@ def serve(options: argparse.Namespace, stop: StopSignal) -> None:
 
 
 def close_pool(pool: str) -> None:
-    """Exports it, when nobody uses its volumes any more."""
-    # udev reads the zvol after the target has closed it, and keeps the pool busy.
-    run("udevadm", "settle", f"--timeout={UDEV_SECONDS}")
-    run("zpool", "export", pool)
+    """Exports it. It is busy while udev reads a zvol, which it does after the target has closed it. Raises DemoError."""
+    until = time.monotonic() + UDEV_SECONDS
+    while True:
+        try:
+            run("zpool", "export", pool)
+            return
+        except DemoError as error:
+            if "busy" not in str(error) or time.monotonic() > until:
+                raise
+        time.sleep(0.2)
 
 
 def service_options(options: argparse.Namespace, control: Path) -> service.Options:
