@@ -59,7 +59,7 @@ test("the wizard has the options of NFS, and applies them", async () => {
 test("its tabs show what NFS has", async () => {
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Datastores" }).click();
   await page.getByRole("link", { name: "nfs1" }).click();
-  await page.getByText("/nfs1", { exact: true }).waitFor();
+  await page.getByText("/nfs1", { exact: true }).first().waitFor();
   await inspect(page, "datastore-nfs-overview");
   for (const [tab, shown] of [
     ["VAAI", "No VAAI-NAS requests"],
@@ -184,7 +184,7 @@ test("one VM is restored from a snapshot", async () => {
   assert.deepEqual((await asking).postDataJSON(), { folder: "web", name: "web-restored" });
   await page.unroute("**/snapshots/before/folder?*");
   await apiOf(page).job("DELETE", `/datastores/${id}/snapshots/before`);
-  await page.goto("/datastores");
+  await page.goto(`/datastores/${id}`);
 });
 
 test("a viewer sees the files, and no button that clones one", async () => {

