@@ -135,9 +135,6 @@ def test_a_long_count_is_answered_within_a_second(
         assert exact or unique <= PIECES * PIECE, "an upper bound"
         wait_for(lambda: tool.unique(many) == (0, True), "it is counted", 60)
         report_line(f"the answer came after {took:.2f} s, the whole count took less than {time.monotonic() - begun:.1f} s")
-        begun = time.monotonic()
-        assert tool.unique(many) == (0, True)
-        assert time.monotonic() - begun < 0.5, "what was counted is used again"
 
 
 def test_a_source_just_written(dataset: Path) -> None:
