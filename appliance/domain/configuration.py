@@ -33,27 +33,34 @@ _RETAINED = {"users", "host_groups", "hosts", "schedules", "receivers"}
 """Tables whose rows other tables refer to, or that have state: rows that stay are changed, not made again."""
 
 
-def collect(session: Session, seal: Seal) -> Content:
-    """All of it. Raises ConflictError when a secret can't be opened: a copy without it would not be whole."""
+def collect(session: Session, seal: Seal, *, whole: bool = True) -> Content:
+    """All of it. Raises ConflictError when a secret can't be opened; unless `whole`, the secret is then None."""
+
+    def opened(text: str) -> str | None:
+        try:
+            return seal.open(text)
+        except SealedError as error:
+            if whole:
+                raise ConflictError(f"a secret can't be opened, so the copy would not be whole: {error}") from error
+            return None
+
     content = _read(session)
-    try:
-        for name, columns in _SEALED.items():
-            for row in content[name]:
-                row.update({column: seal.open(row[column]) for column in columns if row[column]})
-        for row in content["settings"]:
-            if row["name"] == hosts.MUTUAL_SETTING:
-                row["value"] = {"name": row["value"]["name"], "secret": seal.open(row["value"]["secret"])}
-    except SealedError as error:
-        raise ConflictError(f"a secret can't be opened, so the copy would not be whole: {error}") from error
+    for name, columns in _SEALED.items():
+        for row in content[name]:
+            row.update({column: opened(row[column]) for column in columns if row[column]})
+    for row in content["settings"]:
+        if row["name"] == hosts.MUTUAL_SETTING:
+            row["value"] = {"name": row["value"]["name"], "secret": opened(row["value"]["secret"])}
     return content
 
 
 def without_secrets(session: Session) -> Content:
     """For support."""
+    content = _read(session)
+    content["settings"] = [row for row in content["settings"] if row["name"] != hosts.MUTUAL_SETTING]
     return {
         name: [{column: value for column, value in row.items() if column not in _SECRET} for row in rows]
-        for name, rows in _read(session).items()
-        if name != "settings"
+        for name, rows in content.items()
     }
 
 

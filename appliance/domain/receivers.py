@@ -105,12 +105,6 @@ def url_of(seal: Seal, receiver: Receiver) -> str:
     return seal.open(receiver.url)
 
 
-def check_secret(url: str, secret: str) -> None:
-    """Of a webhook, as `new_secret` makes them. Raises InvalidError."""
-    if kind_of(url) == WEBHOOK and not re.fullmatch(r"whsec_[A-Za-z0-9+/]{32,128}={0,2}", secret):
-        raise InvalidError("secret", "not the secret of a webhook", "whsec_ and base64")
-
-
 def new_secret() -> str:
     """As Standard Receivers have it: 256 bits."""
     return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"

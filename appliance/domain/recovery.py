@@ -148,7 +148,8 @@ def take(
         raise ConflictError("jobs are running; try again when they have ended", [job.id for job in active])
     for job in active:
         jobs.end(session, job.id, jobs.FAILED, problem={**to_wire(ConflictError(_REPLACED)), "left": None})
-    before, sees = configuration.collect(session, seal), _access(session, using or Using())
+    # The key that sealed its secrets may be lost.
+    before, sees = configuration.collect(session, seal, whole=False), _access(session, using or Using())
     configuration.replace(session, seal, opened.content, caller)
     now = _access(session, using or Using())
     lost = [f"{who}: {what}" for who, had in sorted(sees.items()) for what in sorted(had - now.get(who, set()))]

@@ -26,8 +26,8 @@ from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 
 _WRITTEN_S = 60
-_NEWEST_S = 60.0
-"""Most age of an inventory in seconds: the scheduler scans storage, not history."""
+_NEWEST_S = 120.0
+"""Oldest inventory that serves, in seconds: the scheduler scans storage every minute, so that history does not."""
 _KEPT_S = 30 * DAY_S
 """How long history of a deleted subject stays."""
 _TREND_POINTS = 720

@@ -264,7 +264,8 @@ class Recovery:
     ) -> list[str]:
         """Takes the configuration of a pool's copy, or of a file; the changes in words. Raises DomainError."""
         context = self._context
-        using = None if force else self._using()
+        # In recovery mode hosts are served as they are, whatever the database knows of them.
+        using = None if force or self.active else self._using()
         with context.reconciling.lock, as_domain_errors():
             with context.store.reading() as session:
                 found = self._found(session)

@@ -19,8 +19,8 @@ from sqlalchemy import update
 
 from appliance.database.models import Installation
 from appliance.database.store import Store
-from appliance.dataplane.target import ServedTarget
-from appliance.domain import access, recovery, sealed_copy
+from appliance.dataplane.target import ServedTarget, TargetUnreachableError
+from appliance.domain import access, configuration, recovery, sealed_copy
 from appliance.domain.access import Role
 from appliance.domain.errors import InvalidError
 from appliance.domain.secrets import Seal
@@ -248,6 +248,39 @@ def test_a_lost_database(sealed: Sealed, tmp_path: Path, key_is_lost: bool) -> N
     sealed.copied()
     sealed.restart(lambda: None)
     assert not sealed.status()["active"] and sealed.reconcile() == 200
+
+
+def test_an_older_database_whose_key_is_lost(sealed: Sealed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of its own secrets can be read, and the target does not respond. Those of the copy are sealed with the new key."""
+    appliance = sealed.appliance
+    chap = {"name": "esx2", "secret": "a good long secret"}
+    host = {"name": "second", "iqns": ["iqn.1998-01.com.vmware:esx2"], "chap": chap}
+    assert appliance.request("POST", "/hosts", host).status_code == 201
+    mutual = {"name": "target", "secret": "the target's secret"}
+    assert appliance.request("PUT", "/settings/iscsi/target-chap", mutual).status_code == 200
+    sealed.save()
+    sealed.change("third")
+    sealed.copied()
+    before = sealed.served()
+
+    def older() -> None:
+        copied(sealed.older, appliance.configuration.database)
+        appliance.service.context.seal = Seal(tmp_path / "another.key")
+
+    sealed.restart(older)
+    sealed.check_needs_decision(before)
+
+    def away(_target: str) -> None:
+        raise TargetUnreachableError("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(appliance.target, "sessions", away)
+        body = {"from_pool": "tank", "recovery_key": sealed.recovery_key}
+        assert appliance.request("POST", "/recovery", body).status_code == 200
+    assert "third" in sealed.hosts()
+    with appliance.store.reading() as session:
+        content = configuration.collect(session, appliance.service.context.seal)
+    assert chap["secret"] in str(content["hosts"]) and mutual["secret"] in str(content["settings"])
 
 
 def test_a_new_database_can_be_right(sealed: Sealed) -> None:
