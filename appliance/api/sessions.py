@@ -94,11 +94,17 @@ def log_out(call: Call) -> BaseModel:
 
 @resource.operation("POST", "/session/password", role=Role.VIEWER, audit="session.password", body=PasswordUpdate, answer=Empty)
 def change_password(call: Call, body: PasswordUpdate) -> BaseModel:
-    """Changes the caller's password. Ends all sessions of the user, and the tokens if `end_tokens` is set."""
+    """Changes the caller's password. Ends the user's other sessions, and the tokens if `end_tokens` is set."""
     confirm_password(call, body.current, "current")
     password_hash = access.new_password(call.who.name, body.new)
     with call.changing() as session:
-        access.change_user(session, call.who.user_id, password_hash=password_hash, end_tokens=body.end_tokens)
+        access.change_user(
+            session,
+            call.who.user_id,
+            password_hash=password_hash,
+            end_tokens=body.end_tokens,
+            retained_session=call.who.credential,
+        )
     return Empty()
 
 

@@ -151,8 +151,13 @@ def change_user(
     password_hash: str | None = None,
     disabled: bool | None = None,
     end_tokens: bool = False,
+    retained_session: str | None = None,
 ) -> User:
-    """Changes what is given. A new password and being disabled end the user's sessions. The last admin stays one."""
+    """
+    Changes what is given. A new password and being disabled end the user's sessions, except `retained_session`.
+
+    Raises ConflictError where no admin would be left.
+    """
     changed = user(session, user_id)
     if password_hash is not None:
         changed.password_hash = password_hash
@@ -163,7 +168,8 @@ def change_user(
     session.flush()
     _keep_an_admin(session)
     if password_hash is not None or disabled:
-        session.execute(delete(LoginSession).where(LoginSession.user_id == user_id))
+        ended = delete(LoginSession).where(LoginSession.user_id == user_id)
+        session.execute(ended if retained_session is None else ended.where(LoginSession.hash != retained_session))
     if end_tokens:
         session.execute(delete(Token).where(Token.user_id == user_id))
     return changed

@@ -20,7 +20,7 @@ const RULES = { type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"
 /** Rules about colours: the dark theme differs in nothing else. */
 const COLOUR_RULES = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
 /** Timeout of a screen for what a story waits for. */
-const PATIENCE_MS = 180_000;
+export const PATIENCE_MS = 180_000;
 
 /** The certificate that the appliance serves. */
 export async function servedCertificate() {

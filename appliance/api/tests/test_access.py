@@ -135,6 +135,18 @@ def test_a_stolen_session_makes_no_token(appliance: Appliance) -> None:
     assert client.post("/api/v1/tokens", json={**body, "password": PASSWORD}, headers=headers).status_code == 201
 
 
+def test_a_new_password_ends_the_other_sessions(appliance: Appliance) -> None:
+    client = appliance.application.test_client(use_cookies=False)
+    here, elsewhere = (log_in(appliance) for _ in range(2))
+    assert here.json is not None
+    headers = {"Cookie": here.headers["Set-Cookie"].split(";")[0], "X-CSRF-Token": here.json["csrf_token"]}
+    change = {"current": PASSWORD, "new": "another good password"}
+    assert client.post("/api/v1/session/password", json=change, headers=headers).status_code == 200
+    assert client.get("/api/v1/session", headers=headers).status_code == 200
+    other = {"Cookie": elsewhere.headers["Set-Cookie"].split(";")[0]}
+    assert client.get("/api/v1/session", headers=other).status_code == 401
+
+
 def test_a_new_password_ends_tokens_on_request(appliance: Appliance) -> None:
     change = {"current": PASSWORD, "new": "another good password"}
     assert appliance.request("POST", "/session/password", change, role="viewer").status_code == 200

@@ -3,7 +3,7 @@
 
 import { focusManager, queryOptions, useQuery, useQueryClient, type QueryClient } from "@tanstack/react-query";
 import { createContext, use, useCallback, useEffect, useMemo, useRef, type ReactNode } from "react";
-import { api, setCsrfToken, unwrap, type Outcome } from "../api/client";
+import { api, setCsrfToken, unwrap } from "../api/client";
 import { listen } from "../api/events";
 import { ApiProblem, asProblem } from "../api/problem";
 import type { Role, Session } from "../api/types";
@@ -45,12 +45,8 @@ function setKnown(client: QueryClient, known: Known): void {
   client.setQueryData<Known>(KEY, known);
 }
 
-/** While one's own sessions are ended, and one is logged in anew. */
-let isRenewing = false;
-
 /** A 401 came: the cookie is worth nothing any more. */
-export function endSession(client: QueryClient): void {
-  if (isRenewing) return;
+function endSession(client: QueryClient): void {
   setCsrfToken(null);
   const known = client.getQueryData<Known>(KEY);
   // The page's first question goes on: nothing is shown until it is answered.
@@ -87,36 +83,6 @@ export async function refreshSession(client: QueryClient): Promise<void> {
 export function refused(client: QueryClient, problem: ApiProblem): void {
   if (problem.isSession) endSession(client);
   else if (problem.status === 403) void refreshSession(client);
-}
-
-/**
- * Does what ends all sessions of who is logged in here, and logs in anew. What is refused between both is not the end of this page's
- * session; where nobody can be logged in it is.
- */
-export async function renew<Answer>(
-  client: QueryClient,
-  change: () => Promise<Outcome<Answer>>,
-  logIn: () => Promise<void>,
-): Promise<Outcome<Answer>> {
-  isRenewing = true;
-  let isIn = true;
-  try {
-    const outcome = await change();
-    if (outcome.response.ok) isIn = await succeeds(logIn());
-    return outcome;
-  } finally {
-    isRenewing = false;
-    if (!isIn) endSession(client);
-  }
-}
-
-async function succeeds(doing: Promise<void>): Promise<boolean> {
-  try {
-    await doing;
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 interface SessionActions {

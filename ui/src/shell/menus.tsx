@@ -93,7 +93,7 @@ export function UserMenu() {
       </Menu>
       {changing && (
         <Suspense fallback={null}>
-          <OwnPassword name={session.name} onClose={() => setChanging(false)} />
+          <OwnPassword onClose={() => setChanging(false)} />
         </Suspense>
       )}
     </>

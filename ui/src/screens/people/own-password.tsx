@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/** One's own password. All one's sessions end with it; who changes it here is logged in anew. */
+/** The user's own password. The user's other sessions end with it. */
 
 import { Checkbox } from "@patternfly/react-core";
-import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { TextField } from "../../parts/field";
-import { renew, useSession } from "../../session/session";
 import { text } from "../../text";
 import { NewPassword, usePassword } from "./new-password";
 
 const words = text.people.own;
 
-interface Props {
-  readonly name: string;
-  readonly onClose: () => void;
-}
-
-export default function OwnPassword({ name, onClose }: Props) {
-  const client = useQueryClient();
-  const { logIn } = useSession();
+export default function OwnPassword({ onClose }: { readonly onClose: () => void }) {
   const { password, good, field } = usePassword();
   const [current, setCurrent] = useState("");
   const [endTokens, setEndTokens] = useState(false);
@@ -33,13 +24,7 @@ export default function OwnPassword({ name, onClose }: Props) {
       ready={current !== "" && good}
       knownFields={["current", "new", "password"]}
       body={() => body}
-      ask={(body, headers) =>
-        renew(
-          client,
-          () => api.POST("/api/v1/session/password", { body, headers }),
-          () => logIn(name, body.new),
-        )
-      }
+      ask={(body, headers) => api.POST("/api/v1/session/password", { body, headers })}
       changes={[]}
       done={words.done}
       onClose={onClose}
