@@ -325,14 +325,14 @@ def test_pools_that_disagree_are_listed_and_none_is_suggested(sealed: Sealed) ->
     sealed.save()
     sealed.change("second")
     sealed.copied()
-    (sealed.copies / "rust").rename(sealed.copies / "removed")
+    shutil.copytree(sealed.copies / "rust", sealed.copies / "second")
     sealed.change("third")
-    sealed.copied("tank")
+    sealed.copied()
     before = sealed.served()
 
     def older() -> None:
         shutil.rmtree(sealed.copies / "rust")
-        (sealed.copies / "removed").rename(sealed.copies / "rust")
+        (sealed.copies / "second").rename(sealed.copies / "rust")
         copied(sealed.older, sealed.appliance.configuration.database)
 
     sealed.restart(older)
