@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
+import msgspec
 import typer
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from appliance.cli.client import FAILED, INVALID, NOT_ALLOWED, UNAVAILABLE, USAGE, Client, CommandError
 from appliance.cli.shared import as_bytes
@@ -40,15 +40,15 @@ API_SECONDS = 120.0
 """For the API to serve after it was started."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Part(msgspec.Struct, forbid_unknown_fields=True):
+    """A table of the file."""
 
 
 class Administrator(_Part):
     """The first user."""
 
-    name: str = "admin"
     password: str
+    name: str = "admin"
 
 
 class Pool(_Part):
@@ -69,8 +69,8 @@ class Host(_Part):
 
     name: str
     group: str | None = None
-    iqns: list[str] = Field(default_factory=list)
-    addresses: list[str] = Field(default_factory=list)
+    iqns: list[str] = []
+    addresses: list[str] = []
 
 
 class Datastore(_Part):
@@ -81,17 +81,17 @@ class Datastore(_Part):
     size: str
     kind: Literal["vmfs", "nfs"] = "vmfs"
     thick: bool = False
-    groups: list[str] = Field(default_factory=list)
+    groups: list[str] = []
 
 
 class Seed(_Part):
     """The whole file."""
 
     administrator: Administrator
-    pools: list[Pool] = Field(default_factory=list)
-    groups: list[Group] = Field(default_factory=list)
-    hosts: list[Host] = Field(default_factory=list)
-    datastores: list[Datastore] = Field(default_factory=list)
+    pools: list[Pool] = []
+    groups: list[Group] = []
+    hosts: list[Host] = []
+    datastores: list[Datastore] = []
 
 
 def read_seed(path: Path) -> Seed:
@@ -101,12 +101,11 @@ def read_seed(path: Path) -> Seed:
             mode = os.fstat(file.fileno())
             if stat.S_IMODE(mode.st_mode) & 0o077 or mode.st_uid != os.geteuid():
                 raise CommandError(f"{path}: it has a password, and others may read it. Run: chmod 600 {path}", NOT_ALLOWED)
-            return Seed.model_validate(tomllib.load(file))
+            return msgspec.convert(tomllib.load(file), Seed)
     except tomllib.TOMLDecodeError as error:
         raise CommandError(f"{path}: {error}", INVALID) from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise CommandError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}", INVALID) from error
+    except msgspec.ValidationError as error:
+        raise CommandError(f"{path}: {error}", INVALID) from error
 
 
 def set_up(

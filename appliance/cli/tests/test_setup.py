@@ -47,8 +47,8 @@ def test_a_seed_file_is_read(tmp_path: Path) -> None:
     ("text", "mode", "says"),
     [
         (SEED, 0o640, "chmod 600"),
-        (SEED + "colour = 1\n", 0o600, "datastores.0.colour"),
-        ("[administrator]\n", 0o600, "administrator.password"),
+        (SEED + "colour = 1\n", 0o600, r"unknown field `colour` - at `\$.datastores\[0\]`"),
+        ("[administrator]\n", 0o600, r"required field `password` - at `\$.administrator`"),
         ("[administrator", 0o600, "setup.toml"),
     ],
 )
