@@ -246,8 +246,7 @@ static void *job_work(void *argument)
         pthread_mutex_unlock(&jobs->lock);
         job_run(job, cancelled);
         pthread_mutex_lock(&jobs->lock);
-        lane->running[fast]--;
-        pthread_cond_broadcast(&lane->work); /* another job of this host or kind may start */
+        lane->running[fast]--; /* at most one more job may start, which this thread takes */
     }
     pthread_mutex_unlock(&jobs->lock);
     return NULL;
@@ -288,7 +287,7 @@ bool lane_enqueue(struct lane *lane, struct job *job)
         return false;
     *tail = job;
     lane->active++;
-    pthread_cond_broadcast(&lane->work);
+    pthread_cond_signal(&lane->work);
     return true;
 }
 

@@ -96,7 +96,6 @@ static void procedure22_clone_file(struct vaai_nas_service *service, const struc
     struct vaai_nas_clone clone = {0};
     char reason[VAAI_NAS_REASON_SIZE];
     struct vaai_nas_job job;
-    bool is_directory, same_export;
 
     if (request->kind != PROCEDURE22_NEED_SOURCE) {
         procedure22_fail(result, VAAI_NAS_INVALID);
@@ -104,15 +103,11 @@ static void procedure22_clone_file(struct vaai_nas_service *service, const struc
     }
     procedure22_to_handle(&request->destination, &clone.destination);
     procedure22_to_handle(&request->source, &clone.source);
-    enum vaai_nas_status status =
-        vaai_nas_inspect(service, caller, &clone.destination, &clone.source, &is_directory, &same_export);
-    if (status == VAAI_NAS_OK && is_directory)
-        status = vaai_nas_split_path(service, caller, &clone.destination, request->name, clone.name);
-    if (status == VAAI_NAS_OK) {
-        clone.fast = is_directory && same_export;
-        status = is_directory ? vaai_nas_do_clone(service, caller, &clone, &job, reason)
-                              : vaai_nas_start_clone(service, caller, &clone, REFUSED_WITHIN_MILLISECONDS, &job, NULL);
-    }
+    enum vaai_nas_status status = vaai_nas_decide_clone(service, caller, request->name, &clone);
+    if (status == VAAI_NAS_OK)
+        status = clone.name[0] != 0
+                     ? vaai_nas_do_clone(service, caller, &clone, &job, reason)
+                     : vaai_nas_start_clone(service, caller, &clone, REFUSED_WITHIN_MILLISECONDS, &job, NULL);
     if (status == VAAI_NAS_OK)
         procedure22_show_progress(&job, result);
     else

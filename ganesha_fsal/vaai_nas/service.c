@@ -112,26 +112,6 @@ enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service,
     return status;
 }
 
-enum vaai_nas_status vaai_nas_inspect(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                      const struct vaai_nas_handle *destination, const struct vaai_nas_handle *source,
-                                      bool *destination_is_directory, bool *same_export)
-{
-    struct vaai_nas_file file;
-    uint16_t export_id = 0;
-    enum vaai_nas_status status = service_open(service, caller, destination, VAAI_NAS_INSPECT, &file);
-
-    if (status == VAAI_NAS_OK) {
-        *destination_is_directory = file.is_directory;
-        export_id = file.export_id;
-        service_close(service, &file);
-        status = service_open(service, caller, source, VAAI_NAS_INSPECT, &file);
-    }
-    if (status == VAAI_NAS_OK)
-        *same_export = file.export_id == export_id;
-    service_close(service, &file);
-    return status;
-}
-
 /* The part of `path` after the folder `of`; NULL if it is not in the folder. */
 static const char *service_below(const char *path, const char *of)
 {
@@ -177,12 +157,10 @@ static bool service_find_path(const struct vaai_nas_file *directory, char path[V
     return rest != NULL;
 }
 
-enum vaai_nas_status vaai_nas_split_path(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                         const struct vaai_nas_handle *directory, const char *path,
-                                         char name[VAAI_NAS_NAME_SIZE + 1])
+static enum vaai_nas_status service_split_path(const struct vaai_nas_file *directory, const char *path,
+                                               char name[VAAI_NAS_NAME_SIZE + 1])
 {
     char normal[VAAI_NAS_FILE_PATH_SIZE], directory_path[VAAI_NAS_PATH_SIZE];
-    struct vaai_nas_file file;
 
     if (!service_normalize(path, normal))
         return VAAI_NAS_NAME_TOO_LONG;
@@ -193,18 +171,30 @@ enum vaai_nas_status vaai_nas_split_path(struct vaai_nas_service *service, const
     if (strlen(last) > VAAI_NAS_NAME_SIZE)
         return VAAI_NAS_NAME_TOO_LONG;
     strcpy(name, last);
-    enum vaai_nas_status status = service_open(service, caller, directory, VAAI_NAS_INSPECT, &file);
-    if (status != VAAI_NAS_OK)
-        return status;
-    const bool has_path = service_find_path(&file, directory_path);
-    service_close(service, &file);
-    if (!has_path)
+    if (!service_find_path(directory, directory_path))
         return VAAI_NAS_NOT_FOUND;
     if (strcmp(directory_path, normal) == 0)
         return VAAI_NAS_IS_DIRECTORY;
     if (slash != NULL)
         *slash = 0;
     return strcmp(directory_path, slash == NULL ? "" : normal) == 0 ? VAAI_NAS_OK : VAAI_NAS_NOT_FOUND;
+}
+
+enum vaai_nas_status vaai_nas_decide_clone(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                           const char *path, struct vaai_nas_clone *clone)
+{
+    struct vaai_nas_file destination, source = {.fd = -1};
+    enum vaai_nas_status status = service_open(service, caller, &clone->destination, VAAI_NAS_INSPECT, &destination);
+
+    if (status == VAAI_NAS_OK && destination.is_directory) {
+        status = service_open(service, caller, &clone->source, VAAI_NAS_INSPECT, &source);
+        clone->fast = source.export_id == destination.export_id;
+        if (status == VAAI_NAS_OK)
+            status = service_split_path(&destination, path, clone->name);
+    }
+    service_close(service, &source);
+    service_close(service, &destination);
+    return status;
 }
 
 enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,

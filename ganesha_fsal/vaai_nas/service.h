@@ -79,18 +79,13 @@ const struct vaai_nas_counters *vaai_nas_service_counters(const struct vaai_nas_
 enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                                const struct vaai_nas_handle *handle, struct vaai_nas_capabilities *capabilities);
 
-/* Relation of two handles. Needs the right to read the attributes of both. */
-enum vaai_nas_status vaai_nas_inspect(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                      const struct vaai_nas_handle *destination, const struct vaai_nas_handle *source,
-                                      bool *destination_is_directory, bool *same_export);
-
 /*
- * Splits `path`, which names a file to make in `directory`: `name` is its last component. Repeated and leading slashes count as one and none.
+ * Decides what `clone` is by its handles. Into a file: `path` is ignored, and `clone` does not change. Into a directory: the name is the last
+ * component of `path`, and the clone is fast within one export. Repeated and leading slashes count as one and none.
  * IS_DIRECTORY if `path` names the directory itself, NOT_FOUND if the directory is not the one that `path` names before its last component.
  */
-enum vaai_nas_status vaai_nas_split_path(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                         const struct vaai_nas_handle *directory, const char *path,
-                                         char name[VAAI_NAS_NAME_SIZE + 1]);
+enum vaai_nas_status vaai_nas_decide_clone(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                           const char *path, struct vaai_nas_clone *clone);
 
 /*
  * Starts a clone, or finds the one of the same request. Waits at most wait_milliseconds for its end. OK: `job` is set; the clone need not be complete.

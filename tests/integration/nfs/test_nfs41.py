@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NFSv4.1 as ESXi uses it: a disk opened with a share reservation, and reclaimed after a kill of the daemon."""
+"""NFSv4.1 as ESXi uses it: a disk opened with a share reservation, and reclaimed after a kill of the daemon.
+
+During the grace period clones by VAAI-NAS are busy, as every new open is.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.ganesha import Export, Ganesha, running_ganesha
+from support.ganesha import Daemon, Export, Ganesha, running_ganesha
 from support.nfs4 import (
     NFS4ERR_BAD_STATEID,
     NFS4ERR_GRACE,
@@ -22,16 +25,20 @@ from support.nfs4 import (
     Nfs4Error,
     OpenFile,
 )
+from support.onc_rpc import Nfs3, Nfs3Error, mount
+from support.procedure22 import BUSY, COMPLETE, DISK_FULL, RESERVE, STATISTICS, Procedure22
 from support.programs import wait_for
 
 MIB = 1 << 20
 SIZE = 64 * MIB
+OK, NOSPC, JUKEBOX = 0, 28, 10008
 
 
 @pytest.fixture
 def served(nfs_store: Path, tmp_path: Path) -> Iterator[tuple[Ganesha, Path]]:
     """A daemon that allows reclaims after a crash, and the folder exported as /one."""
-    with running_ganesha(tmp_path / "ganesha", [Export(1, nfs_store, "/one")], graceless=False) as ganesha:
+    exports = [Export(1, nfs_store, "/one")]
+    with running_ganesha(tmp_path / "ganesha", exports, Daemon.PATCHED, graceless=False) as ganesha:
         yield ganesha, nfs_store
 
 
@@ -92,3 +99,36 @@ def test_a_disk_is_reclaimed_after_a_kill(served: tuple[Ganesha, Path], seed: in
     assert (store / "disk").stat().st_size == 2 * SIZE
     with (store / "disk").open("rb") as file:
         assert file.read(3 * MIB) == data + bytes(MIB)
+
+
+def test_clones_wait_for_the_end_of_the_grace_period(served: tuple[Ganesha, Path], seed: int) -> None:
+    """As a create by NFSv4 and a new size by NFSv3 do. Nothing is made or changed; statistics are answered."""
+    ganesha, store = served
+    data = random.Random(seed).randbytes(MIB)
+    with Nfs4() as host, Nfs3() as nfs:
+        host.write(opened(host), 0, data)
+        root = mount("/one")
+        source, file = nfs.lookup(root, "disk"), nfs.create(root, "file")
+        ganesha.restart_after_kill()
+    with host.after_restart() as host, Nfs4() as other, Nfs3() as nfs:
+        procedure = Procedure22(nfs)
+        with pytest.raises(Nfs4Error, match=f" {NFS4ERR_GRACE}$"):
+            other.open("/one", "made", SHARE_BOTH, SHARE_NONE, create=True)
+        with pytest.raises(Nfs3Error, match=f" {JUKEBOX}$"):
+            nfs.truncate(file, MIB)
+        for refused in (
+            procedure.clone(source, root, "clone"),
+            procedure.clone(source, file, ""),
+            procedure.command(RESERVE, file),
+        ):
+            assert (refused.status, refused.result) == (JUKEBOX, BUSY)
+        assert procedure.command(STATISTICS, source).status == OK
+        assert {path.name: path.stat().st_size for path in store.iterdir()} == {"disk": MIB, "file": 0}
+        host.reclaim_complete()
+        wait_for(lambda: refusal(other, SHARE_READ) == 0, "the grace period ends")
+        made = procedure.clone(source, root, "clone")
+        assert (made.status, made.clone_flag) == (OK, COMPLETE)
+        assert procedure.full_clone(source, file).status == OK
+        refused = procedure.command(RESERVE, file)
+        assert (refused.status, refused.result) == (NOSPC, DISK_FULL)
+    assert (store / "clone").read_bytes() == (store / "file").read_bytes() == data

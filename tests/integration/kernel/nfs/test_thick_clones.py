@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clones from and to thick storage are copies, and are counted as copies. Partial clones by name disappear after a crash."""
+"""VAAI-NAS next to thick storage: clones are copies and counted as copies, partial ones by name disappear after a crash.
+
+A refused reservation changes nothing.
+"""
 
 from __future__ import annotations
 
 import random
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +17,11 @@ from integration.kernel.nfs.datastores import admitted_for, cloned, control_bloc
 from integration.kernel.zvol_clone.blocks import pool_property
 from support.ganesha import Daemon, Export, Ganesha, mounted_dataset, running_ganesha
 from support.onc_rpc import Nfs3, mount
-from support.procedure22 import COMPLETE, DISK_FULL, Procedure22, Result
-from support.programs import wait_for
+from support.procedure22 import COMPLETE, DISK_FULL, RESERVE, Procedure22, Result
+from support.programs import run, wait_for
 from support.short_pool import MIB, ShortPool
 
-from appliance.dataplane.vaai_nas import FileRefusedError, VaaiNas
+from appliance.dataplane.vaai_nas import ExportSpace, FileRefusedError, VaaiNas
 
 SIZE, DISK = 144 * MIB, 64 * MIB
 THICK, THIN = 1, 2
@@ -46,6 +49,20 @@ class Stores:
         with Nfs3() as nfs:
             file = nfs.create(mount(f"/{destination}"), name)
             return Procedure22(nfs).full_clone(nfs.lookup(mount(f"/{source}"), "disk"), file)
+
+    def reserve(self, export: int) -> Result:
+        """Reserve Space of "disk"."""
+        with Nfs3() as nfs:
+            return Procedure22(nfs).command(RESERVE, nfs.lookup(mount(f"/{export}"), "disk"))
+
+    def state(self, export: int) -> tuple[dict[str, tuple[int, int]], ExportSpace, str]:
+        """What a reservation could change: sizes and allocated bytes of files, the admitted sum, properties of the dataset."""
+        place = self.places[export]
+        dataset = run("findmnt", "-no", "SOURCE", "--mountpoint", place).strip()
+        run("zpool", "sync")
+        files = {path.name: (path.stat().st_size, path.stat().st_blocks) for path in place.iterdir()}
+        properties = run("zfs", "get", "-Hpo", "value", "refquota,refreservation,quota,reservation", dataset)
+        return files, counted(self.control, export), properties
 
 
 @pytest.fixture
@@ -111,3 +128,26 @@ def test_a_crash_during_a_clone_by_name_leaves_nothing(stores: Stores) -> None:
     assert not (place / MAKING).exists()
     assert {path.name for path in place.iterdir()} == {"disk"}
     assert counted(stores.control).admitted == admitted_for(DISK)
+
+
+def test_a_refused_reservation_changes_nothing(stores: Stores) -> None:
+    """Of a thin datastore, and of a thick one whose files are larger than it."""
+
+    def check_refused(export: int) -> None:
+        before = stores.state(export)
+        refused = stores.reserve(export)
+        assert (refused.status, refused.result, refused.reserved) == (NFS3ERR_NOSPC, DISK_FULL, 0)
+        assert stores.state(export) == before
+
+    check_refused(THIN)
+    thick = stores.ganesha.exports[0]
+    stores.ganesha.exports[0] = replace(thick, thick_size=DISK)
+    stores.ganesha.restart_after_kill()
+    assert counted(stores.control).admitted == admitted_for(DISK) > DISK
+    check_refused(THICK)
+    stores.ganesha.exports[0] = thick
+    stores.ganesha.restart_after_kill()
+    before = stores.state(THICK)
+    granted = stores.reserve(THICK)
+    assert (granted.status, granted.reserved) == (0, DISK)
+    assert stores.state(THICK) == before

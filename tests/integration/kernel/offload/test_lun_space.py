@@ -6,12 +6,16 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from integration.kernel.conftest import VolumeOf
+from integration.kernel.freezing_pool import FreezingPool
 from integration.kernel.offload.disks import luns
-from integration.kernel.zvol_clone.blocks import dvas, shared
+from integration.kernel.zvol_clone.blocks import dvas, opened, random_blocks, shared, write_direct
 from integration.kernel.zvol_clone.zvol_clone_ioctl import ZvolClone
+from support.programs import run, wait_for
+from support.short_pool import space
 from support.target import IQN, Target
 from support.zfs import Pool
 
@@ -50,3 +54,33 @@ def test_shared_bytes_of_luns_are_those_of_zdb(pool: Pool, volume: VolumeOf, tar
             assert (await asyncio.to_thread(check))[1]["shared_bytes"] == 0
 
     asyncio.run(scenario())
+
+
+def test_a_long_count_is_answered_within_a_second(target: Target, freezing_pool: FreezingPool, device: ZvolClone) -> None:
+    """By an upper bound, of a clone with all of its origin's data. The count goes on, and its result is exact."""
+    pool, data = freezing_pool, 8 * MIB
+    write_direct(pool.create_volume("template", 32), random_blocks(data))
+    run("zpool", "sync", pool.name)
+    run("zfs", "snapshot", f"{pool.name}/template@before")
+    run("zfs", "clone", f"{pool.name}/template@before", f"{pool.name}/clone")
+    path = Path(f"/dev/zvol/{pool.name}/clone")
+    wait_for(path.exists, "the clone's device is there")
+    uuid = target.add_lun(0, path)
+    wait_for(lambda: bool(space(target)), "its space is known")
+
+    def answer() -> dict[str, Any]:
+        return dict(target.call("lun.space", {"uuid": uuid}))
+
+    with opened(pool.create_volume("other", 16), os.O_RDWR | os.O_DIRECT) as other, pool.frozen():
+        write_direct(other, random_blocks(MIB))
+        for _ in range(2):
+            began = time.monotonic()
+            found = answer()
+            assert time.monotonic() - began < 1
+            assert not found["unique_exact"] and found["unique_bytes"] >= data, found
+    wait_for(lambda: answer()["unique_exact"], "it is counted")
+    found = answer()
+    assert (found["allocated_bytes"], found["unique_bytes"], found["snapshot_bytes"]) == (data, data, data)
+    target.call("luns.delete", {"target": IQN, "number": 0})
+    for name in ("other", "clone", "template"):
+        pool.destroy_volume(name)

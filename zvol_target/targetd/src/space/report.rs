@@ -44,6 +44,8 @@ pub struct LunSpace {
     pub growth: Growth,
     /// What it uses.
     pub used_bytes: u64,
+    /// All of its data, of a clone also what it shares with its origin.
+    pub referenced_bytes: u64,
     /// What it can use in addition.
     pub available_bytes: u64,
     /// What is reserved for it and unused.
