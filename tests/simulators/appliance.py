@@ -22,6 +22,7 @@ from apiflask import APIFlask
 from werkzeug.test import TestResponse
 
 from appliance.api.operation import carry_out
+from appliance.api.server import WorkerServer, feed, services_of
 from appliance.api.wire import HttpRequest, Reply
 from appliance.config import Configuration, Http, Worker
 from appliance.database.store import Store
@@ -32,7 +33,6 @@ from appliance.domain import access
 from appliance.domain.access import Role
 from appliance.gateway.application import create
 from appliance.gateway.forward import Worker as Carrier
-from appliance.worker.server import WorkerServer, feed, services_of
 from appliance.worker.service import Service
 from simulators.ganesha import GaneshaSimulator
 from simulators.storage import again, assembled, in_folder, simulator

@@ -231,7 +231,7 @@ def test_a_change_is_made_also_while_the_worker_is_away(appliance: Appliance, mo
     def away(*_: Any, **__: Any) -> None:
         raise UnavailableError("the worker does not answer")
 
-    monkeypatch.setattr("appliance.worker.server.LocalWorker.call", away)
+    monkeypatch.setattr("appliance.api.server.LocalWorker.call", away)
     assert appliance.request("POST", "/host-groups", {"name": "one"}).status_code == 201
 
 
