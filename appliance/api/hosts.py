@@ -59,14 +59,13 @@ def _using(call: Call, host_id: str) -> set[str]:
     """iSCSI names that are logged in, and addresses that use NFS datastores. Queries only data planes that serve the host."""
     with call.services.store.reading() as session:
         kinds = kinds_shown(session, hosts.host(session, host_id).group_id)
-    worker = call.services.worker
-    names = {str(one["initiator"]) for one in worker.call("sessions")} if VMFS in kinds else set()
-    return names | (set(map(str, worker.call("nfs_users"))) if NFS in kinds else set())
+    names = set(_logged_in(call)) if VMFS in kinds else set()
+    return names | (call.context.nfs_addresses() if NFS in kinds else set())
 
 
 def _logged_in(call: Call) -> list[str]:
     """iSCSI names of hosts that are logged in."""
-    return [str(one["initiator"]) for one in call.services.worker.call("sessions")]
+    return [one.initiator for one in call.context.sessions()]
 
 
 @resource.operation("GET", "/hosts", role=Role.VIEWER, query=ListQuery, answer=HostPage)
@@ -75,9 +74,7 @@ def list_hosts(call: Call, query: ListQuery) -> BaseModel:
     with call.services.store.reading() as session:
         found = page(session.scalars(select(Host).order_by(Host.name)).all(), query, lambda host: host.name)
         iqns = hosts.all_initiators(session)
-        return HostPage.model_validate(
-            {**found, "items": [_host(session, host, iqns.get(host.id, [])) for host in found["items"]]}
-        )
+        return HostPage.model_validate(found.each(lambda host: _host(session, host, iqns.get(host.id, []))))
 
 
 @resource.operation("POST", "/hosts", role=Role.OPERATOR, audit="host.create", body=HostCreate, answer=HostResponse, status=201)
@@ -178,7 +175,7 @@ def list_groups(call: Call, query: ListQuery) -> BaseModel:
     """All host groups."""
     with call.services.store.reading() as session:
         found = page(session.scalars(select(HostGroup).order_by(HostGroup.name)).all(), query, lambda group: group.name)
-        return GroupPage.model_validate({**found, "items": [_group(session, group) for group in found["items"]]})
+        return GroupPage.model_validate(found.each(lambda group: _group(session, group)))
 
 
 @resource.operation(
@@ -233,11 +230,11 @@ def delete_group(call: Call, group_id: str) -> BaseModel:
 @resource.operation("GET", "/sessions", role=Role.VIEWER, query=ListQuery, answer=SessionPage)
 def list_sessions(call: Call, query: ListQuery) -> BaseModel:
     """Sessions of the iSCSI target, with their paths."""
-    sessions = sorted(call.services.worker.call("sessions"), key=lambda one: (one["initiator"], one["peer"]))
-    return SessionPage.model_validate(page(sessions, query, lambda one: f"{one['initiator']}\0{one['peer']}"))
+    sessions = sorted(call.context.sessions(), key=lambda one: (one.initiator, one.peer))
+    return SessionPage.model_validate(page(sessions, query, lambda one: f"{one.initiator}\0{one.peer}"))
 
 
 @resource.operation("GET", "/nfs-clients", role=Role.VIEWER, query=ListQuery, answer=ClientPage)
 def list_clients(call: Call, query: ListQuery) -> BaseModel:
     """Clients that the NFS server knows, and the datastores each may be using."""
-    return ClientPage.model_validate(page(call.services.worker.call("nfs_clients"), query, lambda one: str(one["address"])))
+    return ClientPage.model_validate(page(call.worker.nfs_clients(), query, lambda one: one.address))

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
@@ -29,6 +29,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from appliance.api.problems import headers_of, invalid, problem, problem_of
+from appliance.api.schemas.common import ListQuery
 from appliance.api.schemas.journal import JobResponse
 from appliance.api.types import Versioned, entity_tag
 from appliance.api.wire import HttpRequest, Response, Stream
@@ -43,11 +44,12 @@ from appliance.domain.errors import (
     ForbiddenError,
     InvalidError,
     UnauthenticatedError,
-    UnavailableError,
 )
 from appliance.domain.journal import complete, record, rotate, withdraw
 from appliance.domain.requests import Request
 from appliance.domain.secrets import Seal, SealedError, is_sealed
+from appliance.worker.context import Context
+from appliance.worker.service import Service
 
 COOKIE = "__Host-zvaai"
 CSRF_HEADER = "X-CSRF-Token"
@@ -97,24 +99,16 @@ class Refused(Exception):  # noqa: N818  # not a failure
         self.problem = problem
 
 
-class WorkerMethods(Protocol):
-    """The rest of the worker, as views call it."""
-
-    def call(self, method: str, **parameters: Any) -> Any:
-        """The result, as JSON has it. Raises DomainError."""
-
-    def submit(self, request: Request, actor: str, key: str | None) -> str:
-        """Identifier of a job that is checked and queued. The same `key` again is the same job. Raises DomainError."""
-
-
 @dataclass
 class Services:
     """Services for views."""
 
     configuration: Configuration
     store: Store
-    worker: WorkerMethods
+    worker: Service
     seal: Seal
+    submit_s: float = 54
+    """Time for a job to be queued, in seconds: the HTTP process waits 60 s for its answer."""
 
 
 @dataclass
@@ -144,14 +138,25 @@ class Call:
         return self.request.address[:64]
 
     @property
+    def worker(self) -> Service:
+        """The worker."""
+        return self.services.worker
+
+    @property
+    def context(self) -> Context:
+        """The worker's context."""
+        return self.services.worker.context
+
+    @property
     def who(self) -> Caller:
         """The caller of an operation that has a role."""
         assert self.caller is not None
         return self.caller
 
     def submit(self, job: Request) -> BaseModel:
-        """A job, checked and queued."""
-        job_id = self.services.worker.submit(job, self.who.name, self.key)
+        """A job, checked and queued. If it cannot be queued in time, it is not queued."""
+        until = time.monotonic() + self.services.submit_s
+        job_id = self.worker.executor.submit(job, self.who.name, key=self.key, until=until)
         with self.services.store.reading() as session:
             return JobResponse.model_validate(jobs.job(session, job_id))
 
@@ -190,11 +195,10 @@ class Call:
             with transaction[1]:
                 yield transaction[0]
         if self._tells_worker and made:
-            with contextlib.suppress(UnavailableError):
-                self.services.worker.call("reconcile")
+            self.worker.scheduler.request()
 
     def changed(self) -> None:
-        """The worker reconciles as soon as the change is committed. If it is down, it reconciles at its start."""
+        """The worker reconciles as soon as the change is committed."""
         self._tells_worker = True
 
     def match(self, current: BaseModel) -> None:
@@ -508,7 +512,7 @@ def _name(call: Call) -> str:
                 names += [found.name] if (found := session.get(table, str(value))) is not None else []
         elif field_name == "datastore_id":
             with contextlib.suppress(DomainError):
-                names += [str(store["name"]) for store in call.services.worker.call("datastores", id=str(value))]
+                names += [store.name for store in call.worker.datastores() if store.id == value]
         else:
             names.append(str(value))
     body = _parsed(call.request.body)
@@ -589,27 +593,39 @@ def _hidden(value: Any) -> Any:
 # --- pages
 
 
-def page(items: Sequence[Any], query: Any, key: Callable[[Any], str]) -> dict[str, Any]:
-    """A page of a list in memory, sorted by a unique `key`. `items` has the whole list, or one item more than the page."""
+@dataclass(frozen=True)
+class Page[T]:
+    """Part of a list, and the cursor of the next part."""
+
+    items: list[T]
+    next_cursor: str | None
+
+    def each[R](self, make: Callable[[T], R]) -> Page[R]:
+        """The same page of what `make` makes of its items."""
+        return Page([make(one) for one in self.items], self.next_cursor)
+
+
+def page[T](items: Sequence[T], query: ListQuery, key: Callable[[T], str]) -> Page[T]:
+    """A page of a list in memory, sorted by a unique `key`."""
     begin = after(query)
     rest = [item for item in items if begin is None or key(item) > begin]
     shown = rest[: query.limit]
-    return {"items": shown, "next_cursor": encoded(key(shown[-1])) if len(rest) > len(shown) else None}
+    return Page(shown, encoded(key(shown[-1])) if len(rest) > len(shown) else None)
 
 
-def after(query: Any) -> str | None:
+def after(query: ListQuery) -> str | None:
     """The key of the last of the page before."""
     return _decode(query.cursor)
 
 
-def newest_first(items: Iterable[Any], query: Any, number: Callable[[Any], int]) -> dict[str, Any]:
+def newest_first[T](items: Iterable[T], query: ListQuery, number: Callable[[T], int]) -> Page[T]:
     """A page of a list that the database has sorted, with one item more than the page."""
     found = list(items)
     shown = found[: query.limit]
-    return {"items": shown, "next_cursor": encoded(str(number(shown[-1]))) if len(found) > len(shown) else None}
+    return Page(shown, encoded(str(number(shown[-1]))) if len(found) > len(shown) else None)
 
 
-def before_number(query: Any) -> int:
+def before_number(query: ListQuery) -> int:
     """Where a page of `newest_first` begins."""
     text = _decode(query.cursor)
     if text is None:

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Any
 
 import msgspec
 from sqlalchemy.orm import Session
@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from appliance import logs
 from appliance.database.models import Job
 from appliance.domain import datastores, jobs, recovery, schedules
-from appliance.domain.errors import ConflictError, DomainError, InternalError, InvalidError, UnavailableError, to_wire
+from appliance.domain.errors import ConflictError, DomainError, InternalError, UnavailableError, to_wire
 from appliance.domain.jobs import Plan, Result
 from appliance.domain.requests import Request
 from appliance.worker import (
@@ -40,7 +40,6 @@ OPERATIONS: Operations = {
     **file_operations.OPERATIONS, **hold_operations.OPERATIONS, **device_operations.OPERATIONS, **vm_operations.OPERATIONS,
 }  # fmt: skip
 BY_REQUEST: Mapping[type[Request], Operation[Any, Any]] = {operation.request: operation for operation in OPERATIONS.values()}
-_REQUESTS: Any = Union[tuple(BY_REQUEST)]  # noqa: UP007  # of so many as there are
 _UNKNOWN = "this version does not know jobs of this kind. Nothing was done or undone by it: request it again if you still need it"
 _TRIES = 5
 _TRIES_CANCELLABLE = 40
@@ -54,15 +53,6 @@ _RECOVERY_SECONDS = 0.1
 STOP_SECONDS = 100.0
 """Less than TimeoutStopSec of zvaai-worker.service."""
 _log = logging.getLogger(__name__)
-
-
-def request_of(received: object) -> Request:
-    """Decodes a request from the worker's socket. Raises InvalidError."""
-    try:
-        found: Request = msgspec.convert(received, _REQUESTS)
-    except msgspec.ValidationError as error:
-        raise InvalidError("request", str(error), "a request for a job") from error
-    return found
 
 
 class Executor:

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -140,15 +140,16 @@ class Direct:
 
     def __init__(self, server: WorkerServer) -> None:
         self._server = server
-        self.timeout_s = 60.0
-        """Timeout of the worker's methods."""
+        self.submit_s = 54.0
+        """As in Services."""
 
     def request(self, sent: HttpRequest) -> tuple[Reply, bytes | int]:
         try:
             line = msgspec.json.encode(sent)
         except UnicodeEncodeError:
             line = json.dumps(msgspec.to_builtins(sent)).encode()
-        outcome = carry_out(services_of(self._server.service, self.timeout_s), msgspec.json.decode(line, type=HttpRequest))
+        services = replace(services_of(self._server.service), submit_s=self.submit_s)
+        outcome = carry_out(services, msgspec.json.decode(line, type=HttpRequest))
         headers = outcome.headers
         if isinstance(outcome.content, bytes):
             length = len(outcome.content)

@@ -19,7 +19,7 @@ MAY = {
     "dataplane": set(),
     "helper": {"zfs", "dataplane.ganesha", "dataplane.export_file"},
     "notify": {"domain", "database"},
-    "api": {"domain", "database", "notify", "worker"},
+    "api": {"domain", "database", "notify", "worker", "dataplane.target", "zfs.model"},
     "worker": {"domain", "database", "dataplane", "zfs", "helper.client", "notify"},
     "gateway": {"api", "domain.errors"},
     "cli": set(),

@@ -91,7 +91,7 @@ def test_a_disk_that_hangs_holds_up_nobody(appliance: Appliance, monkeypatch: py
         raise AssertionError(f"{device} was read")
 
     monkeypatch.setattr(appliance.simulator, "disk_health", hangs)
-    response = {one["path"]: one["smart"] for one in json.loads(bundle(appliance)["disks.json"])}
+    response = {one["disk"]["path"]: one["smart"] for one in json.loads(bundle(appliance)["disks.json"])}
     assert response[path]["temperature"] == 41 and len(response) == len(appliance.simulator.disks())
 
 
