@@ -20,19 +20,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
-from sqlalchemy import delete
+from sqlalchemy import delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from appliance.api.problems import headers_of, invalid, problem, problem_of
+from appliance.api.problems import Problem, headers_of, invalid, problem, problem_of
 from appliance.api.schemas.common import ListQuery
 from appliance.api.schemas.journal import JobResponse
 from appliance.api.types import Versioned, entity_tag
-from appliance.api.wire import HttpRequest, Response, Stream
+from appliance.api.wire import HttpRequest, Refusal, Response, Stream
 from appliance.config import Configuration
 from appliance.database.models import Host, HostGroup, IdempotencyKey, Job, Receiver, Schedule, Token, User
 from appliance.database.store import Store
@@ -71,7 +71,7 @@ _IN_RECOVERY_MODE = ("recovery", "setup", "session", "alert", "configuration.bac
 """What is done in recovery mode, by its name in the audit: nothing that the configuration is about."""
 
 
-_NAMED: dict[str, Any] = {
+_NAMED: dict[str, type[Host | HostGroup | Schedule | User | Token | Receiver | Job]] = {
     "host_id": Host, "group_id": HostGroup, "schedule_id": Schedule, "user_id": User, "token_id": Token, "receiver_id": Receiver,
     "job_id": Job,
 }  # fmt: skip
@@ -94,7 +94,7 @@ class _TakenBack(Exception):  # noqa: N818  # not a failure
 class Refused(Exception):  # noqa: N818  # not a failure
     """Refusal of a request by the API process or a schema."""
 
-    def __init__(self, problem: dict[str, Any]) -> None:
+    def __init__(self, problem: Problem) -> None:
         super().__init__(problem["detail"])
         self.problem = problem
 
@@ -127,7 +127,7 @@ class Call:
     """It is in `_running`."""
     entry: int | None = None
     """Identifier of the started audit entry."""
-    before: dict[str, Any] | None = None
+    before: dict[str, object] | None = None
     cookies: list[tuple[str, int | None]] = field(default_factory=list)
     _transaction: tuple[Session, contextlib.ExitStack] | None = None
     _tells_worker: bool = False
@@ -377,19 +377,18 @@ def failed() -> Outcome:
     return _refusal(problem(500, "internal", "the service is at fault; see its log"))
 
 
-def _refusal(body: dict[str, Any]) -> Outcome:
+def _refusal(body: Problem) -> Outcome:
     return Outcome(body["status"], headers_of(body), json.dumps(body).encode())
 
 
-def _believable(refusal: dict[str, Any]) -> dict[str, Any]:
+def _believable(refusal: Refusal) -> Problem:
     """What the HTTP process says of a request is a refusal, whatever it says."""
-    status = refusal.get("status")
-    status = status if isinstance(status, int) and 400 <= status < 500 else 400
-    return problem(status, str(refusal.get("code")), str(refusal.get("detail")), errors=refusal.get("errors") or [])
+    status = refusal.status if 400 <= refusal.status < 500 else 400
+    return problem(status, refusal.code, refusal.detail, errors=refusal.errors)
 
 
 def _viewed(declared: Declaration, call: Call) -> Outcome:
-    arguments: dict[str, Any] = dict(call.request.path)
+    arguments: dict[str, object] = dict(call.request.path)
     try:
         if declared.body is not None:
             arguments["body"] = declared.body.model_validate(_json(call.request.body))
@@ -414,10 +413,11 @@ def _viewed(declared: Declaration, call: Call) -> Outcome:
     return Outcome(declared.status, headers, content.encode())
 
 
-def _json(text: str | None) -> Any:
+def _json(text: str | None) -> object:
     """Raises Refused."""
     try:
-        return json.loads(text or "null")
+        found: object = json.loads(text or "null")
+        return found
     except (ValueError, RecursionError) as error:
         raise Refused(problem(400, "bad_request", "the body is not JSON")) from error
 
@@ -509,7 +509,7 @@ def _name(call: Call) -> str:
     for field_name, value in call.request.path.items():
         if (table := _NAMED.get(field_name)) is not None:
             with call.services.store.reading() as session:
-                names += [found.name] if (found := session.get(table, str(value))) is not None else []
+                names += session.scalars(select(table.name).where(table.id == str(value)))
         elif field_name == "datastore_id":
             with contextlib.suppress(DomainError):
                 names += [store.name for store in call.worker.datastores() if store.id == value]
@@ -566,23 +566,24 @@ def _write_end(declared: Declaration, call: Call, outcome: Outcome | None, key: 
                 session.delete(row)
 
 
-def _parsed(body: str | None) -> Any:
-    with contextlib.suppress(ValueError, RecursionError):
-        return json.loads(body or "null")
+def _parsed(body: str | None) -> object:
+    with contextlib.suppress(Refused):
+        return _json(body)
     return None
 
 
-def _without_secrets(value: Any) -> dict[str, Any] | None:
+def _without_secrets(value: object) -> dict[str, object] | None:
     if not isinstance(value, dict):
         return None
     try:
-        hidden: dict[str, Any] = _hidden(value)
+        hidden = _hidden(value)
+        assert isinstance(hidden, dict)
         return hidden if len(json.dumps(hidden)) <= _LONGEST_AUDITED else {"long": True}
     except RecursionError:
         return {"deep": True}
 
 
-def _hidden(value: Any) -> Any:
+def _hidden(value: object) -> object:
     if isinstance(value, dict):
         return {
             name: "(secret)" if name in SECRET_FIELDS and field is not None else _hidden(field) for name, field in value.items()

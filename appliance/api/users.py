@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel
 from sqlalchemy import select
 
@@ -60,15 +58,14 @@ def change_user(call: Call, user_id: str, body: UserUpdate) -> BaseModel:
     """Changes role, password or `disabled`. Ends the user's tokens if `end_tokens` is set."""
     with call.services.store.reading() as session:
         name = access.user(session, user_id).name
-    changes: dict[str, Any] = {
-        "role": Role.of(body.role) if body.role else None,
-        "password_hash": access.new_password(name, body.password) if body.password is not None else None,
-        "disabled": body.disabled,
-        "end_tokens": body.end_tokens,
-    }
+    role = Role.of(body.role) if body.role else None
+    password_hash = access.new_password(name, body.password) if body.password is not None else None
     with call.changing() as session:
         call.match(UserResponse.model_validate(access.user(session, user_id)))
-        return UserResponse.model_validate(access.change_user(session, user_id, **changes))
+        changed = access.change_user(
+            session, user_id, role=role, password_hash=password_hash, disabled=body.disabled, end_tokens=body.end_tokens
+        )
+        return UserResponse.model_validate(changed)
 
 
 @resource.operation("DELETE", "/users/<user_id>", role=Role.ADMIN, audit="user.delete", answer=Empty, matches=True)
