@@ -49,7 +49,7 @@ def read_liveness(call: Call) -> BaseModel:
 def read_health(call: Call) -> BaseModel:
     """Checks that worker and database answer too. Otherwise 503 with the name of the part that does not."""
     try:
-        with call.services.store.reading() as session:
+        with call.context.store.reading() as session:
             session.scalar(select(func.count()).select_from(Setting))
     except SQLAlchemyError as error:
         _log.warning("the database does not answer: %s", error)
@@ -60,7 +60,7 @@ def read_health(call: Call) -> BaseModel:
 @resource.operation("GET", "/status", role=Role.VIEWER, answer=StatusResponse)
 def read_status(call: Call) -> BaseModel:
     """Overview of the appliance."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         open_alerts = session.scalar(select(func.count()).select_from(Alert).where(Alert.cleared_at.is_(None))) or 0
         active = session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(jobs.ACTIVE))) or 0
     reconciling, pools, problem = call.context.reconciling, [], None
@@ -95,7 +95,7 @@ def _target(call: Call) -> TargetState:
 def read_certificate(call: Call) -> BaseModel:
     """Certificate of the appliance, with the fingerprint that a browser or a program compares."""
     try:
-        found = certificate.describe(call.services.configuration.http.certificate)
+        found = certificate.describe(call.context.configuration.http.certificate)
     except (OSError, ValueError) as error:
         _log.warning("the certificate can't be read: %s", error)
         raise UnavailableError("the certificate's file can't be read; see the log of the API") from error
@@ -108,9 +108,9 @@ def read_readiness(call: Call) -> BaseModel:
     local = own_addresses()
     checks = call.worker.readiness(local)
     portals = reachable(_target(call).portals, local)
-    name = call.services.configuration.target.name
+    name = call.context.configuration.target.name
     naas = [check.evidence.rsplit(", ", 1)[1] for check in checks if check.id == "served" and check.result == "ok"]
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         chap = (session.get(Setting, "iscsi") or Setting(value={})).value.get("chap_required")
         iqns = hosts.all_initiators(session)
         rows = [
@@ -126,7 +126,7 @@ def read_readiness(call: Call) -> BaseModel:
 @resource.operation("GET", "/settings/iscsi", role=Role.VIEWER, answer=IscsiSettings)
 def read_iscsi(call: Call) -> BaseModel:
     """Whether hosts have to prove themselves by CHAP, and whether the target can."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         return _iscsi(session)
 
 
@@ -164,7 +164,7 @@ def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> BaseModel:
 def set_target_chap(call: Call, body: Chap) -> BaseModel:
     """Sets the name and secret by which the target proves itself to hosts (mutual CHAP). No host may have this secret."""
     with call.changing() as session:
-        hosts.set_mutual(session, call.services.seal, (body.name, body.secret))
+        hosts.set_mutual(session, call.context.seal, (body.name, body.secret))
         settings = _iscsi(session)
     call.changed()
     return settings
@@ -174,7 +174,7 @@ def set_target_chap(call: Call, body: Chap) -> BaseModel:
 def delete_target_chap(call: Call) -> BaseModel:
     """Removes them: hosts that request mutual CHAP cannot log in then."""
     with call.changing() as session:
-        hosts.set_mutual(session, call.services.seal, None)
+        hosts.set_mutual(session, call.context.seal, None)
         session.flush()
         settings = _iscsi(session)
     call.changed()

@@ -38,7 +38,7 @@ def read_recovery(call: Call) -> BaseModel:
 
 
 def _state(call: Call) -> dict[str, object]:
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         own, found = sealed_copy.installation(session), call.context.recovery.found(session)
         return {
             "active": own.recovery_reason is not None,
@@ -73,6 +73,6 @@ def recover(call: Call, body: RecoverUpdate) -> BaseModel:
 def renew_recovery_key(call: Call) -> BaseModel:
     """Makes a new recovery key and shows it once. Copies that are written from now on open with it, and with no older one."""
     with call.changing() as session:
-        key = sealed_copy.new_recovery_key(session, call.services.seal)
+        key = sealed_copy.new_recovery_key(session, call.context.seal)
     call.changed()
     return RecoveryKeyResponse(secret=key)

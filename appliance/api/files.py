@@ -18,9 +18,9 @@ resource = Resource("files")
 @resource.operation("GET", "/datastores/<datastore_id>/files", role=Role.VIEWER, query=FileQuery, answer=FilePage, conflicts=True)
 def list_files(call: Call, datastore_id: str, query: FileQuery) -> BaseModel:
     """The VMDK files of an NFS datastore that hold data; their descriptors, which are small texts, are left out."""
-    found = file_operations.listed(call.context, datastore_id, after(query) or "", query.limit)
-    cursor = encoded(found.files[-1].path) if found.more else None
-    return FilePage.model_validate({"items": found.files, "next_cursor": cursor, "complete": found.complete})
+    files, found = file_operations.listed(call.context, datastore_id, after(query) or "", query.limit)
+    cursor = encoded(files[-1].path) if found.more else None
+    return FilePage.model_validate({"items": files, "next_cursor": cursor, "complete": found.complete})
 
 
 @resource.operation(

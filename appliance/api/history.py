@@ -29,7 +29,7 @@ def read_datastore_history(call: Call, datastore_id: str, query: HistoryQuery) -
 @resource.operation("GET", "/hosts/<host_id>/history", role=Role.VIEWER, query=HistoryQuery, answer=HistoryResponse)
 def read_host_history(call: Call, host_id: str, query: HistoryQuery) -> BaseModel:
     """Operations, throughput, latency and offloads of a host over time."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         hosts.host(session, host_id)
     load, _ = call.worker.history.read(host_key(host_id), query.range, query.points, query.end)
     return HistoryResponse.model_validate({"load": load})

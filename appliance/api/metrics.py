@@ -8,6 +8,7 @@ iSCSI name, which has to be admitted first. Counters are the data planes' own an
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -24,12 +25,15 @@ from appliance.api.operation import Call, Resource
 from appliance.api.schemas.common import Empty
 from appliance.api.wire import Response
 from appliance.database.models import Alert, Job, LoginSession, Schedule
+from appliance.dataplane.target import Status
 from appliance.domain import statistics
 from appliance.domain.access import Role
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import DomainError
-from appliance.domain.statistics import Row
-from appliance.worker.measures import Nfs, Target
+from appliance.domain.exports import IDLE_SECONDS
+from appliance.domain.statistics import Json, Row
+from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
 from appliance.worker.offloads import EXPORTS, LUNS, Counts
 from appliance.zfs.model import Pool
 
@@ -95,23 +99,28 @@ def read_metrics(call: Call) -> BaseModel | Response:
     """Prometheus metrics in the text format. While the worker or the target is away, its part is missing and `_up` is 0."""
     families = _Families()
     families.gauge("build_info", "The version that runs.", 1, version=__version__)
-    report = call.worker.measures()
+    context, reconciling = call.context, call.context.reconciling
     families.gauge("worker_up", "Whether the worker answers.", 1)
-    in_order = report.reconcile_problem is None
+    in_order = reconciling.problem is None
     families.gauge("reconcile_ok", "Whether the data planes served the desired state at the last reconcile.", in_order)
-    families.gauge("reconcile_timestamp_seconds", "Time of the last reconcile.", report.reconciled_at or 0)
-    families.gauge("storage_up", "Whether OpenZFS answers.", report.storage is not None)
-    families.gauge("target_up", "Whether the iSCSI target answers.", report.target is not None)
-    stores = report.storage.datastores if report.storage is not None else []
-    if report.storage is not None:
-        for pool in report.storage.pools:
+    families.gauge("reconcile_timestamp_seconds", "Time of the last reconcile.", reconciling.at)
+    inventory, stores, target = None, [], None
+    with contextlib.suppress(DomainError):
+        inventory, stores = call.worker.inventory(), call.worker.datastores()
+    with contextlib.suppress(DomainError), as_domain_errors():
+        name = context.configuration.target.name
+        target = context.target.status(), len(context.sessions()), context.target.statistics(name), context.target.space()
+    families.gauge("storage_up", "Whether OpenZFS answers.", inventory is not None)
+    families.gauge("target_up", "Whether the iSCSI target answers.", target is not None)
+    if inventory is not None:
+        for pool in inventory.pools:
             _pool(families, pool, stores)
+        taken = Counter(snapshot.dataset for snapshot in inventory.snapshots)
         for store in stores:
-            _datastore(families, store, report.storage.snapshots.get(store.dataset, 0))
-    if report.target is not None:
-        _target(families, report.target, {store.uuid: store.name for store in stores if store.uuid})
-    if report.nfs is not None:
-        _nfs(families, report.nfs, {store.id: store.name for store in stores})
+            _datastore(families, store, taken[store.dataset])
+    if target is not None:
+        _target(families, *target, {store.uuid: store.name for store in stores if store.uuid})
+    _nfs(families, context, stores)
     totals: dict[str, Counts] = {}
     with contextlib.suppress(DomainError):
         totals = call.worker.offloads.read(call.worker.fresh).totals
@@ -185,12 +194,12 @@ class _Space(msgspec.Struct):
     luns: list[_LunSpace]
 
 
-def _target(families: _Families, target: Target, names: dict[str, str]) -> None:
-    families.gauge("target_uptime_seconds", "Since it was started: its counters count since then.", target.uptime_seconds)
-    families.gauge("luns_serving", "LUNs that are served.", target.luns_serving)
-    families.gauge("luns_failed", "LUNs that are not ready for hosts.", target.luns_failed)
-    families.gauge("iscsi_sessions", "Sessions of hosts.", sum(target.sessions.values()))
-    counted = statistics.of_target(target.statistics)
+def _target(families: _Families, status: Status, sessions: int, raw: Json, space: Json, names: dict[str, str]) -> None:
+    families.gauge("target_uptime_seconds", "Since it was started: its counters count since then.", status.uptime_seconds)
+    families.gauge("luns_serving", "LUNs that are served.", status.luns_serving)
+    families.gauge("luns_failed", "LUNs that are not ready for hosts.", status.luns_failed)
+    families.gauge("iscsi_sessions", "Sessions of hosts.", sessions)
+    counted = statistics.of_target(raw)
     for lun in counted.stores:
         labels = {"datastore": lun.subject, "name": names.get(lun.subject, "")}
         _counted(families, "lun", lun, labels)
@@ -206,10 +215,10 @@ def _target(families: _Families, target: Target, names: dict[str, str]) -> None:
                                    one.latency.total_microseconds / 1e6, **labels, operation=operation)  # fmt: skip
     for host in sorted(counted.hosts, key=lambda one: one.subject)[:MOST_HOSTS]:
         _counted(families, "host", host, {"initiator": host.subject})
-    space = msgspec.convert(target.space, _Space)
-    for pool in space.pools:
+    spaces = msgspec.convert(space, _Space)
+    for pool in spaces.pools:
         families.gauge("pool_headroom_bytes", "With less available thin LUNs take no more.", pool.headroom_bytes, pool=pool.pool)
-    for found in space.luns:
+    for found in spaces.luns:
         labels = {"datastore": found.uuid, "name": names.get(found.uuid, "")}
         families.gauge("lun_growth_refused", "Whether it takes no more for want of space.", found.growth == "refused", **labels)
 
@@ -232,21 +241,32 @@ def _counted(families: _Families, what: str, row: Row, labels: dict[str, str]) -
                          **labels, kind=kind)  # fmt: skip
 
 
-def _nfs(families: _Families, nfs: Nfs, names: dict[str, str]) -> None:
-    families.gauge("nfs_up", "Whether the NFS server answers.", nfs.exports is not None)
-    families.gauge("nfs_counters_up", "Whether nfs-ganesha reports its offload counters.", nfs.counters is not None)
-    if nfs.exports is not None:
-        families.gauge("nfs_clients", "Addresses that were heard of lately.", nfs.clients)
-        for one in nfs.exports:
-            labels = {"datastore": one.datastore, "name": names.get(one.datastore, "")}
-            families.gauge("export_info", "What hosts mount; always 1.", 1, **labels, share=one.share, export=str(one.export))
-            families.gauge("export_served", "Whether the NFS server serves it.", one.served, **labels)
-            families.gauge("export_clients", "Clients that may be using it.", one.clients, **labels)
-    if nfs.counters is not None:
-        counted = statistics.of_nfs(nfs.counters)
+def _nfs(families: _Families, context: Context, stores: list[Datastore]) -> None:
+    exported = [store for store in stores if store.export is not None and store.state == "active"]
+    if not exported:
+        return
+    found, counted = None, None
+    with contextlib.suppress(DomainError):
+        found = context.nfs_users()
+    with contextlib.suppress(DomainError), as_domain_errors():
+        counted = statistics.of_nfs(context.files.counters())
+    families.gauge("nfs_up", "Whether the NFS server answers.", found is not None)
+    families.gauge("nfs_counters_up", "Whether nfs-ganesha reports its offload counters.", counted is not None)
+    if found is not None:
+        clients, users = found
+        heard_of = sum(clients.now - one.seen_at < IDLE_SECONDS for one in clients.known)
+        families.gauge("nfs_clients", "Addresses that were heard of lately.", heard_of)
+        for store in exported:
+            labels = {"datastore": store.id, "name": store.name}
+            share, export = store.share or "", str(store.export)
+            families.gauge("export_info", "What hosts mount; always 1.", 1, **labels, share=share, export=export)
+            families.gauge("export_served", "Whether the NFS server serves it.", store.id in users, **labels)
+            families.gauge("export_clients", "Clients that may be using it.", len(users.get(store.id, ())), **labels)
+    if counted is not None:
+        by_path = {path: store for store in exported for path in (store.path, store.share) if path}
         for row in counted.stores:
-            store = nfs.paths.get(row.subject, "")
-            labels = {"datastore": store, "name": names.get(store, row.subject)}
+            of = by_path.get(row.subject)
+            labels = {"datastore": of.id if of else "", "name": of.name if of else row.subject}
             _counted_nfs(families, "export", row, labels, counted.bounds)
         for row in sorted(counted.hosts, key=lambda one: one.subject)[:MOST_HOSTS]:
             _counted_nfs(families, "nfs_host", row, {"host": row.subject}, [])
@@ -282,7 +302,7 @@ def cumulative(bounds: list[int], counts: list[int], operations: int) -> list[tu
 
 
 def _database(families: _Families, call: Call) -> None:
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         jobs = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).tuples().all())
         ended = session.execute(
             select(Job.kind, Job.state, func.max(Job.ended_at)).where(Job.ended_at.is_not(None)).group_by(Job.kind, Job.state)

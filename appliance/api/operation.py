@@ -33,7 +33,6 @@ from appliance.api.schemas.common import ListQuery
 from appliance.api.schemas.journal import JobResponse
 from appliance.api.types import Versioned, entity_tag
 from appliance.api.wire import HttpRequest, Refusal, Response, Stream
-from appliance.config import Configuration
 from appliance.database.models import Host, HostGroup, IdempotencyKey, Job, Receiver, Schedule, Token, User
 from appliance.database.store import Store
 from appliance.domain import access, jobs, recovery
@@ -47,12 +46,14 @@ from appliance.domain.errors import (
 )
 from appliance.domain.journal import complete, record, rotate, withdraw
 from appliance.domain.requests import Request
-from appliance.domain.secrets import Seal, SealedError, is_sealed
+from appliance.domain.secrets import SealedError, is_sealed
 from appliance.worker.context import Context
 from appliance.worker.service import Service
 
 COOKIE = "__Host-zvaai"
 CSRF_HEADER = "X-CSRF-Token"
+SUBMIT_S = 54
+"""Time for a job to be queued: the HTTP process waits 60 s for its answer."""
 _KEYS_KEPT_S = 86400
 _ROTATED_AFTER = 100
 _LONGEST_WAIT_S = 30
@@ -100,22 +101,10 @@ class Refused(Exception):  # noqa: N818  # not a failure
 
 
 @dataclass
-class Services:
-    """Services for views."""
-
-    configuration: Configuration
-    store: Store
-    worker: Service
-    seal: Seal
-    submit_s: float = 54
-    """Time for a job to be queued, in seconds: the HTTP process waits 60 s for its answer."""
-
-
-@dataclass
 class Call:
     """One request: the caller, what is requested, and what the audit is to say."""
 
-    services: Services
+    worker: Service
     request: HttpRequest
     caller: Caller | None = None
     subject: str = ""
@@ -138,14 +127,9 @@ class Call:
         return self.request.address[:64]
 
     @property
-    def worker(self) -> Service:
-        """The worker."""
-        return self.services.worker
-
-    @property
     def context(self) -> Context:
-        """The worker's context."""
-        return self.services.worker.context
+        """The worker's: configuration, database, data planes."""
+        return self.worker.context
 
     @property
     def who(self) -> Caller:
@@ -155,14 +139,14 @@ class Call:
 
     def submit(self, job: Request) -> BaseModel:
         """A job, checked and queued. If it cannot be queued in time, it is not queued."""
-        until = time.monotonic() + self.services.submit_s
+        until = time.monotonic() + SUBMIT_S
         job_id = self.worker.executor.submit(job, self.who.name, key=self.key, until=until)
-        with self.services.store.reading() as session:
+        with self.context.store.reading() as session:
             return JobResponse.model_validate(jobs.job(session, job_id))
 
     def begun_before(self) -> BaseModel | None:
         """The job of this very request, whose answer was lost with who was to give it. What it changes may be another by now."""
-        with self.services.store.reading() as session:
+        with self.context.store.reading() as session:
             job_id = jobs.job_of_key(session, self.key)
             return JobResponse.model_validate(jobs.job(session, job_id)) if job_id is not None else None
 
@@ -175,7 +159,7 @@ class Call:
         """
         assert self._transaction is None
         with contextlib.ExitStack() as stack:
-            session = stack.enter_context(self.services.store.session())
+            session = stack.enter_context(self.context.store.session())
             yield session
             session.flush()
             self._transaction = (session, stack.pop_all())
@@ -189,7 +173,7 @@ class Call:
                 raise _TakenBack
             transaction = None
         if transaction is None:
-            with self.services.store.session() as session:
+            with self.context.store.session() as session:
                 yield session
         else:
             with transaction[1]:
@@ -236,16 +220,6 @@ class Declaration:
     """If-Match is heeded: it changes something that has a version."""
     local: bool = False
     """The HTTP process responds by itself."""
-
-    @property
-    def has_body(self) -> bool:
-        """Whether it takes one."""
-        return self.body is not None
-
-    @property
-    def has_query(self) -> bool:
-        """Whether it takes parameters."""
-        return self.query is not None
 
     @property
     def tells_secret(self) -> bool:
@@ -324,12 +298,12 @@ class Outcome:
     cookie: tuple[str, int | None] | None = None
 
 
-def carry_out(services: Services, sent: HttpRequest) -> Outcome:
+def carry_out(worker: Service, sent: HttpRequest) -> Outcome:
     """A request that anybody may have made up: nothing of it is believed but that it has arrived."""
     declared = DECLARATIONS.get(sent.operation)
     if declared is None or declared.local:
         return _refusal(problem(404, "not_found", "there is no such operation"))
-    call = Call(services, sent)
+    call = Call(worker, sent)
     call.subject = "/".join(str(value) for value in sent.path.values())
     try:
         return _carried_out(declared, call)
@@ -350,7 +324,7 @@ def _carried_out(declared: Declaration, call: Call) -> Outcome:
         if declared.method != "GET" and not declared.matches and (sent.if_match or "*").strip() != "*":
             raise PreconditionError  # a resource without a version, or whose version is not checked, matches none
         if declared.method != "GET" and not (declared.audit or "").startswith(_IN_RECOVERY_MODE):
-            with call.services.store.reading() as session:
+            with call.context.store.reading() as session:
                 recovery.check_inactive(session)
         claimed, earlier = _claim(declared, call)
         if earlier is not None:
@@ -425,7 +399,7 @@ def _json(text: str | None) -> object:
 def _who(declared: Declaration, call: Call) -> Caller | None:
     if declared.role is None:
         return None
-    store = call.services.store
+    store = call.context.store
     authorization, cookie = call.request.authorization or "", call.request.cookie
     with store.reading() as session:
         if authorization:
@@ -459,9 +433,9 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
         raise InvalidError("Idempotency-Key", "not a key", "1 to 128 printable characters")
     parts = [declared.method.encode(), call.request.target.encode(), (call.request.body or "").encode()]
     parts.append(call.caller.credential.encode() if declared.tells_secret else b"")
-    digest = call.services.seal.digest(b"\0".join(parts))
+    digest = call.context.seal.digest(b"\0".join(parts))
     call.key = f"{call.caller.user_id} {digest} {key}"
-    store, actor, now = call.services.store, call.caller.user_id, time.time()
+    store, actor, now = call.context.store, call.caller.user_id, time.time()
     with _ended:  # the HTTP process may have died, and the client sent it again: that waits for the end of the first one
         if not _ended.wait_for(lambda: call.key not in _running, _LONGEST_WAIT_S):
             raise ConflictError("the request with this idempotency key is under way", [key])
@@ -483,7 +457,7 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
     if declared.tells_secret and earlier.status < 400:
         raise ConflictError("it is done already, and its secret is shown only once", [key])
     try:
-        body = call.services.seal.open(earlier.body) if is_sealed(earlier.body) else earlier.body
+        body = call.context.seal.open(earlier.body) if is_sealed(earlier.body) else earlier.body
     except SealedError as error:
         raise ConflictError("it is done already, and the key that its answer was sealed with is gone", [key]) from error
     return None, Outcome(earlier.status, dict(earlier.headers), body.encode())
@@ -499,7 +473,7 @@ def _begin(declared: Declaration, call: Call) -> None:
     """The audit, before anything is changed: whoever dies while changing it has left a trace."""
     if declared.audit is not None:
         call.name = _name(call)
-        with call.services.store.session() as session:
+        with call.context.store.session() as session:
             call.entry = _record(session, declared, call, None)
 
 
@@ -508,7 +482,7 @@ def _name(call: Call) -> str:
     names: list[str] = []
     for field_name, value in call.request.path.items():
         if (table := _NAMED.get(field_name)) is not None:
-            with call.services.store.reading() as session:
+            with call.context.store.reading() as session:
                 names += session.scalars(select(table.name).where(table.id == str(value)))
         elif field_name == "datastore_id":
             with contextlib.suppress(DomainError):
@@ -522,7 +496,7 @@ def _name(call: Call) -> str:
 
 
 def _record(session: Session, declared: Declaration, call: Call, status: int | None) -> int:
-    with_body = declared.has_body and call.caller is not None and status not in (400, 413, 415)
+    with_body = declared.body is not None and call.caller is not None and status not in (400, 413, 415)
     return record(
         session, actor=call.caller.name if call.caller else "", token=call.caller.token if call.caller else None,
         address=call.address, action=declared.audit or "",
@@ -536,7 +510,7 @@ def _finish(declared: Declaration, call: Call, outcome: Outcome | None, key: str
     try:
         _write_end(declared, call, outcome, key)
     except Exception:
-        with contextlib.suppress(Exception), call.services.store.session() as session:
+        with contextlib.suppress(Exception), call.context.store.session() as session:
             session.execute(delete(IdempotencyKey).where(IdempotencyKey.key == key, IdempotencyKey.status.is_(None)))
         raise
 
@@ -555,12 +529,12 @@ def _write_end(declared: Declaration, call: Call, outcome: Outcome | None, key: 
         else:
             complete(session, call.entry, subject=call.subject[:512], status=status, before=call.before)
         if call.entry % _ROTATED_AFTER == 0:
-            rotate(session, call.services.configuration.audit_directory)
+            rotate(session, call.context.configuration.audit_directory)
         if key is not None and call.caller is not None:
             row = session.get(IdempotencyKey, (call.caller.user_id, key))
             if row is not None and outcome is not None and isinstance(outcome.content, bytes) and status < 500:
                 body = "" if declared.tells_secret else outcome.content.decode()
-                row.status, row.body = status, call.services.seal.seal(body) if body else ""  # it may have a URL with a token
+                row.status, row.body = status, call.context.seal.seal(body) if body else ""  # it may have a URL with a token
                 row.headers = {name: value for name, value in outcome.headers.items() if name in ("Content-Type", "Location")}
             elif row is not None:
                 session.delete(row)

@@ -24,7 +24,7 @@ resource = Resource("schedules")
 @resource.operation("GET", "/schedules", role=Role.VIEWER, query=ListQuery, answer=SchedulePage)
 def list_schedules(call: Call, query: ListQuery) -> BaseModel:
     """All of them."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         found = session.scalars(select(Schedule).order_by(Schedule.name)).all()
         return SchedulePage.model_validate(page(found, query, lambda one: one.name))
 
@@ -45,7 +45,7 @@ def create_schedule(call: Call, body: ScheduleCreate) -> BaseModel:
 @resource.operation("GET", "/schedules/<schedule_id>", role=Role.VIEWER, answer=ScheduleResponse)
 def read_schedule(call: Call, schedule_id: str) -> BaseModel:
     """A schedule."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         return ScheduleResponse.model_validate(schedules.schedule(session, schedule_id))
 
 
@@ -61,7 +61,7 @@ def read_schedule(call: Call, schedule_id: str) -> BaseModel:
 def change_schedule(call: Call, schedule_id: str, body: ScheduleUpdate) -> BaseModel:
     """Changes the given fields. Only an admin may lower what it retains or protects."""
     if body.datastores is not None:
-        with call.services.store.reading() as session:
+        with call.context.store.reading() as session:
             schedules.schedule(session, schedule_id)
         call.worker.check_scheduled(body.datastores)
     with call.changing() as session:
@@ -74,7 +74,7 @@ def change_schedule(call: Call, schedule_id: str, body: ScheduleUpdate) -> BaseM
 @resource.operation("GET", "/schedules/<schedule_id>/room", role=Role.VIEWER, answer=RoomResponse)
 def read_room(call: Call, schedule_id: str) -> BaseModel:
     """Shows the room that the next snapshots need in the pool: a snapshot of a thick datastore reserves what it holds."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         found = schedules.schedule(session, schedule_id)
     return RoomResponse.model_validate(thick.room(call.context, found.datastores))
 
@@ -84,7 +84,7 @@ def read_room(call: Call, schedule_id: str) -> BaseModel:
 )
 def run_schedule(call: Call, schedule_id: str) -> BaseModel:
     """Takes its snapshots now, or starts its scrub, also while it is disabled. Its next slot stays the same."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         found = schedules.schedule(session, schedule_id)
     if found.kind == schedules.SCRUB:
         return call.submit(requests.ScrubPool(pool=str(found.pool), action="start", schedule=found.id))

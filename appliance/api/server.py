@@ -23,7 +23,7 @@ from select import POLLRDHUP, poll
 import msgspec
 
 from appliance import logs
-from appliance.api.operation import Outcome, Services, carry_out, failed
+from appliance.api.operation import Outcome, carry_out, failed
 from appliance.api.wire import METHOD, HttpRequest, Reply, Stream
 from appliance.domain.errors import DomainError, ForbiddenError, InternalError, NotFoundError, to_wire
 from appliance.worker.service import Service
@@ -37,11 +37,6 @@ STALLED_S = 30
 ROOT = 0
 ZFS_EVENT = "zfs_event"
 _log = logging.getLogger(__name__)
-
-
-def services_of(service: Service) -> Services:
-    context = service.context
-    return Services(context.configuration, context.store, service, context.seal)
 
 
 class _Message(msgspec.Struct):
@@ -100,7 +95,7 @@ class _Connection(socketserver.StreamRequestHandler):
 
     def _carry_out(self, sent: HttpRequest) -> None:
         try:
-            outcome = carry_out(services_of(self.server.service), sent)
+            outcome = carry_out(self.server.service, sent)
         except Exception:
             _log.exception("%s", sent.operation)
             outcome = failed()

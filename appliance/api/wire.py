@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
 import msgspec
 
@@ -18,12 +17,8 @@ METHOD = "request"
 """The method of the worker's socket that carries a HttpRequest."""
 
 
-class FieldError(TypedDict):
-    """Error of a field of a request, and what the field may be."""
-
-    field: str
-    reason: str
-    allowed: str
+FieldError = dict[str, str]
+"""`field`, `reason`, and what is `allowed`."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):

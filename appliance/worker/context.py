@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from appliance.config import Configuration
 from appliance.database.models import Export
 from appliance.database.store import Store
-from appliance.dataplane.ganesha import ExportControl, NfsClient
+from appliance.dataplane.ganesha import Clients, ExportControl
 from appliance.dataplane.reconcile import Outcome
 from appliance.dataplane.target import LoggedIn, ServedTarget, TargetControl
 from appliance.dataplane.vaai_nas import FileControl
@@ -232,8 +232,8 @@ class Context:
         """Clients that use an NFS datastore; empty while it is not exported. Raises UnavailableError."""
         return [user.text for user in self.nfs_users(uuid)[1].get(uuid, ())]
 
-    def nfs_users(self, *uuids: str) -> tuple[tuple[NfsClient, ...], dict[str, list[nfs_serving.User]]]:
-        """Clients of ganesha, and users of NFS datastores (default: all), as nfs_serving.using finds them.
+    def nfs_users(self, *uuids: str) -> tuple[Clients, dict[str, list[nfs_serving.User]]]:
+        """Clients of ganesha, and users of NFS datastores that it serves (default: all), as nfs_serving.using finds them.
 
         Queries ganesha once. Raises UnavailableError.
         """
@@ -242,10 +242,10 @@ class Context:
             rows = [row for row in session.scalars(select(Export)) if not uuids or row.datastore in uuids]
             names = {row.datastore: exports.addresses(session, groups.get(row.datastore, ())) for row in rows}
         if not rows:
-            return (), {}
+            return Clients(0, 0, ()), {}
         with as_domain_errors():
             served, clients = {one.export_id: one for one in self.nfs.served() if one.served}, self.nfs.clients()
-        return clients.known, {
+        return clients, {
             row.datastore: nfs_serving.using(served[row.number], clients, names[row.datastore], row.clients)
             for row in rows
             if row.number in served

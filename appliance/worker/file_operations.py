@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.dataplane.vaai_nas import FileJob, FileRefusedError
+from appliance.dataplane.vaai_nas import FileJob, FilePage, FileRefusedError
 from appliance.domain import datastores as domain
 from appliance.domain import jobs, requests
 from appliance.domain.datastores import Datastore
@@ -49,15 +49,6 @@ class MeasuredFile:
     snapshot: int | None = None
     deduplicated: int | None = None
     as_of: float | None = None
-
-
-@dataclass(frozen=True)
-class MeasuredPage:
-    """As vaai_nas.FilePage."""
-
-    files: list[MeasuredFile]
-    more: bool
-    complete: bool
 
 
 def exported(context: Context, datastore_id: str, newest: float = 0) -> tuple[Datastore, int]:
@@ -100,7 +91,7 @@ def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> Dom
     return ConflictError(reason, [name])
 
 
-def listed(context: Context, datastore: str, after: str, limit: int) -> MeasuredPage:
+def listed(context: Context, datastore: str, after: str, limit: int) -> tuple[list[MeasuredFile], FilePage]:
     """A page of an NFS datastore's VMDK files. Values that were not measured in time are None."""
     store, export = exported(context, datastore, context.configuration.worker.inventory_seconds)
     try:
@@ -121,7 +112,7 @@ def listed(context: Context, datastore: str, after: str, limit: int) -> Measured
             except GaneshaUnreachableError:
                 until = 0
         rows.append(file)
-    return MeasuredPage(rows, page.more, page.complete)
+    return rows, page
 
 
 class CloneFilePlan(Plan, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from appliance.domain.addresses import Address
 from appliance.domain.capacity import Thresholds
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError, NotFoundError
-from appliance.worker import encryption, file_operations, measures, pool_operations, readiness
+from appliance.worker import encryption, file_operations, pool_operations, readiness
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.executor import Executor
@@ -157,14 +157,14 @@ class Service:
 
     def nfs_clients(self) -> list[NfsClient]:
         """Clients of the NFS server, by address."""
-        known, users = self.context.nfs_users()
+        clients, users = self.context.nfs_users()
         used: dict[str, list[str]] = {}
         for store in sorted(users):
             for user in users[store]:
                 used.setdefault(user.address, []).append(store)
         return [
             NfsClient(one.address, one.seen_at, one.opens, used.get(one.address, []))
-            for one in sorted(known, key=lambda one: one.address)
+            for one in sorted(clients.known, key=lambda one: one.address)
         ]
 
     def readiness(self, own: list[Address]) -> list[readiness.Check]:
@@ -197,6 +197,3 @@ class Service:
                 facts.nfs.problem = str(error)
         with context.store.reading() as session:
             return readiness.checks(facts, session, context.seal)
-
-    def measures(self) -> measures.Measures:
-        return measures.collect(self.context, self.fresh)

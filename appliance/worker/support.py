@@ -29,7 +29,6 @@ from appliance.domain import configuration, requests, support
 from appliance.domain.jobs import Plan, Result
 from appliance.domain.receivers import url_of
 from appliance.domain.secrets import SealedError
-from appliance.worker import measures
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Operation, by_kind
@@ -167,7 +166,10 @@ def _parts(context: Context) -> Mapping[str, Reader]:
         "disks.json": lambda: [asdict(one) for one in context.disk_reports()],
         "logs/helper.log": lambda: _helper_log(context),
         "target.json": lambda: _target(context),
-        "measures.json": lambda: asdict(measures.collect(context, 60)),
+        "statistics.json": lambda: context.target.statistics(context.configuration.target.name),
+        "space.json": lambda: context.target.space(),
+        "nfs-statistics.json": lambda: context.files.counters(),
+        "nfs-exports.json": lambda: [asdict(one) for one in context.nfs.served()],
         "jobs.jsonl": rows(Job),
         "alerts.jsonl": rows(Alert),
         "audit.jsonl": rows(AuditEntry),

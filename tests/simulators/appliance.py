@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +22,7 @@ from apiflask import APIFlask
 from werkzeug.test import TestResponse
 
 from appliance.api.operation import carry_out
-from appliance.api.server import WorkerServer, feed, services_of
+from appliance.api.server import WorkerServer, feed
 from appliance.api.wire import HttpRequest, Reply
 from appliance.config import Configuration, Http, Worker
 from appliance.database.store import Store
@@ -58,7 +58,6 @@ class Appliance:
     application: APIFlask
     tokens: dict[str, str] = field(default_factory=dict)
     server: WorkerServer | None = None
-    direct: Direct | None = None
 
     def restart_worker(
         self,
@@ -140,16 +139,13 @@ class Direct:
 
     def __init__(self, server: WorkerServer) -> None:
         self._server = server
-        self.submit_s = 54.0
-        """As in Services."""
 
     def request(self, sent: HttpRequest) -> tuple[Reply, bytes | int]:
         try:
             line = msgspec.json.encode(sent)
         except UnicodeEncodeError:
             line = json.dumps(msgspec.to_builtins(sent)).encode()
-        services = replace(services_of(self._server.service), submit_s=self.submit_s)
-        outcome = carry_out(services, msgspec.json.decode(line, type=HttpRequest))
+        outcome = carry_out(self._server.service, msgspec.json.decode(line, type=HttpRequest))
         headers = outcome.headers
         if isinstance(outcome.content, bytes):
             length = len(outcome.content)
@@ -223,8 +219,7 @@ def running(
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     service.start()
-    direct = Direct(server)
-    appliance = Appliance(configuration, storage, control, nfs, service, _application(direct), server=server, direct=direct)
+    appliance = Appliance(configuration, storage, control, nfs, service, _application(Direct(server)), server=server)
     for role in Role:
         with store.session() as session:
             user = access.add_user(session, role.label, role, _password())

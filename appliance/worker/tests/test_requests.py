@@ -38,8 +38,6 @@ def test_the_same_request_after_a_503_is_the_same_job(appliance: Appliance, monk
 
 
 def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert appliance.direct is not None
-    appliance.direct.submit_s = 0.45
     appliance.service.context.scan()
     scan = appliance.service.context.scan
 
@@ -48,11 +46,11 @@ def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: p
         return scan(*arguments)
 
     with monkeypatch.context() as patch:
+        patch.setattr("appliance.api.operation.SUBMIT_S", 0.5)
         patch.setattr(appliance.service.context, "scan", scan_slowly)
         answer = appliance.request("POST", "/datastores", {"name": "first", "pool": "tank", "size": str(GIB)})
         assert answer.status_code == 503
     assert jobs_of(appliance, "datastore.create") == []
-    appliance.direct.submit_s = 54
     appliance.datastore("first")
 
 
