@@ -327,7 +327,7 @@ def test_pools_that_disagree_are_listed_and_none_is_suggested(sealed: Sealed) ->
     sealed.copied()
     (sealed.copies / "rust").rename(sealed.copies / "removed")
     sealed.change("third")
-    sealed.copied("tank")
+    sealed.copied()
     before = sealed.served()
 
     def older() -> None:
