@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict
-from typing import Any
 
 from pydantic import BaseModel
 from sqlalchemy import func, select
@@ -22,16 +21,19 @@ from appliance.api.schemas.service import (
     IscsiSettings,
     IscsiSettingsUpdate,
     OffloadsResponse,
+    PoolState,
     ReadinessResponse,
     ReconcileResponse,
     StatusResponse,
+    TargetState,
 )
 from appliance.database.models import Alert, Host, Job, Setting
 from appliance.domain import hosts, jobs
 from appliance.domain.access import Role
 from appliance.domain.addresses import own_addresses, reachable
-from appliance.domain.errors import UnavailableError
+from appliance.domain.errors import DomainError, UnavailableError
 from appliance.domain.esxcli import esxcli_lines, host_lines
+from appliance.worker.offloads import nested
 
 resource = Resource("appliance")
 _log = logging.getLogger(__name__)
@@ -47,7 +49,7 @@ def read_liveness(call: Call) -> BaseModel:
 def read_health(call: Call) -> BaseModel:
     """Checks that worker and database answer too. Otherwise 503 with the name of the part that does not."""
     try:
-        with call.services.store.reading() as session:
+        with call.context.store.reading() as session:
             session.scalar(select(func.count()).select_from(Setting))
     except SQLAlchemyError as error:
         _log.warning("the database does not answer: %s", error)
@@ -58,25 +60,42 @@ def read_health(call: Call) -> BaseModel:
 @resource.operation("GET", "/status", role=Role.VIEWER, answer=StatusResponse)
 def read_status(call: Call) -> BaseModel:
     """Overview of the appliance."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         open_alerts = session.scalar(select(func.count()).select_from(Alert).where(Alert.cleared_at.is_(None))) or 0
         active = session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(jobs.ACTIVE))) or 0
-    status: dict[str, Any] = {
-        "version": __version__,
-        "worker": True,
-        "worker_problem": None,
-        "open_alerts": open_alerts,
-        "active_jobs": active,
-        **call.services.worker.call("status"),
-    }
-    return StatusResponse.model_validate(status)
+    reconciling, pools, problem = call.context.reconciling, [], None
+    try:
+        pools = [
+            PoolState(
+                name=pool.name, health=pool.health, size=pool.size, free=pool.free, problem=pool.status,
+                warning_percent=limits.warning, critical_percent=limits.critical,
+            )
+            for pool, limits in call.worker.pools()
+        ]  # fmt: skip
+    except DomainError as error:
+        problem = str(error)
+    return StatusResponse(
+        version=__version__, worker=True, worker_problem=None, target=_target(call), pools=pools, storage_problem=problem,
+        reconciled_at=reconciling.at or None, reconcile_problem=reconciling.problem, open_alerts=open_alerts, active_jobs=active,
+    )  # fmt: skip
+
+
+def _target(call: Call) -> TargetState:
+    try:
+        found = call.worker.target()
+    except DomainError as error:
+        return TargetState(running=False, version="", portals=[], luns_serving=0, luns_failed=0, sessions=0, problem=str(error))
+    return TargetState(
+        running=True, version=found.version, portals=list(found.portals), luns_serving=found.luns_serving,
+        luns_failed=found.luns_failed, sessions=found.sessions, problem=None,
+    )  # fmt: skip
 
 
 @resource.operation("GET", "/certificate", role=Role.VIEWER, answer=CertificateResponse)
 def read_certificate(call: Call) -> BaseModel:
     """Certificate of the appliance, with the fingerprint that a browser or a program compares."""
     try:
-        found = certificate.describe(call.services.configuration.http.certificate)
+        found = certificate.describe(call.context.configuration.http.certificate)
     except (OSError, ValueError) as error:
         _log.warning("the certificate can't be read: %s", error)
         raise UnavailableError("the certificate's file can't be read; see the log of the API") from error
@@ -87,12 +106,11 @@ def read_certificate(call: Call) -> BaseModel:
 def read_readiness(call: Call) -> BaseModel:
     """One check for each thing that keeps offloads from working, and what to type on each ESXi host once."""
     local = own_addresses()
-    checks = call.services.worker.call("readiness", addresses=[asdict(one) for one in local])
-    target = call.services.worker.call("status")["target"]
-    portals = reachable(target["portals"], local)
-    name = call.services.configuration.target.name
-    naas = [check["evidence"].rsplit(", ", 1)[1] for check in checks if check["id"] == "served" and check["result"] == "ok"]
-    with call.services.store.reading() as session:
+    checks = call.worker.readiness(local)
+    portals = reachable(_target(call).portals, local)
+    name = call.context.configuration.target.name
+    naas = [check.evidence.rsplit(", ", 1)[1] for check in checks if check.id == "served" and check.result == "ok"]
+    with call.context.store.reading() as session:
         chap = (session.get(Setting, "iscsi") or Setting(value={})).value.get("chap_required")
         iqns = hosts.all_initiators(session)
         rows = [
@@ -108,7 +126,7 @@ def read_readiness(call: Call) -> BaseModel:
 @resource.operation("GET", "/settings/iscsi", role=Role.VIEWER, answer=IscsiSettings)
 def read_iscsi(call: Call) -> BaseModel:
     """Whether hosts have to prove themselves by CHAP, and whether the target can."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         return _iscsi(session)
 
 
@@ -130,10 +148,10 @@ def _iscsi(session: Session) -> IscsiSettings:
 def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> BaseModel:
     """Applies to each host's next login. Refused if hosts without a secret are logged in, unless forced."""
     call.match(read_iscsi(call))
-    sessions = call.services.worker.call("sessions") if body.chap_required and not body.force else []
+    sessions = call.context.sessions() if body.chap_required and not body.force else []
     with call.changing() as session:
         if body.chap_required and not _iscsi(session).chap_required:
-            hosts.check_not_locked_out(session, [str(one["initiator"]) for one in sessions], body.force)
+            hosts.check_not_locked_out(session, [one.initiator for one in sessions], body.force)
         session.merge(Setting(name="iscsi", value={"chap_required": body.chap_required}))
         settings = _iscsi(session)
     call.changed()
@@ -146,7 +164,7 @@ def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> BaseModel:
 def set_target_chap(call: Call, body: Chap) -> BaseModel:
     """Sets the name and secret by which the target proves itself to hosts (mutual CHAP). No host may have this secret."""
     with call.changing() as session:
-        hosts.set_mutual(session, call.services.seal, (body.name, body.secret))
+        hosts.set_mutual(session, call.context.seal, (body.name, body.secret))
         settings = _iscsi(session)
     call.changed()
     return settings
@@ -156,7 +174,7 @@ def set_target_chap(call: Call, body: Chap) -> BaseModel:
 def delete_target_chap(call: Call) -> BaseModel:
     """Removes them: hosts that request mutual CHAP cannot log in then."""
     with call.changing() as session:
-        hosts.set_mutual(session, call.services.seal, None)
+        hosts.set_mutual(session, call.context.seal, None)
         session.flush()
         settings = _iscsi(session)
     call.changed()
@@ -166,10 +184,12 @@ def delete_target_chap(call: Call) -> BaseModel:
 @resource.operation("POST", "/reconcile", role=Role.OPERATOR, audit="reconcile", answer=ReconcileResponse)
 def reconcile(call: Call) -> BaseModel:
     """Reconciles the data planes with the desired state now. Returns the differences it found."""
-    return ReconcileResponse.model_validate(call.services.worker.call("reconcile", wait=True, cause="request"))
+    return ReconcileResponse.model_validate(call.context.reconciling.reconcile("request"))
 
 
 @resource.operation("GET", "/offloads", role=Role.VIEWER, answer=OffloadsResponse)
 def read_offloads(call: Call) -> BaseModel:
     """Offloads as the iSCSI target and the NFS server count them, with the reason of each byte that was not cloned."""
-    return OffloadsResponse.model_validate(call.services.worker.call("offloads"))
+    found = call.worker.offloads.read(call.worker.fresh)
+    totals = {plane: nested(counts) for plane, counts in found.totals.items()}
+    return OffloadsResponse(luns=found.luns, sessions=found.sessions, hosts=found.hosts, **vars(found.nfs), totals=totals)

@@ -15,7 +15,7 @@ from appliance.api.schemas.configuration import (
     RecoveryResponse,
 )
 from appliance.api.sessions import confirm_password
-from appliance.domain import sealed_copy
+from appliance.domain import recovery, sealed_copy
 from appliance.domain.access import Role
 from appliance.domain.errors import InvalidError
 
@@ -28,13 +28,28 @@ resource = Resource("configuration")
 def back_up(call: Call, body: BackupCreate) -> BaseModel:
     """A sealed copy of the configuration: users, hosts, groups, how datastores are shown, schedules, receivers, settings."""
     confirm_password(call, body.password, "password")
-    return BackupResponse.model_validate(call.services.worker.call("backup"))
+    return BackupResponse.model_validate(call.context.recovery.backup())
 
 
 @resource.operation("GET", "/recovery", role=Role.VIEWER, answer=RecoveryResponse)
 def read_recovery(call: Call) -> BaseModel:
     """Whether the appliance is in recovery mode, and the copies of the configuration on pools."""
-    return RecoveryResponse.model_validate(call.services.worker.call("recovery"))
+    return RecoveryResponse.model_validate(_state(call))
+
+
+def _state(call: Call) -> dict[str, object]:
+    with call.context.store.reading() as session:
+        own, found = sealed_copy.installation(session), call.context.recovery.found(session)
+        return {
+            "active": own.recovery_reason is not None,
+            "reason": own.recovery_reason,
+            "since": own.recovery_since,
+            "installation": own.id,
+            "generation": own.generation,
+            "has_key": own.sealed_key is not None,
+            "suggested": recovery.suggested(found),
+            "copies": [{"pool": one.pool, **dict(one.copy.header), "own": one.own, "known": one.known} for one in found],
+        }
 
 
 @resource.operation("POST", "/recovery", role=Role.ADMIN, audit="recovery", body=RecoverUpdate, answer=RecoverResponse)
@@ -42,8 +57,14 @@ def recover(call: Call, body: RecoverUpdate) -> BaseModel:
     """Takes the configuration of a copy, or says that the database is right. Ends recovery mode. The worker then reconciles."""
     if [body.from_pool is not None, body.file is not None, body.keep].count(True) != 1:
         raise InvalidError("from_pool", "name a pool, give a file, or keep the database", "one of these")
-    request = body.model_dump(exclude={"from_pool"}) | {"pool": body.from_pool, "caller": call.who.user_id}
-    return RecoverResponse.model_validate(call.services.worker.call("recover", **request))
+    changes: list[str] = []
+    if body.keep:
+        call.context.recovery.keep()
+    else:
+        source = (body.from_pool, body.file, body.recovery_key, call.who.user_id)
+        changes = call.context.recovery.take(*source, dry_run=body.dry_run, force=body.force)
+    call.worker.scheduler.request()
+    return RecoverResponse.model_validate({**_state(call), "changes": changes})
 
 
 @resource.operation(
@@ -52,6 +73,6 @@ def recover(call: Call, body: RecoverUpdate) -> BaseModel:
 def renew_recovery_key(call: Call) -> BaseModel:
     """Makes a new recovery key and shows it once. Copies that are written from now on open with it, and with no older one."""
     with call.changing() as session:
-        key = sealed_copy.new_recovery_key(session, call.services.seal)
+        key = sealed_copy.new_recovery_key(session, call.context.seal)
     call.changed()
     return RecoveryKeyResponse(secret=key)

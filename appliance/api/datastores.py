@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from appliance.api.operation import Call, Resource, after, page
+from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import ForceQuery, ListQuery
 from appliance.api.schemas.datastores import (
     AdoptRequest,
@@ -16,6 +16,7 @@ from appliance.api.schemas.datastores import (
     DatastoreSpace,
     DatastoreUpdate,
     FilesystemPage,
+    FilesystemResponse,
     GrowRequest,
     KeyExportCreate,
     KeyPage,
@@ -25,29 +26,28 @@ from appliance.api.schemas.datastores import (
     QuotaUpdate,
     RestoreRequest,
     VolumePage,
+    VolumeResponse,
 )
 from appliance.api.schemas.journal import JobResponse
 from appliance.api.sessions import confirm_password
-from appliance.domain import requests
+from appliance.domain import datastores, requests
 from appliance.domain.access import Role
 from appliance.domain.errors import NotFoundError
+from appliance.worker import encryption
 
 resource = Resource("datastores")
 
 
 def find(call: Call, datastore_id: str) -> DatastoreResponse:
     """By its identifier. Raises NotFoundError."""
-    for store in call.services.worker.call("datastores", id=datastore_id):
-        return DatastoreResponse.model_validate(store)
-    raise NotFoundError("datastore", datastore_id)
+    return DatastoreResponse.model_validate(datastores.find(call.worker.datastores(), datastore_id))
 
 
 @resource.operation("GET", "/datastores", role=Role.VIEWER, query=DatastoreQuery, answer=DatastorePage)
 def list_datastores(call: Call, query: DatastoreQuery) -> BaseModel:
     """Active ones, deleted ones that can be restored, and copies, which are not served."""
-    filters = {"state": query.state, "kind": query.kind, "after": after(query), "limit": query.limit + 1}
-    stores = call.services.worker.call("datastores", **filters)
-    return DatastorePage.model_validate(page(stores, query, lambda store: f"{store['name']}\0{store['id']}"))
+    stores = [one for one in call.worker.datastores() if query.state in (None, one.state) and query.kind in (None, one.kind)]
+    return DatastorePage.model_validate(page(stores, query, lambda store: f"{store.name}\0{store.id}"))
 
 
 @resource.operation(
@@ -67,7 +67,11 @@ def read_datastore(call: Call, datastore_id: str) -> BaseModel:
 @resource.operation("GET", "/datastores/<datastore_id>/space", role=Role.VIEWER, answer=DatastoreSpace, conflicts=True)
 def read_space(call: Call, datastore_id: str) -> BaseModel:
     """Shared space of a VMFS datastore, or space of an NFS datastore's files. May take a second."""
-    return DatastoreSpace.model_validate(call.services.worker.call("space", id=datastore_id))
+    store, found = call.worker.space(datastore_id)
+    if found is None:
+        return DatastoreSpace(thick=store.thick, size=store.size, allocated=store.referenced, unique=store.referenced)
+    counted = {name.removesuffix("_bytes"): value for name, value in vars(found).items()}
+    return DatastoreSpace.model_validate({"thick": store.thick, "size": store.size, **counted})
 
 
 @resource.operation(
@@ -187,7 +191,19 @@ def forget_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseMo
 @resource.operation("GET", "/volumes", role=Role.VIEWER, query=ListQuery, answer=VolumePage)
 def list_volumes(call: Call, query: ListQuery) -> BaseModel:
     """All volumes; those without a datastore can be adopted."""
-    return VolumePage.model_validate(page(call.services.worker.call("volumes"), query, lambda volume: str(volume["dataset"])))
+    known = _datastores_by_dataset(call)
+    found = page(call.worker.inventory().volumes, query, lambda volume: volume.name)
+    return VolumePage.model_validate(
+        found.each(
+            lambda one: VolumeResponse(
+                dataset=one.name, size=one.volsize, block_size=one.volblocksize, guid=one.guid, datastore=known.get(one.name)
+            )
+        )
+    )
+
+
+def _datastores_by_dataset(call: Call) -> dict[str, str]:
+    return {store.dataset: store.id for store in call.worker.datastores()}
 
 
 @resource.operation(
@@ -201,13 +217,26 @@ def adopt_volume(call: Call, body: AdoptRequest) -> BaseModel:
 @resource.operation("GET", "/filesystems", role=Role.VIEWER, query=ListQuery, answer=FilesystemPage)
 def list_filesystems(call: Call, query: ListQuery) -> BaseModel:
     """All file systems but those of the appliance itself; those without a datastore can be adopted (volumes/adopt)."""
-    found = call.services.worker.call("filesystems")
-    return FilesystemPage.model_validate(page(found, query, lambda one: str(one["dataset"])))
+    known = _datastores_by_dataset(call)
+    found = page(call.worker.filesystems(), query, lambda one: one.name)
+    return FilesystemPage.model_validate(
+        found.each(
+            lambda one: FilesystemResponse(
+                dataset=one.name,
+                used=one.space.used,
+                quota=one.refquota,
+                record_size=one.recordsize,
+                mountpoint=one.mountpoint,
+                guid=one.guid,
+                datastore=known.get(one.name),
+            )  # fmt: skip
+        )
+    )
 
 
 def _key(call: Call, pool: str) -> KeyResponse:
-    for key in call.services.worker.call("keys"):
-        if key["pool"] == pool:
+    for key in encryption.listed(call.context, call.worker.fresh):
+        if key.pool == pool:
             return KeyResponse.model_validate(key)
     raise NotFoundError("encryption of pool", pool)
 
@@ -215,7 +244,7 @@ def _key(call: Call, pool: str) -> KeyResponse:
 @resource.operation("GET", "/encryption-keys", role=Role.VIEWER, query=ListQuery, answer=KeyPage)
 def list_keys(call: Call, query: ListQuery) -> BaseModel:
     """Keys of pools with encrypted datastores: whether they are loaded, stored, exported and confirmed."""
-    return KeyPage.model_validate(page(call.services.worker.call("keys"), query, lambda key: str(key["pool"])))
+    return KeyPage.model_validate(page(encryption.listed(call.context, call.worker.fresh), query, lambda key: key.pool))
 
 
 @resource.operation(
@@ -224,7 +253,7 @@ def list_keys(call: Call, query: ListQuery) -> BaseModel:
 def export_key(call: Call, pool: str, body: KeyExportCreate) -> BaseModel:
     """Returns the key, until it is confirmed. Keep it where the pool's disks and this server are not."""
     confirm_password(call, body.password, "password")
-    return KeySecret(pool=pool, secret=call.services.worker.call("export_key", pool=pool))
+    return KeySecret(pool=pool, secret=call.worker.export_key(pool))
 
 
 @resource.operation(
@@ -239,7 +268,7 @@ def export_key(call: Call, pool: str, body: KeyExportCreate) -> BaseModel:
 def confirm_key(call: Call, pool: str, body: KeyUpdate) -> BaseModel:
     """Confirms that you have stored the key. It can't be exported again."""
     call.match(_key(call, pool))
-    call.services.worker.call("confirm_key", pool=pool, secret=body.secret)
+    call.worker.confirm_key(pool, bytes.fromhex(body.secret))
     return _key(call, pool)
 
 
@@ -249,5 +278,5 @@ def confirm_key(call: Call, pool: str, body: KeyUpdate) -> BaseModel:
 def keep_key(call: Call, pool: str, body: KeyUpdate) -> BaseModel:
     """Stores the key of a pool from another server, and serves the pool's datastores."""
     call.match(_key(call, pool))
-    call.services.worker.call("store_key", pool=pool, secret=body.secret)
+    call.worker.store_key(pool, bytes.fromhex(body.secret))
     return _key(call, pool)

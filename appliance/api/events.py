@@ -38,7 +38,7 @@ def stream_events(call: Call) -> BaseModel | Response:
     if not _free.acquire(blocking=False):
         raise TooManyError(f"{STREAMS} streams of events are open", 30)
     try:
-        store = call.services.store
+        store = call.context.store
         last = call.request.last_event_id or ""
         with store.reading() as session:
             newest = session.scalar(select(func.max(Event.id))) or 0

@@ -10,6 +10,7 @@ from appliance.api.schemas.files import FileCloneCreate, FilePage, FileQuery, Fo
 from appliance.api.schemas.journal import JobResponse
 from appliance.domain import requests
 from appliance.domain.access import Role
+from appliance.worker import file_operations, vm_operations
 
 resource = Resource("files")
 
@@ -17,9 +18,9 @@ resource = Resource("files")
 @resource.operation("GET", "/datastores/<datastore_id>/files", role=Role.VIEWER, query=FileQuery, answer=FilePage, conflicts=True)
 def list_files(call: Call, datastore_id: str, query: FileQuery) -> BaseModel:
     """The VMDK files of an NFS datastore that hold data; their descriptors, which are small texts, are left out."""
-    found = call.services.worker.call("files", id=datastore_id, after=after(query), limit=query.limit)
-    cursor = encoded(found["files"][-1]["path"]) if found["more"] else None
-    return FilePage.model_validate({"items": found["files"], "next_cursor": cursor, "complete": found["complete"]})
+    files, found = file_operations.listed(call.context, datastore_id, after(query) or "", query.limit)
+    cursor = encoded(files[-1].path) if found.more else None
+    return FilePage.model_validate({"items": files, "next_cursor": cursor, "complete": found.complete})
 
 
 @resource.operation(
@@ -43,8 +44,10 @@ def clone_file(call: Call, datastore_id: str, body: FileCloneCreate) -> BaseMode
 def list_folder(call: Call, datastore_id: str, name: str, query: FolderQuery) -> BaseModel:
     """Lists a folder of a snapshot of an NFS datastore, or its root."""
     after(query)  # a wrong cursor is refused first
-    found = call.services.worker.call("snapshot_folder", id=datastore_id, snapshot=name, folder=query.folder)
-    return FolderPage.model_validate(page(found, query, lambda one: str(one["name"])))
+    found = page(vm_operations.listed(call.context, datastore_id, name, query.folder), query, lambda one: one.name)
+    return FolderPage.model_validate(
+        found.each(lambda one: {"name": one.name, "kind": one.kind, "size": one.size, "modified_at": one.modified})
+    )
 
 
 @resource.operation(

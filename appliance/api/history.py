@@ -3,21 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel
 
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas.history import DatastoreHistoryResponse, HistoryQuery, HistoryResponse, PoolHistoryResponse
 from appliance.domain import hosts
 from appliance.domain.access import Role
+from appliance.domain.datastores import find
 from appliance.domain.errors import NotFoundError
+from appliance.worker.history import datastore_key, host_key, pool_key
 
 resource = Resource("history")
-
-
-def _read(call: Call, kind: str, identifier: str, query: HistoryQuery, forecast: bool = False) -> Any:
-    return call.services.worker.call("history", key=f"{kind}-{identifier}", forecast=forecast, **query.model_dump())
 
 
 @resource.operation(
@@ -25,23 +21,27 @@ def _read(call: Call, kind: str, identifier: str, query: HistoryQuery, forecast:
 )
 def read_datastore_history(call: Call, datastore_id: str, query: HistoryQuery) -> BaseModel:
     """Operations, throughput, latency, offloads and space of a datastore over time."""
-    if not call.services.worker.call("datastores", id=datastore_id):
-        raise NotFoundError("datastore", datastore_id)
-    return DatastoreHistoryResponse.model_validate(_read(call, "datastore", datastore_id, query))
+    find(call.worker.datastores(), datastore_id)
+    load, capacity = call.worker.history.read(datastore_key(datastore_id), query.range, query.points, query.end)
+    return DatastoreHistoryResponse.model_validate({"load": load, "capacity": capacity})
 
 
 @resource.operation("GET", "/hosts/<host_id>/history", role=Role.VIEWER, query=HistoryQuery, answer=HistoryResponse)
 def read_host_history(call: Call, host_id: str, query: HistoryQuery) -> BaseModel:
     """Operations, throughput, latency and offloads of a host over time."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         hosts.host(session, host_id)
-    return HistoryResponse.model_validate(_read(call, "host", host_id, query))
+    load, _ = call.worker.history.read(host_key(host_id), query.range, query.points, query.end)
+    return HistoryResponse.model_validate({"load": load})
 
 
 @resource.operation("GET", "/pools/<name>/history", role=Role.VIEWER, query=HistoryQuery, answer=PoolHistoryResponse)
 def read_pool_history(call: Call, name: str, query: HistoryQuery) -> BaseModel:
     """Operations, throughput, latency, offloads and space of a pool over time, and the day it is full."""
-    for pool in call.services.worker.call("pools"):
-        if pool["name"] == name:
-            return PoolHistoryResponse.model_validate(_read(call, "pool", str(pool["guid"]), query, forecast=True))
+    history = call.worker.history
+    for pool in call.worker.inventory().pools:
+        if pool.name == name:
+            key = pool_key(pool.guid)
+            load, capacity = history.read(key, query.range, query.points, query.end)
+            return PoolHistoryResponse.model_validate({"load": load, "capacity": capacity, "full_at": history.full_at(key)})
     raise NotFoundError("pool", name)

@@ -51,33 +51,26 @@ def _group(session: Session, group: HostGroup) -> GroupResponse:
     )
 
 
-def _changed(call: Call) -> None:
-    call.changed()
-
-
 def _using(call: Call, host_id: str) -> set[str]:
     """iSCSI names that are logged in, and addresses that use NFS datastores. Queries only data planes that serve the host."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         kinds = kinds_shown(session, hosts.host(session, host_id).group_id)
-    worker = call.services.worker
-    names = {str(one["initiator"]) for one in worker.call("sessions")} if VMFS in kinds else set()
-    return names | (set(map(str, worker.call("nfs_users"))) if NFS in kinds else set())
+    names = set(_logged_in(call)) if VMFS in kinds else set()
+    return names | (call.context.nfs_addresses() if NFS in kinds else set())
 
 
 def _logged_in(call: Call) -> list[str]:
     """iSCSI names of hosts that are logged in."""
-    return [str(one["initiator"]) for one in call.services.worker.call("sessions")]
+    return [one.initiator for one in call.context.sessions()]
 
 
 @resource.operation("GET", "/hosts", role=Role.VIEWER, query=ListQuery, answer=HostPage)
 def list_hosts(call: Call, query: ListQuery) -> BaseModel:
     """All hosts."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         found = page(session.scalars(select(Host).order_by(Host.name)).all(), query, lambda host: host.name)
         iqns = hosts.all_initiators(session)
-        return HostPage.model_validate(
-            {**found, "items": [_host(session, host, iqns.get(host.id, [])) for host in found["items"]]}
-        )
+        return HostPage.model_validate(found.each(lambda host: _host(session, host, iqns.get(host.id, []))))
 
 
 @resource.operation("POST", "/hosts", role=Role.OPERATOR, audit="host.create", body=HostCreate, answer=HostResponse, status=201)
@@ -86,18 +79,18 @@ def create_host(call: Call, body: HostCreate) -> BaseModel:
     chap = (body.chap.name, body.chap.secret) if body.chap else None
     with call.changing() as session:
         added = hosts.add_host(
-            session, call.services.seal, name=body.name, iqns=body.iqns, addresses=body.addresses, group_id=body.group, chap=chap
+            session, call.context.seal, name=body.name, iqns=body.iqns, addresses=body.addresses, group_id=body.group, chap=chap
         )
         response = _host(session, added)
     call.subject = response.id
-    _changed(call)
+    call.changed()
     return response
 
 
 @resource.operation("GET", "/hosts/<host_id>", role=Role.VIEWER, answer=HostResponse)
 def read_host(call: Call, host_id: str) -> BaseModel:
     """A host."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         return _host(session, hosts.host(session, host_id))
 
 
@@ -122,7 +115,7 @@ def change_host(call: Call, host_id: str, body: HostUpdate) -> BaseModel:
         if moves:
             host = hosts.move_host(session, host_id, body.group)
         response = _host(session, host)
-    _changed(call)
+    call.changed()
     return response
 
 
@@ -136,7 +129,7 @@ def delete_host(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
         call.match(_host(session, hosts.host(session, host_id)))
         hosts.check_unused(session, host_id, logged_in, query.force)
         hosts.delete_host(session, host_id)
-    _changed(call)
+    call.changed()
     return Empty()
 
 
@@ -152,9 +145,9 @@ def set_chap(call: Call, host_id: str, body: ChapUpdate) -> BaseModel:
     with call.changing() as session:
         hosts.check_chap_unused(session, host_id, logged_in, body.force)
         call.match(_host(session, hosts.host(session, host_id)))
-        hosts.set_chap(session, call.services.seal, host_id, (body.name, body.secret))
+        hosts.set_chap(session, call.context.seal, host_id, (body.name, body.secret))
         response = _host(session, hosts.host(session, host_id))
-    _changed(call)
+    call.changed()
     return response
 
 
@@ -167,18 +160,18 @@ def delete_chap(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
     with call.changing() as session:
         hosts.check_chap_unused(session, host_id, logged_in, query.force)
         call.match(_host(session, hosts.host(session, host_id)))
-        hosts.set_chap(session, call.services.seal, host_id, None)
+        hosts.set_chap(session, call.context.seal, host_id, None)
         response = _host(session, hosts.host(session, host_id))
-    _changed(call)
+    call.changed()
     return response
 
 
 @resource.operation("GET", "/host-groups", role=Role.VIEWER, query=ListQuery, answer=GroupPage)
 def list_groups(call: Call, query: ListQuery) -> BaseModel:
     """All host groups."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         found = page(session.scalars(select(HostGroup).order_by(HostGroup.name)).all(), query, lambda group: group.name)
-        return GroupPage.model_validate({**found, "items": [_group(session, group) for group in found["items"]]})
+        return GroupPage.model_validate(found.each(lambda group: _group(session, group)))
 
 
 @resource.operation(
@@ -189,14 +182,14 @@ def create_group(call: Call, body: GroupCreate) -> BaseModel:
     with call.changing() as session:
         response = _group(session, hosts.add_group(session, body.name, body.disabled_offloads))
     call.subject = response.id
-    _changed(call)
+    call.changed()
     return response
 
 
 @resource.operation("GET", "/host-groups/<group_id>", role=Role.VIEWER, answer=GroupResponse)
 def read_group(call: Call, group_id: str) -> BaseModel:
     """A host group."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         return _group(session, hosts.group(session, group_id))
 
 
@@ -214,7 +207,7 @@ def change_group(call: Call, group_id: str, body: GroupUpdate) -> BaseModel:
     with call.changing() as session:
         call.match(_group(session, hosts.group(session, group_id)))
         response = _group(session, hosts.change_group(session, group_id, name=body.name, disabled=body.disabled_offloads))
-    _changed(call)
+    call.changed()
     return response
 
 
@@ -226,18 +219,18 @@ def delete_group(call: Call, group_id: str) -> BaseModel:
     with call.changing() as session:
         call.match(_group(session, hosts.group(session, group_id)))
         hosts.delete_group(session, group_id)
-    _changed(call)
+    call.changed()
     return Empty()
 
 
 @resource.operation("GET", "/sessions", role=Role.VIEWER, query=ListQuery, answer=SessionPage)
 def list_sessions(call: Call, query: ListQuery) -> BaseModel:
     """Sessions of the iSCSI target, with their paths."""
-    sessions = sorted(call.services.worker.call("sessions"), key=lambda one: (one["initiator"], one["peer"]))
-    return SessionPage.model_validate(page(sessions, query, lambda one: f"{one['initiator']}\0{one['peer']}"))
+    sessions = sorted(call.context.sessions(), key=lambda one: (one.initiator, one.peer))
+    return SessionPage.model_validate(page(sessions, query, lambda one: f"{one.initiator}\0{one.peer}"))
 
 
 @resource.operation("GET", "/nfs-clients", role=Role.VIEWER, query=ListQuery, answer=ClientPage)
 def list_clients(call: Call, query: ListQuery) -> BaseModel:
     """Clients that the NFS server knows, and the datastores each may be using."""
-    return ClientPage.model_validate(page(call.services.worker.call("nfs_clients"), query, lambda one: str(one["address"])))
+    return ClientPage.model_validate(page(call.worker.nfs_clients(), query, lambda one: one.address))

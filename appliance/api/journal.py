@@ -27,7 +27,7 @@ resource = Resource("journal")
 @resource.operation("GET", "/jobs", role=Role.VIEWER, query=JobQuery, answer=JobPage)
 def list_jobs(call: Call, query: JobQuery) -> BaseModel:
     """Jobs, the newest first."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         chosen = select(Job).where(Job.sequence < before_number(query)).order_by(Job.sequence.desc()).limit(query.limit + 1)
         if query.state is not None:
             chosen = chosen.where(Job.state == query.state)
@@ -37,7 +37,7 @@ def list_jobs(call: Call, query: JobQuery) -> BaseModel:
 @resource.operation("GET", "/jobs/<job_id>", role=Role.VIEWER, answer=JobResponse)
 def read_job(call: Call, job_id: str) -> BaseModel:
     """A job."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         return JobResponse.model_validate(jobs.job(session, job_id))
 
 
@@ -58,7 +58,7 @@ def abandon_job(call: Call, job_id: str) -> BaseModel:
 @resource.operation("GET", "/alerts", role=Role.VIEWER, query=AlertQuery, answer=AlertPage)
 def list_alerts(call: Call, query: AlertQuery) -> BaseModel:
     """Alerts, the newest first. By default only open ones."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         chosen = select(Alert).where(Alert.id < before_number(query)).order_by(Alert.id.desc()).limit(query.limit + 1)
         if query.open:
             chosen = chosen.where(Alert.cleared_at.is_(None))
@@ -77,7 +77,7 @@ def acknowledge_alert(call: Call, alert_id: int) -> BaseModel:
 @resource.operation("GET", "/audit", role=Role.ADMIN, query=AuditQuery, answer=AuditPage)
 def list_audit(call: Call, query: AuditQuery) -> BaseModel:
     """Audit entries, newest first."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         chosen = (
             select(AuditEntry).where(AuditEntry.id < before_number(query)).order_by(AuditEntry.id.desc()).limit(query.limit + 1)
         )

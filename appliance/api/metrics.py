@@ -7,9 +7,11 @@ iSCSI name, which has to be admitted first. Counters are the data planes' own an
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
+import msgspec
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -23,7 +25,17 @@ from appliance.api.operation import Call, Resource
 from appliance.api.schemas.common import Empty
 from appliance.api.wire import Response
 from appliance.database.models import Alert, Job, LoginSession, Schedule
+from appliance.dataplane.target import Status
+from appliance.domain import statistics
 from appliance.domain.access import Role
+from appliance.domain.datastores import Datastore
+from appliance.domain.errors import DomainError
+from appliance.domain.exports import IDLE_SECONDS
+from appliance.domain.statistics import Json, Row
+from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
+from appliance.worker.offloads import EXPORTS, LUNS, Counts
+from appliance.zfs.model import Pool
 
 resource = Resource("metrics")
 
@@ -87,176 +99,197 @@ def read_metrics(call: Call) -> BaseModel | Response:
     """Prometheus metrics in the text format. While the worker or the target is away, its part is missing and `_up` is 0."""
     families = _Families()
     families.gauge("build_info", "The version that runs.", 1, version=__version__)
-    report = call.services.worker.call("metrics")
+    context, reconciling = call.context, call.context.reconciling
     families.gauge("worker_up", "Whether the worker answers.", 1)
-    in_order = report["reconcile_problem"] is None
+    in_order = reconciling.problem is None
     families.gauge("reconcile_ok", "Whether the data planes served the desired state at the last reconcile.", in_order)
-    families.gauge("reconcile_timestamp_seconds", "Time of the last reconcile.", report["reconciled_at"] or 0)
-    families.gauge("storage_up", "Whether OpenZFS answers.", report["storage"] is not None)
-    families.gauge("target_up", "Whether the iSCSI target answers.", report["target"] is not None)
-    stores = (report["storage"] or {}).get("datastores", [])
-    if report["storage"] is not None:
-        for pool in report["storage"]["pools"]:
+    families.gauge("reconcile_timestamp_seconds", "Time of the last reconcile.", reconciling.at)
+    inventory, stores, target = None, [], None
+    with contextlib.suppress(DomainError):
+        inventory, stores = call.worker.inventory(), call.worker.datastores()
+    with contextlib.suppress(DomainError), as_domain_errors():
+        name = context.configuration.target.name
+        target = context.target.status(), len(context.sessions()), context.target.statistics(name), context.target.space()
+    families.gauge("storage_up", "Whether OpenZFS answers.", inventory is not None)
+    families.gauge("target_up", "Whether the iSCSI target answers.", target is not None)
+    if inventory is not None:
+        for pool in inventory.pools:
             _pool(families, pool, stores)
+        taken = Counter(snapshot.dataset for snapshot in inventory.snapshots)
         for store in stores:
-            _datastore(families, store)
-    if report["target"] is not None:
-        _target(families, report["target"], {store["uuid"]: store["name"] for store in stores if store["uuid"]})
-    if report["nfs"] is not None:
-        _nfs(families, report["nfs"], {store["id"]: store["name"] for store in stores})
-    for plane, protocol, kinds in (("luns", "iscsi", OFFLOADED), ("exports", "nfs", NFS_OFFLOADED)):
-        totals = report.get("totals", {}).get(plane, {})
+            _datastore(families, store, taken[store.dataset])
+    if target is not None:
+        _target(families, *target, {store.uuid: store.name for store in stores if store.uuid})
+    _nfs(families, context, stores)
+    totals: dict[str, Counts] = {}
+    with contextlib.suppress(DomainError):
+        totals = call.worker.offloads.read(call.worker.fresh).totals
+    for plane, protocol, kinds in ((LUNS, "iscsi", OFFLOADED), (EXPORTS, "nfs", NFS_OFFLOADED)):
         for kind in kinds:
-            if f"{kind}_bytes" in totals:
+            if (total := totals.get(plane, {}).get(f"{kind}_bytes")) is not None:
                 families.counter("offloaded_bytes", "Offloaded for hosts, of LUNs and exports that are gone too.",
-                                 totals[f"{kind}_bytes"], protocol=protocol, kind=kind)  # fmt: skip
+                                 total, protocol=protocol, kind=kind)  # fmt: skip
     _database(families, call)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(families)
     return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
-def _devices(vdevs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for vdev in vdevs:
-        if vdev["vdevs"]:
-            yield from _devices(vdev["vdevs"])
-        else:
-            yield vdev
-
-
-def _pool(families: _Families, pool: dict[str, Any], stores: list[dict[str, Any]]) -> None:
-    name = pool["name"]
+def _pool(families: _Families, pool: Pool, stores: list[Datastore]) -> None:
+    name = pool.name
     for health in HEALTHS:
-        families.gauge("pool_health", "1 for the health that the pool has.", health == pool["health"], pool=name, health=health)
-    families.gauge("pool_size_bytes", "Raw size, parity included.", pool["size"], pool=name)
-    families.gauge("pool_allocated_bytes", "Allocated of it.", pool["allocated"], pool=name)
-    families.gauge("pool_free_bytes", "Free of it.", pool["free"], pool=name)
-    families.gauge("pool_fragmentation_ratio", "Of its free space, 0 to 1.", pool["fragmentation"] / 100, pool=name)
-    promised = sum(store["size"] for store in stores if store["pool"] == name and store["state"] == "active")
+        families.gauge("pool_health", "1 for the health that the pool has.", health == pool.health, pool=name, health=health)
+    families.gauge("pool_size_bytes", "Raw size, parity included.", pool.size, pool=name)
+    families.gauge("pool_allocated_bytes", "Allocated of it.", pool.allocated, pool=name)
+    families.gauge("pool_free_bytes", "Free of it.", pool.free, pool=name)
+    families.gauge("pool_fragmentation_ratio", "Of its free space, 0 to 1.", pool.fragmentation / 100, pool=name)
+    promised = sum(store.size for store in stores if store.pool == name and store.state == "active")
     families.gauge("pool_promised_bytes", "Sizes of its datastores together.", promised, pool=name)
-    families.gauge("pool_cloned_bytes", "Blocks that are shared by cloning, counted once.", pool["bclone_used"], pool=name)
-    families.gauge("pool_clone_saved_bytes", "Space that sharing by cloning saves.", pool["bclone_saved"], pool=name)
-    families.gauge("pool_data_errors", "Files and blocks known to be damaged.", pool["error_count"], pool=name)
-    if pool["scan"] is not None:
-        scan, function = pool["scan"], pool["scan"]["function"]
-        ended = scan["ended"] or 0
+    families.gauge("pool_cloned_bytes", "Blocks that are shared by cloning, counted once.", pool.bclone_used, pool=name)
+    families.gauge("pool_clone_saved_bytes", "Space that sharing by cloning saves.", pool.bclone_saved, pool=name)
+    families.gauge("pool_data_errors", "Files and blocks known to be damaged.", pool.error_count, pool=name)
+    if pool.scan is not None:
+        scan, function, ended = pool.scan, pool.scan.function, pool.scan.ended or 0
         families.gauge(
-            "pool_scan_running", "Whether it scrubs or resilvers.", scan["state"] == "scanning", pool=name, function=function
+            "pool_scan_running", "Whether it scrubs or resilvers.", scan.state == "scanning", pool=name, function=function
         )
         families.gauge(
             "pool_scan_end_timestamp_seconds", "When the last one ended; 0 for never.", ended, pool=name, function=function
         )
-        families.gauge("pool_scan_errors", "That the last one could not repair.", scan["errors"], pool=name, function=function)
-    for device in _devices(pool["vdevs"]):
-        label = device["path"] or device["was"] or device["name"]
-        families.gauge("device_online", "Whether the device is.", device["health"] in ("ONLINE", "AVAIL", "INUSE"),
+        families.gauge("pool_scan_errors", "That the last one could not repair.", scan.errors, pool=name, function=function)
+    for device in (leaf for vdev in pool.vdevs for leaf in vdev.devices()):
+        label = device.path or device.was or device.name
+        families.gauge("device_online", "Whether the device is.", device.health in ("ONLINE", "AVAIL", "INUSE"),
                        pool=name, device=label)  # fmt: skip
-        for kind in ("read", "write", "checksum"):
-            families.counter("device_errors", "As zpool status counts them.", device[f"{kind}_errors"],
-                             pool=name, device=label, kind=kind)  # fmt: skip
+        errors = {"read": device.read_errors, "write": device.write_errors, "checksum": device.checksum_errors}
+        for kind, count in errors.items():
+            families.counter("device_errors", "As zpool status counts them.", count, pool=name, device=label, kind=kind)
 
 
-def _datastore(families: _Families, store: dict[str, Any]) -> None:
-    labels = {"datastore": store["id"], "name": store["name"]}
-    lun = "" if store["lun"] is None else str(store["lun"])
-    families.gauge("datastore_info", "Where it is; always 1.", 1, **labels, pool=store["pool"], state=store["state"], lun=lun)
-    families.gauge("datastore_size_bytes", "What hosts were promised.", store["size"], **labels)
-    families.gauge("datastore_used_bytes", "Referenced by its volume, snapshots left out.", store["referenced"], **labels)
-    families.gauge("datastore_reserved_bytes", "Reserved for it.", store["reserved"], **labels)
-    families.gauge("datastore_snapshot_bytes", "Held by its snapshots alone.", store["snapshot_bytes"], **labels)
-    families.gauge("datastore_snapshots", "How many there are.", store["snapshots"], **labels)
+def _datastore(families: _Families, store: Datastore, snapshots: int) -> None:
+    labels = {"datastore": store.id, "name": store.name}
+    lun = "" if store.lun is None else str(store.lun)
+    families.gauge("datastore_info", "Where it is; always 1.", 1, **labels, pool=store.pool, state=store.state, lun=lun)
+    families.gauge("datastore_size_bytes", "What hosts were promised.", store.size, **labels)
+    families.gauge("datastore_used_bytes", "Referenced by its volume, snapshots left out.", store.referenced, **labels)
+    families.gauge("datastore_reserved_bytes", "Reserved for it.", store.reserved, **labels)
+    families.gauge("datastore_snapshot_bytes", "Held by its snapshots alone.", store.snapshot_bytes, **labels)
+    families.gauge("datastore_snapshots", "How many there are.", snapshots, **labels)
 
 
-def _target(families: _Families, target: dict[str, Any], names: dict[str, str]) -> None:
-    families.gauge("target_uptime_seconds", "Since it was started: its counters count since then.", target["uptime_seconds"])
-    families.gauge("luns_serving", "LUNs that are served.", target["luns_serving"])
-    families.gauge("luns_failed", "LUNs that are not ready for hosts.", target["luns_failed"])
-    families.gauge("iscsi_sessions", "Sessions of hosts.", sum(target["sessions"].values()))
-    statistics = target["statistics"]
-    bounds = statistics.get("latency_bounds_microseconds", [])
-    for lun in statistics["luns"]:
-        labels = {"datastore": lun["uuid"], "name": names.get(lun["uuid"], "")}
+class _PoolSpace(msgspec.Struct):
+    pool: str
+    headroom_bytes: int
+
+
+class _LunSpace(msgspec.Struct):
+    uuid: str
+    growth: str
+
+
+class _Space(msgspec.Struct):
+    """Response of the target to `space.get`."""
+
+    pools: list[_PoolSpace]
+    luns: list[_LunSpace]
+
+
+def _target(families: _Families, status: Status, sessions: int, raw: Json, space: Json, names: dict[str, str]) -> None:
+    families.gauge("target_uptime_seconds", "Since it was started: its counters count since then.", status.uptime_seconds)
+    families.gauge("luns_serving", "LUNs that are served.", status.luns_serving)
+    families.gauge("luns_failed", "LUNs that are not ready for hosts.", status.luns_failed)
+    families.gauge("iscsi_sessions", "Sessions of hosts.", sessions)
+    counted = statistics.of_target(raw)
+    for lun in counted.stores:
+        labels = {"datastore": lun.subject, "name": names.get(lun.subject, "")}
         _counted(families, "lun", lun, labels)
-        families.counter("lun_aborted", "Tasks that ended without a status.", lun["aborted"], **labels)
-        families.counter("lun_miscompares", "COMPARE AND WRITE that found other data.", lun["offload"]["miscompares"], **labels)
-        for reason, count in lun["offload"]["fallback_bytes"].items():
+        families.counter("lun_aborted", "Tasks that ended without a status.", lun.aborted, **labels)
+        families.counter("lun_miscompares", "COMPARE AND WRITE that found other data.", lun.offload["miscompares"], **labels)
+        for reason, count in lun.fallback_bytes.items():
             families.counter("lun_fallback_bytes", "Copied because it could not be cloned.", count, **labels, reason=reason)
         for operation in OPERATIONS:
-            one = lun.get(operation)
-            if one and one["operations"]:
-                buckets = cumulative(bounds, one["latency"]["counts"], one["operations"])
+            one = lun.operations.get(operation)
+            if one is not None and one.operations:
+                buckets = cumulative(counted.bounds, one.latency.counts, one.operations)
                 families.histogram("lun_operation_duration_seconds", "In the target.", buckets,
-                                   one["latency"]["total_microseconds"] / 1e6, **labels, operation=operation)  # fmt: skip
-    for host in sorted(statistics["hosts"], key=lambda one: str(one["initiator"]))[:MOST_HOSTS]:
-        _counted(families, "host", host, {"initiator": host["initiator"]})
-    for space in target["space"]["pools"]:
-        families.gauge(
-            "pool_headroom_bytes", "With less available thin LUNs take no more.", space["headroom_bytes"], pool=space["pool"]
-        )
-    for space in target["space"]["luns"]:
-        labels = {"datastore": space["uuid"], "name": names.get(space["uuid"], "")}
-        families.gauge(
-            "lun_growth_refused", "Whether it takes no more for want of space.", space["growth"] == "refused", **labels
-        )
+                                   one.latency.total_microseconds / 1e6, **labels, operation=operation)  # fmt: skip
+    for host in sorted(counted.hosts, key=lambda one: one.subject)[:MOST_HOSTS]:
+        _counted(families, "host", host, {"initiator": host.subject})
+    spaces = msgspec.convert(space, _Space)
+    for pool in spaces.pools:
+        families.gauge("pool_headroom_bytes", "With less available thin LUNs take no more.", pool.headroom_bytes, pool=pool.pool)
+    for found in spaces.luns:
+        labels = {"datastore": found.uuid, "name": names.get(found.uuid, "")}
+        families.gauge("lun_growth_refused", "Whether it takes no more for want of space.", found.growth == "refused", **labels)
 
 
-def _counted(families: _Families, what: str, counted: dict[str, Any], labels: dict[str, str]) -> None:
+def _counted(families: _Families, what: str, row: Row, labels: dict[str, str]) -> None:
     errors = 0
     for operation in OPERATIONS:
-        one = counted.get(operation)
+        one = row.operations.get(operation)
         if one is None:
             continue
-        errors += one["errors"]
+        errors += one.errors
         families.counter(
-            f"{what}_operations", "Commands that ended with a status.", one["operations"], **labels, operation=operation
+            f"{what}_operations", "Commands that ended with a status.", one.operations, **labels, operation=operation
         )
         if operation in ("read", "write"):
-            families.counter(f"{what}_bytes", "Moved by reads and writes.", one["bytes"], **labels, operation=operation)
+            families.counter(f"{what}_bytes", "Moved by reads and writes.", one.bytes, **labels, operation=operation)
     families.counter(f"{what}_errors", "Commands that ended with CHECK CONDITION.", errors, **labels)
     for kind in OFFLOADED:
-        families.counter(f"{what}_offloaded_bytes", "That hosts did not move themselves.", counted["offload"][f"{kind}_bytes"],
+        families.counter(f"{what}_offloaded_bytes", "That hosts did not move themselves.", row.offload[f"{kind}_bytes"],
                          **labels, kind=kind)  # fmt: skip
 
 
-def _nfs(families: _Families, nfs: dict[str, Any], names: dict[str, str]) -> None:
-    families.gauge("nfs_up", "Whether the NFS server answers.", nfs["exports"] is not None)
-    families.gauge("nfs_counters_up", "Whether nfs-ganesha reports its offload counters.", nfs["counters"] is not None)
-    if nfs["exports"] is not None:
-        families.gauge("nfs_clients", "Addresses that were heard of lately.", nfs["clients"])
-        for one in nfs["exports"]:
-            labels = {"datastore": one["datastore"], "name": names.get(one["datastore"], "")}
-            families.gauge(
-                "export_info", "What hosts mount; always 1.", 1, **labels, share=one["share"], export=str(one["export"])
-            )
-            families.gauge("export_served", "Whether the NFS server serves it.", one["served"], **labels)
-            families.gauge("export_clients", "Clients that may be using it.", one["clients"], **labels)
-    counters = nfs["counters"] or {"exports": [], "hosts": []}
-    bounds = counters.get("latency_bounds_microseconds", [])
-    for row in counters["exports"]:
-        store = nfs["paths"].get(row["export"], "")
-        _counted_nfs(families, "export", row, {"datastore": store, "name": names.get(store, row["export"])}, bounds)
-    for row in sorted(counters["hosts"], key=lambda one: str(one["host"]))[:MOST_HOSTS]:
-        _counted_nfs(families, "nfs_host", row, {"host": row["host"]}, [])
+def _nfs(families: _Families, context: Context, stores: list[Datastore]) -> None:
+    exported = [store for store in stores if store.export is not None and store.state == "active"]
+    if not exported:
+        return
+    found, counted = None, None
+    with contextlib.suppress(DomainError):
+        found = context.nfs_users()
+    with contextlib.suppress(DomainError), as_domain_errors():
+        counted = statistics.of_nfs(context.files.counters())
+    families.gauge("nfs_up", "Whether the NFS server answers.", found is not None)
+    families.gauge("nfs_counters_up", "Whether nfs-ganesha reports its offload counters.", counted is not None)
+    if found is not None:
+        clients, users = found
+        heard_of = sum(clients.now - one.seen_at < IDLE_SECONDS for one in clients.known)
+        families.gauge("nfs_clients", "Addresses that were heard of lately.", heard_of)
+        for store in exported:
+            labels = {"datastore": store.id, "name": store.name}
+            share, export = store.share or "", str(store.export)
+            families.gauge("export_info", "What hosts mount; always 1.", 1, **labels, share=share, export=export)
+            families.gauge("export_served", "Whether the NFS server serves it.", store.id in users, **labels)
+            families.gauge("export_clients", "Clients that may be using it.", len(users.get(store.id, ())), **labels)
+    if counted is not None:
+        by_path = {path: store for store in exported for path in (store.path, store.share) if path}
+        for row in counted.stores:
+            of = by_path.get(row.subject)
+            labels = {"datastore": of.id if of else "", "name": of.name if of else row.subject}
+            _counted_nfs(families, "export", row, labels, counted.bounds)
+        for row in sorted(counted.hosts, key=lambda one: one.subject)[:MOST_HOSTS]:
+            _counted_nfs(families, "nfs_host", row, {"host": row.subject}, [])
 
 
-def _counted_nfs(families: _Families, what: str, row: dict[str, Any], labels: dict[str, str], bounds: list[int]) -> None:
+def _counted_nfs(families: _Families, what: str, row: Row, labels: dict[str, str], bounds: list[int]) -> None:
     """A row of VAAI-NAS's `statistics.get` (docs/vaai_nas.md)."""
     for operation in NFS_OPERATIONS:
-        one = row.get(operation)
+        one = row.operations.get(operation)
         if one is None:
             continue
         text = "Requests of VAAI-NAS that ended."
-        families.counter(f"{what}_offloads", text, one["operations"], **labels, operation=operation)
-        families.counter(f"{what}_offload_errors", "Of them, those that failed.", one["errors"], **labels, operation=operation)
-        families.counter(f"{what}_offloads_refused", "Of these, refused.", one["refused"], **labels, operation=operation)
-        if bounds and one["operations"]:
-            buckets = cumulative(bounds, one["latency"]["counts"], one["operations"])
+        families.counter(f"{what}_offloads", text, one.operations, **labels, operation=operation)
+        families.counter(f"{what}_offload_errors", "Of them, those that failed.", one.errors, **labels, operation=operation)
+        families.counter(f"{what}_offloads_refused", "Of these, refused.", one.refused, **labels, operation=operation)
+        if bounds and one.operations:
+            buckets = cumulative(bounds, one.latency.counts, one.operations)
             families.histogram(f"{what}_offload_duration_seconds", "In the NFS server.", buckets,
-                               one["latency"]["total_microseconds"] / 1e6, **labels, operation=operation)  # fmt: skip
+                               one.latency.total_microseconds / 1e6, **labels, operation=operation)  # fmt: skip
     for kind in NFS_OFFLOADED:
-        families.counter(f"{what}_offloaded_bytes", "That hosts did not move themselves.", row["offload"][f"{kind}_bytes"],
+        families.counter(f"{what}_offloaded_bytes", "That hosts did not move themselves.", row.offload[f"{kind}_bytes"],
                          **labels, kind=kind)  # fmt: skip
-    for reason, count in row["offload"]["fallback_bytes"].items():
+    for reason, count in row.fallback_bytes.items():
         families.counter(f"{what}_fallback_bytes", "Copied because it could not be cloned.", count, **labels, reason=reason)
 
 
@@ -269,7 +302,7 @@ def cumulative(bounds: list[int], counts: list[int], operations: int) -> list[tu
 
 
 def _database(families: _Families, call: Call) -> None:
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         jobs = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).tuples().all())
         ended = session.execute(
             select(Job.kind, Job.state, func.max(Job.ended_at)).where(Job.ended_at.is_not(None)).group_by(Job.kind, Job.state)

@@ -20,19 +20,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
-from sqlalchemy import delete
+from sqlalchemy import delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from appliance.api.problems import headers_of, invalid, problem, problem_of
+from appliance.api.problems import Problem, headers_of, invalid, problem, problem_of
+from appliance.api.schemas.common import ListQuery
 from appliance.api.schemas.journal import JobResponse
 from appliance.api.types import Versioned, entity_tag
-from appliance.api.wire import HttpRequest, Response, Stream
-from appliance.config import Configuration
+from appliance.api.wire import HttpRequest, Refusal, Response, Stream
 from appliance.database.models import Host, HostGroup, IdempotencyKey, Job, Receiver, Schedule, Token, User
 from appliance.database.store import Store
 from appliance.domain import access, jobs, recovery
@@ -43,14 +43,17 @@ from appliance.domain.errors import (
     ForbiddenError,
     InvalidError,
     UnauthenticatedError,
-    UnavailableError,
 )
 from appliance.domain.journal import complete, record, rotate, withdraw
 from appliance.domain.requests import Request
-from appliance.domain.secrets import Seal, SealedError, is_sealed
+from appliance.domain.secrets import SealedError, is_sealed
+from appliance.worker.context import Context
+from appliance.worker.service import Service
 
 COOKIE = "__Host-zvaai"
 CSRF_HEADER = "X-CSRF-Token"
+SUBMIT_S = 54
+"""Time for a job to be queued: the HTTP process waits 60 s for its answer."""
 _KEYS_KEPT_S = 86400
 _ROTATED_AFTER = 100
 _LONGEST_WAIT_S = 30
@@ -69,7 +72,7 @@ _IN_RECOVERY_MODE = ("recovery", "setup", "session", "alert", "configuration.bac
 """What is done in recovery mode, by its name in the audit: nothing that the configuration is about."""
 
 
-_NAMED: dict[str, Any] = {
+_NAMED: dict[str, type[Host | HostGroup | Schedule | User | Token | Receiver | Job]] = {
     "host_id": Host, "group_id": HostGroup, "schedule_id": Schedule, "user_id": User, "token_id": Token, "receiver_id": Receiver,
     "job_id": Job,
 }  # fmt: skip
@@ -92,36 +95,16 @@ class _TakenBack(Exception):  # noqa: N818  # not a failure
 class Refused(Exception):  # noqa: N818  # not a failure
     """Refusal of a request by the API process or a schema."""
 
-    def __init__(self, problem: dict[str, Any]) -> None:
+    def __init__(self, problem: Problem) -> None:
         super().__init__(problem["detail"])
         self.problem = problem
-
-
-class WorkerMethods(Protocol):
-    """The rest of the worker, as views call it."""
-
-    def call(self, method: str, **parameters: Any) -> Any:
-        """The result, as JSON has it. Raises DomainError."""
-
-    def submit(self, request: Request, actor: str, key: str | None) -> str:
-        """Identifier of a job that is checked and queued. The same `key` again is the same job. Raises DomainError."""
-
-
-@dataclass
-class Services:
-    """Services for views."""
-
-    configuration: Configuration
-    store: Store
-    worker: WorkerMethods
-    seal: Seal
 
 
 @dataclass
 class Call:
     """One request: the caller, what is requested, and what the audit is to say."""
 
-    services: Services
+    worker: Service
     request: HttpRequest
     caller: Caller | None = None
     subject: str = ""
@@ -133,7 +116,7 @@ class Call:
     """It is in `_running`."""
     entry: int | None = None
     """Identifier of the started audit entry."""
-    before: dict[str, Any] | None = None
+    before: dict[str, object] | None = None
     cookies: list[tuple[str, int | None]] = field(default_factory=list)
     _transaction: tuple[Session, contextlib.ExitStack] | None = None
     _tells_worker: bool = False
@@ -144,20 +127,26 @@ class Call:
         return self.request.address[:64]
 
     @property
+    def context(self) -> Context:
+        """The worker's: configuration, database, data planes."""
+        return self.worker.context
+
+    @property
     def who(self) -> Caller:
         """The caller of an operation that has a role."""
         assert self.caller is not None
         return self.caller
 
     def submit(self, job: Request) -> BaseModel:
-        """A job, checked and queued."""
-        job_id = self.services.worker.submit(job, self.who.name, self.key)
-        with self.services.store.reading() as session:
+        """A job, checked and queued. If it cannot be queued in time, it is not queued."""
+        until = time.monotonic() + SUBMIT_S
+        job_id = self.worker.executor.submit(job, self.who.name, key=self.key, until=until)
+        with self.context.store.reading() as session:
             return JobResponse.model_validate(jobs.job(session, job_id))
 
     def begun_before(self) -> BaseModel | None:
         """The job of this very request, whose answer was lost with who was to give it. What it changes may be another by now."""
-        with self.services.store.reading() as session:
+        with self.context.store.reading() as session:
             job_id = jobs.job_of_key(session, self.key)
             return JobResponse.model_validate(jobs.job(session, job_id)) if job_id is not None else None
 
@@ -170,7 +159,7 @@ class Call:
         """
         assert self._transaction is None
         with contextlib.ExitStack() as stack:
-            session = stack.enter_context(self.services.store.session())
+            session = stack.enter_context(self.context.store.session())
             yield session
             session.flush()
             self._transaction = (session, stack.pop_all())
@@ -184,17 +173,16 @@ class Call:
                 raise _TakenBack
             transaction = None
         if transaction is None:
-            with self.services.store.session() as session:
+            with self.context.store.session() as session:
                 yield session
         else:
             with transaction[1]:
                 yield transaction[0]
         if self._tells_worker and made:
-            with contextlib.suppress(UnavailableError):
-                self.services.worker.call("reconcile")
+            self.worker.scheduler.request()
 
     def changed(self) -> None:
-        """The worker reconciles as soon as the change is committed. If it is down, it reconciles at its start."""
+        """The worker reconciles as soon as the change is committed."""
         self._tells_worker = True
 
     def match(self, current: BaseModel) -> None:
@@ -232,16 +220,6 @@ class Declaration:
     """If-Match is heeded: it changes something that has a version."""
     local: bool = False
     """The HTTP process responds by itself."""
-
-    @property
-    def has_body(self) -> bool:
-        """Whether it takes one."""
-        return self.body is not None
-
-    @property
-    def has_query(self) -> bool:
-        """Whether it takes parameters."""
-        return self.query is not None
 
     @property
     def tells_secret(self) -> bool:
@@ -320,12 +298,12 @@ class Outcome:
     cookie: tuple[str, int | None] | None = None
 
 
-def carry_out(services: Services, sent: HttpRequest) -> Outcome:
+def carry_out(worker: Service, sent: HttpRequest) -> Outcome:
     """A request that anybody may have made up: nothing of it is believed but that it has arrived."""
     declared = DECLARATIONS.get(sent.operation)
     if declared is None or declared.local:
         return _refusal(problem(404, "not_found", "there is no such operation"))
-    call = Call(services, sent)
+    call = Call(worker, sent)
     call.subject = "/".join(str(value) for value in sent.path.values())
     try:
         return _carried_out(declared, call)
@@ -346,7 +324,7 @@ def _carried_out(declared: Declaration, call: Call) -> Outcome:
         if declared.method != "GET" and not declared.matches and (sent.if_match or "*").strip() != "*":
             raise PreconditionError  # a resource without a version, or whose version is not checked, matches none
         if declared.method != "GET" and not (declared.audit or "").startswith(_IN_RECOVERY_MODE):
-            with call.services.store.reading() as session:
+            with call.context.store.reading() as session:
                 recovery.check_inactive(session)
         claimed, earlier = _claim(declared, call)
         if earlier is not None:
@@ -373,19 +351,18 @@ def failed() -> Outcome:
     return _refusal(problem(500, "internal", "the service is at fault; see its log"))
 
 
-def _refusal(body: dict[str, Any]) -> Outcome:
+def _refusal(body: Problem) -> Outcome:
     return Outcome(body["status"], headers_of(body), json.dumps(body).encode())
 
 
-def _believable(refusal: dict[str, Any]) -> dict[str, Any]:
+def _believable(refusal: Refusal) -> Problem:
     """What the HTTP process says of a request is a refusal, whatever it says."""
-    status = refusal.get("status")
-    status = status if isinstance(status, int) and 400 <= status < 500 else 400
-    return problem(status, str(refusal.get("code")), str(refusal.get("detail")), errors=refusal.get("errors") or [])
+    status = refusal.status if 400 <= refusal.status < 500 else 400
+    return problem(status, refusal.code, refusal.detail, errors=refusal.errors)
 
 
 def _viewed(declared: Declaration, call: Call) -> Outcome:
-    arguments: dict[str, Any] = dict(call.request.path)
+    arguments: dict[str, object] = dict(call.request.path)
     try:
         if declared.body is not None:
             arguments["body"] = declared.body.model_validate(_json(call.request.body))
@@ -410,10 +387,11 @@ def _viewed(declared: Declaration, call: Call) -> Outcome:
     return Outcome(declared.status, headers, content.encode())
 
 
-def _json(text: str | None) -> Any:
+def _json(text: str | None) -> object:
     """Raises Refused."""
     try:
-        return json.loads(text or "null")
+        found: object = json.loads(text or "null")
+        return found
     except (ValueError, RecursionError) as error:
         raise Refused(problem(400, "bad_request", "the body is not JSON")) from error
 
@@ -421,7 +399,7 @@ def _json(text: str | None) -> Any:
 def _who(declared: Declaration, call: Call) -> Caller | None:
     if declared.role is None:
         return None
-    store = call.services.store
+    store = call.context.store
     authorization, cookie = call.request.authorization or "", call.request.cookie
     with store.reading() as session:
         if authorization:
@@ -455,9 +433,9 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
         raise InvalidError("Idempotency-Key", "not a key", "1 to 128 printable characters")
     parts = [declared.method.encode(), call.request.target.encode(), (call.request.body or "").encode()]
     parts.append(call.caller.credential.encode() if declared.tells_secret else b"")
-    digest = call.services.seal.digest(b"\0".join(parts))
+    digest = call.context.seal.digest(b"\0".join(parts))
     call.key = f"{call.caller.user_id} {digest} {key}"
-    store, actor, now = call.services.store, call.caller.user_id, time.time()
+    store, actor, now = call.context.store, call.caller.user_id, time.time()
     with _ended:  # the HTTP process may have died, and the client sent it again: that waits for the end of the first one
         if not _ended.wait_for(lambda: call.key not in _running, _LONGEST_WAIT_S):
             raise ConflictError("the request with this idempotency key is under way", [key])
@@ -479,7 +457,7 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
     if declared.tells_secret and earlier.status < 400:
         raise ConflictError("it is done already, and its secret is shown only once", [key])
     try:
-        body = call.services.seal.open(earlier.body) if is_sealed(earlier.body) else earlier.body
+        body = call.context.seal.open(earlier.body) if is_sealed(earlier.body) else earlier.body
     except SealedError as error:
         raise ConflictError("it is done already, and the key that its answer was sealed with is gone", [key]) from error
     return None, Outcome(earlier.status, dict(earlier.headers), body.encode())
@@ -495,7 +473,7 @@ def _begin(declared: Declaration, call: Call) -> None:
     """The audit, before anything is changed: whoever dies while changing it has left a trace."""
     if declared.audit is not None:
         call.name = _name(call)
-        with call.services.store.session() as session:
+        with call.context.store.session() as session:
             call.entry = _record(session, declared, call, None)
 
 
@@ -504,11 +482,11 @@ def _name(call: Call) -> str:
     names: list[str] = []
     for field_name, value in call.request.path.items():
         if (table := _NAMED.get(field_name)) is not None:
-            with call.services.store.reading() as session:
-                names += [found.name] if (found := session.get(table, str(value))) is not None else []
+            with call.context.store.reading() as session:
+                names += session.scalars(select(table.name).where(table.id == str(value)))
         elif field_name == "datastore_id":
             with contextlib.suppress(DomainError):
-                names += [str(store["name"]) for store in call.services.worker.call("datastores", id=str(value))]
+                names += [store.name for store in call.worker.datastores() if store.id == value]
         else:
             names.append(str(value))
     body = _parsed(call.request.body)
@@ -518,7 +496,7 @@ def _name(call: Call) -> str:
 
 
 def _record(session: Session, declared: Declaration, call: Call, status: int | None) -> int:
-    with_body = declared.has_body and call.caller is not None and status not in (400, 413, 415)
+    with_body = declared.body is not None and call.caller is not None and status not in (400, 413, 415)
     return record(
         session, actor=call.caller.name if call.caller else "", token=call.caller.token if call.caller else None,
         address=call.address, action=declared.audit or "",
@@ -532,7 +510,7 @@ def _finish(declared: Declaration, call: Call, outcome: Outcome | None, key: str
     try:
         _write_end(declared, call, outcome, key)
     except Exception:
-        with contextlib.suppress(Exception), call.services.store.session() as session:
+        with contextlib.suppress(Exception), call.context.store.session() as session:
             session.execute(delete(IdempotencyKey).where(IdempotencyKey.key == key, IdempotencyKey.status.is_(None)))
         raise
 
@@ -551,34 +529,35 @@ def _write_end(declared: Declaration, call: Call, outcome: Outcome | None, key: 
         else:
             complete(session, call.entry, subject=call.subject[:512], status=status, before=call.before)
         if call.entry % _ROTATED_AFTER == 0:
-            rotate(session, call.services.configuration.audit_directory)
+            rotate(session, call.context.configuration.audit_directory)
         if key is not None and call.caller is not None:
             row = session.get(IdempotencyKey, (call.caller.user_id, key))
             if row is not None and outcome is not None and isinstance(outcome.content, bytes) and status < 500:
                 body = "" if declared.tells_secret else outcome.content.decode()
-                row.status, row.body = status, call.services.seal.seal(body) if body else ""  # it may have a URL with a token
+                row.status, row.body = status, call.context.seal.seal(body) if body else ""  # it may have a URL with a token
                 row.headers = {name: value for name, value in outcome.headers.items() if name in ("Content-Type", "Location")}
             elif row is not None:
                 session.delete(row)
 
 
-def _parsed(body: str | None) -> Any:
-    with contextlib.suppress(ValueError, RecursionError):
-        return json.loads(body or "null")
+def _parsed(body: str | None) -> object:
+    with contextlib.suppress(Refused):
+        return _json(body)
     return None
 
 
-def _without_secrets(value: Any) -> dict[str, Any] | None:
+def _without_secrets(value: object) -> dict[str, object] | None:
     if not isinstance(value, dict):
         return None
     try:
-        hidden: dict[str, Any] = _hidden(value)
+        hidden = _hidden(value)
+        assert isinstance(hidden, dict)
         return hidden if len(json.dumps(hidden)) <= _LONGEST_AUDITED else {"long": True}
     except RecursionError:
         return {"deep": True}
 
 
-def _hidden(value: Any) -> Any:
+def _hidden(value: object) -> object:
     if isinstance(value, dict):
         return {
             name: "(secret)" if name in SECRET_FIELDS and field is not None else _hidden(field) for name, field in value.items()
@@ -589,27 +568,39 @@ def _hidden(value: Any) -> Any:
 # --- pages
 
 
-def page(items: Sequence[Any], query: Any, key: Callable[[Any], str]) -> dict[str, Any]:
-    """A page of a list in memory, sorted by a unique `key`. `items` has the whole list, or one item more than the page."""
+@dataclass(frozen=True)
+class Page[T]:
+    """Part of a list, and the cursor of the next part."""
+
+    items: list[T]
+    next_cursor: str | None
+
+    def each[R](self, make: Callable[[T], R]) -> Page[R]:
+        """The same page of what `make` makes of its items."""
+        return Page([make(one) for one in self.items], self.next_cursor)
+
+
+def page[T](items: Sequence[T], query: ListQuery, key: Callable[[T], str]) -> Page[T]:
+    """A page of a list in memory, sorted by a unique `key`."""
     begin = after(query)
     rest = [item for item in items if begin is None or key(item) > begin]
     shown = rest[: query.limit]
-    return {"items": shown, "next_cursor": encoded(key(shown[-1])) if len(rest) > len(shown) else None}
+    return Page(shown, encoded(key(shown[-1])) if len(rest) > len(shown) else None)
 
 
-def after(query: Any) -> str | None:
+def after(query: ListQuery) -> str | None:
     """The key of the last of the page before."""
     return _decode(query.cursor)
 
 
-def newest_first(items: Iterable[Any], query: Any, number: Callable[[Any], int]) -> dict[str, Any]:
+def newest_first[T](items: Iterable[T], query: ListQuery, number: Callable[[T], int]) -> Page[T]:
     """A page of a list that the database has sorted, with one item more than the page."""
     found = list(items)
     shown = found[: query.limit]
-    return {"items": shown, "next_cursor": encoded(str(number(shown[-1]))) if len(found) > len(shown) else None}
+    return Page(shown, encoded(str(number(shown[-1]))) if len(found) > len(shown) else None)
 
 
-def before_number(query: Any) -> int:
+def before_number(query: ListQuery) -> int:
     """Where a page of `newest_first` begins."""
     text = _decode(query.cursor)
     if text is None:

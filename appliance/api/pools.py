@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
+
 from pydantic import BaseModel
 
 from appliance.api.operation import Call, Resource, page
@@ -12,6 +14,7 @@ from appliance.api.schemas.pools import (
     DeviceName,
     DeviceUpdate,
     DiskPage,
+    DiskResponse,
     ExtendRequest,
     ImportablePage,
     ImportRequest,
@@ -27,7 +30,12 @@ from appliance.api.schemas.pools import (
 )
 from appliance.domain import requests
 from appliance.domain.access import Role
+from appliance.domain.capacity import Thresholds
+from appliance.domain.disks import DiskReport
 from appliance.domain.errors import ForbiddenError, NotFoundError
+from appliance.worker import pool_operations
+from appliance.worker.pools import vdevs_of
+from appliance.zfs.model import Pool
 
 resource = Resource("pools")
 
@@ -35,15 +43,20 @@ resource = Resource("pools")
 @resource.operation("GET", "/pools", role=Role.VIEWER, query=ListQuery, answer=PoolPage)
 def list_pools(call: Call, query: ListQuery) -> BaseModel:
     """Imported pools with their vdevs, space and last scan."""
-    return PoolPage.model_validate(page(call.services.worker.call("pools"), query, lambda pool: str(pool["name"])))
+    return PoolPage.model_validate(page(call.worker.pools(), query, lambda one: one[0].name).each(lambda one: _shown(*one)))
+
+
+def _shown(pool: Pool, limits: Thresholds) -> PoolResponse:
+    own = {field.name: getattr(pool, field.name) for field in fields(pool)} | {"upgradable": pool.upgradable}
+    return PoolResponse.model_validate(own | {"warning_percent": limits.warning, "critical_percent": limits.critical})
 
 
 @resource.operation("GET", "/pools/<name>", role=Role.VIEWER, answer=PoolResponse)
 def read_pool(call: Call, name: str) -> BaseModel:
     """A pool."""
-    for pool in call.services.worker.call("pools"):
-        if pool["name"] == name:
-            return PoolResponse.model_validate(pool)
+    for pool, limits in call.worker.pools():
+        if pool.name == name:
+            return _shown(pool, limits)
     raise NotFoundError("pool", name)
 
 
@@ -109,20 +122,27 @@ def destroy_pool(call: Call, name: str, query: ForceQuery) -> BaseModel:
 @resource.operation("GET", "/disks", role=Role.VIEWER, query=ListQuery, answer=DiskPage)
 def list_disks(call: Call, query: ListQuery) -> BaseModel:
     """Block devices that could be a pool's, and by what they are used."""
-    return DiskPage.model_validate(page(call.services.worker.call("disks"), query, lambda disk: str(disk["path"])))
+    return DiskPage.model_validate(page(call.worker.watch.disks(), query, lambda one: one.disk.path).each(_disk))
+
+
+def _disk(report: DiskReport) -> DiskResponse:
+    smart = None if report.smart is None else {**asdict(report.smart), "read_at": report.read_at}
+    return DiskResponse.model_validate({**asdict(report.disk), "smart": smart})
 
 
 @resource.operation("GET", "/importable-pools", role=Role.VIEWER, query=ListQuery, answer=ImportablePage)
 def list_importable(call: Call, query: ListQuery) -> BaseModel:
     """Pools on the machine's devices that are not imported."""
-    pools = sorted(call.services.worker.call("importable"), key=lambda pool: int(pool["guid"]))
-    return ImportablePage.model_validate(page(pools, query, lambda pool: f"{pool['guid']:020}"))
+    pools = sorted(call.worker.importable(), key=lambda pool: pool.guid)
+    return ImportablePage.model_validate(page(pools, query, lambda pool: f"{pool.guid:020}"))
 
 
 @resource.operation("POST", "/pools/plan", role=Role.ADMIN, audit="pool.plan", body=PlanCreate, answer=PlanResponse)
 def plan_pool(call: Call, body: PlanCreate) -> BaseModel:
     """The layout that making or extending would give. Refused as that would be; changes nothing."""
-    return PlanResponse.model_validate(call.services.worker.call("pool_plan", **body.model_dump()))
+    request = requests.PlanPool.of(body)
+    layout = pool_operations.dry_run(call.context, request)
+    return PlanResponse(layout=layout, warnings=pool_operations.warnings(vdevs_of(request.vdevs)))
 
 
 @resource.operation("POST", "/pools", role=Role.ADMIN, audit="pool.create", body=PoolCreate, answer=JobResponse, status=202)

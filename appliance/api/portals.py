@@ -3,26 +3,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel
 
 from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import Empty, ForceQuery, ListQuery
 from appliance.api.schemas.portals import PortalCreate, PortalPage, PortalResponse, PortalUpdate
+from appliance.dataplane.target import Portal
 from appliance.domain.access import Role
 from appliance.domain.addresses import Address, join_portal, own_addresses, reachable, split_portal
 from appliance.domain.errors import InvalidError, NotFoundError
+from appliance.worker import portals
 
 resource = Resource("portals")
 ISCSI_PORT = 3260
 _EXAMPLES = "192.0.2.1:3260 or [2001:db8::1]:3260"
 
 
-def _shown(portal: dict[str, Any], local: list[Address]) -> PortalResponse:
+def _shown(portal: Portal, local: list[Address]) -> PortalResponse:
     interfaces = {one.address: one.interface for one in local}
-    used = [split_portal(one)[0] for one in reachable([portal["address"]], local)]
-    return PortalResponse(**portal, interfaces=sorted({interfaces[one] for one in used if one in interfaces}))
+    used = [split_portal(one)[0] for one in reachable([portal.address], local)]
+    return PortalResponse(**vars(portal), interfaces=sorted({interfaces[one] for one in used if one in interfaces}))
 
 
 def _checked(field: str, portal: str) -> str:
@@ -49,8 +49,8 @@ def _address(body: PortalCreate) -> str:
 def list_portals(call: Call, query: ListQuery) -> BaseModel:
     """All portals, with the network interfaces that lead to them."""
     local = own_addresses()
-    found = [_shown(one, local) for one in call.services.worker.call("portals")["portals"]]
-    return PortalPage.model_validate(page(sorted(found, key=lambda one: one.address), query, lambda one: str(one.address)))
+    found = [_shown(one, local) for one in portals.listed(call.context)]
+    return PortalPage.model_validate(page(sorted(found, key=lambda one: one.address), query, lambda one: one.address))
 
 
 @resource.operation(
@@ -59,13 +59,14 @@ def list_portals(call: Call, query: ListQuery) -> BaseModel:
 def create_portal(call: Call, body: PortalCreate) -> BaseModel:
     """Adds a portal, or puts it in the place of another."""
     address = _address(body)
-    settings: dict[str, Any] = {
-        "address": address, "group_tag": body.group_tag, "force": body.force,
-        "advertised": None if body.advertised is None else _checked("advertised", body.advertised),
-        "replaces": None if body.replaces is None else _checked("replaces", body.replaces),
-    }  # fmt: skip
+    portal = Portal(address, body.group_tag, None if body.advertised is None else _checked("advertised", body.advertised))
+    replaces = None if body.replaces is None else _checked("replaces", body.replaces)
     call.subject = address
-    return _shown(call.services.worker.call("portal_create", **settings), own_addresses())
+    if replaces is None:
+        portals.create(call.context, portal)
+    else:
+        portals.change(call.context, replaces, portal, force=body.force)
+    return _shown(portal, own_addresses())
 
 
 @resource.operation(
@@ -73,23 +74,23 @@ def create_portal(call: Call, body: PortalCreate) -> BaseModel:
 )
 def change_portal(call: Call, portal: str, body: PortalUpdate) -> BaseModel:
     """Changes the given fields. Refused if hosts lose connections, unless forced."""
-    for one in call.services.worker.call("portals")["portals"]:
-        if one["address"] == portal:
+    for one in portals.listed(call.context):
+        if one.address == portal:
             break
     else:
         raise NotFoundError("portal", portal)
-    settings: dict[str, Any] = {
-        "portal": portal, "force": body.force,
-        "address": one["address"] if body.address is None else _checked("address", body.address),
-        "group_tag": body.group_tag or one["group_tag"],
-        "advertised": one["advertised"] if body.advertised is None else _checked("advertised", body.advertised),
-    }  # fmt: skip
-    return _shown(call.services.worker.call("portal_change", **settings), own_addresses())
+    changed = Portal(
+        one.address if body.address is None else _checked("address", body.address),
+        body.group_tag or one.group_tag,
+        one.advertised if body.advertised is None else _checked("advertised", body.advertised),
+    )
+    portals.change(call.context, portal, changed, force=body.force)
+    return _shown(changed, own_addresses())
 
 
 @resource.operation("DELETE", "/portals/<portal>", role=Role.ADMIN, audit="portal.delete", query=ForceQuery, answer=Empty)
 def delete_portal(call: Call, portal: str, query: ForceQuery) -> BaseModel:
     """Stops listening at a portal. Refused if hosts lose connections, unless forced."""
     call.subject = portal
-    call.services.worker.call("portal_delete", portal=portal, force=query.force)
+    portals.delete(call.context, portal, force=query.force)
     return Empty()

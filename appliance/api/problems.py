@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from pydantic import ValidationError
 
 from appliance.api.types import PATTERNS
+from appliance.api.wire import FieldError
 from appliance.domain.errors import DomainError
 
 MEDIA_TYPE = "application/problem+json"
@@ -28,30 +30,49 @@ _STATUS = {
 }
 
 
-def problem(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
-    """Its body."""
-    return {
-        "type": f"urn:zvaai:problem:{code}",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": detail,
-        "code": code,
-        "errors": [],
-        "blocking": [],
-        "can_force": False,
-        "retry_after": None,
-        **more,
-    }
+class Problem(TypedDict):
+    """The body. `storage`: the code of OpenZFS, with its fields."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[FieldError]
+    blocking: list[str]
+    can_force: bool
+    retry_after: int | None
+    storage: NotRequired[dict[str, object]]
 
 
-def problem_of(error: DomainError) -> dict[str, Any]:
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    errors: Sequence[FieldError] = (),
+    blocking: Sequence[str] = (),
+    can_force: bool = False,
+    retry_after: int | None = None,
+    storage: dict[str, object] | None = None,
+) -> Problem:
+    body = Problem(
+        type=f"urn:zvaai:problem:{code}", title=HTTPStatus(status).phrase, status=status, detail=detail, code=code,
+        errors=list(errors), blocking=list(blocking), can_force=can_force, retry_after=retry_after,
+    )  # fmt: skip
+    if storage is not None:
+        body["storage"] = storage
+    return body
+
+
+def problem_of(error: DomainError) -> Problem:
     """Of a refusal of the domain."""
     return problem(_STATUS.get(error.code, 409), error.code, str(error), **error.details())
 
 
-def invalid(error: ValidationError) -> dict[str, Any]:
+def invalid(error: ValidationError) -> Problem:
     """Of values that a schema refuses."""
-    fields = [
+    fields: list[FieldError] = [
         {"field": ".".join(map(str, one["loc"])) or "_schema", "reason": reason_of(one["msg"]), "allowed": ""}
         for one in error.errors(include_url=False, include_context=False, include_input=False)
     ]
@@ -67,7 +88,7 @@ def reason_of(message: str) -> str:
     return PATTERNS.get(pattern[1], "it has characters that are not allowed here, or another form")
 
 
-def headers_of(body: dict[str, Any]) -> dict[str, str]:
+def headers_of(body: Problem) -> dict[str, str]:
     """That go with the body."""
     found = {"Content-Type": MEDIA_TYPE}
     if body["status"] == 401:

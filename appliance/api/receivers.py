@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ssl
 import time
-from typing import Any
 
 from pydantic import BaseModel
 from sqlalchemy import select
@@ -33,26 +32,20 @@ from appliance.notify.sender import Sender
 resource = Resource("receivers")
 
 
-def _representation(session: Session, seal: Seal, receiver: Receiver) -> dict[str, Any]:
+def _shown(session: Session, seal: Seal, receiver: Receiver) -> ReceiverResponse:
     try:
         url = receivers.url_of(seal, receiver)
     except SealedError:
         url = "(its key is gone: set the address again)"
-    return {
-        **{
-            column.key: getattr(receiver, column.key)
-            for column in Receiver.__table__.columns
-            if column.key not in ("secret", "url")
-        },
-        "url": url,
-        "kind": receivers.kind_of(url),
-        "last_delivery": receivers.last(session, receiver.id),
-        "waiting": receivers.waiting(session, receiver.id),
-    }
+    last, waiting = receivers.last(session, receiver.id), receivers.waiting(session, receiver.id)
+    own = {name: getattr(receiver, name) for name in Receiver.__table__.columns.keys()}  # noqa: SIM118  # no dictionary
+    return ReceiverResponse.model_validate(
+        {**own, "url": url, "kind": receivers.kind_of(url), "last_delivery": last, "waiting": waiting}
+    )
 
 
 def _check(call: Call, url: str, certificate: str | None = None) -> None:
-    receivers.check_url(url, bool(call.services.configuration.alerts.trusted_networks))
+    receivers.check_url(url, bool(call.context.configuration.alerts.trusted_networks))
     if certificate is not None:
         try:
             ssl.create_default_context(cadata=certificate)
@@ -63,12 +56,9 @@ def _check(call: Call, url: str, certificate: str | None = None) -> None:
 @resource.operation("GET", "/receivers", role=Role.ADMIN, query=ListQuery, answer=ReceiverPage)
 def list_receivers(call: Call, query: ListQuery) -> BaseModel:
     """All of them, with how their last delivery ended."""
-    with call.services.store.reading() as session:
-        found = [
-            _representation(session, call.services.seal, receiver)
-            for receiver in session.scalars(select(Receiver).order_by(Receiver.name))
-        ]
-    return ReceiverPage.model_validate(page(found, query, lambda one: str(one["name"])))
+    with call.context.store.reading() as session:
+        found = page(session.scalars(select(Receiver).order_by(Receiver.name)).all(), query, lambda one: one.name)
+        return ReceiverPage.model_validate(found.each(lambda one: _shown(session, call.context.seal, one)))
 
 
 @resource.operation(
@@ -78,8 +68,8 @@ def create_receiver(call: Call, body: ReceiverCreate) -> BaseModel:
     """Adds a receiver. Only this response has the secret of a webhook."""
     _check(call, body.url, body.certificate)
     with call.changing() as session:
-        receiver, secret = receivers.add(session, call.services.seal, **body.model_dump())
-        response = ReceiverCreated.model_validate({**_representation(session, call.services.seal, receiver), "secret": secret})
+        receiver, secret = receivers.add(session, call.context.seal, **body.model_dump())
+        response = ReceiverCreated.model_validate({**dict(_shown(session, call.context.seal, receiver)), "secret": secret})
     call.subject = response.id
     return response
 
@@ -87,8 +77,8 @@ def create_receiver(call: Call, body: ReceiverCreate) -> BaseModel:
 @resource.operation("GET", "/receivers/<receiver_id>", role=Role.ADMIN, answer=ReceiverResponse)
 def read_receiver(call: Call, receiver_id: str) -> BaseModel:
     """A receiver."""
-    with call.services.store.reading() as session:
-        return ReceiverResponse.model_validate(_representation(session, call.services.seal, receivers.find(session, receiver_id)))
+    with call.context.store.reading() as session:
+        return _shown(session, call.context.seal, receivers.find(session, receiver_id))
 
 
 @resource.operation(
@@ -106,11 +96,11 @@ def change_receiver(call: Call, receiver_id: str, body: ReceiverUpdate) -> BaseM
         _check(call, body.url or "https://unchanged/", body.certificate)
     with call.changing() as session:
         found = receivers.find(session, receiver_id)
-        call.match(ReceiverResponse.model_validate(_representation(session, call.services.seal, found)))
-        receivers.change(session, call.services.seal, found, body.model_dump(exclude_none=True))
+        call.match(_shown(session, call.context.seal, found))
+        receivers.change(session, call.context.seal, found, body.model_dump(exclude_none=True))
         if body.enabled is False:  # nobody tries it, so nobody would find that it is reached again
             update_alerts(session, receivers.area(receiver_id), [])
-        return ReceiverResponse.model_validate(_representation(session, call.services.seal, found))
+        return _shown(session, call.context.seal, found)
 
 
 @resource.operation("DELETE", "/receivers/<receiver_id>", role=Role.ADMIN, audit="receiver.delete", answer=Empty, matches=True)
@@ -118,7 +108,7 @@ def delete_receiver(call: Call, receiver_id: str) -> BaseModel:
     """With what waits for it."""
     with call.changing() as session:
         receiver = receivers.find(session, receiver_id)
-        call.match(ReceiverResponse.model_validate(_representation(session, call.services.seal, receiver)))
+        call.match(_shown(session, call.context.seal, receiver))
         session.delete(receiver)
         update_alerts(session, receivers.area(receiver_id), [])
     return Empty()
@@ -137,22 +127,22 @@ def renew_secret(call: Call, receiver_id: str) -> BaseModel:
     """Gives a webhook another secret. Only this response has it; the former one is no longer used."""
     with call.changing() as session:
         receiver, secret = receivers.find(session, receiver_id), receivers.new_secret()
-        if receivers.kind_of(receivers.url_of(call.services.seal, receiver)) != receivers.WEBHOOK:
+        if receivers.kind_of(receivers.url_of(call.context.seal, receiver)) != receivers.WEBHOOK:
             raise ConflictError("only webhooks have a secret that signs; change the password of a mail server instead")
-        call.match(ReceiverResponse.model_validate(_representation(session, call.services.seal, receiver)))
-        receiver.secret = call.services.seal.seal(secret)
-        return ReceiverCreated.model_validate({**_representation(session, call.services.seal, receiver), "secret": secret})
+        call.match(_shown(session, call.context.seal, receiver))
+        receiver.secret = call.context.seal.seal(secret)
+        return ReceiverCreated.model_validate({**dict(_shown(session, call.context.seal, receiver)), "secret": secret})
 
 
 @resource.operation("POST", "/receivers/<receiver_id>/test", role=Role.ADMIN, audit="receiver.test", answer=DeliveryResponse)
 def test_receiver(call: Call, receiver_id: str) -> BaseModel:
     """Sends a test now, once, and reports how it ended. It takes up to 20 s."""
-    services = call.services
-    with services.store.session() as session:
+    context = call.context
+    with context.store.session() as session:
         begun = receivers.begin_test(session, receiver_id).id
-    trusted = services.configuration.alerts.trusted_networks
-    Sender(services.store, services.seal, trusted).one(begun, time.time())
-    with services.store.reading() as session:
+    trusted = context.configuration.alerts.trusted_networks
+    Sender(context.store, context.seal, trusted).one(begun, time.time())
+    with context.store.reading() as session:
         found = session.get(Delivery, begun)
         if found is None:
             receivers.find(session, receiver_id)
@@ -162,7 +152,7 @@ def test_receiver(call: Call, receiver_id: str) -> BaseModel:
 @resource.operation("GET", "/receivers/<receiver_id>/deliveries", role=Role.ADMIN, query=ListQuery, answer=DeliveryPage)
 def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> BaseModel:
     """Sent and pending deliveries, newest first. The newest 200 completed ones are stored."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         receivers.find(session, receiver_id)
         chosen = (
             select(Delivery)

@@ -16,6 +16,7 @@ from appliance.database.models import Schedule
 from appliance.domain import requests, schedules
 from appliance.domain.access import Role
 from appliance.domain.errors import ConflictError
+from appliance.worker import thick
 
 resource = Resource("schedules")
 
@@ -23,7 +24,7 @@ resource = Resource("schedules")
 @resource.operation("GET", "/schedules", role=Role.VIEWER, query=ListQuery, answer=SchedulePage)
 def list_schedules(call: Call, query: ListQuery) -> BaseModel:
     """All of them."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         found = session.scalars(select(Schedule).order_by(Schedule.name)).all()
         return SchedulePage.model_validate(page(found, query, lambda one: one.name))
 
@@ -33,7 +34,7 @@ def list_schedules(call: Call, query: ListQuery) -> BaseModel:
 )
 def create_schedule(call: Call, body: ScheduleCreate) -> BaseModel:
     """Creates a schedule. Its first snapshot is taken at once. The datastores must be active and in one pool."""
-    call.services.worker.call("check_scheduled", datastores=body.datastores, pool=body.pool)
+    call.worker.check_scheduled(body.datastores, body.pool)
     with call.changing() as session:
         response = ScheduleResponse.model_validate(schedules.add(session, schedules.Settings(**body.model_dump())))
     call.subject = response.id
@@ -44,7 +45,7 @@ def create_schedule(call: Call, body: ScheduleCreate) -> BaseModel:
 @resource.operation("GET", "/schedules/<schedule_id>", role=Role.VIEWER, answer=ScheduleResponse)
 def read_schedule(call: Call, schedule_id: str) -> BaseModel:
     """A schedule."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         return ScheduleResponse.model_validate(schedules.schedule(session, schedule_id))
 
 
@@ -60,9 +61,9 @@ def read_schedule(call: Call, schedule_id: str) -> BaseModel:
 def change_schedule(call: Call, schedule_id: str, body: ScheduleUpdate) -> BaseModel:
     """Changes the given fields. Only an admin may lower what it retains or protects."""
     if body.datastores is not None:
-        with call.services.store.reading() as session:
+        with call.context.store.reading() as session:
             schedules.schedule(session, schedule_id)
-        call.services.worker.call("check_scheduled", datastores=body.datastores)
+        call.worker.check_scheduled(body.datastores)
     with call.changing() as session:
         call.match(ScheduleResponse.model_validate(schedules.schedule(session, schedule_id)))
         values = body.model_dump(exclude_none=True)
@@ -73,9 +74,9 @@ def change_schedule(call: Call, schedule_id: str, body: ScheduleUpdate) -> BaseM
 @resource.operation("GET", "/schedules/<schedule_id>/room", role=Role.VIEWER, answer=RoomResponse)
 def read_room(call: Call, schedule_id: str) -> BaseModel:
     """Shows the room that the next snapshots need in the pool: a snapshot of a thick datastore reserves what it holds."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         found = schedules.schedule(session, schedule_id)
-    return RoomResponse.model_validate(call.services.worker.call("snapshot_room", datastores=found.datastores))
+    return RoomResponse.model_validate(thick.room(call.context, found.datastores))
 
 
 @resource.operation(
@@ -83,11 +84,11 @@ def read_room(call: Call, schedule_id: str) -> BaseModel:
 )
 def run_schedule(call: Call, schedule_id: str) -> BaseModel:
     """Takes its snapshots now, or starts its scrub, also while it is disabled. Its next slot stays the same."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         found = schedules.schedule(session, schedule_id)
     if found.kind == schedules.SCRUB:
         return call.submit(requests.ScrubPool(pool=str(found.pool), action="start", schedule=found.id))
-    active = {store["id"] for store in call.services.worker.call("datastores") if store["state"] == "active"}
+    active = {store.id for store in call.worker.datastores() if store.state == "active"}
     chosen = [one for one in found.datastores if one in active]
     if not chosen:
         raise ConflictError("none of its datastores is there", found.datastores)

@@ -28,14 +28,14 @@ resource = Resource("sessions")
 @resource.operation("GET", "/setup", role=None, answer=SetupState)
 def read_setup(call: Call) -> BaseModel:
     """Whether the first admin is still to be made."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         return SetupState(needed=access.setup_needed(session))
 
 
 @resource.operation("POST", "/setup", role=None, audit="setup", body=SetupCreate, answer=SetupResponse, status=201)
 def set_up(call: Call, body: SetupCreate) -> BaseModel:
     """Makes the first admin, with the one-time code that the server printed at its first start."""
-    store = call.services.store
+    store = call.context.store
     with store.session() as session:
         access.count_attempt(session, "setup", call.address)
     with store.session() as session:
@@ -44,10 +44,10 @@ def set_up(call: Call, body: SetupCreate) -> BaseModel:
     password_hash = access.new_password(body.name, body.password)
     with call.changing() as session:
         user = access.set_up(session, body.code, body.name, password_hash)
-        key = sealed_copy.new_recovery_key(session, call.services.seal)
+        key = sealed_copy.new_recovery_key(session, call.context.seal)
         fields = {name: getattr(user, name) for name in UserResponse.model_fields if name != "etag"}
         response = SetupResponse.model_validate({**fields, "recovery_key": key})
-    call.services.configuration.setup_code.unlink(missing_ok=True)
+    call.context.configuration.setup_code.unlink(missing_ok=True)
     call.subject = user.id
     call.changed()
     return response
@@ -56,7 +56,7 @@ def set_up(call: Call, body: SetupCreate) -> BaseModel:
 @resource.operation("POST", "/session", role=None, audit="session.begin", body=SessionCreate, answer=SessionResponse, status=201)
 def log_in(call: Call, body: SessionCreate) -> BaseModel:
     """Logs in: sets the session's cookie and returns the CSRF token."""
-    store = call.services.store
+    store = call.context.store
     with store.session() as session:
         access.count_attempt(session, body.name, call.address)
     with store.reading() as session:
@@ -110,7 +110,7 @@ def change_password(call: Call, body: PasswordUpdate) -> BaseModel:
 
 def confirm_password(call: Call, password: str, field: str) -> None:
     """That it is the caller's, who is logged in whatever it is. Raises InvalidError, TooManyError."""
-    store = call.services.store
+    store = call.context.store
     with store.session() as session:
         access.count_attempt(session, call.who.name, call.address)
         user = access.user(session, call.who.user_id)

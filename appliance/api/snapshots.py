@@ -8,9 +8,20 @@ from pydantic import BaseModel
 from appliance.api.operation import Call, Resource, page
 from appliance.api.schemas.common import ListQuery
 from appliance.api.schemas.journal import JobResponse
-from appliance.api.schemas.snapshots import CloneCreate, HoldCreate, HoldPage, RollbackRequest, SnapshotCreate, SnapshotPage
-from appliance.domain import requests
+from appliance.api.schemas.snapshots import (
+    CloneCreate,
+    HoldCreate,
+    HoldPage,
+    RollbackRequest,
+    SnapshotCreate,
+    SnapshotPage,
+    SnapshotResponse,
+)
+from appliance.domain import holds, requests
 from appliance.domain.access import Role
+from appliance.domain.retention import protected_until
+from appliance.worker import hold_operations
+from appliance.zfs.model import Snapshot
 
 resource = Resource("snapshots")
 
@@ -18,10 +29,16 @@ resource = Resource("snapshots")
 @resource.operation("GET", "/datastores/<datastore_id>/snapshots", role=Role.VIEWER, query=ListQuery, answer=SnapshotPage)
 def list_snapshots(call: Call, datastore_id: str, query: ListQuery) -> BaseModel:
     """Snapshots of a datastore, oldest first."""
-    snapshots = call.services.worker.call("snapshots", datastore=datastore_id)
-    numbered = [(f"{snapshot['created_at']:012}{index:08}", snapshot) for index, snapshot in enumerate(snapshots)]
-    found = page(numbered, query, lambda one: one[0])
-    return SnapshotPage.model_validate({**found, "items": [snapshot for _, snapshot in found["items"]]})
+    found = [(f"{one.creation:012}{index:08}", one) for index, one in enumerate(call.worker.snapshots(datastore_id))]
+    return SnapshotPage.model_validate(page(found, query, lambda one: one[0]).each(lambda one: _shown(datastore_id, one[1])))
+
+
+def _shown(datastore_id: str, snapshot: Snapshot) -> SnapshotResponse:
+    return SnapshotResponse(
+        datastore=datastore_id, name=snapshot.tag, full_name=snapshot.name, guid=snapshot.guid, created_at=snapshot.creation,
+        used=snapshot.used, referenced=snapshot.referenced, holds=snapshot.holds, clones=list(snapshot.clones),
+        protected_until=protected_until(snapshot),
+    )  # fmt: skip
 
 
 @resource.operation(
@@ -50,8 +67,10 @@ def delete_snapshot(call: Call, datastore_id: str, name: str) -> BaseModel:
 )
 def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> BaseModel:
     """Holds of a snapshot, by tag."""
-    found = call.services.worker.call("holds", id=datastore_id, snapshot=name)
-    return HoldPage.model_validate(page(found, query, lambda one: one["tag"]))
+    found = page(hold_operations.listed(call.context, datastore_id, name, call.worker.fresh), query, lambda one: one.tag)
+    return HoldPage.model_validate(
+        found.each(lambda one: {"tag": one.tag, "created_at": one.created, "of": holds.owner(one.tag)})
+    )
 
 
 @resource.operation(

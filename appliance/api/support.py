@@ -19,7 +19,7 @@ resource = Resource("support")
 @resource.operation("GET", "/support-bundles", role=Role.ADMIN, query=ListQuery, answer=BundlePage)
 def list_bundles(call: Call, query: ListQuery) -> BaseModel:
     """Support bundles; the newest five are stored."""
-    found = sorted(support.bundles(call.services.configuration.support_directory), key=lambda one: one.id)
+    found = sorted(support.bundles(call.context.configuration.support_directory), key=lambda one: one.id)
     return BundlePage.model_validate(page(found, query, lambda one: one.id))
 
 
@@ -32,12 +32,12 @@ def create_bundle(call: Call) -> BaseModel:
 @resource.operation("GET", "/support-bundles/<bundle_id>", role=Role.ADMIN, answer=Empty, media="application/gzip")
 def read_bundle(call: Call, bundle_id: str) -> BaseModel | Response:
     """The file, tar and gzip."""
-    file = support.existing(call.services.configuration.support_directory, bundle_id)
+    file = support.existing(call.context.configuration.support_directory, bundle_id)
     return Response(file, "application/gzip", download_name=f"zvaai-support-{bundle_id[:8]}.tar.gz")
 
 
 @resource.operation("DELETE", "/support-bundles/<bundle_id>", role=Role.ADMIN, audit="support.delete", answer=Empty)
 def delete_bundle(call: Call, bundle_id: str) -> BaseModel:
     """Removes the file."""
-    support.existing(call.services.configuration.support_directory, bundle_id).unlink(missing_ok=True)
+    support.existing(call.context.configuration.support_directory, bundle_id).unlink(missing_ok=True)
     return Empty()

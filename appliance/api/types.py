@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Set
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +20,7 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
+from pydantic.config import JsonDict
 
 
 class Model(BaseModel):
@@ -34,13 +35,15 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="ignore", from_attributes=True)
 
 
-def entity_tag(representation: Any) -> str:
+def entity_tag(representation: object) -> str:
     """Strong entity tag of a JSON representation (RFC 9110, 8.8.3): 32 hexadecimal digits."""
     return f'"{hashlib.sha256(json.dumps(representation, sort_keys=True).encode()).hexdigest()[:32]}"'
 
 
-def _require_tag(schema: dict[str, Any]) -> None:
-    schema.setdefault("required", []).append("etag")
+def _require_tag(schema: JsonDict) -> None:
+    required = schema.setdefault("required", [])
+    assert isinstance(required, list)
+    required.append("etag")
 
 
 class Versioned(Answer):
@@ -58,13 +61,13 @@ class Versioned(Answer):
         return self
 
 
-def _from_digits(value: Any) -> int:
+def _from_digits(value: object) -> int:
     if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,19}", value, re.ASCII):
         raise ValueError("a size is a string of 1 to 19 decimal digits, in bytes")
     return int(value)
 
 
-def _within(smallest: int, largest: int) -> Any:
+def _within(smallest: int, largest: int) -> AfterValidator:
     def check(value: int) -> int:
         if not smallest <= value <= largest:
             raise ValueError(f"{value} is not from {smallest} to {largest}")

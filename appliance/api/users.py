@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel
 from sqlalchemy import select
 
@@ -31,7 +29,7 @@ resource = Resource("users")
 @resource.operation("GET", "/users", role=Role.ADMIN, query=ListQuery, answer=UserPage)
 def list_users(call: Call, query: ListQuery) -> BaseModel:
     """All users."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         users = session.scalars(select(User).order_by(User.name)).all()
         return UserPage.model_validate(page(users, query, lambda user: user.name))
 
@@ -49,7 +47,7 @@ def create_user(call: Call, body: UserCreate) -> BaseModel:
 @resource.operation("GET", "/users/<user_id>", role=Role.ADMIN, answer=UserResponse)
 def read_user(call: Call, user_id: str) -> BaseModel:
     """One user."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         return UserResponse.model_validate(access.user(session, user_id))
 
 
@@ -58,17 +56,16 @@ def read_user(call: Call, user_id: str) -> BaseModel:
 )
 def change_user(call: Call, user_id: str, body: UserUpdate) -> BaseModel:
     """Changes role, password or `disabled`. Ends the user's tokens if `end_tokens` is set."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         name = access.user(session, user_id).name
-    changes: dict[str, Any] = {
-        "role": Role.of(body.role) if body.role else None,
-        "password_hash": access.new_password(name, body.password) if body.password is not None else None,
-        "disabled": body.disabled,
-        "end_tokens": body.end_tokens,
-    }
+    role = Role.of(body.role) if body.role else None
+    password_hash = access.new_password(name, body.password) if body.password is not None else None
     with call.changing() as session:
         call.match(UserResponse.model_validate(access.user(session, user_id)))
-        return UserResponse.model_validate(access.change_user(session, user_id, **changes))
+        changed = access.change_user(
+            session, user_id, role=role, password_hash=password_hash, disabled=body.disabled, end_tokens=body.end_tokens
+        )
+        return UserResponse.model_validate(changed)
 
 
 @resource.operation("DELETE", "/users/<user_id>", role=Role.ADMIN, audit="user.delete", answer=Empty, matches=True)
@@ -83,7 +80,7 @@ def delete_user(call: Call, user_id: str) -> BaseModel:
 @resource.operation("GET", "/tokens", role=Role.VIEWER, query=ListQuery, answer=TokenPage)
 def list_tokens(call: Call, query: ListQuery) -> BaseModel:
     """One's own API tokens."""
-    with call.services.store.reading() as session:
+    with call.context.store.reading() as session:
         tokens = session.scalars(select(Token).where(Token.user_id == call.who.user_id).order_by(Token.id)).all()
         return TokenPage.model_validate(page(tokens, query, lambda token: token.id))
 

@@ -10,12 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 METHOD = "request"
 """The method of the worker's socket that carries a HttpRequest."""
+
+
+FieldError = dict[str, str]
+"""`field`, `reason`, and what is `allowed`."""
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """The problem that the HTTP process found with a request."""
+
+    status: int
+    code: str = ""
+    detail: str = ""
+    errors: list[FieldError] = []
 
 
 class HttpRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -39,8 +51,8 @@ class HttpRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     if_match: str | None = None
     idempotency_key: str | None = None
     last_event_id: str | None = None
-    refusal: dict[str, Any] | None = None
-    """The problem that the HTTP process found with the request: it is recorded and returned, nothing is carried out."""
+    refusal: Refusal | None = None
+    """It is recorded and returned, nothing is carried out."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,10 +34,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class Part:
-    """Values of a range of time; None where nothing is known. `start` and `step` are seconds since 1970 and seconds."""
+    """Values of a range of time; None where nothing is known. `start` is in seconds since 1970."""
 
     start: int
-    step: int
+    step_seconds: int
     series: dict[str, list[float | None]]
 
 
@@ -90,7 +90,7 @@ class SeriesFiles:
         groups = [rows[index : index + factor] for index in range(0, len(rows), factor)]
         return Part(
             start=first + wide,
-            step=wide,
+            step_seconds=wide,
             series={name: [_one(group, place, layout) for group in groups] for place, name in enumerate(layout.values)},
         )
 

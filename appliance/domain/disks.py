@@ -22,6 +22,15 @@ COUNTS_KEPT = 2000
 
 
 @dataclass(frozen=True)
+class DiskReport:
+    """A disk with its latest SMART data; None until it was read."""
+
+    disk: Disk
+    smart: DiskHealth | None
+    read_at: float
+
+
+@dataclass(frozen=True)
 class Count:
     """A counter that only grows: the value in an alert, and the value that somebody has acknowledged."""
 

@@ -137,23 +137,6 @@ class StorageError(DomainError):
         return {"storage": {"code": self.zfs_code, **self.fields}}
 
 
-_CLASSES: dict[str, type[DomainError]] = {
-    error.code: error
-    for error in (
-        NotFoundError, InvalidError, ConflictError, UnauthenticatedError,
-        ForbiddenError, TooManyError, UnavailableError, InternalError, StorageError,
-    )
-}  # fmt: skip
-
-
 def to_wire(error: DomainError) -> dict[str, Any]:
     """As it goes over the worker's socket, and into a failed job."""
     return {"code": error.code, "text": str(error), "fields": dict(vars(error))}
-
-
-def from_wire(problem: dict[str, Any]) -> DomainError:
-    """The error of `to_wire`."""
-    kind = _CLASSES.get(str(problem.get("code")))
-    if kind is None:
-        return UnavailableError(str(problem.get("text", "an error without a text")))
-    return kind(**problem["fields"])

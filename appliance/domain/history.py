@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from appliance.database.series import ARCHIVES, AVERAGE, MAX, SLOW_ARCHIVES, Layout
+from appliance.domain.statistics import Row
 
 STEP_S = 10
 HOUR_S, DAY_S = 3600, 86400
@@ -31,19 +31,19 @@ class Counters:
     """Reads and writes, by the target's buckets."""
 
     @classmethod
-    def of_lun(cls, row: Mapping[str, Any]) -> Counters:
-        """A row of the target's statistics.get: of a LUN or of a host."""
-        read, write, offload = row["read"], row["write"], row["offload"]
+    def of_lun(cls, row: Row) -> Counters:
+        """Of a LUN, or of a host of the target."""
+        read, write = row.operations["read"], row.operations["write"]
         return cls(
-            io=[read["operations"], write["operations"], read["bytes"], write["bytes"]],
-            offloads=[offload[name] for name in OFFLOADS],
-            latency=_sum(read["latency"]["counts"], write["latency"]["counts"]),
+            io=[read.operations, write.operations, read.bytes, write.bytes],
+            offloads=[row.offload[name] for name in OFFLOADS],
+            latency=_sum(read.latency.counts, write.latency.counts),
         )
 
     @classmethod
-    def of_export(cls, row: Mapping[str, Any]) -> Counters:
-        """A row of VAAI-NAS's statistics.get. It counts clones only."""
-        return cls(offloads=[row["offload"]["cloned_bytes"], row["offload"]["copied_bytes"], 0, 0])
+    def of_export(cls, row: Row) -> Counters:
+        """Of an export, or of a host of the NFS server, which counts clones only."""
+        return cls(offloads=[row.offload["cloned_bytes"], row.offload["copied_bytes"], 0, 0])
 
     def add(self, other: Counters) -> None:
         """Takes another in."""

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from appliance.domain.errors import InvalidError
 from appliance.domain.journal import Finding
@@ -117,14 +116,14 @@ class ZfsEvent:
         return self.event_class in ("ereport.fs.zfs.delay", "ereport.fs.zfs.deadman")
 
 
-def event(fields: Any) -> ZfsEvent:
+def event(fields: Mapping[str, object]) -> ZfsEvent:
     """What a zedlet says. Raises InvalidError."""
-    if not isinstance(fields, dict):
-        raise InvalidError("event", "not an object")
-    texts = {name: fields.get(name) or "" for name in ("class", "pool", "vdev", "state")}
-    for name, text in texts.items():
+    texts: dict[str, str] = {}
+    for name in ("class", "pool", "vdev", "state"):
+        text = fields.get(name) or ""
         if not isinstance(text, str) or len(text) > 1024 or not text.isprintable():
             raise InvalidError(name, "not a line of text", "1024 characters")
+        texts[name] = text
     if not re.fullmatch(r"[a-z0-9_.]{1,128}", texts["class"]):
         raise InvalidError("class", "not a class of events", "a-z, 0-9, '_', '.'")
     number = fields.get("eid")

@@ -16,7 +16,7 @@ Redundancy = Literal["stripe", "mirror", "raidz1", "raidz2", "raidz3"]
 Role = Literal["data", "log", "cache", "spare", "special", "dedup"]
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=True, tag_field="request"):
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of them. A field that defaults to UNSET is not changed unless it is given; null has a meaning of its own there."""
 
     @classmethod

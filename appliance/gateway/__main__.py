@@ -13,8 +13,8 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from appliance import config
 from appliance.config import Configuration
 from appliance.gateway.application import create
+from appliance.gateway.client import WorkerClient
 from appliance.logs import to_files, to_standard_error
-from appliance.worker.client import WorkerClient
 
 _log = logging.getLogger(__name__)
 

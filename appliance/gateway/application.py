@@ -126,16 +126,16 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a
                 operation["security"] = [{"token": []}, {"session": []}]
                 operation["x-role"] = declared.role.label
                 refusals |= {401: "not logged in", 403: "not allowed"}
-            elif declared.has_body:
+            elif declared.body is not None:
                 refusals |= {401: "the credentials are wrong"}
-            if declared.has_body:
+            if declared.body is not None:
                 refusals |= {
                     413: "the body is too large",
                     415: "the body is not application/json",
                     422: "a field is not what it should be",
                 }
                 operation["requestBody"]["required"] = True
-            if declared.has_query:
+            if declared.query is not None:
                 refusals |= {422: "a parameter is not what it should be"}
             if declared.conflicts:
                 refusals |= {409: "something is in the way"}

@@ -16,7 +16,7 @@ from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 from appliance.api.operation import COOKIE, CSRF_HEADER, Declaration
 from appliance.api.problems import problem_of
 from appliance.api.types import entity_tag
-from appliance.api.wire import HttpRequest, Reply
+from appliance.api.wire import HttpRequest, Refusal, Reply
 from appliance.domain.errors import UnavailableError
 from appliance.gateway.problems import http_problem_of, response_of
 
@@ -40,7 +40,8 @@ def forward(declared: Declaration, check: Callable[..., object], arguments: dict
     except Exception as error:
         if not isinstance(error, HTTPException) and not hasattr(error, "status_code"):
             raise
-        refusal = http_problem_of(error)
+        problem = http_problem_of(error)
+        refusal = Refusal(status=problem["status"], code=problem["code"], detail=problem["detail"], errors=problem["errors"])
     sent = HttpRequest(
         operation=declared.name,
         target=request.full_path,

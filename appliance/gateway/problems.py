@@ -10,16 +10,17 @@ from typing import Any
 from flask import Response
 from werkzeug.exceptions import HTTPException
 
-from appliance.api.problems import MEDIA_TYPE, headers_of, problem, reason_of
+from appliance.api.problems import MEDIA_TYPE, Problem, headers_of, problem, reason_of
+from appliance.api.wire import FieldError
 
 
-def http_problem_of(error: Exception) -> dict[str, Any]:
+def http_problem_of(error: Exception) -> Problem:
     """Of a refusal of Flask or of APIFlask's validation."""
     if isinstance(error, HTTPException):
         return problem(error.code or 500, (error.name or "error").lower().replace(" ", "_"), error.description or error.name)
     status = int(getattr(error, "status_code", 500))
     detail = getattr(error, "detail", {})
-    fields = [
+    fields: list[FieldError] = [
         {"field": name, "reason": reason_of(str(reason)), "allowed": ""}
         for location in (detail if isinstance(detail, dict) else {}).values()
         for name, reasons in location.items()
@@ -32,7 +33,7 @@ def http_problem_of(error: Exception) -> dict[str, Any]:
     return problem(status, HTTPStatus(status).phrase.lower().replace(" ", "_"), message)
 
 
-def response_of(body: dict[str, Any], headers: Any = None) -> Response:
+def response_of(body: Problem, headers: Any = None) -> Response:
     """As a response."""
     response = Response(json.dumps(body), body["status"], headers_of(body), content_type=MEDIA_TYPE)
     for name, value in (headers or {}).items():

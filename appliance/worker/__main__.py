@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python3 -m appliance.worker`: runs until SIGTERM or SIGINT."""
+"""`python3 -m appliance.worker`: the worker with the API's end of its socket. Runs until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from collections.abc import Callable
 from appliance import config
 from appliance.api.operation import forget_unfinished
 from appliance.api.resources import RESOURCES
+from appliance.api.server import WorkerServer, user_of
 from appliance.config import Configuration
 from appliance.domain import access
 from appliance.logs import to_files, to_standard_error
 from appliance.notify.sender import Sender
 from appliance.worker.assembly import configured
 from appliance.worker.context import Context
-from appliance.worker.server import WorkerServer, user_of
 from appliance.worker.service import Service
 
 _log = logging.getLogger(__name__)

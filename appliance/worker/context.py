@@ -8,20 +8,23 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from appliance.config import Configuration
 from appliance.database.models import Export
 from appliance.database.store import Store
-from appliance.dataplane.ganesha import ExportControl, NfsClient
+from appliance.dataplane.ganesha import Clients, ExportControl
 from appliance.dataplane.reconcile import Outcome
-from appliance.dataplane.target import ServedTarget, TargetControl
+from appliance.dataplane.target import LoggedIn, ServedTarget, TargetControl
 from appliance.dataplane.vaai_nas import FileControl
 from appliance.domain import capacity, exports, identity, retention
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
+from appliance.domain.disks import DiskReport
+from appliance.domain.recovery import Found
 from appliance.domain.sealed_copy import Copy
 from appliance.domain.secrets import Seal
 from appliance.worker import nfs_serving, reservations
@@ -64,8 +67,8 @@ class ConfigurationRecovery(Protocol):
     def stop(self) -> None:
         """Ends that."""
 
-    def status(self) -> dict[str, Any]:
-        """For the API."""
+    def found(self, session: Session) -> list[Found]:
+        """Copies of the configuration on pools."""
 
     def backup(self) -> Copy:
         """The configuration as it is now."""
@@ -117,7 +120,7 @@ class Context:
     """Set to request a scan: inventory_cache.py."""
     alerts: Alerts = field(init=False)
     """Alerts of periodic checks."""
-    disk_reports: Callable[[], list[dict[str, Any]]] = list
+    disk_reports: Callable[[], list[DiskReport]] = list
     """All disks with their latest SMART data: watch.py."""
     pool_thresholds: dict[int, capacity.Thresholds] = field(default_factory=dict)
     """Last known thresholds by pool GUID: those of a suspended pool cannot be read."""
@@ -213,17 +216,24 @@ class Context:
             admitted = domain.admitted(session, uuid)
         if not admitted:
             return self.mounted_by(uuid)
-        with as_domain_errors():
-            sessions = self.target.sessions(self.configuration.target.name)
-        names = {session.initiator for session in sessions}
+        names = {session.initiator for session in self.sessions()}
         return sorted(f"{admitted[iqn]} ({iqn})" for iqn in names & admitted.keys())
+
+    def sessions(self) -> list[LoggedIn]:
+        """Sessions of our iSCSI target. Raises UnavailableError."""
+        with as_domain_errors():
+            return self.target.sessions(self.configuration.target.name)
+
+    def nfs_addresses(self) -> set[str]:
+        """Addresses of users of NFS datastores; while the NFS server knows no client also networks. Raises UnavailableError."""
+        return {user.address for users in self.nfs_users()[1].values() for user in users}
 
     def mounted_by(self, uuid: str) -> list[str]:
         """Clients that use an NFS datastore; empty while it is not exported. Raises UnavailableError."""
         return [user.text for user in self.nfs_users(uuid)[1].get(uuid, ())]
 
-    def nfs_users(self, *uuids: str) -> tuple[tuple[NfsClient, ...], dict[str, list[nfs_serving.User]]]:
-        """Clients of ganesha, and users of NFS datastores (default: all), as nfs_serving.using finds them.
+    def nfs_users(self, *uuids: str) -> tuple[Clients, dict[str, list[nfs_serving.User]]]:
+        """Clients of ganesha, and users of NFS datastores that it serves (default: all), as nfs_serving.using finds them.
 
         Queries ganesha once. Raises UnavailableError.
         """
@@ -232,10 +242,10 @@ class Context:
             rows = [row for row in session.scalars(select(Export)) if not uuids or row.datastore in uuids]
             names = {row.datastore: exports.addresses(session, groups.get(row.datastore, ())) for row in rows}
         if not rows:
-            return (), {}
+            return Clients(0, 0, ()), {}
         with as_domain_errors():
             served, clients = {one.export_id: one for one in self.nfs.served() if one.served}, self.nfs.clients()
-        return clients.known, {
+        return clients, {
             row.datastore: nfs_serving.using(served[row.number], clients, names[row.datastore], row.clients)
             for row in rows
             if row.number in served

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -16,6 +16,7 @@ from appliance.dataplane.target import HostGroup as TargetHostGroup
 from appliance.domain import datastores as domain
 from appliance.domain import jobs
 from appliance.domain.datastores import Datastore, Inventory
+from appliance.domain.designation import Designation
 from appliance.domain.hosts import MUTUAL_SETTING
 from appliance.domain.secrets import SealedError
 from appliance.worker import copies
@@ -48,7 +49,7 @@ def target_state(
             if store.pool not in folders or store.key_status == KeyStatus.UNAVAILABLE:
                 unknown.add(store.uuid)
                 continue
-            luns[store.lun] = Lun(
+            lun = Lun(
                 store.lun,
                 store.uuid,
                 store.device,
@@ -57,8 +58,8 @@ def target_state(
                 provisioning=_provisioning(context, store),
                 reservations=folders[store.pool],
                 guid=None if context.on_files else store.guid,
-                **_adopted(store),
             )
+            luns[store.lun] = lun if store.designation is None else _with_names(lun, store.designation)
     # While a pool is suspended, exported or not imported, hosts see their disks as not ready, not as missing.
     seen = {store.uuid for store in stores if store.uuid and store.state != "missing"}
     unknown |= set(session.scalars(select(Presentation.datastore))) - seen - out
@@ -90,15 +91,10 @@ def _provisioning(context: Context, store: Datastore) -> str:
     return "thick" if store.thick and not context.on_files else "thin"
 
 
-def _adopted(store: Datastore) -> dict[str, Any]:
-    """Parameters of a LUN with names from another target."""
-    designation = store.designation
-    if designation is None:
-        return {}
-    return {
-        "product": designation.product,
-        "designation": AdoptedNames(designation.serial_number, designation.designators, designation.vendor),
-    }
+def _with_names(lun: Lun, names: Designation) -> Lun:
+    """With names from another target."""
+    adopted = AdoptedNames(names.serial_number, names.designators, names.vendor)
+    return replace(lun, product=names.product, designation=adopted)
 
 
 def _mutual(context: Context, session: Session) -> planes.DesiredAccount | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from appliance.domain import datastores as domain
 from appliance.domain import encryption_keys
 from appliance.domain.datastores import Datastore
+from appliance.domain.encryption_keys import PoolKey
 from appliance.domain.errors import NotFoundError
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
@@ -31,7 +31,7 @@ def root(context: Context, newest: float, pool: str) -> Filesystem:
     raise NotFoundError("encryption of pool", pool)
 
 
-def listed(context: Context, newest: float) -> list[dict[str, Any]]:
+def listed(context: Context, newest: float) -> list[PoolKey]:
     """Encryption roots with the state of their keys: loaded, stored, exported, confirmed."""
     found = roots(context, newest)
     if not found:
@@ -43,11 +43,8 @@ def listed(context: Context, newest: float) -> list[dict[str, Any]]:
         name = one.properties.get(PROPERTY)
         own = kept.get(name.value) if name else None
         assert one.encryption is not None
-        rows.append(
-            {"pool": one.pool, "dataset": one.name, "algorithm": one.encryption.algorithm,
-             "key_status": one.encryption.key_status.value, "kept": own is not None, "made_at": own.made_at if own else None,
-             "exported_at": own.exported_at if own else None, "confirmed_at": own.confirmed_at if own else None}
-        )  # fmt: skip
+        times = (own.made_at, own.exported_at, own.confirmed_at) if own else (None, None, None)
+        rows.append(PoolKey(one.pool, one.name, one.encryption.algorithm, one.encryption.key_status, own is not None, *times))
     return rows
 
 

@@ -9,7 +9,6 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from typing import Any, Union
 
 import msgspec
 from sqlalchemy.orm import Session
@@ -17,7 +16,7 @@ from sqlalchemy.orm import Session
 from appliance import logs
 from appliance.database.models import Job
 from appliance.domain import datastores, jobs, recovery, schedules
-from appliance.domain.errors import ConflictError, DomainError, InternalError, InvalidError, UnavailableError, to_wire
+from appliance.domain.errors import ConflictError, DomainError, InternalError, UnavailableError, to_wire
 from appliance.domain.jobs import Plan, Result
 from appliance.domain.requests import Request
 from appliance.worker import (
@@ -32,15 +31,14 @@ from appliance.worker import (
 )
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
-from appliance.worker.steps import Abandoned, Cancelled, Operation, Operations, Stopping
+from appliance.worker.steps import Abandoned, AnyOperation, Cancelled, Operations, Stopping
 from appliance.zfs.model import Health
 
 OPERATIONS: Operations = {
     **operations.OPERATIONS, **snapshot_operations.OPERATIONS, **pool_operations.OPERATIONS, **support.OPERATIONS,
     **file_operations.OPERATIONS, **hold_operations.OPERATIONS, **device_operations.OPERATIONS, **vm_operations.OPERATIONS,
 }  # fmt: skip
-BY_REQUEST: Mapping[type[Request], Operation[Any, Any]] = {operation.request: operation for operation in OPERATIONS.values()}
-_REQUESTS: Any = Union[tuple(BY_REQUEST)]  # noqa: UP007  # of so many as there are
+BY_REQUEST: Mapping[type[Request], AnyOperation] = {operation.request: operation for operation in OPERATIONS.values()}
 _UNKNOWN = "this version does not know jobs of this kind. Nothing was done or undone by it: request it again if you still need it"
 _TRIES = 5
 _TRIES_CANCELLABLE = 40
@@ -54,15 +52,6 @@ _RECOVERY_SECONDS = 0.1
 STOP_SECONDS = 100.0
 """Less than TimeoutStopSec of zvaai-worker.service."""
 _log = logging.getLogger(__name__)
-
-
-def request_of(received: object) -> Request:
-    """Decodes a request from the worker's socket. Raises InvalidError."""
-    try:
-        found: Request = msgspec.convert(received, _REQUESTS)
-    except msgspec.ValidationError as error:
-        raise InvalidError("request", str(error), "a request for a job") from error
-    return found
 
 
 class Executor:
@@ -219,7 +208,7 @@ class Executor:
             plan = msgspec.convert(job.parameters, operation.plan_type)
         except (KeyError, msgspec.ValidationError) as error:
             _log.warning("job %s (%s): %s", job.id, job.kind, error)
-            self._end(job, jobs.FAILED, problem={**to_wire(ConflictError(_UNKNOWN)), "left": None})
+            self._end(job, jobs.FAILED, error=ConflictError(_UNKNOWN))
             return
         _log.info("%s of %s begins", job.kind, job.subject)
         try:
@@ -227,7 +216,7 @@ class Executor:
         except Exception:
             _log.exception("job %s (%s)", job.id, job.kind)
             left = self._undo(operation, plan)
-            self._end(job, jobs.FAILED, problem={**to_wire(InternalError()), "left": left})
+            self._end(job, jobs.FAILED, error=InternalError(), left=left)
         if plan.out_of_service:
             self._back_in_service(plan)
 
@@ -238,17 +227,21 @@ class Executor:
         except DomainError as error:  # an alert shows it, and it is tried again
             _log.warning("reconciling after a job: %s", error)
 
-    def _end(self, job: Job, state: str, *, result: Result | None = None, problem: dict[str, Any] | None = None) -> None:
+    def _end(
+        self, job: Job, state: str, *, result: Result | None = None, error: DomainError | None = None, left: str | None = None
+    ) -> None:
+        """`error`: why it failed; `left`: why partial results could not be removed."""
         with self._context.store.session() as session:
             if jobs.job(session, job.id).state not in jobs.ACTIVE:
                 _log.warning("%s of %s has %s after it was abandoned", job.kind, job.subject, state)
                 return
+            problem = None if error is None else {**to_wire(error), "left": left}
             jobs.end(session, job.id, state, result=result, problem=problem)
-            _log.info("%s of %s has %s%s", job.kind, job.subject, state, f": {problem['text']}" if problem else "")
+            _log.info("%s of %s has %s%s", job.kind, job.subject, state, "" if error is None else f": {error}")
             if schedule := jobs.plan_of(job).schedule:
-                schedules.ended(session, schedule, problem["text"] if problem else None)
+                schedules.ended(session, schedule, None if error is None else str(error))
 
-    def _one[P: Plan](self, job_id: str, operation: Operation[Any, P], plan: P) -> None:
+    def _one(self, job_id: str, operation: AnyOperation, plan: Plan) -> None:
         with self._context.store.session() as session:
             job = jobs.job(session, job_id)
             if job.state not in jobs.ACTIVE:
@@ -295,13 +288,13 @@ class Executor:
             except DomainError as error:
                 problem = error
             left = self._undo(operation, plan)
-            return self._end(job, jobs.FAILED, problem={**to_wire(problem), "left": left})
+            return self._end(job, jobs.FAILED, error=problem, left=left)
 
     def _is_abandoned(self, job_id: str) -> bool:
         with self._context.store.reading() as session:
             return jobs.job(session, job_id).state not in jobs.ACTIVE
 
-    def _undo[P: Plan](self, operation: Operation[Any, P], plan: P) -> str | None:
+    def _undo(self, operation: AnyOperation, plan: Plan) -> str | None:
         """Why partial results of the job could not be removed; None if none are known."""
         left = None
         try:

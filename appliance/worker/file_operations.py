@@ -6,12 +6,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import msgspec
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.dataplane.vaai_nas import FileJob, FileRefusedError
+from appliance.dataplane.vaai_nas import FileJob, FilePage, FileRefusedError
 from appliance.domain import datastores as domain
 from appliance.domain import jobs, requests
 from appliance.domain.datastores import Datastore
@@ -28,6 +28,29 @@ _FORGOTTEN = ("interrupted", "not_found")
 """The NFS server was started anew since, or has had many jobs since: what was not complete by then was not made."""
 
 
+@dataclass(frozen=True)
+class Admitted:
+    """Admitted space of an NFS datastore's files; None if unknown. `problem` says why it may be wrong or unknown."""
+
+    admitted: int | None
+    counting: bool
+    problem: str
+
+
+@dataclass(frozen=True)
+class MeasuredFile:
+    """A VMDK file, with its statistics (FileStatistics) if they were measured in time."""
+
+    path: str
+    total: int
+    allocated: int
+    unique: int | None = None
+    unique_exact: bool = False
+    snapshot: int | None = None
+    deduplicated: int | None = None
+    as_of: float | None = None
+
+
 def exported(context: Context, datastore_id: str, newest: float = 0) -> tuple[Datastore, int]:
     """An active NFS datastore, and the number of its export; `newest` as of Context.datastores. Raises DomainError."""
     store = domain.find(context.datastores(newest), datastore_id, "active")
@@ -36,15 +59,15 @@ def exported(context: Context, datastore_id: str, newest: float = 0) -> tuple[Da
     return store, store.export
 
 
-def admitted(context: Context, store: Datastore) -> dict[str, Any]:
-    """Admitted space of an NFS datastore's files, counted by the NFS server; null if unknown."""
+def admitted(context: Context, store: Datastore) -> Admitted:
+    """Admitted space of an NFS datastore's files, counted by the NFS server."""
     try:
         space = context.files.space(store.export or 0)
     except (FileRefusedError, GaneshaUnreachableError) as error:
-        return {"admitted": None, "counting": False, "problem": str(error)}
+        return Admitted(None, counting=False, problem=str(error))
     wrong = (space.thick, space.size if space.thick else 0) != (store.thick, store.size if store.thick else 0)
     problem = "the NFS server has another size of it" if wrong else space.problem
-    return {"admitted": space.admitted, "counting": space.counting, "problem": problem}
+    return Admitted(space.admitted, space.counting, problem)
 
 
 def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> DomainError:  # noqa: PLR0911  # a table
@@ -68,29 +91,28 @@ def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> Dom
     return ConflictError(reason, [name])
 
 
-def listed(context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A page of an NFS datastore's VMDK files. Values that were not measured in time are null."""
-    store, export = exported(context, arguments["id"], context.configuration.worker.inventory_seconds)
+def listed(context: Context, datastore: str, after: str, limit: int) -> tuple[list[MeasuredFile], FilePage]:
+    """A page of an NFS datastore's VMDK files. Values that were not measured in time are None."""
+    store, export = exported(context, datastore, context.configuration.worker.inventory_seconds)
     try:
         with as_domain_errors():
-            page = context.files.files(export, arguments.get("after") or "", arguments["limit"])
+            page = context.files.files(export, after, limit)
     except FileRefusedError as error:
         raise refusal(error, store.name, {}) from error
     until = time.monotonic() + MEASURING_SECONDS
     rows = []
     for one in page.files:
-        row: dict[str, Any] = {"path": one.path, "total": one.total, "allocated": one.allocated}
-        row |= {"unique": None, "unique_exact": False, "snapshot": None, "deduplicated": None, "as_of": None}
+        file = MeasuredFile(one.path, one.total, one.allocated)
         left = until - time.monotonic()
         if left > 0:
             try:
-                row |= vars(context.files.statistics(export, one.path, left))
+                file = MeasuredFile(one.path, **vars(context.files.statistics(export, one.path, left)))
             except FileRefusedError:  # it was removed, or is busy
                 pass
             except GaneshaUnreachableError:
                 until = 0
-        rows.append(row)
-    return {"files": rows, "more": page.more, "complete": page.complete}
+        rows.append(file)
+    return rows, page
 
 
 class CloneFilePlan(Plan, frozen=True, kw_only=True):

@@ -11,14 +11,14 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import replace
 
 from sqlalchemy import select
 
 from appliance.database.models import Host
 from appliance.database.series import Layout, Part, Sample, SeriesFiles
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.domain import hosts
+from appliance.domain import hosts, statistics
 from appliance.domain.datastores import NFS, Datastore
 from appliance.domain.errors import DomainError
 from appliance.domain.history import CAPACITY, DAY_S, PEAKS, RANGES, RATES, STEP_S, Counters, full_at
@@ -57,19 +57,21 @@ class History:
         self._thread.join()
         self.write()
 
-    def read(self, request: dict[str, Any]) -> dict[str, Any]:
-        """`key`, `range`, `points` and perhaps `end`: what there is of it. With `forecast` also when it is full."""
-        key, seconds, now = str(request["key"]), RANGES[request["range"]], time.time()
-        end, points = min(float(request.get("end") or now), now), int(request["points"])
+    def read(self, key: str, range_: str, points: int, end: float | None) -> tuple[Part, Part]:
+        """Load and capacity of a subject; `end` in seconds since 1970, None is now."""
+        now = time.time()
+        until = min(end or now, now)
         self.write(key)
-        parts = {layout: self._files.read(key, layout, end, seconds, points) for layout in (RATES, PEAKS, CAPACITY)}
-        load = {**parts[RATES].series, **parts[PEAKS].series}
-        result: dict[str, Any] = {"load": _wire(parts[RATES], load), "capacity": _wire(parts[CAPACITY], parts[CAPACITY].series)}
-        if request.get("forecast"):
-            trend = self._files.read(key, CAPACITY, now, RANGES["month"], _TREND_POINTS)
-            times = [trend.start + trend.step * place for place in range(len(trend.series["used_bytes"]))]
-            result["full_at"] = full_at(times, trend.series["used_bytes"], trend.series["size_bytes"])
-        return result
+        rates, peaks, capacity = (
+            self._files.read(key, layout, until, RANGES[range_], points) for layout in (RATES, PEAKS, CAPACITY)
+        )
+        return replace(rates, series={**rates.series, **peaks.series}), capacity
+
+    def full_at(self, key: str) -> float | None:
+        """When a pool will be full, if its use grows as in the last 30 days; as domain.history.full_at."""
+        trend = self._files.read(key, CAPACITY, time.time(), RANGES["month"], _TREND_POINTS)
+        times = [trend.start + trend.step_seconds * place for place in range(len(trend.series["used_bytes"]))]
+        return full_at(times, trend.series["used_bytes"], trend.series["size_bytes"])
 
     def write(self, key: str | None = None) -> None:
         """Writes the samples of one subject, or of all."""
@@ -150,26 +152,22 @@ class History:
             by_name = {iqn: host_key(host) for host, iqns in hosts.all_initiators(session).items() for iqn in iqns}
             by_name |= {one: host_key(host.id) for host in session.scalars(select(Host)) for one in host.addresses}
         with contextlib.suppress(DomainError), as_domain_errors():
-            result = self._context.target.statistics(self._context.configuration.target.name)
-            bounds = result.get("latency_bounds_microseconds", [])
-            for row in result["luns"]:
-                add(datastore_key(row["uuid"]), Counters.of_lun(row))
-            for row in result["hosts"]:
-                add(by_name.get(row["initiator"]), Counters.of_lun(row))
+            result = statistics.of_target(self._context.target.statistics(self._context.configuration.target.name))
+            bounds = result.bounds
+            for row in result.stores:
+                add(datastore_key(row.subject), Counters.of_lun(row))
+            for row in result.hosts:
+                add(by_name.get(row.subject), Counters.of_lun(row))
         exports = {path: store.id for store in stores if store.kind == NFS for path in (store.path, store.share) if path}
         if exports:
             with contextlib.suppress(GaneshaUnreachableError):
-                result = self._context.files.counters()
-                for row in result["exports"]:
-                    if (store_id := exports.get(row["export"])) is not None:
+                result = statistics.of_nfs(self._context.files.counters())
+                for row in result.stores:
+                    if (store_id := exports.get(row.subject)) is not None:
                         add(datastore_key(store_id), Counters.of_export(row))
-                for row in result["hosts"]:
-                    add(by_name.get(row["host"]), Counters.of_export(row))
+                for row in result.hosts:
+                    add(by_name.get(row.subject), Counters.of_export(row))
         return found, bounds
-
-
-def _wire(part: Part, series: dict[str, list[float | None]]) -> dict[str, Any]:
-    return {"start": part.start, "step_seconds": part.step, "series": series}
 
 
 def datastore_key(identifier: str) -> str:

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
 
 from appliance.domain import datastores as domain
 from appliance.domain import holds, requests
@@ -15,17 +13,17 @@ from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Operation, by_kind
 from appliance.zfs import errors as zfs
+from appliance.zfs.model import Hold as HoldOfSnapshot
 
 
-def listed(context: Context, arguments: Mapping[str, Any], newest: float = 0) -> list[dict[str, Any]]:
+def listed(context: Context, datastore: str, snapshot: str, newest: float) -> list[HoldOfSnapshot]:
     """Holds of a snapshot by their tags, `newest` as in Context.scan. Raises NotFoundError, UnavailableError."""
-    store = domain.find(context.datastores(newest), arguments["id"])
+    store = domain.find(context.datastores(newest), datastore)
     with as_domain_errors():
         try:
-            existing = context.engine.holds(f"{store.dataset}@{arguments['snapshot']}")
+            return context.engine.holds(f"{store.dataset}@{snapshot}")
         except (zfs.NoSuchSnapshot, zfs.InvalidName) as error:
-            raise NotFoundError("snapshot", arguments["snapshot"]) from error
-    return [{"tag": one.tag, "created_at": one.created, "of": holds.owner(one.tag)} for one in existing]
+            raise NotFoundError("snapshot", snapshot) from error
 
 
 class HoldPlan(Plan, frozen=True, kw_only=True):
@@ -53,7 +51,7 @@ def _plan(store: domain.Datastore, snapshot: str, tag: str) -> HoldPlan:
 
 
 def _tags(context: Context, datastore: str, snapshot: str) -> list[str]:
-    return [one["tag"] for one in listed(context, {"id": datastore, "snapshot": snapshot}, newest=60)]
+    return [one.tag for one in listed(context, datastore, snapshot, newest=60)]
 
 
 class Hold(Operation[requests.HoldSnapshot, HoldPlan]):

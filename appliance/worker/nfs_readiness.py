@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from appliance.dataplane.ganesha import ServedExport
 from appliance.domain.addresses import Address, nearest
 from appliance.domain.datastores import NFS, Datastore
 from appliance.domain.esxcli import nfs_lines
+from appliance.worker.file_operations import Admitted
 
 OK, WARNING, FAILED, UNKNOWN = "ok", "warning", "failed", "unknown"
 Row = tuple[str, str, str, str, str, str]
@@ -24,8 +24,8 @@ class NfsFacts:
     exports: list[ServedExport] = field(default_factory=list)
     problem: str | None = None
     counters_problem: str | None = None
-    thick: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What files need (file_operations.admitted), of thick datastores by UUID."""
+    thick: Mapping[str, Admitted] = field(default_factory=dict)
+    """What files need, of thick datastores by UUID."""
 
 
 def checks(facts: NfsFacts, stores: Sequence[Datastore], own: Sequence[Address]) -> Iterator[Row]:
@@ -82,10 +82,10 @@ def _store(store: Datastore, export: ServedExport | None, own: Sequence[Address]
         yield "sync", "Writes are stable", FAILED, evidence, "zfs set sync=standard", store.id
 
 
-def _thick(store: Datastore, space: Mapping[str, Any]) -> Row:
+def _thick(store: Datastore, space: Admitted) -> Row:
     title, remedy = "The space of its files is counted", "zvaai reconcile; see the log of nfs-ganesha"
-    if space["admitted"] is None or space["problem"]:
-        return "thick", title, UNKNOWN if space["admitted"] is None else FAILED, space["problem"], remedy, store.id
-    if space["counting"]:
+    if space.admitted is None or space.problem:
+        return "thick", title, UNKNOWN if space.admitted is None else FAILED, space.problem, remedy, store.id
+    if space.counting:
         return "thick", title, WARNING, "the NFS server still counts: files do not grow by more than 1 MiB", "wait", store.id
-    return "thick", title, OK, f"its files need {space['admitted']} of {store.size} bytes", "", store.id
+    return "thick", title, OK, f"its files need {space.admitted} of {store.size} bytes", "", store.id

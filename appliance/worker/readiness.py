@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -15,6 +14,7 @@ from appliance.dataplane.target import LoggedIn, ServedTarget, Status
 from appliance.domain.addresses import Address, paths, reachable
 from appliance.domain.capacity import Thresholds, copy_remedy, originals
 from appliance.domain.datastores import NFS, VMFS, Datastore
+from appliance.domain.encryption_keys import PoolKey
 from appliance.domain.esxcli import ADAPTER
 from appliance.domain.secrets import Seal, SealedError
 from appliance.worker import nfs_readiness
@@ -55,8 +55,7 @@ class Facts:
     stores: list[Datastore] = field(default_factory=list)
     datasets: Mapping[str, Dataset] = field(default_factory=dict)
     storage_problem: str | None = None
-    keys: list[dict[str, Any]] = field(default_factory=list)
-    """Encryption roots, as in `encryption.listed`."""
+    keys: list[PoolKey] = field(default_factory=list)
     targets: list[ServedTarget] = field(default_factory=list)
     status: Status | None = None
     sessions: list[LoggedIn] = field(default_factory=list)
@@ -147,12 +146,12 @@ def _some(names: list[str]) -> str:
 def _keys(facts: Facts) -> Iterator[Check]:
     title = "Somebody has the pool's key"
     for key in facts.keys:
-        pool = str(key["pool"])
-        if not key["kept"]:
+        pool = key.pool
+        if not key.kept:
             remedy = f"zvaai key keep {pool}, with the key as it was exported from the server that made it"
             yield Check("key", "The pool's key is here", FAILED, "without it nobody reads its encrypted datastores", remedy, pool)
-        elif key["confirmed_at"] is None:
-            state = "it was never exported" if key["exported_at"] is None else "nobody has confirmed a copy of the exported key"
+        elif key.confirmed_at is None:
+            state = "it was never exported" if key.exported_at is None else "nobody has confirmed a copy of the exported key"
             evidence = f"{state}: if the disk of this server fails, all encrypted data is lost"
             remedy = f"zvaai key export {pool}; write it down elsewhere; zvaai key confirm {pool}"
             yield Check("key", title, FAILED, evidence, remedy, pool)

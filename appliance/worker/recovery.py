@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -101,7 +100,7 @@ class Recovery:
     def _reason(self, session: Session) -> str | None:
         with self._lock:
             new = [state for state in self._pools.values() if state.copies is not None and not state.compared]
-        if new and (why := recovery.reason(self._found(session), sealed_copy.installation(session).generation)):
+        if new and (why := recovery.reason(self.found(session), sealed_copy.installation(session).generation)):
             return why
         if recovery.is_new(session) and (why := self._serves_unknown()):
             return why
@@ -162,7 +161,8 @@ class Recovery:
             _log.warning("copies of the configuration on pool %s: %s", state.name, why)
         state.failure = why
 
-    def _found(self, session: Session) -> list[Found]:
+    def found(self, session: Session) -> list[Found]:
+        """Copies on pools, as last read."""
         with self._lock:
             copies = {state.name: list(state.copies or ()) for state in self._pools.values()}
         return recovery.judge(session, copies)
@@ -224,24 +224,6 @@ class Recovery:
 
     # --- deciding
 
-    def status(self) -> dict[str, Any]:
-        """As the API shows it."""
-        with self._context.store.reading() as session:
-            own, found = sealed_copy.installation(session), self._found(session)
-            return {
-                "active": own.recovery_reason is not None,
-                "reason": own.recovery_reason,
-                "since": own.recovery_since,
-                "installation": own.id,
-                "generation": own.generation,
-                "has_key": own.sealed_key is not None,
-                "suggested": recovery.suggested(found),
-                "copies": [
-                    {"pool": one.pool, **one.copy.header.model_dump(exclude={"version"}), "own": one.own, "known": one.known}
-                    for one in found
-                ],
-            }
-
     def backup(self) -> sealed_copy.Copy:
         """A copy of the configuration as it is now, for an admin to store. Raises ConflictError."""
         with self._context.store.reading() as session, as_domain_errors():
@@ -256,7 +238,7 @@ class Recovery:
             with self._context.store.session() as session:
                 if not recovery.is_active(session):
                     raise ConflictError("the appliance is not in recovery mode")
-                recovery.keep(session, self._found(session))
+                recovery.keep(session, self.found(session))
             self._decided()
 
     def take(
@@ -268,7 +250,7 @@ class Recovery:
         using = None if force or self.active else self._using()
         with context.reconciling.lock, as_domain_errors():
             with context.store.reading() as session:
-                found = self._found(session)
+                found = self.found(session)
             chosen = self._chosen(found, pool) if pool is not None else sealed_copy.parse(file or "")
             if chosen is None:
                 raise InvalidError("file", "not a copy of a configuration of this version", "the file as it was written")
@@ -288,10 +270,8 @@ class Recovery:
         context = self._context
         with context.store.reading() as session:
             kinds = kinds_shown(session)
-        with as_domain_errors():
-            sessions = context.target.sessions(context.configuration.target.name) if VMFS in kinds else []
-        clients = context.nfs_users()[1].values() if NFS in kinds else []
-        return recovery.Using({session.initiator for session in sessions}, {user.address for users in clients for user in users})
+        names = {session.initiator for session in context.sessions()} if VMFS in kinds else set()
+        return recovery.Using(names, context.nfs_addresses() if NFS in kinds else set())
 
     def _decided(self) -> None:
         self.active = False

@@ -81,11 +81,13 @@ class Operation[R: Request, P: Plan](ABC):
         """After a `run` that failed: removes what it has half made."""
 
 
-Operations = Mapping[str, Operation[Any, Any]]
-"""By kind. The row of a job says which kind it is, so the type of its plan is known only once that row is read."""
+AnyOperation = Operation[Any, Any]
+"""The row of a job says which kind it is, so the type of its plan is known only once that row, which is JSON, is read."""
+Operations = Mapping[str, AnyOperation]
+"""By kind."""
 
 
-def by_kind(*operations: Operation[Any, Any]) -> Operations:
+def by_kind(*operations: AnyOperation) -> Operations:
     """For a module's OPERATIONS."""
     return {operation.kind: operation for operation in operations}
 

@@ -19,11 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from appliance import __version__
 from appliance.database.models import Alert, AuditEntry, Base, Delivery, Event, Host, Job, Receiver
@@ -31,7 +29,6 @@ from appliance.domain import configuration, requests, support
 from appliance.domain.jobs import Plan, Result
 from appliance.domain.receivers import url_of
 from appliance.domain.secrets import SealedError
-from appliance.worker import measures
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Operation, by_kind
@@ -51,7 +48,7 @@ _PATTERNS = (
 )
 _SECRET = re.compile("|".join(_PATTERNS), re.DOTALL)
 _log = logging.getLogger(__name__)
-Reader = Callable[[], Any]
+Reader = Callable[[], object]
 
 
 class Redaction:
@@ -161,15 +158,18 @@ def _parts(context: Context) -> Mapping[str, Reader]:
     return {
         "versions.json": lambda: _versions(context),
         "appliance.json": lambda: context.configuration.model_dump(mode="json"),
-        "configuration.json": lambda: _reading(context, configuration.without_secrets),
+        "configuration.json": lambda: _configuration(context),
         "pools.json": lambda: [asdict(pool) for pool in context.scan().pools],
         "zpool-status.txt": lambda: _zpool_status(context),
         "datastores.json": lambda: [asdict(store) for store in context.datastores()],
         "snapshots.json": lambda: [asdict(snapshot) for snapshot in context.scan(60).snapshots],
-        "disks.json": lambda: context.disk_reports(),
+        "disks.json": lambda: [asdict(one) for one in context.disk_reports()],
         "logs/helper.log": lambda: _helper_log(context),
         "target.json": lambda: _target(context),
-        "measures.json": lambda: measures.collect(context, 60),
+        "statistics.json": lambda: context.target.statistics(context.configuration.target.name),
+        "space.json": lambda: context.target.space(),
+        "nfs-statistics.json": lambda: context.files.counters(),
+        "nfs-exports.json": lambda: [asdict(one) for one in context.nfs.served()],
         "jobs.jsonl": rows(Job),
         "alerts.jsonl": rows(Alert),
         "audit.jsonl": rows(AuditEntry),
@@ -178,14 +178,14 @@ def _parts(context: Context) -> Mapping[str, Reader]:
     }
 
 
-def _reading(context: Context, read: Callable[[Session], Any]) -> Any:
+def _configuration(context: Context) -> object:
     with context.store.reading() as session:
-        return read(session)
+        return configuration.without_secrets(session)
 
 
 def _newest(context: Context, table: type[Base]) -> str:
     """The newest rows, a line each, oldest first."""
-    order: Any = Job.sequence if table is Job else table.__table__.c.id
+    order = table.__table__.c["sequence" if table is Job else "id"]
     with context.store.reading() as session:
         rows = session.execute(select(table.__table__).order_by(order.desc()).limit(NEWEST[table])).mappings().all()
     return "".join(json.dumps(dict(row), default=str) + "\n" for row in reversed(rows))
@@ -217,7 +217,7 @@ def _helper_log(context: Context) -> str:
         return "".join(f"{line}\n" for line in context.engine.log_lines())
 
 
-def _target(context: Context) -> Any:
+def _target(context: Context) -> object:
     with as_domain_errors():
         return {
             "status": asdict(context.target.status()),
@@ -227,7 +227,7 @@ def _target(context: Context) -> Any:
         }
 
 
-def _versions(context: Context) -> dict[str, Any]:
+def _versions(context: Context) -> object:
     def first_of(path: str) -> str | None:
         with suppress(OSError):
             return Path(path).read_text().strip()

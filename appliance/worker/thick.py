@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from msgspec import UNSET
 
@@ -226,7 +226,28 @@ def snapshot_room(found: Volume | Filesystem) -> int:
     return min(found.space.used_by_dataset, found.refreservation)
 
 
-def room(context: Context, datastores: Collection[str]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class RoomOfDatastore:
+    """What a snapshot of a datastore needs."""
+
+    datastore: str
+    name: str
+    needed: int
+
+
+@dataclass(frozen=True)
+class Room:
+    """What snapshots of datastores of one pool need together, and what that pool has."""
+
+    available: int
+    datastores: list[RoomOfDatastore]
+
+    @property
+    def needed(self) -> int:
+        return sum(one.needed for one in self.datastores)
+
+
+def room(context: Context, datastores: Collection[str]) -> Room:
     """What snapshots of datastores of one pool need together, and what that pool has, outside of all reservations."""
     inventory, rows = context.scan(60), []
     available = 0
@@ -237,8 +258,8 @@ def room(context: Context, datastores: Collection[str]) -> dict[str, Any]:
         above = inventory.dataset(store.pool)
         available = above.space.available if above is not None else 0
         if found.refreservation:
-            rows.append({"datastore": store.id, "name": store.name, "needed": snapshot_room(found)})
-    return {"needed": sum(row["needed"] for row in rows), "available": available, "datastores": rows}
+            rows.append(RoomOfDatastore(store.id, store.name, snapshot_room(found)))
+    return Room(available, rows)
 
 
 def snapshot_refused(context: Context, names: Sequence[str]) -> ConflictError:

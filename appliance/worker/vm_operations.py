@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from appliance.domain import datastores as domain
 from appliance.domain import requests, vm_files
 from appliance.domain.datastores import Datastore
@@ -17,6 +14,7 @@ from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Cancelled, Operation, by_kind
 from appliance.zfs import errors as zfs
+from appliance.zfs.folders import Entry
 
 STEP_BYTES = 4 << 30
 """folders.MOST_RANGE_BYTES: other changes of the pool are made between two steps."""
@@ -33,22 +31,20 @@ def _nfs(context: Context, datastore: str, snapshot: str, newest: float) -> tupl
     return store, name
 
 
-def _entries(context: Context, snapshot: str, path: str) -> list[tuple[str, str, int, int]]:
+def _entries(context: Context, snapshot: str, path: str) -> list[Entry]:
     if path:
         check_path("folder", path)
     with as_domain_errors():
         try:
-            found = context.folders.list_folder(snapshot, path)
+            return context.folders.list_folder(snapshot, path)
         except zfs.Refused as error:
             raise InvalidError("folder", error.reason, "the path of a folder in the snapshot") from error
-    return [(one.name, one.kind, one.size, one.modified) for one in found]
 
 
-def listed(context: Context, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+def listed(context: Context, datastore: str, snapshot: str, folder: str) -> list[Entry]:
     """A folder of a snapshot of an NFS datastore, by name."""
-    _, snapshot = _nfs(context, arguments["id"], arguments["snapshot"], context.configuration.worker.inventory_seconds)
-    keys = ("name", "kind", "size", "modified_at")
-    return [dict(zip(keys, entry, strict=True)) for entry in _entries(context, snapshot, arguments["folder"])]
+    _, name = _nfs(context, datastore, snapshot, context.configuration.worker.inventory_seconds)
+    return _entries(context, name, folder)
 
 
 class RestoreVmPlan(Plan, frozen=True, kw_only=True):
@@ -99,7 +95,7 @@ class RestoreVm(Operation[requests.RestoreVm, RestoreVmPlan]):
 
     def _files(self, context: Context, snapshot: str, folder: str, name: str) -> list[tuple[VmFile, bytes | None]]:
         """With the content of those that are rewritten."""
-        files = vm_files.chosen((entry[:3] for entry in _entries(context, snapshot, folder)), folder, name)
+        files = vm_files.chosen(((one.name, one.kind, one.size) for one in _entries(context, snapshot, folder)), folder, name)
         names, found = vm_files.new_names(files), []
         for file in files:
             content = None

@@ -7,14 +7,13 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Alert, Setting
 from appliance.domain import disks, identity, pool_health
+from appliance.domain.disks import DiskReport
 from appliance.domain.errors import DomainError
 from appliance.domain.journal import Finding, note, open_alerts, publish, update_alerts
 from appliance.worker.context import Context
@@ -87,11 +86,11 @@ class Watch:
                 for ended in pool_health.scans(inventory.pools, now):
                     note(session, ended)
 
-    def event(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Publishes an event of OpenZFS, and requests a scan. Raises InvalidError."""
-        event = pool_health.event(parameters)
+    def event(self, sent: Mapping[str, object]) -> bool:
+        """Publishes an event of OpenZFS as a zedlet sends it, and requests a scan; whether it was kept. Raises InvalidError."""
+        event = pool_health.event(sent)
         if event.noise:
-            return {"kept": False}
+            return False
         with self._lock:
             if event.slow:
                 finding = pool_health.slow_finding(event)
@@ -124,7 +123,7 @@ class Watch:
             timer = threading.Timer(_SCAN_INTERVAL_S, self._scan_later)
             timer.daemon = True
             timer.start()
-        return {"kept": published}
+        return published
 
     def _scan_later(self) -> None:
         with self._lock:
@@ -146,16 +145,17 @@ class Watch:
 
     # --- disks
 
-    def disks(self) -> list[dict[str, Any]]:
+    def disks(self) -> list[DiskReport]:
         """All disks with their latest SMART data. Raises DomainError."""
         with as_domain_errors():
             found = self._context.engine.disks()
         rows = []
         for disk in found:
             known = self._healths.get(disk.path)
-            same = known is not None and known[0].serial == disk.serial
-            health = {**asdict(known[1]), "read_at": known[2]} if known is not None and same else None
-            rows.append({**asdict(disk), "smart": health})
+            if known is not None and known[0].serial == disk.serial:
+                rows.append(DiskReport(disk, known[1], known[2]))
+            else:
+                rows.append(DiskReport(disk, None, 0))
         return rows
 
     def _disks_by_the_clock(self) -> None:

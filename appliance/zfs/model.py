@@ -196,6 +196,11 @@ class Pool:
     of_the_system: bool = False
     """The pool has the running system, so the root helper never changes it. The helper sets this."""
 
+    @property
+    def upgradable(self) -> bool:
+        """Whether this OpenZFS has features that the pool has not enabled."""
+        return FeatureState.DISABLED in self.features.values()
+
 
 class FeatureState(StrEnum):
     """zpool-features(7)."""

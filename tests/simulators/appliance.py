@@ -22,6 +22,7 @@ from apiflask import APIFlask
 from werkzeug.test import TestResponse
 
 from appliance.api.operation import carry_out
+from appliance.api.server import WorkerServer, feed
 from appliance.api.wire import HttpRequest, Reply
 from appliance.config import Configuration, Http, Worker
 from appliance.database.store import Store
@@ -32,7 +33,6 @@ from appliance.domain import access
 from appliance.domain.access import Role
 from appliance.gateway.application import create
 from appliance.gateway.forward import Worker as Carrier
-from appliance.worker.server import WorkerServer, feed, services_of
 from appliance.worker.service import Service
 from simulators.ganesha import GaneshaSimulator
 from simulators.storage import again, assembled, in_folder, simulator
@@ -58,7 +58,6 @@ class Appliance:
     application: APIFlask
     tokens: dict[str, str] = field(default_factory=dict)
     server: WorkerServer | None = None
-    direct: Direct | None = None
 
     def restart_worker(
         self,
@@ -140,15 +139,13 @@ class Direct:
 
     def __init__(self, server: WorkerServer) -> None:
         self._server = server
-        self.timeout_s = 60.0
-        """Timeout of the worker's methods."""
 
     def request(self, sent: HttpRequest) -> tuple[Reply, bytes | int]:
         try:
             line = msgspec.json.encode(sent)
         except UnicodeEncodeError:
             line = json.dumps(msgspec.to_builtins(sent)).encode()
-        outcome = carry_out(services_of(self._server.service, self.timeout_s), msgspec.json.decode(line, type=HttpRequest))
+        outcome = carry_out(self._server.service, msgspec.json.decode(line, type=HttpRequest))
         headers = outcome.headers
         if isinstance(outcome.content, bytes):
             length = len(outcome.content)
@@ -222,8 +219,7 @@ def running(
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     service.start()
-    direct = Direct(server)
-    appliance = Appliance(configuration, storage, control, nfs, service, _application(direct), server=server, direct=direct)
+    appliance = Appliance(configuration, storage, control, nfs, service, _application(Direct(server)), server=server)
     for role in Role:
         with store.session() as session:
             user = access.add_user(session, role.label, role, _password())

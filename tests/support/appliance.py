@@ -20,11 +20,12 @@ from typing import Any
 import httpx
 from typer.testing import CliRunner
 
+from appliance.api.wire import HttpRequest
 from appliance.cli.__main__ import application
 from appliance.cli.client import CommandError
 from appliance.domain.errors import UnavailableError
+from appliance.gateway.client import WorkerClient
 from appliance.helper.client import connect
-from appliance.worker.client import WorkerClient
 from appliance.zfs.errors import ZfsError
 from support.frontend import Frontend
 from support.programs import REPOSITORY, wait_for
@@ -167,7 +168,8 @@ class Appliance:
 
     def _works(self) -> bool:
         with contextlib.suppress(UnavailableError):
-            return bool(WorkerClient(self.directory / "run" / "worker.sock", START_SECONDS).call("status"))
+            client = WorkerClient(self.directory / "run" / "worker.sock", START_SECONDS)
+            return client.request(HttpRequest(operation="appliance.read_health", target="/"))[0].status == 200
         return False
 
     def start(self) -> None:

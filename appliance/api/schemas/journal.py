@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -44,7 +44,7 @@ class JobResponse(Answer):
     step: str
     percent: int
     problem: JobProblem | None
-    result: dict[str, Any] | None
+    result: dict[str, object] | None
     actor: str
     created_at: Time
     started_at: Time | None
@@ -104,8 +104,8 @@ class AuditResponse(Answer):
     subject: str
     name: str
     """Name of the subject at that time."""
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
+    before: dict[str, object] | None
+    after: dict[str, object] | None
     status: int | None
     """HTTP status; null while the request is running, and after a crash during it."""
 

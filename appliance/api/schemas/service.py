@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from appliance.api.types import Answer, Bytes, Model, Time
 
@@ -127,13 +127,13 @@ class OffloadsResponse(Answer):
     can't be had.
     """
 
-    luns: list[dict[str, Any]]
-    sessions: list[dict[str, Any]]
-    hosts: list[dict[str, Any]]
-    exports: list[dict[str, Any]]
-    nfs_hosts: list[dict[str, Any]]
+    luns: list[dict[str, object]]
+    sessions: list[dict[str, object]]
+    hosts: list[dict[str, object]]
+    exports: list[dict[str, object]]
+    nfs_hosts: list[dict[str, object]]
     nfs_problem: str | None
-    totals: dict[str, dict[str, Any]]
+    totals: dict[str, dict[str, object]]
     """Bytes by kind of all `luns` and of all `exports` that there ever were: they never fall."""
 
 

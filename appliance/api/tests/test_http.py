@@ -13,7 +13,6 @@ from werkzeug.test import TestResponse
 from appliance.api.events import STREAMS
 from appliance.api.operation import forget_unfinished
 from appliance.database.models import IdempotencyKey
-from appliance.domain.errors import UnavailableError
 
 GOOD = {"name": "store", "pool": "tank", "size": str(GIB)}
 BAD: list[tuple[str, Any]] = [
@@ -225,14 +224,6 @@ def test_a_secret_is_returned_once(appliance: Appliance) -> None:
     again = appliance.request("POST", "/tokens", body, Idempotency_Key="one")
     assert again.status_code == 409 and made.json["secret"] not in again.text
     assert made.json["secret"].encode() not in appliance.configuration.database.read_bytes()
-
-
-def test_a_change_is_made_also_while_the_worker_is_away(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_: Any, **__: Any) -> None:
-        raise UnavailableError("the worker does not answer")
-
-    monkeypatch.setattr("appliance.worker.server.LocalWorker.call", away)
-    assert appliance.request("POST", "/host-groups", {"name": "one"}).status_code == 201
 
 
 def test_nobody_fills_the_audit(appliance: Appliance) -> None:

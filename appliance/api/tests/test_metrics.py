@@ -18,7 +18,7 @@ from appliance.api.metrics import BOUNDS, NFS_OPERATIONS, cumulative
 from appliance.dataplane.ganesha import GaneshaUnreachableError, NfsClient
 from appliance.dataplane.vaai_nas import VaaiNas
 from appliance.gateway.application import create
-from appliance.worker.client import WorkerClient
+from appliance.gateway.client import WorkerClient
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 NFS_HOST = "192.0.2.11"

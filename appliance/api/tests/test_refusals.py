@@ -161,7 +161,7 @@ def put(value: Any, way: Way, what: Any) -> Any:
     return {**rest, way[0]: put(inner if inner is not None else {}, way[1:], what)}
 
 
-@pytest.mark.parametrize("endpoint", sorted(name for name, one in DECLARATIONS.items() if one.has_body))
+@pytest.mark.parametrize("endpoint", sorted(name for name, one in DECLARATIONS.items() if one.body is not None))
 def test_a_wrong_field_is_named_and_nothing_changes(endpoint: str, shared: Appliance, world: dict[str, str]) -> None:
     declared, description = DECLARATIONS[endpoint], Description(shared)
     schema, path = description.body(endpoint), filled(DECLARATIONS[endpoint].path, world)
@@ -181,7 +181,7 @@ def test_a_wrong_field_is_named_and_nothing_changes(endpoint: str, shared: Appli
     assert state(shared) == before
 
 
-@pytest.mark.parametrize("endpoint", sorted(name for name, one in DECLARATIONS.items() if one.has_query))
+@pytest.mark.parametrize("endpoint", sorted(name for name, one in DECLARATIONS.items() if one.query is not None))
 def test_a_wrong_parameter_is_named_and_nothing_changes(endpoint: str, shared: Appliance, world: dict[str, str]) -> None:
     declared, description = DECLARATIONS[endpoint], Description(shared)
     path, before = filled(declared.path, world), state(shared)

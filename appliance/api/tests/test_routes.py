@@ -44,7 +44,7 @@ def test_every_route_is_declared(shared: Appliance) -> None:
 def test_who_may(endpoint: str, shared: Appliance) -> None:
     declared = DECLARATIONS[endpoint]
     path = path_of(declared.path)
-    body: dict[str, str] | None = {} if declared.has_body else None
+    body: dict[str, str] | None = {} if declared.body is not None else None
     if declared.role is None:
         return
     assert shared.request(declared.method, path, body, role="").status_code == 401
@@ -60,7 +60,7 @@ def test_every_change_is_audited(endpoint: str, shared: Appliance) -> None:
     with shared.store.reading() as session:
         before = session.query(AuditEntry).count()
     answer = shared.request(
-        declared.method, path_of(declared.path), {} if declared.has_body else None, role="viewer" if declared.role else ""
+        declared.method, path_of(declared.path), {} if declared.body is not None else None, role="viewer" if declared.role else ""
     )
     with shared.store.reading() as session:
         entries = session.query(AuditEntry).order_by(AuditEntry.id).all()

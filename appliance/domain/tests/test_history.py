@@ -4,6 +4,7 @@
 import pytest
 
 from appliance.domain.history import DAY_S, HOUR_S, Counters, full_at, percentile
+from appliance.domain.statistics import row
 
 BOUNDS = [1000, 2000, 4000]
 
@@ -26,8 +27,8 @@ def test_what_fell_began_anew() -> None:
 
 
 def test_an_export_counts_offloads_only() -> None:
-    row = {"offload": {"cloned_bytes": 100, "copied_bytes": 50, "hole_bytes": 9, "reserved_bytes": 9, "fallback_bytes": {}}}
-    grown = Counters.of_export(row).since(Counters())
+    offload = {"cloned_bytes": 100, "copied_bytes": 50, "hole_bytes": 9, "reserved_bytes": 9, "fallback_bytes": {}}
+    grown = Counters.of_export(row({"export": "/files", "offload": offload}, "export")).since(Counters())
     assert grown is not None and grown.rates(10, BOUNDS) == [None, None, None, None, 10, 5, 0, 0, None]
 
 

@@ -24,7 +24,7 @@ from appliance.worker.alerts import Alerts
 def scan_and_read(appliance: Appliance) -> set[str]:
     """All that the clock does, and the keys of the open alerts then."""
     assert appliance.request("POST", "/reconcile").status_code == 200
-    appliance.service._capacity()
+    appliance.service.periodic.capacity()
     return opened(appliance)
 
 

@@ -119,7 +119,7 @@ def test_a_damaged_property_takes_nothing_from_hosts(damage: str, appliance: App
         else:
             appliance.simulator.inherit_property(dataset, "zvaai:name" if damage == "no name" else "zvaai:guid")
     alerts(appliance)
-    appliance.service._capacity()
+    appliance.service.periodic.capacity()
     assert (appliance.target.targets(), appliance.nfs.served()) == before
     response = appliance.get("/alerts")["items"]
     assert {block, files, *datasets} <= {one["subject"] for one in response if "--keep-identity" in one["remedy"]}
@@ -133,6 +133,6 @@ def test_a_replica_next_to_its_original_may_be_destroyed(appliance: Appliance) -
     (volume,) = appliance.simulator.volumes()
     appliance.simulator.create_volume("tank/replica", volume.volsize, properties=own_properties(volume))
     alerts(appliance)
-    appliance.service._capacity()
+    appliance.service.periodic.capacity()
     (response,) = appliance.get("/alerts")["items"]
     assert response["subject"] == "tank/replica" and "destroy it" in response["remedy"] and "is not served" in response["text"]

@@ -304,14 +304,14 @@ def test_alerts_come_and_go(appliance: Appliance) -> None:
     store = appliance.datastore("first", soft_threshold=10)
     appliance.simulator.write(appliance.simulator.volumes()[0].name, GIB // 2)
     appliance.service.context.scan()
-    appliance.service._capacity()
+    appliance.service.periodic.capacity()
     alerts = appliance.get("/alerts")["items"]
     assert [(alert["subject"], alert["severity"]) for alert in alerts] == [(store, "warning")]
     acknowledged = appliance.request("POST", f"/alerts/{alerts[0]['id']}/acknowledge").json
     assert acknowledged is not None and acknowledged["acknowledged_by"] == "admin"
     appliance.job("PATCH", f"/datastores/{store}", {"soft_threshold": None})
     appliance.service.context.scan()  # a scan after the end of a job reports its subject
-    appliance.service._capacity()
+    appliance.service.periodic.capacity()
     assert appliance.get("/alerts")["items"] == []
 
 
@@ -321,17 +321,17 @@ def test_schedules_take_and_keep(appliance: Appliance) -> None:
     schedule = appliance.request("POST", "/schedules", body).json
     assert schedule is not None
     context, now = appliance.service.context, [1_800_000_000.0]
-    appliance.service.now = lambda: now[0]
+    appliance.service.periodic.now = lambda: now[0]
     with appliance.store.session() as session:
         found = session.get(Schedule, schedule["id"])
         assert found is not None
         found.attempted_at = now[0] - 301
     for _ in range(4):
-        appliance.service._schedules()
+        appliance.service.periodic.schedules()
         for job in appliance.get("/jobs")["items"]:
             appliance.ended(job["id"])
         context.scan()
-        appliance.service._schedules()  # not due: only what is too old goes
+        appliance.service.periodic.schedules()  # not due: only what is too old goes
         for job in appliance.get("/jobs")["items"]:
             appliance.ended(job["id"])
         context.scan()
@@ -400,16 +400,16 @@ def test_a_worker_that_dies_before_it_notes_that_a_schedule_was_taken(
 
     store = appliance.datastore("first")
     now = time.time() // 300 * 300 + 60  # not at the end of a slot
-    appliance.service.now = lambda: now
+    appliance.service.periodic.now = lambda: now
     with appliance.store.session() as session:
         schedules.add(session, schedules.Settings(name="often", datastores=[store], every_minutes=5, keep=2))
     with monkeypatch.context() as patch:
         patch.setattr(schedules, "attempted", lambda *_: (_ for _ in ()).throw(Killed()))
         with pytest.raises(Killed):
-            appliance.service._schedules()
+            appliance.service.periodic.schedules()
     now += 2  # the next worker, at another second
     for _ in range(2):
-        appliance.service._schedules()
+        appliance.service.periodic.schedules()
         for job in appliance.get("/jobs")["items"]:
             assert appliance.ended(job["id"])["state"] == "succeeded"
     assert len(appliance.get(f"/datastores/{store}/snapshots")["items"]) == 1

@@ -176,7 +176,7 @@ def test_a_removed_reservation_is_reported(appliance: Appliance) -> None:
     appliance.simulator.set_properties(appliance.simulator.volumes()[0].name, {"refreservation": "none"})
     assert appliance.get(f"/datastores/{store}")["thick"] and luns(appliance)[store].provisioning == "thick"
     appliance.service.context.scan()
-    appliance.service._capacity()
+    appliance.service.periodic.capacity()
     assert [(alert["subject"], alert["severity"]) for alert in appliance.get("/alerts")["items"]] == [(store, "critical")]
 
 

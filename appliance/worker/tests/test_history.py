@@ -112,10 +112,10 @@ def test_p99_is_consolidated_by_its_maximum(tmp_path: Path) -> None:
         files.append("x", PEAKS, [(at, [900.0 if at == bad else 2.0]) for at in times])
         files.append("x", RATES, [(at, [100.0 if at <= begin + HOUR_S else 200.0] + [0.0] * 8) for at in times])
     month = files.read("x", PEAKS, NOW, 30 * DAY_S, 720)
-    assert (month.step, month.series["p99_ms"][-3:]) == (HOUR_S, [None, 2.0, 900.0])
+    assert (month.step_seconds, month.series["p99_ms"][-3:]) == (HOUR_S, [None, 2.0, 900.0])
     assert files.read("x", RATES, NOW, 30 * DAY_S, 720).series["read_operations"][-2:] == [100.0, 200.0]
     day = files.read("x", PEAKS, NOW, DAY_S, 720)
-    assert day.step == 120 and len(day.series["p99_ms"]) == 720
+    assert day.step_seconds == 120 and len(day.series["p99_ms"]) == 720
     assert sorted({one for one in day.series["p99_ms"] if one}) == [2.0, 900.0]
     year = files.read("x", PEAKS, NOW, 365 * DAY_S, 720)
     assert max(one for one in year.series["p99_ms"] if one) == 900.0

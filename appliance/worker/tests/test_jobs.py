@@ -9,13 +9,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 import pytest
 from simulators.appliance import GIB, Appliance
 
 from appliance.domain import jobs, requests
-from appliance.domain.errors import InvalidError
-from appliance.worker.executor import BY_REQUEST, OPERATIONS, request_of
+from appliance.worker.executor import BY_REQUEST, OPERATIONS
 from appliance.zfs.model import Redundancy, VdevSpec
 
 
@@ -35,14 +33,6 @@ def test_each_request_has_one_operation_and_each_plan_is_its_own_row() -> None:
     for operation in OPERATIONS.values():
         assert issubclass(operation.request, requests.Request) and issubclass(operation.plan_type, jobs.Plan)
         assert operation.plan_type is not jobs.Plan, "its fields would be lost"
-
-
-def test_a_request_is_the_same_on_the_other_side_of_the_socket() -> None:
-    sent = requests.ChangeDatastore(id="first", soft_threshold=None)
-    assert request_of(msgspec.json.decode(msgspec.json.encode(sent))) == sent
-    for wrong in ({}, {"request": "ChangeDatastore"}, {"request": "Nothing", "id": "first"}):
-        with pytest.raises(InvalidError, match="request"):
-            request_of(wrong)
 
 
 # --- a pool that hangs

@@ -58,7 +58,7 @@ def test_a_disk_is_replaced(appliance: Appliance) -> None:
     new = free_disks(appliance)[0]
     appliance.job("POST", "/pools/tank/device", {"device": old, "action": "offline"})
     assert appliance.get("/pools/tank")["health"] == "DEGRADED"
-    appliance.service._capacity()
+    appliance.service.periodic.capacity()
     appliance.service.watch.pools()
     response = [(alert["subject"], alert["key"].split(":")[:2]) for alert in appliance.get("/alerts")["items"]]
     assert response == [("tank", ["pool", "device"])], "one thing, one alert"
@@ -295,7 +295,7 @@ def test_a_suspended_pool_keeps_its_thresholds(appliance: Appliance) -> None:
     for disk in [disk.path for disk in appliance.simulator.disks() if disk.used_by is not None]:
         appliance.simulator.pull_disk(disk)
     appliance.request("POST", "/reconcile")
-    appliance.service._capacity()
+    appliance.service.periodic.capacity()
     assert appliance.get("/pools/tank")["health"] == "SUSPENDED"
     assert "capacity:pool:tank" in {one["key"] for one in appliance.get("/alerts")["items"]}
     assert target.pools[0]["soft_threshold"] == {"percent": percent}
@@ -303,7 +303,7 @@ def test_a_suspended_pool_keeps_its_thresholds(appliance: Appliance) -> None:
     # A worker that starts meanwhile knows them too.
     appliance.restart_worker()
     appliance.request("POST", "/reconcile")
-    appliance.service._capacity()
+    appliance.service.periodic.capacity()
     response = appliance.get("/pools/tank")
     assert (response["health"], response["warning_percent"], response["critical_percent"]) == ("SUSPENDED", percent, 99)
     assert "capacity:pool:tank" in {one["key"] for one in appliance.get("/alerts")["items"]}

@@ -94,7 +94,7 @@ def test_a_requested_adoption_is_done(appliance: Appliance) -> None:
 
 def test_a_lost_datastore_is_reported_and_forgotten_next_to_its_copy(appliance: Appliance) -> None:
     store, _ = lost(appliance, "vmfs")
-    appliance.service._capacity()
+    appliance.service.periodic.capacity()
     assert f"capacity:missing:{store}" in {one["key"] for one in appliance.get("/alerts")["items"]}
     appliance.job("POST", f"/datastores/{store}/forget")
     assert [one["state"] for one in appliance.get("/datastores")["items"]] == ["copy"] and serves(appliance)[0] == {}

@@ -3,7 +3,6 @@
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,26 +10,24 @@ from simulators.appliance import GIB, Appliance
 
 from appliance.domain.errors import UnavailableError
 
-Call = Callable[[dict[str, Any]], Any]
-
 
 def jobs_of(appliance: Appliance, kind: str) -> list[Any]:
     return [job for job in appliance.get("/jobs?limit=500")["items"] if job["kind"] == kind]
 
 
-def test_the_same_request_after_a_503_is_the_same_job(appliance: Appliance) -> None:
+def test_the_same_request_after_a_503_is_the_same_job(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     store = appliance.datastore("first")
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
-    submit = appliance.service.methods["submit"]
+    submit = appliance.service.executor.submit
 
-    def submit_and_be_late(arguments: dict[str, Any]) -> Any:
-        submit(arguments)
-        appliance.service.methods["submit"] = submit
+    def submit_and_be_late(*arguments: Any, **named: Any) -> Any:
+        submit(*arguments, **named)
         raise UnavailableError("the answer came too late")
 
-    appliance.service.methods["submit"] = submit_and_be_late
     path, body = f"/datastores/{store}/snapshots/one/rollback", {"force": True}
-    assert appliance.request("POST", path, body, Idempotency_Key="roll back").status_code == 503
+    with monkeypatch.context() as patch:
+        patch.setattr(appliance.service.executor, "submit", submit_and_be_late)
+        assert appliance.request("POST", path, body, Idempotency_Key="roll back").status_code == 503
     begun = jobs_of(appliance, "snapshot.rollback")
     assert appliance.ended(begun[0]["id"])["state"] == "succeeded"  # and hosts write again
     again = appliance.request("POST", path, body, Idempotency_Key="roll back")
@@ -41,8 +38,6 @@ def test_the_same_request_after_a_503_is_the_same_job(appliance: Appliance) -> N
 
 
 def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert appliance.direct is not None
-    appliance.direct.timeout_s = 0.5
     appliance.service.context.scan()
     scan = appliance.service.context.scan
 
@@ -50,22 +45,12 @@ def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: p
         time.sleep(0.6)
         return scan(*arguments)
 
-    submit, late = appliance.service.methods["submit"], threading.Event()
-
-    def submit_late(arguments: dict[str, Any]) -> Any:
-        try:
-            return submit(arguments)
-        finally:
-            late.set()
-
     with monkeypatch.context() as patch:
+        patch.setattr("appliance.api.operation.SUBMIT_S", 0.5)
         patch.setattr(appliance.service.context, "scan", scan_slowly)
-        patch.setitem(appliance.service.methods, "submit", submit_late)
         answer = appliance.request("POST", "/datastores", {"name": "first", "pool": "tank", "size": str(GIB)})
         assert answer.status_code == 503
-        assert late.wait(60)
     assert jobs_of(appliance, "datastore.create") == []
-    appliance.direct.timeout_s = 60
     appliance.datastore("first")
 
 
@@ -108,11 +93,11 @@ def test_many_waiting_requests_scan_once(appliance: Appliance, monkeypatch: pyte
         assert 1 <= len(scans) <= 3
 
 
-def test_its_own_fault_is_no_restart(appliance: Appliance) -> None:
-    def fail(_: dict[str, Any]) -> Any:
+def test_its_own_fault_is_no_restart(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> Any:
         raise RuntimeError("a fault")
 
-    appliance.service.methods["pools"] = fail
+    monkeypatch.setattr(appliance.service, "pools", fail)
     answer = appliance.request("GET", "/pools")
     assert answer.status_code == 500 and answer.json is not None and answer.json["code"] == "internal"
     assert "a fault" not in answer.text

@@ -19,9 +19,9 @@ class Clock:
 
     def __init__(self, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
         self.appliance, self.now = appliance, float(int(time.time()) // 300 * 300)
-        self._take = appliance.service._schedules
-        monkeypatch.setattr(appliance.service, "_schedules", lambda: None)
-        monkeypatch.setattr(appliance.service, "now", lambda: self.now)
+        self._take = appliance.service.periodic.schedules
+        monkeypatch.setattr(appliance.service.periodic, "schedules", lambda: None)
+        monkeypatch.setattr(appliance.service.periodic, "now", lambda: self.now)
         monkeypatch.setattr(appliance.simulator, "clock", lambda: self.now)
 
     def schedule(self, *datastores: str, keep: int = 2) -> str:
@@ -75,7 +75,7 @@ def test_retention_is_one_job(appliance: Appliance, clock: Clock) -> None:
     appliance.simulator.hold([oldest["full_name"]], "kept")
     assert appliance.request("PATCH", f"/schedules/{schedule}", {"keep": 2}).status_code == 200
     appliance.service.context.scan(0)
-    appliance.service._retention()
+    appliance.service.periodic.retention()
     (job,) = [job for job in appliance.get("/jobs?limit=500")["items"] if job["kind"] == "snapshot.retention"]
     assert appliance.ended(job["id"])["result"] == {"destroyed": 19}
     left = [len(appliance.get(f"/datastores/{store}/snapshots")["items"]) for store in stores]

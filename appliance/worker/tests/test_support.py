@@ -52,7 +52,7 @@ def test_what_is_in_it(appliance: Appliance) -> None:
     assert any(one["kind"] == "datastore.create" for one in map(json.loads, found["jobs.jsonl"].splitlines()))
     assert any("OFFLINE" in one["text"] for one in map(json.loads, found["alerts.jsonl"].splitlines()))
     assert any(one["action"] == "datastore.create" for one in map(json.loads, found["audit.jsonl"].splitlines()))
-    assert json.loads(found["target.json"])["targets"] and json.loads(found["measures.json"])["storage"]
+    assert json.loads(found["target.json"])["targets"] and json.loads(found["statistics.json"])["luns"] == []
     assert len(json.loads(found["disks.json"])) == 8 and found["events.jsonl"]
     assert not [name for name, text in found.items() if "unavailable" in text]
 
@@ -91,7 +91,7 @@ def test_a_disk_that_hangs_holds_up_nobody(appliance: Appliance, monkeypatch: py
         raise AssertionError(f"{device} was read")
 
     monkeypatch.setattr(appliance.simulator, "disk_health", hangs)
-    response = {one["path"]: one["smart"] for one in json.loads(bundle(appliance)["disks.json"])}
+    response = {one["disk"]["path"]: one["smart"] for one in json.loads(bundle(appliance)["disks.json"])}
     assert response[path]["temperature"] == 41 and len(response) == len(appliance.simulator.disks())
 
 

@@ -56,7 +56,7 @@ def test_no_room_to_set_it_again_is_an_alert(appliance: Appliance) -> None:
     appliance.simulator.set_properties(volume(appliance, "first").name, {"refreservation": "none"})
     appliance.simulator.fail_next("set_properties", OutOfSpace("tank"), times=1)
     appliance.request("POST", "/reconcile")
-    appliance.service._capacity()
+    appliance.service.periodic.capacity()
     (alert,) = appliance.get("/alerts")["items"]
     assert alert["subject"] == store and f"0 of {GIB} bytes reserved" in alert["text"]
 

@@ -221,7 +221,7 @@ def test_a_removed_reservation_is_set_again_or_reported(appliance: Appliance) ->
     appliance.simulator.set_properties(dataset, {"refreservation": "none"})
     appliance.simulator.fail_next("set_properties", OutOfSpace("tank"), times=1)
     appliance.request("POST", "/reconcile")
-    appliance.service._capacity()
+    appliance.service.periodic.capacity()
     (alert,) = appliance.get("/alerts")["items"]
     assert alert["subject"] == store and f"0 of {GIB + SLACK} bytes reserved" in alert["text"]
 

@@ -33,7 +33,7 @@ def scan(appliance: Appliance) -> None:
 
 def event(appliance: Appliance, event_class: str, **more: Any) -> Any:
     event = {"class": event_class, "pool": "tank", "vdev": "/dev/sda", "state": "", "eid": 7, **more}
-    return appliance.service.call("zfs_event", event)
+    return appliance.service.watch.event(event)
 
 
 def test_devices_that_fail_and_come_back(appliance: Appliance) -> None:
@@ -72,10 +72,10 @@ def test_events_are_published_and_start_a_scan(appliance: Appliance, monkeypatch
     """Noise is not; a storm is cut off, and what it changed is seen nevertheless, without waiting for the clock."""
     monkeypatch.setattr(watch, "EVENTS_A_MINUTE", 3)
     appliance.service.watch.now = lambda: 1_800_000_000.0
-    assert event(appliance, "sysevent.fs.zfs.history_event") == {"kept": False}
+    assert event(appliance, "sysevent.fs.zfs.history_event") is False
     first = appliance.simulator.disks()[0].path
     appliance.simulator.fault_disk(first, read=1)
-    assert [event(appliance, "ereport.fs.zfs.io")["kept"] for _ in range(5)] == [True, True, True, False, False]
+    assert [event(appliance, "ereport.fs.zfs.io") for _ in range(5)] == [True, True, True, False, False]
     with appliance.store.reading() as session:
         assert session.query(Event).filter(Event.kind == "zfs").count() == 3
     limit = time.monotonic() + 60
@@ -93,7 +93,7 @@ def test_a_fault_is_reported_while_the_target_does_not_answer(appliance: Applian
         return targets()
 
     monkeypatch.setattr(appliance.target, "targets", late)
-    appliance.service.call("reconcile", {})
+    appliance.service.scheduler.request()
     try:
         assert called.wait(60)
         appliance.simulator.fault_disk(appliance.simulator.disks()[0].path, read=1)
@@ -126,7 +126,7 @@ def test_slow_devices_are_reported_for_an_hour(appliance: Appliance) -> None:
 )
 def test_what_is_no_event_is_refused(shared: Appliance, wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidError):
-        shared.service.call("zfs_event", {"class": "a.b", "pool": "tank", "vdev": "", "state": "", "eid": 1, **wrong})
+        shared.service.watch.event({"class": "a.b", "pool": "tank", "vdev": "", "state": "", "eid": 1, **wrong})
 
 
 # --- SMART

@@ -22,7 +22,7 @@ from support.programs import REPOSITORY, wait_for
 from appliance.api.operation import DECLARATIONS
 from appliance.api.resources import RESOURCES
 from appliance.api.wire import HttpRequest
-from appliance.worker.client import WorkerClient
+from appliance.gateway.client import WorkerClient
 
 PASSWORD = "correct horse battery"
 ADMIN = {"name": "admin", "password": PASSWORD}

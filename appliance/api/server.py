@@ -2,7 +2,8 @@
 """The worker's Unix socket. Messages are JSON, a line each: `{"method", "params"}`, then `{"result"}` or `{"error"}`.
 
 It answers root, and the HTTP process by the user it runs as (SO_PEERCRED of unix(7)). That user has one method, `request`
-(appliance/api/wire.py): an attacker in the HTTP process can send what any client can send, and no more.
+(appliance/api/wire.py): an attacker in the HTTP process can send what any client can send, and no more. Root also has
+`zfs_event`, for the zedlet (packaging/zed).
 """
 
 from __future__ import annotations
@@ -16,18 +17,15 @@ import socket
 import socketserver
 import struct
 import threading
-import time
 from pathlib import Path
 from select import POLLRDHUP, poll
-from typing import Any
 
 import msgspec
 
 from appliance import logs
-from appliance.api.operation import Outcome, Services, carry_out, failed
+from appliance.api.operation import Outcome, carry_out, failed
 from appliance.api.wire import METHOD, HttpRequest, Reply, Stream
-from appliance.domain.errors import DomainError, ForbiddenError, InternalError, to_wire
-from appliance.domain.requests import Request
+from appliance.domain.errors import DomainError, ForbiddenError, InternalError, NotFoundError, to_wire
 from appliance.worker.service import Service
 
 LONGEST_REQUEST = 8 << 20
@@ -37,28 +35,8 @@ IDLE_S = 60
 STALLED_S = 30
 """For the HTTP process to take a part of a stream."""
 ROOT = 0
+ZFS_EVENT = "zfs_event"
 _log = logging.getLogger(__name__)
-
-
-class LocalWorker:
-    """The methods of this process, for views of the API."""
-
-    def __init__(self, service: Service, timeout_s: float = 60) -> None:
-        self._service, self._timeout_s = service, timeout_s
-
-    def call(self, method: str, **parameters: Any) -> Any:
-        """The result, as JSON has it. Raises DomainError."""
-        return msgspec.to_builtins(self._service.call(method, parameters), str_keys=True)
-
-    def submit(self, request: Request, actor: str, key: str | None) -> str:
-        """Submits a job. If it cannot be queued before the response's timeout, it is not queued."""
-        until = time.monotonic() + self._timeout_s * 0.9
-        return str(self.call("submit", request=msgspec.to_builtins(request), actor=actor, key=key, until=until)["job"])
-
-
-def services_of(service: Service, timeout_s: float = 60) -> Services:
-    context = service.context
-    return Services(context.configuration, context.store, LocalWorker(service, timeout_s), context.seal)
 
 
 class _Message(msgspec.Struct):
@@ -67,7 +45,7 @@ class _Message(msgspec.Struct):
     request: str | None = None
 
 
-def _encoded(answer: Any) -> bytes:
+def _encoded(answer: object) -> bytes:
     try:
         return msgspec.json.encode(answer)
     except UnicodeEncodeError:  # a lone surrogate in a request
@@ -95,6 +73,7 @@ class _Connection(socketserver.StreamRequestHandler):
             self._respond(line, user)
 
     def _respond(self, line: bytes, user: int) -> None:
+        answer: dict[str, object]
         try:
             message = msgspec.json.decode(line, type=_Message)
             logs.of_request(message.request)
@@ -103,7 +82,10 @@ class _Connection(socketserver.StreamRequestHandler):
                 return
             if user != ROOT:
                 raise ForbiddenError(f"only root has the method {message.method!r}")
-            answer = {"result": self.server.service.call(message.method, json.loads(bytes(message.params) or b"{}"))}
+            if message.method != ZFS_EVENT:
+                raise NotFoundError("method", message.method)
+            kept = self.server.service.watch.event(msgspec.json.decode(message.params, type=dict[str, object]))
+            answer = {"result": {"kept": kept}}
         except DomainError as error:
             answer = {"error": to_wire(error)}
         except Exception:
@@ -113,7 +95,7 @@ class _Connection(socketserver.StreamRequestHandler):
 
     def _carry_out(self, sent: HttpRequest) -> None:
         try:
-            outcome = carry_out(services_of(self.server.service), sent)
+            outcome = carry_out(self.server.service, sent)
         except Exception:
             _log.exception("%s", sent.operation)
             outcome = failed()
@@ -166,6 +148,9 @@ def user_of(name: str) -> int | None:
         return None
 
 
+_Accepted = socket.socket | tuple[bytes, socket.socket]
+
+
 class WorkerServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """Listens until it is shut down. Its folder says who can connect."""
 
@@ -183,19 +168,19 @@ class WorkerServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         finally:
             os.umask(before)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request: _Accepted, client_address: object) -> None:
         """Handles a request in a thread; closes the connection if all are busy."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def process_request_thread(self, request: _Accepted, client_address: object) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: _Accepted, client_address: object) -> None:
         """A client that disconnects early is no failure."""
         _log.debug("a connection ended", exc_info=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Client of the worker, for the API process and root's programs. It imports nothing that changes storage."""
+"""Client of the worker's socket (appliance/api/server.py)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import json
 import os
 import socket
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from appliance import logs
 from appliance.api.wire import METHOD, HttpRequest, Reply
-from appliance.domain.errors import UnavailableError, from_wire
+from appliance.domain.errors import UnavailableError
 
 _LONGEST_HEAD = 64 << 10
-_LONGEST_ANSWER = 256 << 20
 
 
 class WorkerClient:
@@ -37,24 +35,8 @@ class WorkerClient:
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             raise UnavailableError(f"the worker does not answer: {error}") from error
 
-    def call(self, method: str, **parameters: Any) -> Any:
-        """Result of another method, for root only. Raises the worker's DomainError, UnavailableError."""
-        try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(self._timeout_s)
-                connection.connect(str(self._path))
-                connection.sendall(_encoded({"method": method, "params": parameters, "request": logs.request()}) + b"\n")
-                with connection.makefile("rb") as lines:
-                    line = lines.readline(_LONGEST_ANSWER)
-            answer = msgspec.json.decode(line)
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
-            raise UnavailableError(f"the worker does not answer: {error}") from error
-        if "error" in answer:
-            raise from_wire(answer["error"])
-        return answer["result"]
 
-
-def _encoded(sent: Any) -> bytes:
+def _encoded(sent: object) -> bytes:
     try:
         return msgspec.json.encode(sent)
     except UnicodeEncodeError:  # a lone surrogate, which only escapes can express

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counters of the target (zvol_target/docs/control.md) and the NFS server (docs/vaai_nas.md), as `statistics.get` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+Json = dict[str, object]
+"""An object of a data plane, passed on as it is."""
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """`counts` by bucket; buckets at the end that are zero may be left out."""
+
+    total_microseconds: int = 0
+    counts: list[int] = []
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """Operations of one kind that ended. The target counts `bytes`, the NFS server `refused`."""
+
+    operations: int = 0
+    errors: int = 0
+    bytes: int = 0
+    refused: int = 0
+    latency: Latency = Latency()
+
+
+@dataclass(frozen=True)
+class Row:
+    """Counters of a LUN (by UUID), an export (by path) or a host (by iSCSI name or address)."""
+
+    subject: str
+    operations: dict[str, Counted]
+    offload: dict[str, int]
+    """Bytes by kind, as "cloned_bytes", and miscompares."""
+    fallback_bytes: dict[str, int]
+    """Of the copied bytes, by the reason why they were not cloned."""
+    aborted: int = 0
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of one data plane. `bounds` of latency in microseconds."""
+
+    bounds: list[int]
+    stores: list[Row]
+    """LUNs, or exports."""
+    hosts: list[Row]
+
+
+class _Raw(msgspec.Struct):
+    hosts: list[Json]
+    latency_bounds_microseconds: list[int] = []
+    luns: list[Json] = []
+    exports: list[Json] = []
+
+
+def of_target(raw: Mapping[str, object]) -> Statistics:
+    found = msgspec.convert(raw, _Raw)
+    luns, hosts = [row(one, "uuid") for one in found.luns], [row(one, "initiator") for one in found.hosts]
+    return Statistics(found.latency_bounds_microseconds, luns, hosts)
+
+
+def of_nfs(raw: Mapping[str, object]) -> Statistics:
+    found = msgspec.convert(raw, _Raw)
+    exports, hosts = [row(one, "export") for one in found.exports], [row(one, "host") for one in found.hosts]
+    return Statistics(found.latency_bounds_microseconds, exports, hosts)
+
+
+def row(raw: Json, name: str) -> Row:
+    """One of `luns`, `exports` or `hosts`, with the name of the field that identifies it."""
+    counted = msgspec.convert(raw["offload"], dict[str, int | dict[str, int]])
+    fallback = counted.get("fallback_bytes")
+    return Row(
+        str(raw[name]),
+        {kind: msgspec.convert(one, Counted) for kind, one in raw.items() if isinstance(one, dict) and kind != "offload"},
+        {kind: one for kind, one in counted.items() if isinstance(one, int)},
+        fallback if isinstance(fallback, dict) else {},
+        msgspec.convert(raw.get("aborted", 0), int),
+    )

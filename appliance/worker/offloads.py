@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offload counters of the data planes, and total offloaded bytes.
+
+Target and NFS server count from their start, and drop the counters of a removed LUN or export.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from appliance.database.models import Setting
+from appliance.dataplane.ganesha import GaneshaUnreachableError
+from appliance.domain.statistics import Json, Row, row
+from appliance.worker.context import Context
+from appliance.worker.errors import as_domain_errors
+
+SETTING = "offload_totals"
+LUNS, EXPORTS = "luns", "exports"
+Counts = dict[str, int]
+"""Bytes by kind, those of fallbacks as "fallback_bytes.REASON"."""
+
+
+class _Kept(msgspec.Struct):
+    """The setting: totals by plane, and what was last counted of each LUN and export that is there."""
+
+    totals: dict[str, Counts] = {}
+    luns: dict[str, Counts] = {}
+    exports: dict[str, Counts] = {}
+
+
+@dataclass(frozen=True)
+class NfsCounters:
+    """Of the NFS server: each export with its datastore, if it is one. `nfs_problem` says why there are none."""
+
+    exports: list[Json] = field(default_factory=list)
+    nfs_hosts: list[Json] = field(default_factory=list)
+    nfs_problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Of both data planes, and the totals of each, which never fall."""
+
+    luns: list[Json]
+    sessions: list[Json]
+    hosts: list[Json]
+    nfs: NfsCounters
+    totals: dict[str, Counts]
+
+
+class Offloads:
+    """Offloads of an installation."""
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._lock = context, threading.Lock()
+
+    def read(self, newest: float) -> Counters:
+        """Reads all counters and stores the totals; `newest` as in Context.scan. Raises DomainError."""
+        context = self._context
+        with as_domain_errors():
+            target = context.target.statistics(context.configuration.target.name)
+        nfs = self.nfs(newest)
+        totals = self._take(LUNS, (row(one, "uuid") for one in target["luns"]))
+        if nfs.nfs_problem is None:
+            totals = self._take(EXPORTS, (row(one, "export") for one in nfs.exports))
+        return Counters(target["luns"], target["sessions"], target["hosts"], nfs, totals)
+
+    def nfs(self, newest: float) -> NfsCounters:
+        """Of the NFS server, if there are NFS datastores."""
+        exported = [store for store in self._context.datastores(newest) if store.export is not None]
+        if not exported:
+            return NfsCounters()
+        by_path = {path: store.id for store in exported for path in (store.path, store.share)}
+        try:
+            counted = self._context.files.counters()
+        except GaneshaUnreachableError as error:
+            return NfsCounters(nfs_problem=str(error))
+        exports = [{**one, "datastore": by_path.get(str(one.get("export")))} for one in counted.get("exports", ())]
+        return NfsCounters(exports, counted.get("hosts", []))
+
+    def _take(self, plane: str, rows: Iterable[Row]) -> dict[str, Counts]:
+        """Adds what was counted since the last time; all totals. A lower count means a restart from 0."""
+        with self._lock:
+            with self._context.store.reading() as session:
+                setting = session.get(Setting, SETTING)
+                kept = msgspec.convert(setting.value, _Kept) if setting else _Kept()
+            totals = {name: kept.totals.get(name, {}) for name in (LUNS, EXPORTS)}
+            before = kept.luns if plane == LUNS else kept.exports
+            now = {one.subject: _counts(one) for one in rows}
+            for name, counts in now.items():
+                old = before.get(name, {})
+                began_anew = any(value < old.get(kind, 0) for kind, value in counts.items())
+                for kind, value in counts.items():
+                    totals[plane][kind] = totals[plane].get(kind, 0) + value - (0 if began_anew else old.get(kind, 0))
+            if now != before:
+                with self._context.store.session() as session:
+                    new = msgspec.to_builtins(kept) | {"totals": totals, plane: now}
+                    session.merge(Setting(name=SETTING, value=new))
+        return totals
+
+
+def _counts(counted: Row) -> Counts:
+    return counted.offload | {f"fallback_bytes.{reason}": value for reason, value in counted.fallback_bytes.items()}
+
+
+def nested(counts: Counts) -> Json:
+    """As `offload` of statistics.get has them."""
+    plain: Json = {kind: value for kind, value in counts.items() if "." not in kind}
+    return plain | {"fallback_bytes": {kind.partition(".")[2]: value for kind, value in counts.items() if "." in kind}}

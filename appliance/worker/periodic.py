@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Periodic tasks of the worker: alerts of capacity and hazards, schedules, retention of snapshots."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from sqlalchemy import select
+
+from appliance.database.models import Schedule, Setting
+from appliance.domain import datastores as domain
+from appliance.domain import hazards, requests, retention, schedules
+from appliance.domain import jobs as job_store
+from appliance.domain.errors import ConflictError, DomainError, UnavailableError
+from appliance.domain.journal import note
+from appliance.worker import pool_operations
+from appliance.worker.context import Context
+from appliance.worker.executor import Executor
+
+_log = logging.getLogger(__name__)
+
+
+class Periodic:
+    """Of one worker. `newest` says how old an inventory may be, as InventoryCache.oldest."""
+
+    def __init__(self, context: Context, executor: Executor, newest: Callable[[], float]) -> None:
+        self._context, self._executor, self._newest = context, executor, newest
+        self.now: Callable[[], float] = time.time
+
+    def capacity(self) -> None:
+        self._context.scan(self._newest())
+        pool_operations.update_capacity_alerts(self._context)
+
+    def hazards(self) -> None:
+        stores = self._context.datastores(self._newest())
+        certificate = hazards.read_certificate(self._context.configuration.http.certificate)
+        self._context.alerts.update(hazards.SYNC, hazards.of_datastores(stores))
+        self._context.alerts.update(hazards.CERTIFICATE, hazards.of_certificate(certificate, self.now()))
+        with self._context.store.session() as session:
+            known = session.get(Setting, hazards.CERTIFICATE)
+            if certificate is not None and (known is None or known.value["fingerprint"] != certificate.fingerprint):
+                session.merge(Setting(name=hazards.CERTIFICATE, value={"fingerprint": certificate.fingerprint}))
+                if known is not None:
+                    note(session, hazards.renewed(certificate))
+
+    def schedules(self) -> None:
+        if not self._context.recovery.allows_jobs:
+            return
+        with self._context.store.reading() as session:
+            due = [schedule for schedule in session.scalars(select(Schedule)) if schedules.due(schedule, self.now())]
+        for schedule in due:
+            slot = schedules.slot(schedule, self.now())
+            there = {store.id for store in self._context.datastores(self._newest()) if store.state == "active"}
+            missing = sorted(set(schedule.datastores) - there)
+            problem: str | None = None
+            try:  # after a crash before the slot is stored, the same job is found
+                self._submit_due(schedule, sorted(set(schedule.datastores) & there), f"schedule {schedule.id} {slot}")
+            except UnavailableError:
+                raise
+            except ConflictError as error:  # retried in the next run, until the slot ends
+                _log.info("schedule %s: %s", schedule.name, error)
+                problem, slot = str(error), schedule.attempted_at or 0.0
+            except DomainError as error:
+                problem = str(error)
+            with self._context.store.session() as session:
+                schedules.attempted(session, schedule.id, slot, missing)
+                if problem is not None:
+                    schedules.ended(session, schedule.id, problem)
+        self._overdue()
+        self.retention()
+
+    def _submit_due(self, schedule: Schedule, there: list[str], key: str) -> None:
+        actor = f"schedule {schedule.name}"
+        if schedule.kind == schedules.SCRUB:
+            scrub = requests.ScrubPool(pool=str(schedule.pool), action="start", schedule=schedule.id)
+            self._executor.submit(scrub, actor, key=key)
+        elif there:
+            name, days = schedules.snapshot_name(schedule, self.now()), schedule.protect_days
+            take = requests.CreateSnapshots(name=name, datastores=there, schedule=schedule.id, protect_days=days)
+            self._executor.submit(take, actor, key=key)
+
+    def _overdue(self) -> None:
+        """Updates alerts of schedules whose latest snapshots are too old."""
+        inventory = self._context.scan(self._newest())
+        with self._context.store.reading() as session:
+            names = {one.dataset: one.id for one in domain.datastores(inventory, session) if one.state == "active"}
+            found = schedules.overdue(session.scalars(select(Schedule)), inventory.snapshots, names, self.now())
+        self._context.alerts.update(schedules.OVERDUE, found)
+
+    def retention(self) -> None:
+        with self._context.store.reading() as session:
+            rules = {schedule.id: schedules.retention(schedule) for schedule in session.scalars(select(Schedule))}
+            stores = {store.dataset: store for store in domain.datastores(self._context.scan(self._newest()), session)}
+            busy = {job.subject for job in job_store.active(session)}
+        snapshots = self._context.scan(self._newest()).snapshots
+        surplus, expired = retention.surplus(snapshots, rules), retention.expired(snapshots, self.now())
+        pools: dict[str, set[str]] = {}
+        idle: dict[str, list[str]] = {"surplus": [], "expired": []}
+        for what, chosen in (("surplus", surplus), ("expired", expired)):
+            for snapshot in chosen:
+                store = stores.get(snapshot.dataset)
+                if store is not None and store.state == "active" and store.id not in busy:
+                    pools.setdefault(store.pool, set()).add(store.id)
+                    idle[what].append(snapshot.name)
+        for pool, about in pools.items():
+            names, over = ([one for one in idle[what] if one.startswith(f"{pool}/")] for what in ("surplus", "expired"))
+            try:
+                retire = requests.RetireSnapshots(pool=pool, names=names, about=sorted(about), expired=over)
+                self._executor.submit(retire, "retention")
+            except DomainError as error:
+                _log.info("retention leaves %s for now: %s", pool, error)
