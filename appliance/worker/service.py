@@ -91,6 +91,7 @@ class Service:
             "nfs_clients": self._nfs_clients,
             "nfs_users": self._nfs_users,
             "sessions": self._sessions,
+            "unknown_initiators": self._unknown_initiators,
             "offloads": self._offloads,
             "history": self.history.read,
             "portals": lambda _: portals.listed(context),
@@ -280,6 +281,10 @@ class Service:
             return [asdict(session) for session in self.context.target.sessions(self.context.configuration.target.name)]
 
     def _offloads(self, _arguments: dict[str, Any]) -> dict[str, Any]:
+    def _unknown_initiators(self, _arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        with as_domain_errors():
+            return [asdict(one) for one in self.context.target.unknown_initiators()]
+
         with as_domain_errors():
             counters = self.context.target.statistics(self.context.configuration.target.name)
         nfs = self._nfs_offloads()

@@ -188,6 +188,12 @@ export const nfsClientsQuery = queryOptions({
 });
 
 export const portalsQuery = queryOptions({
+export const unknownQuery = queryOptions({
+  queryKey: ["unknown-initiators"],
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/unknown-initiators", { params: { query }, signal }))),
+  refetchInterval: 10_000,
+});
+
   queryKey: ["portals"],
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/portals", { params: { query }, signal }))),
 });
