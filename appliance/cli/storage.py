@@ -398,12 +398,12 @@ def restore_datastore(
     anyone: Anyone = False,
     wait: Wait = False,
 ) -> None:
-    """Restore a deleted datastore with its identity.
+    """Restore a deleted datastore with its identity, for the hosts that saw it before or for those that the options name.
 
     Example: zvaai datastore restore vmfs1 --group cluster --wait
     """
     run = shared(context)
-    body = {"name": name, "host_groups": group_ids(run.client, group), "clients": client, "anyone": anyone}
+    body = {"name": name, "host_groups": group_ids(run.client, group) if group else None, "clients": client, "anyone": anyone}
     run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/restore", body), wait)
 
 

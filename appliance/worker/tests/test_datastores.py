@@ -98,14 +98,29 @@ def test_it_grows_and_never_shrinks(appliance: Appliance) -> None:
     assert answer.json["errors"][0]["field"] == "size" and str(3 * GIB) in answer.json["errors"][0]["allowed"]
 
 
+def test_restore_leaves_out_a_group_that_is_gone(appliance: Appliance) -> None:
+    made = [appliance.request("POST", "/host-groups", {"name": name}).json for name in ("gone", "stays", "other")]
+    gone, stays, other = (one["id"] for one in made if one is not None)
+    store = appliance.datastore("first", host_groups=[gone, stays])
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert appliance.request("DELETE", f"/host-groups/{gone}").status_code == 200
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    assert appliance.get(f"/datastores/{store}")["host_groups"] == [stays]
+    appliance.job("DELETE", f"/datastores/{store}")
+    appliance.job("POST", f"/datastores/{store}/restore", {"host_groups": [other]})
+    assert appliance.get(f"/datastores/{store}")["host_groups"] == [other]
+
+
 def test_delete_restore_purge(appliance: Appliance) -> None:
     group = appliance.group("cluster", ESX)
     store = appliance.datastore("first", host_groups=[group])
     appliance.job("DELETE", f"/datastores/{store}")
     assert not served(appliance)
     deleted = appliance.get(f"/datastores/{store}")
+    assert (deleted["host_groups"], deleted["previous_host_groups"]) == ([], [group])
     assert deleted["state"] == "deleted" and deleted["dataset"].startswith("tank/zvaai-deleted/") and deleted["deleted_at"]
-    appliance.job("POST", f"/datastores/{store}/restore", {"host_groups": [group]})
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    assert appliance.get(f"/datastores/{store}")["previous_host_groups"] == []
     assert served(appliance)[0].lun.uuid == store and served(appliance)[0].lun.initiators == (ESX,)
     assert refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"] == ["first"]
     appliance.job("DELETE", f"/datastores/{store}")

@@ -449,7 +449,9 @@ export const datastores = {
       restore: {
         action: "Restore",
         title: (name: string) => `Restore ${name}`,
-        lead: "The datastore returns with the same identity. Hosts of the selected groups see it.",
+        lead: "The datastore returns with the same identity. Hosts of the selected groups see it, at first those from before.",
+        clients: (clients: readonly string[]) =>
+          clients.length === 0 ? "" : `NFS clients get access again: ${clients.join(", ")}.`,
         submit: "Restore",
       },
       purge: {

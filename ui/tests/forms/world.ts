@@ -52,6 +52,7 @@ const vmfs: Api.Datastore = {
   ...{ snapshot_bytes: "0", compression: "lz4", sync: "standard", origin: null, created_at: AT, lun: 1, soft_threshold: null },
   ...{ deleted_at: null, copy_reason: null, copy_of: null, host_groups: [], designation: null, available: bytes(4032n) },
   ...{ export: null, share: null, versions: [], squash: null, clients: [], encryption: null, key_status: null },
+  ...{ previous_host_groups: [], previous_clients: [] },
 };
 const nfs: Api.Datastore = {
   ...vmfs,

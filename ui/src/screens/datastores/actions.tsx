@@ -254,18 +254,20 @@ function Delete({ store, ...job }: DialogProps) {
 
 function Restore({ store, ...job }: DialogProps) {
   const known = useKnownStore(store);
-  const [groups, setGroups] = useState<readonly string[]>([]);
+  const { data: all = [] } = useQuery(groupsQuery);
+  const [groups, setGroups] = useState<readonly string[] | null>(null);
+  const before = known.thing.previous_host_groups.filter((id) => all.some((group) => group.id === id));
   return (
     <JobDialog
       {...job}
       known={known}
       title={words.restore.title(store.name)}
-      lead={words.restore.lead}
+      lead={`${words.restore.lead} ${words.restore.clients(known.thing.previous_clients)}`.trim()}
       submit={words.restore.submit}
-      body={() => ({ host_groups: [...groups] })}
+      body={() => ({ host_groups: groups && [...groups] })}
       ask={(body, headers) => api.POST("/api/v1/datastores/{datastore_id}/restore", { params: pathOf(store), body, headers })}
     >
-      {() => <Groups chosen={groups} onChange={setGroups} />}
+      {() => <Groups chosen={groups ?? before} onChange={setGroups} />}
     </JobDialog>
   );
 }
