@@ -35,6 +35,7 @@ from appliance.worker.steps import (
     ensure_folder,
     forget_reservations,
     identity_properties,
+    names_of,
     origin_guid,
     out_of_service,
     own_dataset,
@@ -373,8 +374,8 @@ class DeletePlan(DatastorePlan, frozen=True, kw_only=True):
     kind: str
     trash: str
     force: bool
-
     shown_to: str
+
 
 class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
     """Moves a datastore to the trash: no longer served, restorable until it is purged."""
@@ -398,10 +399,10 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
             trash=trash,
             out_of_service=(store.id,),
             force=request.force,
-        )
             shown_to=identity.ShownTo(
                 host_groups=store.host_groups, clients=store.clients, versions=store.versions or None, squash=store.squash
             ).to_property(),
+        )
 
     def run(self, context: Context, plan: DeletePlan, job_id: str, advance: Advance) -> DatastoreResult:
         """Out of service, mark, rename."""
@@ -479,7 +480,6 @@ class Restore(Operation[requests.RestoreDatastore, RestorePlan]):
         return serve(context, uuid, plan.pools, self.kind)
 
 
-class PurgePlan(DatastorePlan, frozen=True, kw_only=True):
 def _as_before(context: Context, request: requests.RestoreDatastore, kept: identity.Identity | None) -> requests.RestoreDatastore:
     """What it does not say, as it was before the deletion."""
     before = (kept.shown_to if kept else None) or identity.ShownTo()
@@ -501,6 +501,7 @@ def _unmark(context: Context, dataset: str) -> None:
     context.engine.inherit_property(dataset, identity.DELETED)
 
 
+class PurgePlan(DatastorePlan, frozen=True, kw_only=True):
     """`origin`: the GUID of the snapshot that was taken for it alone."""
 
     kind: str
@@ -519,7 +520,7 @@ class Purge(Operation[requests.PurgeDatastore, PurgePlan]):
             raise ConflictError("snapshots of it are held: release them first", held)
         clones = [found.name for found in context.engine.dependants(store.dataset) if found.kind == "clone"]
         if clones:
-            raise ConflictError("clones depend on its snapshots; delete and purge them first", clones)
+            raise ConflictError("clones depend on its snapshots; promote them, or purge them first", names_of(context, clones))
         return PurgePlan(
             subject=store.id,
             pools=(store.pool,),

@@ -179,14 +179,17 @@ def test_a_rollback_shows_what_it_would_destroy(appliance: Appliance) -> None:
     for name in ("one", "two", "three"):
         appliance.job("POST", "/snapshots", {"name": name, "datastores": [store]})
     problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/rollback", {})
-    assert [name.split("@")[1] for name in problem["blocking"]] == ["two", "three"] and problem["can_force"]
+    assert problem["blocking"] == ["two", "three"] and problem["can_force"]
+    problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/rollback", {"destroy": ["two"]})
+    assert problem["blocking"] == ["three"], "taken since the caller looked"
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone", "snapshot": "two"})["result"]["datastore"]
     problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/rollback", {"force": True})
-    assert not problem["can_force"] and appliance.get(f"/datastores/{clone}")["dataset"] in problem["blocking"]
-    assert refused(appliance, "DELETE", f"/datastores/{store}/snapshots/two")["blocking"]
+    assert not problem["can_force"] and problem["blocking"] == ["clone"]
+    assert refused(appliance, "DELETE", f"/datastores/{store}/snapshots/two")["blocking"] == ["clone"]
     appliance.job("DELETE", f"/datastores/{clone}")
+    assert refused(appliance, "DELETE", f"/datastores/{store}/snapshots/two")["blocking"] == ["clone (deleted)"]
     appliance.job("POST", f"/datastores/{clone}/purge")
-    appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {"force": True})
+    appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {"destroy": ["two", "three"]})
     assert [one["name"] for one in appliance.get(f"/datastores/{store}/snapshots")["items"]] == ["one"]
 
 
@@ -205,7 +208,7 @@ def test_a_clone_is_another_datastore(appliance: Appliance) -> None:
     response = appliance.get(f"/datastores/{clone}")
     assert response["origin"] and response["soft_threshold"] == 70
     appliance.job("DELETE", f"/datastores/{store}")
-    assert refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"] == [response["dataset"]]
+    assert refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"] == [response["name"]]
 
 
 def test_who_logs_in_while_a_job_waits_keeps_its_lun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ export const datastores: readonly Form[] = [
     open: ["Actions for snapshot before", "Roll back"],
     fill: { "Type vmfs1 to confirm": "vmfs1" },
     send: ["Roll back"],
-    sends: ["POST", `/datastores/${ID.vmfs}/snapshots/before/rollback`, { force: false }],
+    sends: ["POST", `/datastores/${ID.vmfs}/snapshots/before/rollback`, { force: false, destroy: ["after"] }],
   },
   {
     at: `/datastores/${ID.nfs}/snapshots`,
