@@ -18,8 +18,6 @@ from appliance.cli.tests.conftest import Command
 
 ROOT = typer.main.get_command(application)
 ESX = "iqn.1998-01.com.vmware:esx1"
-OTHERS_NOUNS = {"pool", "snapshot", "schedule"}
-"""Rewritten with pools and schedules."""
 
 
 def commands(group: click.Command = ROOT, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -50,7 +48,7 @@ def parse(line: str) -> None:
         parent = context
 
 
-@pytest.mark.parametrize("name", [name for name in VISIBLE if name.split()[0] not in OTHERS_NOUNS])
+@pytest.mark.parametrize("name", VISIBLE)
 def test_help_says_what_to_do(name: str) -> None:
     """A sentence in the imperative, each option explained, and an example that parses."""
     command = VISIBLE[name]
@@ -128,11 +126,21 @@ def test_users_are_changed(zvaai: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("group", "delete", "cluster"), ("datastore", "delete", "vmfs1"), ("user", "delete", "viewer")]
+    "words",
+    [
+        ("group", "delete", "cluster"),
+        ("datastore", "delete", "vmfs1"),
+        ("user", "delete", "viewer"),
+        ("schedule", "delete", "often"),
+        ("snapshot", "rollback", "vmfs1", "before"),
+        ("snapshot", "delete", "vmfs1", "before"),
+    ],
 )
 def test_what_destroys_asks(zvaai: Command, words: tuple[str, ...]) -> None:
     zvaai("group", "create", "cluster")
     zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
+    zvaai("snapshot", "create", "before", "vmfs1", "--wait")
+    zvaai("schedule", "scrub", "often", "tank", "--every", "1w")
     code, printed = zvaai.run(*words)
     assert code == 2 and "--yes" in printed
     assert [one["state"] for one in zvaai.json("datastore", "list")] == ["active"]
