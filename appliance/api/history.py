@@ -7,8 +7,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from appliance.api.operation import Call, Resource
-from appliance.api.schemas.history import DatastoreHistoryResponse, HistoryQuery, HistoryResponse, PoolHistoryResponse
+from appliance.api.operation import Call, Resource, page
+from appliance.api.schemas.common import ListQuery
+from appliance.api.schemas.history import (
+    DatastoreHistoryResponse,
+    DatastoreLoadPage,
+    HistoryQuery,
+    HistoryResponse,
+    PoolHistoryResponse,
+)
 from appliance.domain import hosts
 from appliance.domain.access import Role
 from appliance.domain.errors import NotFoundError
@@ -28,6 +35,12 @@ def read_datastore_history(call: Call, datastore_id: str, query: HistoryQuery) -
     if not call.services.worker.call("datastores", id=datastore_id):
         raise NotFoundError("datastore", datastore_id)
     return DatastoreHistoryResponse.model_validate(_read(call, "datastore", datastore_id, query))
+
+
+@resource.operation("GET", "/load", role=Role.VIEWER, query=ListQuery, answer=DatastoreLoadPage)
+def list_load(call: Call, query: ListQuery) -> BaseModel:
+    """Operations and throughput of each VMFS datastore over the last 10 s."""
+    return DatastoreLoadPage.model_validate(page(call.services.worker.call("load"), query, lambda one: str(one["datastore"])))
 
 
 @resource.operation("GET", "/hosts/<host_id>/history", role=Role.VIEWER, query=HistoryQuery, answer=HistoryResponse)

@@ -21,7 +21,7 @@ from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.domain import hosts
 from appliance.domain.datastores import NFS, Datastore
 from appliance.domain.errors import DomainError
-from appliance.domain.history import CAPACITY, DAY_S, PEAKS, RANGES, RATES, STEP_S, Counters, full_at
+from appliance.domain.history import CAPACITY, DAY_S, IO, PEAKS, RANGES, RATES, STEP_S, Counters, full_at
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 
@@ -43,6 +43,8 @@ class History:
         self._lock = threading.Lock()
         self._before: dict[str, Counters] = {}
         self._at = 0
+        self._load: dict[str, list[float | None]] = {}
+        """Values of RATES at `_at`, by key."""
         self._pending: dict[tuple[str, Layout], list[Sample]] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="history")
@@ -70,6 +72,15 @@ class History:
             times = [trend.start + trend.step * place for place in range(len(trend.series["used_bytes"]))]
             result["full_at"] = full_at(times, trend.series["used_bytes"], trend.series["size_bytes"])
         return result
+
+    def load(self, _request: dict[str, Any]) -> list[dict[str, Any]]:
+        """Operations and bytes by the second of each datastore in the last step; of NFS they are not counted."""
+        if time.time() - self._at > 3 * STEP_S:  # the target is away
+            return []
+        prefix = datastore_key("")
+        rows = [(key.removeprefix(prefix), rates) for key, rates in sorted(self._load.items()) if key.startswith(prefix)]
+        counted = [(one, [value for value in rates[: len(IO)] if value is not None]) for one, rates in rows]
+        return [{"datastore": one, "operations": sum(io[:2]), "bytes": sum(io[2:])} for one, io in counted if len(io) == len(IO)]
 
     def write(self, key: str | None = None) -> None:
         """Writes the samples of one subject, or of all."""
@@ -101,7 +112,7 @@ class History:
             self._capacity(now, stores)
         counted, bounds = self._counters(stores)
         seconds, before = now - self._at, self._before
-        self._before, self._at = counted, now
+        self._before, self._at, self._load = counted, now, {}
         if seconds > 3 * STEP_S:  # the worker or the target was away
             return
         sums: dict[str, Counters] = {}
@@ -110,17 +121,19 @@ class History:
             grown = counters.since(before[key]) if key in before else None
             if grown is None:
                 continue
-            self._grew(key, now, seconds, grown, bounds)
+            self._load[key] = self._grew(key, now, seconds, grown, bounds)
             if (pool := pools.get(key)) is not None:
                 sums.setdefault(pool, Counters()).add(grown)
         for pool, grown in sums.items():
             self._grew(pool, now, seconds, grown, bounds)
 
-    def _grew(self, key: str, now: int, seconds: int, grown: Counters, bounds: list[int]) -> None:
-        """A sample that came late stands for those that were left out."""
+    def _grew(self, key: str, now: int, seconds: int, grown: Counters, bounds: list[int]) -> list[float | None]:
+        """A sample that came late stands for those that were left out. Returns the values of RATES."""
+        rates, peaks = grown.rates(seconds, bounds), grown.peaks(bounds)
         for at in range(now - seconds + STEP_S, now + 1, STEP_S):
-            self._take(key, RATES, at, grown.rates(seconds, bounds))
-            self._take(key, PEAKS, at, grown.peaks(bounds))
+            self._take(key, RATES, at, rates)
+            self._take(key, PEAKS, at, peaks)
+        return rates
 
     def _take(self, key: str, layout: Layout, now: int, values: list[float | None]) -> None:
         with self._lock:

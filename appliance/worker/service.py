@@ -94,6 +94,7 @@ class Service:
             "unknown_initiators": self._unknown_initiators,
             "offloads": self._offloads,
             "history": self.history.read,
+            "load": self.history.load,
             "portals": lambda _: portals.listed(context),
             "portal_create": lambda arguments: portals.create(context, arguments),
             "portal_change": lambda arguments: portals.change(context, arguments),
@@ -280,11 +281,11 @@ class Service:
         with as_domain_errors():
             return [asdict(session) for session in self.context.target.sessions(self.context.configuration.target.name)]
 
-    def _offloads(self, _arguments: dict[str, Any]) -> dict[str, Any]:
     def _unknown_initiators(self, _arguments: dict[str, Any]) -> list[dict[str, Any]]:
         with as_domain_errors():
             return [asdict(one) for one in self.context.target.unknown_initiators()]
 
+    def _offloads(self, _arguments: dict[str, Any]) -> dict[str, Any]:
         with as_domain_errors():
             counters = self.context.target.statistics(self.context.configuration.target.name)
         nfs = self._nfs_offloads()

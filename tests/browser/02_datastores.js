@@ -225,18 +225,21 @@ test("what else is done with a datastore: hidden, cloned; the clone deleted, res
   }
   await act("Actions", "Clone", "Clone", named, "Clone datastore: done");
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Datastores" }).click();
-  await page.getByRole("link", { name: "copy", exact: true }).click();
-  const confirmed = () => dialog.getByRole("textbox").fill("copy");
+  // From its row in the list.
+  const renamed = () => dialog.getByRole("textbox", { name: "New name" }).fill("copy2");
+  await act("Actions for copy", "Rename", "Rename", renamed, "Change datastore: done");
+  await page.getByRole("link", { name: "copy2", exact: true }).click();
+  const confirmed = () => dialog.getByRole("textbox").fill("copy2");
   await act("Actions", "Delete", "Delete", confirmed, "Delete datastore: done");
   // Nobody has to remember who saw it.
   const seenBefore = () => dialog.getByRole("checkbox", { name: "cluster", checked: true }).waitFor();
   await act("Actions", "Restore", "Restore", seenBefore, "Restore datastore: done");
   const [group] = (await store("vmfs1")).host_groups;
-  assert.deepEqual([(await store("copy")).state, (await store("copy")).host_groups], ["active", [group]]);
+  assert.deepEqual([(await store("copy2")).state, (await store("copy2")).host_groups], ["active", [group]]);
   await page.reload();
   await act("Actions", "Delete", null, confirmed, "Delete datastore: done");
   await act("Actions", "Purge", "Purge", confirmed, "Purge datastore: done");
-  assert.equal(await store("copy"), undefined);
+  assert.equal(await store("copy2"), undefined);
 });
 
 test("a viewer sees no button that he may not press", async () => {

@@ -47,6 +47,21 @@ class Load(Answer):
     series: LoadSeries
 
 
+class DatastoreLoad(Answer):
+    """Of one datastore, by the second, over the last 10 s."""
+
+    datastore: str
+    operations: float
+    bytes: float
+
+
+class DatastoreLoadPage(Answer):
+    """By datastore. Those of NFS are not counted; while the target is away there are none."""
+
+    items: list[DatastoreLoad]
+    next_cursor: str | None
+
+
 class CapacitySeries(Answer):
     """Bytes. Pools have no `snapshot_bytes`; used and size of a pool include parity."""
 

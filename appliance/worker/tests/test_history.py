@@ -78,6 +78,18 @@ def test_of_datastore_host_and_pool(appliance: Appliance, monkeypatch: pytest.Mo
     assert appliance.request("GET", f"/hosts/{host}/history?range=century").status_code == 422
 
 
+def test_load_of_all_datastores_now(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, store = Counting(appliance, monkeypatch), appliance.datastore("vmfs1")
+    appliance.nfs_datastore("nfs1")
+    history, end = appliance.service.history, int(time.time()) // 10 * 10
+    for step, operations in enumerate((100, 200, None)):
+        target.away = operations is None
+        target.luns = [counted(operations or 0, uuid=store)]
+        history.collect(end - 20 + 10 * step)
+        expected = [{"datastore": store, "operations": 10, "bytes": 40960}] if step == 1 else []
+        assert appliance.get("/load")["items"] == expected
+
+
 def test_a_gap_where_the_target_was_away_or_began_anew(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     target, store = Counting(appliance, monkeypatch), appliance.datastore("vmfs1")
     end = int(time.time()) // 10 * 10

@@ -87,6 +87,13 @@ export const datastoresQuery = queryOptions({
   refetchInterval: SLOW_MS,
 });
 
+/** Of all VMFS datastores, over the last 10 s. */
+export const loadQuery = queryOptions({
+  queryKey: ["load"],
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/load", { params: { query }, signal }))),
+  refetchInterval: 10_000,
+});
+
 export const datastoreQuery = (id: string) =>
   queryOptions({
     queryKey: ["datastores", id],
@@ -181,6 +188,12 @@ export const sessionsQuery = queryOptions({
   refetchInterval: 10_000,
 });
 
+export const unknownQuery = queryOptions({
+  queryKey: ["unknown-initiators"],
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/unknown-initiators", { params: { query }, signal }))),
+  refetchInterval: 10_000,
+});
+
 export const nfsClientsQuery = queryOptions({
   queryKey: ["nfs-clients"],
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/nfs-clients", { params: { query }, signal }))),
@@ -188,12 +201,6 @@ export const nfsClientsQuery = queryOptions({
 });
 
 export const portalsQuery = queryOptions({
-export const unknownQuery = queryOptions({
-  queryKey: ["unknown-initiators"],
-  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/unknown-initiators", { params: { query }, signal }))),
-  refetchInterval: 10_000,
-});
-
   queryKey: ["portals"],
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/portals", { params: { query }, signal }))),
 });

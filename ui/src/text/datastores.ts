@@ -24,8 +24,13 @@ export const datastores = {
     size: "Size",
     used: "Used",
     free: "Free",
+    load: "Load",
     hosts: "Hosts",
+    actions: "Actions",
   },
+  actions: (name: string) => `Actions for ${name}`,
+  load: (rate: string, operations: string) => `${rate}, ${operations} IOPS`,
+  loadOf: (name: string) => `Load of ${name}, of the busiest datastore`,
   state: { active: "Active", deleted: "Deleted", copy: "Copy", missing: "Missing" } satisfies Record<Datastore["state"], string>,
   stateHelp: {
     active: "Served to its host groups.",
@@ -392,6 +397,13 @@ export const datastores = {
         size: "New size",
         notLarger: "The new size must be larger than the current size.",
         submit: "Grow",
+      },
+      rename: {
+        action: "Rename",
+        title: (name: string) => `Rename ${name}`,
+        lead: "Hosts notice nothing: VMFS has its own label, and the path that NFS hosts mount stays.",
+        name: "New name",
+        submit: "Rename",
       },
       quota: {
         action: "Set quota",

@@ -20,6 +20,15 @@ export const datastores: readonly Form[] = [
     marks: { size: "New size" },
   },
   {
+    ...VMFS,
+    form: "datastores Rename",
+    open: ["Actions", "Rename"],
+    fill: { "New name": "gold1" },
+    send: ["Rename"],
+    sends: ["PATCH", `/datastores/${ID.vmfs}`, { name: "gold1" }],
+    marks: { name: "New name" },
+  },
+  {
     ...NFS,
     form: "datastores Quota",
     open: ["Actions", "Set quota"],
