@@ -39,7 +39,7 @@ def read_datastore_history(call: Call, datastore_id: str, query: HistoryQuery) -
 
 @resource.operation("GET", "/load", role=Role.VIEWER, query=ListQuery, answer=DatastoreLoadPage)
 def list_load(call: Call, query: ListQuery) -> BaseModel:
-    """Operations and throughput of each VMFS datastore over the last 10 s."""
+    """Operations and throughput of each datastore over the last 10 s."""
     return DatastoreLoadPage.model_validate(page(call.services.worker.call("load"), query, lambda one: str(one["datastore"])))
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from appliance.database.models import Host
 from appliance.database.series import Layout, Part, Sample, SeriesFiles
-from appliance.dataplane.ganesha import GaneshaUnreachableError
+from appliance.dataplane.ganesha import ExportRefusedError, ExportStatistics, GaneshaUnreachableError
 from appliance.domain import hosts
 from appliance.domain.datastores import NFS, Datastore
 from appliance.domain.errors import DomainError
@@ -74,7 +74,7 @@ class History:
         return result
 
     def load(self, _request: dict[str, Any]) -> list[dict[str, Any]]:
-        """Operations and bytes by the second of each datastore in the last step; of NFS they are not counted."""
+        """Operations and bytes by the second of each datastore in the last step."""
         if time.time() - self._at > 3 * STEP_S:  # the target is away
             return []
         prefix = datastore_key("")
@@ -171,6 +171,11 @@ class History:
                 add(by_name.get(row["initiator"]), Counters.of_lun(row))
         exports = {path: store.id for store in stores if store.kind == NFS for path in (store.path, store.share) if path}
         if exports:
+            with contextlib.suppress(GaneshaUnreachableError, ExportRefusedError):
+                transfers = self._context.nfs.statistics()
+                for store in stores:
+                    if store.export is not None and store.state == "active":
+                        add(datastore_key(store.id), _of_transfers(transfers.get(store.export, ())))
             with contextlib.suppress(GaneshaUnreachableError):
                 result = self._context.files.counters()
                 for row in result["exports"]:
@@ -179,6 +184,15 @@ class History:
                 for row in result["hosts"]:
                     add(by_name.get(row["host"]), Counters.of_export(row))
         return found, bounds
+
+
+def _of_transfers(protocols: Iterable[ExportStatistics]) -> Counters:
+    """Reads and writes of an export, of all versions of NFS together. The NFS server has no buckets of latency."""
+    counters = Counters(io=[0] * len(IO))
+    for one in protocols:
+        read, write = one.read, one.write
+        counters.add(Counters(io=[read.operations, write.operations, read.bytes_transferred, write.bytes_transferred]))
+    return counters
 
 
 def _wire(part: Part, series: dict[str, list[float | None]]) -> dict[str, Any]:

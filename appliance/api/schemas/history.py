@@ -24,7 +24,7 @@ class HistoryQuery(Model):
 class LoadSeries(Answer):
     """Operations, and bytes, by the second. Latency of reads and writes: the median is averaged over a point, p99 is its maximum.
 
-    NFS servers count offloads only: the rest of an NFS datastore is null.
+    Of an NFS datastore there is no latency; of an NFS client there are offloads only. The rest is null.
     """
 
     read_operations: Values
@@ -48,7 +48,7 @@ class Load(Answer):
 
 
 class DatastoreLoad(Answer):
-    """Of one datastore, by the second, over the last 10 s."""
+    """Load of a datastore, by the second, over the last 10 s."""
 
     datastore: str
     operations: float
@@ -56,7 +56,7 @@ class DatastoreLoad(Answer):
 
 
 class DatastoreLoadPage(Answer):
-    """By datastore. Those of NFS are not counted; while the target is away there are none."""
+    """By datastore. While the target or the NFS server is away, its datastores are left out."""
 
     items: list[DatastoreLoad]
     next_cursor: str | None

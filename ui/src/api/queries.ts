@@ -87,7 +87,7 @@ export const datastoresQuery = queryOptions({
   refetchInterval: SLOW_MS,
 });
 
-/** Of all VMFS datastores, over the last 10 s. */
+/** Of all datastores, over the last 10 s. */
 export const loadQuery = queryOptions({
   queryKey: ["load"],
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/load", { params: { query }, signal }))),
