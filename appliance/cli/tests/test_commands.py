@@ -181,6 +181,20 @@ def test_login_has_the_role_of_the_user(zvaai: Command) -> None:
     assert (zvaai.home / "zvaai" / "cli.json").stat().st_mode & 0o077 == 0
 
 
+def test_load_is_shown_by_name_the_busiest_first(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("idle", "busy"):
+        zvaai("datastore", "create", name, "--pool", "tank", "--size", "1G", "--wait")
+    ids = {one["name"]: one["id"] for one in zvaai.json("datastore", "list")}
+    history = zvaai.appliance.service.history
+    now = int(time.time()) // 10 * 10
+    rates: dict[str, list[float | None]] = {name: [0.0] * 9 for name in ids}
+    rates["busy"][0], rates["busy"][2] = 340.0, 12.0 * (1 << 20)
+    monkeypatch.setattr(history, "_at", now)
+    monkeypatch.setattr(history, "_load", {f"datastore-{ids[name]}": values for name, values in rates.items()})
+    lines = [line.split() for line in zvaai("datastore", "load").splitlines()]
+    assert lines[1:] == [["busy", "340/s", "12", "MiB/s"], ["idle", "0/s", "0", "B/s"]]
+
+
 def test_history_is_a_line_for_each_time(zvaai: Command) -> None:
     zvaai("host", "create", "esx1", "--iqn", ESX)
     zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
