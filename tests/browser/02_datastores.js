@@ -242,6 +242,19 @@ test("what else is done with a datastore: hidden, cloned; the clone deleted, res
   assert.equal(await store("copy2"), undefined);
 });
 
+test("the key / searches everything, and Enter opens the first result", async () => {
+  await page.goto("/readiness");
+  await page.getByRole("heading", { name: "Readiness", level: 1 }).waitFor();
+  await page.keyboard.press("/");
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox").waitFor();
+  await page.keyboard.type("vmfs1");
+  await dialog.getByRole("link", { name: "vmfs1", exact: true }).waitFor();
+  await inspect(page, "search");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "vmfs1", level: 1 }).waitFor();
+});
+
 test("a viewer sees no button that he may not press", async () => {
   await apiOf(page).request("POST", "/users", { name: "watcher", role: "viewer", password: `${PASSWORD} too` });
   const other = await openPage(browser);
