@@ -5,8 +5,15 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from appliance.api.operation import Call, Resource
-from appliance.api.schemas.history import DatastoreHistoryResponse, HistoryQuery, HistoryResponse, PoolHistoryResponse
+from appliance.api.operation import Call, Resource, page
+from appliance.api.schemas.common import ListQuery
+from appliance.api.schemas.history import (
+    DatastoreHistoryResponse,
+    DatastoreLoadPage,
+    HistoryQuery,
+    HistoryResponse,
+    PoolHistoryResponse,
+)
 from appliance.domain import hosts
 from appliance.domain.access import Role
 from appliance.domain.datastores import find
@@ -24,6 +31,12 @@ def read_datastore_history(call: Call, datastore_id: str, query: HistoryQuery) -
     find(call.worker.datastores(), datastore_id)
     load, capacity = call.worker.history.read(datastore_key(datastore_id), query.range, query.points, query.end)
     return DatastoreHistoryResponse.model_validate({"load": load, "capacity": capacity})
+
+
+@resource.operation("GET", "/load", role=Role.VIEWER, query=ListQuery, answer=DatastoreLoadPage)
+def list_load(call: Call, query: ListQuery) -> BaseModel:
+    """Operations and throughput of each datastore over the last 10 s."""
+    return DatastoreLoadPage.model_validate(page(call.worker.history.load(), query, lambda one: one.datastore))
 
 
 @resource.operation("GET", "/hosts/<host_id>/history", role=Role.VIEWER, query=HistoryQuery, answer=HistoryResponse)

@@ -21,6 +21,7 @@ from appliance.api.schemas.hosts import (
     HostResponse,
     HostUpdate,
     SessionPage,
+    UnknownInitiatorPage,
 )
 from appliance.database.models import Host, HostGroup
 from appliance.domain import hosts
@@ -228,6 +229,16 @@ def list_sessions(call: Call, query: ListQuery) -> BaseModel:
     """Sessions of the iSCSI target, with their paths."""
     sessions = sorted(call.context.sessions(), key=lambda one: (one.initiator, one.peer))
     return SessionPage.model_validate(page(sessions, query, lambda one: f"{one.initiator}\0{one.peer}"))
+
+
+@resource.operation("GET", "/unknown-initiators", role=Role.VIEWER, query=ListQuery, answer=UnknownInitiatorPage)
+def list_unknown(call: Call, query: ListQuery) -> BaseModel:
+    """The last 32 iSCSI initiators of no host that tried to log in or looked for targets, since the target started."""
+    with call.context.store.reading() as session:
+        known = {iqn for iqns in hosts.all_initiators(session).values() for iqn in iqns}
+    found = [one for one in call.worker.unknown_initiators() if one.initiator not in known]
+    found.sort(key=lambda one: (one.initiator, one.address))
+    return UnknownInitiatorPage.model_validate(page(found, query, lambda one: f"{one.initiator}\0{one.address}"))
 
 
 @resource.operation("GET", "/nfs-clients", role=Role.VIEWER, query=ListQuery, answer=ClientPage)

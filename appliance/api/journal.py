@@ -82,7 +82,7 @@ def list_audit(call: Call, query: AuditQuery) -> BaseModel:
             select(AuditEntry).where(AuditEntry.id < before_number(query)).order_by(AuditEntry.id.desc()).limit(query.limit + 1)
         )
         if query.actor is not None:
-            chosen = chosen.where(AuditEntry.actor == query.actor)
+            chosen = chosen.where(AuditEntry.actor.icontains(query.actor, autoescape=True))
         if query.action is not None:
             of_kind = AuditEntry.action.startswith(f"{query.action}.", autoescape=True)
             chosen = chosen.where((AuditEntry.action == query.action) | of_kind)

@@ -98,11 +98,14 @@ def release_snapshot(call: Call, datastore_id: str, name: str, tag: str) -> Base
 def roll_back(call: Call, datastore_id: str, name: str, body: RollbackRequest) -> BaseModel:
     """Rolls a datastore back. Later writes are lost.
 
-    Refused while hosts are logged in, unless forced. Newer snapshots are destroyed with `force` of an admin only, and never
-    while they are held, protected or cloned.
+    Refused while hosts are logged in, unless forced. An admin may destroy newer snapshots, by name or with `force`, but none
+    that is held, protected or cloned.
     """
     may_destroy = call.who.role >= Role.ADMIN
-    return call.submit(requests.RollBack(id=datastore_id, snapshot=name, force=body.force, may_destroy=may_destroy))
+    request = requests.RollBack(
+        id=datastore_id, snapshot=name, force=body.force, destroy=list(body.destroy), may_destroy=may_destroy
+    )
+    return call.submit(request)
 
 
 @resource.operation(

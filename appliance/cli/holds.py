@@ -20,20 +20,29 @@ def _path(run: Shared, store: str, name: str) -> str:
 
 @snapshot.command("holds")
 def list_holds(context: typer.Context, store: Store, name: str) -> None:
-    """List the holds of a snapshot. `of`: whose it is; only a user's is released by command."""
+    """List the holds of a snapshot. `of`: whose it is; only a user's is released by command.
+
+    Example: zvaai snapshot holds vmfs1 before-update
+    """
     run = shared(context)
     run.output.rows(run.client.all(_path(run, store, name)), "tag", "created_at", "of")
 
 
 @snapshot.command("hold")
 def hold(context: typer.Context, store: Store, name: str, tag: Tag, wait: Wait = False) -> None:
-    """Add a hold: the snapshot cannot be destroyed by hand, a schedule, a rollback, or with its datastore."""
+    """Hold a snapshot: no user, schedule or rollback can destroy it.
+
+    Example: zvaai snapshot hold vmfs1 before-update audit-2026
+    """
     run = shared(context)
     run.job(run.client.call("POST", _path(run, store, name), {"tag": tag}), wait)
 
 
 @snapshot.command("release")
 def release(context: typer.Context, store: Store, name: str, tag: Tag, wait: Wait = False) -> None:
-    """A hold. Holds of the appliance and of zfs send end by themselves."""
+    """Release a hold. Holds of the appliance and of zfs send end by themselves.
+
+    Example: zvaai snapshot release vmfs1 before-update audit-2026
+    """
     run = shared(context)
     run.job(run.client.call("DELETE", f"{_path(run, store, name)}/{quote(tag, safe='')}"), wait)

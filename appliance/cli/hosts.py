@@ -143,6 +143,16 @@ def sessions(context: typer.Context) -> None:
     return run.output.raw(found)
 
 
+@host.command("unknown")
+def unknown(context: typer.Context) -> None:
+    """List iSCSI initiators of no host that tried to log in. Add one with `zvaai host create`.
+
+    Example: zvaai host unknown
+    """
+    run = shared(context)
+    run.output.rows(run.client.all("/unknown-initiators"), "initiator", "address", "at")
+
+
 @host.command("nfs-clients")
 def nfs_clients(context: typer.Context) -> None:
     """List clients of the NFS server, and datastores that each may be using.

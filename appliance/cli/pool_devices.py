@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli.shared import Wait, shared
+from appliance.cli.shared import Wait, Yes, confirm, shared
 from appliance.cli.storage import pool
 
 Device = Annotated[str, typer.Argument(help="Name, path or GUID, as `zvaai pool show` prints it.")]
@@ -63,19 +63,13 @@ def trim_pool(
 
 
 @pool.command("upgrade")
-def upgrade_pool(
-    context: typer.Context,
-    name: str,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    wait: Wait = False,
-) -> None:
+def upgrade_pool(context: typer.Context, name: str, yes: Yes = False, wait: Wait = False) -> None:
     """Enable all features of this OpenZFS. Older versions can't import the pool afterwards.
 
     Example: zvaai pool upgrade tank
     """
     run = shared(context)
-    if not yes:
-        typer.confirm(f"Upgrade {name}? Older versions of OpenZFS can't import it afterwards.", abort=True)
+    confirm(f"Upgrade {name}? Older versions of OpenZFS can't import it afterwards.", yes)
     run.job(run.client.call("POST", f"/pools/{name}/upgrade"), wait)
 
 
@@ -83,7 +77,7 @@ def upgrade_pool(
 def destroy_pool(
     context: typer.Context,
     name: str,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     force: Annotated[bool, typer.Option("--force", help="With the datasets in it that are no datastores.")] = False,
     wait: Wait = False,
 ) -> None:
@@ -92,6 +86,5 @@ def destroy_pool(
     Example: zvaai pool destroy tank
     """
     run = shared(context)
-    if not yes:
-        typer.confirm(f"Destroy pool {name} with all that is in it?", abort=True)
+    confirm(f"Destroy pool {name} with all that is in it?", yes)
     run.job(run.client.call("DELETE", f"/pools/{name}", force=force), wait)

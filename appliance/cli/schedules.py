@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli.client import INVALID, CommandError
-from appliance.cli.shared import Wait, noun, shared
+from appliance.cli.shared import Wait, Yes, confirm, named, names_of, noun, shared
 
-schedule = noun("Snapshots and scrubs by the clock.")
+schedule = noun("Manage schedules of snapshots and scrubs.")
 
 Every = Annotated[str, typer.Option(help="Interval: 15m, 1h, 1d, 1w, 28d. A part of a day, or whole days.")]
 At = Annotated[str | None, typer.Option(help="Time of day, HH:MM. Default: 00:00.")]
@@ -58,10 +58,14 @@ def _given(**values: Any) -> dict[str, Any]:
 
 @schedule.command("list")
 def list_schedules(context: typer.Context) -> None:
-    """List all schedules. `last_at`: when the last run ended that succeeded."""
+    """List all schedules. `last_at`: when the last run ended that succeeded.
+
+    Example: zvaai schedule list
+    """
     run = shared(context)
     found = run.client.all("/schedules")
     if not run.output.as_json:
+        found = named(found, names_of(run.client, "/datastores"), "datastores")
         for one in found:
             one["every"] = interval(one["every_minutes"])
             one["retains"] = " ".join([str(one["keep"]), *(f"{one[tier]}{tier[0]}" for tier in TIERS if one[tier])])
@@ -71,13 +75,16 @@ def list_schedules(context: typer.Context) -> None:
 
 @schedule.command("show")
 def show_schedule(context: typer.Context, name: str) -> None:
-    """Show a schedule, and the room that its next snapshot of thick datastores needs in the pool."""
+    """Show a schedule, and the room that its next snapshot of thick datastores needs in the pool.
+
+    Example: zvaai schedule show hourly
+    """
     run = shared(context)
     path = f"/schedules/{run.client.named('/schedules', name)}"
     found, room = run.client.call("GET", path), run.client.call("GET", f"{path}/room")
     if run.output.as_json:
         return run.output.raw({**found, "room": room})
-    run.output.one(found)
+    run.output.one(named([found], names_of(run.client, "/datastores"), "datastores")[0])
     if room["needed"] != "0":
         run.output.one(room)
     return None
@@ -144,7 +151,7 @@ def change_schedule(
     protect: Protect = None,
     add_store: Annotated[list[str] | None, typer.Option("--add-datastore", help="Again for another.")] = None,
     remove_store: Annotated[list[str] | None, typer.Option("--remove-datastore", help="Again for another.")] = None,
-    enabled: Annotated[bool | None, typer.Option("--enable/--disable")] = None,
+    enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Let it run, or pause it.")] = None,
 ) -> None:
     """Change a schedule. Only an admin may lower what it retains or protects.
 
@@ -167,13 +174,20 @@ def change_schedule(
 
 @schedule.command("run")
 def run_schedule(context: typer.Context, name: str, wait: Wait = False) -> None:
-    """Take the snapshots of a schedule now, or start its scrub. Its next slot stays the same."""
+    """Take the snapshots of a schedule now, or start its scrub. Its next slot stays the same.
+
+    Example: zvaai schedule run hourly --wait
+    """
     run = shared(context)
     run.job(run.client.call("POST", f"/schedules/{run.client.named('/schedules', name)}/run"), wait)
 
 
 @schedule.command("delete")
-def delete_schedule(context: typer.Context, name: str) -> None:
-    """Delete a schedule. Its snapshots stay."""
+def delete_schedule(context: typer.Context, name: str, yes: Yes = False) -> None:
+    """Delete a schedule. Its snapshots stay.
+
+    Example: zvaai schedule delete hourly --yes
+    """
     run = shared(context)
+    confirm(f"Delete the schedule {name}? Its snapshots stay, and nothing deletes them.", yes)
     run.client.call("DELETE", f"/schedules/{run.client.named('/schedules', name)}")

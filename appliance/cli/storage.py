@@ -41,14 +41,20 @@ Store = Annotated[str, typer.Argument(help="Name or identifier of a datastore.")
 
 @pool.command("list")
 def list_pools(context: typer.Context) -> None:
-    """All imported pools."""
+    """List imported pools.
+
+    Example: zvaai pool list
+    """
     run = shared(context)
     run.output.rows(run.client.all("/pools"), "name", "health", "size", "allocated", "free", "bclone_saved", "error_count")
 
 
 @pool.command("show")
 def show_pool(context: typer.Context, name: str) -> None:
-    """A pool with its vdevs and its last scan."""
+    """Show a pool with its vdevs and its last scan.
+
+    Example: zvaai pool show tank
+    """
     run = shared(context)
     found = run.client.call("GET", f"/pools/{name}")
     if run.output.as_json:
@@ -77,7 +83,10 @@ def change_pool(
     critical: Annotated[int | None, typer.Option(help="Percent at which the alert is critical; 0 for the usual.")] = None,
     wait: Wait = False,
 ) -> None:
-    """Set the pool's capacity alert thresholds, in percent."""
+    """Set the pool's capacity alert thresholds, in percent.
+
+    Example: zvaai pool change tank --warning 75 --critical 85
+    """
     run = shared(context)
     given = {"warning_percent": warning, "critical_percent": critical}
     body = {field: value or None for field, value in given.items() if value is not None}
@@ -91,7 +100,10 @@ def scrub(
     action: Annotated[str, typer.Argument(help="start, pause or stop")] = "start",
     wait: Wait = False,
 ) -> None:
-    """Starts, pauses or stops the scrub."""
+    """Start the scrub, pause or stop it.
+
+    Example: zvaai pool scrub tank pause
+    """
     run = shared(context)
     run.job(run.client.call("POST", f"/pools/{name}/scrub", {"action": action}), wait)
 
@@ -120,7 +132,10 @@ def vdevs_of(words: list[str]) -> list[dict[str, Any]]:
 
 @pool.command("disks")
 def disks(context: typer.Context) -> None:
-    """Block devices that could be a pool's."""
+    """List block devices, and what uses them.
+
+    Example: zvaai pool disks
+    """
     run = shared(context)
     found = run.client.all("/disks")
     if not run.output.as_json:
@@ -175,7 +190,10 @@ def extend_pool(
     force: Annotated[bool, typer.Option("--force", help="Whatever the devices carry.")] = False,
     wait: Wait = False,
 ) -> None:
-    """By more vdevs."""
+    """Add vdevs to a pool. Data vdevs cannot be removed again.
+
+    Example: zvaai pool extend tank mirror /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B --dry-run
+    """
     run = shared(context)
     body = {"vdevs": vdevs_of(vdevs), "force": force}
     if dry_run:
@@ -186,7 +204,10 @@ def extend_pool(
 
 @pool.command("importable")
 def importable(context: typer.Context) -> None:
-    """Pools that are not imported."""
+    """List pools that are not imported.
+
+    Example: zvaai pool importable
+    """
     run = shared(context)
     run.output.rows(run.client.all("/importable-pools"), "name", "guid", "health", "last_host", "devices", "action")
 
@@ -195,18 +216,24 @@ def importable(context: typer.Context) -> None:
 def import_pool(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name or GUID.")],
-    new_name: Annotated[str | None, typer.Option()] = None,
+    new_name: Annotated[str | None, typer.Option(help="Import it with this name.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Though another system used it last.")] = False,
     wait: Wait = False,
 ) -> None:
-    """With its datastores, which keep their identities."""
+    """Import a pool. Its datastores keep their identities.
+
+    Example: zvaai pool import tank --wait
+    """
     run = shared(context)
     run.job(run.client.call("POST", "/pools/import", {"pool": name, "new_name": new_name, "force": force}), wait)
 
 
 @pool.command("export")
 def export_pool(context: typer.Context, name: str, force: Force = False, wait: Wait = False) -> None:
-    """Its datastores go out of service first."""
+    """Export a pool. Its datastores go out of service first.
+
+    Example: zvaai pool export tank --wait
+    """
     run = shared(context)
     run.job(run.client.call("POST", f"/pools/{name}/export", force=force), wait)
 
@@ -220,7 +247,10 @@ def replace_device(
     force: Annotated[bool, typer.Option("--force", help="Whatever the new device carries.")] = False,
     wait: Wait = False,
 ) -> None:
-    """Begins the resilver onto a new device."""
+    """Replace a device, and start the resilver.
+
+    Example: zvaai pool replace tank /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B
+    """
     run = shared(context)
     body = {"device": device, "new_device": new_device, "force": force}
     run.job(run.client.call("POST", f"/pools/{name}/replace", body), wait)
@@ -234,7 +264,10 @@ def change_device(
     action: Annotated[str, typer.Argument(help="offline, online or clear")],
     wait: Wait = False,
 ) -> None:
-    """Stops using a device, uses it again, or clears its errors."""
+    """Take a device offline or online, or clear its errors.
+
+    Example: zvaai pool device tank /dev/disk/by-id/ata-A offline
+    """
     run = shared(context)
     run.job(run.client.call("POST", f"/pools/{name}/device", {"device": device, "action": action}), wait)
 
@@ -398,12 +431,12 @@ def restore_datastore(
     anyone: Anyone = False,
     wait: Wait = False,
 ) -> None:
-    """Restore a deleted datastore with its identity.
+    """Restore a deleted datastore with its identity, for the hosts that saw it before or for those that the options name.
 
     Example: zvaai datastore restore vmfs1 --group cluster --wait
     """
     run = shared(context)
-    body = {"name": name, "host_groups": group_ids(run.client, group), "clients": client, "anyone": anyone}
+    body = {"name": name, "host_groups": group_ids(run.client, group) if group else None, "clients": client, "anyone": anyone}
     run.job(run.client.call("POST", f"/datastores/{run.client.named('/datastores', store)}/restore", body), wait)
 
 
@@ -530,7 +563,10 @@ def filesystems(context: typer.Context) -> None:
 
 @snapshot.command("list")
 def list_snapshots(context: typer.Context, store: Store) -> None:
-    """List the snapshots of a datastore, oldest first."""
+    """List the snapshots of a datastore, oldest first.
+
+    Example: zvaai snapshot list vmfs1
+    """
     run = shared(context)
     store_id = run.client.named("/datastores", store)
     run.output.rows(
@@ -564,17 +600,33 @@ def create_snapshot(
 
 
 @snapshot.command("delete")
-def delete_snapshot(context: typer.Context, store: Store, name: str, wait: Wait = False) -> None:
-    """Refused while clones depend on it, or it is held."""
+def delete_snapshot(context: typer.Context, store: Store, name: str, yes: Yes = False, wait: Wait = False) -> None:
+    """Delete a snapshot. Refused while clones depend on it, or it is held.
+
+    Example: zvaai snapshot delete vmfs1 before-update --yes
+    """
     run = shared(context)
-    run.job(run.client.call("DELETE", f"/datastores/{run.client.named('/datastores', store)}/snapshots/{name}"), wait)
+    path = f"/datastores/{run.client.named('/datastores', store)}/snapshots/{name}"
+    confirm(f"Delete the snapshot {name} of {store}?", yes)
+    run.job(run.client.call("DELETE", path), wait)
 
 
 @snapshot.command("rollback")
-def rollback(context: typer.Context, store: Store, name: str, force: Force = False, wait: Wait = False) -> None:
-    """Puts the datastore back. Later writes are lost; --force also destroys newer snapshots."""
+def rollback(
+    context: typer.Context,
+    store: Store,
+    name: str,
+    force: Annotated[bool, typer.Option("--force", help="Also while hosts use it, destroying newer snapshots.")] = False,
+    yes: Yes = False,
+    wait: Wait = False,
+) -> None:
+    """Roll a datastore back to a snapshot. Later writes are lost.
+
+    Example: zvaai snapshot rollback vmfs1 before-update --yes --wait
+    """
     run = shared(context)
     path = f"/datastores/{run.client.named('/datastores', store)}/snapshots/{name}/rollback"
+    confirm(f"Roll {store} back to {name}? All later writes are lost.", yes)
     run.job(run.client.call("POST", path, {"force": force}), wait)
 
 

@@ -226,6 +226,10 @@ class ExportControl(ABC):
         """Export files by number: the exports after a restart. Does not call the daemon; raises only OSError."""
 
     @abstractmethod
+    def statistics(self) -> Mapping[int, Sequence[ExportStatistics]]:
+        """Reads and writes since the daemon's start by export number and version of NFS, without unused ones."""
+
+    @abstractmethod
     def add(self, export: Export) -> None:
         """Adds an export. Raises ExportRefusedError, also for a duplicate number, path or pseudo path."""
 
@@ -453,17 +457,15 @@ class Ganesha(ExportControl):
         self._file(export_id).unlink(missing_ok=True)
         _sync(self._folder)
 
-    def statistics(self, export_id: int) -> tuple[ExportStatistics, ...]:
-        """Reads and writes since the daemon's start by version of NFS, without unused versions."""
+    def statistics(self) -> Mapping[int, Sequence[ExportStatistics]]:
         done, problem, *rest = self._call(_STATISTICS, "GetNFSIO")
         if not done:
             raise ExportRefusedError(str(problem))
         _time, entries = rest
-        return tuple(
-            ExportStatistics(protocol, Transfer(*read[:5]), Transfer(*write[:5]))
-            for number, protocol, read, write in entries
-            if number == export_id
-        )
+        found: dict[int, list[ExportStatistics]] = {}
+        for number, protocol, read, write in entries:
+            found.setdefault(number, []).append(ExportStatistics(protocol, Transfer(*read[:5]), Transfer(*write[:5])))
+        return found
 
 
 def _seconds(timestamp: tuple[int, int]) -> float | None:

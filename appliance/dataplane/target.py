@@ -188,6 +188,15 @@ class LoggedIn:
 
 
 @dataclass(frozen=True)
+class UnknownInitiator:
+    """An initiator that no target admits; `at`: when it last tried to log in or looked for targets."""
+
+    initiator: str
+    address: str
+    at: float
+
+
+@dataclass(frozen=True)
 class Status:
     """What runs."""
 
@@ -298,6 +307,10 @@ class TargetControl(ABC):
     @abstractmethod
     def sessions(self, target: str) -> list[LoggedIn]:
         """Normal sessions of a target."""
+
+    @abstractmethod
+    def unknown_initiators(self) -> list[UnknownInitiator]:
+        """The latest first, 32 at most."""
 
     @abstractmethod
     def statistics(self, target: str) -> dict[str, Any]:
@@ -505,6 +518,10 @@ class TargetSocket(TargetControl):
             for session in (response["sessions"] if response else ())
             if session["type"] == "normal"
         ]
+
+    def unknown_initiators(self) -> list[UnknownInitiator]:
+        found = self._call("unknown_initiators.list")["initiators"]
+        return [UnknownInitiator(one["initiator"], one["address"], float(one["at"])) for one in found]
 
     def statistics(self, target: str) -> dict[str, Any]:
         response = self._unless_missing("statistics.get", target=target)

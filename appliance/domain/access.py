@@ -76,14 +76,19 @@ def prepare_setup(session: Session, file: Path) -> str | None:
         file.unlink(missing_ok=True)
         return None
     stored = session.get(Setting, "setup_code")
-    if stored is not None and file.exists() and stored.value["hash"] == digest(file.read_text().strip()):
+    if stored is not None and file.exists() and stored.value["hash"] == _code_digest(file.read_text()):
         return None
     code = "-".join(secrets.token_hex(2) for _ in range(5))
     file.unlink(missing_ok=True)
     file.touch(mode=0o600)
     file.write_text(f"{code}\n")
-    session.merge(Setting(name="setup_code", value={"hash": digest(code)}))
+    session.merge(Setting(name="setup_code", value={"hash": _code_digest(code)}))
     return code
+
+
+def _code_digest(code: str) -> str:
+    """With or without dashes, however it was typed."""
+    return digest(re.sub(r"[\s-]", "", code.lower()))
 
 
 def setup_needed(session: Session) -> bool:
@@ -96,7 +101,7 @@ def check_setup(session: Session, code: str) -> Setting:
     if not setup_needed(session):
         raise ConflictError("the appliance is set up already; log in")
     stored = session.get(Setting, "setup_code")
-    if stored is None or not secrets.compare_digest(stored.value["hash"], digest(code.strip().lower())):
+    if stored is None or not secrets.compare_digest(stored.value["hash"], _code_digest(code)):
         raise UnauthenticatedError(
             "this is not the one-time code; it is in the log of the service, and in setup-code of its state directory"
         )

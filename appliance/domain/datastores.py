@@ -81,6 +81,9 @@ class Datastore:
     lun: int | None = None
     soft_threshold: int | None = None
     deleted_at: int | None = None
+    previous_host_groups: tuple[str, ...] = ()
+    """Of a deleted one: the groups that saw it, some of which may be deleted too."""
+    previous_clients: tuple[str, ...] = ()
     copy_reason: str | None = None
     copy_of: str | None = None
     host_groups: tuple[str, ...] = ()
@@ -228,6 +231,8 @@ def _datastore(dataset: Volume | Filesystem, claim: Identity | Copy, shown: Show
         thick_stated=own.thick if own else None,
         soft_threshold=own.soft_threshold if own else None,
         deleted_at=own.deleted_at if own else None,
+        previous_host_groups=own.shown_to.host_groups if own and own.shown_to else (),
+        previous_clients=own.shown_to.clients if own and own.shown_to else (),
         copy_reason=claim.reason if isinstance(claim, Copy) else None,
         copy_of=claim.of if isinstance(claim, Copy) else None,
         host_groups=tuple(shown.groups.get(own.uuid, ())) if own else (),

@@ -13,9 +13,12 @@ import uuid as uuids
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from appliance.domain import designation
 from appliance.domain.designation import Designation
 from appliance.zfs.model import Dataset, Property, Source
+from appliance.zfs.names import MAX_USER_PROPERTY_VALUE_BYTES
 
 UUID = "zvaai:uuid"
 GUID = "zvaai:guid"
@@ -32,6 +35,8 @@ THICK = "zvaai:thick"
 """Whether it is thick: "on" or "off". The appliance sets `refreservation` by it."""
 DELETED = "zvaai:deleted"
 """When it was deleted, in seconds since 1970."""
+SHOWN_TO = "zvaai:shown_to"
+"""Of a deleted one: how hosts saw it (ShownTo as JSON), so that a restore brings the same back."""
 CREATED_BY = "zvaai:job"
 """The job that made it, so that the job knows it again after a crash."""
 
@@ -41,6 +46,20 @@ SHARE_PATTERN = r"^/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 EXPORTS = 65535
 """ganesha's numbers are 16 bits; 0 is the root of its paths."""
 _SWITCH = {"on": True, "off": False}
+
+
+class ShownTo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How hosts saw a datastore before it was deleted. All but `host_groups` is of NFS."""
+
+    host_groups: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+    versions: tuple[str, ...] | None = None
+    squash: str | None = None
+
+    def to_property(self) -> str:
+        """Empty if it is longer than OpenZFS stores."""
+        text = msgspec.json.encode(self).decode()
+        return text if len(text) <= MAX_USER_PROPERTY_VALUE_BYTES else ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +76,7 @@ class Identity:
     """Names of another target that it keeps."""
     export: int | None = None
     share: str | None = None
+    shown_to: ShownTo | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +140,15 @@ def judge(dataset: Dataset) -> Identity | Copy | None:
         designation=names,
         export=_number(_local(dataset.properties, EXPORT), EXPORTS) or None,
         share=share if (share := _local(dataset.properties, SHARE)) and re.fullmatch(SHARE_PATTERN, share) else None,
+        shown_to=_shown_to(_local(dataset.properties, SHOWN_TO)),
     )
+
+
+def _shown_to(text: str | None) -> ShownTo | None:
+    try:
+        return msgspec.json.decode(text, type=ShownTo) if text else None
+    except msgspec.MsgspecError:
+        return None
 
 
 def local_number(dataset: Dataset, name: str, largest: int) -> int | None:

@@ -156,11 +156,12 @@ class RetireSnapshots(Request, frozen=True, kw_only=True):
 
 
 class RollBack(Request, frozen=True, kw_only=True):
-    """Datastore `id` to a snapshot. `may_destroy`: whether the caller may destroy newer snapshots."""
+    """Datastore `id` to a snapshot. `destroy`: newer snapshots that go. `may_destroy`: whether the caller may destroy any."""
 
     id: str
     snapshot: str
     force: bool = False
+    destroy: list[str] = []
     may_destroy: bool = False
 
 

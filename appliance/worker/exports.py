@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from appliance.dataplane.ganesha import Clients, Export, ExportControl, ExportRefusedError, ServedExport
+from appliance.dataplane.ganesha import Clients, Export, ExportControl, ExportRefusedError, ExportStatistics, ServedExport
 from appliance.helper.client import HelperClient
 from appliance.zfs.errors import EngineUnavailable, Timeout, ZfsError
 
@@ -36,6 +36,9 @@ class ExportsByHelper(ExportControl):
 
     def clients(self) -> Clients:
         return self._queries.clients()
+
+    def statistics(self) -> Mapping[int, Sequence[ExportStatistics]]:
+        return self._queries.statistics()
 
     def add(self, export: Export) -> None:
         """Raises ValueError for an export that the helper cannot make."""

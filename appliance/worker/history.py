@@ -11,17 +11,17 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select
 
 from appliance.database.models import Host
 from appliance.database.series import Layout, Part, Sample, SeriesFiles
-from appliance.dataplane.ganesha import GaneshaUnreachableError
+from appliance.dataplane.ganesha import ExportRefusedError, ExportStatistics, GaneshaUnreachableError
 from appliance.domain import hosts, statistics
 from appliance.domain.datastores import NFS, Datastore
 from appliance.domain.errors import DomainError
-from appliance.domain.history import CAPACITY, DAY_S, PEAKS, RANGES, RATES, STEP_S, Counters, full_at
+from appliance.domain.history import CAPACITY, DAY_S, IO, PEAKS, RANGES, RATES, STEP_S, Counters, full_at
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
 
@@ -34,6 +34,15 @@ _TREND_POINTS = 720
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Load:
+    """Operations and bytes of a datastore, by the second."""
+
+    datastore: str
+    operations: float
+    bytes: float
+
+
 class History:
     """Of one worker."""
 
@@ -43,6 +52,8 @@ class History:
         self._lock = threading.Lock()
         self._before: dict[str, Counters] = {}
         self._at = 0
+        self._load: dict[str, list[float | None]] = {}
+        """Values of RATES at `_at`, by key."""
         self._pending: dict[tuple[str, Layout], list[Sample]] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="history")
@@ -72,6 +83,15 @@ class History:
         trend = self._files.read(key, CAPACITY, time.time(), RANGES["month"], _TREND_POINTS)
         times = [trend.start + trend.step_seconds * place for place in range(len(trend.series["used_bytes"]))]
         return full_at(times, trend.series["used_bytes"], trend.series["size_bytes"])
+
+    def load(self) -> list[Load]:
+        """Of each datastore in the last step."""
+        if time.time() - self._at > 3 * STEP_S:  # the target is away
+            return []
+        prefix = datastore_key("")
+        rows = [(key.removeprefix(prefix), rates) for key, rates in sorted(self._load.items()) if key.startswith(prefix)]
+        counted = [(one, [value for value in rates[: len(IO)] if value is not None]) for one, rates in rows]
+        return [Load(one, sum(io[:2]), sum(io[2:])) for one, io in counted if len(io) == len(IO)]
 
     def write(self, key: str | None = None) -> None:
         """Writes the samples of one subject, or of all."""
@@ -103,7 +123,7 @@ class History:
             self._capacity(now, stores)
         counted, bounds = self._counters(stores)
         seconds, before = now - self._at, self._before
-        self._before, self._at = counted, now
+        self._before, self._at, self._load = counted, now, {}
         if seconds > 3 * STEP_S:  # the worker or the target was away
             return
         sums: dict[str, Counters] = {}
@@ -112,17 +132,19 @@ class History:
             grown = counters.since(before[key]) if key in before else None
             if grown is None:
                 continue
-            self._grew(key, now, seconds, grown, bounds)
+            self._load[key] = self._grew(key, now, seconds, grown, bounds)
             if (pool := pools.get(key)) is not None:
                 sums.setdefault(pool, Counters()).add(grown)
         for pool, grown in sums.items():
             self._grew(pool, now, seconds, grown, bounds)
 
-    def _grew(self, key: str, now: int, seconds: int, grown: Counters, bounds: list[int]) -> None:
-        """A sample that came late stands for those that were left out."""
+    def _grew(self, key: str, now: int, seconds: int, grown: Counters, bounds: list[int]) -> list[float | None]:
+        """A sample that came late stands for those that were left out. Returns the values of RATES."""
+        rates, peaks = grown.rates(seconds, bounds), grown.peaks(bounds)
         for at in range(now - seconds + STEP_S, now + 1, STEP_S):
-            self._take(key, RATES, at, grown.rates(seconds, bounds))
-            self._take(key, PEAKS, at, grown.peaks(bounds))
+            self._take(key, RATES, at, rates)
+            self._take(key, PEAKS, at, peaks)
+        return rates
 
     def _take(self, key: str, layout: Layout, now: int, values: list[float | None]) -> None:
         with self._lock:
@@ -160,6 +182,11 @@ class History:
                 add(by_name.get(row.subject), Counters.of_lun(row))
         exports = {path: store.id for store in stores if store.kind == NFS for path in (store.path, store.share) if path}
         if exports:
+            with contextlib.suppress(GaneshaUnreachableError, ExportRefusedError):
+                transfers = self._context.nfs.statistics()
+                for store in stores:
+                    if store.export is not None and store.state == "active":
+                        add(datastore_key(store.id), _of_transfers(transfers.get(store.export, ())))
             with contextlib.suppress(GaneshaUnreachableError):
                 result = statistics.of_nfs(self._context.files.counters())
                 for row in result.stores:
@@ -168,6 +195,15 @@ class History:
                 for row in result.hosts:
                     add(by_name.get(row.subject), Counters.of_export(row))
         return found, bounds
+
+
+def _of_transfers(protocols: Iterable[ExportStatistics]) -> Counters:
+    """Reads and writes of an export, of all versions of NFS together. The NFS server has no buckets of latency."""
+    counters = Counters(io=[0] * len(IO))
+    for one in protocols:
+        read, write = one.read, one.write
+        counters.add(Counters(io=[read.operations, write.operations, read.bytes_transferred, write.bytes_transferred]))
+    return counters
 
 
 def datastore_key(identifier: str) -> str:

@@ -7,7 +7,9 @@ import re
 import time
 
 import msgspec
+from sqlalchemy import select
 
+from appliance.database.models import HostGroup
 from appliance.dataplane import export_file
 from appliance.domain import datastores as domain
 from appliance.domain import designation, exports, identity, requests
@@ -33,6 +35,7 @@ from appliance.worker.steps import (
     ensure_folder,
     forget_reservations,
     identity_properties,
+    names_of,
     origin_guid,
     out_of_service,
     own_dataset,
@@ -371,6 +374,7 @@ class DeletePlan(DatastorePlan, frozen=True, kw_only=True):
     kind: str
     trash: str
     force: bool
+    shown_to: str
 
 
 class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
@@ -395,6 +399,9 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
             trash=trash,
             out_of_service=(store.id,),
             force=request.force,
+            shown_to=identity.ShownTo(
+                host_groups=store.host_groups, clients=store.clients, versions=store.versions or None, squash=store.squash
+            ).to_property(),
         )
 
     def run(self, context: Context, plan: DeletePlan, job_id: str, advance: Advance) -> DatastoreResult:
@@ -404,7 +411,8 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
         advance("moving it to the trash", 50)
         ensure_folder(context, plan.trash.rsplit("/", 1)[0])
         if not own_dataset(context, plan.trash, plan.uuid):
-            context.engine.set_properties(plan.dataset, {identity.DELETED: str(int(time.time()))})
+            marks = {identity.DELETED: str(int(time.time())), identity.SHOWN_TO: plan.shown_to}
+            context.engine.set_properties(plan.dataset, marks)
             KINDS[plan.kind].before_trash(context, plan.dataset)
             context.engine.rename(plan.dataset, plan.trash)
         with context.store.session() as session:
@@ -415,7 +423,7 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
     def undo(self, context: Context, plan: DeletePlan) -> None:
         """A dataset that was not moved is not deleted."""
         if own_dataset(context, plan.dataset, plan.uuid):
-            context.engine.inherit_property(plan.dataset, identity.DELETED)
+            _unmark(context, plan.dataset)
             KINDS[plan.kind].after_trash(context, plan.dataset)
 
 
@@ -443,7 +451,8 @@ class Restore(Operation[requests.RestoreDatastore, RestorePlan]):
         found, kind = context.scan(60).dataset(store.dataset), KINDS[store.kind]
         only_own(kind, request)
         kept = identity.judge(found) if found else None
-        shown = kind.decide_shown(context, request, name, store.id, kept if isinstance(kept, identity.Identity) else None)
+        kept = kept if isinstance(kept, identity.Identity) else None
+        shown = kind.decide_shown(context, _as_before(context, request, kept), name, store.id, kept)
         return RestorePlan(
             subject=store.id,
             pools=(store.pool,),
@@ -466,9 +475,30 @@ class Restore(Operation[requests.RestoreDatastore, RestorePlan]):
             plan.shown.show(session, uuid)
         context.engine.set_properties(dataset, {identity.NAME: plan.name, **plan.shown.numbers(thick=None)})
         KINDS[plan.kind].after_trash(context, dataset)
-        context.engine.inherit_property(dataset, identity.DELETED)
+        _unmark(context, dataset)
         advance("serving it", 60)
         return serve(context, uuid, plan.pools, self.kind)
+
+
+def _as_before(context: Context, request: requests.RestoreDatastore, kept: identity.Identity | None) -> requests.RestoreDatastore:
+    """What it does not say, as it was before the deletion."""
+    before = (kept.shown_to if kept else None) or identity.ShownTo()
+    with context.store.reading() as session:
+        there = set(session.scalars(select(HostGroup.id)))
+    groups = [group_id for group_id in before.host_groups if group_id in there]
+    return msgspec.structs.replace(
+        request,
+        host_groups=groups if request.host_groups is None else request.host_groups,
+        clients=list(before.clients) or None if request.clients is None else request.clients,
+        versions=list(before.versions or ()) or None if request.versions is None else request.versions,
+        squash=request.squash or before.squash,
+    )
+
+
+def _unmark(context: Context, dataset: str) -> None:
+    """It is deleted no more; the deletion's own mark goes last."""
+    context.engine.inherit_property(dataset, identity.SHOWN_TO)
+    context.engine.inherit_property(dataset, identity.DELETED)
 
 
 class PurgePlan(DatastorePlan, frozen=True, kw_only=True):
@@ -490,7 +520,7 @@ class Purge(Operation[requests.PurgeDatastore, PurgePlan]):
             raise ConflictError("snapshots of it are held: release them first", held)
         clones = [found.name for found in context.engine.dependants(store.dataset) if found.kind == "clone"]
         if clones:
-            raise ConflictError("clones depend on its snapshots; delete and purge them first", clones)
+            raise ConflictError("clones depend on its snapshots; promote them, or purge them first", names_of(context, clones))
         return PurgePlan(
             subject=store.id,
             pools=(store.pool,),
@@ -531,7 +561,7 @@ class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
     """Makes a datastore of a dataset that is none, or of a copy: with a new identity, or the one it claims if nobody has it."""
 
     kind = "datastore.adopt"
-    _left = (identity.DELETED, identity.SOFT_THRESHOLD, identity.THICK, designation.PROPERTY)
+    _left = (identity.DELETED, identity.SHOWN_TO, identity.SOFT_THRESHOLD, identity.THICK, designation.PROPERTY)
     """Of what it was a copy of; goes before its identity counts."""
 
     def plan(self, context: Context, request: requests.AdoptDataset) -> AdoptPlan:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.dataplane.target import LunSpace, Status
+from appliance.dataplane.target import LunSpace, Status, UnknownInitiator
 from appliance.domain import capacity, schedules
 from appliance.domain import datastores as domain
 from appliance.domain.addresses import Address
@@ -154,6 +154,11 @@ class Service:
     def target(self) -> Status:
         with as_domain_errors():
             return self.context.target.status()
+
+    def unknown_initiators(self) -> list[UnknownInitiator]:
+        """Initiators that tried lately, and that the target does not admit."""
+        with as_domain_errors():
+            return self.context.target.unknown_initiators()
 
     def nfs_clients(self) -> list[NfsClient]:
         """Clients of the NFS server, by address."""

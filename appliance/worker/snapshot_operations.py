@@ -32,6 +32,7 @@ from appliance.worker.steps import (
     ensure_folder,
     identity_properties,
     in_service,
+    names_of,
     origin_guid,
     out_of_service,
     own_dataset,
@@ -154,7 +155,7 @@ class DeleteSnapshot(Operation[requests.DeleteSnapshot, SnapshotPlan]):
         store, name = _snapshot_of(context, request.id, request.snapshot)
         found = next(snapshot for snapshot in context.scan(60).snapshots if snapshot.name == name)
         if found.clones:
-            raise ConflictError("clones depend on it", found.clones)
+            raise ConflictError("clones depend on it", names_of(context, found.clones))
         if found.holds:
             raise held(context, [found], of_one=True)
         return SnapshotPlan(subject=f"{store.id}@{request.snapshot}", pools=(store.pool,), name=name, about=(store.id,))
@@ -224,13 +225,14 @@ class Rollback(Operation[requests.RollBack, RollbackPlan]):
         newer = own[position + 1 :]
         clones = [clone for snapshot in newer for clone in snapshot.clones]
         if clones:
-            raise ConflictError("clones depend on newer snapshots", clones)
+            raise ConflictError("clones depend on newer snapshots; promote the clones, or purge them", names_of(context, clones))
         if kept := [snapshot for snapshot in newer if snapshot.holds]:
             raise held(context, kept)
-        if newer and not force:
-            raise ConflictError("newer snapshots would be destroyed", [snapshot.name for snapshot in newer], can_force=True)
+        unseen = [snapshot.tag for snapshot in newer if snapshot.tag not in request.destroy]
+        if unseen and not force:
+            raise ConflictError("newer snapshots would be destroyed", unseen, can_force=True)
         if newer and not request.may_destroy:
-            names = ", ".join(snapshot.name for snapshot in newer[:5])
+            names = ", ".join(snapshot.tag for snapshot in newer[:5])
             raise ForbiddenError(f"only an admin may roll back to {request.snapshot}: that destroys {names}")
         unused(context, store, force, "what they have in memory does not fit the data after a rollback")
         unreserved(context, store, force)

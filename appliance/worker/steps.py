@@ -12,7 +12,7 @@ import logging
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import get_original_bases
 from typing import Any, ClassVar, get_args
 
@@ -284,6 +284,12 @@ def check_name(context: Context, stores: list[Datastore], name: str, own: str | 
     domain.check_name(stores, name, own)
     if any(claims.name is not None and claims.name.lower() == name.lower() for claims in pending_claims(context)):
         raise ConflictError("a job under way makes a datastore of this name", [name])
+
+
+def names_of(context: Context, datasets: Iterable[str]) -> list[str]:
+    """Names of the datastores on these datasets, for people; of other datasets their own."""
+    stores = {store.dataset: store.name + (" (deleted)" if store.state == "deleted" else "") for store in context.datastores()}
+    return [stores.get(dataset, dataset) for dataset in datasets]
 
 
 def check_groups(context: Context, groups: Collection[str] | None) -> None:

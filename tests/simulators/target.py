@@ -25,6 +25,7 @@ from appliance.dataplane.target import (
     Status,
     TargetControl,
     TargetRefusedError,
+    UnknownInitiator,
 )
 
 
@@ -40,6 +41,7 @@ class TargetSimulator(TargetControl):
         self.mutual: dict[str, str] = {}
         """Secrets of mutual accounts, by name."""
         self.logged_in: list[LoggedIn] = []
+        self.unknown: list[UnknownInitiator] = []
         """Response of `sessions`, set by tests."""
         self.registered: dict[str, Registrations] = {}
         """By UUID, set by tests."""
@@ -246,6 +248,9 @@ class TargetSimulator(TargetControl):
 
     def sessions(self, target: str) -> list[LoggedIn]:
         return [session for session in self.logged_in if session.target == target]
+
+    def unknown_initiators(self) -> list[UnknownInitiator]:
+        return list(self.unknown)
 
     def statistics(self, target: str) -> dict[str, Any]:
         return {"luns": [], "sessions": [], "hosts": []}

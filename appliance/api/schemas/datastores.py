@@ -55,6 +55,7 @@ class DatastoreResponse(Versioned):
     pool is there again, or it is forgotten. `thick`: its whole size is reserved, and it shares no blocks. `reserved` is its
     refreservation. Of an NFS datastore `size` is its quota (0: none), without the slack of a thick one, `block_size` its record
     size, `share` the path that hosts mount, and `clients` the addresses that may mount it in addition to its host groups.
+    `previous_host_groups` and `previous_clients` are those of a deleted one, which a restore brings back.
     """
 
     MEASURED = frozenset({"reserved", "used", "referenced", "snapshot_bytes", "available", "key_status"})
@@ -80,6 +81,8 @@ class DatastoreResponse(Versioned):
     lun: int | None
     soft_threshold: int | None
     deleted_at: Time | None
+    previous_host_groups: list[str]
+    previous_clients: list[str]
     copy_reason: str | None
     copy_of: str | None
     host_groups: list[str]
@@ -190,11 +193,11 @@ class QuotaUpdate(Model):
 
 
 class RestoreRequest(ClientAccess):
-    """Restores it from the trash. Hosts see it if `host_groups`, or `clients` of NFS, name them."""
+    """Restores it from the trash. Null: as before its deletion, without groups that are deleted since."""
 
     name: DatastoreName | None = None
     lun: Lun | None = None
-    host_groups: Groups = []
+    host_groups: Groups | None = None
     versions: Versions | None = None
     squash: Squash | None = None
 

@@ -24,7 +24,7 @@ class HistoryQuery(Model):
 class LoadSeries(Answer):
     """Operations, and bytes, by the second. Latency of reads and writes: the median is averaged over a point, p99 is its maximum.
 
-    NFS servers count offloads only: the rest of an NFS datastore is null.
+    Of an NFS datastore there is no latency; of an NFS client there are offloads only. The rest is null.
     """
 
     read_operations: Values
@@ -45,6 +45,21 @@ class Load(Answer):
     start: Time
     step_seconds: int
     series: LoadSeries
+
+
+class DatastoreLoad(Answer):
+    """Load of a datastore, by the second, over the last 10 s."""
+
+    datastore: str
+    operations: float
+    bytes: float
+
+
+class DatastoreLoadPage(Answer):
+    """By datastore. While the target or the NFS server is away, its datastores are left out."""
+
+    items: list[DatastoreLoad]
+    next_cursor: str | None
 
 
 class CapacitySeries(Answer):

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from appliance.api.types import Answer, Identifier, Model, Name, Time, Versioned
+from appliance.domain import hosts
+from appliance.domain.errors import InvalidError
 
 Offload = Literal["compare_and_write", "extended_copy", "write_same", "unmap", "token"]
 
@@ -19,8 +22,27 @@ class Chap(Model):
     secret: Annotated[str, Field(min_length=12, max_length=255, pattern=r"^[ -~]+$")]
 
 
-Iqns = Annotated[list[Annotated[str, Field(min_length=1, max_length=223)]], Field(max_length=32)]
-Addresses = Annotated[list[Annotated[str, Field(min_length=2, max_length=45)]], Field(max_length=32)]
+def _checked(check: Callable[[list[str]], object]) -> AfterValidator:
+    """By the domain's rule, so that one refusal names all fields that are wrong."""
+
+    def validate(values: list[str]) -> list[str]:
+        try:
+            check(values)
+        except InvalidError as error:
+            raise ValueError(f"{error.reason}; allowed: {error.allowed}") from error
+        return values
+
+    return AfterValidator(validate)
+
+
+Iqns = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=223)]],
+    Field(max_length=32),
+    _checked(lambda names: hosts.check_iqns([name.lower() for name in names])),
+]
+Addresses = Annotated[
+    list[Annotated[str, Field(min_length=2, max_length=45)]], Field(max_length=32), _checked(hosts.check_addresses)
+]
 
 
 class HostResponse(Versioned):
@@ -116,6 +138,21 @@ class SessionPage(Answer):
     """A session with its path."""
 
     items: list[SessionOfHost]
+    next_cursor: str | None
+
+
+class UnknownInitiatorResponse(Answer):
+    """An iSCSI initiator of no host. It tried to log in or looked for targets, last `at`."""
+
+    initiator: str
+    address: str
+    at: Time
+
+
+class UnknownInitiatorPage(Answer):
+    """Unknown initiators, by iSCSI name."""
+
+    items: list[UnknownInitiatorResponse]
     next_cursor: str | None
 
 

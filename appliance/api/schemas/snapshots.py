@@ -77,9 +77,10 @@ class CloneCreate(ClientAccess):
 
 
 class RollbackRequest(Model):
-    """`force`: also while hosts are logged in, and destroying newer snapshots."""
+    """`destroy`: newer snapshots that may be destroyed. `force`: also while hosts are logged in, destroying all newer ones."""
 
     force: bool = False
+    destroy: Annotated[list[SnapshotName], Field(max_length=10_000)] = []
 
 
 class ScheduleResponse(Versioned):

@@ -18,8 +18,6 @@ from appliance.cli.tests.conftest import Command
 
 ROOT = typer.main.get_command(application)
 ESX = "iqn.1998-01.com.vmware:esx1"
-OTHERS_NOUNS = {"pool", "snapshot", "schedule"}
-"""Rewritten with pools and schedules."""
 
 
 def commands(group: click.Command = ROOT, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -50,7 +48,7 @@ def parse(line: str) -> None:
         parent = context
 
 
-@pytest.mark.parametrize("name", [name for name in VISIBLE if name.split()[0] not in OTHERS_NOUNS])
+@pytest.mark.parametrize("name", VISIBLE)
 def test_help_says_what_to_do(name: str) -> None:
     """A sentence in the imperative, each option explained, and an example that parses."""
     command = VISIBLE[name]
@@ -128,11 +126,21 @@ def test_users_are_changed(zvaai: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("group", "delete", "cluster"), ("datastore", "delete", "vmfs1"), ("user", "delete", "viewer")]
+    "words",
+    [
+        ("group", "delete", "cluster"),
+        ("datastore", "delete", "vmfs1"),
+        ("user", "delete", "viewer"),
+        ("schedule", "delete", "often"),
+        ("snapshot", "rollback", "vmfs1", "before"),
+        ("snapshot", "delete", "vmfs1", "before"),
+    ],
 )
 def test_what_destroys_asks(zvaai: Command, words: tuple[str, ...]) -> None:
     zvaai("group", "create", "cluster")
     zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
+    zvaai("snapshot", "create", "before", "vmfs1", "--wait")
+    zvaai("schedule", "scrub", "often", "tank", "--every", "1w")
     code, printed = zvaai.run(*words)
     assert code == 2 and "--yes" in printed
     assert [one["state"] for one in zvaai.json("datastore", "list")] == ["active"]
@@ -171,6 +179,20 @@ def test_login_has_the_role_of_the_user(zvaai: Command) -> None:
         printed = zvaai("login", zvaai.url, "--user", "operator", text=f"{PASSWORD}\n")
     assert "as operator (operator)" in printed
     assert (zvaai.home / "zvaai" / "cli.json").stat().st_mode & 0o077 == 0
+
+
+def test_load_is_shown_by_name_the_busiest_first(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("idle", "busy"):
+        zvaai("datastore", "create", name, "--pool", "tank", "--size", "1G", "--wait")
+    ids = {one["name"]: one["id"] for one in zvaai.json("datastore", "list")}
+    history = zvaai.appliance.service.history
+    now = int(time.time()) // 10 * 10
+    rates: dict[str, list[float | None]] = {name: [0.0] * 9 for name in ids}
+    rates["busy"][0], rates["busy"][2] = 340.0, 12.0 * (1 << 20)
+    monkeypatch.setattr(history, "_at", now)
+    monkeypatch.setattr(history, "_load", {f"datastore-{ids[name]}": values for name, values in rates.items()})
+    lines = [line.split() for line in zvaai("datastore", "load").splitlines()]
+    assert lines[1:] == [["busy", "340/s", "12", "MiB/s"], ["idle", "0/s", "0", "B/s"]]
 
 
 def test_history_is_a_line_for_each_time(zvaai: Command) -> None:

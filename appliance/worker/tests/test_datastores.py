@@ -98,14 +98,29 @@ def test_it_grows_and_never_shrinks(appliance: Appliance) -> None:
     assert answer.json["errors"][0]["field"] == "size" and str(3 * GIB) in answer.json["errors"][0]["allowed"]
 
 
+def test_restore_leaves_out_a_group_that_is_gone(appliance: Appliance) -> None:
+    made = [appliance.request("POST", "/host-groups", {"name": name}).json for name in ("gone", "stays", "other")]
+    gone, stays, other = (one["id"] for one in made if one is not None)
+    store = appliance.datastore("first", host_groups=[gone, stays])
+    appliance.job("DELETE", f"/datastores/{store}")
+    assert appliance.request("DELETE", f"/host-groups/{gone}").status_code == 200
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    assert appliance.get(f"/datastores/{store}")["host_groups"] == [stays]
+    appliance.job("DELETE", f"/datastores/{store}")
+    appliance.job("POST", f"/datastores/{store}/restore", {"host_groups": [other]})
+    assert appliance.get(f"/datastores/{store}")["host_groups"] == [other]
+
+
 def test_delete_restore_purge(appliance: Appliance) -> None:
     group = appliance.group("cluster", ESX)
     store = appliance.datastore("first", host_groups=[group])
     appliance.job("DELETE", f"/datastores/{store}")
     assert not served(appliance)
     deleted = appliance.get(f"/datastores/{store}")
+    assert (deleted["host_groups"], deleted["previous_host_groups"]) == ([], [group])
     assert deleted["state"] == "deleted" and deleted["dataset"].startswith("tank/zvaai-deleted/") and deleted["deleted_at"]
-    appliance.job("POST", f"/datastores/{store}/restore", {"host_groups": [group]})
+    appliance.job("POST", f"/datastores/{store}/restore", {})
+    assert appliance.get(f"/datastores/{store}")["previous_host_groups"] == []
     assert served(appliance)[0].lun.uuid == store and served(appliance)[0].lun.initiators == (ESX,)
     assert refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"] == ["first"]
     appliance.job("DELETE", f"/datastores/{store}")
@@ -164,14 +179,17 @@ def test_a_rollback_shows_what_it_would_destroy(appliance: Appliance) -> None:
     for name in ("one", "two", "three"):
         appliance.job("POST", "/snapshots", {"name": name, "datastores": [store]})
     problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/rollback", {})
-    assert [name.split("@")[1] for name in problem["blocking"]] == ["two", "three"] and problem["can_force"]
+    assert problem["blocking"] == ["two", "three"] and problem["can_force"]
+    problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/rollback", {"destroy": ["two"]})
+    assert problem["blocking"] == ["three"], "taken since the caller looked"
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone", "snapshot": "two"})["result"]["datastore"]
     problem = refused(appliance, "POST", f"/datastores/{store}/snapshots/one/rollback", {"force": True})
-    assert not problem["can_force"] and appliance.get(f"/datastores/{clone}")["dataset"] in problem["blocking"]
-    assert refused(appliance, "DELETE", f"/datastores/{store}/snapshots/two")["blocking"]
+    assert not problem["can_force"] and problem["blocking"] == ["clone"]
+    assert refused(appliance, "DELETE", f"/datastores/{store}/snapshots/two")["blocking"] == ["clone"]
     appliance.job("DELETE", f"/datastores/{clone}")
+    assert refused(appliance, "DELETE", f"/datastores/{store}/snapshots/two")["blocking"] == ["clone (deleted)"]
     appliance.job("POST", f"/datastores/{clone}/purge")
-    appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {"force": True})
+    appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {"destroy": ["two", "three"]})
     assert [one["name"] for one in appliance.get(f"/datastores/{store}/snapshots")["items"]] == ["one"]
 
 
@@ -190,7 +208,7 @@ def test_a_clone_is_another_datastore(appliance: Appliance) -> None:
     response = appliance.get(f"/datastores/{clone}")
     assert response["origin"] and response["soft_threshold"] == 70
     appliance.job("DELETE", f"/datastores/{store}")
-    assert refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"] == [response["dataset"]]
+    assert refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"] == [response["name"]]
 
 
 def test_who_logs_in_while_a_job_waits_keeps_its_lun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:

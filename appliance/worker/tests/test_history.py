@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from simulators.appliance import Appliance
+from simulators.ganesha import GaneshaSimulator
 from simulators.target import TargetSimulator
 
 from appliance.database.series import SeriesFiles
+from appliance.dataplane.ganesha import ExportStatistics, Transfer
 from appliance.dataplane.target import TargetUnreachableError
 from appliance.domain.history import CAPACITY, DAY_S, HOUR_S, PEAKS, RATES
 
@@ -78,6 +80,17 @@ def test_of_datastore_host_and_pool(appliance: Appliance, monkeypatch: pytest.Mo
     assert appliance.request("GET", f"/hosts/{host}/history?range=century").status_code == 422
 
 
+def test_load_of_all_datastores_now(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, store = Counting(appliance, monkeypatch), appliance.datastore("vmfs1")
+    history, end = appliance.service.history, int(time.time()) // 10 * 10
+    for step, operations in enumerate((100, 200, None)):
+        target.away = operations is None
+        target.luns = [counted(operations or 0, uuid=store)]
+        history.collect(end - 20 + 10 * step)
+        expected = [{"datastore": store, "operations": 10, "bytes": 40960}] if step == 1 else []
+        assert appliance.get("/load")["items"] == expected
+
+
 def test_a_gap_where_the_target_was_away_or_began_anew(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     target, store = Counting(appliance, monkeypatch), appliance.datastore("vmfs1")
     end = int(time.time()) // 10 * 10
@@ -89,17 +102,28 @@ def test_a_gap_where_the_target_was_away_or_began_anew(appliance: Appliance, mon
     assert result["read_operations"][-6:] == [10.0, None, None, 10.0, None, 10.0]
 
 
-def test_clones_of_an_nfs_datastore(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_and_clones_of_an_nfs_datastore(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     Counting(appliance, monkeypatch)
+    assert isinstance(appliance.nfs, GaneshaSimulator)
     store = appliance.nfs_datastore("nfs1")
     share = appliance.get(f"/datastores/{store}")["share"]
     end = int(time.time()) // 10 * 10
+    number = appliance.get(f"/datastores/{store}")["export"]
     for step in range(2):
+        some, none = Transfer(0, 40960 * step, 10 * step, 0, 0), Transfer(0, 0, 0, 0, 0)
+        # Of both versions of NFS together.
+        appliance.nfs.transfers = {
+            number: [ExportStatistics("NFSv3", some, none), ExportStatistics("NFSv41", some, some)],
+            number + 1: [ExportStatistics("NFSv3", some, none)],
+        }
         row = {"export": share, "offload": {"cloned_bytes": 4096 * 10 * step, "copied_bytes": 0}}
         monkeypatch.setattr(appliance.service.context.files, "counters", lambda row=row: {"exports": [row], "hosts": []})
         appliance.service.history.collect(end - 10 + 10 * step)
     series = appliance.get(f"/datastores/{store}/history?range=hour&end={end}")["load"]["series"]
-    assert series["cloned_bytes"][-1] == 4096 and series["read_operations"][-1] is None
+    assert series["cloned_bytes"][-1] == 4096
+    assert (series["read_operations"][-1], series["write_operations"][-1]) == (2, 1)
+    assert (series["read_bytes"][-1], series["write_bytes"][-1]) == (8192, 4096) and series["p99_ms"][-1] is None
+    assert appliance.get("/load")["items"] == [{"datastore": store, "operations": 3, "bytes": 12288}]
 
 
 def test_p99_is_consolidated_by_its_maximum(tmp_path: Path) -> None:

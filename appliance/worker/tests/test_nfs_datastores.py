@@ -223,11 +223,14 @@ def test_deleted_restored_purged(appliance: Appliance) -> None:
 
 def test_restored_it_has_the_path_and_number_that_hosts_know(appliance: Appliance) -> None:
     appliance.nfs_datastore("first")
-    store = appliance.nfs_datastore("second")
+    group = appliance.group("cluster")
+    store = appliance.nfs_datastore("second", host_groups=[group], clients=[ESX], versions=["3"], squash="root")
     before = details(appliance, store)
     appliance.job("DELETE", f"/datastores/{store}")
     appliance.job("POST", f"/datastores/{store}/restore", {})
     after = details(appliance, store)
+    seen = [after[name] for name in ("host_groups", "clients", "versions", "squash")]
+    assert seen == [[group], [ESX], ["3"], "root"]
     assert (after["export"], after["share"]) == (before["export"], before["share"]) == (2, "/second")
 
 

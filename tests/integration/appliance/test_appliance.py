@@ -85,14 +85,14 @@ def test_who_is_logged_in_keeps_its_disk(appliance: Appliance) -> None:
     appliance.cli("snapshot", "create", "before", "used", "--wait")
     appliance.cli("snapshot", "hold", "used", "before", "audit", "--wait")
     assert [(one["tag"], one["of"]) for one in appliance.json("snapshot", "holds", "used", "before")] == [("audit", "user")]
-    held = appliance.run("snapshot", "delete", "used", "before")
+    held = appliance.run("snapshot", "delete", "used", "before", "--yes")
     assert held.returncode == 4 and "Release the holds first: audit" in held.stderr
     appliance.cli("snapshot", "release", "used", "before", "audit", "--wait")
     assert appliance.run("snapshot", "release", "used", "before", "audit").returncode == 3
 
     async def while_logged_in() -> None:
         async with Session(appliance.target.portal, iqn=appliance.iqn, initiator=FIRST) as session:
-            for words in (["datastore", "delete", "used", "--yes"], ["snapshot", "rollback", "used", "before"]):
+            for words in (["datastore", "delete", "used", "--yes"], ["snapshot", "rollback", "used", "before", "--yes"]):
                 refused = await asyncio.to_thread(appliance.run, *words)
                 assert refused.returncode == 4 and FIRST in refused.stderr and "--force" in refused.stderr
             sessions = await asyncio.to_thread(appliance.json, "host", "sessions")
@@ -101,7 +101,7 @@ def test_who_is_logged_in_keeps_its_disk(appliance: Appliance) -> None:
 
     asyncio.run(while_logged_in())
     wait_for(lambda: not appliance.json("host", "sessions"), "the session is gone")
-    appliance.cli("snapshot", "rollback", "used", "before", "--wait")
+    appliance.cli("snapshot", "rollback", "used", "before", "--yes", "--wait")
     assert lun in appliance.luns()
 
 

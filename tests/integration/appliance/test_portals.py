@@ -93,6 +93,17 @@ def test_hosts_log_in_at_portals_as_they_are_set(served: tuple[Appliance, Target
     assert appliance.request("DELETE", "/portals/127.0.0.9:3260").status_code == 404
 
 
+def test_an_unknown_initiator_is_listed_until_it_is_a_host(served: tuple[Appliance, Target]) -> None:
+    appliance, _ = served
+    stranger = "iqn.1998-01.com.vmware:esx9"
+    assert not asyncio.run(can_log_in(appliance, FIRST, initiator=stranger))
+    assert asyncio.run(can_log_in(appliance, FIRST))
+    (found,) = appliance.get("/unknown-initiators")["items"]
+    assert (found["initiator"], found["address"]) == (stranger, "127.0.0.1")
+    assert appliance.request("POST", "/hosts", {"name": "esx9", "iqns": [stranger]}).status_code == 201
+    assert appliance.get("/unknown-initiators")["items"] == []
+
+
 def test_chap_locks_out_no_host_unexpectedly(served: tuple[Appliance, Target]) -> None:
     """The refusal names logged-in hosts without a secret. A secret works only for the initiators of its account."""
     appliance, _ = served

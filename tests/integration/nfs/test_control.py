@@ -136,12 +136,12 @@ def test_statistics_are_of_one_export(control: tuple[Ganesha, daemon.Ganesha, Pa
     with mounted("/one") as one, mounted("/one", 4) as four:
         one.write_file("/made", bytes(100_000))
         assert len(four.read_file("/made")) == 100_000
-    found = {entry.protocol: entry for entry in client.statistics(2)}
+    found = {entry.protocol: entry for entry in client.statistics()[2]}
     assert found["NFSv3"].write.bytes_transferred == 100_000
     assert found["NFSv3"].write.operations >= 1
     assert found["NFSv40"].read.bytes_transferred == 100_000
     assert found["NFSv40"].write.bytes_transferred == 0
-    assert client.statistics(1) == ()
+    assert 1 not in client.statistics()
 
 
 def test_an_absent_daemon_has_its_own_error(control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path) -> None:

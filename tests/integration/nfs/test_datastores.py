@@ -76,6 +76,19 @@ def rig(nfs_store: Path, tmp_path: Path) -> Iterator[Rig]:
             run("ip", "address", "del", f"{address}/32", "dev", "lo")
 
 
+def test_its_load_is_what_hosts_read_and_write(rig: Rig) -> None:
+    store = rig.appliance.nfs_datastore("first", clients=[ESX1])
+    history, now = rig.appliance.service.history, int(time.time()) // 10 * 10
+    history.collect(now - 10)
+    with mounted("/first", server=ESX1) as host:
+        host.write_file("/by3", bytes(100_000))
+    with mounted("/first", 4, server=ESX1) as host:
+        assert len(host.read_file("/by3")) == 100_000
+    history.collect(now)
+    (load,) = rig.appliance.get("/load")["items"]
+    assert load["datastore"] == store and load["bytes"] == 20_000 and load["operations"] > 0
+
+
 def test_who_may_mount_it_can_and_nobody_else(rig: Rig) -> None:
     """By host group, address and protocol version, after each change."""
     group = rig.appliance.request("POST", "/host-groups", {"name": "cluster"}).json

@@ -87,6 +87,13 @@ export const datastoresQuery = queryOptions({
   refetchInterval: SLOW_MS,
 });
 
+/** Of all datastores, over the last 10 s. */
+export const loadQuery = queryOptions({
+  queryKey: ["load"],
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/load", { params: { query }, signal }))),
+  refetchInterval: 10_000,
+});
+
 export const datastoreQuery = (id: string) =>
   queryOptions({
     queryKey: ["datastores", id],
@@ -178,6 +185,12 @@ export const hostQuery = (id: string) =>
 export const sessionsQuery = queryOptions({
   queryKey: ["iscsi-sessions"],
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/sessions", { params: { query }, signal }))),
+  refetchInterval: 10_000,
+});
+
+export const unknownQuery = queryOptions({
+  queryKey: ["unknown-initiators"],
+  queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/unknown-initiators", { params: { query }, signal }))),
   refetchInterval: 10_000,
 });
 

@@ -23,6 +23,7 @@ export type Host = Item<"HostPage">;
 export type HostCreate = Schemas["HostCreate"];
 export type Importable = Item<"ImportablePage">;
 export type IscsiSession = Item<"SessionPage">;
+export type Load = Item<"DatastoreLoadPage">;
 export type Job = Item<"JobPage">;
 export type Key = Item<"KeyPage">;
 export type KeySecret = Schemas["KeySecret"];

@@ -19,7 +19,8 @@ interface Words {
 /** What is said of it. What the service said of a 500 is for its log, not for here. */
 export function wordsOf(problem: ApiProblem): Words {
   const words = text.problems;
-  const detail = sentence(problem.message);
+  // The remedy says the time.
+  const detail = sentence(problem.message.replace(/; try again in \d+ s$/, ""));
   switch (problem.status) {
     case -1:
       return words.console;

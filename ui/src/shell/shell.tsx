@@ -35,6 +35,7 @@ import { text } from "../text";
 import { Boundary } from "./boundary";
 import { LoginAgain } from "./login-again";
 import { ThemeMenu, UserMenu } from "./menus";
+import { Search } from "./search";
 
 const CONTENT = "content";
 const PAGES = [
@@ -145,6 +146,9 @@ function Top() {
                   <Badge to="/alerts" color="orange" label={text.common.openAlerts(status.open_alerts)} />
                 </ToolbarItem>
               )}
+              <ToolbarItem>
+                <Search />
+              </ToolbarItem>
               <ToolbarItem>
                 <ThemeMenu />
               </ToolbarItem>

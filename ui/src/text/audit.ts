@@ -16,7 +16,7 @@ export const audit = {
   },
   filter: {
     actor: "User",
-    actorHelp: "User: full name",
+    actorHelp: "User",
     action: "Action",
     anyAction: "All actions",
     outcome: "Outcome",

@@ -24,8 +24,13 @@ export const datastores = {
     size: "Size",
     used: "Used",
     free: "Free",
+    load: "Load",
     hosts: "Hosts",
+    actions: "Actions",
   },
+  actions: (name: string) => `Actions for ${name}`,
+  load: (rate: string, operations: string) => `${rate}, ${operations} IOPS`,
+  loadOf: (name: string) => `Load of ${name}, of the busiest datastore`,
   state: { active: "Active", deleted: "Deleted", copy: "Copy", missing: "Missing" } satisfies Record<Datastore["state"], string>,
   stateHelp: {
     active: "Served to its host groups.",
@@ -393,6 +398,13 @@ export const datastores = {
         notLarger: "The new size must be larger than the current size.",
         submit: "Grow",
       },
+      rename: {
+        action: "Rename",
+        title: (name: string) => `Rename ${name}`,
+        lead: "Hosts notice nothing: VMFS has its own label, and the path that NFS hosts mount stays.",
+        name: "New name",
+        submit: "Rename",
+      },
       quota: {
         action: "Set quota",
         title: (name: string) => `Set the quota of ${name}`,
@@ -449,7 +461,9 @@ export const datastores = {
       restore: {
         action: "Restore",
         title: (name: string) => `Restore ${name}`,
-        lead: "The datastore returns with the same identity. Hosts of the selected groups see it.",
+        lead: "The datastore returns with the same identity. Hosts of the selected groups see it, at first those from before.",
+        clients: (clients: readonly string[]) =>
+          clients.length === 0 ? "" : `NFS clients get access again: ${clients.join(", ")}.`,
         submit: "Restore",
       },
       purge: {

@@ -39,6 +39,12 @@ export const hosts = {
     title: "No hosts yet",
     body: "Add a host with its iSCSI name for VMFS (esxcli iscsi adapter list), or its address for NFS. Then assign it to a host group.",
   },
+  unknown: {
+    title: "Unknown initiators",
+    lead: "They tried to log in or looked for targets. No host has their iSCSI name.",
+    columns: { initiator: "iSCSI name", address: "Address", at: "Last seen" },
+    add: "Add this host",
+  },
   noMatch: { title: "No host matches", body: "Change the search." },
   create: {
     action: "New host",

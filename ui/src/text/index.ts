@@ -16,6 +16,7 @@ import { portals } from "./portals";
 import { problems } from "./problems";
 import { readiness } from "./readiness";
 import { schedules } from "./schedules";
+import { search } from "./search";
 import { session } from "./session";
 import { system } from "./system";
 
@@ -35,6 +36,7 @@ export const text = {
   problems,
   readiness,
   schedules,
+  search,
   session,
   system,
 };

@@ -130,7 +130,7 @@ export const pools = {
     facts: "Health and space",
     status: "Problem",
     action: "What to do",
-    saved: "Saved by cloning blocks",
+    saved: "Saved by block cloning",
     errors: "Data errors",
     noErrors: "None",
     guid: "GUID",

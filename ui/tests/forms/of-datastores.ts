@@ -20,6 +20,15 @@ export const datastores: readonly Form[] = [
     marks: { size: "New size" },
   },
   {
+    ...VMFS,
+    form: "datastores Rename",
+    open: ["Actions", "Rename"],
+    fill: { "New name": "gold1" },
+    send: ["Rename"],
+    sends: ["PATCH", `/datastores/${ID.vmfs}`, { name: "gold1" }],
+    marks: { name: "New name" },
+  },
+  {
     ...NFS,
     form: "datastores Quota",
     open: ["Actions", "Set quota"],
@@ -134,7 +143,7 @@ export const datastores: readonly Form[] = [
     open: ["Actions for snapshot before", "Roll back"],
     fill: { "Type vmfs1 to confirm": "vmfs1" },
     send: ["Roll back"],
-    sends: ["POST", `/datastores/${ID.vmfs}/snapshots/before/rollback`, { force: false }],
+    sends: ["POST", `/datastores/${ID.vmfs}/snapshots/before/rollback`, { force: false, destroy: ["after"] }],
   },
   {
     at: `/datastores/${ID.nfs}/snapshots`,

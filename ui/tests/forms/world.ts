@@ -24,6 +24,7 @@ export const ID = {
   begun: "00000000-0000-4000-8000-00000000000c",
 } as const;
 export const IQN = "iqn.1998-01.com.vmware:esx1";
+export const UNKNOWN = "iqn.1998-01.com.vmware:esx9";
 export const DISKS = ["a", "b", "c", "d"].map((one) => `/dev/disk/by-id/disk-${one}`);
 
 export const session: Api.Session = { user: "1", name: "admin", role: "admin", csrf_token: "a token of the session" };
@@ -51,6 +52,7 @@ const vmfs: Api.Datastore = {
   ...{ snapshot_bytes: "0", compression: "lz4", sync: "standard", origin: null, created_at: AT, lun: 1, soft_threshold: null },
   ...{ deleted_at: null, copy_reason: null, copy_of: null, host_groups: [], designation: null, available: bytes(4032n) },
   ...{ export: null, share: null, versions: [], squash: null, clients: [], encryption: null, key_status: null },
+  ...{ previous_host_groups: [], previous_clients: [] },
 };
 const nfs: Api.Datastore = {
   ...vmfs,
@@ -183,6 +185,8 @@ export const world: Readonly<Record<string, unknown>> = {
   "/hosts": page(host),
   [`/hosts/${ID.host}`]: host,
   "/sessions": page(),
+  "/load": page({ datastore: ID.vmfs, operations: 340, bytes: 12 * 1024 * 1024 }),
+  "/unknown-initiators": page({ initiator: UNKNOWN, address: "192.0.2.99", at: AT }),
   "/nfs-clients": page(),
   "/settings/iscsi": settings,
   "/portals": page(portal),

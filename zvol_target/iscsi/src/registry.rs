@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What all reactors share: targets, portals, sessions. Its lock is held for look-ups only, never while waiting.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +18,20 @@ use crate::name::IscsiName;
 
 /// How long a login waits for the session it replaces to end: as long as its commands on the disk take.
 const REINSTATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// So many unknown initiators are remembered, the latest ones: anyone who reaches a portal can invent names.
+const UNKNOWN_INITIATORS: usize = 32;
+
+/// An initiator that no target admits, and when it last tried to log in or looked for targets.
+#[derive(Clone, Debug)]
+pub struct UnknownInitiator {
+    /// Its iSCSI name, as it says.
+    pub initiator: IscsiName,
+    /// Its address.
+    pub address: IpAddr,
+    /// When it came last.
+    pub at: SystemTime,
+}
 
 /// Why a session is ended from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +215,8 @@ struct State {
     /// What is listened at, with the address the system gave.
     portals: Vec<Portal>,
     sessions: HashMap<u16, Arc<SessionRecord>>,
+    /// The latest first.
+    unknown: VecDeque<UnknownInitiator>,
     discovery_authentication: Arc<Authentication>,
     last_tsih: u16,
     stopping: bool,
@@ -293,6 +309,28 @@ impl Registry {
             .collect();
         targets.sort_by(|a, b| a.name.cmp(&b.name));
         targets
+    }
+
+    /// An initiator that no target admits came from this address.
+    pub fn remember_unknown(&self, initiator: IscsiName, address: IpAddr) {
+        let unknown = &mut self.lock().unknown;
+        unknown.retain(|one| one.initiator != initiator || one.address != address);
+        unknown.truncate(UNKNOWN_INITIATORS - 1);
+        unknown.push_front(UnknownInitiator {
+            initiator,
+            address,
+            at: SystemTime::now(),
+        });
+    }
+
+    /// Those that still no target admits, the latest first.
+    pub fn unknown_initiators(&self) -> Vec<UnknownInitiator> {
+        let mut state = self.lock();
+        let State {
+            unknown, targets, ..
+        } = &mut *state;
+        unknown.retain(|one| !targets.values().any(|target| target.admits(&one.initiator)));
+        unknown.iter().cloned().collect()
     }
 
     /// Replaces all targets, and ends sessions that are not allowed any more.

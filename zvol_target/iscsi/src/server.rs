@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::config::{Authentication, ConfigurationError, Portal, ServerOptions, TargetDefinition};
 use crate::reactor::{Acceptor, Listening, Reactor, Spread};
-use crate::registry::{Registry, SessionInformation};
+use crate::registry::{Registry, SessionInformation, UnknownInitiator};
 
 /// Connections the system keeps for us until we accept them.
 const BACKLOG: i32 = 256;
@@ -218,6 +218,11 @@ impl Server {
     /// The sessions there are, by TSIH.
     pub fn sessions(&self) -> Vec<SessionInformation> {
         self.registry.sessions()
+    }
+
+    /// The last initiators that came and that no target admits, the latest first.
+    pub fn unknown_initiators(&self) -> Vec<UnknownInitiator> {
+        self.registry.unknown_initiators()
     }
 
     /// Stops listening, tells initiators (asynchronous message, they come back by themselves) and drops their sessions.

@@ -159,10 +159,10 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
     cross_the_threshold(appliance, random_bytes(10 * MIB), tmp_path / "mounted")
 
     # Rollback: refused while a host uses the export, unless forced.
-    refused = appliance.run("snapshot", "rollback", "first", "one")
+    refused = appliance.run("snapshot", "rollback", "first", "one", "--yes")
     assert refused.returncode == 4 and ESX in refused.stderr, refused
     assert read("/first", "/disk") == after
-    appliance.cli("snapshot", "rollback", "first", "one", "--force", "--wait")
+    appliance.cli("snapshot", "rollback", "first", "one", "--yes", "--force", "--wait")
     with mounted("/first", server=ESX) as host:
         assert host.read_file("/disk") == before and host.names() == {"disk", "clone"}
 

@@ -98,7 +98,7 @@ def roll_back(appliance: Appliance, host: Host, first: Any) -> None:
 
     async def while_logged_in() -> None:
         async with host.session(lun):
-            refused = await asyncio.to_thread(appliance.run, "snapshot", "rollback", "first", "one")
+            refused = await asyncio.to_thread(appliance.run, "snapshot", "rollback", "first", "one", "--yes")
             assert refused.returncode == 4 and ESX in refused.stderr, refused
 
     async def while_out_of_service() -> None:
@@ -110,7 +110,7 @@ def roll_back(appliance: Appliance, host: Host, first: Any) -> None:
     wait_for(lambda: not appliance.json("host", "sessions"), "it is logged out", PATIENCE)
     assert host.reads(lun) == "after"
     with Path("/dev/zvol", first["dataset"]).open("rb"):
-        appliance.cli("snapshot", "rollback", "first", "one")
+        appliance.cli("snapshot", "rollback", "first", "one", "--yes")
         wait_for(lambda: lun not in appliance.luns(), "it is out of service", PATIENCE)
         asyncio.run(while_out_of_service())
         assert [job["state"] for job in appliance.json("job", "list") if job["kind"] == "snapshot.rollback"] == ["running"]

@@ -20,8 +20,8 @@ import { Serving } from "./serving";
 
 const words = text.datastores.detail.actions;
 const ACTIVE = {
-  vmfs: ["grow", "provisioning", "present", "snapshot", "clone", "delete"],
-  nfs: ["quota", "provisioning", "present", "serving", "snapshot", "clone", "delete"],
+  vmfs: ["rename", "grow", "provisioning", "present", "snapshot", "clone", "delete"],
+  nfs: ["rename", "quota", "provisioning", "present", "serving", "snapshot", "clone", "delete"],
 } as const;
 const DELETED = ["restore", "purge"] as const;
 /** What each dialog about a datastore is given. */
@@ -30,7 +30,8 @@ export interface DialogProps extends Place {
 }
 type Action = (typeof ACTIVE)[Datastore["kind"]][number] | (typeof DELETED)[number];
 
-export function ActionMenu({ store, onBegin }: Omit<DialogProps, "onClose">) {
+/** `row`: at the end of its row in the list. */
+export function ActionMenu({ store, onBegin, row = false }: Omit<DialogProps, "onClose"> & { readonly row?: boolean }) {
   const [chosen, setChosen] = useState<Action | null>(null);
   const admin = useMay("admin");
   const actions: readonly Action[] = store.state === "active" ? ACTIVE[store.kind] : store.state === "deleted" ? DELETED : [];
@@ -40,13 +41,15 @@ export function ActionMenu({ store, onBegin }: Omit<DialogProps, "onClose">) {
   return (
     <>
       <ActionsMenu
-        label={words.menu}
+        row={row}
+        label={row ? text.datastores.actions(store.name) : words.menu}
         choices={allowed.map((one) => ({
           name: words[one].action,
           danger: one === "delete" || one === "purge",
           onChoose: () => setChosen(one),
         }))}
       />
+      {chosen === "rename" && <Rename {...dialog} />}
       {chosen === "grow" && <Grow {...dialog} />}
       {chosen === "quota" && <Quota {...dialog} />}
       {chosen === "provisioning" && <ChangeProvisioning {...dialog} />}
@@ -58,6 +61,39 @@ export function ActionMenu({ store, onBegin }: Omit<DialogProps, "onClose">) {
       {chosen === "restore" && <Restore {...dialog} />}
       {chosen === "purge" && <Purge {...dialog} />}
     </>
+  );
+}
+
+function nameOf(store: Datastore): { readonly name: string } {
+  return { name: store.name };
+}
+
+function Rename({ store, ...job }: DialogProps) {
+  const { known, first, form, change } = useStoreForm(store, nameOf);
+  return (
+    <JobDialog
+      {...job}
+      known={known}
+      title={words.rename.title(store.name)}
+      lead={words.rename.lead}
+      submit={words.rename.submit}
+      ready={(problem) => form.name !== "" && (form.name !== first.name || problem?.effect === "unknown")}
+      knownFields={["name"]}
+      body={() => ({ name: form.name })}
+      ask={(body, headers) => api.PATCH("/api/v1/datastores/{datastore_id}", { params: pathOf(store), body, headers })}
+    >
+      {(problem) => (
+        <TextField
+          id="new-name"
+          label={words.rename.name}
+          help={text.datastores.wizard.place.nameHelp}
+          value={form.name}
+          onChange={(name) => change({ name })}
+          problem={problem?.fields.get("name")}
+          required
+        />
+      )}
+    </JobDialog>
   );
 }
 
@@ -252,20 +288,23 @@ function Delete({ store, ...job }: DialogProps) {
   );
 }
 
+/** Groups that nobody has touched are those that saw it before. */
 function Restore({ store, ...job }: DialogProps) {
   const known = useKnownStore(store);
-  const [groups, setGroups] = useState<readonly string[]>([]);
+  const { data: all = [] } = useQuery(groupsQuery);
+  const [groups, setGroups] = useState<readonly string[] | null>(null);
+  const before = known.thing.previous_host_groups.filter((id) => all.some((group) => group.id === id));
   return (
     <JobDialog
       {...job}
       known={known}
       title={words.restore.title(store.name)}
-      lead={words.restore.lead}
+      lead={`${words.restore.lead} ${words.restore.clients(known.thing.previous_clients)}`.trim()}
       submit={words.restore.submit}
-      body={() => ({ host_groups: [...groups] })}
+      body={() => ({ host_groups: groups && [...groups] })}
       ask={(body, headers) => api.POST("/api/v1/datastores/{datastore_id}/restore", { params: pathOf(store), body, headers })}
     >
-      {() => <Groups chosen={groups} onChange={setGroups} />}
+      {() => <Groups chosen={groups ?? before} onChange={setGroups} />}
     </JobDialog>
   );
 }

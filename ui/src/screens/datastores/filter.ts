@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Which datastores are shown: of the address, so that a link or the back button shows the same. */
 
-import type { Datastore, Group } from "../../api/types";
+import type { Datastore, Group, Load } from "../../api/types";
 import { freeOf } from "./summary";
 
 export interface Filter {
@@ -34,11 +34,13 @@ export function matches(store: Datastore, filter: Filter, groups: readonly Group
     .every((word) => searched.includes(word));
 }
 
-export type Column = "name" | "pool" | "lun" | "size" | "used" | "free";
+export type Column = "name" | "pool" | "lun" | "size" | "used" | "free" | "load";
+/** What hosts do with datastores just now, by their identifiers. */
+export type Loads = ReadonlyMap<string, Load>;
 export type Direction = "asc" | "desc";
 
 const COLLATOR = new Intl.Collator(undefined, { numeric: true });
-const COMPARE: Readonly<Record<Column, (one: Datastore, other: Datastore) => number>> = {
+const COMPARE: Readonly<Record<Exclude<Column, "load">, (one: Datastore, other: Datastore) => number>> = {
   name: (one, other) => COLLATOR.compare(one.name, other.name),
   pool: (one, other) => COLLATOR.compare(one.pool, other.pool),
   lun: (one, other) => (one.lun ?? Infinity) - (other.lun ?? Infinity) || 0,
@@ -47,7 +49,9 @@ const COMPARE: Readonly<Record<Column, (one: Datastore, other: Datastore) => num
   free: (one, other) => freeOf(one) - freeOf(other),
 };
 
-export function sorted(stores: readonly Datastore[], column: Column, direction: Direction): Datastore[] {
+export function sorted(stores: readonly Datastore[], column: Column, direction: Direction, loads?: Loads): Datastore[] {
   const sign = direction === "asc" ? 1 : -1;
-  return stores.toSorted((one, other) => sign * COMPARE[column](one, other) || COMPARE.name(one, other));
+  const bytes = (store: Datastore) => loads?.get(store.id)?.bytes ?? -1;
+  const compare = column === "load" ? (one: Datastore, other: Datastore) => bytes(one) - bytes(other) : COMPARE[column];
+  return stores.toSorted((one, other) => sign * compare(one, other) || COMPARE.name(one, other));
 }

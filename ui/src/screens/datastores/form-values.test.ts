@@ -74,4 +74,9 @@ describe("the list", () => {
     expect(sorted(stores, "name", "asc").map((one) => one.name)).toEqual(["v9", "v10"]);
     expect(sorted(stores, "lun", "asc").map((one) => one.name)).toEqual(["v9", "v10"]);
   });
+  it("sorts by load, the busiest first, and last what has none", () => {
+    const stores = ["idle", "unknown", "busy"].map((name) => store({ id: name, name }));
+    const loads = new Map([10, 2000].map((bytes, index) => [index ? "busy" : "idle", { datastore: "", operations: 1, bytes }]));
+    expect(sorted(stores, "load", "desc", loads).map((one) => one.name)).toEqual(["busy", "idle", "unknown"]);
+  });
 });

@@ -13,8 +13,9 @@ import {
 import { useQuery } from "@tanstack/react-query";
 import { useDeferredValue, useMemo, useState } from "react";
 import { Link, useSearchParams } from "react-router";
-import { datastoresQuery, groupsQuery } from "../../api/queries";
+import { datastoresQuery, groupsQuery, loadQuery } from "../../api/queries";
 import type { Datastore, Group } from "../../api/types";
+import { useBegun } from "../../parts/begun";
 import { Choice } from "../../parts/choice";
 import { Screen } from "../../parts/page";
 import { QueryBoundary } from "../../parts/states";
@@ -80,6 +81,9 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
   const [parameters, setParameters] = useSearchParams();
   const [column, setColumn] = useState<Column>("name");
   const [direction, setDirection] = useState<Direction>("asc");
+  const { data: load } = useQuery(loadQuery);
+  const loads = useMemo(() => new Map(load?.map((one) => [one.datastore, one])), [load]);
+  const [begin, news] = useBegun();
   const filter = filterOf(parameters);
   const { search, state, pool } = useDeferredValue(filter);
   const shown = useMemo(
@@ -88,8 +92,9 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
         stores.filter((store) => matches(store, { search, state, pool }, groups)),
         column,
         direction,
+        loads,
       ),
-    [stores, groups, search, state, pool, column, direction],
+    [stores, groups, search, state, pool, column, direction, loads],
   );
   const pools = useMemo(() => [...new Set(stores.map((store) => store.pool))].toSorted(), [stores]);
 
@@ -156,6 +161,8 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
         <DatastoreTable
           stores={shown}
           groups={groups}
+          loads={loads}
+          onBegin={begin}
           column={column}
           direction={direction}
           onSort={(newColumn, newDirection) => {
@@ -164,6 +171,7 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
           }}
         />
       )}
+      {news}
     </>
   );
 }

@@ -168,7 +168,8 @@ function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
       lead={`${actions.rollback.lead(formatExactTime(snapshot.created_at))} ${actions.rollback.hosts}`}
       submit={actions.rollback.submit}
       confirm={store.name}
-      body={(force) => ({ force })}
+      // The reader has seen these: only others are in the way.
+      body={(force) => ({ force, destroy: [...newer] })}
       ask={(body, headers) =>
         api.POST("/api/v1/datastores/{datastore_id}/snapshots/{name}/rollback", {
           params: pathOf(store, snapshot),

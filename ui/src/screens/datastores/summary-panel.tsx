@@ -48,7 +48,7 @@ export function SummaryPanel({ store }: { readonly store: Datastore }) {
                   space.shared == null ? null : formatBytes(space.shared),
                 ),
               ],
-          nfs ? null : [words.load, (history && loadNow(history)) ?? words.noLoad],
+          [words.load, (history && loadNow(history)) ?? words.noLoad],
           nfs
             ? [words.share, <code key="share">{store.share ?? "–"}</code>]
             : [words.target, <TargetAndLun key="target" store={store} />],

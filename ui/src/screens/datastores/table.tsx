@@ -6,16 +6,20 @@ import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, useRef, type CSSProperties } from "react";
 import { Link } from "react-router";
-import type { Datastore, Group } from "../../api/types";
+import type { Datastore, Group, Load } from "../../api/types";
 import { Fill } from "../../parts/fill";
+import { formatRate } from "../../format/bytes";
+import { formatOperations } from "../../format/performance";
 import { Bytes } from "../../parts/values";
+import { May } from "../../session/session";
 import { text } from "../../text";
-import { groupNames, type Column, type Direction } from "./filter";
+import { ActionMenu } from "./actions";
+import { groupNames, type Column, type Direction, type Loads } from "./filter";
 import { freeOf } from "./summary";
 
 const words = text.datastores;
 const ROW_PX = 45;
-const COLUMNS: readonly (Column | null)[] = ["name", null, null, "pool", "lun", "size", "used", "free", null];
+const COLUMNS: readonly (Column | null)[] = ["name", null, null, "pool", "lun", "size", "used", "free", "load", null, null];
 const NAMES = [
   words.columns.name,
   words.columns.type,
@@ -25,18 +29,23 @@ const NAMES = [
   words.columns.size,
   words.columns.used,
   words.columns.free,
+  words.columns.load,
   words.columns.hosts,
+  words.columns.actions,
 ];
 
 interface Props {
   readonly stores: readonly Datastore[];
   readonly groups: readonly Group[];
+  readonly loads: Loads;
+  readonly onBegin: (job: string) => void;
   readonly column: Column;
   readonly direction: Direction;
   readonly onSort: (column: Column, direction: Direction) => void;
 }
 
-export function DatastoreTable({ stores, groups, column, direction, onSort }: Props) {
+export function DatastoreTable({ stores, groups, loads, onBegin, column, direction, onSort }: Props) {
+  const busiest = Math.max(...[...loads.values()].map((load) => load.bytes), 0);
   const scrolled = useRef<HTMLDivElement>(null);
   const rows = useVirtualizer({
     count: stores.length,
@@ -57,7 +66,19 @@ export function DatastoreTable({ stores, groups, column, direction, onSort }: Pr
           <Space height={before} />
           {shown.map(({ index }) => {
             const store = stores[index];
-            return store && <Row key={store.id} store={store} groups={groups} index={index} />;
+            return (
+              store && (
+                <Row
+                  key={store.id}
+                  store={store}
+                  groups={groups}
+                  index={index}
+                  load={loads.get(store.id)}
+                  busiest={busiest}
+                  onBegin={onBegin}
+                />
+              )
+            );
           })}
           <Space height={after} />
         </Tbody>
@@ -77,6 +98,7 @@ const Head = memo(function Head({ column, direction, onSort }: Pick<Props, "colu
           return (
             <Th
               key={name}
+              {...(name === words.columns.actions ? { screenReaderText: name } : {})}
               sort={
                 sortable
                   ? {
@@ -87,7 +109,7 @@ const Head = memo(function Head({ column, direction, onSort }: Pick<Props, "colu
                   : undefined
               }
             >
-              {name}
+              {name === words.columns.actions ? null : name}
             </Th>
           );
         })}
@@ -120,9 +142,13 @@ interface RowProps {
   readonly store: Datastore;
   readonly groups: readonly Group[];
   readonly index: number;
+  readonly load: Load | undefined;
+  /** Bytes by the second. */
+  readonly busiest: number;
+  readonly onBegin: (job: string) => void;
 }
 
-const Row = memo(function Row({ store, groups, index }: RowProps) {
+const Row = memo(function Row({ store, groups, index, load, busiest, onBegin }: RowProps) {
   const names = groupNames(store, groups);
   return (
     <Tr aria-rowindex={index + 2}>
@@ -150,6 +176,7 @@ const Row = memo(function Row({ store, groups, index }: RowProps) {
         )}
       </Td>
       <Td dataLabel={words.columns.free}>{store.state === "active" ? <Bytes value={freeOf(store)} /> : "–"}</Td>
+      <Td dataLabel={words.columns.load}>{load ? <LoadBar name={store.name} load={load} busiest={busiest} /> : "–"}</Td>
       <Td dataLabel={words.columns.hosts} modifier="truncate">
         {names.length + store.clients.length > 0 ? (
           [...names, ...store.clients].join(", ")
@@ -159,6 +186,22 @@ const Row = memo(function Row({ store, groups, index }: RowProps) {
           "–"
         )}
       </Td>
+      <Td isActionCell>
+        <May least="operator">
+          <ActionMenu row store={store} onBegin={onBegin} />
+        </May>
+      </Td>
     </Tr>
   );
 });
+
+/** A plain meter: a thousand of PatternFly's bars would measure themselves. */
+function LoadBar({ name, load, busiest }: { readonly name: string; readonly load: Load; readonly busiest: number }) {
+  const shown = words.load(formatRate(load.bytes), formatOperations(load.operations));
+  return (
+    <>
+      <meter className="zv-load" aria-label={words.loadOf(name)} max={Math.max(busiest, 1)} value={load.bytes} />
+      <div className="zv-load-words">{shown}</div>
+    </>
+  );
+}

@@ -207,6 +207,8 @@ export function DiskTable({ prefix = "disk", disks, chosen, onChange }: DiskTabl
                 id={`${prefix}-${index}`}
                 aria-label={words.chooseDisk(disk.path)}
                 isChecked={chosen.includes(disk.path)}
+                // Of an imported pool: no force takes it.
+                isDisabled={disk.used_by?.startsWith("pool ") ?? false}
                 onChange={(_event, checked) =>
                   onChange(checked ? [...chosen, disk.path] : chosen.filter((path) => path !== disk.path))
                 }

@@ -18,7 +18,7 @@ import { linesOf } from "./paths";
 
 const words = text.hosts;
 const FIELDS = ["name", "group", "iqns", "addresses"];
-const CHANGES = ["hosts", "host-groups", "iscsi-sessions", "nfs-clients", "readiness"];
+const CHANGES = ["hosts", "unknown-initiators", "host-groups", "iscsi-sessions", "nfs-clients", "readiness"];
 const SECRET_LENGTH = 24;
 /** Without those that are mistaken for another when they are typed. */
 const LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
@@ -87,8 +87,10 @@ function HostFields({ form, onChange, problem }: FieldsProps) {
   );
 }
 
-export function AddHost({ onClose }: Close) {
-  const [form, change] = useForm<Form>({ name: "", group: "", iqns: "", addresses: "" });
+/** `iqn`: of an initiator that tried to log in. ESXi and Linux end it with the name of the host. */
+export function AddHost({ iqn = "", onClose }: Close & { readonly iqn?: string }) {
+  const name = /:([A-Za-z0-9][A-Za-z0-9_.@-]*)$/.exec(iqn)?.[1] ?? "";
+  const [form, change] = useForm<Form>({ name, group: "", iqns: iqn, addresses: "" });
   return (
     <ChangeDialog
       title={words.create.title}

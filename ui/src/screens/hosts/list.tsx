@@ -27,6 +27,7 @@ import { AddGroup } from "./group-dialogs";
 import { AddHost } from "./host-dialogs";
 import { HostMenu } from "./host-menu";
 import { isRecent, isUsageKnown, matches, mountsOf, pathsOf } from "./paths";
+import { Unknown } from "./unknown";
 
 const words = text.hosts;
 const TABS = ["hosts", "groups"] as const;
@@ -60,17 +61,20 @@ function HostsTab() {
   const query = useQuery(hostsQuery);
   const { data: groups = [] } = useQuery(groupsQuery);
   return (
-    <QueryBoundary query={query} what={words.title} lines={6}>
-      {(hosts) =>
-        hosts.length === 0 ? (
-          <EmptyState titleText={words.empty.title} headingLevel="h2">
-            <EmptyStateBody>{words.empty.body}</EmptyStateBody>
-          </EmptyState>
-        ) : (
-          <Hosts hosts={hosts} groups={groups} />
-        )
-      }
-    </QueryBoundary>
+    <>
+      <QueryBoundary query={query} what={words.title} lines={6}>
+        {(hosts) =>
+          hosts.length === 0 ? (
+            <EmptyState titleText={words.empty.title} headingLevel="h2">
+              <EmptyStateBody>{words.empty.body}</EmptyStateBody>
+            </EmptyState>
+          ) : (
+            <Hosts hosts={hosts} groups={groups} />
+          )
+        }
+      </QueryBoundary>
+      <Unknown />
+    </>
   );
 }
 

@@ -56,6 +56,9 @@ pub(crate) async fn log_in(
             stat_sn: *stat_sn.get_or_insert(request.exp_stat_sn),
         };
         let step = login.handle(&request, &data);
+        if let Some(initiator) = login.unknown.take() {
+            registry.remember_unknown(initiator, peer.ip().to_canonical());
+        }
         let (mut response, text, established) = match step {
             Step::Respond(response, text) => (response, text, None),
             Step::Complete(response, text, established) => (response, text, Some(established)),

@@ -103,6 +103,8 @@ pub(crate) struct Login<'a> {
     first: Option<LoginRequest>,
     stage: u8,
     leading: Option<Leading>,
+    /// The initiator's name, if no target admits it.
+    unknown: Option<IscsiName>,
     initiator_alias: Option<String>,
     security: Security,
     collector: TextCollector,
@@ -121,6 +123,7 @@ impl<'a> Login<'a> {
             first: None,
             stage: SECURITY_NEGOTIATION,
             leading: None,
+            unknown: None,
             initiator_alias: None,
             security: Security::Open,
             collector: TextCollector::default(),
@@ -236,6 +239,9 @@ impl<'a> Login<'a> {
         };
         let initiator = find("InitiatorName").ok_or(LoginStatus::MissingParameter)?;
         let initiator: IscsiName = initiator.parse().map_err(|_| LoginStatus::InitiatorError)?;
+        if self.registry.visible_targets(&initiator).is_empty() {
+            self.unknown = Some(initiator.clone());
+        }
         let session_type = match find("SessionType") {
             None | Some("Normal") => SessionType::Normal,
             Some("Discovery") => SessionType::Discovery,

@@ -134,6 +134,48 @@ fn an_initiator_that_is_not_admitted_is_refused_and_sees_nothing() {
     assert_eq!(discover(&fixture, "All"), "");
 }
 
+fn unknown(fixture: &Fixture) -> Vec<String> {
+    let unknown = fixture.server.unknown_initiators();
+    unknown
+        .iter()
+        .map(|one| one.initiator.to_string())
+        .collect()
+}
+
+#[test]
+fn initiators_that_no_target_admits_are_remembered() {
+    let fixture = Fixture::with(ServerOptions::default(), |definition| {
+        definition.access = only(HOST);
+    });
+    fixture.log_in().ping();
+    assert!(unknown(&fixture).is_empty());
+    let other = |number: usize| format!("iqn.2001-04.com.example:other{number}");
+    // Refused, and twice: once in the list.
+    for _ in 0..2 {
+        let name = other(0);
+        let keys = [("InitiatorName", name.as_str()), ("TargetName", TARGET)];
+        refused(&fixture, |_| {}, &keys, 0x0203);
+    }
+    assert_eq!(unknown(&fixture), [other(0)]);
+    assert_eq!(
+        fixture.server.unknown_initiators()[0].address,
+        fixture.address.ip()
+    );
+    // One that only looks for targets is let in, and finds none.
+    for number in 1..40 {
+        let name = other(number);
+        let keys = [
+            ("InitiatorName", name.as_str()),
+            ("SessionType", "Discovery"),
+        ];
+        let mut initiator = Initiator::connect(fixture.address);
+        let (response, _) = initiator.login_step(initiator.operational(), &keys);
+        assert_eq!(response.status_class, 0);
+    }
+    let latest: Vec<_> = (8..40).rev().map(other).collect();
+    assert_eq!(unknown(&fixture), latest);
+}
+
 #[test]
 fn a_target_of_another_portal_group_is_not_found() {
     let fixture = Fixture::with(ServerOptions::default(), |definition| {

@@ -34,7 +34,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iscsi::{Authentication, Portal, Server, SessionInformation, TargetDefinition};
+use iscsi::{
+    Authentication, Portal, Server, SessionInformation, TargetDefinition, UnknownInitiator,
+};
 use scsi::{CopyManager, OffloadPolicy};
 use tokio::sync::Notify;
 use volume::engine::EngineChoice;
@@ -149,6 +151,14 @@ impl Service {
         self.server
             .as_ref()
             .map(Server::sessions)
+            .unwrap_or_default()
+    }
+
+    /// Initiators that came and that no target admits.
+    pub fn unknown_initiators(&self) -> Vec<UnknownInitiator> {
+        self.server
+            .as_ref()
+            .map(Server::unknown_initiators)
             .unwrap_or_default()
     }
 

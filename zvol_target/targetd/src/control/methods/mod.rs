@@ -105,6 +105,10 @@ impl ControlMethods {
                 parse::<None>(params)?;
                 Ok(space::get(service))
             }
+            "unknown_initiators.list" => {
+                parse::<None>(params)?;
+                Ok(sessions::unknown(service))
+            }
             "sessions.list" => sessions::list(service, &parse(params)?),
             "statistics.get" => statistics::get(service, &parse(params)?),
             _ => Err(unknown(method)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `sessions.list`
+//! `sessions.list`, `unknown_initiators.list`
 
 use std::time::UNIX_EPOCH;
 
@@ -31,6 +31,22 @@ pub(super) fn list(service: &Service, params: &Of) -> Result<Value, RpcError> {
         .map(show)
         .collect();
     Ok(json!({"sessions": shown}))
+}
+
+pub(super) fn unknown(service: &Service) -> Value {
+    let shown: Vec<_> = service
+        .unknown_initiators()
+        .iter()
+        .map(|one| {
+            let at = one.at.duration_since(UNIX_EPOCH);
+            json!({
+                "initiator": one.initiator.as_str(),
+                "address": one.address,
+                "at": at.map(|at| at.as_secs()).unwrap_or_default(),
+            })
+        })
+        .collect();
+    json!({"initiators": shown})
 }
 
 fn show(session: &SessionInformation) -> Value {

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// @vitest-environment jsdom
+/** What the service refuses, and would do by force: it is read, ticked, and sent once more. */
+
+import { cleanup, render } from "@testing-library/react";
+import { createElement } from "react";
+import { afterEach, expect, it } from "vitest";
+import { beginService, service } from "./border";
+import { App, newCache } from "../../src/app";
+import { dialog, fill, isDisabled, newUser, press, toPress, until } from "./page";
+import { problemBody } from "./problems";
+import { begun, ID } from "./world";
+
+afterEach(cleanup);
+
+it("is forced after a tick only, and names what is in the way", async () => {
+  beginService();
+  window.history.replaceState(null, "", `/datastores/${ID.vmfs}/snapshots`);
+  render(createElement(App, { client: newCache() }));
+  const user = newUser();
+  await press(user, ["Actions for snapshot before", "Roll back"]);
+  const scope = await until("it does not open", dialog);
+  await fill(user, scope, "Type vmfs1 to confirm", "vmfs1");
+  const send = await until("no button", () => toPress("Roll back", scope));
+  await until("it can't be sent", () => !isDisabled(send));
+  service.answers = [
+    { status: 409, body: problemBody(409, { blocking: ["esx1"], can_force: true }) },
+    { status: 202, body: begun },
+  ];
+  await press(user, ["Roll back"], scope);
+  const force = await until("it does not offer force", () => toPress("Continue anyway", scope));
+  expect(scope.textContent).toContain("esx1");
+  expect(isDisabled(force)).toBe(true);
+  const tick = await until("no tick", () => scope.querySelector<HTMLInputElement>("input[type=checkbox]"));
+  await user.click(tick);
+  await press(user, ["Continue anyway"], scope);
+  await until("the dialog stays", () => !scope.isConnected);
+  expect(service.sent.map((one) => one.body)).toEqual([
+    { force: false, destroy: ["after"] },
+    { force: true, destroy: ["after"] },
+  ]);
+}, 120_000);
