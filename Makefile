@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 enter := packaging/rootfs/enter
-.PHONY: help demo demo-reset check test test-long lint packages repository fuzz bench bench-long clean clean-cache
+.PHONY: help demo demo-reset check test test-long lint packages repository image fuzz bench bench-long clean clean-cache
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -31,6 +31,9 @@ packages: ## Debian packages of this checkout, in .cache/packages
 
 repository: ## a signed apt repository of them, in .cache/repository, for a web server at URL
 	@packaging/build-repository $(URL)
+
+image: ## a disk image that boots by UEFI, in .cache/image (raw, qcow2, ova); URL is the repository for its updates
+	@packaging/build-image $(URL)
 
 doors := procedure22 procedure22_copy nas_control
 fuzz: ## fuzz what others can send, each target SECONDS (60); TARGETS="login nas_control" for some

@@ -54,7 +54,7 @@ class Suite:
 
 TARGET, FSAL, CONSOLE, KERNEL = "build-target", "build-ganesha-fsal", "build-console", "build-kernel"
 PACKAGES = "build-repository"
-MACHINE = "build-machine"
+MACHINE, IMAGE = "build-machine", "build-image"
 SCHEMATHESIS, LIBISCSI, FALLBACK = "build-schemathesis", "build-newest-libiscsi", "build-fallback-kernel"
 OPENZFS_2_4 = "build-kernel-2.4"
 
@@ -65,6 +65,7 @@ BUILDS = (
     Job(CONSOLE, ["packaging/build-console"], seconds=60),
     Job(PACKAGES, ["packaging/build-repository"], [TARGET, FSAL, CONSOLE], seconds=40),
     Job(MACHINE, ["packaging/uml/machine-image"], [KERNEL], seconds=150),
+    Job(IMAGE, ["packaging/build-image"], [PACKAGES], seconds=1200),
     Job(SCHEMATHESIS, ["tests/environment/schemathesis"], seconds=30, processors=0.5),
     Job(LIBISCSI, ["tests/conformance/newest"], seconds=60),
     Job(FALLBACK, ["packaging/build-kernel"], seconds=900, environment={"UML_FALLBACK": "1"}),
@@ -247,6 +248,16 @@ ONLY_LONG = (
         covers=["packaging/debian", "packaging/systemd", "packaging/apparmor", "packaging/uml"],
         seconds=600,
         processors=1,
+    ),
+    Suite(
+        "image",
+        "the disk image on an emulated PC with UEFI: first boot, Debian's own kernel with both modules",
+        Run.LONG,
+        files=["tests/image"],
+        needs=[IMAGE],
+        covers=["packaging/image", "packaging/build-image", "packaging/debian", "packaging/dkms"],
+        seconds=900,
+        processors=1.5,
     ),
     Suite(
         "clients-on-zvols",
