@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import socket
@@ -45,20 +46,9 @@ class EmulatedPc:
             f"if=none,id=system,format=qcow2,file={folder / 'system.qcow2'},cache=unsafe",
             f"if=none,id=data,format=raw,file={folder / 'data'},cache=unsafe",
         ]
-        command = [
-            "qemu-system-x86_64",
-            "-machine",
-            "q35",
-            "-accel",
-            "tcg,thread=multi",
-            "-cpu",
-            "max",
-            "-smp",
-            "2",
-            "-m",
-            "3072",
-        ]
-        command += ["-nodefaults", "-display", "none", "-netdev", network, "-device", "virtio-net-pci,netdev=net"]
+        options = {"-machine": "q35", "-accel": "tcg,thread=multi", "-cpu": "max", "-smp": "2", "-m": "3072", "-display": "none"}
+        command = ["qemu-system-x86_64", "-nodefaults", *itertools.chain.from_iterable(options.items())]
+        command += ["-netdev", network, "-device", "virtio-net-pci,netdev=net"]
         for drive in drives:
             command += ["-drive", drive]
         command += ["-device", "virtio-scsi-pci,id=scsi", "-device", "scsi-hd,bus=scsi.0,drive=system,serial=system,bootindex=0"]
