@@ -23,7 +23,7 @@ from pathlib import Path
 
 from guest import CACHE, GUEST_ADDRESS, HOST_ADDRESS, KERNEL, Disk, Forward, GuestError, GuestOptions, GuestProcess
 
-IMAGES = CACHE / "machine"
+IMAGE = CACHE / "machine" / "debian.img"
 DOWNLOADS = Path(os.environ.get("ZVAAI_CACHE", CACHE)) / "archive"
 """Packages of Debian's archive that some machine fetched: they never change."""
 
@@ -43,7 +43,6 @@ class Machine(GuestProcess):
     def __init__(
         self,
         state: Path,
-        image: str = "ready",
         disks: Sequence[Disk] = (),
         sites: Mapping[str, Path] | None = None,
         forwards: Sequence[Forward] = (),
@@ -54,7 +53,6 @@ class Machine(GuestProcess):
         options = GuestOptions(command=[], disks=disks, forwards=forwards, memory_mib=memory_mib, console=console)
         super().__init__(options, KERNEL)
         self.folder = state
-        self._image = IMAGES / f"{image}.img"
         self._sites = dict(sites or {})
 
     def __enter__(self) -> Machine:
@@ -78,7 +76,7 @@ class Machine(GuestProcess):
             f"mem={options.memory_mib}M",
             "root=/dev/ubda",
             "rw",
-            f"ubd0={self.folder / 'root.cow'},{self._image.resolve()}",
+            f"ubd0={self.folder / 'root.cow'},{IMAGE.resolve()}",
             "con0=fd:0,fd:1",
             "con=null",
             "ssl=null",
@@ -174,6 +172,10 @@ class Machine(GuestProcess):
     def power_off(self, how: str = "poweroff", seconds: float = OFF_SECONDS) -> None:
         """Shuts it down in order; a `reboot` too ends here, and a new Machine of the folder boots it again."""
         self.run(f"systemctl --no-block {how}")
+        self.wait_until_off(seconds)
+
+    def wait_until_off(self, seconds: float = OFF_SECONDS) -> None:
+        """Raises subprocess.TimeoutExpired."""
         if self._process is not None:
             self._process.wait(seconds)
 

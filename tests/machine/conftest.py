@@ -53,7 +53,7 @@ def machine_of(scratch: Path, repository: Path) -> MachineMaker:
         folder = scratch / name
         folder.mkdir(exist_ok=True)
         disks = [Disk(POOL_BYTES, folder / "data0"), Disk(POOL_BYTES, folder / "data1")]
-        return Machine(folder, "ready", disks, {"repository.example": site})
+        return Machine(folder, disks, {"repository.example": site})
 
     return make
 

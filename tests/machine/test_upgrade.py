@@ -6,6 +6,7 @@ The other versions are the built one with another number.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -163,3 +164,30 @@ def test_nfs_is_served_with_debians_library_after_its_update(server: Machine) ->
         interruptions(writers, server)
     server.run(f"truncate --size {size} {LIBRARY}; systemctl restart nfs-ganesha", 180)
     wait_for(lambda: not alert(), "the alert is cleared", 180)
+
+
+def test_an_upgrade_goes_on_after_a_power_cut(
+    machine_of: MachineMaker, copy_of_server: str, server: Machine, site: Path, built: str, report_line: Callable[[str], None]
+) -> None:
+    """The power fails in postinst of the target, then of the appliance. Hosts are served after the boot, before apt repairs it."""
+    machine = server
+    with contextlib.ExitStack() as stack:
+        writers = stack.enter_context(Writers(machine))
+        for number, package in ((5, "zvaai-target"), (6, "zvaai")):
+            newer = f"{built}+{number}"
+            publish(site, newer)
+            state = f" half-configured {package}:[a-z0-9]* {re.escape(newer)}$"
+            machine.run("apt-get -q update && { apt-get -q -y upgrade >/var/log/upgrade.log 2>&1 & }", 300)
+            machine.run(f"until grep -q '{state}' /var/log/dpkg.log; do sleep 0.05; done", 600)
+            machine.kill()
+            machine = stack.enter_context(machine_of(copy_of_server, site))
+            booted = timed(machine.wait_for_boot)
+            writers.move(machine)
+            assert package in machine.run("dpkg --audit"), "the power did not fail in postinst"
+            machine.run("dpkg --configure -a", 600)
+            writers.wait_for_more()
+            writers.stop()
+            writers.verify(machine)
+            assert versions(machine) == installed(newer) and failed_units(machine) == []
+            report_line(f"power cut in postinst of {package}: booted in {booted:.0f} s")
+            writers.move(machine)
