@@ -98,7 +98,7 @@ class Export:
     clients: Sequence[ClientRights] = ()
     protocols: tuple[int, ...] = (3, 4)
     dataset: str = ""
-    """Dataset that must be mounted at the path: packaging/ganesha/mounted-exports."""
+    """Dataset that must be mounted at the path: packaging/ganesha/mounted_exports.py."""
     guid: int | None = None
     """GUID of the dataset: a copy with its name is not exported."""
     thick_size: int | None = None

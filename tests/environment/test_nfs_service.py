@@ -31,7 +31,7 @@ DROP_IN = REPOSITORY / "packaging/systemd/nfs-ganesha.service.d/zvaai.conf"
 CONFIGURATION = REPOSITORY / "packaging/ganesha/ganesha.conf"
 VAAI_NAS = REPOSITORY / "packaging/ganesha/vaai-nas.conf"
 NAMES = ("one", "two", "three", "four", "five", "six", "seven", "eight")
-MOUNTED_EXPORTS = REPOSITORY / "packaging/ganesha/mounted-exports"
+MOUNTED_EXPORTS = REPOSITORY / "packaging/ganesha/mounted_exports.py"
 CHOOSE_LIBRARY = REPOSITORY / "packaging/ganesha/choose-library"
 
 

@@ -26,7 +26,7 @@ NEEDED = {
         "/usr/lib/x86_64-linux-gnu/ganesha/libfsalzvaai.so",
         "/usr/lib/zvaai/ganesha/libganesha_nfsd.so.6.5",
         "/usr/lib/zvaai/choose-library",
-        "/usr/lib/zvaai/mounted-exports",
+        "/usr/lib/zvaai/mounted_exports.py",
         "/etc/zvaai/ganesha.conf",
         "/etc/zvaai/vaai-nas.conf",
         "/usr/lib/systemd/system/nfs-ganesha.service.d/zvaai.conf",

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 from runner.jobs import Job, Schedule
-from runner.planning import affected_by, files_of, owners, pytest_files
+from runner.planning import affected_by, builds_for, files_of, owners, pytest_files
 from runner.report import Counts, counts_of
 from runner.suites import SUITES, Run
 from support.programs import REPOSITORY
@@ -50,6 +51,17 @@ def test_a_change_selects_the_affected_suites() -> None:
     assert {"clones", "zvols"} <= names("packaging/dkms/zvol_clone/clone.c")
     assert "target" in names("tests/integration/target/test_access.py")
     assert all(suite.run <= Run.TEST for suite in SUITES if suite.name in names("zvol_target", "tests", "ui"))
+
+
+def test_a_suite_alone_has_all_builds() -> None:
+    for suite in SUITES:
+        builds = {build.name: build for build in builds_for([suite])}
+        assert {*suite.needs, *(name for build in builds.values() for name in build.needs)} <= set(builds), suite.name
+
+
+def test_each_program_of_the_benchmarks_is_there() -> None:
+    programs = re.findall(r"\$benches/([a-z_]+\.py)", (REPOSITORY / "tests/bench/run").read_text())
+    assert programs and [name for name in programs if not (REPOSITORY / "tests/bench" / name).exists()] == []
 
 
 def job(name: str, script: str, *needs: str) -> Job:

@@ -70,11 +70,20 @@ def _command(suite: Suite, run: Run) -> list[str]:
     return ["packaging/rootfs/enter", *([] if suite.network else ["--private-network"]), *pytest]
 
 
+def builds_for(suites: Sequence[Suite]) -> list[Job]:
+    """The builds that suites need, and those that these builds need."""
+    needed = {name for suite in suites for name in suite.needs}
+    # A build needs only earlier ones of the list.
+    for build in reversed(BUILDS):
+        if build.name in needed:
+            needed.update(build.needs)
+    return [build for build in BUILDS if build.name in needed]
+
+
 def jobs_of(suites: Sequence[Suite], run: Run) -> list[Job]:
     """The suites as jobs, with the builds they need."""
-    builds = [build for build in BUILDS if any(build.name in suite.needs for suite in suites)]
     return [
-        *builds,
+        *builds_for(suites),
         *(
             Job(
                 suite.name,

@@ -212,7 +212,7 @@ def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(without_p
 
 def test_ganesha_starts_with_the_original_dataset(tmp_path: Path) -> None:
     """Not another dataset with its name, mounted at its mountpoint."""
-    script = REPOSITORY / "packaging/ganesha/mounted-exports"
+    script = REPOSITORY / "packaging/ganesha/mounted_exports.py"
     dataset, place, to = f"{POOL}/files", tmp_path / "mounted" / "files", tmp_path / "to"
     exports = tmp_path / "exports.d"
     exports.mkdir()

@@ -1,0 +1,187 @@
+#!/usr/bin/python3 -I
+# SPDX-License-Identifier: Apache-2.0
+"""Copies the exports whose datasets are mounted to the folder that the NFS server reads; installed in /usr/lib/zvaai.
+
+usage: mounted_exports.py FROM TO BELOW [SECONDS]
+
+If a pool is not imported, its mount point is an empty folder or missing. ganesha 6.5 would export the folder of another file
+system, or refuse to start and take the datastores of other pools away too. A received copy of a datastore has the same
+mountpoint, and may be mounted over the original. So the mount at the path, one name below BELOW, must be of the dataset in the
+export's file, with the GUID in the file, if it has one.
+
+The owner of a file decides what is exported. So FROM and its files must belong to the caller (root), be writable by no other
+user, and have exactly the lines that the appliance writes (Export.block of appliance/dataplane/ganesha.py).
+
+zfs(8) may hang in the kernel, where no signal ends it. So one runs for each pool, all at once, and all together for SECONDS
+(20) at most. The appliance adds the missing exports when their pools answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+POOL_STATES = Path(os.environ.get("ZVAAI_POOL_STATES", "/proc/spl/kstat/zfs"))
+"""States of pools, which the kernel tells without a query to the pool; tests have another folder."""
+PIPE_BYTES = 1 << 20
+"""Holds the answer for some 4,000 datasets, so that zfs ends before somebody reads it."""
+GUID = re.compile(r"^([^\t\n]+)\t([0-9]+)$", re.MULTILINE)
+UNUSABLE = ("SUSPENDED", "UNAVAIL", "FAULTED")
+EXPORT = re.compile(
+    r"""EXPORT {
+(?:  # dataset (?P<dataset>[^\n]+)
+)?(?:  # guid (?P<guid>[0-9]+)
+)?  Export_Id = [0-9]+;
+  Path = "(?P<path>[^"\\\n]*)";
+  Pseudo = "[^"\\\n]*";
+  Protocols = [0-9, ]+;
+  Transports = TCP;
+  SecType = sys;
+  Access_Type = [A-Za-z]+;
+  Squash = [A-Za-z_]+;
+(?:  CLIENT { Clients = [0-9A-Za-z.:/_*@, -]+; Access_Type = [A-Za-z]+; Squash = [A-Za-z_]+; Protocols = [0-9, ]+; }
+)*  FSAL { Name = ZVAAI;(?: Thick_Size = [0-9]+;)? }
+}
+"""
+)
+
+
+@dataclass(frozen=True)
+class Export:
+    """An export of the appliance; `text` is its file."""
+
+    file: Path
+    text: str
+    dataset: str
+    guid: str
+    """Empty if the file has none."""
+
+    @property
+    def pool(self) -> str:
+        return self.dataset.partition("/")[0]
+
+
+class Refused(Exception):
+    """The export is not for this start; the text says why."""
+
+
+def safe(status: os.stat_result, is_type: bool) -> bool:
+    """Whether only the caller may write it, and it is of the right type."""
+    return is_type and status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def read(file: Path) -> str:
+    """Raises Refused."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, encoding="utf-8", newline="") as source:
+            status = os.fstat(source.fileno())
+            if safe(status, stat.S_ISREG(status.st_mode)):
+                return source.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{file} is not a file of root that can be read ({error}), and not exported") from None
+    raise Refused(f"{file} is not a file of root alone, and not exported")
+
+
+def mounts() -> dict[str, str]:
+    """Source of the topmost mount at each path (proc(5), mountinfo); empty for a bind mount of a folder."""
+
+    def plain(field: str) -> str:
+        return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), field)
+
+    sources = {}
+    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
+        first, _, last = line.partition(" - ")
+        root, path = first.split(" ")[3:5]
+        sources[plain(path)] = plain(last.split(" ")[1]) if root == "/" else ""
+    return sources
+
+
+def mounted(file: Path, below: str, sources: Mapping[str, str]) -> Export:
+    """The export in a file. Raises Refused, also if its dataset is not mounted at its path."""
+    text = read(file)
+    if not (fields := EXPORT.fullmatch(text)):
+        raise Refused(f"{file} is not as the appliance writes it, and not exported")
+    export = Export(file, text, fields["dataset"] or "", fields["guid"] or "")
+    state_file = POOL_STATES / export.pool / "state"
+    state = state_file.read_text().strip() if export.pool and state_file.exists() else ""
+    if state in UNUSABLE:
+        raise Refused(f"{file}: the pool of {export.dataset} is {state}, and it is not exported")
+    path = fields["path"]
+    if not export.dataset or sources.get(path) != export.dataset or path.rpartition("/")[0] != below:
+        raise Refused(f"{file}: {export.dataset or 'its dataset'} is not mounted at {path}, and not exported")
+    return export
+
+
+def guids(exports: Sequence[Export], seconds: float) -> dict[str, str]:
+    """GUIDs of the datasets by name, without those of pools that do not answer in time."""
+    pools: dict[str, list[str]] = {}
+    for export in exports:
+        if export.guid:
+            pools.setdefault(export.pool, []).append(export.dataset)
+    deadline = time.monotonic() + seconds
+    queries = [
+        # If a dataset is missing, zfs reports the others.
+        subprocess.Popen(
+            ["zfs", "list", "-H", "-p", "-o", "name,guid", "--", *names],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pipesize=PIPE_BYTES,
+            text=True,
+        )
+        for names in pools.values()
+    ]
+    answers: dict[str, str] = {}
+    for query in queries:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            query.wait(max(deadline - time.monotonic(), 0))
+            assert query.stdout is not None
+            answers.update(GUID.findall(query.stdout.read()))
+    return answers
+
+
+def exports_of(source: Path, below: str, seconds: float) -> Iterator[Export]:
+    """The exports for the daemon; says on standard error why others are not."""
+    exports = []
+    sources = mounts()
+    for file in sorted(source.glob("*.conf")):
+        try:
+            exports.append(mounted(file, below, sources))
+        except Refused as refusal:
+            print(refusal, file=sys.stderr)
+    answers = guids(exports, seconds)
+    for export in exports:
+        guid = answers.get(export.dataset, "unknown")
+        if export.guid in ("", guid):
+            yield export
+        else:
+            text = f"the GUID of {export.dataset} is {guid} instead of {export.guid}"
+            print(f"{export.file}: {text}: it is a copy, or another dataset, and not exported", file=sys.stderr)
+
+
+def main(source: str, to: str, below: str, seconds: str = "20") -> None:
+    """Fills the folder `to` anew."""
+    shutil.rmtree(to, ignore_errors=True)
+    Path(to).mkdir(parents=True)
+    if not os.path.lexists(source):
+        return
+    status = os.lstat(source)
+    if not safe(status, stat.S_ISDIR(status.st_mode)):
+        print(f"{source} is not a folder of root alone, and nothing in it is exported", file=sys.stderr)
+        return
+    for export in exports_of(Path(source), below, float(seconds)):
+        Path(to, export.file.name).write_text(export.text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
