@@ -41,5 +41,7 @@ int fileops_reserve(struct fileops_dataset *dataset, int file)
     if (error != 0)
         return error;
     fileops_dataset_status(dataset, &admitted);
+    if (admitted.counting)
+        return EAGAIN;
     return admitted.admitted <= admitted.size ? 0 : ENOSPC;
 }

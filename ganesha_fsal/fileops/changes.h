@@ -14,7 +14,7 @@ void fileops_growth_end(struct fileops_dataset *dataset, const struct admission_
 void fileops_growth_forget(struct fileops_dataset *dataset, uint64_t inode);
 
 /* Whether an open file can be overwritten in a full pool: in a thick dataset, after its size is admitted.
- * ENOSPC: the dataset is thin and reserves nothing, or the size is not admitted. */
+ * ENOSPC: the dataset is thin and reserves nothing, or the size is not admitted. EAGAIN: files are still being counted. */
 int fileops_reserve(struct fileops_dataset *dataset, int file);
 
 #endif

@@ -97,6 +97,27 @@ static void only_thick_storage_reserves(void **state)
     close(file);
 }
 
+/* The sum is partial until then: here the other file alone exceeds the size. */
+static void nothing_is_reserved_while_files_are_counted(void **state)
+{
+    const int file = make_file("disk", MIB), other = make_file("other", 1);
+    struct stat status;
+    (void)state;
+    assert_int_equal(ftruncate(other, 200 * MIB), 0);
+    assert_int_equal(fstat(other, &status), 0);
+    assert_int_equal(fileops_dataset_set_thick(dataset, 100 * MIB), 0);
+    counted();
+    admission_set_limit(&dataset->admission, 0);
+    admission_set_limit(&dataset->admission, 100 * MIB);
+    assert_int_equal(fileops_reserve(dataset, file), EAGAIN);
+    assert_int_equal(admission_count(&dataset->admission, status.st_ino, (uint64_t)status.st_size), 0);
+    assert_int_equal(fileops_reserve(dataset, file), EAGAIN);
+    admission_counted(&dataset->admission);
+    assert_int_equal(fileops_reserve(dataset, file), ENOSPC);
+    close(other);
+    close(file);
+}
+
 static void only_thick_storage_is_worth_another_attempt(void **state)
 {
     struct fileops_retry retry = {0};
@@ -181,6 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files_are_counted_once_for_all_their_names, begin, end),
         cmocka_unit_test_setup_teardown(only_thick_storage_reserves, begin, end),
+        cmocka_unit_test_setup_teardown(nothing_is_reserved_while_files_are_counted, begin, end),
         cmocka_unit_test_setup_teardown(only_thick_storage_is_worth_another_attempt, begin, end),
         cmocka_unit_test_setup_teardown(what_a_crash_left_of_clones_goes, begin, end),
         cmocka_unit_test_setup_teardown(what_can_not_be_removed_stops_no_export, begin, end),
