@@ -75,7 +75,7 @@ struct vaainas_session *vaainas_open(const struct vaainas_server *server, struct
     if (error == VAAINAS_OK)
         return session;
     if (error == VAAINAS_NO_SERVICE)
-        session_fail(failure, error, "%s does not serve NFSv3 procedure 22: install the nfs-ganesha of the zvaai packages on it",
+        session_fail(failure, error, "%s does not serve NFSv3 procedure 22: install the package zvaai-nfs on it",
                      server->host);
     if (error == VAAINAS_NOT_SUPPORTED)
         session_fail(failure, error, "%s does not serve VAAI-NAS for %s: export it by FSAL ZVAAI", server->host,

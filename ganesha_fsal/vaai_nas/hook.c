@@ -12,7 +12,7 @@
 
 #include "hook.h"
 
-#define INSTALL "install nfs-ganesha 6.5-5+deb13uN+zvaai1 from the zvaai packages and restart nfs-ganesha"
+#define INSTALL "install the zvaai-nfs package that was built for it, and restart nfs-ganesha"
 
 /* NFS3_REGISTER_LAYOUT is our patch's: the sizes of the structures that a module shares with the library. */
 static const size_t expected[] = NFS3_REGISTER_LAYOUT;
