@@ -14,30 +14,31 @@ import typer
 
 from appliance.cli import (
     configuration,
+    datastores,
     files,
     hosts,
     journal,
+    keys,
     network,
     overview,
     people,
+    pools,
     receivers,
     schedules,
     setup,
-    storage,
+    snapshots,
     support,
     upgrade,
 )
 from appliance.cli import history as _history  # noqa: F401  # a verb of `zvaai datastore`, `host` and `pool`
-from appliance.cli import holds as _holds  # noqa: F401  # verbs of `zvaai snapshot`
-from appliance.cli import pool_devices as _pool_devices  # noqa: F401  # verbs of `zvaai pool`
 from appliance.cli.client import USAGE, Client, CommandError
 from appliance.cli.output import Output
 from appliance.cli.shared import Shared
 
 application = typer.Typer(no_args_is_help=True, help="VMware storage with VAAI on OpenZFS.", pretty_exceptions_enable=False)
 for name, noun in (
-    ("pool", storage.pool), ("datastore", storage.datastore), ("snapshot", storage.snapshot), ("schedule", schedules.schedule),
-    ("file", files.file), ("key", storage.key),
+    ("pool", pools.pool), ("datastore", datastores.datastore), ("snapshot", snapshots.snapshot), ("schedule", schedules.schedule),
+    ("file", files.file), ("key", keys.key),
     ("host", hosts.host), ("group", hosts.group), ("portal", network.portal), ("iscsi", network.iscsi),
     ("job", journal.job), ("alert", journal.alert), ("audit", journal.audit), ("user", people.user), ("token", people.token),
     ("receiver", receivers.receiver), ("configuration", configuration.configuration), ("support", support.support),

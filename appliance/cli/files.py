@@ -22,8 +22,8 @@ def list_files(context: typer.Context, datastore: Store) -> None:
     Example: zvaai file list nfs1
     """
     run = shared(context)
-    found = run.client.all(f"/datastores/{run.client.named('/datastores', datastore)}/files", limit=200)
-    run.output.rows(found, "path", "total", "allocated", "unique", "unique_exact", "snapshot")
+    files = run.client.all(f"{run.path('/datastores', datastore)}/files", limit=200)
+    run.output.rows(files, "path", "total", "allocated", "unique", "unique_exact", "snapshot")
 
 
 @file.command("clone")
@@ -57,7 +57,7 @@ def browse_snapshot(
     Example: zvaai file browse nfs1 nightly_2026-11-25_220000Z web
     """
     run = shared(context)
-    path = f"/datastores/{run.client.named('/datastores', datastore)}/snapshots/{quote(snapshot, safe='')}/folder"
+    path = f"{run.path('/datastores', datastore)}/snapshots/{quote(snapshot, safe='')}/folder"
     run.output.rows(run.client.all(path, folder=folder), "name", "kind", "size", "modified_at")
 
 
@@ -70,5 +70,5 @@ def restore_vm(context: typer.Context, datastore: Store, snapshot: str, folder: 
     Example: zvaai file restore-vm nfs1 nightly_2026-11-25_220000Z web web-restored
     """
     run = shared(context)
-    path = f"/datastores/{run.client.named('/datastores', datastore)}/snapshots/{quote(snapshot, safe='')}/restore-vm"
+    path = f"{run.path('/datastores', datastore)}/snapshots/{quote(snapshot, safe='')}/restore-vm"
     run.job(run.client.call("POST", path, {"folder": folder, "name": name}), wait)

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from appliance.cli.datastores import datastore
 from appliance.cli.hosts import host
 from appliance.cli.output import size
-from appliance.cli.shared import Shared, named, names_of, shared
-from appliance.cli.storage import Store, datastore, pool
+from appliance.cli.pools import pool
+from appliance.cli.shared import Shared, Store, named, names_of, shared
 
 _POINTS = 24
 Range = Annotated[str, typer.Option("--range", "-r", help="How far back: hour, day, week, month or year.")]
@@ -25,7 +26,7 @@ def datastore_history(context: typer.Context, store: Store, range_: Range = "day
     Example: zvaai datastore history vmfs1 --range week
     """
     run = shared(context)
-    path = f"/datastores/{run.client.named('/datastores', store)}/history"
+    path = f"{run.path('/datastores', store)}/history"
     _show(run, run.client.call("GET", path, **_query(run, range_, until)))
 
 
@@ -36,12 +37,12 @@ def load(context: typer.Context) -> None:
     Example: zvaai datastore load
     """
     run = shared(context)
-    found = run.client.all("/load")
+    loads = run.client.all("/load")
     if run.output.as_json:
-        return run.output.raw(found)
+        return run.output.raw(loads)
     rows = [
-        {**one, "operations": f"{one['operations']:.0f}/s", "throughput": f"{size(one['bytes'])}/s"}
-        for one in sorted(found, key=lambda one: -float(one["bytes"]))
+        {**entry, "operations": f"{entry['operations']:.0f}/s", "throughput": f"{size(entry['bytes'])}/s"}
+        for entry in sorted(loads, key=lambda entry: -float(entry["bytes"]))
     ]
     rows = named(rows, names_of(run.client, "/datastores"), "datastore")
     return run.output.rows(rows, "datastore", "operations", "throughput")
@@ -54,7 +55,7 @@ def host_history(context: typer.Context, name: str, range_: Range = "day", until
     Example: zvaai host history esx1 --range hour
     """
     run = shared(context)
-    path = f"/hosts/{run.client.named('/hosts', name)}/history"
+    path = f"{run.path('/hosts', name)}/history"
     _show(run, run.client.call("GET", path, **_query(run, range_, until)))
 
 
@@ -73,19 +74,19 @@ def _query(run: Shared, range_: str, until: datetime.datetime | None) -> dict[st
     return {"range": range_, "end": until.timestamp() if until else None, "points": None if run.output.as_json else _POINTS}
 
 
-def _show(run: Shared, found: dict[str, Any]) -> None:
+def _show(run: Shared, response: dict[str, Any]) -> None:
     if run.output.as_json:
-        return run.output.raw(found)
-    run.output.rows(_rows(found), *("time", "read_iops", "write_iops", "read", "write", "p50_ms", "p99_ms", "cloned", "copied"),
-                    *(("used",) if "capacity" in found else ()))  # fmt: skip
-    if "full_at" in found:
-        print(f"\nfull at this growth: {found['full_at'][:10] if found['full_at'] else 'not foreseen'}")
+        return run.output.raw(response)
+    columns = ("time", "read_iops", "write_iops", "read", "write", "p50_ms", "p99_ms", "cloned", "copied")
+    run.output.rows(_rows(response), *columns, *(("used",) if "capacity" in response else ()))
+    if "full_at" in response:
+        print(f"\nfull at this growth: {response['full_at'][:10] if response['full_at'] else 'not foreseen'}")
     return None
 
 
-def _rows(found: dict[str, Any]) -> list[dict[str, Any]]:
+def _rows(response: dict[str, Any]) -> list[dict[str, Any]]:
     """One for each time of load, with the capacity of that time."""
-    load, capacity = found["load"], found.get("capacity")
+    load, capacity = response["load"], response.get("capacity")
     series, begin = load["series"], datetime.datetime.fromisoformat(load["start"])
     used: dict[float, float] = {}
     reach = 0.0

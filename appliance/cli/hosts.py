@@ -23,10 +23,10 @@ def list_hosts(context: typer.Context) -> None:
     Example: zvaai host list
     """
     run = shared(context)
-    found = run.client.all("/hosts")
+    hosts = run.client.all("/hosts")
     if not run.output.as_json:
-        found = named(found, names_of(run.client, "/host-groups"), "group")
-    run.output.rows(found, "name", "group", "iqns", "addresses", "chap_name")
+        hosts = named(hosts, names_of(run.client, "/host-groups"), "group")
+    run.output.rows(hosts, "name", "group", "iqns", "addresses", "chap_name")
 
 
 @host.command("show")
@@ -36,17 +36,17 @@ def show_host(context: typer.Context, host: str) -> None:
     Example: zvaai host show esx1
     """
     run = shared(context)
-    found = run.client.call("GET", f"/hosts/{run.client.named('/hosts', host)}")
-    sessions = [one for one in run.client.all("/sessions") if one["initiator"] in found["iqns"]]
-    stores = [one["name"] for one in run.client.all("/datastores") if found["group"] in one["host_groups"]]
+    response = run.client.call("GET", run.path("/hosts", host))
+    sessions = [session for session in run.client.all("/sessions") if session["initiator"] in response["iqns"]]
+    stores = [store["name"] for store in run.client.all("/datastores") if response["group"] in store["host_groups"]]
     ready = run.client.call("GET", "/readiness")
-    lines = [line for one in ready["hosts"] if one["host"] == found["id"] for line in one["esxcli"]]
+    lines = [line for commands in ready["hosts"] if commands["host"] == response["id"] for line in commands["esxcli"]]
     more = {"sessions": sessions, "datastores": stores, "target": ready["target"], "portals": ready["portals"]}
     if run.output.as_json:
-        run.output.raw({**found, **more, "esxcli": [*lines, *ready["esxcli"]]})
+        run.output.raw({**response, **more, "esxcli": [*lines, *ready["esxcli"]]})
         return
-    (shown,) = named([found], names_of(run.client, "/host-groups"), "group")
-    paths = [f"{one['peer']} to {one['portal']}" for one in sessions]
+    (shown,) = named([response], names_of(run.client, "/host-groups"), "group")
+    paths = [f"{session['peer']} to {session['portal']}" for session in sessions]
     run.output.one({key: value for key, value in shown.items() if key not in ("id", "etag")} | more | {"sessions": paths})
     print("\nOn this host:\n" + "\n".join(f"  {line}" for line in [*lines, *ready["esxcli"]]))
 
@@ -92,7 +92,7 @@ def change_host(
         body |= changed_list("iqns", now["iqns"], add_iqn, remove_iqn)
         return body | changed_list("addresses", now["addresses"], add_address, remove_address)
 
-    run.output.one(run.client.change(f"/hosts/{run.client.named('/hosts', host)}", changes))
+    run.output.one(run.client.change(run.path("/hosts", host), changes))
 
 
 @host.command("delete")
@@ -102,7 +102,7 @@ def delete_host(context: typer.Context, host: str, force: Force = False, yes: Ye
     Example: zvaai host delete esx1 --yes
     """
     run = shared(context)
-    path = f"/hosts/{run.client.named('/hosts', host)}"
+    path = run.path("/hosts", host)
     confirm(f"Delete the host {host}? It loses its datastores.", yes)
     run.client.delete(path, force=force)
 
@@ -120,7 +120,7 @@ def chap(
     Example: zvaai host chap esx1 --name esx1
     """
     run = shared(context)
-    path = f"/hosts/{run.client.named('/hosts', host)}/chap"
+    path = f"{run.path('/hosts', host)}/chap"
     if remove:
         run.output.one(run.client.call("DELETE", path, force=force))
         return
@@ -135,12 +135,12 @@ def sessions(context: typer.Context) -> None:
     Example: zvaai host sessions
     """
     run = shared(context)
-    found = run.client.all("/sessions")
+    rows = run.client.all("/sessions")
     if not run.output.as_json:
-        by_iqn = {iqn: one["name"] for one in run.client.all("/hosts") for iqn in one["iqns"]}
-        found = [{**one, "host": by_iqn.get(one["initiator"], "-")} for one in found]
-        return run.output.rows(found, "host", "initiator", "peer", "portal", "since", "account")
-    return run.output.raw(found)
+        by_iqn = {iqn: response["name"] for response in run.client.all("/hosts") for iqn in response["iqns"]}
+        rows = [{**session, "host": by_iqn.get(session["initiator"], "-")} for session in rows]
+        return run.output.rows(rows, "host", "initiator", "peer", "portal", "since", "account")
+    return run.output.raw(rows)
 
 
 @host.command("unknown")
@@ -160,10 +160,10 @@ def nfs_clients(context: typer.Context) -> None:
     Example: zvaai host nfs-clients
     """
     run = shared(context)
-    found = run.client.all("/nfs-clients")
+    clients = run.client.all("/nfs-clients")
     if not run.output.as_json:
-        found = named(found, names_of(run.client, "/datastores"), "datastores")
-    run.output.rows(found, "address", "seen_at", "opens", "datastores")
+        clients = named(clients, names_of(run.client, "/datastores"), "datastores")
+    run.output.rows(clients, "address", "seen_at", "opens", "datastores")
 
 
 @group.command("list")
@@ -173,10 +173,10 @@ def list_groups(context: typer.Context) -> None:
     Example: zvaai group list
     """
     run = shared(context)
-    found = run.client.all("/host-groups")
+    groups = run.client.all("/host-groups")
     if not run.output.as_json:
-        found = named(found, names_of(run.client, "/hosts"), "hosts")
-    run.output.rows(found, "name", "hosts", "disabled_offloads")
+        groups = named(groups, names_of(run.client, "/hosts"), "hosts")
+    run.output.rows(groups, "name", "hosts", "disabled_offloads")
 
 
 @group.command("create")
@@ -196,9 +196,9 @@ def show_group(context: typer.Context, group: str) -> None:
     Example: zvaai group show cluster
     """
     run = shared(context)
-    found = run.client.call("GET", f"/host-groups/{run.client.named('/host-groups', group)}")
-    stores = [one["name"] for one in run.client.all("/datastores") if found["id"] in one["host_groups"]]
-    (shown,) = [found] if run.output.as_json else named([found], names_of(run.client, "/hosts"), "hosts")
+    response = run.client.call("GET", run.path("/host-groups", group))
+    stores = [store["name"] for store in run.client.all("/datastores") if response["id"] in store["host_groups"]]
+    (shown,) = [response] if run.output.as_json else named([response], names_of(run.client, "/hosts"), "hosts")
     run.output.one({**shown, "datastores": stores})
 
 
@@ -223,7 +223,7 @@ def change_group(
         body: dict[str, Any] = {"name": name} if name else {}
         return body | changed_list("disabled_offloads", now["disabled_offloads"], disable, enable)
 
-    run.output.one(run.client.change(f"/host-groups/{run.client.named('/host-groups', group)}", changes))
+    run.output.one(run.client.change(run.path("/host-groups", group), changes))
 
 
 @group.command("delete")
@@ -233,6 +233,6 @@ def delete_group(context: typer.Context, group: str, yes: Yes = False) -> None:
     Example: zvaai group delete cluster --yes
     """
     run = shared(context)
-    path = f"/host-groups/{run.client.named('/host-groups', group)}"
+    path = run.path("/host-groups", group)
     confirm(f"Delete the host group {group}?", yes)
     run.client.delete(path)

@@ -27,8 +27,8 @@ def list_jobs(
     Example: zvaai job list --state failed
     """
     run = shared(context)
-    found = run.client.all("/jobs", most=limit, state=state)
-    run.output.rows(found, "created_at", "kind", "name", "state", "percent", "step", "actor", "id")
+    jobs = run.client.all("/jobs", most=limit, state=state)
+    run.output.rows(jobs, "created_at", "kind", "name", "state", "percent", "step", "actor", "id")
 
 
 @job.command("show")
@@ -38,8 +38,8 @@ def show_job(context: typer.Context, job: str) -> None:
     Example: zvaai job show 0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3
     """
     run = shared(context)
-    found = run.client.call("GET", f"/jobs/{job}")
-    run.output.one(found if run.output.as_json else {**found, "problem": (found["problem"] or {}).get("text")})
+    response = run.client.call("GET", f"/jobs/{job}")
+    run.output.one(response if run.output.as_json else {**response, "problem": (response["problem"] or {}).get("text")})
 
 
 @job.command("wait")
@@ -92,10 +92,10 @@ def show_alert(context: typer.Context, alert: int) -> None:
     Example: zvaai alert show 12
     """
     run = shared(context)
-    found: list[dict[str, Any]] = [one for one in run.client.all("/alerts", open="false") if one["id"] == alert]
-    if not found:
+    matching: list[dict[str, Any]] = [entry for entry in run.client.all("/alerts", open="false") if entry["id"] == alert]
+    if not matching:
         raise CommandError(f"there is no alert {alert}; zvaai alert list --all shows their numbers", NOT_THERE)
-    run.output.one(found[0])
+    run.output.one(matching[0])
 
 
 @alert.command("acknowledge")
@@ -120,5 +120,5 @@ def list_audit(
     Example: zvaai audit list --action host --limit 20
     """
     run = shared(context)
-    found = run.client.all("/audit", most=limit, actor=actor, action=action)
-    run.output.rows(found, "at", "actor", "token", "address", "action", "name", "status")
+    entries = run.client.all("/audit", most=limit, actor=actor, action=action)
+    run.output.rows(entries, "at", "actor", "token", "address", "action", "name", "status")

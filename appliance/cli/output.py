@@ -39,13 +39,11 @@ def shown(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(str(one) for one in value)
+        return ", ".join(str(item) for item in value)
     return str(value)
 
 
 class Output:
-    """Where a command prints its result."""
-
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
         self.console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())

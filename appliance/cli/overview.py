@@ -99,15 +99,15 @@ def status(context: typer.Context) -> None:
                 f"  pool      {state}  {pool['name']}: {pool['health']}, {used} % of {size(pool['size'])} used  {pool['problem']}"
             )
         say(f"  jobs      {status['active_jobs']} running")
-        for one in alerts:
-            mark = "" if one["acknowledged_at"] is None else f"  (acknowledged by {one['acknowledged_by']})"
-            say(f"  [bold]{one['severity'].upper()}[/]  {one['text']}{mark}")
+        for alert in alerts:
+            mark = "" if alert["acknowledged_at"] is None else f"  (acknowledged by {alert['acknowledged_by']})"
+            say(f"  [bold]{alert['severity'].upper()}[/]  {alert['text']}{mark}")
     troubled = (
         not status["worker"]
         or status["storage_problem"]
         or status["reconcile_problem"]
         or (status["target"] or {}).get("luns_failed")
-        or any(one["acknowledged_at"] is None and one["severity"] != "info" for one in alerts)
+        or any(alert["acknowledged_at"] is None and alert["severity"] != "info" for alert in alerts)
     )
     if troubled or any(pool["health"] != "ONLINE" for pool in status["pools"]):
         raise typer.Exit(FAILED)
@@ -125,15 +125,15 @@ def readiness(context: typer.Context) -> None:
     else:
         names = names_of(run.client)
         order = ("failed", "warning", "unknown", "ok")
-        for check in sorted(readiness["checks"], key=lambda one: order.index(one["result"])):
+        for check in sorted(readiness["checks"], key=lambda check: order.index(check["result"])):
             about = f" ({names.get(check['subject'], check['subject'])})" if check["subject"] else ""
             print(f"{check['result'].upper():<8} {check['title']}{about}: {check['evidence']}")
             if check["remedy"] and check["result"] != "ok":
                 print(f"         {check['remedy']}")
         print("\nOn each ESXi host, once:\n" + "\n".join(f"  {line}" for line in readiness["esxcli"]))
-        for one in readiness["hosts"]:
-            if one["esxcli"]:
-                print(f"\nOn {names.get(one['host'], one['host'])}:\n" + "\n".join(f"  {line}" for line in one["esxcli"]))
+        for host in readiness["hosts"]:
+            if host["esxcli"]:
+                print(f"\nOn {names.get(host['host'], host['host'])}:\n" + "\n".join(f"  {line}" for line in host["esxcli"]))
     if any(check["result"] == "failed" for check in readiness["checks"]):
         raise typer.Exit(FAILED)
 
@@ -165,7 +165,7 @@ def offloads(context: typer.Context) -> None:
     if run.output.as_json:
         return run.output.raw(offloads)
     stores = run.client.all("/datastores")
-    names = {key: one["name"] for one in stores for key in (one["id"], one["uuid"])}
+    names = {key: store["name"] for store in stores for key in (store["id"], store["uuid"])}
     iscsi = ("cloned_bytes", "copied_bytes", "zeroed_bytes", "unmapped_bytes")
     luns = [
         {"lun": row["number"], "datastore": names.get(row["uuid"], row["uuid"]), **row["offload"]} for row in offloads["luns"]

@@ -51,7 +51,7 @@ def change_user(
     run = shared(context)
     given: dict[str, Any] = {"role": role, "disabled": disabled}
     body = {key: value for key, value in given.items() if value is not None}
-    run.output.one(run.client.change(f"/users/{run.client.named('/users', name)}", body))
+    run.output.one(run.client.change(run.path("/users", name), body))
 
 
 @user.command("password")
@@ -64,7 +64,7 @@ def set_password(
     """
     run = shared(context)
     body = {"password": ask_secret("New password", twice=True), "end_tokens": end_tokens}
-    run.client.change(f"/users/{run.client.named('/users', name)}", body)
+    run.client.change(run.path("/users", name), body)
 
 
 @user.command("delete")
@@ -74,7 +74,7 @@ def delete_user(context: typer.Context, name: str, yes: Yes = False) -> None:
     Example: zvaai user delete olga --yes
     """
     run = shared(context)
-    path = f"/users/{run.client.named('/users', name)}"
+    path = run.path("/users", name)
     confirm(f"Delete the user {name} with all sessions and tokens?", yes)
     run.client.delete(path)
 
@@ -112,6 +112,6 @@ def delete_token(context: typer.Context, token: str, yes: Yes = False) -> None:
     Example: zvaai token delete prometheus --yes
     """
     run = shared(context)
-    path = f"/tokens/{run.client.named('/tokens', token)}"
+    path = run.path("/tokens", token)
     confirm(f"Delete the token {token}? Programs that use it can no longer log in.", yes)
     run.client.call("DELETE", path)

@@ -28,11 +28,11 @@ def list_receivers(context: typer.Context) -> None:
     Example: zvaai receiver list
     """
     run = shared(context)
-    found = run.client.all("/receivers")
-    for one in found:
-        last = one["last_delivery"] or {"problem": None, "state": None}
-        one["last"] = last["problem"] or last["state"]
-    run.output.rows(found, "name", "kind", "severity", "enabled", "waiting", "last", "url", "recipients")
+    receivers = run.client.all("/receivers")
+    for row in receivers:
+        last = row["last_delivery"] or {"problem": None, "state": None}
+        row["last"] = last["problem"] or last["state"]
+    run.output.rows(receivers, "name", "kind", "severity", "enabled", "waiting", "last", "url", "recipients")
 
 
 @receiver.command("create")
@@ -85,7 +85,7 @@ def change_receiver(
         "password": ask_secret("Password for the mail server") if user else None,
     }  # fmt: skip
     body = {key: value for key, value in given.items() if value is not None}
-    run.output.one(run.client.change(f"/receivers/{run.client.named('/receivers', name)}", body))
+    run.output.one(run.client.change(run.path("/receivers", name), body))
 
 
 @receiver.command("secret")
@@ -95,7 +95,7 @@ def renew_secret(context: typer.Context, name: str) -> None:
     Example: zvaai receiver secret pager
     """
     run = shared(context)
-    run.output.one(run.client.call("POST", f"/receivers/{run.client.named('/receivers', name)}/secret"))
+    run.output.one(run.client.call("POST", f"{run.path('/receivers', name)}/secret"))
 
 
 @receiver.command("test")
@@ -105,7 +105,7 @@ def test_receiver(context: typer.Context, name: str) -> None:
     Example: zvaai receiver test mail
     """
     run = shared(context)
-    delivery = run.client.call("POST", f"/receivers/{run.client.named('/receivers', name)}/test")
+    delivery = run.client.call("POST", f"{run.path('/receivers', name)}/test")
     run.output.one(delivery)
     if delivery["state"] != "delivered":
         raise typer.Exit(FAILED)
@@ -118,8 +118,8 @@ def list_deliveries(context: typer.Context, name: str, limit: Annotated[int, typ
     Example: zvaai receiver deliveries mail --limit 5
     """
     run = shared(context)
-    found = run.client.all(f"/receivers/{run.client.named('/receivers', name)}/deliveries", most=limit)
-    run.output.rows(found, "created_at", "kind", "state", "attempts", "status", "problem", "event")
+    deliveries = run.client.all(f"{run.path('/receivers', name)}/deliveries", most=limit)
+    run.output.rows(deliveries, "created_at", "kind", "state", "attempts", "status", "problem", "event")
 
 
 @receiver.command("delete")
@@ -129,6 +129,6 @@ def delete_receiver(context: typer.Context, name: str, yes: Yes = False) -> None
     Example: zvaai receiver delete pager --yes
     """
     run = shared(context)
-    path = f"/receivers/{run.client.named('/receivers', name)}"
+    path = run.path("/receivers", name)
     confirm(f"Delete the receiver {name}?", yes)
     run.client.delete(path)

@@ -63,14 +63,14 @@ def list_schedules(context: typer.Context) -> None:
     Example: zvaai schedule list
     """
     run = shared(context)
-    found = run.client.all("/schedules")
+    schedules = run.client.all("/schedules")
     if not run.output.as_json:
-        found = named(found, names_of(run.client, "/datastores"), "datastores")
-        for one in found:
-            one["every"] = interval(one["every_minutes"])
-            one["retains"] = " ".join([str(one["keep"]), *(f"{one[tier]}{tier[0]}" for tier in TIERS if one[tier])])
-            one["of"] = one["pool"] or ", ".join(one["datastores"])
-    run.output.rows(found, "name", "kind", "every", "at", "time_zone", "retains", "protect_days", "enabled", "last_at", "of")
+        schedules = named(schedules, names_of(run.client, "/datastores"), "datastores")
+        for row in schedules:
+            row["every"] = interval(row["every_minutes"])
+            row["retains"] = " ".join([str(row["keep"]), *(f"{row[tier]}{tier[0]}" for tier in TIERS if row[tier])])
+            row["of"] = row["pool"] or ", ".join(row["datastores"])
+    run.output.rows(schedules, "name", "kind", "every", "at", "time_zone", "retains", "protect_days", "enabled", "last_at", "of")
 
 
 @schedule.command("show")
@@ -80,11 +80,11 @@ def show_schedule(context: typer.Context, name: str) -> None:
     Example: zvaai schedule show hourly
     """
     run = shared(context)
-    path = f"/schedules/{run.client.named('/schedules', name)}"
-    found, room = run.client.call("GET", path), run.client.call("GET", f"{path}/room")
+    path = run.path("/schedules", name)
+    response, room = run.client.call("GET", path), run.client.call("GET", f"{path}/room")
     if run.output.as_json:
-        return run.output.raw({**found, "room": room})
-    run.output.one(named([found], names_of(run.client, "/datastores"), "datastores")[0])
+        return run.output.raw({**response, "room": room})
+    run.output.one(named([response], names_of(run.client, "/datastores"), "datastores")[0])
     if room["needed"] != "0":
         run.output.one(room)
     return None
@@ -158,7 +158,7 @@ def change_schedule(
     Example: zvaai schedule change hourly --daily 30 --add-datastore vmfs2
     """
     run = shared(context)
-    path = f"/schedules/{run.client.named('/schedules', name)}"
+    path = run.path("/schedules", name)
     body = _given(
         every=every, at=at, time_zone=time_zone, keep=keep, hourly=hourly, daily=daily, weekly=weekly, monthly=monthly,
         protect=protect, enabled=enabled, name=new_name,
@@ -167,7 +167,9 @@ def change_schedule(
         gone = {run.client.named("/datastores", store) for store in remove_store or ()}
         new = [run.client.named("/datastores", store) for store in add_store or ()]
         body["datastores"] = [
-            one for one in dict.fromkeys([*run.client.call("GET", path)["datastores"], *new]) if one not in gone
+            identifier
+            for identifier in dict.fromkeys([*run.client.call("GET", path)["datastores"], *new])
+            if identifier not in gone
         ]
     run.output.one(run.client.call("PATCH", path, body))
 
@@ -179,7 +181,7 @@ def run_schedule(context: typer.Context, name: str, wait: Wait = False) -> None:
     Example: zvaai schedule run hourly --wait
     """
     run = shared(context)
-    run.job(run.client.call("POST", f"/schedules/{run.client.named('/schedules', name)}/run"), wait)
+    run.job(run.client.call("POST", f"{run.path('/schedules', name)}/run"), wait)
 
 
 @schedule.command("delete")
@@ -190,4 +192,4 @@ def delete_schedule(context: typer.Context, name: str, yes: Yes = False) -> None
     """
     run = shared(context)
     confirm(f"Delete the schedule {name}? Its snapshots stay, and nothing deletes them.", yes)
-    run.client.call("DELETE", f"/schedules/{run.client.named('/schedules', name)}")
+    run.client.call("DELETE", run.path("/schedules", name))

@@ -29,8 +29,8 @@ import msgspec
 import typer
 
 from appliance.cli.client import FAILED, INVALID, NOT_ALLOWED, UNAVAILABLE, USAGE, Client, CommandError
+from appliance.cli.pools import vdevs_of
 from appliance.cli.shared import as_bytes
-from appliance.cli.storage import vdevs_of
 
 CODE = Path("/var/lib/zvaai/setup-code")
 RECOVERY_KEY = Path("/etc/zvaai/recovery-key")
@@ -45,28 +45,20 @@ class _Part(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Administrator(_Part):
-    """The first user."""
-
     password: str
     name: str = "admin"
 
 
 class Pool(_Part):
-    """A pool on empty disks."""
-
     name: str
     vdevs: list[str]
 
 
 class Group(_Part):
-    """A host group."""
-
     name: str
 
 
 class Host(_Part):
-    """An ESXi host."""
-
     name: str
     group: str | None = None
     iqns: list[str] = []
@@ -85,8 +77,6 @@ class Datastore(_Part):
 
 
 class Seed(_Part):
-    """The whole file."""
-
     administrator: Administrator
     pools: list[Pool] = []
     groups: list[Group] = []
@@ -134,8 +124,8 @@ def set_up(
 
 def console() -> str:
     """The console's address: of the interface that has the default route, or of any."""
-    found = subprocess.run(["hostname", "--all-ip-addresses"], capture_output=True, text=True, check=False).stdout.split()
-    address = next((one for one in found if ":" not in one), "localhost")
+    addresses = subprocess.run(["hostname", "--all-ip-addresses"], capture_output=True, text=True, check=False).stdout.split()
+    address = next((candidate for candidate in addresses if ":" not in candidate), "localhost")
     return f"https://{address}:{urlsplit(URL).port}"
 
 
@@ -180,7 +170,7 @@ def carry_out(seed: Seed, code: str | None, say: Callable[[str], None]) -> None:
     headers = {"X-CSRF-Token": begun["csrf_token"]}
 
     def existing(path: str) -> dict[str, str]:
-        return {one["name"]: one.get("id", one["name"]) for one in client.all(path)}
+        return {item["name"]: item.get("id", item["name"]) for item in client.all(path)}
 
     def group_of(name: str) -> str:
         if name not in groups:
@@ -213,9 +203,15 @@ def carry_out(seed: Seed, code: str | None, say: Callable[[str], None]) -> None:
             post("/hosts", body)
             say(f"made the host {host.name}")
     datastores = existing("/datastores")
-    for one in seed.datastores:
-        if one.name not in datastores:
-            body = {"name": one.name, "pool": one.pool, "size": as_bytes(one.size), "kind": one.kind, "thick": one.thick}
-            job("/datastores", {**body, "host_groups": [group_of(name) for name in one.groups]})
-            say(f"made the datastore {one.name}")
+    for datastore in seed.datastores:
+        if datastore.name not in datastores:
+            body = {
+                "name": datastore.name,
+                "pool": datastore.pool,
+                "size": as_bytes(datastore.size),
+                "kind": datastore.kind,
+                "thick": datastore.thick,
+            }
+            job("/datastores", {**body, "host_groups": [group_of(name) for name in datastore.groups]})
+            say(f"made the datastore {datastore.name}")
     client.call("DELETE", "/session", _headers=headers)

@@ -16,10 +16,12 @@ from appliance.cli.output import Output, size
 
 @dataclass
 class Shared:
-    """State of a run of the command."""
-
     client: Client
     output: Output
+
+    def path(self, collection: str, name: str) -> str:
+        """Path of what has this name or identifier in a collection, such as /datastores. Raises CommandError."""
+        return f"{collection}/{self.client.named(collection, name)}"
 
     def job(self, job: dict[str, Any], wait: bool) -> None:
         """Prints the job. With `wait`, prints its progress and waits for its end."""
@@ -51,8 +53,8 @@ class Shared:
 
 def shared(context: typer.Context) -> Shared:
     """Of this run."""
-    found: Shared = context.find_root().obj
-    return found
+    run: Shared = context.find_root().obj
+    return run
 
 
 def ask_secret(prompt: str, twice: bool = False) -> str:
@@ -87,6 +89,7 @@ def as_bytes(text: str) -> str:
 
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the job to end.")]
 Force = Annotated[bool, typer.Option("--force", help="Also while hosts use it.")]
+Store = Annotated[str, typer.Argument(help="Name or identifier of a datastore.")]
 Groups = Annotated[list[str] | None, typer.Option("--group", "-g", help="A host group that sees it; repeat for several.")]
 Number = Annotated[int | None, typer.Option("--lun", help="LUN number; the default is the lowest free one.")]
 
@@ -98,14 +101,14 @@ def group_ids(client: Client, names: list[str] | None) -> list[str]:
 
 def names_of(client: Client, *paths: str) -> dict[str, str]:
     """Names by identifier; of datastores, hosts and host groups if no list is given."""
-    return {one["id"]: one["name"] for path in paths or ("/datastores", "/hosts", "/host-groups") for one in client.all(path)}
+    return {item["id"]: item["name"] for path in paths or ("/datastores", "/hosts", "/host-groups") for item in client.all(path)}
 
 
 def named(items: list[dict[str, Any]], names: dict[str, str], field: str) -> list[dict[str, Any]]:
     """With names instead of identifiers in a field, which is one or a list."""
 
     def name(value: Any) -> Any:
-        return [names.get(one, one) for one in value] if isinstance(value, list) else names.get(value, value)
+        return [names.get(identifier, identifier) for identifier in value] if isinstance(value, list) else names.get(value, value)
 
     return [{**item, field: name(item[field])} for item in items]
 

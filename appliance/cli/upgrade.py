@@ -39,10 +39,10 @@ def read_plan(simulation: str) -> Plan:
     """Of the output of `apt-get --simulate`."""
     new, removed = {}, []
     for line in simulation.splitlines():
-        if found := re.match(r"Inst (\S+)(?: \[([^\]]+)\])? \((\S+)", line):
-            new[found[1]] = (found[2] or "", found[3])
-        elif found := re.match(r"Remv (\S+)", line):
-            removed.append(found[1])
+        if match := re.match(r"Inst (\S+)(?: \[([^\]]+)\])? \((\S+)", line):
+            new[match[1]] = (match[2] or "", match[3])
+        elif match := re.match(r"Remv (\S+)", line):
+            removed.append(match[1])
     return Plan(new, removed)
 
 
@@ -96,8 +96,8 @@ def upgrade(
         if name in plan.new:
             old, new = plan.new[name]
             print(f"{name}: {old or 'not installed'} -> {new}\n  {effect}")
-    found = list(problems(plan, unhealthy, loaded, installed))
-    for problem in found:
+    obstacles = list(problems(plan, unhealthy, loaded, installed))
+    for problem in obstacles:
         print(f"IN THE WAY: {problem}")
-    if found:
+    if obstacles:
         raise typer.Exit(FAILED)

@@ -64,7 +64,14 @@ def in_command() -> set[str]:
     return {call for file in (REPOSITORY / "appliance/cli").glob("*.py") for call in _calls(ast.parse(file.read_text()))}
 
 
-METHODS = {"all": ("GET",), "named": ("GET",), "download": ("GET",), "change": ("GET", "PATCH"), "delete": ("GET", "DELETE")}
+METHODS = {
+    "all": ("GET",),
+    "named": ("GET",),
+    "path": ("GET",),
+    "download": ("GET",),
+    "change": ("GET", "PATCH"),
+    "delete": ("GET", "DELETE"),
+}
 
 
 def _calls(module: ast.Module) -> Iterator[str]:
@@ -100,6 +107,8 @@ def _path(node: ast.expr, known: Mapping[str, ast.expr], helpers: Mapping[str, a
     if isinstance(node, ast.Name) and node.id in known and known[node.id] is not node:
         found = _path(known[node.id], {}, helpers)
         return found if found.startswith("/") else "*"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "path":
+        return f"{_path(node.args[0], known, helpers)}/*"
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in helpers:
         return _path(helpers[node.func.id], {}, helpers)
     return "*"

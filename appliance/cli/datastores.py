@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datastores."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli.shared import (
+    Force,
+    Groups,
+    Number,
+    Store,
+    Wait,
+    Yes,
+    as_bytes,
+    changed_list,
+    confirm,
+    group_ids,
+    named,
+    names_of,
+    noun,
+    shared,
+)
+
+datastore = noun("Manage datastores: VMFS on LUNs, and NFS.")
+
+
+Clients = Annotated[
+    list[str] | None, typer.Option("--client", help="NFS: an address or network that may mount it; repeat for several.")
+]
+Versions = Annotated[list[str] | None, typer.Option("--nfs-version", help="NFS: 3 or 4; the default is both.")]
+Squash = Annotated[str | None, typer.Option(help="NFS: map root, all or none to nobody. ESXi needs none.")]
+Anyone = Annotated[bool, typer.Option("--anyone", help="NFS: allow clients such as 0.0.0.0/0: any host that reaches the server.")]
+
+
+@datastore.command("list")
+def list_datastores(
+    context: typer.Context,
+    state: Annotated[str | None, typer.Option(help="active, deleted, copy or missing")] = None,
+    kind: Annotated[str | None, typer.Option(help="vmfs or nfs")] = None,
+) -> None:
+    """List datastores. Deleted ones can be restored; copies are not served.
+
+    Example: zvaai datastore list --state active
+    """
+    run = shared(context)
+    columns = ("name", "kind", "state", "lun", "share", "size", "used", "pool", "copy_reason")
+    run.output.rows(run.client.all("/datastores", state=state, kind=kind), *columns)
+
+
+@datastore.command("show")
+def show_datastore(context: typer.Context, store: Store) -> None:
+    """Show a datastore and its space.
+
+    `unique` of VMFS: bytes on disk that no clone or copy shares; an upper bound if `unique_exact` is no.
+    `admitted` of NFS: bytes that its files need; of a thick datastore at most its size.
+
+    Example: zvaai datastore show vmfs1
+    """
+    run = shared(context)
+    path = run.path("/datastores", store)
+    response = run.client.call("GET", path)
+    if response["state"] == "active":
+        response["space"] = run.client.call("GET", f"{path}/space")
+        if not run.output.as_json:
+            response |= response.pop("space")
+    if run.output.as_json:
+        return run.output.raw(response)
+    (shown,) = named([response], names_of(run.client, "/host-groups"), "host_groups")
+    if response["kind"] == "vmfs":
+        shown["target"] = run.client.call("GET", "/readiness")["target"]
+    return run.output.one(shown)
+
+
+@datastore.command("create")
+def create_datastore(
+    context: typer.Context,
+    name: str,
+    pool: Annotated[str, typer.Option(help="Pool of the datastore.")],
+    size: Annotated[str, typer.Option(help="Size, or quota of NFS: 500G, 2T, or bytes.")],
+    kind: Annotated[str, typer.Option(help="vmfs or nfs")] = "vmfs",
+    group: Groups = None,
+    thick: Annotated[bool, typer.Option("--thick", help="Reserve its size, and share no blocks.")] = False,
+    block_size: Annotated[int | None, typer.Option(help="VMFS: 8192 to 131072; the default is 65536.")] = None,
+    soft_threshold: Annotated[int | None, typer.Option(help="Percent of its size at which hosts get a warning.")] = None,
+    lun: Number = None,
+    record_size: Annotated[int | None, typer.Option(help="NFS: 8192 to 1048576; the default is 65536.")] = None,
+    sync: Annotated[str, typer.Option(help="standard or always; disabled loses writes in a power cut.")] = "standard",
+    compression: Annotated[str, typer.Option(help="lz4, zstd, zstd-fast or off")] = "lz4",
+    client: Clients = None,
+    anyone: Anyone = False,
+    nfs_version: Versions = None,
+    squash: Squash = None,
+    encrypted: Annotated[bool, typer.Option("--encrypted", help="Encrypt it with the key of the pool: zvaai key.")] = False,
+    wait: Wait = False,
+) -> None:
+    """Create an empty datastore and serve it to host groups and clients.
+
+    Example: zvaai datastore create vmfs1 --pool tank --size 2T --group cluster --wait
+
+    Example: zvaai datastore create nfs1 --kind nfs --pool tank --size 2T --client 192.0.2.0/24
+    """
+    run = shared(context)
+    body = {"kind": kind, "name": name, "pool": pool, "size": as_bytes(size), "thick": thick, "block_size": block_size}
+    body |= {"lun": lun, "soft_threshold": soft_threshold, "host_groups": group_ids(run.client, group)}
+    body |= {"record_size": record_size, "sync": sync, "compression": compression}
+    body |= {"clients": client, "anyone": anyone, "versions": nfs_version, "squash": squash}
+    body |= {"encrypted": encrypted}
+    run.job(run.client.call("POST", "/datastores", body), wait)
+
+
+@datastore.command("change")
+def change_datastore(
+    context: typer.Context,
+    store: Store,
+    name: Annotated[str | None, typer.Option(help="Rename it.")] = None,
+    soft_threshold: Annotated[
+        int | None, typer.Option(help="Percent of its size at which hosts get a warning; 0 for none.")
+    ] = None,
+    lun: Annotated[int | None, typer.Option(help="Another LUN number.")] = None,
+    add_group: Annotated[list[str] | None, typer.Option(help="Show it to a host group; repeat for several.")] = None,
+    remove_group: Annotated[list[str] | None, typer.Option(help="Hide it from a host group; repeat for several.")] = None,
+    add_client: Annotated[list[str] | None, typer.Option(help="NFS: let an address or network mount it; repeat.")] = None,
+    remove_client: Annotated[list[str] | None, typer.Option(help="NFS: stop an address or network; repeat.")] = None,
+    anyone: Anyone = False,
+    nfs_version: Versions = None,
+    squash: Squash = None,
+    thick: Annotated[
+        bool | None, typer.Option("--thick/--thin", help="Reserve its size, or not. Thick only if it shares no blocks.")
+    ] = None,
+    force: Force = False,
+    wait: Wait = False,
+) -> None:
+    """Change a datastore. Options that are not given stay as they are.
+
+    Example: zvaai datastore change vmfs1 --add-group cluster2 --remove-group cluster --wait
+    """
+    run = shared(context)
+
+    def changes(now: dict[str, Any]) -> dict[str, Any]:
+        given = (("name", name), ("lun", lun), ("versions", nfs_version), ("squash", squash), ("thick", thick))
+        body: dict[str, Any] = {"force": force, "anyone": anyone} | {key: value for key, value in given if value is not None}
+        if soft_threshold is not None:
+            body["soft_threshold"] = soft_threshold or None
+        groups = group_ids(run.client, add_group), group_ids(run.client, remove_group)
+        body |= changed_list("host_groups", now["host_groups"], *groups)
+        return body | changed_list("clients", now.get("clients") or [], add_client, remove_client)
+
+    run.job(run.client.change(run.path("/datastores", store), changes), wait)
+
+
+@datastore.command("grow")
+def grow_datastore(context: typer.Context, store: Store, size: str, wait: Wait = False) -> None:
+    """Grow a VMFS datastore to a new size.
+
+    Example: zvaai datastore grow vmfs1 3T --wait
+    """
+    run = shared(context)
+    run.job(run.client.call("POST", f"{run.path('/datastores', store)}/grow", {"size": as_bytes(size)}), wait)
+
+
+@datastore.command("quota")
+def set_quota(context: typer.Context, store: Store, size: str, wait: Wait = False) -> None:
+    """Set the quota of an NFS datastore, not below what it holds.
+
+    Example: zvaai datastore quota nfs1 3T --wait
+    """
+    run = shared(context)
+    path = f"{run.path('/datastores', store)}/quota"
+    run.job(run.client.call("POST", path, {"size": as_bytes(size)}), wait)
+
+
+@datastore.command("delete")
+def delete_datastore(context: typer.Context, store: Store, force: Force = False, yes: Yes = False, wait: Wait = False) -> None:
+    """Take a datastore out of service. It can be restored until it is purged.
+
+    Example: zvaai datastore delete vmfs1 --yes --wait
+    """
+    run = shared(context)
+    path = run.path("/datastores", store)
+    confirm(f"Take the datastore {store} away from its hosts?", yes)
+    run.job(run.client.delete(path, force=force), wait)
+
+
+@datastore.command("restore")
+def restore_datastore(
+    context: typer.Context,
+    store: Store,
+    name: Annotated[str | None, typer.Option(help="Another name.")] = None,
+    group: Groups = None,
+    client: Clients = None,
+    anyone: Anyone = False,
+    wait: Wait = False,
+) -> None:
+    """Restore a deleted datastore with its identity, for the hosts that saw it before or for those that the options name.
+
+    Example: zvaai datastore restore vmfs1 --group cluster --wait
+    """
+    run = shared(context)
+    body = {"name": name, "host_groups": group_ids(run.client, group) if group else None, "clients": client, "anyone": anyone}
+    run.job(run.client.call("POST", f"{run.path('/datastores', store)}/restore", body), wait)
+
+
+@datastore.command("purge")
+def purge_datastore(context: typer.Context, store: Store, yes: Yes = False, wait: Wait = False) -> None:
+    """Destroy a deleted datastore and its snapshots for good.
+
+    Example: zvaai datastore purge vmfs1 --yes --wait
+    """
+    run = shared(context)
+    store_id = run.client.named("/datastores", store)
+    confirm(f"Destroy {store} and its snapshots for good?", yes)
+    run.job(run.client.call("POST", f"/datastores/{store_id}/purge"), wait)
+
+
+@datastore.command("forget")
+def forget_datastore(context: typer.Context, store: Store, force: Force = False, yes: Yes = False, wait: Wait = False) -> None:
+    """Give up a missing datastore. Its LUN number or path becomes free.
+
+    Example: zvaai datastore forget vmfs1 --yes
+    """
+    run = shared(context)
+    path = f"{run.path('/datastores', store)}/forget"
+    confirm(f"Give up the missing datastore {store}, its LUN number and its hosts?", yes)
+    run.job(run.client.call("POST", path, force=force), wait)
+
+
+@datastore.command("clone")
+def clone_datastore(
+    context: typer.Context,
+    store: Store,
+    name: str,
+    snapshot: Annotated[str | None, typer.Option(help="Clone this snapshot; the default is the present state.")] = None,
+    group: Groups = None,
+    client: Clients = None,
+    anyone: Anyone = False,
+    wait: Wait = False,
+) -> None:
+    """Clone a datastore at once. The clone has an identity of its own.
+
+    Example: zvaai datastore clone vmfs1 vmfs1-test --snapshot before --group test --wait
+    """
+    run = shared(context)
+    body = {
+        "name": name, "snapshot": snapshot, "host_groups": group_ids(run.client, group),
+        "clients": client, "anyone": anyone,
+    }  # fmt: skip
+    run.job(run.client.call("POST", f"{run.path('/datastores', store)}/clone", body), wait)
+
+
+@datastore.command("promote")
+def promote_datastore(context: typer.Context, store: Store, wait: Wait = False) -> None:
+    """Make a clone independent of its origin, so that the origin can be purged. The shared snapshots become the clone's.
+
+    Example: zvaai datastore promote vmfs1-clone
+    """
+    run = shared(context)
+    run.job(run.client.call("POST", f"{run.path('/datastores', store)}/promote"), wait)
+
+
+@datastore.command("adopt")
+def adopt(
+    context: typer.Context,
+    dataset: Annotated[str, typer.Argument(help="Volume or file system: zvaai datastore volumes, filesystems.")],
+    name: str,
+    keep_identity: Annotated[
+        bool, typer.Option("--keep-identity", help="Keep its identity if no other datastore has it.")
+    ] = False,
+    known_as: Annotated[
+        str | None,
+        typer.Option(help='Names of another target that it keeps, as JSON: {"system": "lio", "unit_serial": ..., "model": ...}'),
+    ] = None,
+    lun: Number = None,
+    group: Groups = None,
+    client: Clients = None,
+    anyone: Anyone = False,
+    wait: Wait = False,
+) -> None:
+    """Make a datastore of a volume, a file system or a copy.
+
+    Example: zvaai datastore adopt tank/old vmfs2 --group cluster --wait
+    """
+    run = shared(context)
+    try:
+        names = None if known_as is None else json.loads(known_as)
+    except ValueError as error:
+        raise typer.BadParameter(f"--known-as: {error}") from error
+    body = {
+        "dataset": dataset,
+        "name": name,
+        "identity": "keep" if keep_identity else "new",
+        "known_as": names,
+        "lun": lun,
+        "host_groups": group_ids(run.client, group) if group else None,
+        "clients": client,
+        "anyone": anyone,
+    }
+    run.job(run.client.call("POST", "/volumes/adopt", body), wait)
+
+
+@datastore.command("volumes")
+def volumes(context: typer.Context) -> None:
+    """List volumes. Datasets without a datastore can be adopted.
+
+    Example: zvaai datastore volumes
+    """
+    run = shared(context)
+    datasets = run.client.all("/volumes")
+    datasets = datasets if run.output.as_json else named(datasets, names_of(run.client, "/datastores"), "datastore")
+    run.output.rows(datasets, "dataset", "size", "block_size", "datastore")
+
+
+@datastore.command("filesystems")
+def filesystems(context: typer.Context) -> None:
+    """List file systems. Datasets without a datastore can be adopted.
+
+    Example: zvaai datastore filesystems
+    """
+    run = shared(context)
+    datasets = run.client.all("/filesystems")
+    datasets = datasets if run.output.as_json else named(datasets, names_of(run.client, "/datastores"), "datastore")
+    run.output.rows(datasets, "dataset", "used", "quota", "mountpoint", "datastore")

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools and their devices."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli.shared import Force, Wait, Yes, confirm, noun, shared
+
+pool = noun("Pools.")
+
+
+@pool.command("list")
+def list_pools(context: typer.Context) -> None:
+    """List imported pools.
+
+    Example: zvaai pool list
+    """
+    run = shared(context)
+    run.output.rows(run.client.all("/pools"), "name", "health", "size", "allocated", "free", "bclone_saved", "error_count")
+
+
+@pool.command("show")
+def show_pool(context: typer.Context, name: str) -> None:
+    """Show a pool with its vdevs and its last scan.
+
+    Example: zvaai pool show tank
+    """
+    run = shared(context)
+    response = run.client.call("GET", f"/pools/{name}")
+    if run.output.as_json:
+        return run.output.raw(response)
+    run.output.one({key: value for key, value in response.items() if key != "vdevs"})
+    if scan := response["scan"]:
+        print(f"{scan['function']}: {scan['state']}, {100 * scan['progress']:.0f} %, {scan['errors']} errors")
+    lines: list[dict[str, Any]] = []
+
+    def walk(vdevs: list[dict[str, Any]], depth: int) -> None:
+        for vdev in vdevs:
+            lines.append({**vdev, "name": "  " * depth + vdev["name"]})
+            walk(vdev["vdevs"], depth + 1)
+
+    walk(response["vdevs"], 0)
+    return run.output.rows(lines, "name", "health", "role", "read_errors", "write_errors", "checksum_errors")
+
+
+@pool.command("change")
+def change_pool(
+    context: typer.Context,
+    name: str,
+    warning: Annotated[
+        int | None, typer.Option(help="Percent at which an alert is raised and hosts get a warning; 0 for the default.")
+    ] = None,
+    critical: Annotated[int | None, typer.Option(help="Percent at which the alert is critical; 0 for the usual.")] = None,
+    wait: Wait = False,
+) -> None:
+    """Set the pool's capacity alert thresholds, in percent.
+
+    Example: zvaai pool change tank --warning 75 --critical 85
+    """
+    run = shared(context)
+    given = {"warning_percent": warning, "critical_percent": critical}
+    body = {field: value or None for field, value in given.items() if value is not None}
+    run.job(run.client.call("PATCH", f"/pools/{name}", body), wait)
+
+
+@pool.command("scrub")
+def scrub(
+    context: typer.Context,
+    name: str,
+    action: Annotated[str, typer.Argument(help="start, pause or stop")] = "start",
+    wait: Wait = False,
+) -> None:
+    """Start the scrub, pause or stop it.
+
+    Example: zvaai pool scrub tank pause
+    """
+    run = shared(context)
+    run.job(run.client.call("POST", f"/pools/{name}/scrub", {"action": action}), wait)
+
+
+VdevWords = Annotated[
+    list[str], typer.Argument(help="[mirror|raidz1|raidz2|raidz3] DEVICE..., log|cache|spare|special before them")
+]
+
+
+def vdevs_of(words: list[str]) -> list[dict[str, Any]]:
+    """As zpool(8) takes them: `mirror a b mirror c d log e`."""
+    vdevs: list[dict[str, Any]] = []
+    role, redundancy, begun = "data", "stripe", False
+    for word in words:
+        if word in ("log", "cache", "spare", "special", "dedup"):
+            role, redundancy, begun = word, "stripe", False
+        elif word in ("mirror", "raidz1", "raidz2", "raidz3"):
+            redundancy, begun = word, False
+        elif begun:
+            vdevs[-1]["devices"].append(word)
+        else:
+            vdevs.append({"devices": [word], "redundancy": redundancy, "role": role})
+            begun = True
+    return vdevs
+
+
+@pool.command("disks")
+def disks(context: typer.Context) -> None:
+    """List block devices, and what uses them.
+
+    Example: zvaai pool disks
+    """
+    run = shared(context)
+    listed = run.client.all("/disks")
+    if not run.output.as_json:
+        for disk in listed:
+            disk["health"] = _health(disk["smart"])
+    run.output.rows(listed, "path", "size", "model", "serial", "used_by", "health")
+
+
+def _health(smart: dict[str, Any] | None) -> str:
+    """What a disk says of itself, in a line."""
+    if smart is None or not smart["available"]:
+        return "-" if smart is None else "none"
+    verdict = {True: "ok", False: "FAILING", None: "no verdict"}[smart["passed"]]
+    counts = [f"{smart[name]} {name}" for name in ("reallocated", "pending", "uncorrectable") if smart[name]]
+    measured = [f"{smart['temperature']} °C"] if smart["temperature"] is not None else []
+    worn = [f"{smart['wear']} % worn"] if smart["wear"] is not None else []
+    return ", ".join([verdict, *counts, *measured, *worn])
+
+
+@pool.command("create")
+def create_pool(
+    context: typer.Context,
+    name: str,
+    vdevs: VdevWords,
+    ashift: Annotated[int, typer.Option(help="Block of the devices: 2 to the power of this. It can't be changed later.")] = 12,
+    autotrim: Annotated[bool, typer.Option("--autotrim", help="Tell SSDs at once which blocks are free.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the layout, and create nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Whatever the devices carry.")] = False,
+    wait: Wait = False,
+) -> None:
+    """Create a pool on empty disks.
+
+    Example: zvaai pool create tank mirror /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B
+    """
+    run = shared(context)
+    body = {"name": name, "vdevs": vdevs_of(vdevs), "force": force}
+    plan = run.client.call("POST", "/pools/plan", body)
+    for warning in plan["warnings"]:
+        print(f"Warning: {warning}", file=sys.stderr)
+    if dry_run:
+        print("\n".join(plan["layout"]))
+        return
+    run.job(run.client.call("POST", "/pools", {**body, "ashift": ashift, "autotrim": autotrim}), wait)
+
+
+@pool.command("extend")
+def extend_pool(
+    context: typer.Context,
+    name: str,
+    vdevs: VdevWords,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resulting layout without changing anything.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Whatever the devices carry.")] = False,
+    wait: Wait = False,
+) -> None:
+    """Add vdevs to a pool. Data vdevs cannot be removed again.
+
+    Example: zvaai pool extend tank mirror /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B --dry-run
+    """
+    run = shared(context)
+    body = {"vdevs": vdevs_of(vdevs), "force": force}
+    if dry_run:
+        print("\n".join(run.client.call("POST", "/pools/plan", {**body, "name": name, "extend": True})["layout"]))
+        return
+    run.job(run.client.call("POST", f"/pools/{name}/extend", body), wait)
+
+
+@pool.command("importable")
+def importable(context: typer.Context) -> None:
+    """List pools that are not imported.
+
+    Example: zvaai pool importable
+    """
+    run = shared(context)
+    run.output.rows(run.client.all("/importable-pools"), "name", "guid", "health", "last_host", "devices", "action")
+
+
+@pool.command("import")
+def import_pool(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name or GUID.")],
+    new_name: Annotated[str | None, typer.Option(help="Import it with this name.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Though another system used it last.")] = False,
+    wait: Wait = False,
+) -> None:
+    """Import a pool. Its datastores keep their identities.
+
+    Example: zvaai pool import tank --wait
+    """
+    run = shared(context)
+    run.job(run.client.call("POST", "/pools/import", {"pool": name, "new_name": new_name, "force": force}), wait)
+
+
+@pool.command("export")
+def export_pool(context: typer.Context, name: str, force: Force = False, wait: Wait = False) -> None:
+    """Export a pool. Its datastores go out of service first.
+
+    Example: zvaai pool export tank --wait
+    """
+    run = shared(context)
+    run.job(run.client.call("POST", f"/pools/{name}/export", force=force), wait)
+
+
+@pool.command("replace")
+def replace_device(
+    context: typer.Context,
+    name: str,
+    device: str,
+    new_device: str,
+    force: Annotated[bool, typer.Option("--force", help="Whatever the new device carries.")] = False,
+    wait: Wait = False,
+) -> None:
+    """Replace a device, and start the resilver.
+
+    Example: zvaai pool replace tank /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B
+    """
+    run = shared(context)
+    body = {"device": device, "new_device": new_device, "force": force}
+    run.job(run.client.call("POST", f"/pools/{name}/replace", body), wait)
+
+
+@pool.command("device")
+def change_device(
+    context: typer.Context,
+    name: str,
+    device: str,
+    action: Annotated[str, typer.Argument(help="offline, online or clear")],
+    wait: Wait = False,
+) -> None:
+    """Take a device offline or online, or clear its errors.
+
+    Example: zvaai pool device tank /dev/disk/by-id/ata-A offline
+    """
+    run = shared(context)
+    run.job(run.client.call("POST", f"/pools/{name}/device", {"device": device, "action": action}), wait)
+
+
+Device = Annotated[str, typer.Argument(help="Name, path or GUID, as `zvaai pool show` prints it.")]
+Forced = Annotated[bool, typer.Option("--force", help="Whatever the new device carries. Admins only.")]
+
+
+@pool.command("attach")
+def attach_device(
+    context: typer.Context, name: str, device: Device, new_device: str, force: Forced = False, wait: Wait = False
+) -> None:
+    """Attach a device to a single device or a mirror, and start the resilver.
+
+    Example: zvaai pool attach tank /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B
+    """
+    run = shared(context)
+    body = {"device": device, "new_device": new_device, "force": force}
+    run.job(run.client.call("POST", f"/pools/{name}/attach", body), wait)
+
+
+@pool.command("detach")
+def detach_device(context: typer.Context, name: str, device: Device, wait: Wait = False) -> None:
+    """Detach a device from its mirror, or end a replacement.
+
+    Example: zvaai pool detach tank /dev/disk/by-id/ata-B
+    """
+    run = shared(context)
+    run.job(run.client.call("POST", f"/pools/{name}/detach", {"device": device}), wait)
+
+
+@pool.command("remove")
+def remove_device(context: typer.Context, name: str, device: Device, wait: Wait = False) -> None:
+    """Remove a spare, a cache or a log device; a mirror of logs as a whole.
+
+    Example: zvaai pool remove tank /dev/disk/by-id/nvme-C
+    """
+    run = shared(context)
+    run.job(run.client.call("POST", f"/pools/{name}/remove", {"device": device}), wait)
+
+
+@pool.command("trim")
+def trim_pool(
+    context: typer.Context,
+    name: str,
+    action: Annotated[str, typer.Argument(help="start or stop")] = "start",
+    wait: Wait = False,
+) -> None:
+    """Start or stop the trim of a pool's devices.
+
+    Example: zvaai pool trim tank
+    """
+    run = shared(context)
+    run.job(run.client.call("POST", f"/pools/{name}/trim", {"action": action}), wait)
+
+
+@pool.command("upgrade")
+def upgrade_pool(context: typer.Context, name: str, yes: Yes = False, wait: Wait = False) -> None:
+    """Enable all features of this OpenZFS. Older versions can't import the pool afterwards.
+
+    Example: zvaai pool upgrade tank
+    """
+    run = shared(context)
+    confirm(f"Upgrade {name}? Older versions of OpenZFS can't import it afterwards.", yes)
+    run.job(run.client.call("POST", f"/pools/{name}/upgrade"), wait)
+
+
+@pool.command("destroy")
+def destroy_pool(
+    context: typer.Context,
+    name: str,
+    yes: Yes = False,
+    force: Annotated[bool, typer.Option("--force", help="With the datasets in it that are no datastores.")] = False,
+    wait: Wait = False,
+) -> None:
+    """Destroy a pool that has no datastores. This can't be undone.
+
+    Example: zvaai pool destroy tank
+    """
+    run = shared(context)
+    confirm(f"Destroy pool {name} with all that is in it?", yes)
+    run.job(run.client.call("DELETE", f"/pools/{name}", force=force), wait)
