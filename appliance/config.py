@@ -93,8 +93,6 @@ class Worker(_Section):
 
 
 class Configuration(_Section):
-    """All settings."""
-
     state_directory: Path = Path("/var/lib/zvaai")
     runtime_directory: Path = Path("/run/zvaai")
     http: Http = Http()

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas.configuration import (
     BackupCreate,
@@ -22,24 +20,22 @@ from appliance.domain.errors import InvalidError
 resource = Resource("configuration")
 
 
-@resource.operation(
-    "POST", "/configuration/backup", role=Role.ADMIN, audit="configuration.backup", body=BackupCreate, answer=BackupResponse
-)
-def back_up(call: Call, body: BackupCreate) -> BaseModel:
+@resource.operation("POST", "/configuration/backup", role=Role.ADMIN, audit="configuration.backup")
+def back_up(call: Call, body: BackupCreate) -> BackupResponse:
     """A sealed copy of the configuration: users, hosts, groups, how datastores are shown, schedules, receivers, settings."""
     confirm_password(call, body.password, "password")
     return BackupResponse.model_validate(call.context.recovery.backup())
 
 
-@resource.operation("GET", "/recovery", role=Role.VIEWER, answer=RecoveryResponse)
-def read_recovery(call: Call) -> BaseModel:
+@resource.operation("GET", "/recovery", role=Role.VIEWER)
+def read_recovery(call: Call) -> RecoveryResponse:
     """Whether the appliance is in recovery mode, and the copies of the configuration on pools."""
     return RecoveryResponse.model_validate(_state(call))
 
 
 def _state(call: Call) -> dict[str, object]:
     with call.context.store.reading() as session:
-        own, found = sealed_copy.installation(session), call.context.recovery.found(session)
+        own, found = sealed_copy.installation(session), call.context.recovery.pool_copies(session)
         return {
             "active": own.recovery_reason is not None,
             "reason": own.recovery_reason,
@@ -48,12 +44,12 @@ def _state(call: Call) -> dict[str, object]:
             "generation": own.generation,
             "has_key": own.sealed_key is not None,
             "suggested": recovery.suggested(found),
-            "copies": [{"pool": one.pool, **dict(one.copy.header), "own": one.own, "known": one.known} for one in found],
+            "copies": [{"pool": one.pool, **dict(one.copy.header), "own": one.is_own, "known": one.known} for one in found],
         }
 
 
-@resource.operation("POST", "/recovery", role=Role.ADMIN, audit="recovery", body=RecoverUpdate, answer=RecoverResponse)
-def recover(call: Call, body: RecoverUpdate) -> BaseModel:
+@resource.operation("POST", "/recovery", role=Role.ADMIN, audit="recovery")
+def recover(call: Call, body: RecoverUpdate) -> RecoverResponse:
     """Takes the configuration of a copy, or says that the database is right. Ends recovery mode. The worker then reconciles."""
     if [body.from_pool is not None, body.file is not None, body.keep].count(True) != 1:
         raise InvalidError("from_pool", "name a pool, give a file, or keep the database", "one of these")
@@ -67,10 +63,8 @@ def recover(call: Call, body: RecoverUpdate) -> BaseModel:
     return RecoverResponse.model_validate({**_state(call), "changes": changes})
 
 
-@resource.operation(
-    "POST", "/configuration/recovery-key", role=Role.ADMIN, audit="configuration.recovery_key", answer=RecoveryKeyResponse
-)
-def renew_recovery_key(call: Call) -> BaseModel:
+@resource.operation("POST", "/configuration/recovery-key", role=Role.ADMIN, audit="configuration.recovery_key")
+def renew_recovery_key(call: Call) -> RecoveryKeyResponse:
     """Makes a new recovery key and shows it once. Copies that are written from now on open with it, and with no older one."""
     with call.changing() as session:
         key = sealed_copy.new_recovery_key(session, call.context.seal)

@@ -3,31 +3,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-
-from appliance.api.operation import Call, Resource, page
+from appliance.api.operation import Call, Resource
+from appliance.api.pages import page
+from appliance.api.schemas import datastores as schemas
 from appliance.api.schemas.common import ForceQuery, ListQuery
-from appliance.api.schemas.datastores import (
-    AdoptRequest,
-    DatastoreCreate,
-    DatastorePage,
-    DatastoreQuery,
-    DatastoreResponse,
-    DatastoreSpace,
-    DatastoreUpdate,
-    FilesystemPage,
-    FilesystemResponse,
-    GrowRequest,
-    KeyExportCreate,
-    KeyPage,
-    KeyResponse,
-    KeySecret,
-    KeyUpdate,
-    QuotaUpdate,
-    RestoreRequest,
-    VolumePage,
-    VolumeResponse,
-)
 from appliance.api.schemas.journal import JobResponse
 from appliance.api.sessions import confirm_password
 from appliance.domain import datastores, requests
@@ -38,53 +17,42 @@ from appliance.worker import encryption
 resource = Resource("datastores")
 
 
-def find(call: Call, datastore_id: str) -> DatastoreResponse:
+def find(call: Call, datastore_id: str) -> schemas.DatastoreResponse:
     """By its identifier. Raises NotFoundError."""
-    return DatastoreResponse.model_validate(datastores.find(call.worker.datastores(), datastore_id))
+    return schemas.DatastoreResponse.model_validate(datastores.find(call.worker.datastores(), datastore_id))
 
 
-@resource.operation("GET", "/datastores", role=Role.VIEWER, query=DatastoreQuery, answer=DatastorePage)
-def list_datastores(call: Call, query: DatastoreQuery) -> BaseModel:
+@resource.operation("GET", "/datastores", role=Role.VIEWER)
+def list_datastores(call: Call, query: schemas.DatastoreQuery) -> schemas.DatastorePage:
     """Active ones, deleted ones that can be restored, and copies, which are not served."""
     stores = [one for one in call.worker.datastores() if query.state in (None, one.state) and query.kind in (None, one.kind)]
-    return DatastorePage.model_validate(page(stores, query, lambda store: f"{store.name}\0{store.id}"))
+    return schemas.DatastorePage.model_validate(page(stores, query, lambda store: f"{store.name}\0{store.id}"))
 
 
-@resource.operation(
-    "POST", "/datastores", role=Role.OPERATOR, audit="datastore.create", body=DatastoreCreate, answer=JobResponse, status=202
-)
-def create_datastore(call: Call, body: DatastoreCreate) -> BaseModel:
+@resource.job("POST", "/datastores", Role.OPERATOR, "datastore.create")
+def create_datastore(call: Call, body: schemas.DatastoreCreate) -> JobResponse:
     """An empty datastore for VMFS or NFS, served to its hosts as soon as the job has ended."""
     return call.submit(requests.CreateDatastore.of(body))
 
 
-@resource.operation("GET", "/datastores/<datastore_id>", role=Role.VIEWER, answer=DatastoreResponse)
-def read_datastore(call: Call, datastore_id: str) -> BaseModel:
+@resource.operation("GET", "/datastores/<datastore_id>", role=Role.VIEWER)
+def read_datastore(call: Call, datastore_id: str) -> schemas.DatastoreResponse:
     """A datastore."""
     return find(call, datastore_id)
 
 
-@resource.operation("GET", "/datastores/<datastore_id>/space", role=Role.VIEWER, answer=DatastoreSpace, conflicts=True)
-def read_space(call: Call, datastore_id: str) -> BaseModel:
+@resource.operation("GET", "/datastores/<datastore_id>/space", role=Role.VIEWER, conflicts=True)
+def read_space(call: Call, datastore_id: str) -> schemas.DatastoreSpace:
     """Shared space of a VMFS datastore, or space of an NFS datastore's files. May take a second."""
     store, found = call.worker.space(datastore_id)
     if found is None:
-        return DatastoreSpace(thick=store.thick, size=store.size, allocated=store.referenced, unique=store.referenced)
+        return schemas.DatastoreSpace(thick=store.thick, size=store.size, allocated=store.referenced, unique=store.referenced)
     counted = {name.removesuffix("_bytes"): value for name, value in vars(found).items()}
-    return DatastoreSpace.model_validate({"thick": store.thick, "size": store.size, **counted})
+    return schemas.DatastoreSpace.model_validate({"thick": store.thick, "size": store.size, **counted})
 
 
-@resource.operation(
-    "PATCH",
-    "/datastores/<datastore_id>",
-    role=Role.OPERATOR,
-    audit="datastore.change",
-    body=DatastoreUpdate,
-    answer=JobResponse,
-    status=202,
-    matches=True,
-)
-def change_datastore(call: Call, datastore_id: str, body: DatastoreUpdate) -> BaseModel:
+@resource.job("PATCH", "/datastores/<datastore_id>", Role.OPERATOR, "datastore.change", matches=True)
+def change_datastore(call: Call, datastore_id: str, body: schemas.DatastoreUpdate) -> JobResponse:
     """Name, threshold, host groups; LUN number; thick; of NFS clients, versions, squash. To take from who uses it needs `force`.
 
     The path that hosts mount stays when an NFS datastore gets another name.
@@ -93,109 +61,56 @@ def change_datastore(call: Call, datastore_id: str, body: DatastoreUpdate) -> Ba
     return call.submit(requests.ChangeDatastore.of(body, id=datastore_id))
 
 
-@resource.operation(
-    "DELETE",
-    "/datastores/<datastore_id>",
-    role=Role.OPERATOR,
-    audit="datastore.delete",
-    query=ForceQuery,
-    answer=JobResponse,
-    status=202,
-    matches=True,
-)
-def delete_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseModel:
+@resource.job("DELETE", "/datastores/<datastore_id>", Role.OPERATOR, "datastore.delete", matches=True)
+def delete_datastore(call: Call, datastore_id: str, query: ForceQuery) -> JobResponse:
     """Moves it to the trash. It can be restored until it is purged. Refused while hosts use it, unless forced."""
     call.match(find(call, datastore_id))
     return call.submit(requests.DeleteDatastore(id=datastore_id, force=query.force))
 
 
-@resource.operation(
-    "POST",
-    "/datastores/<datastore_id>/grow",
-    role=Role.OPERATOR,
-    audit="datastore.grow",
-    body=GrowRequest,
-    answer=JobResponse,
-    status=202,
-    matches=True,
-)
-def grow_datastore(call: Call, datastore_id: str, body: GrowRequest) -> BaseModel:
+@resource.job("POST", "/datastores/<datastore_id>/grow", Role.OPERATOR, "datastore.grow", matches=True)
+def grow_datastore(call: Call, datastore_id: str, body: schemas.GrowRequest) -> JobResponse:
     """Grows the datastore. The target reports the new size to its hosts."""
     call.match(find(call, datastore_id))
     return call.submit(requests.GrowDatastore(id=datastore_id, size=body.size))
 
 
-@resource.operation(
-    "POST",
-    "/datastores/<datastore_id>/quota",
-    role=Role.OPERATOR,
-    audit="datastore.quota",
-    body=QuotaUpdate,
-    answer=JobResponse,
-    status=202,
-    matches=True,
-)
-def set_quota(call: Call, datastore_id: str, body: QuotaUpdate) -> BaseModel:
+@resource.job("POST", "/datastores/<datastore_id>/quota", Role.OPERATOR, "datastore.quota", matches=True)
+def set_quota(call: Call, datastore_id: str, body: schemas.QuotaUpdate) -> JobResponse:
     """Changes the quota of an NFS datastore, never below its used space."""
     call.match(find(call, datastore_id))
     return call.submit(requests.SetQuota(id=datastore_id, size=body.size))
 
 
-@resource.operation(
-    "POST",
-    "/datastores/<datastore_id>/restore",
-    role=Role.OPERATOR,
-    audit="datastore.restore",
-    body=RestoreRequest,
-    answer=JobResponse,
-    status=202,
-    matches=True,
-)
-def restore_datastore(call: Call, datastore_id: str, body: RestoreRequest) -> BaseModel:
+@resource.job("POST", "/datastores/<datastore_id>/restore", Role.OPERATOR, "datastore.restore", matches=True)
+def restore_datastore(call: Call, datastore_id: str, body: schemas.RestoreRequest) -> JobResponse:
     """A deleted one comes back with the same identity."""
     call.match(find(call, datastore_id))
     return call.submit(requests.RestoreDatastore.of(body, id=datastore_id))
 
 
-@resource.operation(
-    "POST",
-    "/datastores/<datastore_id>/purge",
-    role=Role.ADMIN,
-    audit="datastore.purge",
-    answer=JobResponse,
-    status=202,
-    matches=True,
-)
-def purge_datastore(call: Call, datastore_id: str) -> BaseModel:
+@resource.job("POST", "/datastores/<datastore_id>/purge", Role.ADMIN, "datastore.purge", matches=True)
+def purge_datastore(call: Call, datastore_id: str) -> JobResponse:
     """Destroys a deleted one with its snapshots. There is no way back."""
     call.match(find(call, datastore_id))
     return call.submit(requests.PurgeDatastore(id=datastore_id))
 
 
-@resource.operation(
-    "POST",
-    "/datastores/<datastore_id>/forget",
-    role=Role.ADMIN,
-    audit="datastore.forget",
-    query=ForceQuery,
-    answer=JobResponse,
-    status=202,
-    matches=True,
-)
-def forget_datastore(call: Call, datastore_id: str, query: ForceQuery) -> BaseModel:
+@resource.job("POST", "/datastores/<datastore_id>/forget", Role.ADMIN, "datastore.forget", matches=True)
+def forget_datastore(call: Call, datastore_id: str, query: ForceQuery) -> JobResponse:
     """Gives up a missing one: its LUN number and host groups are free again."""
     call.match(find(call, datastore_id))
     return call.submit(requests.ForgetDatastore(id=datastore_id, force=query.force))
 
 
-@resource.operation("GET", "/volumes", role=Role.VIEWER, query=ListQuery, answer=VolumePage)
-def list_volumes(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/volumes", role=Role.VIEWER)
+def list_volumes(call: Call, query: ListQuery) -> schemas.VolumePage:
     """All volumes; those without a datastore can be adopted."""
     known = _datastores_by_dataset(call)
     found = page(call.worker.inventory().volumes, query, lambda volume: volume.name)
-    return VolumePage.model_validate(
+    return schemas.VolumePage.model_validate(
         found.each(
-            lambda one: VolumeResponse(
+            lambda one: schemas.VolumeResponse(
                 dataset=one.name, size=one.volsize, block_size=one.volblocksize, guid=one.guid, datastore=known.get(one.name)
             )
         )
@@ -206,22 +121,20 @@ def _datastores_by_dataset(call: Call) -> dict[str, str]:
     return {store.dataset: store.id for store in call.worker.datastores()}
 
 
-@resource.operation(
-    "POST", "/volumes/adopt", role=Role.ADMIN, audit="datastore.adopt", body=AdoptRequest, answer=JobResponse, status=202
-)
-def adopt_volume(call: Call, body: AdoptRequest) -> BaseModel:
+@resource.job("POST", "/volumes/adopt", Role.ADMIN, "datastore.adopt")
+def adopt_volume(call: Call, body: schemas.AdoptRequest) -> JobResponse:
     """Makes a datastore of a volume or a file system that is none, or of a copy."""
     return call.submit(requests.AdoptDataset.of(body))
 
 
-@resource.operation("GET", "/filesystems", role=Role.VIEWER, query=ListQuery, answer=FilesystemPage)
-def list_filesystems(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/filesystems", role=Role.VIEWER)
+def list_filesystems(call: Call, query: ListQuery) -> schemas.FilesystemPage:
     """All file systems but those of the appliance itself; those without a datastore can be adopted (volumes/adopt)."""
     known = _datastores_by_dataset(call)
     found = page(call.worker.filesystems(), query, lambda one: one.name)
-    return FilesystemPage.model_validate(
+    return schemas.FilesystemPage.model_validate(
         found.each(
-            lambda one: FilesystemResponse(
+            lambda one: schemas.FilesystemResponse(
                 dataset=one.name,
                 used=one.space.used,
                 quota=one.refquota,
@@ -234,48 +147,36 @@ def list_filesystems(call: Call, query: ListQuery) -> BaseModel:
     )
 
 
-def _key(call: Call, pool: str) -> KeyResponse:
+def _key(call: Call, pool: str) -> schemas.KeyResponse:
     for key in encryption.listed(call.context, call.worker.fresh):
         if key.pool == pool:
-            return KeyResponse.model_validate(key)
+            return schemas.KeyResponse.model_validate(key)
     raise NotFoundError("encryption of pool", pool)
 
 
-@resource.operation("GET", "/encryption-keys", role=Role.VIEWER, query=ListQuery, answer=KeyPage)
-def list_keys(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/encryption-keys", role=Role.VIEWER)
+def list_keys(call: Call, query: ListQuery) -> schemas.KeyPage:
     """Keys of pools with encrypted datastores: whether they are loaded, stored, exported and confirmed."""
-    return KeyPage.model_validate(page(encryption.listed(call.context, call.worker.fresh), query, lambda key: key.pool))
+    return schemas.KeyPage.model_validate(page(encryption.listed(call.context, call.worker.fresh), query, lambda key: key.pool))
 
 
-@resource.operation(
-    "POST", "/encryption-keys/<pool>/export", role=Role.ADMIN, audit="key.export", body=KeyExportCreate, answer=KeySecret
-)
-def export_key(call: Call, pool: str, body: KeyExportCreate) -> BaseModel:
+@resource.operation("POST", "/encryption-keys/<pool>/export", role=Role.ADMIN, audit="key.export")
+def export_key(call: Call, pool: str, body: schemas.KeyExportCreate) -> schemas.KeySecret:
     """Returns the key, until it is confirmed. Keep it where the pool's disks and this server are not."""
     confirm_password(call, body.password, "password")
-    return KeySecret(pool=pool, secret=call.worker.export_key(pool))
+    return schemas.KeySecret(pool=pool, secret=call.worker.export_key(pool))
 
 
-@resource.operation(
-    "POST",
-    "/encryption-keys/<pool>/confirm",
-    role=Role.ADMIN,
-    audit="key.confirm",
-    body=KeyUpdate,
-    answer=KeyResponse,
-    matches=True,
-)
-def confirm_key(call: Call, pool: str, body: KeyUpdate) -> BaseModel:
+@resource.operation("POST", "/encryption-keys/<pool>/confirm", role=Role.ADMIN, audit="key.confirm", matches=True)
+def confirm_key(call: Call, pool: str, body: schemas.KeyUpdate) -> schemas.KeyResponse:
     """Confirms that you have stored the key. It can't be exported again."""
     call.match(_key(call, pool))
     call.worker.confirm_key(pool, bytes.fromhex(body.secret))
     return _key(call, pool)
 
 
-@resource.operation(
-    "PUT", "/encryption-keys/<pool>", role=Role.ADMIN, audit="key.keep", body=KeyUpdate, answer=KeyResponse, matches=True
-)
-def keep_key(call: Call, pool: str, body: KeyUpdate) -> BaseModel:
+@resource.operation("PUT", "/encryption-keys/<pool>", role=Role.ADMIN, audit="key.keep", matches=True)
+def keep_key(call: Call, pool: str, body: schemas.KeyUpdate) -> schemas.KeyResponse:
     """Stores the key of a pool from another server, and serves the pool's datastores."""
     call.match(_key(call, pool))
     call.worker.store_key(pool, bytes.fromhex(body.secret))

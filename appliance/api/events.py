@@ -8,12 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from pydantic import BaseModel
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from appliance.api.operation import Call, Resource
-from appliance.api.schemas.common import Empty
 from appliance.api.wire import Response, Stream
 from appliance.database.models import Event
 from appliance.database.store import Store
@@ -32,8 +30,8 @@ _COMMENT_S = 25
 _free = threading.BoundedSemaphore(STREAMS)
 
 
-@resource.operation("GET", "/events", role=Role.VIEWER, answer=Empty)
-def stream_events(call: Call) -> BaseModel | Response:
+@resource.operation("GET", "/events", role=Role.VIEWER)
+def stream_events(call: Call) -> Response:
     """Server-sent events from now on, or from the one after `Last-Event-ID`: jobs, alerts, drift. For an hour at most."""
     if not _free.acquire(blocking=False):
         raise TooManyError(f"{STREAMS} streams of events are open", 30)

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-
-from appliance.api.operation import Call, Resource, after, encoded, page
+from appliance.api.operation import Call, Resource
+from appliance.api.pages import after, encoded, page
 from appliance.api.schemas.files import FileCloneCreate, FilePage, FileQuery, FolderPage, FolderQuery, RestoreVmCreate
 from appliance.api.schemas.journal import JobResponse
 from appliance.domain import requests
@@ -15,33 +14,22 @@ from appliance.worker import file_operations, vm_operations
 resource = Resource("files")
 
 
-@resource.operation("GET", "/datastores/<datastore_id>/files", role=Role.VIEWER, query=FileQuery, answer=FilePage, conflicts=True)
-def list_files(call: Call, datastore_id: str, query: FileQuery) -> BaseModel:
+@resource.operation("GET", "/datastores/<datastore_id>/files", role=Role.VIEWER, conflicts=True)
+def list_files(call: Call, datastore_id: str, query: FileQuery) -> FilePage:
     """The VMDK files of an NFS datastore that hold data; their descriptors, which are small texts, are left out."""
     files, found = file_operations.listed(call.context, datastore_id, after(query) or "", query.limit)
     cursor = encoded(files[-1].path) if found.more else None
     return FilePage.model_validate({"items": files, "next_cursor": cursor, "complete": found.complete})
 
 
-@resource.operation(
-    "POST",
-    "/datastores/<datastore_id>/files/clone",
-    role=Role.OPERATOR,
-    audit="file.clone",
-    body=FileCloneCreate,
-    answer=JobResponse,
-    status=202,
-)
-def clone_file(call: Call, datastore_id: str, body: FileCloneCreate) -> BaseModel:
+@resource.job("POST", "/datastores/<datastore_id>/files/clone", Role.OPERATOR, "file.clone")
+def clone_file(call: Call, datastore_id: str, body: FileCloneCreate) -> JobResponse:
     """A clone of one file, made by the NFS server. Its job can be cancelled, and reports the bytes cloned and copied."""
     return call.submit(requests.CloneFile.of(body, id=datastore_id))
 
 
-@resource.operation(
-    "GET", "/datastores/<datastore_id>/snapshots/<name>/folder", role=Role.VIEWER, query=FolderQuery, answer=FolderPage,
-    conflicts=True,
-)  # fmt: skip
-def list_folder(call: Call, datastore_id: str, name: str, query: FolderQuery) -> BaseModel:
+@resource.operation("GET", "/datastores/<datastore_id>/snapshots/<name>/folder", role=Role.VIEWER, conflicts=True)
+def list_folder(call: Call, datastore_id: str, name: str, query: FolderQuery) -> FolderPage:
     """Lists a folder of a snapshot of an NFS datastore, or its root."""
     after(query)  # a wrong cursor is refused first
     found = page(vm_operations.listed(call.context, datastore_id, name, query.folder), query, lambda one: one.name)
@@ -50,10 +38,7 @@ def list_folder(call: Call, datastore_id: str, name: str, query: FolderQuery) ->
     )
 
 
-@resource.operation(
-    "POST", "/datastores/<datastore_id>/snapshots/<name>/restore-vm", role=Role.OPERATOR, audit="vm.restore",
-    body=RestoreVmCreate, answer=JobResponse, status=202,
-)  # fmt: skip
-def restore_vm(call: Call, datastore_id: str, name: str, body: RestoreVmCreate) -> BaseModel:
+@resource.job("POST", "/datastores/<datastore_id>/snapshots/<name>/restore-vm", Role.OPERATOR, "vm.restore")
+def restore_vm(call: Call, datastore_id: str, name: str, body: RestoreVmCreate) -> JobResponse:
     """Restores one VM from a snapshot of an NFS datastore, next to the original. Folder and descriptors get the new name."""
     return call.submit(requests.RestoreVm(id=datastore_id, snapshot=name, folder=body.folder, name=body.name))

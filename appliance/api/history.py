@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-
-from appliance.api.operation import Call, Resource, page
+from appliance.api.operation import Call, Resource
+from appliance.api.pages import page
 from appliance.api.schemas.common import ListQuery
 from appliance.api.schemas.history import (
     DatastoreHistoryResponse,
@@ -23,24 +22,22 @@ from appliance.worker.history import datastore_key, host_key, pool_key
 resource = Resource("history")
 
 
-@resource.operation(
-    "GET", "/datastores/<datastore_id>/history", role=Role.VIEWER, query=HistoryQuery, answer=DatastoreHistoryResponse
-)
-def read_datastore_history(call: Call, datastore_id: str, query: HistoryQuery) -> BaseModel:
+@resource.operation("GET", "/datastores/<datastore_id>/history", role=Role.VIEWER)
+def read_datastore_history(call: Call, datastore_id: str, query: HistoryQuery) -> DatastoreHistoryResponse:
     """Operations, throughput, latency, offloads and space of a datastore over time."""
     find(call.worker.datastores(), datastore_id)
     load, capacity = call.worker.history.read(datastore_key(datastore_id), query.range, query.points, query.end)
     return DatastoreHistoryResponse.model_validate({"load": load, "capacity": capacity})
 
 
-@resource.operation("GET", "/load", role=Role.VIEWER, query=ListQuery, answer=DatastoreLoadPage)
-def list_load(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/load", role=Role.VIEWER)
+def list_load(call: Call, query: ListQuery) -> DatastoreLoadPage:
     """Operations and throughput of each datastore over the last 10 s."""
     return DatastoreLoadPage.model_validate(page(call.worker.history.load(), query, lambda one: one.datastore))
 
 
-@resource.operation("GET", "/hosts/<host_id>/history", role=Role.VIEWER, query=HistoryQuery, answer=HistoryResponse)
-def read_host_history(call: Call, host_id: str, query: HistoryQuery) -> BaseModel:
+@resource.operation("GET", "/hosts/<host_id>/history", role=Role.VIEWER)
+def read_host_history(call: Call, host_id: str, query: HistoryQuery) -> HistoryResponse:
     """Operations, throughput, latency and offloads of a host over time."""
     with call.context.store.reading() as session:
         hosts.host(session, host_id)
@@ -48,8 +45,8 @@ def read_host_history(call: Call, host_id: str, query: HistoryQuery) -> BaseMode
     return HistoryResponse.model_validate({"load": load})
 
 
-@resource.operation("GET", "/pools/<name>/history", role=Role.VIEWER, query=HistoryQuery, answer=PoolHistoryResponse)
-def read_pool_history(call: Call, name: str, query: HistoryQuery) -> BaseModel:
+@resource.operation("GET", "/pools/<name>/history", role=Role.VIEWER)
+def read_pool_history(call: Call, name: str, query: HistoryQuery) -> PoolHistoryResponse:
     """Operations, throughput, latency, offloads and space of a pool over time, and the day it is full."""
     history = call.worker.history
     for pool in call.worker.inventory().pools:

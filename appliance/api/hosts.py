@@ -3,26 +3,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from appliance.api.operation import Call, Resource, page
+from appliance.api.operation import Call, Resource
+from appliance.api.pages import page
+from appliance.api.schemas import hosts as schemas
 from appliance.api.schemas.common import Empty, ForceQuery, ListQuery
-from appliance.api.schemas.hosts import (
-    ChapUpdate,
-    ClientPage,
-    GroupCreate,
-    GroupPage,
-    GroupResponse,
-    GroupUpdate,
-    HostCreate,
-    HostPage,
-    HostResponse,
-    HostUpdate,
-    SessionPage,
-    UnknownInitiatorPage,
-)
 from appliance.database.models import Host, HostGroup
 from appliance.domain import hosts
 from appliance.domain.access import Role
@@ -31,17 +18,17 @@ from appliance.domain.datastores import NFS, VMFS, kinds_shown
 resource = Resource("hosts")
 
 
-def _host(session: Session, host: Host, iqns: list[str] | None = None) -> HostResponse:
-    return HostResponse(
+def _host(session: Session, host: Host, iqns: list[str] | None = None) -> schemas.HostResponse:
+    return schemas.HostResponse(
         id=host.id, name=host.name, group=host.group_id, addresses=host.addresses, chap_name=host.chap_name,
         chap_revision=host.chap_revision, iqns=hosts.initiators(session, host.id) if iqns is None else iqns,
         created_at=host.created_at,
     )  # fmt: skip
 
 
-def _group(session: Session, group: HostGroup) -> GroupResponse:
+def _group(session: Session, group: HostGroup) -> schemas.GroupResponse:
     members = session.scalars(select(Host.id).where(Host.group_id == group.id).order_by(Host.name)).all()
-    return GroupResponse.model_validate(
+    return schemas.GroupResponse.model_validate(
         {
             "id": group.id,
             "name": group.name,
@@ -65,17 +52,17 @@ def _logged_in(call: Call) -> list[str]:
     return [one.initiator for one in call.context.sessions()]
 
 
-@resource.operation("GET", "/hosts", role=Role.VIEWER, query=ListQuery, answer=HostPage)
-def list_hosts(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/hosts", role=Role.VIEWER)
+def list_hosts(call: Call, query: ListQuery) -> schemas.HostPage:
     """All hosts."""
     with call.context.store.reading() as session:
         found = page(session.scalars(select(Host).order_by(Host.name)).all(), query, lambda host: host.name)
         iqns = hosts.all_initiators(session)
-        return HostPage.model_validate(found.each(lambda host: _host(session, host, iqns.get(host.id, []))))
+        return schemas.HostPage.model_validate(found.each(lambda host: _host(session, host, iqns.get(host.id, []))))
 
 
-@resource.operation("POST", "/hosts", role=Role.OPERATOR, audit="host.create", body=HostCreate, answer=HostResponse, status=201)
-def create_host(call: Call, body: HostCreate) -> BaseModel:
+@resource.operation("POST", "/hosts", role=Role.OPERATOR, audit="host.create", status=201)
+def create_host(call: Call, body: schemas.HostCreate) -> schemas.HostResponse:
     """A new host."""
     chap = (body.chap.name, body.chap.secret) if body.chap else None
     with call.changing() as session:
@@ -88,17 +75,15 @@ def create_host(call: Call, body: HostCreate) -> BaseModel:
     return response
 
 
-@resource.operation("GET", "/hosts/<host_id>", role=Role.VIEWER, answer=HostResponse)
-def read_host(call: Call, host_id: str) -> BaseModel:
+@resource.operation("GET", "/hosts/<host_id>", role=Role.VIEWER)
+def read_host(call: Call, host_id: str) -> schemas.HostResponse:
     """A host."""
     with call.context.store.reading() as session:
         return _host(session, hosts.host(session, host_id))
 
 
-@resource.operation(
-    "PATCH", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.change", body=HostUpdate, answer=HostResponse, matches=True
-)
-def change_host(call: Call, host_id: str, body: HostUpdate) -> BaseModel:
+@resource.operation("PATCH", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.change", matches=True)
+def change_host(call: Call, host_id: str, body: schemas.HostUpdate) -> schemas.HostResponse:
     """Name, group, iSCSI names, addresses. Another group or fewer names while it is logged in need `force`."""
     moves = "group" in body.model_fields_set
     checks_use = not body.force and (moves or body.iqns is not None or body.addresses is not None)
@@ -120,10 +105,8 @@ def change_host(call: Call, host_id: str, body: HostUpdate) -> BaseModel:
     return response
 
 
-@resource.operation(
-    "DELETE", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.delete", query=ForceQuery, answer=Empty, matches=True
-)
-def delete_host(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
+@resource.operation("DELETE", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.delete", matches=True)
+def delete_host(call: Call, host_id: str, query: ForceQuery) -> Empty:
     """It can't log in any more. Refused while it is logged in, unless forced."""
     logged_in = set() if query.force else _using(call, host_id)
     with call.changing() as session:
@@ -134,10 +117,8 @@ def delete_host(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
     return Empty()
 
 
-@resource.operation(
-    "PUT", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", body=ChapUpdate, answer=HostResponse, matches=True
-)
-def set_chap(call: Call, host_id: str, body: ChapUpdate) -> BaseModel:
+@resource.operation("PUT", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", matches=True)
+def set_chap(call: Call, host_id: str, body: schemas.ChapUpdate) -> schemas.HostResponse:
     """Sets its CHAP name and secret, for its next login.
 
     Refused if CHAP is required and the host is logged in by its present secret, unless forced.
@@ -152,10 +133,8 @@ def set_chap(call: Call, host_id: str, body: ChapUpdate) -> BaseModel:
     return response
 
 
-@resource.operation(
-    "DELETE", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", query=ForceQuery, answer=HostResponse, matches=True
-)
-def delete_chap(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
+@resource.operation("DELETE", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", matches=True)
+def delete_chap(call: Call, host_id: str, query: ForceQuery) -> schemas.HostResponse:
     """Removes its secret. While CHAP is required the host cannot log in then: refused if it is logged in, unless forced."""
     logged_in = [] if query.force else _logged_in(call)
     with call.changing() as session:
@@ -167,18 +146,16 @@ def delete_chap(call: Call, host_id: str, query: ForceQuery) -> BaseModel:
     return response
 
 
-@resource.operation("GET", "/host-groups", role=Role.VIEWER, query=ListQuery, answer=GroupPage)
-def list_groups(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/host-groups", role=Role.VIEWER)
+def list_groups(call: Call, query: ListQuery) -> schemas.GroupPage:
     """All host groups."""
     with call.context.store.reading() as session:
         found = page(session.scalars(select(HostGroup).order_by(HostGroup.name)).all(), query, lambda group: group.name)
-        return GroupPage.model_validate(found.each(lambda group: _group(session, group)))
+        return schemas.GroupPage.model_validate(found.each(lambda group: _group(session, group)))
 
 
-@resource.operation(
-    "POST", "/host-groups", role=Role.OPERATOR, audit="host_group.create", body=GroupCreate, answer=GroupResponse, status=201
-)
-def create_group(call: Call, body: GroupCreate) -> BaseModel:
+@resource.operation("POST", "/host-groups", role=Role.OPERATOR, audit="host_group.create", status=201)
+def create_group(call: Call, body: schemas.GroupCreate) -> schemas.GroupResponse:
     """A new host group, without hosts."""
     with call.changing() as session:
         response = _group(session, hosts.add_group(session, body.name, body.disabled_offloads))
@@ -187,23 +164,15 @@ def create_group(call: Call, body: GroupCreate) -> BaseModel:
     return response
 
 
-@resource.operation("GET", "/host-groups/<group_id>", role=Role.VIEWER, answer=GroupResponse)
-def read_group(call: Call, group_id: str) -> BaseModel:
+@resource.operation("GET", "/host-groups/<group_id>", role=Role.VIEWER)
+def read_group(call: Call, group_id: str) -> schemas.GroupResponse:
     """A host group."""
     with call.context.store.reading() as session:
         return _group(session, hosts.group(session, group_id))
 
 
-@resource.operation(
-    "PATCH",
-    "/host-groups/<group_id>",
-    role=Role.OPERATOR,
-    audit="host_group.change",
-    body=GroupUpdate,
-    answer=GroupResponse,
-    matches=True,
-)
-def change_group(call: Call, group_id: str, body: GroupUpdate) -> BaseModel:
+@resource.operation("PATCH", "/host-groups/<group_id>", role=Role.OPERATOR, audit="host_group.change", matches=True)
+def change_group(call: Call, group_id: str, body: schemas.GroupUpdate) -> schemas.GroupResponse:
     """Its name, and the offloads its hosts are not offered."""
     with call.changing() as session:
         call.match(_group(session, hosts.group(session, group_id)))
@@ -212,10 +181,8 @@ def change_group(call: Call, group_id: str, body: GroupUpdate) -> BaseModel:
     return response
 
 
-@resource.operation(
-    "DELETE", "/host-groups/<group_id>", role=Role.OPERATOR, audit="host_group.delete", answer=Empty, matches=True
-)
-def delete_group(call: Call, group_id: str) -> BaseModel:
+@resource.operation("DELETE", "/host-groups/<group_id>", role=Role.OPERATOR, audit="host_group.delete", matches=True)
+def delete_group(call: Call, group_id: str) -> Empty:
     """Refused while it has hosts, or datastores are presented to it."""
     with call.changing() as session:
         call.match(_group(session, hosts.group(session, group_id)))
@@ -224,24 +191,24 @@ def delete_group(call: Call, group_id: str) -> BaseModel:
     return Empty()
 
 
-@resource.operation("GET", "/sessions", role=Role.VIEWER, query=ListQuery, answer=SessionPage)
-def list_sessions(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/sessions", role=Role.VIEWER)
+def list_sessions(call: Call, query: ListQuery) -> schemas.SessionPage:
     """Sessions of the iSCSI target, with their paths."""
     sessions = sorted(call.context.sessions(), key=lambda one: (one.initiator, one.peer))
-    return SessionPage.model_validate(page(sessions, query, lambda one: f"{one.initiator}\0{one.peer}"))
+    return schemas.SessionPage.model_validate(page(sessions, query, lambda one: f"{one.initiator}\0{one.peer}"))
 
 
-@resource.operation("GET", "/unknown-initiators", role=Role.VIEWER, query=ListQuery, answer=UnknownInitiatorPage)
-def list_unknown(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/unknown-initiators", role=Role.VIEWER)
+def list_unknown(call: Call, query: ListQuery) -> schemas.UnknownInitiatorPage:
     """The last 32 iSCSI initiators of no host that tried to log in or looked for targets, since the target started."""
     with call.context.store.reading() as session:
         known = {iqn for iqns in hosts.all_initiators(session).values() for iqn in iqns}
     found = [one for one in call.worker.unknown_initiators() if one.initiator not in known]
     found.sort(key=lambda one: (one.initiator, one.address))
-    return UnknownInitiatorPage.model_validate(page(found, query, lambda one: f"{one.initiator}\0{one.address}"))
+    return schemas.UnknownInitiatorPage.model_validate(page(found, query, lambda one: f"{one.initiator}\0{one.address}"))
 
 
-@resource.operation("GET", "/nfs-clients", role=Role.VIEWER, query=ListQuery, answer=ClientPage)
-def list_clients(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/nfs-clients", role=Role.VIEWER)
+def list_clients(call: Call, query: ListQuery) -> schemas.ClientPage:
     """Clients that the NFS server knows, and the datastores each may be using."""
-    return ClientPage.model_validate(page(call.worker.nfs_clients(), query, lambda one: one.address))
+    return schemas.ClientPage.model_validate(page(call.worker.nfs_clients(), query, lambda one: one.address))

@@ -3,20 +3,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
 from sqlalchemy import select
 
-from appliance.api.operation import Call, Resource, before_number, newest_first
-from appliance.api.schemas.journal import (
-    AlertPage,
-    AlertQuery,
-    AlertResponse,
-    AuditPage,
-    AuditQuery,
-    JobPage,
-    JobQuery,
-    JobResponse,
-)
+from appliance.api.operation import Call, Resource
+from appliance.api.pages import before_number, newest_first
+from appliance.api.schemas import journal as schemas
 from appliance.database.models import Alert, AuditEntry, Job
 from appliance.domain import jobs, journal
 from appliance.domain.access import Role
@@ -24,58 +15,56 @@ from appliance.domain.access import Role
 resource = Resource("journal")
 
 
-@resource.operation("GET", "/jobs", role=Role.VIEWER, query=JobQuery, answer=JobPage)
-def list_jobs(call: Call, query: JobQuery) -> BaseModel:
+@resource.operation("GET", "/jobs", role=Role.VIEWER)
+def list_jobs(call: Call, query: schemas.JobQuery) -> schemas.JobPage:
     """Jobs, the newest first."""
     with call.context.store.reading() as session:
         chosen = select(Job).where(Job.sequence < before_number(query)).order_by(Job.sequence.desc()).limit(query.limit + 1)
         if query.state is not None:
             chosen = chosen.where(Job.state == query.state)
-        return JobPage.model_validate(newest_first(session.scalars(chosen), query, lambda job: job.sequence))
+        return schemas.JobPage.model_validate(newest_first(session.scalars(chosen), query, lambda job: job.sequence))
 
 
-@resource.operation("GET", "/jobs/<job_id>", role=Role.VIEWER, answer=JobResponse)
-def read_job(call: Call, job_id: str) -> BaseModel:
+@resource.operation("GET", "/jobs/<job_id>", role=Role.VIEWER)
+def read_job(call: Call, job_id: str) -> schemas.JobResponse:
     """A job."""
     with call.context.store.reading() as session:
-        return JobResponse.model_validate(jobs.job(session, job_id))
+        return schemas.JobResponse.model_validate(jobs.job(session, job_id))
 
 
-@resource.operation("POST", "/jobs/<job_id>/cancel", role=Role.OPERATOR, audit="job.cancel", answer=JobResponse)
-def cancel_job(call: Call, job_id: str) -> BaseModel:
+@resource.operation("POST", "/jobs/<job_id>/cancel", role=Role.OPERATOR, audit="job.cancel")
+def cancel_job(call: Call, job_id: str) -> schemas.JobResponse:
     """A job that waits is cancelled; one that has begun to change something comes to its end."""
     with call.changing() as session:
-        return JobResponse.model_validate(jobs.ask_to_cancel(session, job_id))
+        return schemas.JobResponse.model_validate(jobs.ask_to_cancel(session, job_id))
 
 
-@resource.operation("POST", "/jobs/<job_id>/abandon", role=Role.ADMIN, audit="job.abandon", answer=JobResponse)
-def abandon_job(call: Call, job_id: str) -> BaseModel:
+@resource.operation("POST", "/jobs/<job_id>/abandon", role=Role.ADMIN, audit="job.abandon")
+def abandon_job(call: Call, job_id: str) -> schemas.JobResponse:
     """Gives up a running job whose pool hangs, so that other jobs can run. Its datastores stay out of service."""
     with call.changing() as session:
-        return JobResponse.model_validate(jobs.abandon(session, job_id, call.who.name))
+        return schemas.JobResponse.model_validate(jobs.abandon(session, job_id, call.who.name))
 
 
-@resource.operation("GET", "/alerts", role=Role.VIEWER, query=AlertQuery, answer=AlertPage)
-def list_alerts(call: Call, query: AlertQuery) -> BaseModel:
+@resource.operation("GET", "/alerts", role=Role.VIEWER)
+def list_alerts(call: Call, query: schemas.AlertQuery) -> schemas.AlertPage:
     """Alerts, the newest first. By default only open ones."""
     with call.context.store.reading() as session:
         chosen = select(Alert).where(Alert.id < before_number(query)).order_by(Alert.id.desc()).limit(query.limit + 1)
         if query.open:
             chosen = chosen.where(Alert.cleared_at.is_(None))
-        return AlertPage.model_validate(newest_first(session.scalars(chosen), query, lambda alert: alert.id))
+        return schemas.AlertPage.model_validate(newest_first(session.scalars(chosen), query, lambda alert: alert.id))
 
 
-@resource.operation(
-    "POST", "/alerts/<int:alert_id>/acknowledge", role=Role.OPERATOR, audit="alert.acknowledge", answer=AlertResponse
-)
-def acknowledge_alert(call: Call, alert_id: int) -> BaseModel:
+@resource.operation("POST", "/alerts/<int:alert_id>/acknowledge", role=Role.OPERATOR, audit="alert.acknowledge")
+def acknowledge_alert(call: Call, alert_id: int) -> schemas.AlertResponse:
     """Acknowledges the alert: somebody handles it."""
     with call.changing() as session:
-        return AlertResponse.model_validate(journal.acknowledge(session, min(alert_id, 1 << 62), call.who.name))
+        return schemas.AlertResponse.model_validate(journal.acknowledge(session, min(alert_id, 1 << 62), call.who.name))
 
 
-@resource.operation("GET", "/audit", role=Role.ADMIN, query=AuditQuery, answer=AuditPage)
-def list_audit(call: Call, query: AuditQuery) -> BaseModel:
+@resource.operation("GET", "/audit", role=Role.ADMIN)
+def list_audit(call: Call, query: schemas.AuditQuery) -> schemas.AuditPage:
     """Audit entries, newest first."""
     with call.context.store.reading() as session:
         chosen = (
@@ -88,4 +77,4 @@ def list_audit(call: Call, query: AuditQuery) -> BaseModel:
             chosen = chosen.where((AuditEntry.action == query.action) | of_kind)
         if query.refused is not None:
             chosen = chosen.where(AuditEntry.status >= 400 if query.refused else AuditEntry.status < 400)
-        return AuditPage.model_validate(newest_first(session.scalars(chosen), query, lambda entry: entry.id))
+        return schemas.AuditPage.model_validate(newest_first(session.scalars(chosen), query, lambda entry: entry.id))

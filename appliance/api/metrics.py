@@ -17,12 +17,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-from pydantic import BaseModel
 from sqlalchemy import func, select
 
 from appliance import __version__
 from appliance.api.operation import Call, Resource
-from appliance.api.schemas.common import Empty
 from appliance.api.wire import Response
 from appliance.database.models import Alert, Job, LoginSession, Schedule
 from appliance.dataplane.target import Status
@@ -94,8 +92,8 @@ class _Families(Collector):
             family.add_metric(list(labels.values()), buckets, total)
 
 
-@resource.operation("GET", "/metrics", role=Role.VIEWER, answer=Empty, media=CONTENT_TYPE_LATEST.split(";", 1)[0])
-def read_metrics(call: Call) -> BaseModel | Response:
+@resource.operation("GET", "/metrics", role=Role.VIEWER, media=CONTENT_TYPE_LATEST.split(";", 1)[0])
+def read_metrics(call: Call) -> Response:
     """Prometheus metrics in the text format. While the worker or the target is away, its part is missing and `_up` is 0."""
     families = _Families()
     families.gauge("build_info", "The version that runs.", 1, version=__version__)

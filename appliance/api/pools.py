@@ -5,29 +5,11 @@ from __future__ import annotations
 
 from dataclasses import asdict, fields
 
-from pydantic import BaseModel
-
-from appliance.api.operation import Call, Resource, page
+from appliance.api.operation import Call, Resource
+from appliance.api.pages import page
+from appliance.api.schemas import pools as schemas
 from appliance.api.schemas.common import ForceQuery, ListQuery
 from appliance.api.schemas.journal import JobResponse
-from appliance.api.schemas.pools import (
-    DeviceName,
-    DeviceUpdate,
-    DiskPage,
-    DiskResponse,
-    ExtendRequest,
-    ImportablePage,
-    ImportRequest,
-    PlanCreate,
-    PlanResponse,
-    PoolCreate,
-    PoolPage,
-    PoolResponse,
-    PoolUpdate,
-    ReplaceRequest,
-    ScrubRequest,
-    TrimRequest,
-)
 from appliance.domain import requests
 from appliance.domain.access import Role
 from appliance.domain.capacity import Thresholds
@@ -40,19 +22,20 @@ from appliance.zfs.model import Pool
 resource = Resource("pools")
 
 
-@resource.operation("GET", "/pools", role=Role.VIEWER, query=ListQuery, answer=PoolPage)
-def list_pools(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/pools", role=Role.VIEWER)
+def list_pools(call: Call, query: ListQuery) -> schemas.PoolPage:
     """Imported pools with their vdevs, space and last scan."""
-    return PoolPage.model_validate(page(call.worker.pools(), query, lambda one: one[0].name).each(lambda one: _shown(*one)))
+    pools = page(call.worker.pools(), query, lambda pool_and_limits: pool_and_limits[0].name)
+    return schemas.PoolPage.model_validate(pools.each(lambda pool_and_limits: _shown(*pool_and_limits)))
 
 
-def _shown(pool: Pool, limits: Thresholds) -> PoolResponse:
+def _shown(pool: Pool, limits: Thresholds) -> schemas.PoolResponse:
     own = {field.name: getattr(pool, field.name) for field in fields(pool)} | {"upgradable": pool.upgradable}
-    return PoolResponse.model_validate(own | {"warning_percent": limits.warning, "critical_percent": limits.critical})
+    return schemas.PoolResponse.model_validate(own | {"warning_percent": limits.warning, "critical_percent": limits.critical})
 
 
-@resource.operation("GET", "/pools/<name>", role=Role.VIEWER, answer=PoolResponse)
-def read_pool(call: Call, name: str) -> BaseModel:
+@resource.operation("GET", "/pools/<name>", role=Role.VIEWER)
+def read_pool(call: Call, name: str) -> schemas.PoolResponse:
     """A pool."""
     for pool, limits in call.worker.pools():
         if pool.name == name:
@@ -60,26 +43,15 @@ def read_pool(call: Call, name: str) -> BaseModel:
     raise NotFoundError("pool", name)
 
 
-@resource.operation(
-    "PATCH",
-    "/pools/<name>",
-    role=Role.OPERATOR,
-    audit="pool.change",
-    body=PoolUpdate,
-    answer=JobResponse,
-    status=202,
-    matches=True,
-)
-def change_pool(call: Call, name: str, body: PoolUpdate) -> BaseModel:
+@resource.job("PATCH", "/pools/<name>", Role.OPERATOR, "pool.change", matches=True)
+def change_pool(call: Call, name: str, body: schemas.PoolUpdate) -> JobResponse:
     """Sets the pool's capacity alert thresholds. They are stored with the pool."""
     call.match(read_pool(call, name))
     return call.submit(requests.ChangePool.of(body, pool=name))
 
 
-@resource.operation(
-    "POST", "/pools/<name>/scrub", role=Role.OPERATOR, audit="pool.scrub", body=ScrubRequest, answer=JobResponse, status=202
-)
-def scrub(call: Call, name: str, body: ScrubRequest) -> BaseModel:
+@resource.job("POST", "/pools/<name>/scrub", Role.OPERATOR, "pool.scrub")
+def scrub(call: Call, name: str, body: schemas.ScrubRequest) -> JobResponse:
     """Starts, pauses or stops the scrub. The pool shows its progress."""
     return call.submit(requests.ScrubPool(pool=name, action=body.action))
 
@@ -89,129 +61,102 @@ def _only_admins(call: Call, force: bool) -> None:
         raise ForbiddenError("only an admin may force this: it destroys what the device carries")
 
 
-@resource.operation(
-    "POST", "/pools/<name>/trim", role=Role.OPERATOR, audit="pool.trim", body=TrimRequest, answer=JobResponse, status=202
-)
-def trim(call: Call, name: str, body: TrimRequest) -> BaseModel:
+@resource.job("POST", "/pools/<name>/trim", Role.OPERATOR, "pool.trim")
+def trim(call: Call, name: str, body: schemas.TrimRequest) -> JobResponse:
     """Starts or stops the trim of a pool. Its devices show the progress."""
     return call.submit(requests.TrimPool(pool=name, action=body.action))
 
 
-@resource.operation("POST", "/pools/<name>/upgrade", role=Role.ADMIN, audit="pool.upgrade", answer=JobResponse, status=202)
-def upgrade_pool(call: Call, name: str) -> BaseModel:
+@resource.job("POST", "/pools/<name>/upgrade", Role.ADMIN, "pool.upgrade")
+def upgrade_pool(call: Call, name: str) -> JobResponse:
     """Enables all features of this OpenZFS. Older versions can't import the pool afterwards."""
     return call.submit(requests.UpgradePool(pool=name))
 
 
-@resource.operation(
-    "DELETE",
-    "/pools/<name>",
-    role=Role.ADMIN,
-    audit="pool.destroy",
-    query=ForceQuery,
-    answer=JobResponse,
-    status=202,
-    matches=True,
-)
-def destroy_pool(call: Call, name: str, query: ForceQuery) -> BaseModel:
+@resource.job("DELETE", "/pools/<name>", Role.ADMIN, "pool.destroy", matches=True)
+def destroy_pool(call: Call, name: str, query: ForceQuery) -> JobResponse:
     """Destroys a pool that has no datastores. Refused while it has other datasets, unless forced."""
     call.match(read_pool(call, name))
     return call.submit(requests.DestroyPool(pool=name, force=query.force))
 
 
-@resource.operation("GET", "/disks", role=Role.VIEWER, query=ListQuery, answer=DiskPage)
-def list_disks(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/disks", role=Role.VIEWER)
+def list_disks(call: Call, query: ListQuery) -> schemas.DiskPage:
     """Block devices that could be a pool's, and by what they are used."""
-    return DiskPage.model_validate(page(call.worker.watch.disks(), query, lambda one: one.disk.path).each(_disk))
+    return schemas.DiskPage.model_validate(page(call.worker.watch.disks(), query, lambda one: one.disk.path).each(_disk))
 
 
-def _disk(report: DiskReport) -> DiskResponse:
+def _disk(report: DiskReport) -> schemas.DiskResponse:
     smart = None if report.smart is None else {**asdict(report.smart), "read_at": report.read_at}
-    return DiskResponse.model_validate({**asdict(report.disk), "smart": smart})
+    return schemas.DiskResponse.model_validate({**asdict(report.disk), "smart": smart})
 
 
-@resource.operation("GET", "/importable-pools", role=Role.VIEWER, query=ListQuery, answer=ImportablePage)
-def list_importable(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/importable-pools", role=Role.VIEWER)
+def list_importable(call: Call, query: ListQuery) -> schemas.ImportablePage:
     """Pools on the machine's devices that are not imported."""
     pools = sorted(call.worker.importable(), key=lambda pool: pool.guid)
-    return ImportablePage.model_validate(page(pools, query, lambda pool: f"{pool.guid:020}"))
+    return schemas.ImportablePage.model_validate(page(pools, query, lambda pool: f"{pool.guid:020}"))
 
 
-@resource.operation("POST", "/pools/plan", role=Role.ADMIN, audit="pool.plan", body=PlanCreate, answer=PlanResponse)
-def plan_pool(call: Call, body: PlanCreate) -> BaseModel:
+@resource.operation("POST", "/pools/plan", role=Role.ADMIN, audit="pool.plan")
+def plan_pool(call: Call, body: schemas.PlanCreate) -> schemas.PlanResponse:
     """The layout that making or extending would give. Refused as that would be; changes nothing."""
     request = requests.PlanPool.of(body)
     layout = pool_operations.dry_run(call.context, request)
-    return PlanResponse(layout=layout, warnings=pool_operations.warnings(vdevs_of(request.vdevs)))
+    return schemas.PlanResponse(layout=layout, warnings=pool_operations.warnings(vdevs_of(request.vdevs)))
 
 
-@resource.operation("POST", "/pools", role=Role.ADMIN, audit="pool.create", body=PoolCreate, answer=JobResponse, status=202)
-def create_pool(call: Call, body: PoolCreate) -> BaseModel:
+@resource.job("POST", "/pools", Role.ADMIN, "pool.create")
+def create_pool(call: Call, body: schemas.PoolCreate) -> JobResponse:
     """A new pool on empty disks."""
     return call.submit(requests.CreatePool.of(body))
 
 
-@resource.operation(
-    "POST", "/pools/import", role=Role.ADMIN, audit="pool.import", body=ImportRequest, answer=JobResponse, status=202
-)
-def import_pool(call: Call, body: ImportRequest) -> BaseModel:
+@resource.job("POST", "/pools/import", Role.ADMIN, "pool.import")
+def import_pool(call: Call, body: schemas.ImportRequest) -> JobResponse:
     """With its datastores, which keep their identities."""
     return call.submit(requests.ImportPool.of(body))
 
 
-@resource.operation(
-    "POST", "/pools/<name>/export", role=Role.ADMIN, audit="pool.export", query=ForceQuery, answer=JobResponse, status=202
-)
-def export_pool(call: Call, name: str, query: ForceQuery) -> BaseModel:
+@resource.job("POST", "/pools/<name>/export", Role.ADMIN, "pool.export")
+def export_pool(call: Call, name: str, query: ForceQuery) -> JobResponse:
     """Its datastores go out of service first. Refused while hosts are logged in, unless forced."""
     return call.submit(requests.ExportPool(pool=name, force=query.force))
 
 
-@resource.operation(
-    "POST", "/pools/<name>/extend", role=Role.ADMIN, audit="pool.extend", body=ExtendRequest, answer=JobResponse, status=202
-)
-def extend_pool(call: Call, name: str, body: ExtendRequest) -> BaseModel:
+@resource.job("POST", "/pools/<name>/extend", Role.ADMIN, "pool.extend")
+def extend_pool(call: Call, name: str, body: schemas.ExtendRequest) -> JobResponse:
     """By more vdevs. Only spares, cache and log devices can be taken out again."""
     return call.submit(requests.ExtendPool.of(body, name=name))
 
 
-@resource.operation(
-    "POST", "/pools/<name>/replace", role=Role.OPERATOR, audit="pool.replace", body=ReplaceRequest, answer=JobResponse, status=202
-)
-def replace_device(call: Call, name: str, body: ReplaceRequest) -> BaseModel:
+@resource.job("POST", "/pools/<name>/replace", Role.OPERATOR, "pool.replace")
+def replace_device(call: Call, name: str, body: schemas.ReplaceRequest) -> JobResponse:
     """Starts the resilver onto a new device; the pool shows its progress. Only an admin may force it onto a device with data."""
     _only_admins(call, body.force)
     return call.submit(requests.ReplaceDevice.of(body, pool=name))
 
 
-@resource.operation(
-    "POST", "/pools/<name>/attach", role=Role.OPERATOR, audit="pool.attach", body=ReplaceRequest, answer=JobResponse, status=202
-)
-def attach_device(call: Call, name: str, body: ReplaceRequest) -> BaseModel:
+@resource.job("POST", "/pools/<name>/attach", Role.OPERATOR, "pool.attach")
+def attach_device(call: Call, name: str, body: schemas.ReplaceRequest) -> JobResponse:
     """Attaches a new device to a single one, or to a mirror, and starts the resilver. Only an admin may force it."""
     _only_admins(call, body.force)
     return call.submit(requests.AttachDevice.of(body, pool=name))
 
 
-@resource.operation(
-    "POST", "/pools/<name>/detach", role=Role.ADMIN, audit="pool.detach", body=DeviceName, answer=JobResponse, status=202
-)
-def detach_device(call: Call, name: str, body: DeviceName) -> BaseModel:
+@resource.job("POST", "/pools/<name>/detach", Role.ADMIN, "pool.detach")
+def detach_device(call: Call, name: str, body: schemas.DeviceName) -> JobResponse:
     """Detaches a device from its mirror, or ends a replacement."""
     return call.submit(requests.DetachDevice(pool=name, device=body.device))
 
 
-@resource.operation(
-    "POST", "/pools/<name>/remove", role=Role.ADMIN, audit="pool.remove", body=DeviceName, answer=JobResponse, status=202
-)
-def remove_device(call: Call, name: str, body: DeviceName) -> BaseModel:
+@resource.job("POST", "/pools/<name>/remove", Role.ADMIN, "pool.remove")
+def remove_device(call: Call, name: str, body: schemas.DeviceName) -> JobResponse:
     """Removes a spare, a cache or a log device; a mirror of logs as a whole."""
     return call.submit(requests.RemoveDevice(pool=name, device=body.device))
 
 
-@resource.operation(
-    "POST", "/pools/<name>/device", role=Role.OPERATOR, audit="pool.device", body=DeviceUpdate, answer=JobResponse, status=202
-)
-def change_device(call: Call, name: str, body: DeviceUpdate) -> BaseModel:
+@resource.job("POST", "/pools/<name>/device", Role.OPERATOR, "pool.device")
+def change_device(call: Call, name: str, body: schemas.DeviceUpdate) -> JobResponse:
     """Offline, online, or its error counters cleared."""
     return call.submit(requests.ChangeDevice.of(body, pool=name))

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-
-from appliance.api.operation import Call, Resource, page
+from appliance.api.operation import Call, Resource
+from appliance.api.pages import page
 from appliance.api.schemas.common import Empty, ForceQuery, ListQuery
 from appliance.api.schemas.portals import PortalCreate, PortalPage, PortalResponse, PortalUpdate
 from appliance.dataplane.target import Portal
@@ -45,18 +44,16 @@ def _address(body: PortalCreate) -> str:
     raise InvalidError("interface", f"{body.interface} has no address", f"an interface with an address: {names or 'none'}")
 
 
-@resource.operation("GET", "/portals", role=Role.VIEWER, query=ListQuery, answer=PortalPage)
-def list_portals(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/portals", role=Role.VIEWER)
+def list_portals(call: Call, query: ListQuery) -> PortalPage:
     """All portals, with the network interfaces that lead to them."""
     local = own_addresses()
     found = [_shown(one, local) for one in portals.listed(call.context)]
     return PortalPage.model_validate(page(sorted(found, key=lambda one: one.address), query, lambda one: one.address))
 
 
-@resource.operation(
-    "POST", "/portals", role=Role.ADMIN, audit="portal.create", body=PortalCreate, answer=PortalResponse, status=201
-)
-def create_portal(call: Call, body: PortalCreate) -> BaseModel:
+@resource.operation("POST", "/portals", role=Role.ADMIN, audit="portal.create", status=201)
+def create_portal(call: Call, body: PortalCreate) -> PortalResponse:
     """Adds a portal, or puts it in the place of another."""
     address = _address(body)
     portal = Portal(address, body.group_tag, None if body.advertised is None else _checked("advertised", body.advertised))
@@ -69,10 +66,8 @@ def create_portal(call: Call, body: PortalCreate) -> BaseModel:
     return _shown(portal, own_addresses())
 
 
-@resource.operation(
-    "PATCH", "/portals/<portal>", role=Role.ADMIN, audit="portal.change", body=PortalUpdate, answer=PortalResponse
-)
-def change_portal(call: Call, portal: str, body: PortalUpdate) -> BaseModel:
+@resource.operation("PATCH", "/portals/<portal>", role=Role.ADMIN, audit="portal.change")
+def change_portal(call: Call, portal: str, body: PortalUpdate) -> PortalResponse:
     """Changes the given fields. Refused if hosts lose connections, unless forced."""
     for one in portals.listed(call.context):
         if one.address == portal:
@@ -88,8 +83,8 @@ def change_portal(call: Call, portal: str, body: PortalUpdate) -> BaseModel:
     return _shown(changed, own_addresses())
 
 
-@resource.operation("DELETE", "/portals/<portal>", role=Role.ADMIN, audit="portal.delete", query=ForceQuery, answer=Empty)
-def delete_portal(call: Call, portal: str, query: ForceQuery) -> BaseModel:
+@resource.operation("DELETE", "/portals/<portal>", role=Role.ADMIN, audit="portal.delete")
+def delete_portal(call: Call, portal: str, query: ForceQuery) -> Empty:
     """Stops listening at a portal. Refused if hosts lose connections, unless forced."""
     call.subject = portal
     portals.delete(call.context, portal, force=query.force)

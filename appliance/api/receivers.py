@@ -6,11 +6,11 @@ from __future__ import annotations
 import ssl
 import time
 
-from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from appliance.api.operation import Call, Resource, before_number, newest_first, page
+from appliance.api.operation import Call, Resource
+from appliance.api.pages import before_number, newest_first, page
 from appliance.api.schemas.common import Empty, ListQuery
 from appliance.api.schemas.receivers import (
     DeliveryPage,
@@ -53,18 +53,16 @@ def _check(call: Call, url: str, certificate: str | None = None) -> None:
             raise InvalidError("certificate", f"not a certificate: {error}", "PEM") from error
 
 
-@resource.operation("GET", "/receivers", role=Role.ADMIN, query=ListQuery, answer=ReceiverPage)
-def list_receivers(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/receivers", role=Role.ADMIN)
+def list_receivers(call: Call, query: ListQuery) -> ReceiverPage:
     """All of them, with how their last delivery ended."""
     with call.context.store.reading() as session:
         found = page(session.scalars(select(Receiver).order_by(Receiver.name)).all(), query, lambda one: one.name)
         return ReceiverPage.model_validate(found.each(lambda one: _shown(session, call.context.seal, one)))
 
 
-@resource.operation(
-    "POST", "/receivers", role=Role.ADMIN, audit="receiver.create", body=ReceiverCreate, answer=ReceiverCreated, status=201
-)
-def create_receiver(call: Call, body: ReceiverCreate) -> BaseModel:
+@resource.operation("POST", "/receivers", role=Role.ADMIN, audit="receiver.create", status=201)
+def create_receiver(call: Call, body: ReceiverCreate) -> ReceiverCreated:
     """Adds a receiver. Only this response has the secret of a webhook."""
     _check(call, body.url, body.certificate)
     with call.changing() as session:
@@ -74,23 +72,15 @@ def create_receiver(call: Call, body: ReceiverCreate) -> BaseModel:
     return response
 
 
-@resource.operation("GET", "/receivers/<receiver_id>", role=Role.ADMIN, answer=ReceiverResponse)
-def read_receiver(call: Call, receiver_id: str) -> BaseModel:
+@resource.operation("GET", "/receivers/<receiver_id>", role=Role.ADMIN)
+def read_receiver(call: Call, receiver_id: str) -> ReceiverResponse:
     """A receiver."""
     with call.context.store.reading() as session:
         return _shown(session, call.context.seal, receivers.find(session, receiver_id))
 
 
-@resource.operation(
-    "PATCH",
-    "/receivers/<receiver_id>",
-    role=Role.ADMIN,
-    audit="receiver.change",
-    body=ReceiverUpdate,
-    answer=ReceiverResponse,
-    matches=True,
-)
-def change_receiver(call: Call, receiver_id: str, body: ReceiverUpdate) -> BaseModel:
+@resource.operation("PATCH", "/receivers/<receiver_id>", role=Role.ADMIN, audit="receiver.change", matches=True)
+def change_receiver(call: Call, receiver_id: str, body: ReceiverUpdate) -> ReceiverResponse:
     """Changes the given fields. Waiting deliveries go to the new address."""
     if body.url is not None or body.certificate is not None:
         _check(call, body.url or "https://unchanged/", body.certificate)
@@ -103,8 +93,8 @@ def change_receiver(call: Call, receiver_id: str, body: ReceiverUpdate) -> BaseM
         return _shown(session, call.context.seal, found)
 
 
-@resource.operation("DELETE", "/receivers/<receiver_id>", role=Role.ADMIN, audit="receiver.delete", answer=Empty, matches=True)
-def delete_receiver(call: Call, receiver_id: str) -> BaseModel:
+@resource.operation("DELETE", "/receivers/<receiver_id>", role=Role.ADMIN, audit="receiver.delete", matches=True)
+def delete_receiver(call: Call, receiver_id: str) -> Empty:
     """With what waits for it."""
     with call.changing() as session:
         receiver = receivers.find(session, receiver_id)
@@ -114,16 +104,8 @@ def delete_receiver(call: Call, receiver_id: str) -> BaseModel:
     return Empty()
 
 
-@resource.operation(
-    "POST",
-    "/receivers/<receiver_id>/secret",
-    role=Role.ADMIN,
-    audit="receiver.secret",
-    answer=ReceiverCreated,
-    status=201,
-    matches=True,
-)
-def renew_secret(call: Call, receiver_id: str) -> BaseModel:
+@resource.operation("POST", "/receivers/<receiver_id>/secret", role=Role.ADMIN, audit="receiver.secret", status=201, matches=True)
+def renew_secret(call: Call, receiver_id: str) -> ReceiverCreated:
     """Gives a webhook another secret. Only this response has it; the former one is no longer used."""
     with call.changing() as session:
         receiver, secret = receivers.find(session, receiver_id), receivers.new_secret()
@@ -134,14 +116,14 @@ def renew_secret(call: Call, receiver_id: str) -> BaseModel:
         return ReceiverCreated.model_validate({**dict(_shown(session, call.context.seal, receiver)), "secret": secret})
 
 
-@resource.operation("POST", "/receivers/<receiver_id>/test", role=Role.ADMIN, audit="receiver.test", answer=DeliveryResponse)
-def test_receiver(call: Call, receiver_id: str) -> BaseModel:
+@resource.operation("POST", "/receivers/<receiver_id>/test", role=Role.ADMIN, audit="receiver.test")
+def test_receiver(call: Call, receiver_id: str) -> DeliveryResponse:
     """Sends a test now, once, and reports how it ended. It takes up to 20 s."""
     context = call.context
     with context.store.session() as session:
         begun = receivers.begin_test(session, receiver_id).id
     trusted = context.configuration.alerts.trusted_networks
-    Sender(context.store, context.seal, trusted).one(begun, time.time())
+    Sender(context.store, context.seal, trusted).try_delivery(begun, time.time())
     with context.store.reading() as session:
         found = session.get(Delivery, begun)
         if found is None:
@@ -149,8 +131,8 @@ def test_receiver(call: Call, receiver_id: str) -> BaseModel:
         return DeliveryResponse.model_validate(found)
 
 
-@resource.operation("GET", "/receivers/<receiver_id>/deliveries", role=Role.ADMIN, query=ListQuery, answer=DeliveryPage)
-def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/receivers/<receiver_id>/deliveries", role=Role.ADMIN)
+def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> DeliveryPage:
     """Sent and pending deliveries, newest first. The newest 200 completed ones are stored."""
     with call.context.store.reading() as session:
         receivers.find(session, receiver_id)

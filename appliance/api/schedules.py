@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import time
 
-from pydantic import BaseModel
 from sqlalchemy import select
 
-from appliance.api.operation import Call, Resource, page
+from appliance.api.operation import Call, Resource
+from appliance.api.pages import page
 from appliance.api.schemas.common import Empty, ListQuery
 from appliance.api.schemas.journal import JobResponse
 from appliance.api.schemas.snapshots import RoomResponse, ScheduleCreate, SchedulePage, ScheduleResponse, ScheduleUpdate
@@ -21,18 +21,16 @@ from appliance.worker import thick
 resource = Resource("schedules")
 
 
-@resource.operation("GET", "/schedules", role=Role.VIEWER, query=ListQuery, answer=SchedulePage)
-def list_schedules(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/schedules", role=Role.VIEWER)
+def list_schedules(call: Call, query: ListQuery) -> SchedulePage:
     """All of them."""
     with call.context.store.reading() as session:
         found = session.scalars(select(Schedule).order_by(Schedule.name)).all()
         return SchedulePage.model_validate(page(found, query, lambda one: one.name))
 
 
-@resource.operation(
-    "POST", "/schedules", role=Role.OPERATOR, audit="schedule.create", body=ScheduleCreate, answer=ScheduleResponse, status=201
-)
-def create_schedule(call: Call, body: ScheduleCreate) -> BaseModel:
+@resource.operation("POST", "/schedules", role=Role.OPERATOR, audit="schedule.create", status=201)
+def create_schedule(call: Call, body: ScheduleCreate) -> ScheduleResponse:
     """Creates a schedule. Its first snapshot is taken at once. The datastores must be active and in one pool."""
     call.worker.check_scheduled(body.datastores, body.pool)
     with call.changing() as session:
@@ -42,23 +40,15 @@ def create_schedule(call: Call, body: ScheduleCreate) -> BaseModel:
     return response
 
 
-@resource.operation("GET", "/schedules/<schedule_id>", role=Role.VIEWER, answer=ScheduleResponse)
-def read_schedule(call: Call, schedule_id: str) -> BaseModel:
+@resource.operation("GET", "/schedules/<schedule_id>", role=Role.VIEWER)
+def read_schedule(call: Call, schedule_id: str) -> ScheduleResponse:
     """A schedule."""
     with call.context.store.reading() as session:
         return ScheduleResponse.model_validate(schedules.schedule(session, schedule_id))
 
 
-@resource.operation(
-    "PATCH",
-    "/schedules/<schedule_id>",
-    role=Role.OPERATOR,
-    audit="schedule.change",
-    body=ScheduleUpdate,
-    answer=ScheduleResponse,
-    matches=True,
-)
-def change_schedule(call: Call, schedule_id: str, body: ScheduleUpdate) -> BaseModel:
+@resource.operation("PATCH", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.change", matches=True)
+def change_schedule(call: Call, schedule_id: str, body: ScheduleUpdate) -> ScheduleResponse:
     """Changes the given fields. Only an admin may lower what it retains or protects."""
     if body.datastores is not None:
         with call.context.store.reading() as session:
@@ -71,18 +61,16 @@ def change_schedule(call: Call, schedule_id: str, body: ScheduleUpdate) -> BaseM
         return ScheduleResponse.model_validate(schedules.change(session, schedule_id, values, may_destroy=may_destroy))
 
 
-@resource.operation("GET", "/schedules/<schedule_id>/room", role=Role.VIEWER, answer=RoomResponse)
-def read_room(call: Call, schedule_id: str) -> BaseModel:
+@resource.operation("GET", "/schedules/<schedule_id>/room", role=Role.VIEWER)
+def read_room(call: Call, schedule_id: str) -> RoomResponse:
     """Shows the room that the next snapshots need in the pool: a snapshot of a thick datastore reserves what it holds."""
     with call.context.store.reading() as session:
         found = schedules.schedule(session, schedule_id)
     return RoomResponse.model_validate(thick.room(call.context, found.datastores))
 
 
-@resource.operation(
-    "POST", "/schedules/<schedule_id>/run", role=Role.OPERATOR, audit="schedule.run", answer=JobResponse, status=202
-)
-def run_schedule(call: Call, schedule_id: str) -> BaseModel:
+@resource.job("POST", "/schedules/<schedule_id>/run", Role.OPERATOR, "schedule.run")
+def run_schedule(call: Call, schedule_id: str) -> JobResponse:
     """Takes its snapshots now, or starts its scrub, also while it is disabled. Its next slot stays the same."""
     with call.context.store.reading() as session:
         found = schedules.schedule(session, schedule_id)
@@ -97,8 +85,8 @@ def run_schedule(call: Call, schedule_id: str) -> BaseModel:
     return call.submit(requests.CreateSnapshots(name=name, datastores=chosen, schedule=found.id, protect_days=days))
 
 
-@resource.operation("DELETE", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.delete", answer=Empty, matches=True)
-def delete_schedule(call: Call, schedule_id: str) -> BaseModel:
+@resource.operation("DELETE", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.delete", matches=True)
+def delete_schedule(call: Call, schedule_id: str) -> Empty:
     """Its snapshots stay."""
     with call.changing() as session:
         call.match(ScheduleResponse.model_validate(schedules.schedule(session, schedule_id)))

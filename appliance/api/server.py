@@ -23,7 +23,7 @@ from select import POLLRDHUP, poll
 import msgspec
 
 from appliance import logs
-from appliance.api.operation import Outcome, carry_out, failed
+from appliance.api.execution import Outcome, carry_out, failed
 from appliance.api.wire import METHOD, HttpRequest, Reply, Stream
 from appliance.domain.errors import DomainError, ForbiddenError, InternalError, NotFoundError, to_wire
 from appliance.worker.service import Service

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-
-from appliance.api.operation import Call, Resource, page
+from appliance.api.operation import Call, Resource
+from appliance.api.pages import page
 from appliance.api.schemas.common import Empty, ListQuery
 from appliance.api.schemas.journal import JobResponse
 from appliance.api.schemas.support import BundlePage
@@ -16,28 +15,28 @@ from appliance.domain.access import Role
 resource = Resource("support")
 
 
-@resource.operation("GET", "/support-bundles", role=Role.ADMIN, query=ListQuery, answer=BundlePage)
-def list_bundles(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/support-bundles", role=Role.ADMIN)
+def list_bundles(call: Call, query: ListQuery) -> BundlePage:
     """Support bundles; the newest five are stored."""
     found = sorted(support.bundles(call.context.configuration.support_directory), key=lambda one: one.id)
     return BundlePage.model_validate(page(found, query, lambda one: one.id))
 
 
-@resource.operation("POST", "/support-bundles", role=Role.ADMIN, audit="support.create", answer=JobResponse, status=202)
-def create_bundle(call: Call) -> BaseModel:
+@resource.job("POST", "/support-bundles", Role.ADMIN, "support.create")
+def create_bundle(call: Call) -> JobResponse:
     """A job that makes one; its result has the identifier."""
     return call.submit(requests.CreateBundle())
 
 
-@resource.operation("GET", "/support-bundles/<bundle_id>", role=Role.ADMIN, answer=Empty, media="application/gzip")
-def read_bundle(call: Call, bundle_id: str) -> BaseModel | Response:
+@resource.operation("GET", "/support-bundles/<bundle_id>", role=Role.ADMIN, media="application/gzip")
+def read_bundle(call: Call, bundle_id: str) -> Response:
     """The file, tar and gzip."""
     file = support.existing(call.context.configuration.support_directory, bundle_id)
     return Response(file, "application/gzip", download_name=f"zvaai-support-{bundle_id[:8]}.tar.gz")
 
 
-@resource.operation("DELETE", "/support-bundles/<bundle_id>", role=Role.ADMIN, audit="support.delete", answer=Empty)
-def delete_bundle(call: Call, bundle_id: str) -> BaseModel:
+@resource.operation("DELETE", "/support-bundles/<bundle_id>", role=Role.ADMIN, audit="support.delete")
+def delete_bundle(call: Call, bundle_id: str) -> Empty:
     """Removes the file."""
     support.existing(call.context.configuration.support_directory, bundle_id).unlink(missing_ok=True)
     return Empty()

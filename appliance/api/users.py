@@ -6,7 +6,8 @@ from __future__ import annotations
 from pydantic import BaseModel
 from sqlalchemy import select
 
-from appliance.api.operation import Call, Resource, page
+from appliance.api.operation import Call, Resource
+from appliance.api.pages import page
 from appliance.api.schemas.common import Empty, ListQuery
 from appliance.api.schemas.people import (
     TokenCreate,

@@ -25,7 +25,6 @@ _COUNT = "UPDATE installation SET generation = generation + 1"
 
 
 def triggers() -> Iterator[str]:
-    """The statements that create them."""
     for name in TABLES:
         columns = [column.name for column in _table(name).columns if column.name not in STATE.get(name, ())]
         for event in ("INSERT", "DELETE", f"UPDATE OF {', '.join(columns)}"):

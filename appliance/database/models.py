@@ -10,8 +10,6 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
 class Base(DeclarativeBase):
-    """Of all tables."""
-
     metadata = MetaData(
         naming_convention={
             "ix": "ix_%(column_0_label)s",
@@ -24,8 +22,6 @@ class Base(DeclarativeBase):
 
 
 class Setting(Base):
-    """A setting of the installation, by name."""
-
     __tablename__ = "settings"
     name: Mapped[str] = mapped_column(primary_key=True)
     value: Mapped[dict[str, Any]]

@@ -28,7 +28,6 @@ class Layout:
 
     @property
     def step(self) -> int:
-        """Seconds between samples."""
         return self.archives[0][0]
 
 
@@ -77,9 +76,9 @@ class SeriesFiles:
     def read(self, key: str, layout: Layout, end: float, seconds: int, points: int) -> Part:
         """The range that ended at `end`, in at most so many points."""
         oldest = time.time() - end + seconds
-        whole = [step for step, kept in layout.archives if kept >= oldest] or [layout.archives[-1][0]]
+        whole = [step for step, duration in layout.archives if duration >= oldest] or [layout.archives[-1][0]]
         # The coarsest that has enough points, else the finest: fewer rows to read.
-        step = next((one for one in reversed(whole) if one * points <= seconds), whole[0])
+        step = next((candidate for candidate in reversed(whole) if candidate * points <= seconds), whole[0])
         factor = max(1, -(-seconds // (step * points)))
         wide = step * factor
         # A point of several rows may have only some yet.
@@ -112,19 +111,19 @@ class SeriesFiles:
             str(file), "--start", str(first - layout.step), "--step", str(layout.step),
             *(f"DS:{name}:GAUGE:{layout.step}:0:U" for name in layout.values),
             # One known value is enough for a row: who was away for a while still has what there is.
-            *(f"RRA:{layout.consolidation}:0.9999:{step // layout.step}:{kept // step}" for step, kept in layout.archives),
+            *(f"RRA:{layout.consolidation}:0.9999:{step // layout.step}:{span // step}" for step, span in layout.archives),
         )  # fmt: skip
 
     def _rows(self, file: Path, layout: Layout, first: int, last: int, step: int) -> list[tuple[float | None, ...]]:
         """One for each step after `first`, until `last`."""
         nothing: tuple[float | None, ...] = (None,) * len(layout.values)
-        found: dict[int, tuple[float | None, ...]] = {}
+        rows_by_time: dict[int, tuple[float | None, ...]] = {}
         if _is_whole(file, layout):
             (begin, _, found_step), _, rows = rrdtool.fetch(
                 str(file), layout.consolidation, "--resolution", str(step), "--start", str(first), "--end", str(last - 1)
             )
-            found = {begin + (index + 1) * found_step: row for index, row in enumerate(rows)}
-        return [found.get(at, nothing) for at in range(first + step, last + 1, step)]
+            rows_by_time = {begin + (index + 1) * found_step: row for index, row in enumerate(rows)}
+        return [rows_by_time.get(at, nothing) for at in range(first + step, last + 1, step)]
 
 
 def _is_whole(file: Path, layout: Layout) -> bool:
@@ -132,7 +131,7 @@ def _is_whole(file: Path, layout: Layout) -> bool:
     try:
         with file.open("rb") as opened:
             return opened.read(4) == b"RRD\0" and os.fstat(opened.fileno()).st_size > 8 * len(layout.values) * sum(
-                kept // step for step, kept in layout.archives
+                duration // step for step, duration in layout.archives
             )
     except OSError:
         return False

@@ -20,7 +20,7 @@ def read(text: str) -> Export | None:
     values, dataset, guid = dict(_VALUE.findall(text)), _DATASET.search(text), _GUID.search(text)
     thick = _THICK.search(text)
     try:
-        found = Export(
+        export = Export(
             export_id=int(values["Export_Id"]),
             path=Path(values["Path"]),
             pseudo=values["Pseudo"],
@@ -32,6 +32,6 @@ def read(text: str) -> Export | None:
             guid=int(guid[1]) if guid else None,
             thick_size=int(thick[1]) if thick else None,
         )
-        return found if found.block() == text else None
+        return export if export.block() == text else None
     except (KeyError, ValueError):
         return None

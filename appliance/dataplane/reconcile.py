@@ -16,19 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from appliance.dataplane.target import (
-    CHANGING_TOGETHER,
-    HostGroup,
-    Lun,
-    ServedTarget,
-    TargetControl,
-    TargetRefusedError,
-)
+from appliance.dataplane.target import CHANGING_TOGETHER, HostGroup, Lun, ServedTarget, TargetRefusedError
+from appliance.dataplane.target_socket import TargetSocket
 
 GROUP_PREFIX = "zvaai:"
 MUTUAL = "mutual CHAP"
 """Subject of failures of the target's own CHAP account."""
-Step = Callable[[TargetControl], None]
+Step = Callable[[TargetSocket], None]
 
 
 @dataclass(frozen=True)
@@ -44,8 +38,6 @@ class DesiredAccount:
 
 @dataclass(frozen=True)
 class DesiredState:
-    """What the target must serve."""
-
     target: str
     luns: Mapping[int, Lun]
     groups: Mapping[str, HostGroup]
@@ -63,18 +55,19 @@ class DesiredState:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference[Control]:
     """A step, with a text that describes the difference."""
 
     text: str
-    apply: Step
+    apply: Callable[[Control], None]
     subject: str = ""
+
+
+Differences = list[Difference[TargetSocket]]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A refused step."""
-
     subject: str
     text: str
     still_open: bool = False
@@ -88,15 +81,13 @@ class _StillOpenError(TargetRefusedError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Differences and failures of a run."""
-
     differences: tuple[str, ...]
     failures: tuple[Failure, ...]
 
 
-def differences(desired: DesiredState, served: ServedTarget | None, groups: list[HostGroup]) -> list[Difference]:
+def differences(desired: DesiredState, served: ServedTarget | None, groups: list[HostGroup]) -> Differences:
     """Steps from the served to the desired state, in an order that never grants too much access."""
-    steps: list[Difference] = []
+    steps: Differences = []
     name = desired.target
     if served is None:
         steps.append(Difference(f"target {name} is missing", lambda control: control.create_target(name)))
@@ -115,7 +106,7 @@ def differences(desired: DesiredState, served: ServedTarget | None, groups: list
 
 
 def _delete_lun(target: str, number: int) -> Step:
-    def step(control: TargetControl) -> None:
+    def step(control: TargetSocket) -> None:
         if control.delete_lun(target, number) is False:
             raise _StillOpenError(
                 -32008, f"LUN {number} is removed, but running commands have not ended: its volume is still open"
@@ -124,9 +115,9 @@ def _delete_lun(target: str, number: int) -> Step:
     return step
 
 
-def _removals(desired: DesiredState, served: ServedTarget) -> list[Difference]:
-    steps: list[Difference] = []
-    masks: list[Difference] = []
+def _removals(desired: DesiredState, served: ServedTarget) -> Differences:
+    steps: Differences = []
+    masks: Differences = []
     admitted = set(desired.initiators)
     if served.initiators is None or not set(served.initiators) <= admitted:
         fewer = tuple(sorted(admitted if served.initiators is None else admitted & set(served.initiators)))
@@ -148,7 +139,7 @@ def _removals(desired: DesiredState, served: ServedTarget) -> list[Difference]:
     return masks + steps  # a mask is immediate, a removed LUN waits for its commands
 
 
-def _groups(desired: DesiredState, groups: list[HostGroup]) -> list[Difference]:
+def _groups(desired: DesiredState, groups: list[HostGroup]) -> Differences:
     steps = []
     current = {group.name: group for group in groups if group.name.startswith(GROUP_PREFIX)}
     for name in current.keys() - desired.groups.keys():
@@ -177,8 +168,8 @@ def _delete_group(name: str) -> Step:
     return lambda control: control.delete_host_group(name)
 
 
-def _accounts(desired: DesiredState, served: ServedTarget) -> list[Difference]:
-    steps: list[Difference] = []
+def _accounts(desired: DesiredState, served: ServedTarget) -> Differences:
+    steps: Differences = []
     current = {account.name: account for account in served.accounts}
     if desired.chap_required and not served.chap_required:
         steps.append(Difference("CHAP is not required", lambda control: control.require_chap(served.name, True)))
@@ -218,7 +209,7 @@ def _delete_account(target: str, name: str) -> Step:
     return lambda control: control.delete_account(target, name)
 
 
-def _luns(desired: DesiredState, served: ServedTarget) -> list[Difference]:
+def _luns(desired: DesiredState, served: ServedTarget) -> Differences:
     steps = []
     current = {served_lun.lun.number: served_lun for served_lun in served.luns}
     for number, lun in sorted(desired.luns.items()):
@@ -247,7 +238,7 @@ def _show_lun(target: str, lun: Lun) -> Step:
     return lambda control: control.set_access(target, lun.initiators or (), lun.number)
 
 
-def reconcile(control: TargetControl, desired: DesiredState) -> Outcome:
+def reconcile(control: TargetSocket, desired: DesiredState) -> Outcome:
     """Applies all differences; returns refused steps as failures. Raises TargetUnreachableError."""
     served = next((target for target in control.targets() if target.name == desired.target), None)
     texts: list[str] = []

@@ -20,15 +20,13 @@ from appliance.dataplane.ganesha import (
     ServedExport,
     client_names,
 )
-from appliance.dataplane.reconcile import Failure, Outcome
+from appliance.dataplane.reconcile import Difference, Failure, Outcome
 
 Step = Callable[[ExportControl], None]
 
 
 @dataclass(frozen=True)
 class DesiredExports:
-    """What ganesha must export."""
-
     exports: Mapping[int, Export]
     below: str
     """Folder of the datastores' mountpoints: other exports below it are removed."""
@@ -40,16 +38,7 @@ class DesiredExports:
     """Mountpoints of copies: their exports are removed, even with a retained number."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A step, with a text that describes the difference."""
-
-    text: str
-    apply: Step
-    subject: str = ""
-
-
-def differences(desired: DesiredExports, served: list[ServedExport]) -> list[Difference]:
+def differences(desired: DesiredExports, served: list[ServedExport]) -> list[Difference[ExportControl]]:
     """Steps from the served to the desired state; removals come first."""
     removed, changed, added = [], [], []
     current = {export.export_id: export for export in served}

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from appliance.dataplane.reconcile import Failure, Outcome
-from appliance.dataplane.target import TargetControl, TargetRefusedError
+from appliance.dataplane.target import TargetRefusedError
+from appliance.dataplane.target_socket import TargetSocket
 
 _SMALLEST, _LARGEST = 64 << 20, 4 << 30
 
@@ -21,17 +22,17 @@ def _headroom(report: Mapping[str, Any]) -> int | None:
     return None if report["headroom_bytes"] == default else int(report["headroom_bytes"])
 
 
-def reconcile(control: TargetControl, thresholds: Mapping[str, int]) -> Outcome:
+def reconcile(control: TargetSocket, thresholds: Mapping[str, int]) -> Outcome:
     """`thresholds` are percent by pool name. Returns refused changes as failures. Raises TargetUnreachableError."""
-    found, failures = [], []
+    differences, failures = [], []
     for report in control.space()["pools"]:
         name, percent = report["pool"], thresholds.get(report["pool"])
         if percent is None or report["soft_threshold"] == {"percent": percent}:
             continue
         text = f"pool {name} has another soft threshold"
-        found.append(text)
+        differences.append(text)
         try:
             control.set_pool(name, percent, _headroom(report))
         except TargetRefusedError as error:
             failures.append(Failure(name, f"{text}: {error}"))
-    return Outcome(tuple(found), tuple(failures))
+    return Outcome(tuple(differences), tuple(failures))

@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Client of the VAAI-NAS service's control socket (docs/vaai_nas.md): JSON-RPC 2.0, a message a line."""
+"""Client of the VAAI-NAS service's control socket (docs/vaai_nas.md)."""
 
 from __future__ import annotations
 
-import json
-import socket
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from appliance.dataplane import json_rpc
 from appliance.dataplane.ganesha import GaneshaUnreachableError
 
-_LONGEST_ANSWER = 64 << 20
 _WAIT_S = 30.0
 """Longer than the 10 s that the service waits for the end of a cancelled clone."""
-_Result = TypeVar("_Result")
 
 
 @dataclass(eq=False)
@@ -43,8 +39,6 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class FilePage:
-    """Files of an export, sorted by the bytes of their paths."""
-
     files: tuple[FoundFile, ...]
     more: bool
     complete: bool
@@ -113,66 +107,29 @@ class FileJob:
 
     @property
     def active(self) -> bool:
-        """Whether it has not ended."""
         return self.state in ("waiting", "running")
 
 
-class FileControl(ABC):
-    """The files of exports. Each call raises GaneshaUnreachableError, and FileRefusedError."""
-
-    @abstractmethod
-    def problem(self) -> str:
-        """Why hosts get no VAAI-NAS, and which package to install; "" if they get it."""
-
-    @abstractmethod
-    def counters(self) -> dict[str, Any]:
-        """Offload counters since the daemon's start, by `exports` and `hosts`."""
-
-    @abstractmethod
-    def files(self, export: int, after: str, limit: int) -> FilePage:
-        """Files whose path is after `after`, 500 at most."""
-
-    @abstractmethod
-    def statistics(self, export: int, path: str, timeout_s: float = _WAIT_S) -> FileStatistics:
-        """Space of a file."""
-
-    @abstractmethod
-    def space(self, export: int) -> ExportSpace:
-        """Admitted space of its files."""
-
-    @abstractmethod
-    def shared(self, export: int, *, restart: bool = False) -> SharedSpace:
-        """Shared bytes of its files counted so far; `restart` starts a new count in the background."""
-
-    @abstractmethod
-    def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool) -> FileJob:
-        """Starts a clone, or finds the job of the same `request` (32 hexadecimal digits)."""
-
-    @abstractmethod
-    def job(self, export: int, job: int) -> FileJob:
-        """State of a job; `interrupted` or `not_found` if the daemon does not know it."""
-
-    @abstractmethod
-    def cancel(self, export: int, job: int) -> FileJob:
-        """Cancels a job and waits for its end, 10 s at most; it may have been complete."""
-
-
-class VaaiNas(FileControl):
-    """The daemon's."""
+class VaaiNas:
+    """The files of exports, by the daemon. Each call raises GaneshaUnreachableError, and FileRefusedError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def problem(self) -> str:
+        """Why hosts get no VAAI-NAS, and which package to install; "" if they get it."""
         return self._call("service.get", lambda service: str(service["problem"]))
 
     def counters(self) -> dict[str, Any]:
+        """Offload counters since the daemon's start, by `exports` and `hosts`."""
         try:
             return self._call("statistics.get", lambda counted: {**counted})
         except FileRefusedError as error:
             raise GaneshaUnreachableError(f"the NFS server's counters can't be read at {self._path}: {error}") from error
 
     def files(self, export: int, after: str, limit: int) -> FilePage:
+        """Files whose path is after `after`, 500 at most."""
+
         def page(response: dict[str, Any]) -> FilePage:
             files = tuple(FoundFile(file["path"], file["total_bytes"], file["allocated_bytes"]) for file in response["files"])
             return FilePage(files, response["more"], response["complete"])
@@ -187,6 +144,8 @@ class VaaiNas(FileControl):
         return self._call("file.statistics", read, timeout_s, export=export, path=path)
 
     def space(self, export: int) -> ExportSpace:
+        """Admitted space of its files."""
+
         def read(response: dict[str, Any]) -> ExportSpace:
             counted = bool(response["thick"]), response["size_bytes"], response["admitted_bytes"]
             return ExportSpace(*counted, bool(response["counting"]), str(response["problem"]))
@@ -194,6 +153,8 @@ class VaaiNas(FileControl):
         return self._call("space.get", read, export=export)
 
     def shared(self, export: int, *, restart: bool = False) -> SharedSpace:
+        """Shared bytes of its files counted so far; `restart` starts a new count in the background."""
+
         def read(response: dict[str, Any]) -> SharedSpace:
             return SharedSpace(
                 bool(response["complete"]), *(response[f"{name}_bytes"] for name in ("shared", "snapshot", "deduplicated"))
@@ -202,19 +163,25 @@ class VaaiNas(FileControl):
         return self._call("space.shared", read, export=export, restart=restart)
 
     def clone(self, export: int, source: str, destination: str, *, request: str, fast: bool) -> FileJob:
+        """Starts a clone, or finds the job of the same `request` (32 hexadecimal digits)."""
         parameters: dict[str, Any] = {"source": source, "destination": destination, "request_id": request, "fast": fast}
         return self._call("clone.start", _job, export=export, **parameters)
 
     def job(self, export: int, job: int) -> FileJob:
+        """State of a job; `interrupted` or `not_found` if the daemon does not know it."""
         return self._call("job.get", _job, export=export, job=job)
 
     def cancel(self, export: int, job: int) -> FileJob:
+        """Cancels a job and waits for its end, 10 s at most; it may have been complete."""
         return self._call("job.cancel", _job, export=export, job=job)
 
-    def _call(
-        self, method: str, read: Callable[[dict[str, Any]], _Result], timeout_s: float = _WAIT_S, **parameters: Any
-    ) -> _Result:
-        answer = _ask(self._path, method, parameters, timeout_s)
+    def _call[Result](
+        self, method: str, read: Callable[[dict[str, Any]], Result], timeout_s: float = _WAIT_S, **parameters: Any
+    ) -> Result:
+        try:
+            answer = json_rpc.request(self._path, method, parameters, timeout_s)
+        except (OSError, ValueError) as error:
+            raise GaneshaUnreachableError(f"the NFS server does not answer at {self._path}: {error}") from error
         try:
             if "error" not in answer:
                 return read(answer["result"])
@@ -228,17 +195,3 @@ class VaaiNas(FileControl):
 def _job(response: dict[str, Any]) -> FileJob:
     names = ("job", "state", "status", "reason", "total_bytes", "done_bytes", "cloned_bytes", "copied_bytes", "hole_bytes")
     return FileJob(fallback_bytes=dict(response["fallback_bytes"]), **{name: response[name] for name in names})
-
-
-def _ask(path: Path, method: str, parameters: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(timeout_s)
-            connection.connect(str(path))
-            connection.sendall(json.dumps(request, ensure_ascii=False).encode() + b"\n")
-            with connection.makefile("rb") as lines:
-                answer = json.loads(lines.readline(_LONGEST_ANSWER))
-        return dict(answer)
-    except (OSError, ValueError, TypeError) as error:
-        raise GaneshaUnreachableError(f"the NFS server does not answer at {path}: {error}") from error

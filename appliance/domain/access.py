@@ -17,6 +17,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import LoginFailure, LoginSession, Setting, Token, User
+from appliance.domain import rows
 from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, TooManyError, UnauthenticatedError
 from appliance.domain.secrets import digest, hash_password, new_token, password_is
 
@@ -44,12 +45,10 @@ class Role(IntEnum):
 
     @property
     def label(self) -> str:
-        """As the API has it."""
         return self.name.lower()
 
     @staticmethod
     def of(label: str) -> Role:
-        """By its label."""
         return Role[label.upper()]
 
 
@@ -92,7 +91,6 @@ def _code_digest(code: str) -> str:
 
 
 def setup_needed(session: Session) -> bool:
-    """Whether the first admin is still to be made."""
     return not session.scalar(select(func.count()).select_from(User))
 
 
@@ -130,8 +128,7 @@ def new_password(name: str, password: str) -> str:
 
 def add_user(session: Session, name: str, role: Role, password_hash: str) -> User:
     """A new user; the hash is `new_password`'s."""
-    if session.scalar(select(User).where(User.name == name)):
-        raise ConflictError("a user has this name", [name])
+    rows.check_name(session, User, name, problem="a user has this name")
     if (session.scalar(select(func.count()).select_from(User)) or 0) >= USERS:
         raise ConflictError(f"there are {USERS} users already")
     user = User(id=str(uuid.uuid4()), name=name, role=role.label, password_hash=password_hash, created_at=time.time())
@@ -141,11 +138,7 @@ def add_user(session: Session, name: str, role: Role, password_hash: str) -> Use
 
 
 def user(session: Session, user_id: str) -> User:
-    """By its identifier. Raises NotFoundError."""
-    found = session.get(User, user_id)
-    if found is None:
-        raise NotFoundError("user", user_id)
-    return found
+    return rows.existing(session, User, user_id, "user")
 
 
 def change_user(
@@ -247,9 +240,11 @@ def count_failure(session: Session, name: str, address: str) -> None:
 # --- sessions
 
 
-def check_password(found: User | None, password: str) -> bool:
+def check_password(candidate: User | None, password: str) -> bool:
     """Whether the user may log in with it. Takes long, so not inside a transaction that writes."""
-    return password_is(found.password_hash if found else None, password) and found is not None and not found.disabled
+    return (
+        password_is(candidate.password_hash if candidate else None, password) and candidate is not None and not candidate.disabled
+    )
 
 
 def begin_session(session: Session, user_id: str, address: str) -> str:
@@ -261,8 +256,8 @@ def begin_session(session: Session, user_id: str, address: str) -> str:
             (LoginSession.used_at < now - SESSION_IDLE_S) | (LoginSession.created_at < now - SESSION_LONGEST_S)
         )
     )
-    own = session.scalars(select(LoginSession).where(LoginSession.user_id == user_id).order_by(LoginSession.used_at.desc()))
-    for surplus in list(own)[SESSIONS_PER_USER - 1 :]:
+    sessions = session.scalars(select(LoginSession).where(LoginSession.user_id == user_id).order_by(LoginSession.used_at.desc()))
+    for surplus in list(sessions)[SESSIONS_PER_USER - 1 :]:
         session.delete(surplus)
     session.add(LoginSession(hash=digest(cookie), user_id=user_id, address=address, created_at=now, used_at=now))
     return cookie
@@ -278,31 +273,33 @@ def by_cookie(session: Session, cookie: str) -> Caller:
     return _by_session(session, session.get(LoginSession, digest(cookie)))
 
 
-def _by_session(session: Session, found: LoginSession | None) -> Caller:
+def _by_session(session: Session, login: LoginSession | None) -> Caller:
     now = time.time()
-    if found is None or found.used_at < now - SESSION_IDLE_S or found.created_at < now - SESSION_LONGEST_S:
+    if login is None or login.used_at < now - SESSION_IDLE_S or login.created_at < now - SESSION_LONGEST_S:
         raise UnauthenticatedError("the session has ended; log in")
-    owner = session.get(User, found.user_id)
+    owner = session.get(User, login.user_id)
     if owner is None or owner.disabled:
         raise UnauthenticatedError("the user is disabled")
-    return Caller(owner.id, owner.name, Role.of(owner.role), True, found.hash)
+    return Caller(owner.id, owner.name, Role.of(owner.role), True, login.hash)
 
 
-def touch_session(session: Session, credential: str) -> None:
-    """It was used."""
-    found = session.get(LoginSession, credential)
-    if found is not None:
-        found.used_at = time.time()
+def _credential(session: Session, caller: Caller) -> LoginSession | Token | None:
+    return session.get(LoginSession, caller.credential) if caller.cookie else session.get(Token, caller.credential)
 
 
-def session_needs_touch(session: Session, credential: str) -> bool:
-    """Not at each request: a write a minute is enough."""
-    found = session.get(LoginSession, credential)
-    return found is not None and found.used_at < time.time() - 60
+def needs_touch(session: Session, caller: Caller) -> bool:
+    """Whether the use of the session or token is to be recorded: a write a minute is enough."""
+    used = _credential(session, caller)
+    return used is not None and (used.used_at or 0) < time.time() - 60
+
+
+def touch(session: Session, caller: Caller) -> None:
+    used = _credential(session, caller)
+    if used is not None:
+        used.used_at = time.time()
 
 
 def end_session(session: Session, credential: str) -> None:
-    """Logs out."""
     session.execute(delete(LoginSession).where(LoginSession.hash == credential))
 
 
@@ -342,47 +339,34 @@ def add_token(
 def by_token(session: Session, text: str) -> Caller:
     """Who owns the token, with no more than its scope. Raises UnauthenticatedError."""
     match = _TOKEN.fullmatch(text)
-    found = session.get(Token, match[1]) if match else None
-    if match is None or found is None or not secrets.compare_digest(found.hash, digest(match[2])):
+    token = session.get(Token, match[1]) if match else None
+    if match is None or token is None or not secrets.compare_digest(token.hash, digest(match[2])):
         raise UnauthenticatedError("no such token")
-    return _by_token(session, found)
+    return _by_token(session, token)
 
 
-def _by_token(session: Session, found: Token) -> Caller:
-    if found.expires_at < time.time():
+def _by_token(session: Session, token: Token) -> Caller:
+    if token.expires_at < time.time():
         raise UnauthenticatedError("the token has expired")
-    owner = session.get(User, found.user_id)
+    owner = session.get(User, token.user_id)
     if owner is None or owner.disabled:
         raise UnauthenticatedError("the user is disabled")
-    return Caller(owner.id, owner.name, min(Role.of(owner.role), Role.of(found.scope)), False, found.id, found.name)
+    return Caller(owner.id, owner.name, min(Role.of(owner.role), Role.of(token.scope)), False, token.id, token.name)
 
 
 def again(session: Session, caller: Caller) -> Caller:
     """Who it is by now: for what goes on after a request was let in. Raises UnauthenticatedError."""
     if caller.cookie:
         return _by_session(session, session.get(LoginSession, caller.credential))
-    found = session.get(Token, caller.credential)
-    if found is None:
+    token = session.get(Token, caller.credential)
+    if token is None:
         raise UnauthenticatedError("no such token")
-    return _by_token(session, found)
-
-
-def token_needs_touch(session: Session, token_id: str) -> bool:
-    """Not at each request: a write a minute is enough."""
-    found = session.get(Token, token_id)
-    return found is not None and (found.used_at or 0) < time.time() - 60
-
-
-def touch_token(session: Session, token_id: str) -> None:
-    """It was used."""
-    found = session.get(Token, token_id)
-    if found is not None:
-        found.used_at = time.time()
+    return _by_token(session, token)
 
 
 def delete_token(session: Session, caller: Caller, token_id: str) -> None:
     """A token of one's own; an admin deletes those of others too."""
-    found = session.get(Token, token_id)
-    if found is None or (found.user_id != caller.user_id and caller.role < Role.ADMIN):
+    token = session.get(Token, token_id)
+    if token is None or (token.user_id != caller.user_id and caller.role < Role.ADMIN):
         raise NotFoundError("token", token_id)
-    session.delete(found)
+    session.delete(token)

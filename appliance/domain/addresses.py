@@ -17,22 +17,22 @@ _IFREQ = struct.Struct("16s4x4s16x")
 """struct ifreq of a 64-bit system with a sockaddr_in: name; family and port are skipped; IPv4 address."""
 _MOST = 1024
 _IF_INET6 = Path("/proc/self/net/if_inet6")
-"""A line for each IPv6 address: address, index, prefix length, scope, flags, interface."""
+"""A line for own IPv6 address: address, index, prefix length, scope, flags, interface."""
 _GLOBAL = "00"
 
 
 @dataclass(frozen=True)
 class Address:
-    """An address of an interface of this server."""
-
     interface: str
     address: str
 
 
 def own_addresses() -> list[Address]:
     """All but loopback and link-local ones, IPv4 first. Empty where the process sees no network."""
-    found = [*_ipv4(), *_ipv6()]
-    return [one for one in found if not (ip := ipaddress.ip_address(one.address)).is_loopback and not ip.is_link_local]
+    addresses = [*_ipv4(), *_ipv6()]
+    return [
+        address for address in addresses if not (ip := ipaddress.ip_address(address.address)).is_loopback and not ip.is_link_local
+    ]
 
 
 def _ipv4() -> Iterator[Address]:
@@ -70,39 +70,38 @@ def split_portal(portal: str) -> tuple[str, int]:
 
 
 def join_portal(address: str, port: int) -> str:
-    """The inverse of `split_portal`."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def reachable(portals: Sequence[str], local: Sequence[Address]) -> list[str]:
     """Portals at addresses that hosts can use, each once: "every address" becomes each address of that family."""
-    found: dict[str, None] = {}
+    resolved: dict[str, None] = {}
     for portal in portals:
         address, port = split_portal(portal)
         ip = ipaddress.ip_address(address)
         if ip.is_unspecified:
-            same = [one.address for one in local if (":" in one.address) == (ip.version == 6)]
-            found.update({join_portal(one, port): None for one in same})
+            same = [mine.address for mine in local if (":" in mine.address) == (ip.version == 6)]
+            resolved.update({join_portal(mine, port): None for mine in same})
         elif not ip.is_loopback:
-            found[join_portal(address, port)] = None
-    return list(found)
+            resolved[join_portal(address, port)] = None
+    return list(resolved)
 
 
 def paths(portals: Sequence[str], local: Sequence[Address]) -> int:
     """Over how many interfaces hosts reach these portals. An address of no interface, as an advertised one, counts by itself."""
-    interfaces = {one.address: one.interface for one in local}
+    interfaces = {local_address.address: local_address.interface for local_address in local}
     return len({interfaces.get(address, address) for address, _ in map(split_portal, reachable(portals, local))})
 
 
 def nearest(local: Sequence[Address], clients: Sequence[str]) -> str | None:
     """The address of this server that shares the longest prefix with one of these addresses or networks."""
     best, chosen = -1, None
-    for one in local:
-        mine = ipaddress.ip_address(one.address)
+    for address in local:
+        mine = ipaddress.ip_address(address.address)
         for client in clients or ("0.0.0.0/0",):
             other = ipaddress.ip_network(client, strict=False)
             if other.version == mine.version or not clients:
                 common = 0 if not clients else mine.max_prefixlen - (int(mine) ^ int(other.network_address)).bit_length()
                 if common > best:
-                    best, chosen = common, one.address
+                    best, chosen = common, address.address
     return chosen

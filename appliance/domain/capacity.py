@@ -47,9 +47,9 @@ def thresholds_of(root: Dataset | None) -> Thresholds:
     """As set at a pool's root dataset itself; what nobody has set, or is no such value, is the usual."""
 
     def percent(name: str, usual: int) -> int:
-        found = root.properties.get(name) if root else None
-        own = found is not None and found.source in (Source.LOCAL, Source.RECEIVED)
-        return int(found.value) if own and found and found.value.isdecimal() and len(found.value) <= 3 else usual
+        prop = root.properties.get(name) if root else None
+        is_set = prop is not None and prop.source in (Source.LOCAL, Source.RECEIVED)
+        return int(prop.value) if is_set and prop and prop.value.isdecimal() and len(prop.value) <= 3 else usual
 
     thresholds = Thresholds(percent(WARNING, WARNING_PERCENT), percent(CRITICAL, CRITICAL_PERCENT))
     try:
@@ -62,24 +62,24 @@ def thresholds_of(root: Dataset | None) -> Thresholds:
 def thresholds(inventory: Inventory, before: Mapping[int, Thresholds] = MappingProxyType({})) -> dict[str, Thresholds]:
     """Of each pool, by name; of one whose root dataset can't be seen, as it is suspended, those of `before`, by GUID, if any."""
     names = {pool.name for pool in inventory.pools}
-    roots = {one.name: one for one in inventory.filesystems if one.name in names}
-    found = {pool.name: thresholds_of(roots[pool.name]) for pool in inventory.pools if pool.name in roots}
+    roots = {filesystem.name: filesystem for filesystem in inventory.filesystems if filesystem.name in names}
+    visible = {pool.name: thresholds_of(roots[pool.name]) for pool in inventory.pools if pool.name in roots}
     known = {pool.name: before[pool.guid] for pool in inventory.pools if pool.guid in before}
-    return known | found
+    return known | visible
 
 
 def keep(session: Session, pools: Iterable[Pool], known: Mapping[int, Thresholds]) -> None:
     """What is known of these pools, for who starts while one is suspended; of others nothing is kept any more."""
     value = {str(pool.guid): [known[pool.guid].warning, known[pool.guid].critical] for pool in pools if pool.guid in known}
-    found = session.get(Setting, _KEPT)
-    if (found.value if found else {}) != value:
+    setting = session.get(Setting, _KEPT)
+    if (setting.value if setting else {}) != value:
         session.merge(Setting(name=_KEPT, value=value))
 
 
 def stored_thresholds(session: Session) -> dict[int, Thresholds]:
     """What `keep` has kept, by the pool's GUID."""
-    found = session.get(Setting, _KEPT)
-    return {int(guid): Thresholds(*values) for guid, values in found.value.items()} if found else {}
+    setting = session.get(Setting, _KEPT)
+    return {int(guid): Thresholds(*values) for guid, values in setting.value.items()} if setting else {}
 
 
 def findings(
@@ -89,21 +89,21 @@ def findings(
 
     `before` as for `thresholds`.
     """
-    found = []
+    findings = []
     limits = thresholds(inventory, before)
     for pool in inventory.pools:
         percent, limit = 100 * pool.allocated // pool.size if pool.size else 0, limits.get(pool.name, Thresholds())
         if percent >= limit.warning:
             severity = "critical" if percent >= limit.critical else "warning"
             remedy = "add vdevs, or delete snapshots and datastores; at the headroom thin datastores take no more"
-            found.append(
+            findings.append(
                 Finding(f"capacity:pool:{pool.name}", severity, pool.name, f"pool {pool.name} is {percent} % full", remedy)
             )
         # Faults of its devices and data are reported by pool_health.
         by_devices = any(leaf.health not in FINE for vdev in pool.vdevs for leaf in vdev.devices())
         if pool.health not in ("ONLINE", "DEGRADED") or (pool.health == "DEGRADED" and not by_devices):
             severity = "warning" if pool.health == "DEGRADED" else "critical"
-            found.append(
+            findings.append(
                 Finding(
                     f"capacity:health:{pool.name}",
                     severity,
@@ -116,17 +116,19 @@ def findings(
         percent = 100 * store.referenced // store.size if store.size else 0
         if store.state == "active" and store.soft_threshold is not None and percent >= store.soft_threshold:
             text = f"datastore {store.name} uses {percent} % of its size; its threshold is {store.soft_threshold} %"
-            found.append(Finding(f"capacity:datastore:{store.id}", "warning", store.id, text, "grow it, or move machines away"))
+            findings.append(
+                Finding(f"capacity:datastore:{store.id}", "warning", store.id, text, "grow it, or move machines away")
+            )
         if store.state == "active" and store.thick and store.reserved < store.guaranteed:
             had = f"{store.reserved} of {store.guaranteed}"
             text = f"Thick datastore {store.name} has {had} bytes reserved: the pool lacks the rest"
-            found.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, "add vdevs, or delete data"))
+            findings.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, "add vdevs, or delete data"))
         if store.state == "missing":
             address = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"
             text = f"{address} is kept for a datastore ({store.id}) of which no dataset can be seen"
             remedy = "import its pool, or forget it: zvaai datastore forget"
-            found.append(Finding(f"capacity:missing:{store.id}", "warning", store.id, text, remedy))
-    return found + _copies(inventory, stores)
+            findings.append(Finding(f"capacity:missing:{store.id}", "warning", store.id, text, remedy))
+    return findings + _copies(inventory, stores)
 
 
 def originals(stores: Iterable[Datastore]) -> set[str | None]:
@@ -145,11 +147,11 @@ def _copies(inventory: Inventory, stores: Sequence[Datastore]) -> list[Finding]:
     copies = [store for store in stores if store.state == "copy"]
     if not copies:
         return []
-    datasets: dict[str, Dataset] = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
-    existing, found = originals(stores), []
+    datasets: dict[str, Dataset] = {dataset.name: dataset for dataset in (*inventory.volumes, *inventory.filesystems)}
+    existing, findings = originals(stores), []
     for store in copies:
         remedy = copy_remedy(store, existing, datasets.get(store.dataset))
         served = "" if remedy == COPY_REMEDY else " and is not served"  # else its LUN or export may still be as it was
         text = f"{store.dataset} looks like datastore {store.name}{served}: {store.copy_reason}"
-        found.append(Finding(f"capacity:copy:{store.dataset}", "warning", store.dataset, text, remedy))
-    return found
+        findings.append(Finding(f"capacity:copy:{store.dataset}", "warning", store.dataset, text, remedy))
+    return findings

@@ -55,7 +55,6 @@ def collect(session: Session, seal: Seal, *, whole: bool = True) -> Content:
 
 
 def without_secrets(session: Session) -> Content:
-    """For support."""
     content = _read(session)
     content["settings"] = [row for row in content["settings"] if row["name"] != hosts.MUTUAL_SETTING]
     return {
@@ -90,8 +89,8 @@ def replace(session: Session, seal: Seal, content: Content, caller: str) -> None
 
 
 def _replace(session: Session, seal: Seal, content: Content, caller: str) -> None:
-    own = session.get_one(User, caller)
-    users = [row for row in content["users"] if row["id"] != own.id and row["name"] != own.name]
+    admin = session.get_one(User, caller)
+    users = [row for row in content["users"] if row["id"] != admin.id and row["name"] != admin.name]
     passwords = {row["id"]: row["password_hash"] for row in users if not row["disabled"]}
     ended = [
         user.id for user in session.scalars(select(User)) if user.id != caller and passwords.get(user.id) != user.password_hash
@@ -142,17 +141,17 @@ def _columns(name: str) -> list[Any]:
 def differences(before: Content, after: Content) -> list[str]:
     """What an admin sees of them; of secrets only that they differ."""
     old, new = dict(_named(before)), dict(_named(after))
-    found = [f"{name}: removed" for name in sorted(old.keys() - new.keys())]
-    found += [f"{name}: added" for name in sorted(new.keys() - old.keys())]
+    texts = [f"{name}: removed" for name in sorted(old.keys() - new.keys())]
+    texts += [f"{name}: added" for name in sorted(new.keys() - old.keys())]
     for name in sorted(new.keys() & old.keys()):
         for column, value in new[name].items():
             if value != old[name].get(column):
                 secret = column in _SECRET or name == f"setting {hosts.MUTUAL_SETTING}"
                 label = column.replace("_", " ")
-                found.append(
+                texts.append(
                     f"{name}: another {label}" if secret else f"{name}: {label} from {old[name].get(column)!r} to {value!r}"
                 )
-    return found
+    return texts
 
 
 def _named(content: Content) -> Iterator[tuple[str, dict[str, Any]]]:

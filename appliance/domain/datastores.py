@@ -13,10 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from appliance.database.models import Export, ExportGroup, Host, HostGroup, HostInitiator, Presentation, PresentationGroup
+from appliance.database.models import Export, ExportGroup, Host, HostInitiator, Presentation, PresentationGroup
 from appliance.domain import exports
 from appliance.domain.designation import Designation
 from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
@@ -25,21 +25,12 @@ from appliance.domain.identity import NAME_PATTERN, Copy, Identity, has_its_guid
 from appliance.domain.thick import with_slack, without_slack
 from appliance.zfs.model import Dataset, Filesystem, Pool, Snapshot, Volume
 
-GIB = 1 << 30
-SMALLEST = 1 * GIB
+SMALLEST = 1 << 30
 LARGEST = 64 << 40
 """What ESXi takes."""
 GRANULARITY = 1 << 20
-BLOCK_SIZES = (8192, 16384, 32768, 65536, 131072)
-BLOCK_SIZE = 65536
-BLOCK_SIZE_REASON = (
-    "64K: clones of VMFS files meet their time bound at 64K and not at 16K, and cost a third of the metadata (docs/measured.md)"
-)
-RECORD_SIZES = (*BLOCK_SIZES, 262144, 524288, 1048576)
-RECORD_SIZE = 65536
-RECORD_SIZE_REASON = "64K: as for VMFS, clones of VMDKs and what guests overwrite are both served well (docs/measured.md)"
-COMPRESSIONS = ("lz4", "zstd", "zstd-fast", "off")
-SYNCS = ("standard", "always", "disabled")
+BLOCK_SIZE = RECORD_SIZE = 65536
+"""Clones of VMFS files and VMDKs meet their time bound, at a third of the metadata of 16K (docs/measured.md)."""
 LUNS = 1024
 """What ESXi uses at once."""
 
@@ -136,13 +127,11 @@ class Inventory:
         return time.time() - (time.monotonic() - self.at)
 
     def volume(self, dataset: str) -> Volume | None:
-        """By name."""
         return next((volume for volume in self.volumes if volume.name == dataset), None)
 
     def dataset(self, name: str) -> Volume | Filesystem | None:
-        """By name."""
-        found: Volume | Filesystem | None = self.volume(name)
-        return found or next((one for one in self.filesystems if one.name == name), None)
+        volume: Volume | Filesystem | None = self.volume(name)
+        return volume or next((filesystem for filesystem in self.filesystems if filesystem.name == name), None)
 
 
 def datastores(inventory: Inventory, session: Session) -> list[Datastore]:
@@ -157,16 +146,16 @@ def datastores(inventory: Inventory, session: Session) -> list[Datastore]:
 def _datastores(inventory: Inventory, shown: Shown) -> list[Datastore]:
     datasets: tuple[Volume | Filesystem, ...] = (*inventory.volumes, *inventory.filesystems)
     judged = judge_all(datasets)
-    found, has_guid = [], []
+    stores, has_guid = [], []
     for dataset in datasets:
         claim = judged.get(dataset.name)
         if claim is not None:
             has_guid.append(has_its_guid(dataset))
-            found.append(_datastore(dataset, claim, shown, inventory.devices.get(dataset.name)))
-    perhaps = {store.copy_of for store, own in zip(found, has_guid, strict=True) if own}  # as of two with one identity
-    seen = {store.uuid for store in found} | perhaps
-    found += [_missing(uuid, shown) for uuid in (*shown.luns, *shown.exports) if uuid not in seen]
-    return sorted(found, key=lambda store: (store.name, store.id))
+            stores.append(_datastore(dataset, claim, shown, inventory.devices.get(dataset.name)))
+    perhaps = {store.copy_of for store, has_own in zip(stores, has_guid, strict=True) if has_own}  # as of two with one identity
+    seen = {store.uuid for store in stores} | perhaps
+    stores += [_missing(uuid, shown) for uuid in (*shown.luns, *shown.exports) if uuid not in seen]
+    return sorted(stores, key=lambda store: (store.name, store.id))
 
 
 @dataclass(frozen=True)
@@ -180,18 +169,17 @@ class Shown:
 
     @classmethod
     def read(cls, session: Session) -> Shown:
-        """All."""
         groups: dict[str, list[str]] = {}
         for table in (PresentationGroup, ExportGroup):
             for datastore, group_id in session.execute(select(table.datastore, table.group_id).order_by(table.group_id)):
                 groups.setdefault(datastore, []).append(group_id)
         # Columns, not objects: of a thousand those take ten times as long.
         luns = dict(session.execute(select(Presentation.datastore, Presentation.lun)).tuples().all())
-        found = session.execute(select(*Export.__table__.columns)).mappings()
+        rows = session.execute(select(*Export.__table__.columns)).mappings()
         exported = {
             row["datastore"]: {"export": row["number"], "share": row["share"], "versions": tuple(row["versions"]),
                                "squash": row["squash"], "clients": tuple(row["clients"])}
-            for row in found
+            for row in rows
         }  # fmt: skip
         return cls(luns, exported, groups)
 
@@ -210,15 +198,15 @@ def _missing(uuid: str, shown: Shown) -> Datastore:
 
 
 def _datastore(dataset: Volume | Filesystem, claim: Identity | Copy, shown: Shown, place: str | None) -> Datastore:
-    own = claim if isinstance(claim, Identity) else None
+    identity = claim if isinstance(claim, Identity) else None
     return Datastore(
-        id=own.uuid if own else f"copy-{dataset.guid}",
-        state="copy" if own is None else "deleted" if own.deleted_at is not None else "active",
+        id=identity.uuid if identity else f"copy-{dataset.guid}",
+        state="copy" if identity is None else "deleted" if identity.deleted_at is not None else "active",
         name=claim.name,
         dataset=dataset.name,
         pool=dataset.pool,
         guid=dataset.guid,
-        uuid=own.uuid if own else None,
+        uuid=identity.uuid if identity else None,
         reserved=dataset.refreservation,
         used=dataset.space.used,
         referenced=dataset.space.referenced,
@@ -228,36 +216,40 @@ def _datastore(dataset: Volume | Filesystem, claim: Identity | Copy, shown: Show
         sync=_value(dataset, "sync"),
         origin=dataset.origin,
         created_at=dataset.creation,
-        thick_stated=own.thick if own else None,
-        soft_threshold=own.soft_threshold if own else None,
-        deleted_at=own.deleted_at if own else None,
-        previous_host_groups=own.shown_to.host_groups if own and own.shown_to else (),
-        previous_clients=own.shown_to.clients if own and own.shown_to else (),
+        thick_stated=identity.thick if identity else None,
+        soft_threshold=identity.soft_threshold if identity else None,
+        deleted_at=identity.deleted_at if identity else None,
+        previous_host_groups=identity.shown_to.host_groups if identity and identity.shown_to else (),
+        previous_clients=identity.shown_to.clients if identity and identity.shown_to else (),
         copy_reason=claim.reason if isinstance(claim, Copy) else None,
         copy_of=claim.of if isinstance(claim, Copy) else None,
-        host_groups=tuple(shown.groups.get(own.uuid, ())) if own else (),
-        designation=own.designation if own else None,
+        host_groups=tuple(shown.groups.get(identity.uuid, ())) if identity else (),
+        designation=identity.designation if identity else None,
         encryption=dataset.encryption.algorithm if dataset.encryption else None,
         encryption_root=dataset.encryption.root if dataset.encryption else None,
         key_status=dataset.encryption.key_status.value if dataset.encryption else None,
-        **(_of_volume(dataset, own, shown, place) if isinstance(dataset, Volume) else _of_filesystem(dataset, own, shown, place)),
+        **(
+            _of_volume(dataset, identity, shown, place)
+            if isinstance(dataset, Volume)
+            else _of_filesystem(dataset, identity, shown, place)
+        ),
     )
 
 
-def _of_volume(volume: Volume, own: Identity | None, shown: Shown, place: str | None) -> dict[str, Any]:
+def _of_volume(volume: Volume, identity: Identity | None, shown: Shown, place: str | None) -> dict[str, Any]:
     return {
         "kind": VMFS,
         "size": volume.volsize,
         "block_size": volume.volblocksize,
-        "thick": volume.refreservation >= volume.volsize if own is None or own.thick is None else own.thick,
-        "lun": shown.luns.get(own.uuid) if own else None,
+        "thick": volume.refreservation >= volume.volsize if identity is None or identity.thick is None else identity.thick,
+        "lun": shown.luns.get(identity.uuid) if identity else None,
         "device": place or volume.device,
     }
 
 
-def _of_filesystem(filesystem: Filesystem, own: Identity | None, shown: Shown, place: str | None) -> dict[str, Any]:
+def _of_filesystem(filesystem: Filesystem, identity: Identity | None, shown: Shown, place: str | None) -> dict[str, Any]:
     size = without_slack(filesystem.refquota)
-    thick = own is not None and own.thick is True and size > 0
+    thick = identity is not None and identity.thick is True and size > 0
     return {
         "kind": NFS,
         "size": size if thick else filesystem.refquota,
@@ -265,7 +257,7 @@ def _of_filesystem(filesystem: Filesystem, own: Identity | None, shown: Shown, p
         "thick": thick,
         "path": place or filesystem.mountpoint or "",
         "mounted": filesystem.mounted,
-        **shown.export(own.uuid if own else None),
+        **shown.export(identity.uuid if identity else None),
     }
 
 
@@ -286,14 +278,14 @@ def find(stores: Sequence[Datastore], datastore_id: str, *states: str) -> Datast
 # --- rules
 
 
-def check_name(stores: Sequence[Datastore], name: str, own: str | None = None) -> None:
+def check_name(stores: Sequence[Datastore], name: str, but: str | None = None) -> None:
     """A name that hosts can take, and no other active datastore has."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise InvalidError(
             "name", "not a name of a datastore", "1 to 42 of A-Z, a-z, 0-9, '_', '.', '-', the first a letter or digit"
         )
     taken = [
-        store.dataset for store in stores if store.state == "active" and store.name.lower() == name.lower() and store.id != own
+        store.dataset for store in stores if store.state == "active" and store.name.lower() == name.lower() and store.id != but
     ]
     if taken:
         raise ConflictError("a datastore has this name", taken)
@@ -304,8 +296,8 @@ def check_designation(stores: Sequence[Datastore], names: Designation, dataset: 
     for store in stores:
         if store.dataset == dataset:
             continue
-        own = store.designation.names if store.designation else {f"serial number {(store.uuid or '').replace('-', '')}"}
-        if shared := sorted(names.names & own):
+        taken = store.designation.names if store.designation else {f"serial number {(store.uuid or '').replace('-', '')}"}
+        if shared := sorted(names.names & taken):
             raise ConflictError(f"{store.name} has these names; two LUNs with one corrupt VMFS", shared)
 
 
@@ -330,7 +322,6 @@ def dataset_name(pool: str, name: str, uuid: str, *, encrypted: bool = False) ->
 
 
 def is_below_root(dataset: str) -> bool:
-    """Whether it lies below the encryption root of its pool."""
     return dataset.split("/")[1] == ENCRYPTED
 
 
@@ -342,16 +333,15 @@ def trash_name(dataset: str) -> str:
 
 
 def new_uuid() -> str:
-    """An identity."""
     return str(uuids.uuid4())
 
 
 # --- how they are shown to hosts
 
 
-def recorded_lun(found: Identity | Copy | None) -> int | None:
+def recorded_lun(claim: Identity | Copy | None) -> int | None:
     """The number it had, if that is one and its own."""
-    return found.lun if isinstance(found, Identity) and found.lun is not None and found.lun < LUNS else None
+    return claim.lun if isinstance(claim, Identity) and claim.lun is not None and claim.lun < LUNS else None
 
 
 def free_lun(session: Session, preferred: int | None, pending: Collection[int | None] = ()) -> int:
@@ -365,22 +355,21 @@ def free_lun(session: Session, preferred: int | None, pending: Collection[int | 
     raise ConflictError(f"all {LUNS} LUN numbers are taken")
 
 
-def check_lun(session: Session, lun: int, own: str | None = None) -> None:
-    """Refuses a number that another datastore has."""
+def check_lun(session: Session, lun: int, but: str | None = None) -> None:
     other = session.scalar(select(Presentation).where(Presentation.lun == lun))
-    if other is not None and other.datastore != own:
+    if other is not None and other.datastore != but:
         raise ConflictError(f"LUN {lun} is another datastore's", [other.datastore])
 
 
-def given_away(session: Session, own: str | None, lun: int | None, number: int | None, share: str | None) -> bool:
+def given_away(session: Session, datastore: str | None, lun: int | None, number: int | None, share: str | None) -> bool:
     """Whether LUN number, or number and path of an export, planned for datastore `own`, are another's by now."""
-    if own is None:
+    if datastore is None:
         return False
     try:
         if lun is not None:
-            check_lun(session, lun, own)
+            check_lun(session, lun, datastore)
         if number is not None and share is not None:
-            exports.check(session, own, number, share)
+            exports.check(session, datastore, number, share)
     except ConflictError:
         return True
     return False
@@ -392,11 +381,11 @@ def present(session: Session, uuid: str, lun: int, groups: Sequence[str] | None)
     Raises ConflictError where the number is another's by now.
     """
     check_lun(session, lun, uuid)
-    found = session.get(Presentation, uuid)
-    if found is None:
+    presentation = session.get(Presentation, uuid)
+    if presentation is None:
         session.add(Presentation(datastore=uuid, lun=lun))
     else:
-        found.lun = lun
+        presentation.lun = lun
     session.flush()
     if groups is not None:
         session.execute(delete(PresentationGroup).where(PresentationGroup.datastore == uuid))
@@ -424,22 +413,11 @@ def admitted(session: Session, uuid: str) -> dict[str, str]:
     return dict(rows.tuples().all())
 
 
-def count_presented(session: Session, group_id: str) -> int:
-    """How many datastores a group sees."""
-    tables = (PresentationGroup, ExportGroup)
-    return sum(session.scalar(select(func.count()).select_from(one).where(one.group_id == group_id)) or 0 for one in tables)
-
-
 def kinds_shown(session: Session, group_id: str | None = None) -> set[str]:
     """Of the datastores that a group sees, or that are shown to any."""
     if group_id is None:
         tables: tuple[tuple[str, Any], ...] = ((VMFS, PresentationGroup.group_id), (NFS, Export.datastore))
     else:
         tables = ((VMFS, PresentationGroup.group_id), (NFS, ExportGroup.group_id))
-    found = {kind: select(column) if group_id is None else select(column).where(column == group_id) for kind, column in tables}
-    return {kind for kind, rows in found.items() if session.scalar(rows.limit(1)) is not None}
-
-
-def group_names(session: Session) -> dict[str, str]:
-    """Names of host groups, by identifier."""
-    return {row.id: row.name for row in session.scalars(select(HostGroup))}
+    queries = {kind: select(column) if group_id is None else select(column).where(column == group_id) for kind, column in tables}
+    return {kind for kind, rows in queries.items() if session.scalar(rows.limit(1)) is not None}

@@ -23,8 +23,6 @@ from typing import Any
 from appliance.domain.errors import InvalidError
 
 PROPERTY = "zvaai:designation"
-OWN_PRODUCT = "zvaai volume"
-"""PRODUCT IDENTIFICATION of what keeps no other."""
 
 _FORMS = (
     re.compile(r"naa\.([235][0-9a-f]{15}|6[0-9a-f]{31})"),
@@ -159,7 +157,6 @@ def _of_descriptor(code_set: int, flags: int, designator: bytes) -> str | None:
 
 
 def of_given(fields: Mapping[str, Any]) -> Designation:
-    """As the target is to have it."""
     names: Sequence[str] = fields["designators"]
     return Designation(
         str(fields["serial_number"]), tuple(str(name) for name in names), str(fields["vendor"]), str(fields["product"])
@@ -180,7 +177,6 @@ def known_as(fields: Mapping[str, Any]) -> Designation:
 
 
 def to_property(designation: Designation) -> str:
-    """As it is kept with the data."""
     return json.dumps(asdict(designation), separators=(",", ":"), sort_keys=True)
 
 
@@ -188,7 +184,7 @@ def of_property(text: str) -> Designation | None:
     """What `to_property` wrote; None for anything else."""
     try:
         fields = json.loads(text)
-        found = checked(Designation(**{**fields, "designators": tuple(fields["designators"])}))
+        designation = checked(Designation(**{**fields, "designators": tuple(fields["designators"])}))
     except (ValueError, TypeError, KeyError, InvalidError):
         return None
-    return found if to_property(found) == text else None
+    return designation if to_property(designation) == text else None

@@ -40,13 +40,13 @@ class Count:
 
 def counts(healths: Iterable[tuple[Disk, DiskHealth]]) -> dict[str, int]:
     """By the key of its alert, what never goes down of each disk: acknowledged once, only more of it is news."""
-    found = {}
+    by_key = {}
     for disk, health in healths:
         wear = None if health.wear is None or health.wear < WORN else min(health.wear, WORN_OUT) // WEAR_STEP * WEAR_STEP
         for what, count in (("reallocated", health.reallocated), ("uncorrectable", health.uncorrectable), ("wear", wear)):
             if health.available and count:
-                found[f"{AREA}:{what}:{identity(disk)}"] = count
-    return found
+                by_key[f"{AREA}:{what}:{identity(disk)}"] = count
+    return by_key
 
 
 def grown(known: Mapping[str, Count], now: Mapping[str, int], acknowledged: Collection[str]) -> dict[str, Count]:
@@ -83,10 +83,10 @@ def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str]) -> list
     name = " ".join(part for part in (path, disk.model, disk.serial) if part)
     whose = f" ({disk.used_by})" if disk.used_by else ""
     replace = "replace it: zvaai pool replace"
-    found = []
+    findings = []
 
     def add(what: str, severity: str, text: str, remedy: str = replace) -> None:
-        found.append(Finding(f"{AREA}:{what}:{identity(disk)}", severity, path, f"disk {name}{whose} {text}", remedy))
+        findings.append(Finding(f"{AREA}:{what}:{identity(disk)}", severity, path, f"disk {name}{whose} {text}", remedy))
 
     if health.passed is False:
         add("failing", "critical", "says by SMART that it fails")
@@ -108,7 +108,7 @@ def _of(path: str, disk: Disk, health: DiskHealth, hot: Collection[str]) -> list
         was = f"{AREA}:temperature:{identity(disk)}" in hot
         if health.temperature >= limit - (HOT - COOL if was else 0):
             add("temperature", "warning", f"is at {health.temperature} °C; its limit is {limit} °C", "check the fans")
-    return found
+    return findings
 
 
 _WARNINGS = (

@@ -30,7 +30,7 @@ class PoolKey:
 
 def unexported(keys: Iterable[PoolKey], now: float) -> list[Finding]:
     """An alert for each key that nobody has exported: at once, and critical after a day."""
-    found = []
+    findings = []
     for key in keys:
         if key.made_at is None or key.exported_at is not None:
             continue
@@ -40,8 +40,8 @@ def unexported(keys: Iterable[PoolKey], now: float) -> list[Finding]:
         )
         remedy = f"Run: zvaai key export {pool}. Store the key elsewhere. Then run: zvaai key confirm {pool}"
         severity = "critical" if now - key.made_at >= CRITICAL_AFTER_S else "warning"
-        found.append(Finding(f"{AREA}:unexported:{pool}", severity, pool, text, remedy))
-    return found
+        findings.append(Finding(f"{AREA}:unexported:{pool}", severity, pool, text, remedy))
+    return findings
 
 
 def check_exported(keys: Iterable[PoolKey], pool: str, encrypted: int) -> None:

@@ -18,14 +18,11 @@ class DomainError(Exception):
         return self.reason
 
     def details(self) -> dict[str, Any]:
-        """Fields of the problem in addition to its text."""
         return {}
 
 
 @dataclass(eq=False)
 class NotFoundError(DomainError):
-    """There is no such thing."""
-
     kind: str
     name: str
     code: ClassVar[str] = "not_found"
@@ -47,7 +44,6 @@ class InvalidError(DomainError):
         return f"{self.field_name}: {self.reason}" + (f"; allowed: {self.allowed}" if self.allowed else "")
 
     def details(self) -> dict[str, Any]:
-        """The field and what it may be."""
         return {"errors": [{"field": self.field_name, "reason": self.reason, "allowed": self.allowed}]}
 
 
@@ -68,7 +64,6 @@ class ConflictError(DomainError):
         return self.reason + (f": {', '.join(self.blocking[:5])}" if self.blocking else "")
 
     def details(self) -> dict[str, Any]:
-        """What is in the way, the first hundred."""
         details: dict[str, Any] = {"blocking": list(self.blocking[:100]), "can_force": self.can_force}
         if self.field_name is not None:
             details["errors"] = [{"field": self.field_name, "reason": self.reason, "allowed": ""}]
@@ -77,24 +72,18 @@ class ConflictError(DomainError):
 
 @dataclass(eq=False)
 class UnauthenticatedError(DomainError):
-    """Nobody is logged in, or not any more."""
-
     reason: str = "log in, or send a token"
     code: ClassVar[str] = "unauthenticated"
 
 
 @dataclass(eq=False)
 class ForbiddenError(DomainError):
-    """The caller's role does not allow it."""
-
     reason: str
     code: ClassVar[str] = "forbidden"
 
 
 @dataclass(eq=False)
 class TooManyError(DomainError):
-    """Too many attempts: wait."""
-
     reason: str
     retry_after: int
     code: ClassVar[str] = "too_many_requests"
@@ -103,7 +92,6 @@ class TooManyError(DomainError):
         return f"{self.reason}; try again in {self.retry_after} s"
 
     def details(self) -> dict[str, Any]:
-        """How long to wait, in seconds."""
         return {"retry_after": self.retry_after}
 
 
@@ -133,7 +121,6 @@ class StorageError(DomainError):
     code: ClassVar[str] = "storage"
 
     def details(self) -> dict[str, Any]:
-        """The engine's own code and fields."""
         return {"storage": {"code": self.zfs_code, **self.fields}}
 
 

@@ -15,8 +15,6 @@ from appliance.domain.hosts import group
 from appliance.domain.identity import EXPORTS
 
 VERSIONS = ("3", "4")
-SQUASHES = ("none", "root", "all")
-"""Who is nobody on the server: nobody, root, everybody. ESXi writes as root, so it needs "none"."""
 CLIENTS = 256
 IDLE_SECONDS = 90
 """ESXi checks each mounted datastore every 12 s (NFS.HeartbeatFrequency). Who was silent for so long does not use it."""
@@ -32,7 +30,7 @@ def check_clients(clients: Sequence[str]) -> list[str]:
         raise InvalidError("clients", str(error), "IPv4 or IPv6 addresses, or networks such as 192.0.2.0/24") from error
     if len(networks) > CLIENTS:
         raise InvalidError("clients", f"{len(networks)} of them", f"{CLIENTS} at most")
-    return sorted(str(one.network_address if one.num_addresses == 1 else one) for one in networks)
+    return sorted(str(network.network_address if network.num_addresses == 1 else network) for network in networks)
 
 
 def free_number(session: Session, preferred: int | None, taken_elsewhere: Collection[int | None] = ()) -> int:
@@ -78,17 +76,17 @@ def show(
     Raises ConflictError where one of both is another's by now.
     """
     check(session, uuid, number, share)
-    found = session.get(Export, uuid)
-    if found is None:
-        found = Export(datastore=uuid, number=number, share=share, versions=list(VERSIONS), squash="none", clients=[])
-        session.add(found)
-    found.number, found.share = number, share
+    export = session.get(Export, uuid)
+    if export is None:
+        export = Export(datastore=uuid, number=number, share=share, versions=list(VERSIONS), squash="none", clients=[])
+        session.add(export)
+    export.number, export.share = number, share
     if versions is not None:
-        found.versions = sorted(set(versions))
+        export.versions = sorted(set(versions))
     if squash is not None:
-        found.squash = squash
+        export.squash = squash
     if clients is not None:
-        found.clients = list(clients)
+        export.clients = list(clients)
     session.flush()
     if groups is not None:
         session.execute(delete(ExportGroup).where(ExportGroup.datastore == uuid))
@@ -104,23 +102,23 @@ def forget(session: Session, uuid: str) -> None:
 
 def addresses(session: Session, groups: Collection[str]) -> dict[str, str]:
     """Addresses of the hosts in these groups, and the hosts' names."""
-    found = {}
+    names = {}
     for host in session.scalars(select(Host).where(Host.group_id.in_(groups)).order_by(Host.name)):
-        found.update(dict.fromkeys(host.addresses, host.name))
-    return found
+        names.update(dict.fromkeys(host.addresses, host.name))
+    return names
 
 
 def is_within(address: str, clients: Collection[str]) -> bool:
     """Whether an address, or a network, is one of these, or in one of these networks."""
     try:
-        one = ipaddress.ip_network(address)
+        network = ipaddress.ip_network(address)
     except ValueError:
         return False
-    return any(_is_in(one, ipaddress.ip_network(client)) for client in clients)
+    return any(_is_in(network, ipaddress.ip_network(client)) for client in clients)
 
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-def _is_in(one: Network, other: Network) -> bool:
-    return one.version == other.version and other.prefixlen <= one.prefixlen and one.network_address in other
+def _is_in(inner: Network, other: Network) -> bool:
+    return inner.version == other.version and other.prefixlen <= inner.prefixlen and inner.network_address in other

@@ -27,22 +27,21 @@ class Certificate:
 
     not_after: float
     fingerprint: str
-    own: bool
+    self_signed: bool
     """The appliance signed it itself."""
 
 
 def read_certificate(file: Path) -> Certificate | None:
     """The first certificate of a PEM file; None if it cannot be read."""
     try:
-        found = x509.load_pem_x509_certificate(file.read_bytes())
+        certificate = x509.load_pem_x509_certificate(file.read_bytes())
     except (OSError, ValueError):
         return None
-    fingerprint = found.fingerprint(hashes.SHA256()).hex().upper()
-    return Certificate(found.not_valid_after_utc.timestamp(), fingerprint, found.issuer == found.subject)
+    fingerprint = certificate.fingerprint(hashes.SHA256()).hex().upper()
+    return Certificate(certificate.not_valid_after_utc.timestamp(), fingerprint, certificate.issuer == certificate.subject)
 
 
 def of_certificate(certificate: Certificate | None, now: float) -> list[Finding]:
-    """Before it ends, and after."""
     if certificate is None:
         return []
     days = (certificate.not_after - now) / _DAY_S
@@ -50,13 +49,16 @@ def of_certificate(certificate: Certificate | None, now: float) -> list[Finding]
         return []
     when = time.strftime("%Y-%m-%d", time.gmtime(certificate.not_after))
     text = f"The certificate of the appliance ended on {when}" if days < 0 else f"The certificate of the appliance ends on {when}"
-    remedy = "systemctl reload zvaai-frontend renews it" if certificate.own else "replace its files, then systemctl reload nginx"
+    remedy = (
+        "systemctl reload zvaai-frontend renews it"
+        if certificate.self_signed
+        else "replace its files, then systemctl reload nginx"
+    )
     severity = "critical" if days <= CRITICAL_DAYS else "warning"
     return [Finding(f"{CERTIFICATE}:ends", severity, "appliance", text, remedy)]
 
 
 def renewed(certificate: Certificate) -> Finding:
-    """The news of another certificate."""
     pairs = ":".join(certificate.fingerprint[at : at + 2] for at in range(0, len(certificate.fingerprint), 2))
     text = f"The appliance has another certificate, with the SHA-256 fingerprint {pairs}"
     remedy = "compare it where the old one was trusted, then run zvaai login again"

@@ -46,13 +46,12 @@ class Counters:
         return cls(offloads=[row.offload["cloned_bytes"], row.offload["copied_bytes"], 0, 0])
 
     def add(self, other: Counters) -> None:
-        """Takes another in."""
         if other.io is not None:
             self.io = _sum(self.io or [], other.io)
         self.offloads = _sum(self.offloads, other.offloads)
         self.latency = _sum(self.latency, other.latency)
 
-    def since(self, before: Counters) -> Counters | None:
+    def growth(self, before: Counters) -> Counters | None:
         """What grew since then; None where counting began anew."""
         io = None if self.io is None or before.io is None else _grown(self.io, before.io)
         offloads, latency = _grown(self.offloads, before.offloads), _grown(self.latency, before.latency)
@@ -61,17 +60,15 @@ class Counters:
         return Counters(io, offloads, latency)
 
     def rates(self, seconds: float, bounds: Sequence[int]) -> list[float | None]:
-        """The values of RATES, of what grew in so many seconds."""
         io: list[float | None] = [None] * len(IO) if self.io is None else [value / seconds for value in self.io]
         return [*io, *(value / seconds for value in self.offloads), percentile(bounds, self.latency, 0.5)]
 
     def peaks(self, bounds: Sequence[int]) -> list[float | None]:
-        """The values of PEAKS."""
         return [percentile(bounds, self.latency, 0.99)]
 
 
-def _sum(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+def _sum(first: Sequence[int], other: Sequence[int]) -> list[int]:
+    longer, shorter = (first, other) if len(first) >= len(other) else (other, first)
     return [value + shorter[place] if place < len(shorter) else value for place, value in enumerate(longer)]
 
 

@@ -14,7 +14,8 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import ExportGroup, Host, HostGroup, HostInitiator, PresentationGroup, Setting
-from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
+from appliance.domain import rows
+from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.secrets import Seal, SealedError
 
 MUTUAL_SETTING = "iscsi-target-chap"
@@ -27,11 +28,7 @@ _IQN = re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[^\s\x00-\x1f]+)?|eui\.
 
 
 def group(session: Session, group_id: str) -> HostGroup:
-    """By its identifier. Raises NotFoundError."""
-    found = session.get(HostGroup, group_id)
-    if found is None:
-        raise NotFoundError("host group", group_id)
-    return found
+    return rows.existing(session, HostGroup, group_id, "host group")
 
 
 def _check_group(session: Session, group_id: str) -> None:
@@ -41,8 +38,7 @@ def _check_group(session: Session, group_id: str) -> None:
 
 
 def add_group(session: Session, name: str, disabled: Sequence[str]) -> HostGroup:
-    """A new group, without hosts."""
-    _check_name(session, HostGroup, name, None)
+    rows.check_name(session, HostGroup, name)
     if (session.scalar(select(func.count()).select_from(HostGroup)) or 0) >= GROUPS:
         raise ConflictError(f"there are {GROUPS} host groups already")
     added = HostGroup(id=str(uuid.uuid4()), name=name, disabled=sorted(set(disabled)), created_at=time.time())
@@ -52,10 +48,9 @@ def add_group(session: Session, name: str, disabled: Sequence[str]) -> HostGroup
 
 
 def change_group(session: Session, group_id: str, *, name: str | None, disabled: Sequence[str] | None) -> HostGroup:
-    """Changes what is given."""
     changed = group(session, group_id)
     if name is not None:
-        _check_name(session, HostGroup, name, group_id)
+        rows.check_name(session, HostGroup, name, group_id)
         changed.name = name
     if disabled is not None:
         changed.disabled = sorted(set(disabled))
@@ -78,31 +73,20 @@ def delete_group(session: Session, group_id: str) -> None:
     session.delete(deleted)
 
 
-def _check_name(session: Session, table: type[Host] | type[HostGroup], name: str, own: str | None) -> None:
-    taken = session.scalar(select(table.id).where(table.name == name))
-    if taken is not None and taken != own:
-        raise ConflictError("the name is taken", [name])
-
-
 def host(session: Session, host_id: str) -> Host:
-    """By its identifier. Raises NotFoundError."""
-    found = session.get(Host, host_id)
-    if found is None:
-        raise NotFoundError("host", host_id)
-    return found
+    return rows.existing(session, Host, host_id, "host")
 
 
 def initiators(session: Session, host_id: str) -> list[str]:
-    """The iSCSI names of a host."""
     return list(session.scalars(select(HostInitiator.iqn).where(HostInitiator.host_id == host_id).order_by(HostInitiator.iqn)))
 
 
 def all_initiators(session: Session) -> dict[str, list[str]]:
     """The iSCSI names of all hosts, by their identifiers."""
-    found: dict[str, list[str]] = {}
+    by_host: dict[str, list[str]] = {}
     for host_id, iqn in session.execute(select(HostInitiator.host_id, HostInitiator.iqn).order_by(HostInitiator.iqn)):
-        found.setdefault(host_id, []).append(iqn)
-    return found
+        by_host.setdefault(host_id, []).append(iqn)
+    return by_host
 
 
 def check_iqns(names: Sequence[str]) -> None:
@@ -158,8 +142,7 @@ def add_host(
     group_id: str | None,
     chap: tuple[str, str] | None,
 ) -> Host:
-    """A new host."""
-    _check_name(session, Host, name, None)
+    rows.check_name(session, Host, name)
     if group_id is not None:
         _check_group(session, group_id)
     if (session.scalar(select(func.count()).select_from(Host)) or 0) >= HOSTS:
@@ -209,17 +192,17 @@ def set_mutual(session: Session, seal: Seal, chap: tuple[str, str] | None) -> No
 
     Raises InvalidError, and ConflictError for the secret of a host: one that knew it could pretend to be the target.
     """
-    found = session.get(Setting, MUTUAL_SETTING)
+    setting = session.get(Setting, MUTUAL_SETTING)
     if chap is None:
-        if found is not None:
-            session.delete(found)
+        if setting is not None:
+            session.delete(setting)
         return
     check_chap(*chap)
     for host_ in session.scalars(select(Host).where(Host.chap_secret.is_not(None))):
         with contextlib.suppress(SealedError):
             if host_.chap_secret is not None and seal.open(host_.chap_secret) == chap[1]:
                 raise ConflictError("the target needs a secret that no host has", [host_.name], field_name="secret")
-    revision = (found.value["revision"] if found else 0) + 1
+    revision = (setting.value["revision"] if setting else 0) + 1
     value = {"name": chap[0], "secret": seal.seal(chap[1]), "revision": revision, "applied": 0}
     session.merge(Setting(name=MUTUAL_SETTING, value=value))
 
@@ -231,12 +214,12 @@ def check_not_locked_out(session: Session, logged_in: Sequence[str], force: bool
             select(Host, HostInitiator.iqn).join(HostInitiator, HostInitiator.host_id == Host.id)
         ).tuples()
     }  # fmt: skip
-    found = {
+    names = {
         (by_iqn[iqn].name if iqn in by_iqn else iqn) for iqn in logged_in if getattr(by_iqn.get(iqn), "chap_name", None) is None
     }
-    if found and not force:
+    if names and not force:
         reason = "hosts without a CHAP secret are logged in, and could not log in again; zvaai host chap sets a secret"
-        raise ConflictError(reason, sorted(found), can_force=True)
+        raise ConflictError(reason, sorted(names), can_force=True)
 
 
 def check_chap_unused(session: Session, host_id: str, logged_in: Sequence[str], force: bool) -> None:
@@ -244,11 +227,11 @@ def check_chap_unused(session: Session, host_id: str, logged_in: Sequence[str], 
 
     Raises ConflictError.
     """
-    own, found = initiators(session, host_id), host(session, host_id)
+    iqns, account = initiators(session, host_id), host(session, host_id)
     required = bool((setting := session.get(Setting, "iscsi")) and setting.value.get("chap_required"))
-    if required and found.chap_name is not None and not force and set(own) & set(logged_in):
+    if required and account.chap_name is not None and not force and set(iqns) & set(logged_in):
         reason = "the host is logged in by its CHAP secret, and could not log in again before the new one is set on it"
-        raise ConflictError(reason, [found.name], can_force=True)
+        raise ConflictError(reason, [account.name], can_force=True)
 
 
 def change_host(
@@ -259,10 +242,9 @@ def change_host(
     iqns: Sequence[str] | None,
     addresses: Sequence[str] | None,
 ) -> Host:
-    """Changes what is given."""
     changed = host(session, host_id)
     if name is not None:
-        _check_name(session, Host, name, host_id)
+        rows.check_name(session, Host, name, host_id)
         changed.name = name
     if addresses is not None:
         changed.addresses = check_addresses(addresses)
@@ -289,7 +271,7 @@ def delete_host(session: Session, host_id: str) -> None:
 
 def check_unused(session: Session, host_id: str, logged_in: set[str], force: bool) -> None:
     """Refused while the host uses datastores, unless forced. `logged_in` has iSCSI names, and addresses of NFS clients."""
-    own = {*initiators(session, host_id), *host(session, host_id).addresses}
-    used = sorted(own & logged_in)
+    names = {*initiators(session, host_id), *host(session, host_id).addresses}
+    used = sorted(names & logged_in)
     if used and not force:
         raise ConflictError("the host is logged in or has mounted, and would lose its datastores", used, can_force=True)

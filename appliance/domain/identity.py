@@ -64,8 +64,6 @@ class ShownTo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class Identity:
-    """Of a datastore."""
-
     uuid: str
     name: str
     lun: int | None
@@ -89,8 +87,8 @@ class Copy:
 
 
 def _local(properties: Mapping[str, Property], name: str) -> str | None:
-    found = properties.get(name)
-    return found.value if found is not None and found.source == Source.LOCAL else None
+    prop = properties.get(name)
+    return prop.value if prop is not None and prop.source == Source.LOCAL else None
 
 
 def _number(text: str | None, largest: int) -> int | None:
@@ -151,15 +149,10 @@ def _shown_to(text: str | None) -> ShownTo | None:
         return None
 
 
-def local_number(dataset: Dataset, name: str, largest: int) -> int | None:
-    """A user property that is set on the dataset itself, if it is a number from 0 to this."""
-    return _number(_local(dataset.properties, name), largest)
-
-
 def claimed_thick(dataset: Dataset) -> bool | None:
     """What is set on the dataset itself, or came with a replica."""
-    found = dataset.properties.get(THICK)
-    return _SWITCH.get(found.value) if found is not None and found.source in (Source.LOCAL, Source.RECEIVED) else None
+    prop = dataset.properties.get(THICK)
+    return _SWITCH.get(prop.value) if prop is not None and prop.source in (Source.LOCAL, Source.RECEIVED) else None
 
 
 def switched(thick: bool | None) -> dict[str, str]:
@@ -174,8 +167,8 @@ def differs(dataset: Dataset, desired: Mapping[str, str]) -> bool:
 
 def claimed_designation(dataset: Dataset) -> Designation | None:
     """The names that a copy claims to have kept, wherever they come from."""
-    found = dataset.properties.get(designation.PROPERTY)
-    return designation.of_property(found.value) if found is not None else None
+    prop = dataset.properties.get(designation.PROPERTY)
+    return designation.of_property(prop.value) if prop is not None else None
 
 
 def has_its_guid(dataset: Dataset) -> bool:
@@ -196,7 +189,7 @@ def is_surely_another(dataset: Dataset) -> bool:
 
 def claimed_numbers(dataset: Dataset, uuid: str, name: str) -> Identity:
     """How hosts were shown what a copy is of, as it claims, wherever that comes from."""
-    properties = {key: found.value for key in (LUN, EXPORT, SHARE) if (found := dataset.properties.get(key)) is not None}
+    properties = {key: prop.value for key in (LUN, EXPORT, SHARE) if (prop := dataset.properties.get(key)) is not None}
     share = properties.get(SHARE, "")
     return Identity(
         uuid, name, _number(properties.get(LUN), 16383), None, None, export=_number(properties.get(EXPORT), EXPORTS) or None,
@@ -206,16 +199,16 @@ def claimed_numbers(dataset: Dataset, uuid: str, name: str) -> Identity:
 
 def judge_all(datasets: Iterable[Dataset]) -> dict[str, Identity | Copy]:
     """By dataset, those that claim something. Where two have one identity, as after splitting a pool, neither counts."""
-    judged = {dataset.name: found for dataset in datasets if (found := judge(dataset)) is not None}
+    judged = {dataset.name: claim for dataset in datasets if (claim := judge(dataset)) is not None}
     holders: dict[str, list[str]] = {}
-    for dataset_name, found in judged.items():
-        if isinstance(found, Identity):
-            holders.setdefault(found.uuid, []).append(dataset_name)
+    for dataset_name, claim in judged.items():
+        if isinstance(claim, Identity):
+            holders.setdefault(claim.uuid, []).append(dataset_name)
     for names in holders.values():
         if len(names) > 1:
             for dataset_name in names:
-                found = judged[dataset_name]
+                claim = judged[dataset_name]
                 others = ", ".join(name for name in names if name != dataset_name)
-                if isinstance(found, Identity):
-                    judged[dataset_name] = Copy(found.uuid, found.name, f"{others} has the same identity")
+                if isinstance(claim, Identity):
+                    judged[dataset_name] = Copy(claim.uuid, claim.name, f"{others} has the same identity")
     return judged

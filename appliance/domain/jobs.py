@@ -11,7 +11,8 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Job
-from appliance.domain.errors import ConflictError, NotFoundError
+from appliance.domain import rows
+from appliance.domain.errors import ConflictError
 from appliance.domain.journal import publish
 
 QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED = "queued", "running", "succeeded", "failed", "cancelled"
@@ -119,11 +120,7 @@ def job_of_key(session: Session, key: str | None) -> str | None:
 
 
 def job(session: Session, job_id: str) -> Job:
-    """By its identifier. Raises NotFoundError."""
-    found = session.get(Job, job_id)
-    if found is None:
-        raise NotFoundError("job", job_id)
-    return found
+    return rows.existing(session, Job, job_id, "job")
 
 
 def active(session: Session) -> list[Job]:
@@ -131,18 +128,18 @@ def active(session: Session) -> list[Job]:
     return list(session.scalars(select(Job).where(Job.state.in_(ACTIVE)).order_by(Job.sequence)))
 
 
-def subjects_since(session: Session, since: float) -> set[str]:
+def subjects_since(session: Session, at: float) -> set[str]:
     """What jobs are about that are under way, or have ended since then (seconds since 1970)."""
-    return set(session.scalars(select(Job.subject).where(Job.state.in_(ACTIVE) | (Job.ended_at >= since))))
+    return set(session.scalars(select(Job.subject).where(Job.state.in_(ACTIVE) | (Job.ended_at >= at))))
 
 
-def about_since(session: Session, since: float) -> set[str]:
+def about_since(session: Session, at: float) -> set[str]:
     """Subjects and datasets of jobs that run, or have ended since then: what was looked at since may be half of what they do.
 
     Not of those that only wait: they have changed nothing.
     """
-    found = session.scalars(select(Job).where((Job.state == RUNNING) | (Job.ended_at >= since)))
-    return {one for job in found for one in (job.subject, plan_of(job).dataset) if one}
+    recent = session.scalars(select(Job).where((Job.state == RUNNING) | (Job.ended_at >= at)))
+    return {name for job in recent for name in (job.subject, plan_of(job).dataset) if name}
 
 
 def is_claimed(session: Session, claims: Claims) -> bool:
@@ -153,44 +150,43 @@ def is_claimed(session: Session, claims: Claims) -> bool:
 
 def _claimed(claims: Claims) -> list[tuple[str, str | int]]:
     name = claims.name.lower() if claims.name is not None else None
-    found = (("name", name), ("lun", claims.lun), ("export", claims.export), ("share", claims.share))
-    return [(what, value) for what, value in found if value is not None]
+    values = (("name", name), ("lun", claims.lun), ("export", claims.export), ("share", claims.share))
+    return [(what, value) for what, value in values if value is not None]
 
 
 def note(session: Session, job_id: str, **fields: object) -> None:
     """Writes these fields of its plan, for a run that is resumed."""
-    found = job(session, job_id)
-    found.parameters = {**found.parameters, **fields}
+    noted = job(session, job_id)
+    noted.parameters = {**noted.parameters, **fields}
 
 
 def begin(session: Session, job_id: str) -> Job:
     """It runs, or is taken up again."""
-    found = job(session, job_id)
-    found.state = RUNNING
-    found.started_at = found.started_at or time.time()
-    _changed(session, found)
-    return found
+    begun = job(session, job_id)
+    begun.state = RUNNING
+    begun.started_at = begun.started_at or time.time()
+    _changed(session, begun)
+    return begun
 
 
 def advance(session: Session, job_id: str, step: str, percent: int) -> None:
     """Records a job's progress. The same progress is published once."""
-    found = job(session, job_id)
-    if (found.step, found.percent) == (step, percent):
+    running = job(session, job_id)
+    if (running.step, running.percent) == (step, percent):
         return
-    found.step, found.percent = step, percent
-    _changed(session, found)
+    running.step, running.percent = step, percent
+    _changed(session, running)
 
 
 def end(
     session: Session, job_id: str, state: str, *, result: Result | None = None, problem: dict[str, Any] | None = None
 ) -> None:
-    """It ended."""
-    found = job(session, job_id)
-    found.state, found.problem, found.ended_at = state, problem, time.time()
-    found.result = msgspec.to_builtins(result) if result is not None else None
+    ended = job(session, job_id)
+    ended.state, ended.problem, ended.ended_at = state, problem, time.time()
+    ended.result = msgspec.to_builtins(result) if result is not None else None
     if state == SUCCEEDED:
-        found.percent = 100
-    _changed(session, found)
+        ended.percent = 100
+    _changed(session, ended)
 
 
 def ask_to_cancel(session: Session, job_id: str) -> Job:
@@ -198,14 +194,14 @@ def ask_to_cancel(session: Session, job_id: str) -> Job:
 
     The clone of a file is cancelled at any moment before its end.
     """
-    found = job(session, job_id)
-    if found.state not in ACTIVE:
-        raise ConflictError(f"the job has {found.state}")
-    found.cancel = True
-    if found.state == QUEUED:
-        found.state, found.ended_at = CANCELLED, time.time()
-    _changed(session, found)
-    return found
+    cancelled = job(session, job_id)
+    if cancelled.state not in ACTIVE:
+        raise ConflictError(f"the job has {cancelled.state}")
+    cancelled.cancel = True
+    if cancelled.state == QUEUED:
+        cancelled.state, cancelled.ended_at = CANCELLED, time.time()
+    _changed(session, cancelled)
+    return cancelled
 
 
 ABANDONED = "abandoned"
@@ -216,26 +212,26 @@ def abandon(session: Session, job_id: str, actor: str) -> Job:
 
     What it has begun may still be done when the pool answers again.
     """
-    found = job(session, job_id)
-    if found.state != RUNNING:
-        raise ConflictError(f"Cannot abandon the job: it is {found.state}. Only a running job can be abandoned")
-    text = f"abandoned by {actor} at step '{found.step}'. The step may still be done when the pool answers"
-    if out := plan_of(found).out_of_service:
+    abandoned = job(session, job_id)
+    if abandoned.state != RUNNING:
+        raise ConflictError(f"Cannot abandon the job: it is {abandoned.state}. Only a running job can be abandoned")
+    text = f"abandoned by {actor} at step '{abandoned.step}'. The step may still be done when the pool answers"
+    if out := plan_of(abandoned).out_of_service:
         text = f"{text}. {', '.join(out)} stays out of service until another job of the datastore succeeds"
     end(session, job_id, FAILED, problem={"code": ABANDONED, "text": text, "left": None})
-    return found
+    return abandoned
 
 
 def out_of_service(session: Session) -> set[str]:
     """Datastores that no host may see: a running job has taken them away, or one that was abandoned, and none succeeded since."""
-    found = {uuid for job in active(session) if job.state == RUNNING for uuid in plan_of(job).out_of_service}
+    datastores = {uuid for job in active(session) if job.state == RUNNING for uuid in plan_of(job).out_of_service}
     given_up = select(Job).where(Job.state == FAILED, Job.problem["code"].as_string() == ABANDONED)
-    for one in session.scalars(given_up):
-        for uuid in plan_of(one).out_of_service:
-            later = select(Job.id).where(Job.subject == uuid, Job.state == SUCCEEDED, Job.sequence > one.sequence)
+    for given_up_job in session.scalars(given_up):
+        for uuid in plan_of(given_up_job).out_of_service:
+            later = select(Job.id).where(Job.subject == uuid, Job.state == SUCCEEDED, Job.sequence > given_up_job.sequence)
             if session.scalar(later.limit(1)) is None:
-                found.add(uuid)
-    return found
+                datastores.add(uuid)
+    return datastores
 
 
 def _changed(session: Session, changed: Job) -> None:

@@ -59,7 +59,6 @@ def record(
 
 
 def complete(session: Session, number: int, *, subject: str, status: int, before: dict[str, Any] | None) -> None:
-    """How it ended, once."""
     entry = session.get(AuditEntry, number)
     assert entry is not None and entry.status is None
     entry.subject, entry.status, entry.before = subject, status, before
@@ -94,7 +93,6 @@ def rotate(session: Session, directory: Path) -> None:
 
 
 def publish(session: Session, kind: str, subject: str, **data: Any) -> None:
-    """An event, for who listens."""
     event = Event(at=time.time(), kind=kind, subject=subject, data=data)
     session.add(event)
     session.flush()
@@ -115,13 +113,11 @@ class Finding:
 
 
 def open_alerts(session: Session, area: str) -> Sequence[Alert]:
-    """Open alerts of an area."""
     prefix = Alert.key.startswith(f"{area}:", autoescape=True)
     return session.scalars(select(Alert).where(Alert.cleared_at.is_(None), prefix)).all()
 
 
 def has_open_alerts(session: Session) -> bool:
-    """Of any area."""
     return session.scalar(select(Alert.id).where(Alert.cleared_at.is_(None)).limit(1)) is not None
 
 
@@ -131,12 +127,12 @@ def update_alerts(session: Session, area: str, findings: Iterable[Finding], unch
     The keys of an area begin with its name and a colon. Alerts of keys that are `unchanged` stay as they are.
     """
     now = time.time()
-    found = {finding.key: finding for finding in findings if finding.key not in unchanged}
-    assert all(key.startswith(f"{area}:") for key in found)
+    by_key = {finding.key: finding for finding in findings if finding.key not in unchanged}
+    assert all(key.startswith(f"{area}:") for key in by_key)
     for alert in open_alerts(session, area):
         if alert.key in unchanged:
             continue
-        finding = found.pop(alert.key, None)
+        finding = by_key.pop(alert.key, None)
         if finding is None:
             alert.cleared_at = now
             publish(session, "alert.cleared", alert.subject, key=alert.key, text=alert.text)
@@ -147,18 +143,8 @@ def update_alerts(session: Session, area: str, findings: Iterable[Finding], unch
             if changed:
                 publish(session, "alert.changed", alert.subject, key=alert.key, text=alert.text)
                 announce(session, "alert.changed", alert)
-    for finding in found.values():
-        raised = Alert(
-            key=finding.key,
-            severity=finding.severity,
-            subject=finding.subject,
-            text=finding.text,
-            remedy=finding.remedy,
-            raised_at=now,
-        )
-        session.add(raised)
-        publish(session, "alert.raised", finding.subject, key=finding.key, text=finding.text)
-        announce(session, "alert.raised", raised)
+    for finding in by_key.values():
+        _raise(session, finding)
     if (session.scalar(select(func.count()).select_from(Alert)) or 0) > ALERTS_KEPT:
         oldest = select(Alert.id).where(Alert.cleared_at.is_not(None)).order_by(Alert.id).limit(ALERTS_KEPT // 10)
         session.execute(delete(Alert).where(Alert.id.in_(oldest)))
@@ -168,11 +154,11 @@ def note(session: Session, finding: Finding) -> None:
     """Records an event that needs no action: reported once, by its key, and cleared at once."""
     if session.scalar(select(Alert.id).where(Alert.key == finding.key)) is not None:
         return
-    now = time.time()
-    alert = Alert(
-        key=finding.key, severity=finding.severity, subject=finding.subject, text=finding.text, remedy=finding.remedy,
-        raised_at=now, cleared_at=now,
-    )  # fmt: skip
+    _raise(session, finding, cleared_at=time.time())
+
+
+def _raise(session: Session, finding: Finding, cleared_at: float | None = None) -> None:
+    alert = Alert(**vars(finding), raised_at=time.time(), cleared_at=cleared_at)
     session.add(alert)
     publish(session, "alert.raised", finding.subject, key=finding.key, text=finding.text)
     announce(session, "alert.raised", alert)

@@ -27,17 +27,17 @@ def findings(pools: Iterable[Pool], now: float, with_datastores: Collection[str]
 
     `with_datastores` are names of pools that have some: of those that carry the system an alert is raised.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for pool in pools:
-        found += _of(pool, now)
+        findings += _of(pool, now)
         if pool.of_the_system and pool.name in with_datastores:
             text = (
                 f"Pool {pool.name} carries the running system (/, /usr, /var, /boot, swap, or the appliance's state). "
                 "The appliance serves the datastores in it, but changes nothing"
             )
             remedy = "Move the datastores to a pool of their own."
-            found.append(Finding(f"{AREA}:system:{pool.guid}", "warning", pool.name, text, remedy))
-    return found
+            findings.append(Finding(f"{AREA}:system:{pool.guid}", "warning", pool.name, text, remedy))
+    return findings
 
 
 def single_devices(pool: Pool) -> list[Vdev]:
@@ -46,7 +46,6 @@ def single_devices(pool: Pool) -> list[Vdev]:
 
 
 def unlisted(pool: Pool) -> bool:
-    """Whether the pool's datasets cannot be listed."""
     return pool.health in UNSEEN
 
 
@@ -81,9 +80,9 @@ def _of(pool: Pool, now: float) -> Iterator[Finding]:
 
 def scans(pools: Iterable[Pool], now: float) -> list[Finding]:
     """Scrubs and resilvers that have ended well within the last day: to be noted, once each."""
-    since = now - SCAN_REPORTED_S
-    found = [_ended(pool) for pool in pools if pool.scan is not None and (pool.scan.ended or 0) > since]
-    return [one for one in found if one is not None and one.severity == "info"]
+    oldest = now - SCAN_REPORTED_S
+    ended = [_ended(pool) for pool in pools if pool.scan is not None and (pool.scan.ended or 0) > oldest]
+    return [finding for finding in ended if finding is not None and finding.severity == "info"]
 
 
 def _ended(pool: Pool) -> Finding | None:

@@ -23,7 +23,8 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Alert, Delivery, Receiver
-from appliance.domain.errors import ConflictError, InvalidError, NotFoundError
+from appliance.domain import rows
+from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.secrets import Seal, SealedError
 
 SEVERITIES = ("info", "warning", "critical")
@@ -37,7 +38,6 @@ SCHEMES = {WEBHOOK: ("https", "http"), EMAIL: ("smtps", "smtp"), SYSLOG: ("syslo
 LOCAL_SYSLOG = "syslog:///dev/log"
 _PLAIN = ("http", "syslog", "syslog+tcp")
 """`smtp` begins TLS by STARTTLS."""
-RECIPIENTS = 32
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 """As HTML's input type "email": RFC 5322 without comments, quotes and domain literals."""
 PENDING, DELIVERED, FAILED, DROPPED, TESTING = "pending", "delivered", "failed", "dropped", "testing"
@@ -51,15 +51,10 @@ _TEST_S = 300
 
 
 def find(session: Session, receiver_id: str) -> Receiver:
-    """By its identifier. Raises NotFoundError."""
-    found = session.get(Receiver, receiver_id)
-    if found is None:
-        raise NotFoundError("receiver", receiver_id)
-    return found
+    return rows.existing(session, Receiver, receiver_id, "receiver")
 
 
 def kind_of(url: str) -> str:
-    """Of a receiver, by the scheme of its URL."""
     return next((kind for kind, schemes in SCHEMES.items() if urlsplit(url).scheme in schemes), WEBHOOK)
 
 
@@ -94,7 +89,7 @@ def check_mail(url: str, sender: str, recipients: Sequence[str], user: str | Non
             raise InvalidError("recipients", "only e-mail has a sender, recipients and a user", "none")
         return
     for name, addresses in (("sender", [sender]), ("recipients", recipients)):
-        if not addresses or not all(_ADDRESS.fullmatch(one) for one in addresses):
+        if not addresses or not all(_ADDRESS.fullmatch(address) for address in addresses):
             raise InvalidError(name, "not an e-mail address", "such as storage@example.com")
     if (user is None) != (not secret):
         raise InvalidError("password", "user and password go together", "both, or none")
@@ -125,7 +120,7 @@ def add(
     password: str | None = None,
 ) -> tuple[Receiver, str | None]:
     """A new one; and of a webhook its secret, which is shown this once."""
-    _check_name(session, name, None)
+    rows.check_name(session, Receiver, name)
     check_mail(url, sender, recipients, user, password)
     if (session.scalar(select(func.count()).select_from(Receiver)) or 0) >= RECEIVERS:
         raise ConflictError(f"there are {RECEIVERS} receivers already")
@@ -143,7 +138,7 @@ def add(
 def change(session: Session, seal: Seal, receiver: Receiver, changes: dict[str, Any]) -> None:
     """What is given, by the names of `add`. Raises ConflictError, InvalidError."""
     if "name" in changes:
-        _check_name(session, changes["name"], receiver.id)
+        rows.check_name(session, Receiver, changes["name"], receiver.id)
     with contextlib.suppress(SealedError):  # the key is gone: it is set again
         if "url" in changes and kind_of(changes["url"]) != kind_of(url_of(seal, receiver)):
             raise InvalidError("url", "a receiver stays of its kind", "add another receiver")
@@ -161,20 +156,16 @@ def change(session: Session, seal: Seal, receiver: Receiver, changes: dict[str, 
     session.flush()
 
 
-def _check_name(session: Session, name: str, own: str | None) -> None:
-    taken = session.scalar(select(Receiver.id).where(Receiver.name == name))
-    if taken is not None and taken != own:
-        raise ConflictError("the name is taken", [name])
-
-
 def announce(session: Session, kind: str, alert: Alert) -> None:
     """An alert was raised, changed or cleared: to be sent to all who want those of its severity."""
     if alert.id is None:
         session.flush()
     event, now = str(uuid.uuid4()), time.time()
     for receiver in session.scalars(select(Receiver).where(Receiver.enabled.is_(True))):
-        own = alert.key.startswith(f"{area(receiver.id)}:")  # a receiver needs no message that it can't be reached itself
-        if not own and SEVERITIES.index(alert.severity) >= SEVERITIES.index(receiver.severity):
+        about_receiver = alert.key.startswith(
+            f"{area(receiver.id)}:"
+        )  # a receiver needs no message that it can't be reached itself
+        if not about_receiver and SEVERITIES.index(alert.severity) >= SEVERITIES.index(receiver.severity):
             _queue(session, receiver.id, event, kind, _body(event, kind, now, alert), now)
 
 
@@ -188,10 +179,10 @@ def _body(event: str, kind: str, now: float, alert: Alert) -> str:
 
 
 def _queue(session: Session, receiver_id: str, event: str, kind: str, body: str, now: float) -> None:
-    own = select(Delivery).where(Delivery.receiver_id == receiver_id, Delivery.state == PENDING)
-    waiting = session.scalar(select(func.count()).select_from(own.subquery())) or 0
+    pending = select(Delivery).where(Delivery.receiver_id == receiver_id, Delivery.state == PENDING)
+    waiting = session.scalar(select(func.count()).select_from(pending.subquery())) or 0
     if waiting >= WAITING:
-        for surplus in session.scalars(own.order_by(Delivery.id).limit(waiting - WAITING + 1)):
+        for surplus in session.scalars(pending.order_by(Delivery.id).limit(waiting - WAITING + 1)):
             surplus.state, surplus.ended_at, surplus.problem = DROPPED, now, f"more than {WAITING} wait"
     session.add(
         Delivery(
@@ -274,14 +265,12 @@ def ended(
 
 
 def last(session: Session, receiver_id: str) -> Delivery | None:
-    """The newest delivery that was tried."""
     return session.scalar(
         select(Delivery).where(Delivery.receiver_id == receiver_id, Delivery.attempts > 0).order_by(Delivery.id.desc()).limit(1)
     )
 
 
 def waiting(session: Session, receiver_id: str) -> int:
-    """How many wait."""
     chosen = select(func.count()).select_from(Delivery)
     return session.scalar(chosen.where(Delivery.receiver_id == receiver_id, Delivery.state == PENDING)) or 0
 

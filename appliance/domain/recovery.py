@@ -43,39 +43,39 @@ class RecoveryModeError(ConflictError):
 
 
 @dataclass(frozen=True)
-class Found:
+class PoolCopy:
     """The newest copy of one installation on a pool."""
 
     pool: str
     copy: Copy
-    own: bool
+    is_own: bool
     """Of this database's installation."""
     known: bool
     """This database has written it."""
 
 
-def judge(session: Session, copies: Mapping[str, Iterable[Copy]]) -> list[Found]:
+def judge(session: Session, copies: Mapping[str, Iterable[Copy]]) -> list[PoolCopy]:
     """The copies on pools, by pool, and what the database knows of them."""
-    own = installation(session)
+    row = installation(session)
     oldest = session.scalar(select(func.min(PublishedCopy.generation)))
-    found = []
+    judged = []
     for pool, of_pool in sorted(copies.items()):
         for copy in of_pool:
             header = copy.header
-            is_own = header.installation == own.id
+            is_own = header.installation == row.id
             written = session.get(PublishedCopy, header.generation) if is_own else None
-            old = is_own and (header.generation <= own.decided_generation or header.generation < (oldest or 0))
-            found.append(Found(pool, copy, is_own, old or (written is not None and written.hash == header.hash)))
-    return found
+            old = is_own and (header.generation <= row.decided_generation or header.generation < (oldest or 0))
+            judged.append(PoolCopy(pool, copy, is_own, old or (written is not None and written.hash == header.hash)))
+    return judged
 
 
-def reason(found: Iterable[Found], generation: int) -> str | None:
+def reason(copies: Iterable[PoolCopy], generation: int) -> str | None:
     """Why the database is not the newest; None if no copy says so. Copies of other installations say nothing of it."""
-    newer = [one for one in found if one.own and not one.known]
+    newer = [copy for copy in copies if copy.is_own and not copy.known]
     if not newer:
         return None
-    pools = ", ".join(sorted({one.pool for one in newer}))
-    highest = max(one.copy.header.generation for one in newer)
+    pools = ", ".join(sorted({copy.pool for copy in newer}))
+    highest = max(copy.copy.header.generation for copy in newer)
     if highest > generation:
         return f"the database has generation {generation}, and pool {pools} has a copy of the later generation {highest}"
     return f"pool {pools} has a copy of generation {highest} that this database, of generation {generation}, has not written"
@@ -88,32 +88,30 @@ def is_new(session: Session) -> bool:
     )
 
 
-def suggested(found: Iterable[Found]) -> str | None:
+def suggested(copies: Iterable[PoolCopy]) -> str | None:
     """The pool whose copy is the one to take; None where pools disagree, or none has a copy that the database does not know."""
-    unknown = [one for one in found if not one.known]
-    states = {(one.copy.header.installation, one.copy.header.generation, one.copy.header.hash) for one in unknown}
+    unknown = [copy for copy in copies if not copy.known]
+    states = {(copy.copy.header.installation, copy.copy.header.generation, copy.copy.header.hash) for copy in unknown}
     return unknown[0].pool if len(states) == 1 else None
 
 
 def enter(session: Session, why: str) -> None:
-    """From now on the appliance is in recovery mode."""
-    own = installation(session)
-    if own.recovery_reason is None:
-        own.recovery_since = time.time()
-    own.recovery_reason = why
+    row = installation(session)
+    if row.recovery_reason is None:
+        row.recovery_since = time.time()
+    row.recovery_reason = why
     update_alerts(session, AREA, [Finding(f"{AREA}:database", "critical", "database", f"Recovery mode: {why}", _REMEDY)])
 
 
 def is_active(session: Session) -> bool:
-    """Whether an admin still has to decide."""
     return installation(session).recovery_reason is not None
 
 
 def check_inactive(session: Session) -> None:
     """Raises RecoveryModeError in recovery mode."""
-    own = installation(session)
-    if own.recovery_reason is not None:
-        raise RecoveryModeError(_ACTIVE, [own.recovery_reason])
+    row = installation(session)
+    if row.recovery_reason is not None:
+        raise RecoveryModeError(_ACTIVE, [row.recovery_reason])
 
 
 def published(session: Session, copy: Copy) -> None:
@@ -122,9 +120,9 @@ def published(session: Session, copy: Copy) -> None:
     session.execute(delete(PublishedCopy).where(PublishedCopy.generation <= copy.header.generation - _HISTORY))
 
 
-def keep(session: Session, found: Iterable[Found]) -> None:
+def keep(session: Session, copies: Iterable[PoolCopy]) -> None:
     """This database is right: its next copy is higher than all that pools have of it."""
-    _end_recovery(session, found)
+    _end_recovery(session, copies)
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,7 @@ class Using:
 
 
 def take(
-    session: Session, seal: Seal, chosen: Copy, opened: Opened, found: Iterable[Found], caller: str, using: Using | None
+    session: Session, seal: Seal, chosen: Copy, opened: Opened, copies: Iterable[PoolCopy], caller: str, using: Using | None
 ) -> list[str]:
     """The configuration becomes that of a copy, as does the installation; the changes in words. In the caller's transaction.
 
@@ -155,13 +153,13 @@ def take(
     lost = [f"{who}: {what}" for who, had in sorted(sees.items()) for what in sorted(had - now.get(who, set()))]
     if lost:
         raise ConflictError("hosts use what they would no longer see", lost, can_force=True)
-    own, header = installation(session), chosen.header
-    if own.id != header.installation:
+    row, header = installation(session), chosen.header
+    if row.id != header.installation:
         session.execute(delete(PublishedCopy))
-    if own.id != header.installation or own.generation < header.generation:
-        own.id, own.recovery_seal, own.sealed_key = header.installation, chosen.recovery_seal, opened.sealed_key(seal)
+    if row.id != header.installation or row.generation < header.generation:
+        row.id, row.recovery_seal, row.sealed_key = header.installation, chosen.recovery_seal, opened.sealed_key(seal)
     session.flush()
-    _end_recovery(session, found)
+    _end_recovery(session, copies)
     return configuration.differences(before, configuration.collect(session, seal))
 
 
@@ -188,11 +186,11 @@ def _access(session: Session, using: Using) -> dict[str, set[str]]:
     return sees
 
 
-def _end_recovery(session: Session, found: Iterable[Found]) -> None:
-    own = installation(session)
+def _end_recovery(session: Session, copies: Iterable[PoolCopy]) -> None:
+    row = installation(session)
     session.flush()
-    session.refresh(own)  # triggers have counted
-    highest = max((one.copy.header.generation for one in found if one.copy.header.installation == own.id), default=0)
-    own.generation = own.decided_generation = max(own.generation, highest) + 1
-    own.recovery_reason = own.recovery_since = None
+    session.refresh(row)  # triggers have counted
+    highest = max((copy.copy.header.generation for copy in copies if copy.copy.header.installation == row.id), default=0)
+    row.generation = row.decided_generation = max(row.generation, highest) + 1
+    row.recovery_reason = row.recovery_since = None
     update_alerts(session, AREA, [])

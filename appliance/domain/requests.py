@@ -63,8 +63,6 @@ class CreateDatastore(ShownRequest, frozen=True, kw_only=True):
 
 
 class ChangeDatastore(Request, frozen=True, kw_only=True):
-    """What is given changes."""
-
     id: str
     name: str | None = None
     soft_threshold: int | None | UnsetType = UNSET
@@ -92,8 +90,6 @@ class SetQuota(Request, frozen=True, kw_only=True):
 
 
 class DeleteDatastore(Request, frozen=True, kw_only=True):
-    """It can be restored."""
-
     id: str
     force: bool = False
 
@@ -106,8 +102,6 @@ class RestoreDatastore(ShownRequest, frozen=True, kw_only=True):
 
 
 class PurgeDatastore(Request, frozen=True, kw_only=True):
-    """A deleted one."""
-
     id: str
 
 
@@ -121,8 +115,6 @@ class AdoptDataset(ShownRequest, frozen=True, kw_only=True):
 
 
 class ForgetDatastore(Request, frozen=True, kw_only=True):
-    """A missing one."""
-
     id: str
     force: bool = False
 
@@ -140,8 +132,6 @@ class CreateSnapshots(Request, frozen=True, kw_only=True):
 
 
 class DeleteSnapshot(Request, frozen=True, kw_only=True):
-    """Of datastore `id`."""
-
     id: str
     snapshot: str
 
@@ -174,22 +164,16 @@ class CloneDatastore(ShownRequest, frozen=True, kw_only=True):
 
 
 class PromoteDatastore(Request, frozen=True, kw_only=True):
-    """A clone."""
-
     id: str
 
 
 class HoldSnapshot(Request, frozen=True, kw_only=True):
-    """By a tag."""
-
     id: str
     snapshot: str
     tag: str
 
 
 class ReleaseSnapshot(Request, frozen=True, kw_only=True):
-    """From a tag."""
-
     id: str
     snapshot: str
     tag: str
@@ -199,8 +183,6 @@ class ReleaseSnapshot(Request, frozen=True, kw_only=True):
 
 
 class VdevRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A vdev to make."""
-
     devices: list[str]
     redundancy: Redundancy = "stripe"
     role: Role = "data"
@@ -233,8 +215,6 @@ class DestroyPool(Request, frozen=True, kw_only=True):
 
 
 class ExtendPool(Request, frozen=True, kw_only=True):
-    """Adds vdevs."""
-
     name: str
     vdevs: list[VdevRequest]
     force: bool = False
@@ -289,15 +269,11 @@ class RemoveDevice(Request, frozen=True, kw_only=True):
 
 
 class TrimPool(Request, frozen=True, kw_only=True):
-    """Starts or stops it."""
-
     pool: str
     action: Literal["start", "stop"]
 
 
 class UpgradePool(Request, frozen=True, kw_only=True):
-    """Enables all features."""
-
     pool: str
 
 

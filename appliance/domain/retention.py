@@ -34,13 +34,12 @@ class Retention:
     time_zone: str = "UTC"
 
     def is_lower(self, other: Retention) -> bool:
-        """Whether it retains less than the other in any tier."""
         return any(getattr(self, name) < getattr(other, name) for name in ("keep", *TIERS))
 
     def retained(self, snapshots: Sequence[Snapshot]) -> set[str]:
         """Names of those of one datastore that stay."""
-        newest = sorted(snapshots, key=lambda one: one.createtxg, reverse=True)
-        stay = {one.name for one in newest[: self.keep]}
+        newest = sorted(snapshots, key=lambda snapshot: snapshot.createtxg, reverse=True)
+        stay = {snapshot.name for snapshot in newest[: self.keep]}
         where = schedule_times.zone(self.time_zone)
         for tier in TIERS:
             stay |= _first_of_each(newest, getattr(self, tier), _BUCKETS[tier], where)
@@ -59,12 +58,12 @@ def _first_of_each(
     newest: Sequence[Snapshot], count: int, bucket: Callable[[dt.datetime], tuple[int, ...]], where: dt.tzinfo
 ) -> set[str]:
     """The newest snapshot of each of the newest `count` periods that have one."""
-    found: dict[tuple[int, ...], str] = {}
-    for one in newest:
-        period = bucket(dt.datetime.fromtimestamp(one.creation, where))
-        if period not in found and len(found) < count:
-            found[period] = one.name
-    return set(found.values())
+    by_period: dict[tuple[int, ...], str] = {}
+    for snapshot in newest:
+        period = bucket(dt.datetime.fromtimestamp(snapshot.creation, where))
+        if period not in by_period and len(by_period) < count:
+            by_period[period] = snapshot.name
+    return set(by_period.values())
 
 
 def is_of_schedule(snapshot: Snapshot, schedule_id: str) -> bool:
@@ -75,16 +74,18 @@ def is_of_schedule(snapshot: Snapshot, schedule_id: str) -> bool:
 
 def surplus(snapshots: Iterable[Snapshot], rules: Mapping[str, Retention]) -> list[Snapshot]:
     """Those that their schedule does not retain; never held ones or those with clones."""
-    own: dict[tuple[str, str], list[Snapshot]] = {}
+    by_schedule: dict[tuple[str, str], list[Snapshot]] = {}
     for snapshot in snapshots:
         mark = snapshot.properties.get(SCHEDULE)
         if mark is not None and mark.value in rules and is_of_schedule(snapshot, mark.value):
-            own.setdefault((snapshot.dataset, mark.value), []).append(snapshot)
-    found = []
-    for (_dataset, schedule_id), taken in own.items():
+            by_schedule.setdefault((snapshot.dataset, mark.value), []).append(snapshot)
+    not_retained = []
+    for (_dataset, schedule_id), taken in by_schedule.items():
         stay = rules[schedule_id].retained(taken)
-        found += [one for one in taken if one.name not in stay and not one.holds and not one.clones]
-    return found
+        not_retained += [
+            snapshot for snapshot in taken if snapshot.name not in stay and not snapshot.holds and not snapshot.clones
+        ]
+    return not_retained
 
 
 def protected_until(snapshot: Snapshot) -> float | None:
@@ -99,4 +100,4 @@ def protected_until(snapshot: Snapshot) -> float | None:
 
 def expired(snapshots: Iterable[Snapshot], now: float) -> list[Snapshot]:
     """Those whose protection has ended and that still have the hold."""
-    return [one for one in snapshots if (until := protected_until(one)) is not None and until <= now]
+    return [snapshot for snapshot in snapshots if (until := protected_until(snapshot)) is not None and until <= now]

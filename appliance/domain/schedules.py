@@ -14,9 +14,9 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Schedule
-from appliance.domain import schedule_times
+from appliance.domain import rows, schedule_times
 from appliance.domain.datastores import Datastore
-from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError
 from appliance.domain.journal import Finding, update_alerts
 from appliance.domain.retention import SCHEDULE, Retention, is_of_schedule
 from appliance.zfs.model import Snapshot
@@ -30,11 +30,7 @@ OVERDUE_GRACE_S = 300.0
 
 
 def schedule(session: Session, schedule_id: str) -> Schedule:
-    """By its identifier. Raises NotFoundError."""
-    found = session.get(Schedule, schedule_id)
-    if found is None:
-        raise NotFoundError("schedule", schedule_id)
-    return found
+    return rows.existing(session, Schedule, schedule_id, "schedule")
 
 
 def check_datastores(stores: Sequence[Datastore], selected: Sequence[str]) -> None:
@@ -44,7 +40,7 @@ def check_datastores(stores: Sequence[Datastore], selected: Sequence[str]) -> No
     absent = sorted(set(selected) - active.keys())
     if absent:
         raise InvalidError("datastores", f"there is no active datastore {', '.join(absent[:5])}", allowed)
-    pools = sorted({active[one].pool for one in selected})
+    pools = sorted({active[identifier].pool for identifier in selected})
     if len(pools) > 1:
         raise InvalidError("datastores", f"they are in several pools: {', '.join(pools)}", allowed)
 
@@ -81,20 +77,18 @@ class Settings:
             raise InvalidError("datastores", "snapshots are of datastores", "identifiers of datastores, and no pool")
 
 
-def settings(one: Schedule) -> Settings:
-    """As they are."""
-    return Settings(**{field.name: getattr(one, field.name) for field in fields(Settings)})
+def settings(row: Schedule) -> Settings:
+    return Settings(**{field.name: getattr(row, field.name) for field in fields(Settings)})
 
 
-def retention(one: Schedule) -> Retention:
-    """What it retains."""
-    return Retention(one.keep, one.hourly, one.daily, one.weekly, one.monthly, one.time_zone)
+def retention(row: Schedule) -> Retention:
+    return Retention(row.keep, row.hourly, row.daily, row.weekly, row.monthly, row.time_zone)
 
 
 def add(session: Session, new: Settings) -> Schedule:
     """The first snapshot is taken at once, the first scrub in the next slot. Raises InvalidError, ConflictError."""
     new.check()
-    _check_name(session, new.name, None)
+    rows.check_name(session, Schedule, new.name)
     if (session.scalar(select(func.count()).select_from(Schedule)) or 0) >= SCHEDULES:
         raise ConflictError(f"there are {SCHEDULES} schedules already")
     values = {**vars(new), "datastores": list(dict.fromkeys(new.datastores))}
@@ -112,7 +106,7 @@ def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may
     after = replace(before, **values)
     after.check()
     if after.name != before.name:
-        _check_name(session, after.name, schedule_id)
+        rows.check_name(session, Schedule, after.name, schedule_id)
     for name in values:
         setattr(changed, name, list(dict.fromkeys(after.datastores)) if name == "datastores" else getattr(after, name))
     lower = retention(changed).is_lower(retained) or after.every_minutes < before.every_minutes
@@ -128,76 +122,69 @@ def delete(session: Session, schedule_id: str) -> None:
         update_alerts(session, area, [])
 
 
-def _check_name(session: Session, name: str, own: str | None) -> None:
-    taken = session.scalar(select(Schedule).where(Schedule.name == name))
-    if taken is not None and taken.id != own:
-        raise ConflictError("the name is taken", [name])
-
-
-def slot(one: Schedule, now: float) -> float:
+def slot(row: Schedule, now: float) -> float:
     """The newest that is not after `now`."""
-    return schedule_times.latest_slot(now, one.every_minutes, one.at, one.time_zone)
+    return schedule_times.latest_slot(now, row.every_minutes, row.at, row.time_zone)
 
 
-def due(one: Schedule, now: float) -> bool:
+def due(row: Schedule, now: float) -> bool:
     """Whether it is time; what was missed while the appliance was off is taken once."""
-    return one.enabled and schedule_times.is_due(now, one.attempted_at, slot(one, now))
+    return row.enabled and schedule_times.is_due(now, row.attempted_at, slot(row, now))
 
 
-def snapshot_name(one: Schedule, now: float) -> str:
-    """By schedule and time, UTC."""
-    name = re.sub(r"[^A-Za-z0-9.-]+", "-", one.name).strip("-.")[:40] or "schedule"
+def snapshot_name(row: Schedule, now: float) -> str:
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", row.name).strip("-.")[:40] or "schedule"
     return f"{name}_{time.strftime('%Y-%m-%d_%H%M%SZ', time.gmtime(now))}"
 
 
 def attempted(session: Session, schedule_id: str, used: float, missing: Sequence[str]) -> None:
     """A job for this slot is queued. An alert lists datastores that are missing."""
-    found = session.get(Schedule, schedule_id)
-    if found is None:
+    row = session.get(Schedule, schedule_id)
+    if row is None:
         return
-    found.attempted_at = used
-    text = f"schedule {found.name}: {len(missing)} of its datastores are not there: {', '.join(missing[:5])}"
+    row.attempted_at = used
+    text = f"schedule {row.name}: {len(missing)} of its datastores are not there: {', '.join(missing[:5])}"
     area = f"schedule-missing-{schedule_id}"
-    update_alerts(session, area, [Finding(f"{area}:gone", "warning", found.name, text, "change the schedule")] if missing else [])
+    update_alerts(session, area, [Finding(f"{area}:gone", "warning", row.name, text, "change the schedule")] if missing else [])
 
 
 def ended(session: Session, schedule_id: str, problem: str | None, now: float | None = None) -> None:
     """Its snapshots were taken, or were not: an alert says so."""
-    found = session.get(Schedule, schedule_id)
-    if found is None:
+    row = session.get(Schedule, schedule_id)
+    if row is None:
         return
     if problem is None:
-        found.last_at = time.time() if now is None else now
+        row.last_at = time.time() if now is None else now
     area = f"schedule-{schedule_id}"
-    text = f"schedule {found.name}: {problem}"
-    update_alerts(session, area, [Finding(f"{area}:failed", "warning", found.name, text, "see its last job")] if problem else [])
+    text = f"schedule {row.name}: {problem}"
+    update_alerts(session, area, [Finding(f"{area}:failed", "warning", row.name, text, "see its last job")] if problem else [])
 
 
-def overdue(found: Iterable[Schedule], snapshots: Iterable[Snapshot], names: Mapping[str, str], now: float) -> list[Finding]:
+def overdue(schedules: Iterable[Schedule], snapshots: Iterable[Snapshot], names: Mapping[str, str], now: float) -> list[Finding]:
     """Of schedules whose newest snapshot of a datastore, or last scrub, is older than two intervals.
 
     `names` are the datastores that can be seen, by dataset: of others it is not known how old their snapshots are.
     """
     newest: dict[tuple[str, str], float] = {}
-    for one in snapshots:
-        mark = one.properties.get(SCHEDULE)
-        if mark is not None and one.dataset in names and is_of_schedule(one, mark.value):
-            key = (mark.value, names[one.dataset])
-            newest[key] = max(newest.get(key, 0.0), float(one.creation))
+    for snapshot in snapshots:
+        mark = snapshot.properties.get(SCHEDULE)
+        if mark is not None and snapshot.dataset in names and is_of_schedule(snapshot, mark.value):
+            key = (mark.value, names[snapshot.dataset])
+            newest[key] = max(newest.get(key, 0.0), float(snapshot.creation))
     findings = []
-    for schedule_ in found:
-        limit = now - 2 * 60 * schedule_.every_minutes - OVERDUE_GRACE_S
-        if not schedule_.enabled or schedule_.created_at > limit:
+    for row in schedules:
+        limit = now - 2 * 60 * row.every_minutes - OVERDUE_GRACE_S
+        if not row.enabled or row.created_at > limit:
             continue
-        if schedule_.kind == SCRUB:
-            late = max(schedule_.last_at or 0, schedule_.created_at) < limit
-            text = f"schedule {schedule_.name}: no scrub of pool {schedule_.pool} was started for two intervals"
+        if row.kind == SCRUB:
+            late = max(row.last_at or 0, row.created_at) < limit
+            text = f"schedule {row.name}: no scrub of pool {row.pool} was started for two intervals"
         else:
             seen = set(names.values())
-            old = [store for store in schedule_.datastores if store in seen and newest.get((schedule_.id, store), 0) < limit]
+            old = [store for store in row.datastores if store in seen and newest.get((row.id, store), 0) < limit]
             late = bool(old)
-            text = f"schedule {schedule_.name}: the newest snapshot is older than two intervals, of {', '.join(old[:5])}"
+            text = f"schedule {row.name}: the newest snapshot is older than two intervals, of {', '.join(old[:5])}"
         if late:
             remedy = "See the jobs of the schedule, and the alerts of the pool."
-            findings.append(Finding(f"{OVERDUE}:{schedule_.id}", "warning", schedule_.name, text, remedy))
+            findings.append(Finding(f"{OVERDUE}:{row.id}", "warning", row.name, text, remedy))
     return findings

@@ -55,8 +55,6 @@ class Header(BaseModel):
 
 
 class Copy(BaseModel):
-    """One copy."""
-
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     header: Header
     appliance_seal: str
@@ -65,16 +63,15 @@ class Copy(BaseModel):
 
 
 def installation(session: Session) -> Installation:
-    """Of this database."""
     return session.get_one(Installation, 1)
 
 
 def new_recovery_key(session: Session, seal: Seal) -> str:
     """Makes a new key for later copies, and the recovery key that opens them: 8 groups of 4 characters, stored nowhere."""
-    own, key, recovery = installation(session), os.urandom(32), random.token_bytes(_RECOVERY_BYTES)
-    own.sealed_key = seal.seal(base64.b64encode(key).decode())
-    own.recovery_seal = _sealed(_key_of(recovery), key, own.id)
-    own.generation = Installation.generation + 1  # by the database: triggers count too
+    row, key, recovery = installation(session), os.urandom(32), random.token_bytes(_RECOVERY_BYTES)
+    row.sealed_key = seal.seal(base64.b64encode(key).decode())
+    row.recovery_seal = _sealed(_key_of(recovery), key, row.id)
+    row.generation = Installation.generation + 1  # by the database: triggers count too
     text = base64.b32encode(recovery).decode()
     return "-".join(text[place : place + 4] for place in range(0, len(text), 4))
 
@@ -82,24 +79,24 @@ def new_recovery_key(session: Session, seal: Seal) -> str:
 def parse(text: str) -> Copy | None:
     """A copy; None for what is none, or is of another version."""
     try:
-        found = Copy.model_validate_json(text[: LARGEST + 1])
+        copy = Copy.model_validate_json(text[: LARGEST + 1])
     except ValidationError:
         return None
-    return found if found.header.version == VERSION else None
+    return copy if copy.header.version == VERSION else None
 
 
 def write(session: Session, seal: Seal) -> Copy | None:
     """The configuration as it is now; None while there is no key. Raises ConflictError, SealedError for a lost secret."""
-    own = installation(session)
-    if own.sealed_key is None or own.recovery_seal is None:
+    row = installation(session)
+    if row.sealed_key is None or row.recovery_seal is None:
         return None
-    key = base64.b64decode(seal.open(own.sealed_key))
+    key = base64.b64decode(seal.open(row.sealed_key))
     data = json.dumps(collect(session, seal), sort_keys=True).encode()
     # With the key: a plain hash would let everybody who reads the pool try guesses on what is sealed.
     digest = hmac.new(key, data, hashlib.sha256).hexdigest()
-    header = Header(version=VERSION, installation=own.id, generation=own.generation, hash=digest, written_at=time.time())
+    header = Header(version=VERSION, installation=row.id, generation=row.generation, hash=digest, written_at=time.time())
     sealed = _sealed(key, gzip.compress(data, mtime=0), header.model_dump_json())
-    return Copy(header=header, appliance_seal=own.sealed_key, recovery_seal=own.recovery_seal, sealed=sealed)
+    return Copy(header=header, appliance_seal=row.sealed_key, recovery_seal=row.recovery_seal, sealed=sealed)
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,6 @@ class Opened:
     key: bytes = field(repr=False)
 
     def sealed_key(self, seal: Seal) -> str:
-        """The key, sealed with the appliance's own."""
         return seal.seal(base64.b64encode(self.key).decode())
 
 
@@ -135,12 +131,12 @@ def open_copy(copy: Copy, seal: Seal, recovery_key: str | None) -> Opened:
 def _bytes_of(recovery_key: str) -> bytes:
     text = recovery_key.upper().replace("-", "").replace(" ", "")
     try:
-        found = base64.b32decode(text)
+        secret = base64.b32decode(text)
     except ValueError as error:
         raise InvalidError("recovery_key", "not a recovery key", "8 groups of 4 letters and digits") from error
-    if len(found) != _RECOVERY_BYTES:
+    if len(secret) != _RECOVERY_BYTES:
         raise InvalidError("recovery_key", "not a recovery key", "8 groups of 4 letters and digits")
-    return found
+    return secret
 
 
 def _key_of(recovery: bytes) -> bytes:
@@ -160,7 +156,7 @@ def _opened(key: bytes, text: str, bound: str) -> bytes:
 def _unpacked(packed: bytes) -> bytes:
     """What gzip packed, bounded. Raises ValueError, zlib.error."""
     unpacker = zlib.decompressobj(wbits=31)
-    found = unpacker.decompress(packed, _LARGEST_UNPACKED)
+    data = unpacker.decompress(packed, _LARGEST_UNPACKED)
     if unpacker.unconsumed_tail or not unpacker.eof:
         raise ValueError("too long, or cut off")
-    return found
+    return data

@@ -46,7 +46,6 @@ def is_sealed(text: str) -> bool:
 
 
 def new_token() -> str:
-    """256 random bits."""
     return secrets.token_urlsafe(32)
 
 
@@ -89,7 +88,6 @@ class Seal:
         return hmac.new(self._path.read_bytes(), data, hashlib.sha256).hexdigest()
 
     def seal(self, secret: str) -> str:
-        """Sealed."""
         return self._open(make=True).encrypt(secret.encode()).decode()
 
     def open(self, sealed: str) -> str:

@@ -60,15 +60,15 @@ class _Raw(msgspec.Struct):
 
 
 def of_target(raw: Mapping[str, object]) -> Statistics:
-    found = msgspec.convert(raw, _Raw)
-    luns, hosts = [row(one, "uuid") for one in found.luns], [row(one, "initiator") for one in found.hosts]
-    return Statistics(found.latency_bounds_microseconds, luns, hosts)
+    response = msgspec.convert(raw, _Raw)
+    luns, hosts = [row(lun, "uuid") for lun in response.luns], [row(host, "initiator") for host in response.hosts]
+    return Statistics(response.latency_bounds_microseconds, luns, hosts)
 
 
 def of_nfs(raw: Mapping[str, object]) -> Statistics:
-    found = msgspec.convert(raw, _Raw)
-    exports, hosts = [row(one, "export") for one in found.exports], [row(one, "host") for one in found.hosts]
-    return Statistics(found.latency_bounds_microseconds, exports, hosts)
+    response = msgspec.convert(raw, _Raw)
+    exports, hosts = [row(export, "export") for export in response.exports], [row(host, "host") for host in response.hosts]
+    return Statistics(response.latency_bounds_microseconds, exports, hosts)
 
 
 def row(raw: Json, name: str) -> Row:
@@ -77,8 +77,8 @@ def row(raw: Json, name: str) -> Row:
     fallback = counted.get("fallback_bytes")
     return Row(
         str(raw[name]),
-        {kind: msgspec.convert(one, Counted) for kind, one in raw.items() if isinstance(one, dict) and kind != "offload"},
-        {kind: one for kind, one in counted.items() if isinstance(one, int)},
+        {kind: msgspec.convert(value, Counted) for kind, value in raw.items() if isinstance(value, dict) and kind != "offload"},
+        {kind: value for kind, value in counted.items() if isinstance(value, int)},
         fallback if isinstance(fallback, dict) else {},
         msgspec.convert(raw.get("aborted", 0), int),
     )

@@ -15,8 +15,6 @@ _SUFFIX = ".tar.gz"
 
 @dataclass(frozen=True)
 class Bundle:
-    """A whole one."""
-
     id: str
     created_at: float
     size: int
@@ -30,10 +28,9 @@ def file_of(folder: Path, bundle_id: str) -> Path:
 
 
 def bundles(folder: Path) -> list[Bundle]:
-    """The newest first."""
     files = [(file, file.stat()) for file in folder.glob(f"*{_SUFFIX}")] if folder.is_dir() else []
-    found = [Bundle(file.name.removesuffix(_SUFFIX), status.st_mtime, status.st_size) for file, status in files]
-    return sorted(found, key=lambda one: (-one.created_at, one.id))
+    listed = [Bundle(file.name.removesuffix(_SUFFIX), status.st_mtime, status.st_size) for file, status in files]
+    return sorted(listed, key=lambda bundle: (-bundle.created_at, bundle.id))
 
 
 def existing(folder: Path, bundle_id: str) -> Path:
@@ -45,6 +42,5 @@ def existing(folder: Path, bundle_id: str) -> Path:
 
 
 def forget_old(folder: Path) -> None:
-    """All but the newest."""
     for old in bundles(folder)[KEPT:]:
         file_of(folder, old.id).unlink(missing_ok=True)

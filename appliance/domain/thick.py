@@ -8,7 +8,6 @@ _LEAST, _MOST = 128 << 20, 32 << 30
 
 
 def with_slack(size: int) -> int:
-    """Quota and refreservation of a datastore of this size."""
     return size + min(max(size // _PART, _LEAST), _MOST)
 
 

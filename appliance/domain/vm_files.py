@@ -52,14 +52,14 @@ def chosen(entries: Iterable[tuple[str, str, int]], folder: str, new_name: str) 
         reason = f"Cannot restore {folder}: a VM's folder has one .vmx file, and this has {len(configurations)}"
         raise ConflictError(reason, configurations, field_name="folder")
     old = configurations[0][: -len(".vmx")]
-    found = []
+    vm_files = []
     for name, size in files:
         new = new_name + name[len(old) :] if name.startswith(old) and name[len(old) :][:1] in ("", ".", "-", "_") else name
         text = name.lower().endswith(TEXTS) or (name.lower().endswith(".vmdk") and size <= DESCRIPTOR_BYTES)
-        found.append(VmFile(name, new, size, text))
-    if len({one.name for one in found}) < len(found):
+        vm_files.append(VmFile(name, new, size, text))
+    if len({file.name for file in vm_files}) < len(vm_files):
         raise ConflictError(f"Cannot restore {folder}: two of its files would get the same name", [new_name], field_name="name")
-    return found
+    return vm_files
 
 
 def rewritten(file: VmFile, content: bytes, names: Mapping[str, str], new_name: str) -> bytes:
@@ -68,14 +68,14 @@ def rewritten(file: VmFile, content: bytes, names: Mapping[str, str], new_name: 
     is_disk = file.source.lower().endswith(".vmdk")
     if is_disk and not text.startswith("# Disk DescriptorFile"):
         return content  # a small disk, no descriptor
-    outside = [found[1] for found in _PARENT.finditer(text)] if is_disk else [found[2] for found in _ELSEWHERE.finditer(text)]
+    outside = [match[1] for match in _PARENT.finditer(text)] if is_disk else [match[2] for match in _ELSEWHERE.finditer(text)]
     if outside:
         reason = f"Cannot restore {new_name}: a disk of it lies in another folder, and both VMs would write to it"
         raise ConflictError(reason, outside)
-    text = _QUOTED.sub(lambda found: f'"{names.get(found[1], found[1])}"', text)
+    text = _QUOTED.sub(lambda match: f'"{names.get(match[1], match[1])}"', text)
     if file.source.lower().endswith(".vmx"):
         text = _DROPPED.sub("", text)
-        text, count = _DISPLAY.subn(lambda found: f'{found[1]}"{new_name}"', text)
+        text, count = _DISPLAY.subn(lambda match: f'{match[1]}"{new_name}"', text)
         if not text.endswith("\n"):
             text += "\n"
         if not count:
@@ -85,5 +85,4 @@ def rewritten(file: VmFile, content: bytes, names: Mapping[str, str], new_name: 
 
 
 def new_names(files: Sequence[VmFile]) -> dict[str, str]:
-    """By the old ones."""
-    return {one.source: one.name for one in files}
+    return {file.source: file.name for file in files}

@@ -31,7 +31,6 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             self.cfg.set(name, value)
 
     def load(self) -> Any:
-        """The application."""
         application = create(WorkerClient(self._configuration.worker_socket))
         # Only nginx and root reach the socket, and nginx overwrites X-Forwarded-For.
         application.wsgi_app = ProxyFix(application.wsgi_app, x_for=1, x_proto=1)  # type: ignore[method-assign]

@@ -115,7 +115,10 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a
         "token": {"type": "http", "scheme": "bearer"},
         "session": {"type": "apiKey", "in": "cookie", "name": "__Host-zvaai"},
     }
-    declarations = {(one.method.lower(), re.sub(r"<(?:int:)?(\w+)>", r"{\1}", one.path)): one for one in DECLARATIONS.values()}
+    declarations = {
+        (declared.method.lower(), re.sub(r"<(?:int:)?(\w+)>", r"{\1}", declared.path)): declared
+        for declared in DECLARATIONS.values()
+    }
     for path, methods in spec["paths"].items():
         for method, operation in methods.items():
             declared = declarations.get((method, path))
@@ -171,15 +174,15 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a
 def _link(paths: dict[str, Any]) -> None:
     """From what makes or lists something to all that is done with one of them."""
     for path, methods in paths.items():
-        found = re.fullmatch(r"(.*)/\{(\w+)\}((/\w+)*)", path)
-        collection = paths.get(found[1]) if found else None
-        if found is None or collection is None:
+        match = re.fullmatch(r"(.*)/\{(\w+)\}((/\w+)*)", path)
+        collection = paths.get(match[1]) if match else None
+        if match is None or collection is None:
             continue
-        field = "id" if found[2].endswith("_id") else "name"
+        field = "id" if match[2].endswith("_id") else "name"
         for method, status, place in (("post", "201", field), ("get", "200", f"items/0/{field}")):
             for operation in methods.values():
                 if status in collection.get(method, {}).get("responses", {}) and "operationId" in operation:
-                    parameters = {found[2]: f"$response.body#/{place}"}
+                    parameters = {match[2]: f"$response.body#/{place}"}
                     link = {"operationId": operation["operationId"], "parameters": parameters}
                     collection[method]["responses"][status].setdefault("links", {})[operation["operationId"]] = link
 
@@ -190,6 +193,5 @@ def _problem_schemas() -> dict[str, Any]:
 
 
 def openapi(application: APIFlask) -> str:
-    """The description, as JSON."""
     with application.app_context():
         return json.dumps(application.spec, indent=1)

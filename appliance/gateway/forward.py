@@ -25,8 +25,6 @@ _log = logging.getLogger(__name__)
 
 
 class Worker(Protocol):
-    """Who carries requests out."""
-
     def request(self, sent: HttpRequest) -> tuple[Reply, bytes | int]:
         """The reply, and its content or a file descriptor to read it from. Raises UnavailableError."""
 
@@ -93,7 +91,7 @@ def _versioned(declared: Declaration, response: Response) -> Response:
     content: Any = response.get_data(as_text=True) if declared.is_list else response.get_json()
     tag: str = ("" if declared.is_list else content.get("etag")) or entity_tag(content)
     response.headers["ETag"] = tag
-    if not declared.measures and tag in [one.strip() for one in request.headers.get("If-None-Match", "").split(",")]:
+    if not declared.measures and tag in [text.strip() for text in request.headers.get("If-None-Match", "").split(",")]:
         return Response(status=304, headers={"ETag": tag})
     return response
 
@@ -112,7 +110,7 @@ class _Parts:
 
     def __iter__(self) -> Iterator[bytes]:
         while not self._file.closed:
-            ready = [one for one, _ in self._ready.poll()]
+            ready = [descriptor for descriptor, _ in self._ready.poll()]
             if self._client in ready:
                 return
             part = os.read(self._file.fileno(), _PART)

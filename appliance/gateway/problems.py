@@ -27,14 +27,13 @@ def http_problem_of(error: Exception) -> Problem:
         for reason in reasons
     ]
     if fields:
-        text = "; ".join(f"{one['field']}: {one['reason']}" for one in fields[:5])
+        text = "; ".join(f"{field['field']}: {field['reason']}" for field in fields[:5])
         return problem(status, "invalid", text, errors=fields)
     message = str(getattr(error, "message", "") or HTTPStatus(status).phrase)
     return problem(status, HTTPStatus(status).phrase.lower().replace(" ", "_"), message)
 
 
 def response_of(body: Problem, headers: Any = None) -> Response:
-    """As a response."""
     response = Response(json.dumps(body), body["status"], headers_of(body), content_type=MEDIA_TYPE)
     for name, value in (headers or {}).items():
         if name.lower() in ("allow", "retry-after"):

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.dataplane.ganesha import Ganesha
+from appliance.dataplane.ganesha_dbus import Ganesha
 from appliance.helper import places
 from appliance.helper.checks import Policy
 from appliance.helper.exports import CheckedExports
@@ -103,8 +103,6 @@ def _directories(given: list[str], usual: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Storage:
-    """Storage behind the helper."""
-
     engine: ZfsEngine
     copies: ConfigurationCopies
     system: Callable[[], frozenset[str]] = pools_of_the_system
@@ -113,7 +111,6 @@ class Storage:
 
 
 def openzfs(options: argparse.Namespace, policy: Policy) -> Storage:
-    """OpenZFS of this machine."""
     # Not zpool's default folders: they include zvols, and a host could write a pool's labels into one.
     engine = KernelEngine(device_directories=options.search or ["/dev/disk/by-id"])
     return Storage(engine, PoolCopies(engine, policy.mount_directories[0]))

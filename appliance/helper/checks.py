@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from appliance.dataplane.ganesha import ExportSettings
 from appliance.helper.mounts import SAFE, is_allowed
 from appliance.zfs import names
 from appliance.zfs.configuration_copies import LARGEST
 from appliance.zfs.errors import InvalidName, NoSuchDevice, Refused
 from appliance.zfs.folders import MOST_RANGE_BYTES, MOST_TEXT_BYTES
 from appliance.zfs.layout import check_layout, device_path
-from appliance.zfs.model import Dataset, DatasetList, Dependant, ImportablePool, NewEncryption, Pool, Snapshot, VdevSpec
+from appliance.zfs.model import Dataset, DatasetList, Dependant, ImportablePool, Pool, Snapshot, VdevSpec
 from appliance.zfs.properties import (
     MAX_SIZE,
     MAX_VOLBLOCKSIZE,
@@ -39,7 +40,6 @@ MAX_EXPORTS = 65535
 MAX_CLIENTS = 16_384
 """Per export."""
 SQUASHES = frozenset(("No_Root_Squash", "Root_Squash", "All_Squash"))
-ALGORITHMS = frozenset(f"aes-{bits}-{mode}" for bits in (128, 192, 256) for mode in ("ccm", "gcm"))
 MAX_GENERATION = 1 << 60
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHARE = re.compile(r"/[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
@@ -48,8 +48,6 @@ _DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,254}")
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Limits of this installation."""
-
     device_directories: tuple[str, ...] = ("/dev/disk/",)
     """Folders of new devices for pools."""
     mount_directories: tuple[str, ...] = ("/srv/zvaai/",)
@@ -83,12 +81,10 @@ class Policy:
         pool_check = names.pool_name if operation == "create_pool" else names.dataset_name
         simple: dict[str, Callable[[Any], object]] = {
             "called": file_name,
-            "clients": clients,
             "content": copy_content,
             "dataset": names.dataset_name,
             "destroy": snapshot_names,
             "device": existing_device,
-            "encryption": encryption,
             "file": file_name,
             "generation": lambda value: within("generation", value + 1, MAX_GENERATION),
             "guid": lambda value: within("guid", value, MAX_GUID),
@@ -106,13 +102,11 @@ class Policy:
             "share": share,
             "snapshot": names.snapshot_name,
             "snapshots": snapshot_names,
-            "squash": squash,
+            "settings": export_settings,
             "tag": names.hold_tag,
             "text": lambda value: within("text", len(value) + 1, MOST_TEXT_BYTES + 1),
-            "thick_size": lambda size: within("thick_size", size, MAX_SIZE),
             "user_properties": _user_property_names,
             "vdevs": self._vdevs,
-            "versions": versions,
             "volblocksize": lambda size: _between("volblocksize", size, MAX_VOLBLOCKSIZE),
             "volsize": lambda size: _between("volsize", size, MAX_SIZE),
         }
@@ -164,13 +158,6 @@ def existing_device(device: str) -> None:
         raise NoSuchDevice(device[:255])
 
 
-def encryption(value: NewEncryption) -> None:
-    """Raises Refused."""
-    key(value.key)
-    if value.algorithm not in ALGORITHMS:
-        raise Refused(f"encryption={value.algorithm[:100]!r}: one of {', '.join(sorted(ALGORITHMS))}")
-
-
 def key(value: bytes) -> None:
     """Raises Refused."""
     if not 0 < len(value) <= MAX_KEY_BYTES:
@@ -183,16 +170,22 @@ def copy_content(value: str) -> None:
         raise Refused(f"a copy of the configuration has at most {LARGEST} characters of ASCII")
 
 
-def clients(value: Sequence[str]) -> None:
-    """IPv4 and IPv6 addresses and networks without duplicates. Raises Refused."""
-    if len(value) > MAX_CLIENTS:
-        raise Refused(f"{len(value)} clients: {MAX_CLIENTS} at most")
+def export_settings(value: ExportSettings) -> None:
+    """IPv4 and IPv6 addresses and networks without duplicates, ganesha's names of squash, versions ascending. Raises Refused."""
+    if len(value.clients) > MAX_CLIENTS:
+        raise Refused(f"{len(value.clients)} clients: {MAX_CLIENTS} at most")
     try:
-        networks = {ipaddress.ip_network(client) for client in value}
+        networks = {ipaddress.ip_network(client) for client in value.clients}
     except ValueError as problem:
         raise Refused(f"no client: {problem}"[:300]) from None
-    if len(networks) != len(value) or any("%" in client for client in value):
+    if len(networks) != len(value.clients) or any("%" in client for client in value.clients):
         raise Refused("a client is named twice, or by an address with a scope")
+    if value.squash not in SQUASHES:
+        raise Refused(f"squash={value.squash[:100]!r}: one of {', '.join(sorted(SQUASHES))}")
+    if value.versions not in ([3], [4], [3, 4]):
+        raise Refused("versions of NFS: 3, 4, or 3 and 4")
+    if value.thick_size is not None:
+        within("thick_size", value.thick_size, MAX_SIZE)
 
 
 def share(value: str) -> None:
@@ -213,18 +206,6 @@ def file_name(value: str) -> None:
     """Raises Refused."""
     if not 0 < len(value) <= 255 or value in (".", "..") or "/" in value or not value.isprintable():
         raise Refused(f"{value[:300]!r} is no name of a file")
-
-
-def squash(value: str) -> None:
-    """ganesha's names. Raises Refused."""
-    if value not in SQUASHES:
-        raise Refused(f"squash={value[:100]!r}: one of {', '.join(sorted(SQUASHES))}")
-
-
-def versions(value: Sequence[int]) -> None:
-    """NFS versions in ascending order. Raises Refused."""
-    if list(value) not in ([3], [4], [3, 4]):
-        raise Refused("versions of NFS: 3, 4, or 3 and 4")
 
 
 def within(name: str, value: int, largest: int) -> None:

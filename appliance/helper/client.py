@@ -141,8 +141,6 @@ def _method(operation: Operation) -> Callable[..., Any]:
 
 
 class _Client:
-    """State of the generated methods."""
-
     def __init__(self, path: Path, seconds: float) -> None:
         self._connections = _Connections(path, seconds)
 
@@ -155,6 +153,5 @@ _Generated: Any = type("_Generated", (_Client, HelperClient), _METHODS)
 
 
 def connect(path: Path, *, seconds: float = SECONDS) -> HelperClient:
-    """A client of the helper at this socket."""
     client: HelperClient = _Generated(path, seconds)
     return client

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from appliance.dataplane.export_file import read
-from appliance.dataplane.ganesha import ClientRights, Export, ExportControl
+from appliance.dataplane.ganesha import ClientRights, Export, ExportControl, ExportSettings
 from appliance.helper.mounts import is_allowed, is_of_reservations, refuse_copy
 from appliance.zfs.engine import ZfsEngine
 from appliance.zfs.errors import Refused, ZfsError
@@ -24,18 +24,7 @@ class Exports(ABC):
     """Changes of exports. Any method may raise GaneshaUnreachableError."""
 
     @abstractmethod
-    def add_export(
-        self,
-        dataset: str,
-        guid: int,
-        number: int,
-        share: str,
-        *,
-        clients: Sequence[str],
-        squash: str,
-        versions: Sequence[int],
-        thick_size: int | None = None,
-    ) -> None:
+    def add_export(self, dataset: str, guid: int, number: int, share: str, settings: ExportSettings) -> None:
         """Serves a mounted file system read-write to these addresses and networks, and to no other client.
 
         `share` is the path that clients mount; `squash`, `versions` (as `protocols`) and `thick_size` are those of
@@ -45,18 +34,7 @@ class Exports(ABC):
         """
 
     @abstractmethod
-    def change_export(
-        self,
-        dataset: str,
-        guid: int,
-        number: int,
-        share: str,
-        *,
-        clients: Sequence[str],
-        squash: str,
-        versions: Sequence[int],
-        thick_size: int | None = None,
-    ) -> None:
+    def change_export(self, dataset: str, guid: int, number: int, share: str, settings: ExportSettings) -> None:
         """Changes an export. Raises as `add_export` does, NoSuchExportError, and Refused for another owner's export."""
 
     @abstractmethod
@@ -83,20 +61,9 @@ class CheckedExports(Exports):
         self._seen_at = seen_at
         self._one_after_the_other = threading.Lock()
 
-    def add_export(
-        self,
-        dataset: str,
-        guid: int,
-        number: int,
-        share: str,
-        *,
-        clients: Sequence[str],
-        squash: str,
-        versions: Sequence[int],
-        thick_size: int | None = None,
-    ) -> None:
+    def add_export(self, dataset: str, guid: int, number: int, share: str, settings: ExportSettings) -> None:
         with self._one_after_the_other:
-            export = self._export(dataset, guid, number, share, clients, squash, versions, thick_size)
+            export = self._export(dataset, guid, number, share, settings)
             self._control.add(export)
             try:  # from here on ganesha keeps it mounted; before, the caller could unmount it on another connection
                 if self._place(dataset, guid) != export.path:
@@ -105,21 +72,10 @@ class CheckedExports(Exports):
                 self._control.remove(number)
                 raise
 
-    def change_export(
-        self,
-        dataset: str,
-        guid: int,
-        number: int,
-        share: str,
-        *,
-        clients: Sequence[str],
-        squash: str,
-        versions: Sequence[int],
-        thick_size: int | None = None,
-    ) -> None:
+    def change_export(self, dataset: str, guid: int, number: int, share: str, settings: ExportSettings) -> None:
         with self._one_after_the_other:
             self._ours(number)
-            self._control.change(self._export(dataset, guid, number, share, clients, squash, versions, thick_size))
+            self._control.change(self._export(dataset, guid, number, share, settings))
 
     def remove_export(self, number: int) -> None:
         with self._one_after_the_other:
@@ -134,31 +90,13 @@ class CheckedExports(Exports):
                 raise Refused(f"the file of export {number} is none that the appliance has written: remove it by hand")
             self._control.forget(number)
 
-    def _export(
-        self,
-        dataset: str,
-        guid: int,
-        number: int,
-        share: str,
-        clients: Sequence[str],
-        squash: str,
-        versions: Sequence[int],
-        thick_size: int | None,
-    ) -> Export:
-        rights = [ClientRights(", ".join(clients), "RW", squash)] if clients else []
-        place = self._place(dataset, guid)
+    def _export(self, dataset: str, guid: int, number: int, share: str, settings: ExportSettings) -> Export:
+        clients, squash = settings.clients, settings.squash
         return Export(
-            number,
-            place,
-            share,
-            access="None",
-            squash=squash,
-            clients=rights,
-            protocols=tuple(versions),
-            dataset=dataset,
-            guid=guid,
-            thick_size=thick_size,
-        )
+            number, self._place(dataset, guid), share, access="None", squash=squash,
+            clients=[ClientRights(", ".join(clients), "RW", squash)] if clients else [],
+            protocols=tuple(settings.versions), dataset=dataset, guid=guid, thick_size=settings.thick_size,
+        )  # fmt: skip
 
     def _place(self, dataset: str, guid: int) -> Path:
         """The mountpoint, where the dataset must be visible."""

@@ -18,8 +18,6 @@ _NAME = "helper"
 
 
 class MemoryLog(logging.Handler, Log):
-    """Log of this process, in memory."""
-
     def __init__(self) -> None:
         super().__init__()
         self._lines: deque[str] = deque(maxlen=LINES)

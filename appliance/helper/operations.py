@@ -48,8 +48,6 @@ _READING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation of the helper."""
-
     name: str
     arguments: type[msgspec.Struct]
     """Types by name. Arguments with a default are optional; unknown arguments are refused."""

@@ -43,8 +43,6 @@ class Closed(Exception):
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A request."""
-
     operation: str
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
     request: str = ""
@@ -52,8 +50,6 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Result or error of a request."""
-
     result: msgspec.Raw = msgspec.Raw(b"null")
     error: str | None = None
     details: dict[str, Any] = {}

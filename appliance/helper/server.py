@@ -232,12 +232,12 @@ class Server:
 
 def auditable(name: str, value: Any) -> Any:
     """Form of an argument for the audit: without keys, and of limited length."""
-    if name in {"content", "key"}:
+    if name in {"content", "key"} and value is not None:
         return "(not shown)"
     if name == "text":
         return f"({len(value)} bytes)"
-    if name == "encryption" and value is not None:
-        return {"key": "(not shown)", "key_format": value.key_format.value, "algorithm": value.algorithm}
+    if name == "settings":
+        return {**msgspec.to_builtins(value), "clients": auditable("clients", value.clients)}
     if name in {"snapshots", "clients"} and len(value) > 20:
         return [*value[:20], f"and {len(value) - 20} more"]
     return msgspec.to_builtins(value)

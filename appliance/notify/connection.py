@@ -44,22 +44,22 @@ class NotAllowedError(Exception):
 
 def may_go_to(address: str, plain: bool, trusted: Sequence[Network]) -> bool:
     """Loopback and link-local addresses, and any without TLS, are for trusted networks only."""
-    found = ipaddress.ip_address(address.split("%", 1)[0])
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
-    if any(found.version == network.version and found in network for network in trusted):
+    ip = ipaddress.ip_address(address.split("%", 1)[0])
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    if any(ip.version == network.version and ip in network for network in trusted):
         return True
-    own = found.is_loopback or found.is_link_local or found.is_unspecified or found.is_multicast or found.is_reserved
-    return not plain and not own
+    special = ip.is_loopback or ip.is_link_local or ip.is_unspecified or ip.is_multicast or ip.is_reserved
+    return not plain and not special
 
 
 def allowed(host: str, port: int, plain: bool, trusted: Sequence[Network], until: float) -> list[str]:
     """Addresses of a name that may be connected to. Raises TimeoutError, OSError, NotAllowedError."""
-    found = _resolved(host, port, until)
-    good = [address for address in found if may_go_to(address, plain, trusted)]
+    addresses = _resolved(host, port, until)
+    good = [address for address in addresses if may_go_to(address, plain, trusted)]
     if not good:
         why = "only trusted networks are reached without TLS" if plain else "the address is the appliance's own or link-local"
-        raise NotAllowedError(f"{', '.join(found[:5])}: {why} ([alerts] trusted_networks)")
+        raise NotAllowedError(f"{', '.join(addresses[:5])}: {why} ([alerts] trusted_networks)")
     return good[:MOST_ADDRESSES]
 
 
@@ -86,8 +86,8 @@ def _resolved(host: str, port: int, until: float) -> list[str]:
 
     def resolve() -> None:
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            answers.put(list(dict.fromkeys(str(one[4][0]) for one in found)))
+            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            answers.put(list(dict.fromkeys(str(entry[4][0]) for entry in entries)))
         except (OSError, ValueError) as error:
             answers.put(error)
         finally:

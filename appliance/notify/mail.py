@@ -34,7 +34,6 @@ class _Smtp(smtplib.SMTP):
 
 
 def compose(message: Message, sender: str, recipients: Sequence[str], host: str) -> EmailMessage:
-    """The mail."""
     mail = EmailMessage()
     mail["From"], mail["To"] = sender, ", ".join(recipients)
     mail["Subject"] = f"[zvaai {host}] {message.line}"[:200]
@@ -72,7 +71,7 @@ def send(
                     smtp.starttls(context=context)
                     bounded.stream = smtp.sock
                     smtp.ehlo()
-                elif not all(may_go_to(one, True, trusted) for one in addresses):
+                elif not all(may_go_to(address, True, trusted) for address in addresses):
                     return Outcome(None, "the mail server offers no STARTTLS; only trusted networks are reached without it")
             if user is not None:
                 smtp.login(user, password)

@@ -27,20 +27,17 @@ class Message:
 
     @property
     def line(self) -> str:
-        """In one line."""
         about = f"{self.subject}: " if self.subject else ""
         return f"{self.severity.upper()}{_WHAT.get(self.kind, '')}: {about}{self.text}".replace("\n", " ").replace("\r", " ")
 
     @property
     def body(self) -> str:
-        """In full."""
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.at))
         rows = [self.line, "", f"Time:     {when}", f"Subject:  {self.subject or '-'}"]
         return "\n".join([*rows, *([f"Remedy:   {self.remedy}"] if self.remedy else [])]) + "\n"
 
 
 def read(event: str, kind: str, body: str) -> Message:
-    """Of a delivery's body."""
     content = json.loads(body)
     data = content["data"]
     return Message(

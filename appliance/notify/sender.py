@@ -34,11 +34,9 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="receivers", daemon=True)
 
     def start(self) -> None:
-        """In the background."""
         self._thread.start()
 
     def stop(self) -> None:
-        """After what is under way."""
         self._stopping.set()
         self._store.wake()
         self._thread.join()
@@ -62,10 +60,10 @@ class Sender:
             due = receivers.next_deliveries(session, now)
         if due:
             with ThreadPoolExecutor(min(_AT_ONCE, len(due))) as pool:
-                list(pool.map(lambda one: self.one(one, now), due))
+                list(pool.map(lambda delivery_id: self.try_delivery(delivery_id, now), due))
         return len(due)
 
-    def one(self, delivery_id: int, now: float) -> None:
+    def try_delivery(self, delivery_id: int, now: float) -> None:
         """Tries a delivery and writes down how it ended; the next try is so long after `now`."""
         with self._store.reading() as session:
             delivery = session.get(Delivery, delivery_id)

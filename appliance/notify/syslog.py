@@ -44,12 +44,12 @@ def frame(message: Message, host: str) -> bytes:
 
 def _escaped(value: str) -> str:
     """RFC 5424, 6.3.3."""
-    return "".join(f"\\{one}" if one in '"\\]' else one for one in value)
+    return "".join(f"\\{character}" if character in '"\\]' else character for character in value)
 
 
 def _name(host: str) -> str:
     """HOSTNAME: 1 to 255 printable ASCII characters."""
-    return "".join(one for one in host if "!" <= one <= "~")[:255] or "-"
+    return "".join(character for character in host if "!" <= character <= "~")[:255] or "-"
 
 
 def send(url: str, message: Message, *, certificate: str | None = None, trusted: Sequence[Network] = ()) -> Outcome:

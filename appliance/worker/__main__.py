@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from appliance import config
-from appliance.api.operation import forget_unfinished
+from appliance.api.execution import forget_unfinished
 from appliance.api.resources import RESOURCES
 from appliance.api.server import WorkerServer, user_of
 from appliance.config import Configuration

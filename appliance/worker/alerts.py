@@ -16,8 +16,6 @@ APART_S = 3.0
 
 
 class Alerts:
-    """Alerts of a worker."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
         self.now: Callable[[], float] = time.monotonic
@@ -29,11 +27,11 @@ class Alerts:
 
     def update(self, area: str, findings: Iterable[Finding]) -> None:
         """Takes the findings of a check of an area. Keys of an area start with its name and a colon."""
-        now, found = self.now(), {finding.key: finding for finding in findings}
-        severities = {key: one.severity for key, one in found.items()}
+        now, by_key = self.now(), {finding.key: finding for finding in findings}
+        severities = {key: finding.severity for key, finding in by_key.items()}
         with self._lock:
             with self._store.reading() as session:
-                opened = {one.key: (one.severity, one.text) for one in journal.open_alerts(session, area)}
+                opened = {alert.key: (alert.severity, alert.text) for alert in journal.open_alerts(session, area)}
             before = self._differing.get(area, {})
             differing: dict[str, tuple[str | None, float]] = {}
             for key in severities.keys() | opened.keys():
@@ -41,12 +39,12 @@ class Alerts:
                 if severity != (opened[key][0] if key in opened else None):
                     known = before.get(key)
                     differing[key] = known if known is not None and known[0] == severity else (severity, now)
-            waiting = {key: one for key, one in differing.items() if now - one[1] < APART_S}
+            waiting = {key: difference for key, difference in differing.items() if now - difference[1] < APART_S}
             self._differing[area] = waiting
-            news = any(key in opened and opened[key][1] != one.text for key, one in found.items() if key not in waiting)
+            news = any(key in opened and opened[key][1] != finding.text for key, finding in by_key.items() if key not in waiting)
             if news or differing.keys() - waiting.keys():
                 with self._store.session() as session:
-                    journal.update_alerts(session, area, found.values(), waiting)
+                    journal.update_alerts(session, area, by_key.values(), waiting)
         if waiting:
             self.request_after(APART_S)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from appliance.config import Configuration
 from appliance.database.store import Store
-from appliance.dataplane.ganesha import Ganesha
-from appliance.dataplane.target import TargetSocket
+from appliance.dataplane.ganesha_dbus import Ganesha
+from appliance.dataplane.target_socket import TargetSocket
 from appliance.dataplane.vaai_nas import VaaiNas
 from appliance.domain.secrets import Seal
 from appliance.helper.client import connect
@@ -17,9 +17,8 @@ from appliance.worker.recovery import Recovery
 
 
 def complete(context: Context) -> Context:
-    """The context, with the parts that depend on it."""
     context.reconciling = Reconciling(context)
-    context.recovery = Recovery(context, context.copies)
+    context.recovery = Recovery(context)
     return context
 
 

@@ -18,13 +18,14 @@ from appliance.database.models import Export
 from appliance.database.store import Store
 from appliance.dataplane.ganesha import Clients, ExportControl
 from appliance.dataplane.reconcile import Outcome
-from appliance.dataplane.target import LoggedIn, ServedTarget, TargetControl
-from appliance.dataplane.vaai_nas import FileControl
+from appliance.dataplane.target import LoggedIn, ServedTarget
+from appliance.dataplane.target_socket import TargetSocket
+from appliance.dataplane.vaai_nas import VaaiNas
 from appliance.domain import capacity, exports, identity, retention
 from appliance.domain import datastores as domain
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.disks import DiskReport
-from appliance.domain.recovery import Found
+from appliance.domain.recovery import PoolCopy
 from appliance.domain.sealed_copy import Copy
 from appliance.domain.secrets import Seal
 from appliance.worker import nfs_serving, reservations
@@ -55,31 +56,16 @@ class ConfigurationRecovery(Protocol):
     """Compares the database with the copies of the configuration on pools: Recovery."""
 
     @property
-    def allows_jobs(self) -> bool:
-        """False in recovery mode, and before the first comparison."""
-
-    def check(self, inventory: Inventory) -> None:
-        """Raises RecoveryModeError."""
-
-    def start(self) -> None:
-        """Begins to write copies."""
-
-    def stop(self) -> None:
-        """Ends that."""
-
-    def found(self, session: Session) -> list[Found]:
-        """Copies of the configuration on pools."""
-
-    def backup(self) -> Copy:
-        """The configuration as it is now."""
-
-    def keep(self) -> None:
-        """Ends recovery mode: the database is right."""
-
+    def allows_jobs(self) -> bool: ...
+    def check(self, inventory: Inventory) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def pool_copies(self, session: Session) -> list[PoolCopy]: ...
+    def backup(self) -> Copy: ...
+    def keep(self) -> None: ...
     def take(
         self, pool: str | None, file: str | None, recovery_key: str | None, caller: str, *, dry_run: bool, force: bool
-    ) -> list[str]:
-        """Takes the configuration of a copy; the changes in words."""
+    ) -> list[str]: ...
 
 
 @dataclass
@@ -89,7 +75,7 @@ class Context:
     configuration: Configuration
     store: Store
     engine: ZfsEngine
-    target: TargetControl
+    target: TargetSocket
     nfs: ExportControl
     keys: Keys
     """Of encrypted datasets."""
@@ -97,7 +83,7 @@ class Context:
     """Of snapshots of NFS datastores."""
     copies: ConfigurationCopies
     """Of the configuration, on the pools."""
-    files: FileControl
+    files: VaaiNas
     """Of NFS datastores, as the NFS server has them."""
     seal: Seal
     device: Callable[[Volume], str] = lambda volume: volume.device
@@ -154,14 +140,14 @@ class Context:
             try:
                 with as_domain_errors():
                     self._reading.read()
-                found = self._take(began)
-                thresholds = capacity.thresholds(found)
-                self.pool_thresholds |= {pool.guid: thresholds[pool.name] for pool in found.pools if pool.name in thresholds}
+                inventory = self._take(began)
+                thresholds = capacity.thresholds(inventory)
+                self.pool_thresholds |= {pool.guid: thresholds[pool.name] for pool in inventory.pools if pool.name in thresholds}
             except BaseException:
                 self.scan_failed = True
                 raise
             self.scan_failed, self.scan_seconds = False, time.monotonic() - began
-            return found
+            return inventory
 
     def scan_pools(self, pools: Collection[str]) -> Inventory:
         """Scans only the datasets of these pools, which the caller has changed. The rest is as last scanned.
@@ -177,21 +163,24 @@ class Context:
     def _take(self, at: float | None) -> Inventory:
         """What was read last becomes the inventory; `at`: when all of it was begun to be read."""
         with self._taking:
-            found = self._reading.content()
-            paths = {one.name: self.path(one) for one in found.filesystems if identity.UUID in one.properties}
+            content = self._reading.content()
+            paths = {
+                filesystem.name: self.path(filesystem)
+                for filesystem in content.filesystems
+                if identity.UUID in filesystem.properties
+            }
             self._inventory = Inventory(
                 at=self._inventory.at if at is None else at,
-                pools=found.pools,
-                volumes=found.volumes,
-                filesystems=found.filesystems,
-                snapshots=found.snapshots,
-                devices={volume.name: self.device(volume) for volume in found.volumes} | paths,
+                pools=content.pools,
+                volumes=content.volumes,
+                filesystems=content.filesystems,
+                snapshots=content.snapshots,
+                devices={volume.name: self.device(volume) for volume in content.volumes} | paths,
             )
             return self._inventory
 
     @property
     def inventory(self) -> Inventory:
-        """Result of the last scan."""
         return self._inventory
 
     @property
@@ -244,7 +233,7 @@ class Context:
         if not rows:
             return Clients(0, 0, ()), {}
         with as_domain_errors():
-            served, clients = {one.export_id: one for one in self.nfs.served() if one.served}, self.nfs.clients()
+            served, clients = {export.export_id: export for export in self.nfs.served() if export.served}, self.nfs.clients()
         return clients, {
             row.datastore: nfs_serving.using(served[row.number], clients, names[row.datastore], row.clients)
             for row in rows
@@ -254,11 +243,11 @@ class Context:
     def registered(self, uuid: str) -> list[str]:
         """Initiator ports whose persistent reservations end with the removal of the LUN, even if it returns."""
         with as_domain_errors():
-            served = [lun.lun for one in self.served_targets() for lun in one.luns if lun.lun.uuid == uuid]
-            found = [self.target.registrations(self.configuration.target.name, lun.number) for lun in served]
-        return sorted(port for one in found if not one.survive for port in one.initiators)
+            served = [lun.lun for target in self.served_targets() for lun in target.luns if lun.lun.uuid == uuid]
+            registrations = [self.target.registrations(self.configuration.target.name, lun.number) for lun in served]
+        return sorted(port for registered in registrations if not registered.survive for port in registered.initiators)
 
     def served_targets(self) -> list[ServedTarget]:
         """Our iSCSI target's state; empty without one. Raises UnavailableError."""
         with as_domain_errors():
-            return [one for one in self.target.targets() if one.name == self.configuration.target.name]
+            return [target for target in self.target.targets() if target.name == self.configuration.target.name]

@@ -17,23 +17,23 @@ def certain(stores: Sequence[Datastore], inventory: Inventory) -> list[Datastore
 
 
 def _with_datasets(stores: Sequence[Datastore], inventory: Inventory) -> list[tuple[Datastore, Dataset]]:
-    found = [store for store in stores if store.state == "copy"]
-    if not found:
+    copied = [store for store in stores if store.state == "copy"]
+    if not copied:
         return []
-    datasets = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
-    return [(store, datasets[store.dataset]) for store in found if store.dataset in datasets]
+    datasets = {dataset.name: dataset for dataset in (*inventory.volumes, *inventory.filesystems)}
+    return [(store, datasets[store.dataset]) for store in copied if store.dataset in datasets]
 
 
 def failures(stores: Sequence[Datastore], kind: str, shown: Collection[str], reasons: Mapping[str, str]) -> tuple[Failure, ...]:
     """Failures of presented datastores that only copies claim to be; `reasons`: why they are not served, if known."""
-    there = {store.uuid for store in stores if store.state != "missing"}
+    present = {store.uuid for store in stores if store.state != "missing"}
     claims: dict[str, list[Datastore]] = {}
     for store in stores:
-        if store.state == "copy" and store.kind == kind and store.copy_of in shown and store.copy_of not in there:
+        if store.state == "copy" and store.kind == kind and store.copy_of in shown and store.copy_of not in present:
             claims.setdefault(store.copy_of or "", []).append(store)
     failed = []
-    for uuid, found in claims.items():
-        which = "; ".join(f"{copy.dataset} (GUID {copy.guid}): {copy.copy_reason}" for copy in found)
-        text = f"no dataset is certain to be {found[0].name}, which hosts were shown; these claim to be: {which}"
+    for uuid, claimants in claims.items():
+        which = "; ".join(f"{copy.dataset} (GUID {copy.guid}): {copy.copy_reason}" for copy in claimants)
+        text = f"no dataset is certain to be {claimants[0].name}, which hosts were shown; these claim to be: {which}"
         failed.append(Failure(uuid, f"{text}. {reason}" if (reason := reasons.get(uuid)) else text, remedy=capacity.COPY_REMEDY))
     return tuple(failed)

@@ -42,7 +42,7 @@ def target_state(
     admitted: set[str] = set()
     for store in stores:
         if store.state == "active" and store.uuid and store.lun is not None:  # a VMFS datastore
-            seen_by = sorted({iqn for one in store.host_groups for iqn in members.get(one, ())})
+            seen_by = sorted({iqn for shown_to in store.host_groups for iqn in members.get(shown_to, ())})
             if store.uuid in out:  # hosts stay logged in, and get their LUN back after the job
                 admitted.update(seen_by)
                 continue
@@ -92,7 +92,6 @@ def _provisioning(context: Context, store: Datastore) -> str:
 
 
 def _with_names(lun: Lun, names: Designation) -> Lun:
-    """With names from another target."""
     adopted = AdoptedNames(names.serial_number, names.designators, names.vendor)
     return replace(lun, product=names.product, designation=adopted)
 
@@ -121,8 +120,8 @@ def _accounts(context: Context, session: Session) -> tuple[dict[str, planes.Desi
                 unreadable.add(host.chap_name)  # readiness reports it
                 continue
             stale = host.chap_applied != host.chap_revision
-            own = session.scalars(select(HostInitiator.iqn).where(HostInitiator.host_id == host.id))
-            if names := tuple(sorted(own)):  # a host without a name cannot log in
+            iqns = session.scalars(select(HostInitiator.iqn).where(HostInitiator.host_id == host.id))
+            if names := tuple(sorted(iqns)):  # a host without a name cannot log in
                 accounts[host.chap_name] = planes.DesiredAccount(host.chap_name, secret, names, stale)
     return accounts, frozenset(unreadable)
 

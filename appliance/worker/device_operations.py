@@ -29,7 +29,7 @@ def fails(vdev: Vdev, without: int) -> bool:
     """Whether it would be unreadable without the device of this GUID, by the health of the others."""
     if not vdev.vdevs:
         return vdev.guid == without or vdev.health not in (Health.ONLINE, Health.DEGRADED)
-    lost = sum(fails(one, without) for one in vdev.vdevs)
+    lost = sum(fails(child, without) for child in vdev.vdevs)
     if vdev.kind.startswith(("raidz", "draid")):
         parity = re.match(r"(?:raidz|draid)([123])", vdev.name)
         return lost > (int(parity[1]) if parity else 1)
@@ -89,8 +89,8 @@ class ReplaceDevice(PoolChange[requests.ReplaceDevice, NewDevicePlan]):
     def change(self, context: Context, plan: NewDevicePlan) -> None:
         """Done if the old device has left the pool, or is being replaced."""
         pool, guid = find_pool(context, plan.pool), int(plan.guid)
-        there = any(device.guid == guid for vdev in pool.vdevs for device in vdev.devices())
-        if there and not is_being_replaced(pool.vdevs, guid):
+        is_member = any(device.guid == guid for vdev in pool.vdevs for device in vdev.devices())
+        if is_member and not is_being_replaced(pool.vdevs, guid):
             context.engine.replace(plan.pool, plan.guid, plan.new_device, force=plan.force)
 
 
@@ -194,8 +194,8 @@ class RemoveDevice(PoolChange[requests.RemoveDevice, DevicePlan]):
 def _top_of(pool: Pool, name: str) -> Vdev:
     """The top-level vdev that is or contains the device. Raises NotFoundError."""
     for top in pool.vdevs:
-        for one in (top, *top.devices()):
-            if name in (one.name, str(one.guid)) or is_device(one.path, name) or is_device(one.was, name):
+        for vdev in (top, *top.devices()):
+            if name in (vdev.name, str(vdev.guid)) or is_device(vdev.path, name) or is_device(vdev.was, name):
                 return top
     raise NotFoundError(f"device of pool {pool.name}", name)
 

@@ -19,32 +19,45 @@ from appliance.zfs.model import Filesystem
 
 def roots(context: Context, newest: float) -> list[Filesystem]:
     """Encryption roots of the appliance; `newest` as in Context.scan."""
-    found = context.scan(newest).filesystems
-    return [one for one in found if one.encryption and one.encryption.root == one.name == f"{one.pool}/{domain.ENCRYPTED}"]
+    filesystems = context.scan(newest).filesystems
+    return [
+        filesystem
+        for filesystem in filesystems
+        if filesystem.encryption and filesystem.encryption.root == filesystem.name == f"{filesystem.pool}/{domain.ENCRYPTED}"
+    ]
 
 
 def root(context: Context, newest: float, pool: str) -> Filesystem:
     """Encryption root of a pool. Raises NotFoundError."""
-    for one in roots(context, newest):
-        if one.pool == pool:
-            return one
+    for filesystem in roots(context, newest):
+        if filesystem.pool == pool:
+            return filesystem
     raise NotFoundError("encryption of pool", pool)
 
 
 def listed(context: Context, newest: float) -> list[PoolKey]:
     """Encryption roots with the state of their keys: loaded, stored, exported, confirmed."""
-    found = roots(context, newest)
-    if not found:
+    filesystems = roots(context, newest)
+    if not filesystems:
         return []
     with as_domain_errors():
-        kept = {one.identifier: one for one in context.keys.stored_keys()}
+        stored = {stored_key.identifier: stored_key for stored_key in context.keys.stored_keys()}
     rows = []
-    for one in found:
-        name = one.properties.get(PROPERTY)
-        own = kept.get(name.value) if name else None
-        assert one.encryption is not None
-        times = (own.made_at, own.exported_at, own.confirmed_at) if own else (None, None, None)
-        rows.append(PoolKey(one.pool, one.name, one.encryption.algorithm, one.encryption.key_status, own is not None, *times))
+    for filesystem in filesystems:
+        name = filesystem.properties.get(PROPERTY)
+        key = stored.get(name.value) if name else None
+        assert filesystem.encryption is not None
+        times = (key.made_at, key.exported_at, key.confirmed_at) if key else (None, None, None)
+        rows.append(
+            PoolKey(
+                filesystem.pool,
+                filesystem.name,
+                filesystem.encryption.algorithm,
+                filesystem.encryption.key_status,
+                key is not None,
+                *times,
+            )
+        )
     return rows
 
 

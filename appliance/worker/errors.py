@@ -13,7 +13,6 @@ from appliance.zfs import errors as zfs
 
 
 def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912  # a table
-    """The domain error for a refusal by ZFS."""
     match error:
         case zfs.HasDependants():
             return ConflictError(f"{error.name} has dependants", error.dependants)

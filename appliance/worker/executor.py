@@ -20,13 +20,15 @@ from appliance.domain.errors import ConflictError, DomainError, InternalError, U
 from appliance.domain.jobs import Plan, Result
 from appliance.domain.requests import Request
 from appliance.worker import (
+    adoption,
+    datastore_operations,
     device_operations,
     file_operations,
     hold_operations,
-    operations,
     pool_operations,
     snapshot_operations,
     support,
+    trash_operations,
     vm_operations,
 )
 from appliance.worker.context import Context
@@ -35,8 +37,9 @@ from appliance.worker.steps import Abandoned, AnyOperation, Cancelled, Operation
 from appliance.zfs.model import Health
 
 OPERATIONS: Operations = {
-    **operations.OPERATIONS, **snapshot_operations.OPERATIONS, **pool_operations.OPERATIONS, **support.OPERATIONS,
-    **file_operations.OPERATIONS, **hold_operations.OPERATIONS, **device_operations.OPERATIONS, **vm_operations.OPERATIONS,
+    **datastore_operations.OPERATIONS, **trash_operations.OPERATIONS, **adoption.OPERATIONS, **snapshot_operations.OPERATIONS,
+    **hold_operations.OPERATIONS, **pool_operations.OPERATIONS, **device_operations.OPERATIONS, **file_operations.OPERATIONS,
+    **vm_operations.OPERATIONS, **support.OPERATIONS,
 }  # fmt: skip
 BY_REQUEST: Mapping[type[Request], AnyOperation] = {operation.request: operation for operation in OPERATIONS.values()}
 _UNKNOWN = "this version does not know jobs of this kind. Nothing was done or undone by it: request it again if you still need it"
@@ -107,14 +110,13 @@ class Executor:
         return job_id
 
     def wake(self) -> None:
-        """Starts the jobs that can run."""
         with self._wake:
             self._wake.notify_all()
 
     def _name(self, kind: str, request: Request, plan: Plan) -> str:
         """Current name of the job's subject: "gold1", "gold1@before", or the name of the new object."""
         names = {store.id: store.name for store in self._context.datastores(60)}
-        stores = list(dict.fromkeys(names[one] for one in (plan.subject, *plan.about) if one in names))
+        stores = list(dict.fromkeys(names[identifier] for identifier in (plan.subject, *plan.about) if identifier in names))
         given = getattr(request, "name", None) or ""
         if kind.startswith("snapshot.") and stores and given:
             return f"{', '.join(stores)}@{given}"[:512]
@@ -255,10 +257,10 @@ class Executor:
             with self._context.store.session() as session:
                 # A started step is completed: half of it would be worse than all or nothing.
                 begun[0] = max(begun[0], percent)
-                found = jobs.job(session, job_id)
-                if found.state not in jobs.ACTIVE:
+                current = jobs.job(session, job_id)
+                if current.state not in jobs.ACTIVE:
                     raise Abandoned
-                if found.cancel and (operation.cancellable or (percent <= 10 and not resumed and attempt == 1)):
+                if current.cancel and (operation.cancellable or (percent <= 10 and not resumed and attempt == 1)):
                     raise Cancelled
                 if operation.cancellable and self._stopping.is_set():
                     raise Stopping

@@ -6,7 +6,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from appliance.dataplane.ganesha import Clients, Export, ExportControl, ExportRefusedError, ExportStatistics, ServedExport
+from appliance.dataplane.ganesha import (
+    Clients,
+    Export,
+    ExportControl,
+    ExportRefusedError,
+    ExportSettings,
+    ExportStatistics,
+    ServedExport,
+)
 from appliance.helper.client import HelperClient
 from appliance.zfs.errors import EngineUnavailable, Timeout, ZfsError
 
@@ -42,21 +50,15 @@ class ExportsByHelper(ExportControl):
 
     def add(self, export: Export) -> None:
         """Raises ValueError for an export that the helper cannot make."""
-        clients = _clients(export)
+        settings = _settings(export)
         with _refused():
-            self._helper.add_export(
-                export.dataset, export.guid or 0, export.export_id, export.pseudo,
-                clients=clients, squash=export.squash, versions=export.protocols, thick_size=export.thick_size,
-            )  # fmt: skip
+            self._helper.add_export(export.dataset, export.guid or 0, export.export_id, export.pseudo, settings)
 
     def change(self, export: Export) -> None:
         """Raises ValueError for an export that the helper cannot make."""
-        clients = _clients(export)
+        settings = _settings(export)
         with _refused():
-            self._helper.change_export(
-                export.dataset, export.guid or 0, export.export_id, export.pseudo,
-                clients=clients, squash=export.squash, versions=export.protocols, thick_size=export.thick_size,
-            )  # fmt: skip
+            self._helper.change_export(export.dataset, export.guid or 0, export.export_id, export.pseudo, settings)
 
     def remove(self, export_id: int) -> None:
         with _refused():
@@ -67,8 +69,9 @@ class ExportsByHelper(ExportControl):
             self._helper.forget_export(export_id)
 
 
-def _clients(export: Export) -> list[str]:
-    """Clients of an export, which must have the same rights."""
-    if export.access != "None" or any((one.access, one.squash) != ("RW", export.squash) for one in export.clients):
+def _settings(export: Export) -> ExportSettings:
+    """All clients of an export must have the same rights."""
+    if export.access != "None" or any((rights.access, rights.squash) != ("RW", export.squash) for rights in export.clients):
         raise ValueError(f"export {export.export_id} has clients with other rights than a datastore's")
-    return [name for rights in export.clients for name in rights.clients.split(", ")]
+    clients = [name for rights in export.clients for name in rights.clients.split(", ")]
+    return ExportSettings(clients, export.squash, list(export.protocols), export.thick_size)

@@ -101,12 +101,12 @@ def listed(context: Context, datastore: str, after: str, limit: int) -> tuple[li
         raise refusal(error, store.name, {}) from error
     until = time.monotonic() + MEASURING_SECONDS
     rows = []
-    for one in page.files:
-        file = MeasuredFile(one.path, one.total, one.allocated)
+    for listed_file in page.files:
+        file = MeasuredFile(listed_file.path, listed_file.total, listed_file.allocated)
         left = until - time.monotonic()
         if left > 0:
             try:
-                file = MeasuredFile(one.path, **vars(context.files.statistics(export, one.path, left)))
+                file = MeasuredFile(listed_file.path, **vars(context.files.statistics(export, listed_file.path, left)))
             except FileRefusedError:  # it was removed, or is busy
                 pass
             except GaneshaUnreachableError:
@@ -129,7 +129,6 @@ class CloneFilePlan(Plan, frozen=True, kw_only=True):
 
     @property
     def paths(self) -> dict[str, str]:
-        """By the fields of the request."""
         return {"source": self.source_path, "destination": self.destination}
 
 

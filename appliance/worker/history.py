@@ -44,8 +44,6 @@ class Load:
 
 
 class History:
-    """Of one worker."""
-
     def __init__(self, context: Context) -> None:
         self._context = context
         self._files = SeriesFiles(context.configuration.state_directory / "history")
@@ -59,11 +57,9 @@ class History:
         self._thread = threading.Thread(target=self._run, name="history")
 
     def start(self) -> None:
-        """Collects from now on."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Writes what was collected."""
         self._stopping.set()
         self._thread.join()
         self.write()
@@ -90,13 +86,12 @@ class History:
             return []
         prefix = datastore_key("")
         rows = [(key.removeprefix(prefix), rates) for key, rates in sorted(self._load.items()) if key.startswith(prefix)]
-        counted = [(one, [value for value in rates[: len(IO)] if value is not None]) for one, rates in rows]
-        return [Load(one, sum(io[:2]), sum(io[2:])) for one, io in counted if len(io) == len(IO)]
+        counted = [(store_id, [value for value in rates[: len(IO)] if value is not None]) for store_id, rates in rows]
+        return [Load(store_id, sum(io[:2]), sum(io[2:])) for store_id, io in counted if len(io) == len(IO)]
 
     def write(self, key: str | None = None) -> None:
-        """Writes the samples of one subject, or of all."""
         with self._lock:
-            chosen = [one for one in self._pending if key in (None, one[0])]
+            chosen = [sample_key for sample_key in self._pending if key in (None, sample_key[0])]
             for name, layout in chosen:
                 self._files.append(name, layout, self._pending.pop((name, layout)))
 
@@ -129,7 +124,7 @@ class History:
         sums: dict[str, Counters] = {}
         pools = self._pool_keys(stores)
         for key, counters in counted.items():
-            grown = counters.since(before[key]) if key in before else None
+            grown = counters.growth(before[key]) if key in before else None
             if grown is None:
                 continue
             self._load[key] = self._grew(key, now, seconds, grown, bounds)
@@ -163,16 +158,16 @@ class History:
 
     def _counters(self, stores: Iterable[Datastore]) -> tuple[dict[str, Counters], list[int]]:
         """Of each datastore and host, by key; and the bounds of latency. A data plane that does not answer is left out."""
-        found: dict[str, Counters] = {}
+        counters_by_key: dict[str, Counters] = {}
         bounds: list[int] = []
 
         def add(key: str | None, counters: Counters) -> None:
             if key is not None:
-                found.setdefault(key, Counters()).add(counters)
+                counters_by_key.setdefault(key, Counters()).add(counters)
 
         with self._context.store.reading() as session:
             by_name = {iqn: host_key(host) for host, iqns in hosts.all_initiators(session).items() for iqn in iqns}
-            by_name |= {one: host_key(host.id) for host in session.scalars(select(Host)) for one in host.addresses}
+            by_name |= {address: host_key(host.id) for host in session.scalars(select(Host)) for address in host.addresses}
         with contextlib.suppress(DomainError), as_domain_errors():
             result = statistics.of_target(self._context.target.statistics(self._context.configuration.target.name))
             bounds = result.bounds
@@ -194,25 +189,23 @@ class History:
                         add(datastore_key(store_id), Counters.of_export(row))
                 for row in result.hosts:
                     add(by_name.get(row.subject), Counters.of_export(row))
-        return found, bounds
+        return counters_by_key, bounds
 
 
 def _of_transfers(protocols: Iterable[ExportStatistics]) -> Counters:
     """Reads and writes of an export, of all versions of NFS together. The NFS server has no buckets of latency."""
     counters = Counters(io=[0] * len(IO))
-    for one in protocols:
-        read, write = one.read, one.write
+    for transfer in protocols:
+        read, write = transfer.read, transfer.write
         counters.add(Counters(io=[read.operations, write.operations, read.bytes_transferred, write.bytes_transferred]))
     return counters
 
 
 def datastore_key(identifier: str) -> str:
-    """Of a datastore, by its UUID."""
     return f"datastore-{identifier}"
 
 
 def host_key(identifier: str) -> str:
-    """Of a host, by its identifier."""
     return f"host-{identifier}"
 
 

@@ -27,15 +27,11 @@ def listed(context: Context, datastore: str, snapshot: str, newest: float) -> li
 
 
 class HoldPlan(Plan, frozen=True, kw_only=True):
-    """The snapshot's full name, and the tag."""
-
     name: str
     tag: str
 
 
 class HoldResult(Result, frozen=True, kw_only=True):
-    """As the plan."""
-
     snapshot: str
     tag: str
 
@@ -51,7 +47,7 @@ def _plan(store: domain.Datastore, snapshot: str, tag: str) -> HoldPlan:
 
 
 def _tags(context: Context, datastore: str, snapshot: str) -> list[str]:
-    return [one.tag for one in listed(context, datastore, snapshot, newest=60)]
+    return [hold.tag for hold in listed(context, datastore, snapshot, newest=60)]
 
 
 class Hold(Operation[requests.HoldSnapshot, HoldPlan]):

@@ -20,19 +20,15 @@ _log = logging.getLogger(__name__)
 
 
 class InventoryCache:
-    """Inventory cache of a worker."""
-
     def __init__(self, context: Context) -> None:
         self._context = context
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._scan_on_request, name="scan")
 
     def start(self) -> None:
-        """Starts the thread that scans on request."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops after the running scan."""
         self._stopping.set()
         self._context.outdated.set()
         self._thread.join()

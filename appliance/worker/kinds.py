@@ -43,19 +43,24 @@ def _threading() -> dict[str, str]:
     return {"volthreading": "on" if uses_blk_mq else "off"}
 
 
-class VolumeLayout(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=domain.VMFS):
-    """Of a new zvol. Sizes in bytes."""
+class _Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a new dataset. Sizes in bytes."""
 
     size: int
-    block_size: int
     compression: str
     sync: str
     thick: bool
     refreservation: int
 
-    def make(self, context: Context, dataset: str, path: str, own: Mapping[str, str]) -> int:
+
+class VolumeLayout(_Layout, frozen=True, kw_only=True, tag_field="kind", tag=domain.VMFS):
+    """Of a new zvol."""
+
+    block_size: int
+
+    def make(self, context: Context, dataset: str, path: str, user_properties: Mapping[str, str]) -> int:
         """Creates it with these user properties; its GUID. Raises ZfsError."""
-        properties = {"compression": self.compression, "sync": self.sync, **_threading(), **own}
+        properties = {"compression": self.compression, "sync": self.sync, **_threading(), **user_properties}
         made = context.engine.create_volume(
             dataset, self.size, volblocksize=self.block_size, thick=self.thick, properties=properties
         )
@@ -67,19 +72,14 @@ class VolumeLayout(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", 
         return properties | ({"refreservation": str(self.refreservation)} if self.thick else {})
 
 
-class FilesystemLayout(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=domain.NFS):
-    """Of a new file system. `size` is its quota in bytes, 0 for none."""
+class FilesystemLayout(_Layout, frozen=True, kw_only=True, tag_field="kind", tag=domain.NFS):
+    """Of a new file system. `size` is its quota, 0 for none."""
 
-    size: int
     record_size: int
-    compression: str
-    sync: str
-    thick: bool
-    refreservation: int
 
-    def make(self, context: Context, dataset: str, path: str, own: Mapping[str, str]) -> int:
+    def make(self, context: Context, dataset: str, path: str, user_properties: Mapping[str, str]) -> int:
         """Creates it with these user properties, mounted at `path`; its GUID. Raises ZfsError."""
-        return context.engine.create_filesystem(dataset, properties={**self.clone_properties(path), **own}).guid
+        return context.engine.create_filesystem(dataset, properties={**self.clone_properties(path), **user_properties}).guid
 
     def clone_properties(self, path: str) -> dict[str, str]:
         """A clone inherits nothing from its origin."""
@@ -144,8 +144,6 @@ Shown = ShownLun | ShownExport
 
 
 class Kind(ABC):
-    """One of them."""
-
     name: ClassVar[str]
     layout: ClassVar[type[VolumeLayout | FilesystemLayout]]
     shown: ClassVar[type[ShownLun | ShownExport]]
@@ -159,7 +157,7 @@ class Kind(ABC):
         """The stored presentation of a datastore, which may be missing."""
 
     @abstractmethod
-    def decide_shown(self, context: Context, request: ShownRequest, name: str, uuid: str, kept: Identity | None) -> Shown:
+    def decide_shown(self, context: Context, request: ShownRequest, name: str, uuid: str, recorded: Identity | None) -> Shown:
         """The presentation to hosts: as requested, as `known`, as `kept` in the dataset, or the next free one.
 
         Raises DomainError.
@@ -170,11 +168,11 @@ class Kind(ABC):
         """Of a clone's dataset."""
 
     @abstractmethod
-    def adoptable(self, context: Context, found: Volume | Filesystem) -> None:
+    def adoptable(self, context: Context, dataset: Volume | Filesystem) -> None:
         """Refuses a dataset that is not suitable for hosts."""
 
     @abstractmethod
-    def adopting(self, context: Context, found: Volume | Filesystem, path: str) -> dict[str, str]:
+    def adopting(self, context: Context, dataset: Volume | Filesystem, path: str) -> dict[str, str]:
         """Properties for an adopted dataset, set in one step with its identity."""
 
     def before_trash(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
@@ -214,12 +212,12 @@ class Vmfs(Kind):
             return None
         return ShownLun(lun=shown.luns[uuid], host_groups=tuple(shown.groups.get(uuid, ())))
 
-    def decide_shown(self, context: Context, request: ShownRequest, name: str, uuid: str, kept: Identity | None) -> ShownLun:
+    def decide_shown(self, context: Context, request: ShownRequest, name: str, uuid: str, recorded: Identity | None) -> ShownLun:
         known = self.known(context, uuid)
         if known is not None and request.lun in (None, known.lun):
             lun = known.lun
         else:
-            lun = choose_lun(context, request.lun, domain.recorded_lun(kept))
+            lun = choose_lun(context, request.lun, domain.recorded_lun(recorded))
         return ShownLun(lun=lun, host_groups=_first(request.host_groups, known.host_groups if known else None))
 
     def decide_clone(self, store: Datastore) -> VolumeLayout:
@@ -234,10 +232,10 @@ class Vmfs(Kind):
             refreservation=reserved,
         )
 
-    def adoptable(self, context: Context, found: Volume | Filesystem) -> None:
-        _writable(found)
+    def adoptable(self, context: Context, dataset: Volume | Filesystem) -> None:
+        _writable(dataset)
 
-    def adopting(self, context: Context, found: Volume | Filesystem, path: str) -> dict[str, str]:
+    def adopting(self, context: Context, dataset: Volume | Filesystem, path: str) -> dict[str, str]:
         return _threading()
 
 
@@ -263,20 +261,22 @@ class Nfs(Kind):
 
     def known(self, context: Context, uuid: str) -> ShownExport | None:
         shown = _shown(context)
-        found = shown.export(uuid)
-        return ShownExport(host_groups=tuple(shown.groups.get(uuid, ())), **found) if found else None
+        export = shown.export(uuid)
+        return ShownExport(host_groups=tuple(shown.groups.get(uuid, ())), **export) if export else None
 
-    def decide_shown(self, context: Context, request: ShownRequest, name: str, uuid: str, kept: Identity | None) -> ShownExport:
+    def decide_shown(
+        self, context: Context, request: ShownRequest, name: str, uuid: str, recorded: Identity | None
+    ) -> ShownExport:
         known = self.known(context, uuid)
         if known is not None:
             number, share = known.export, known.share
         else:
             pending = pending_claims(context)
-            numbers = {one.export for one in pending} | _foreign(context)
-            shares = {one.share for one in pending}
+            numbers = {claims.export for claims in pending} | _foreign(context)
+            shares = {claims.share for claims in pending}
             with context.store.reading() as session:
-                number = exports.free_number(session, kept.export if kept else None, numbers)
-                share = exports.free_share(session, name, uuid, kept.share if kept else None, shares)
+                number = exports.free_number(session, recorded.export if recorded else None, numbers)
+                share = exports.free_share(session, name, uuid, recorded.share if recorded else None, shares)
         return ShownExport(
             export=number,
             share=share,
@@ -296,30 +296,31 @@ class Nfs(Kind):
             refreservation=with_slack(store.size) if store.thick else 0,
         )
 
-    def adoptable(self, context: Context, found: Volume | Filesystem) -> None:
-        _writable(found)
-        _not_covered(context, found.name)
-        properties = context.engine.properties(found.name)
+    def adoptable(self, context: Context, dataset: Volume | Filesystem) -> None:
+        _writable(dataset)
+        _not_covered(context, dataset.name)
+        properties = context.engine.properties(dataset.name)
         for name, others in (("sharenfs", "the kernel's NFS server"), ("sharesmb", "Samba")):
             if name in properties and properties[name].value != "off":
-                raise ConflictError(f"{others} serves it too ({name}={properties[name].value}): zfs set {name}=off", [found.name])
-        if isinstance(found, Filesystem) and found.quota:
+                raise ConflictError(
+                    f"{others} serves it too ({name}={properties[name].value}): zfs set {name}=off", [dataset.name]
+                )
+        if isinstance(dataset, Filesystem) and dataset.quota:
             raise ConflictError(
-                f"its quota of {found.quota} bytes counts snapshots, and hosts would find it full before it is: "
-                f"zfs set refquota={found.quota} quota=none",
-                [found.name],
+                f"its quota of {dataset.quota} bytes counts snapshots, and hosts would find it full before it is: "
+                f"zfs set refquota={dataset.quota} quota=none",
+                [dataset.name],
             )
 
-    def adopting(self, context: Context, found: Volume | Filesystem, path: str) -> dict[str, str]:
+    def adopting(self, context: Context, dataset: Volume | Filesystem, path: str) -> dict[str, str]:
         """The mountpoint changes, so OpenZFS refuses a dataset in use, and then changes nothing."""
-        _not_covered(context, found.name)
+        _not_covered(context, dataset.name)
         properties = {"acltype": "posix", "xattr": "sa", "canmount": "on"}
-        if not isinstance(found, Filesystem) or found.mountpoint != path:
+        if not isinstance(dataset, Filesystem) or dataset.mountpoint != path:
             properties["mountpoint"] = path
         return properties
 
     def before_trash(self, context: Context, dataset: str) -> None:
-        """It must not be mounted automatically."""
         _not_covered(context, dataset)
         context.engine.set_properties(dataset, {"canmount": "noauto"})
         context.engine.unmount(dataset)
@@ -335,7 +336,6 @@ class Nfs(Kind):
 
 
 def mount_path(context: Context, name: str, uuid: str) -> str:
-    """Where an NFS datastore of this name is mounted."""
     return f"{context.mounts}/{name}-{uuid[:8]}"
 
 
@@ -344,27 +344,27 @@ def _shown(context: Context) -> domain.Shown:
         return domain.Shown.read(session)
 
 
-def _first(*found: Sequence[str] | None) -> tuple[str, ...]:
-    return tuple(next((one for one in found if one is not None), ()))
+def _first(*choices: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(next((choice for choice in choices if choice is not None), ()))
 
 
-def _writable(found: Volume | Filesystem) -> None:
-    readonly = found.properties.get("readonly")
+def _writable(dataset: Volume | Filesystem) -> None:
+    readonly = dataset.properties.get("readonly")
     if readonly is not None and readonly.value == "on":
-        raise ConflictError("it is read-only: zfs set readonly=off", [found.name])
+        raise ConflictError("it is read-only: zfs set readonly=off", [dataset.name])
 
 
 def _not_covered(context: Context, dataset: str) -> None:
     """An unmount affects the visible mount, which must be this dataset."""
-    found = context.engine.filesystem(dataset)
-    if found.mounted and (problem := covered(context.topmost, context.path(found), dataset)):
+    filesystem = context.engine.filesystem(dataset)
+    if filesystem.mounted and (problem := covered(context.topmost, context.path(filesystem), dataset)):
         raise ConflictError(problem)
 
 
 def _foreign(context: Context) -> set[int]:
     """Numbers of other owners' exports; empty while the daemon does not answer, which would refuse a duplicate later."""
     with contextlib.suppress(GaneshaUnreachableError):
-        return {one.export_id for one in context.nfs.served() if one.text is None}
+        return {export.export_id for export in context.nfs.served() if export.text is None}
     return set()
 
 
@@ -373,12 +373,12 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (Vmfs(), Nfs())}
 
 def only_own(kind: Kind, request: Request) -> None:
     """Refuses the fields that only the other kind's plans have."""
-    own = {*kind.layout.__struct_fields__, *kind.shown.__struct_fields__}
+    fields = {*kind.layout.__struct_fields__, *kind.shown.__struct_fields__}
     for other in KINDS.values():
-        for field in sorted({*other.layout.__struct_fields__, *other.shown.__struct_fields__} - own):
+        for field in sorted({*other.layout.__struct_fields__, *other.shown.__struct_fields__} - fields):
             if getattr(request, field, None) is not None:
                 raise InvalidError(field, f"a datastore of kind {kind.name} has none", f"with kind {other.name}")
 
 
-def dataset_kind(found: Volume | Filesystem) -> Kind:
-    return KINDS[domain.VMFS if isinstance(found, Volume) else domain.NFS]
+def dataset_kind(dataset: Volume | Filesystem) -> Kind:
+    return KINDS[domain.VMFS if isinstance(dataset, Volume) else domain.NFS]

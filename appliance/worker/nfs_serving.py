@@ -25,8 +25,6 @@ SQUASH = {"none": "No_Root_Squash", "root": "Root_Squash", "all": "All_Squash"}
 
 @dataclass(frozen=True, order=True)
 class User:
-    """A user of an export."""
-
     text: str
     """"HOST (ADDRESS)", or the address of who is no host, or a network."""
     address: str
@@ -41,19 +39,22 @@ def using(served: ServedExport, clients: Clients, names: Mapping[str, str], allo
     then all clients with access count.
     """
     now = clients.now
-    if now - clients.since < exports.IDLE_SECONDS:
+    if now - clients.started_at < exports.IDLE_SECONDS:
         return sorted(
-            [*(User(f"{name} ({address})", address) for address, name in names.items()), *(User(one, one) for one in allowed)]
+            [
+                *(User(f"{name} ({address})", address) for address, name in names.items()),
+                *(User(client, client) for client in allowed),
+            ]
         )
     lately = served.used_at is not None and now - served.used_at < exports.IDLE_SECONDS
-    found = set()
+    users = set()
     for client in clients.known:
         if now - client.seen_at < exports.IDLE_SECONDS and (lately or client.opens):
             if client.address in names:
-                found.add(User(f"{names[client.address]} ({client.address})", client.address))
+                users.add(User(f"{names[client.address]} ({client.address})", client.address))
             elif exports.is_within(client.address, allowed):
-                found.add(User(client.address, client.address))
-    return sorted(found)
+                users.add(User(client.address, client.address))
+    return sorted(users)
 
 
 def export_of(store: Datastore, addresses: Mapping[str, Sequence[str]]) -> Export:
@@ -95,7 +96,7 @@ class Serving:
         desired, unmounted = self._desired(stores)
         try:
             outcome = reconcile_exports.reconcile(self.control, desired)
-            served = {one.export_id: one for one in self.control.served() if one.served}
+            served = {export.export_id: export for export in self.control.served() if export.served}
         except GaneshaUnreachableError:
             if desired.exports or desired.retained or unmounted:
                 raise
@@ -113,7 +114,7 @@ class Serving:
         subjects: dict[int, str] = {}
         # Where a pool can't be seen, or two have one identity, hosts keep what they have: their handles are not stale afterwards.
         seen = {store.uuid for store in stores if store.state != "missing"}
-        kept = {number for uuid, number in self.numbers.items() if uuid not in seen and uuid not in self.out}
+        retained = {number for uuid, number in self.numbers.items() if uuid not in seen and uuid not in self.out}
         failures: list[Failure] = []
         for store in stores:
             if store.kind != domain.NFS or store.state != "active" or store.uuid is None or store.export is None:
@@ -130,9 +131,9 @@ class Serving:
                 except ValueError as error:
                     problem = f"datastore {store.name} can't be exported: {error}"
             if problem is not None:
-                kept.add(store.export)
+                retained.add(store.export)
                 failures.append(Failure(store.uuid, problem))
-        return DesiredExports(desired, self.mounts, subjects, frozenset(kept), self._places_of_copies(stores)), failures
+        return DesiredExports(desired, self.mounts, subjects, frozenset(retained), self._places_of_copies(stores)), failures
 
     def _places_of_copies(self, stores: Sequence[Datastore]) -> frozenset[str]:
         """Paths where a copy is visible and hides no datastore."""
@@ -163,5 +164,5 @@ class Serving:
 
 def covered(topmost: Callable[[str], str | None] | None, path: str, dataset: str) -> str | None:
     """Why the dataset is hidden at its mountpoint, if it is: a received copy has the same mountpoint."""
-    there = topmost(path) if topmost else dataset
-    return None if there == dataset else f"at {path} is {there or 'nothing'} mounted, and not {dataset}: unmount it"
+    visible = topmost(path) if topmost else dataset
+    return None if visible == dataset else f"at {path} is {visible or 'nothing'} mounted, and not {dataset}: unmount it"

@@ -53,8 +53,6 @@ class Counters:
 
 
 class Offloads:
-    """Offloads of an installation."""
-
     def __init__(self, context: Context) -> None:
         self._context, self._lock = context, threading.Lock()
 
@@ -64,9 +62,9 @@ class Offloads:
         with as_domain_errors():
             target = context.target.statistics(context.configuration.target.name)
         nfs = self.nfs(newest)
-        totals = self._take(LUNS, (row(one, "uuid") for one in target["luns"]))
+        totals = self._take(LUNS, (row(lun, "uuid") for lun in target["luns"]))
         if nfs.nfs_problem is None:
-            totals = self._take(EXPORTS, (row(one, "export") for one in nfs.exports))
+            totals = self._take(EXPORTS, (row(export, "export") for export in nfs.exports))
         return Counters(target["luns"], target["sessions"], target["hosts"], nfs, totals)
 
     def nfs(self, newest: float) -> NfsCounters:
@@ -79,7 +77,7 @@ class Offloads:
             counted = self._context.files.counters()
         except GaneshaUnreachableError as error:
             return NfsCounters(nfs_problem=str(error))
-        exports = [{**one, "datastore": by_path.get(str(one.get("export")))} for one in counted.get("exports", ())]
+        exports = [{**export, "datastore": by_path.get(str(export.get("export")))} for export in counted.get("exports", ())]
         return NfsCounters(exports, counted.get("hosts", []))
 
     def _take(self, plane: str, rows: Iterable[Row]) -> dict[str, Counts]:
@@ -87,10 +85,10 @@ class Offloads:
         with self._lock:
             with self._context.store.reading() as session:
                 setting = session.get(Setting, SETTING)
-                kept = msgspec.convert(setting.value, _Kept) if setting else _Kept()
-            totals = {name: kept.totals.get(name, {}) for name in (LUNS, EXPORTS)}
-            before = kept.luns if plane == LUNS else kept.exports
-            now = {one.subject: _counts(one) for one in rows}
+                stored = msgspec.convert(setting.value, _Kept) if setting else _Kept()
+            totals = {name: stored.totals.get(name, {}) for name in (LUNS, EXPORTS)}
+            before = stored.luns if plane == LUNS else stored.exports
+            now = {row.subject: _counts(row) for row in rows}
             for name, counts in now.items():
                 old = before.get(name, {})
                 began_anew = any(value < old.get(kind, 0) for kind, value in counts.items())
@@ -98,7 +96,7 @@ class Offloads:
                     totals[plane][kind] = totals[plane].get(kind, 0) + value - (0 if began_anew else old.get(kind, 0))
             if now != before:
                 with self._context.store.session() as session:
-                    new = msgspec.to_builtins(kept) | {"totals": totals, plane: now}
+                    new = msgspec.to_builtins(stored) | {"totals": totals, plane: now}
                     session.merge(Setting(name=SETTING, value=new))
         return totals
 

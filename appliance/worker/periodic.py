@@ -52,11 +52,11 @@ class Periodic:
             due = [schedule for schedule in session.scalars(select(Schedule)) if schedules.due(schedule, self.now())]
         for schedule in due:
             slot = schedules.slot(schedule, self.now())
-            there = {store.id for store in self._context.datastores(self._newest()) if store.state == "active"}
-            missing = sorted(set(schedule.datastores) - there)
+            active = {store.id for store in self._context.datastores(self._newest()) if store.state == "active"}
+            missing = sorted(set(schedule.datastores) - active)
             problem: str | None = None
             try:  # after a crash before the slot is stored, the same job is found
-                self._submit_due(schedule, sorted(set(schedule.datastores) & there), f"schedule {schedule.id} {slot}")
+                self._submit_due(schedule, sorted(set(schedule.datastores) & active), f"schedule {schedule.id} {slot}")
             except UnavailableError:
                 raise
             except ConflictError as error:  # retried in the next run, until the slot ends
@@ -71,23 +71,23 @@ class Periodic:
         self._overdue()
         self.retention()
 
-    def _submit_due(self, schedule: Schedule, there: list[str], key: str) -> None:
+    def _submit_due(self, schedule: Schedule, datastores: list[str], key: str) -> None:
         actor = f"schedule {schedule.name}"
         if schedule.kind == schedules.SCRUB:
             scrub = requests.ScrubPool(pool=str(schedule.pool), action="start", schedule=schedule.id)
             self._executor.submit(scrub, actor, key=key)
-        elif there:
+        elif datastores:
             name, days = schedules.snapshot_name(schedule, self.now()), schedule.protect_days
-            take = requests.CreateSnapshots(name=name, datastores=there, schedule=schedule.id, protect_days=days)
+            take = requests.CreateSnapshots(name=name, datastores=datastores, schedule=schedule.id, protect_days=days)
             self._executor.submit(take, actor, key=key)
 
     def _overdue(self) -> None:
         """Updates alerts of schedules whose latest snapshots are too old."""
         inventory = self._context.scan(self._newest())
         with self._context.store.reading() as session:
-            names = {one.dataset: one.id for one in domain.datastores(inventory, session) if one.state == "active"}
-            found = schedules.overdue(session.scalars(select(Schedule)), inventory.snapshots, names, self.now())
-        self._context.alerts.update(schedules.OVERDUE, found)
+            names = {store.dataset: store.id for store in domain.datastores(inventory, session) if store.state == "active"}
+            findings = schedules.overdue(session.scalars(select(Schedule)), inventory.snapshots, names, self.now())
+        self._context.alerts.update(schedules.OVERDUE, findings)
 
     def retention(self) -> None:
         with self._context.store.reading() as session:
@@ -105,7 +105,7 @@ class Periodic:
                     pools.setdefault(store.pool, set()).add(store.id)
                     idle[what].append(snapshot.name)
         for pool, about in pools.items():
-            names, over = ([one for one in idle[what] if one.startswith(f"{pool}/")] for what in ("surplus", "expired"))
+            names, over = ([name for name in idle[what] if name.startswith(f"{pool}/")] for what in ("surplus", "expired"))
             try:
                 retire = requests.RetireSnapshots(pool=pool, names=names, about=sorted(about), expired=over)
                 self._executor.submit(retire, "retention")

@@ -37,7 +37,6 @@ OWN = (
 
 
 def update_capacity_alerts(context: Context) -> None:
-    """Updates capacity alerts from the last scan."""
     inventory = context.scan(60)
     with context.store.reading() as session:
         stores = domain.datastores(inventory, session)
@@ -58,24 +57,22 @@ def dry_run(context: Context, request: requests.PlanPool) -> list[str]:
 
 def warnings(vdevs: Sequence[VdevSpec]) -> list[str]:
     """What a layout lacks that an admin should know before the pool is created."""
-    single = [one for one in vdevs if one.redundancy == Redundancy.STRIPE and one.role in (Role.DATA, Role.SPECIAL, Role.DEDUP)]
-    devices = [device for one in single for device in one.devices]
+    single = [
+        vdev for vdev in vdevs if vdev.redundancy == Redundancy.STRIPE and vdev.role in (Role.DATA, Role.SPECIAL, Role.DEDUP)
+    ]
+    devices = [device for vdev in single for device in vdev.devices]
     if not devices:
         return []
     return [f"No redundancy: if {' or '.join(devices[:5])} fails, all data of the pool is lost. Use a mirror or raidz."]
 
 
 class VdevsPlan(PoolPlan, frozen=True, kw_only=True):
-    """Vdevs to make, and properties of a new pool."""
-
     vdevs: list[VdevRequest]
     force: bool
     properties: dict[str, str] = {}
 
 
 class CreatePool(PoolChange[requests.CreatePool, VdevsPlan]):
-    """On empty disks."""
-
     kind, step = "pool.create", "making it"
 
     def plan(self, context: Context, request: requests.CreatePool) -> VdevsPlan:
@@ -138,7 +135,6 @@ class ChangePool(Operation[requests.ChangePool, ThresholdsPlan]):
         return ThresholdsPlan(**of_pool(pool.name), warning=warning, critical=critical)
 
     def run(self, context: Context, plan: ThresholdsPlan, job_id: str, advance: Advance) -> PoolResult:
-        """Properties, then the target, then alerts."""
         advance("setting what is kept with the pool", 10)
         values = ((capacity.WARNING, plan.warning), (capacity.CRITICAL, plan.critical))
         if given := {name: str(value) for name, value in values if isinstance(value, int)}:
@@ -169,7 +165,7 @@ class ImportPool(Operation[requests.ImportPool, ImportPlan]):
     def plan(self, context: Context, request: requests.ImportPool) -> ImportPlan:
         """The job scans the devices, which can take minutes."""
         name = request.new_name or request.pool
-        if any(one.name == name for one in context.scan(60).pools):
+        if any(pool.name == name for pool in context.scan(60).pools):
             raise zfs.PoolExists(name)
         return ImportPlan(**of_pool(name), requested=request.pool, new_name=request.new_name, force=request.force)
 
@@ -193,34 +189,34 @@ def _keep_unmounted(context: Context, pool: str, guid: str) -> list[str]:
 
     The helper sets it at the import; here it is set again, for an import after which a process was killed.
     """
-    found = [
-        one
-        for one in context.engine.filesystems(pool)
-        if one.mountpoint is not None
-        and str(PurePath(one.mountpoint).parent) != context.mounts
-        and one.properties["canmount"].value != "off"
+    outside = [
+        filesystem
+        for filesystem in context.engine.filesystems(pool)
+        if filesystem.mountpoint is not None
+        and str(PurePath(filesystem.mountpoint).parent) != context.mounts
+        and filesystem.properties["canmount"].value != "off"
     ]
-    for one in found:
-        if one.properties["canmount"].value == "on":
-            context.engine.set_properties(one.name, {"canmount": "noauto"})
-    if found:
-        names = ", ".join(f"{one.name} ({one.mountpoint})" for one in found[:10])
+    for filesystem in outside:
+        if filesystem.properties["canmount"].value == "on":
+            context.engine.set_properties(filesystem.name, {"canmount": "noauto"})
+    if outside:
+        names = ", ".join(f"{filesystem.name} ({filesystem.mountpoint})" for filesystem in outside[:10])
         text = f"Pool {pool} was imported. These file systems are not mounted, now or at the next boot: {names}"
         remedy = "To mount one of them, run: zfs set canmount=on NAME"
         with context.store.session() as session:
             note(session, Finding(f"{pool_health.AREA}-import:{guid}:{time.time():.0f}", "info", pool, text, remedy))
-    return [one.name for one in found]
+    return [filesystem.name for filesystem in outside]
 
 
 def _importable(context: Context, plan: ImportPlan) -> ImportablePool:
     """The pool on the machine's devices: whole, exported or forced, and its name free. Raises DomainError, ZfsError."""
-    found = [pool for pool in context.engine.importable() if plan.requested in (pool.name, str(pool.guid))]
-    if not found:
+    candidates = [pool for pool in context.engine.importable() if plan.requested in (pool.name, str(pool.guid))]
+    if not candidates:
         raise NotFoundError("pool that can be imported", plan.requested)
-    if len(found) > 1:
-        raise ConflictError("several have this name; say its GUID", [str(pool.guid) for pool in found])
-    pool, name = found[0], plan.new_name or found[0].name
-    if any(one.name == name for one in context.engine.pools()):
+    if len(candidates) > 1:
+        raise ConflictError("several have this name; say its GUID", [str(pool.guid) for pool in candidates])
+    pool, name = candidates[0], plan.new_name or candidates[0].name
+    if any(pool.name == name for pool in context.engine.pools()):
         raise zfs.PoolExists(name)
     if pool.health not in (Health.ONLINE, Health.DEGRADED):
         raise ConflictError(f"pool {pool.name} is {pool.health}: devices are missing", [pool.status or pool.health])
@@ -283,11 +279,13 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
         if here:
             reason = f"Cannot destroy pool {pool.name}: it has datastores. Delete and purge them first"
             raise ConflictError(reason, sorted(store.name for store in here))
-        own = [one for one in inventory.snapshots if one.name.startswith((f"{pool.name}/", f"{pool.name}@"))]
-        if kept := [one for one in own if retention.protected_until(one) is not None]:
-            raise held(context, kept)
-        found = [one.name for one in (*inventory.filesystems, *inventory.volumes) if one.name.startswith(f"{pool.name}/")]
-        others = sorted(name for name in found if name.partition("/")[2] not in OWN)
+        snapshots = [snapshot for snapshot in inventory.snapshots if snapshot.name.startswith((f"{pool.name}/", f"{pool.name}@"))]
+        if protected := [snapshot for snapshot in snapshots if retention.protected_until(snapshot) is not None]:
+            raise held(context, protected)
+        names = [
+            dataset.name for dataset in (*inventory.filesystems, *inventory.volumes) if dataset.name.startswith(f"{pool.name}/")
+        ]
+        others = sorted(name for name in names if name.partition("/")[2] not in OWN)
         if others and not request.force:
             raise ConflictError(f"Cannot destroy pool {pool.name}: it has other datasets", others, can_force=True)
         return DestroyPlan(**of_pool(pool.name), guid=str(pool.guid))
@@ -299,12 +297,9 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
 
 
 class Scrub(PoolChange[requests.ScrubPool, ActionPlan]):
-    """Starts, pauses or stops the scrub of a pool, which shows its progress."""
-
     kind, step = "pool.scrub", "changing the scrub"
 
     def plan(self, context: Context, request: requests.ScrubPool) -> ActionPlan:
-        """The pool must be imported."""
         name = find_pool(context, request.pool).name
         return ActionPlan(**of_pool(name), action=request.action, schedule=request.schedule)
 
@@ -314,12 +309,9 @@ class Scrub(PoolChange[requests.ScrubPool, ActionPlan]):
 
 
 class TrimPool(PoolChange[requests.TrimPool, ActionPlan]):
-    """Starts or stops the trim of a pool, which shows its progress."""
-
     kind, step = "pool.trim", "changing the trim"
 
     def plan(self, context: Context, request: requests.TrimPool) -> ActionPlan:
-        """The pool must be imported."""
         return ActionPlan(**of_pool(find_pool(context, request.pool).name), action=request.action)
 
     def change(self, context: Context, plan: ActionPlan) -> None:
@@ -338,11 +330,9 @@ class UpgradePool(Operation[requests.UpgradePool, PoolPlan]):
     kind = "pool.upgrade"
 
     def plan(self, context: Context, request: requests.UpgradePool) -> PoolPlan:
-        """The pool must be imported."""
         return PoolPlan(**of_pool(find_pool(context, request.pool).name))
 
     def run(self, context: Context, plan: PoolPlan, job_id: str, advance: Advance) -> UpgradeResult:
-        """One call, which may be made again."""
         advance("upgrading it", 10)
         enabled = context.engine.upgrade_pool(plan.pool)
         context.scan()

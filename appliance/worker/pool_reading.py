@@ -59,24 +59,26 @@ class PoolReading:
     def read(self) -> None:
         """Reads all that answers. Raises ZfsError."""
         pools = self._engine.pools()
-        hanging = {name: one for name, one in self._hanging.items() if one.ended is None}
+        hanging = {name: reading for name, reading in self._hanging.items() if reading.ended is None}
         readings = [_Reading(pool.name) for pool in pools if pool.health not in UNSEEN and pool.name not in hanging]
         if len(readings) == 1 and len(pools) == 1:
             self._read(readings[0])
         else:
-            for one in readings:
-                threading.Thread(target=self._read, args=(one,), name=f"reading {one.pool}", daemon=True).start()
+            for reading in readings:
+                threading.Thread(target=self._read, args=(reading,), name=f"reading {reading.pool}", daemon=True).start()
             self._wait(readings)
         with self._changed:
-            self._hanging = hanging | {one.pool: one for one in readings if one.ended is None}
-            done = [one for one in readings if one.ended is not None]
-            for one in done:
-                if one.error is not None:
-                    raise one.error
+            self._hanging = hanging | {reading.pool: reading for reading in readings if reading.ended is None}
+            done = [reading for reading in readings if reading.ended is not None]
+            for reading in done:
+                if reading.error is not None:
+                    raise reading.error
             newer = [
-                one for one in self._newest.values() if any(one.pool == other.pool and one.began > other.began for other in done)
+                reading
+                for reading in self._newest.values()
+                if any(reading.pool == other.pool and reading.began > other.began for other in done)
             ]
-            self._pools, self._newest = pools, {one.pool: one for one in (*done, *newer)}
+            self._pools, self._newest = pools, {reading.pool: reading for reading in (*done, *newer)}
 
     def read_again(self, pools: Collection[str]) -> None:
         """These alone, in this thread, however long they take. Raises ZfsError."""
@@ -91,19 +93,21 @@ class PoolReading:
                     self._newest[pool] = reading
 
     def content(self) -> Content:
-        """As last read."""
         with self._changed:
-            found = [self._newest[pool.name] for pool in self._pools if pool.name in self._newest]
-            gone, suspended = {one.pool for one in found if one.gone}, {one.pool for one in found if one.suspended}
+            readings = [self._newest[pool.name] for pool in self._pools if pool.name in self._newest]
+            gone, suspended = (
+                {reading.pool for reading in readings if reading.gone},
+                {reading.pool for reading in readings if reading.suspended},
+            )
             return Content(
                 pools=tuple(
                     replace(pool, health=Health.SUSPENDED) if pool.name in suspended else self._from_last_reading(pool)
                     for pool in self._pools
                     if pool.name not in gone
                 ),
-                filesystems=tuple(dataset for one in found for dataset in one.filesystems),
-                volumes=tuple(dataset for one in found for dataset in one.volumes),
-                snapshots=tuple(snapshot for one in found for snapshot in one.snapshots),
+                filesystems=tuple(dataset for reading in readings for dataset in reading.filesystems),
+                volumes=tuple(dataset for reading in readings for dataset in reading.volumes),
+                snapshots=tuple(snapshot for reading in readings for snapshot in reading.snapshots),
             )
 
     def _from_last_reading(self, pool: Pool) -> Pool:
@@ -114,8 +118,8 @@ class PoolReading:
 
     def _read(self, reading: _Reading) -> None:
         try:
-            found = self._engine.datasets(reading.pool)
-            reading.filesystems, reading.volumes = found.filesystems, found.volumes
+            datasets = self._engine.datasets(reading.pool)
+            reading.filesystems, reading.volumes = datasets.filesystems, datasets.volumes
             reading.snapshots = self._engine.snapshots(reading.pool, user_properties=self._user_properties)
         except (NoSuchDataset, NoSuchPool, PoolUnavailable) as error:  # since the list of pools was read
             reading.suspended = isinstance(error, PoolUnavailable)
@@ -131,18 +135,19 @@ class PoolReading:
     def _wait(self, readings: Sequence[_Reading]) -> None:
         """Until all have ended, or those that have not hang. One pool alone is waited for: it delays no other."""
         with self._changed:
-            while left := [one for one in readings if one.ended is None]:
+            while left := [reading for reading in readings if reading.ended is None]:
                 now = time.monotonic()
-                others = max((one.ended - one.began for one in readings if one.ended is not None), default=None)
+                others = max((reading.ended - reading.began for reading in readings if reading.ended is not None), default=None)
                 if others is None:
                     self._changed.wait(1.0 if len(readings) == 1 else None)
                     continue
-                limits = [one.began + max(SHORTEST_LIMIT, _TIMES * max(others, self._lasted(one.pool))) for one in left]
+                limits = [
+                    reading.began + max(SHORTEST_LIMIT, _TIMES * max(others, self._lasted(reading.pool))) for reading in left
+                ]
                 if max(limits) <= now:
                     return
                 self._changed.wait(max(limits) - now)
 
     def _lasted(self, pool: str) -> float:
-        """Seconds that the last reading took."""
         before = self._newest.get(pool)
         return before.ended - before.began if before is not None and before.ended is not None else 0.0

@@ -18,8 +18,7 @@ from appliance.zfs.model import Pool, Redundancy, Role, Vdev, VdevSpec
 
 
 def vdevs_of(vdevs: Sequence[VdevRequest]) -> list[VdevSpec]:
-    """As the engine has them."""
-    return [VdevSpec(devices=tuple(one.devices), redundancy=Redundancy(one.redundancy), role=Role(one.role)) for one in vdevs]
+    return [VdevSpec(devices=tuple(vdev.devices), redundancy=Redundancy(vdev.redundancy), role=Role(vdev.role)) for vdev in vdevs]
 
 
 def find_pool(context: Context, name: str) -> Pool:
@@ -37,30 +36,29 @@ def is_device(path: str | None, name: str) -> bool:
 
 
 def has_device(pool: Pool, name: str) -> bool:
-    """Whether it is in the pool."""
     return any(is_device(device.path, name) for vdev in pool.vdevs for device in vdev.devices())
 
 
 def find_device(pool: Pool, name: str) -> Vdev:
     """By path, name, or GUID. Raises NotFoundError, ConflictError."""
     devices = [device for vdev in pool.vdevs for device in vdev.devices()]
-    found = [one for one in devices if name in (one.name, str(one.guid)) or is_device(one.path, name) or is_device(one.was, name)]
-    if not found:
+    matching = [
+        device
+        for device in devices
+        if name in (device.name, str(device.guid)) or is_device(device.path, name) or is_device(device.was, name)
+    ]
+    if not matching:
         raise NotFoundError(f"device of pool {pool.name}", name)
-    if len(found) > 1:  # the old and the new disk of one bay
-        raise ConflictError("several have this path; say its GUID", [str(one.guid) for one in found])
-    return found[0]
+    if len(matching) > 1:  # the old and the new disk of one bay
+        raise ConflictError("several have this path; say its GUID", [str(device.guid) for device in matching])
+    return matching[0]
 
 
 class PoolPlan(Plan, frozen=True, kw_only=True):
-    """Of a job about a whole pool."""
-
     pool: str
 
 
 class ActionPlan(PoolPlan, frozen=True, kw_only=True):
-    """What to do: `start`, `stop`."""
-
     action: str
 
 
@@ -95,7 +93,6 @@ class PoolChange[R: Request, P: PoolPlan](Operation[R, P]):
         """That call."""
 
     def run(self, context: Context, plan: P, job_id: str, advance: Advance) -> PoolResult:
-        """Makes the call and reads the pool again."""
         advance(self.step, 10)
         self.change(context, plan)
         context.scan()

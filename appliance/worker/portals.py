@@ -11,7 +11,7 @@ from appliance.worker.errors import as_domain_errors
 
 def listed(context: Context) -> list[Portal]:
     with as_domain_errors():
-        return context.target.portals()[0]
+        return context.target.portals()
 
 
 def create(context: Context, portal: Portal) -> None:
@@ -21,14 +21,14 @@ def create(context: Context, portal: Portal) -> None:
 
 def change(context: Context, address: str, portal: Portal, *, force: bool) -> None:
     """Replaces the portal at `address`. Raises ConflictError for hosts whose connections end, unless `force`."""
-    _check(context, {one.group_tag for one in _others(context, address)} | {portal.group_tag}, force)
+    _check(context, {other.group_tag for other in _others(context, address)} | {portal.group_tag}, force)
     with as_domain_errors():
         context.target.change_portal(address, portal)
 
 
 def delete(context: Context, address: str, *, force: bool) -> None:
     """Removes a portal. Raises ConflictError for hosts whose connections end, unless `force`."""
-    _check(context, {one.group_tag for one in _others(context, address)}, force)
+    _check(context, {other.group_tag for other in _others(context, address)}, force)
     with as_domain_errors():
         context.target.delete_portal(address)
 
@@ -45,6 +45,6 @@ def _check(context: Context, groups: set[int], force: bool) -> None:
     """Connections end with the last portal of their portal group."""
     if force:
         return
-    ending = sorted({one.initiator for one in context.sessions() if one.portal_group not in (None, *groups)})
+    ending = sorted({session.initiator for session in context.sessions() if session.portal_group not in (None, *groups)})
     if ending:
         raise ConflictError("the last portal of a group goes, and these hosts lose their connections", ending, can_force=True)

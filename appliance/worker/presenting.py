@@ -21,31 +21,31 @@ def present_found(context: Context, inventory: Inventory, stores: Sequence[Datas
     It gets the number in its properties if that is free, otherwise another one. No host sees it until an admin grants access.
     """
     active = [store for store in stores if store.state == "active" and store.uuid]
-    found = [store for store in active if (store.lun if store.kind == domain.VMFS else store.export) is None]
-    if not found:
+    unnumbered = [store for store in active if (store.lun if store.kind == domain.VMFS else store.export) is None]
+    if not unnumbered:
         return
-    datasets = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
+    datasets = {dataset.name: dataset for dataset in (*inventory.volumes, *inventory.filesystems)}
     with context.store.session() as session:
         # The inventory may be older than the end of a job that deleted the datastore.
         changing = jobs.subjects_since(session, inventory.scanned_at)
         pending = [jobs.plan_of(job).claims for job in jobs.active(session)]
-        luns, numbers, shares = ([getattr(one, key) for one in pending] for key in ("lun", "export", "share"))
-        for store in found:
+        luns, numbers, shares = ([getattr(claims, key) for claims in pending] for key in ("lun", "export", "share"))
+        for store in unnumbered:
             if not store.uuid or store.uuid in changing or store.dataset not in datasets:
                 continue
-            own = identity.judge(datasets[store.dataset])
-            if not isinstance(own, identity.Identity):
+            claim = identity.judge(datasets[store.dataset])
+            if not isinstance(claim, identity.Identity):
                 continue
             if store.kind == domain.VMFS:
-                domain.present(session, own.uuid, domain.free_lun(session, domain.recorded_lun(own), luns), None)
+                domain.present(session, claim.uuid, domain.free_lun(session, domain.recorded_lun(claim), luns), None)
             else:
-                share = exports.free_share(session, store.name, own.uuid, own.share, shares)
-                exports.show(session, own.uuid, exports.free_number(session, own.export, numbers), share)
+                share = exports.free_share(session, store.name, claim.uuid, claim.share, shares)
+                exports.show(session, claim.uuid, exports.free_number(session, claim.export, numbers), share)
 
 
 def store_numbers(context: Context, inventory: Inventory, stores: Sequence[Datastore]) -> None:
     """Sets the properties of each dataset to the number that the database has, so that the number moves with the pool."""
-    datasets = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
+    datasets = {dataset.name: dataset for dataset in (*inventory.volumes, *inventory.filesystems)}
     desired = {store.dataset: _numbers(store) for store in stores if store.state == "active" and store.dataset in datasets}
     differing = {name: numbers for name, numbers in desired.items() if identity.differs(datasets[name], numbers)}
     if not differing:

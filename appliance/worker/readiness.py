@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from appliance.database.models import Host, HostGroup, HostInitiator, Setting
+from appliance.database.models import Host, HostGroup, Setting
 from appliance.dataplane.target import LoggedIn, ServedTarget, Status
 from appliance.domain.addresses import Address, paths, reachable
 from appliance.domain.capacity import Thresholds, copy_remedy, originals
 from appliance.domain.datastores import NFS, VMFS, Datastore
 from appliance.domain.encryption_keys import PoolKey
 from appliance.domain.esxcli import ADAPTER
+from appliance.domain.hosts import all_initiators
+from appliance.domain.readiness import FAILED, OK, UNKNOWN, WARNING, Check
 from appliance.domain.secrets import Seal, SealedError
 from appliance.worker import nfs_readiness
 from appliance.worker.nfs_readiness import NfsFacts
@@ -29,20 +31,6 @@ CLONE_PROPERTIES: Mapping[str, Mapping[str, str]] = {
 }
 """Properties in which datastores must agree for OpenZFS later than 2.4 to clone blocks between them (zfs_bclone_strict_properties
 of zfs(4)). A value stands for the one after it (zfsprops(7))."""
-
-OK, WARNING, FAILED, UNKNOWN = "ok", "warning", "failed", "unknown"
-
-
-@dataclass(frozen=True)
-class Check:
-    """Subject, evidence and remedy of a check."""
-
-    id: str
-    title: str
-    result: str
-    evidence: str
-    remedy: str = ""
-    subject: str = ""
 
 
 @dataclass
@@ -60,13 +48,13 @@ class Facts:
     status: Status | None = None
     sessions: list[LoggedIn] = field(default_factory=list)
     target_problem: str | None = None
-    own: list[Address] = field(default_factory=list)
+    local: list[Address] = field(default_factory=list)
     """Addresses of this server."""
     nfs: NfsFacts = field(default_factory=NfsFacts)
 
 
 def checks(facts: Facts, session: Session, seal: Seal) -> list[Check]:
-    nfs = [Check(*row) for row in nfs_readiness.checks(facts.nfs, facts.stores, facts.own)]
+    nfs = nfs_readiness.checks(facts.nfs, facts.stores, facts.local)
     pools = [*_storage(facts), *_clone_properties(facts)]
     return [*pools, *_keys(facts), *_target(facts), *_datastores(facts), *nfs, *_hosts(facts, session, seal)]
 
@@ -80,52 +68,34 @@ def _storage(facts: Facts) -> Iterator[Check]:
     for pool in facts.pools:
         state = pool.features.get("block_cloning")
         cloning = state in (FeatureState.ENABLED, FeatureState.ACTIVE)
-        yield Check(
-            "block_cloning",
-            "The pool can clone blocks",
-            OK if cloning else UNKNOWN if state is None else FAILED,
-            f"feature@block_cloning is {state.value if state else 'unknown'}",
-            "" if cloning else f"zpool set feature@block_cloning=enabled {pool.name}; until then XCOPY reads and writes",
-            pool.name,
-        )
-        healthy = pool.health == "ONLINE" and not pool.error_count
-        yield Check(
-            "pool_health",
-            "The pool is healthy",
-            OK if healthy else FAILED,
-            f"{pool.health}; {pool.status or 'no errors'}",
-            pool.action,
-            pool.name,
-        )
+        result = OK if cloning else UNKNOWN if state is None else FAILED
+        evidence = f"feature@block_cloning is {state.value if state else 'unknown'}"
+        remedy = "" if cloning else f"zpool set feature@block_cloning=enabled {pool.name}; until then XCOPY reads and writes"
+        yield Check("block_cloning", "The pool can clone blocks", result, evidence, remedy, pool.name)
+        result = OK if pool.health == "ONLINE" and not pool.error_count else FAILED
+        evidence = f"{pool.health}; {pool.status or 'no errors'}"
+        yield Check("pool_health", "The pool is healthy", result, evidence, pool.action, pool.name)
         percent = 100 * pool.allocated // pool.size if pool.size else 0
-        warning = facts.thresholds.get(pool.name, Thresholds()).warning
-        yield Check(
-            "pool_space", "The pool has room", OK if percent < warning else WARNING, f"{percent} % is used",
-            "" if percent < warning else "add vdevs, or free space: at the headroom thin datastores take no more", pool.name,
-        )  # fmt: skip
+        has_room = percent < facts.thresholds.get(pool.name, Thresholds()).warning
+        result, evidence = OK if has_room else WARNING, f"{percent} % is used"
+        remedy = "" if has_room else "add vdevs, or free space: at the headroom thin datastores take no more"
+        yield Check("pool_space", "The pool has room", result, evidence, remedy, pool.name)
 
 
 def _clone_properties(facts: Facts) -> Iterator[Check]:
     """One check for each pool with two thin datastores of one kind. Thick ones share no blocks."""
+    title, same = "Datastores can clone blocks from each other", "checksum, compression, copies and dedup are the same"
     by_pool: dict[str, dict[str, list[Datastore]]] = {}
     for store in facts.stores:
         if store.state == "active" and not store.thick and store.dataset in facts.datasets:
             by_pool.setdefault(facts.datasets[store.dataset].pool, {}).setdefault(store.kind, []).append(store)
     for pool, kinds in by_pool.items():
         groups = [stores for stores in kinds.values() if len(stores) > 1]
-        if not groups:
-            continue
-        differing = [text for stores in groups for text in _differing(facts, stores)]
-        yield Check(
-            "clone_properties",
-            "Datastores can clone blocks from each other",
-            WARNING if differing else OK,
-            "; ".join(differing) or "checksum, compression, copies and dedup are the same",
-            "zfs set the same values on all of them; OpenZFS later than 2.4 copies between those that differ"
-            if differing
-            else "",
-            pool,
-        )
+        if differing := "; ".join(text for stores in groups for text in _differing(facts, stores)):
+            remedy = "zfs set the same values on all of them; OpenZFS later than 2.4 copies between those that differ"
+            yield Check("clone_properties", title, WARNING, differing, remedy, pool)
+        elif groups:
+            yield Check("clone_properties", title, OK, same, "", pool)
 
 
 def _differing(facts: Facts, stores: list[Datastore]) -> Iterator[str]:
@@ -160,19 +130,14 @@ def _keys(facts: Facts) -> Iterator[Check]:
 
 
 def _target(facts: Facts) -> Iterator[Check]:
-    if facts.target_problem or facts.status is None:
-        yield Check(
-            "target",
-            "The iSCSI target runs",
-            FAILED,
-            facts.target_problem or "it was not queried",
-            "systemctl start zvaai-target",
-        )
+    title, problem = "The iSCSI target runs", facts.target_problem
+    if problem or facts.status is None:
+        yield Check("target", title, FAILED, problem or "it was not queried", "systemctl start zvaai-target")
         return
-    portals = reachable(facts.status.portals, facts.own)
+    portals = reachable(facts.status.portals, facts.local)
     listening = ", ".join(facts.status.portals) or "no address"
-    yield Check("target", "The iSCSI target runs", OK, f"version {facts.status.version}, listening at {listening}")
-    count = paths(facts.status.portals, facts.own)
+    yield Check("target", title, OK, f"version {facts.status.version}, listening at {listening}")
+    count = paths(facts.status.portals, facts.local)
     title, addresses = "Hosts have two paths", ", ".join(portals)
     if not portals:
         remedy = "zvaai portal add ADDRESS:3260, with an address of the storage network"
@@ -186,124 +151,78 @@ def _target(facts: Facts) -> Iterator[Check]:
 
 def _datastores(facts: Facts) -> Iterator[Check]:
     served = {lun.lun.uuid: lun for target in facts.targets if target.name == facts.target_name for lun in target.luns}
-    there = originals(facts.stores)
+    known = originals(facts.stores)
     for store in facts.stores:
         if store.state == "copy":
-            yield Check(
-                "copy",
-                "The copy is not served",
-                WARNING,
-                store.copy_reason or "",
-                copy_remedy(store, there, facts.datasets.get(store.dataset)),
-                store.dataset,
-            )
-            continue
+            remedy = copy_remedy(store, known, facts.datasets.get(store.dataset))
+            yield Check("copy", "The copy is not served", WARNING, store.copy_reason or "", remedy, store.dataset)
         if store.state != "active" or store.kind != VMFS:
             continue
-        lun = served.get(store.uuid or "")
+        title, lun = "The datastore is served", served.get(store.uuid or "")
         if lun is None:
-            yield Check(
-                "served",
-                "The datastore is served",
-                UNKNOWN if facts.target_problem else FAILED,
-                "the target has no LUN for it",
-                "zvaai reconcile; see the alerts",
-                store.id,
-            )
+            result, evidence = UNKNOWN if facts.target_problem else FAILED, "the target has no LUN for it"
+            yield Check("served", title, result, evidence, "zvaai reconcile; see the alerts", store.id)
         elif lun.state != "serving":
-            yield Check("served", "The datastore is served", FAILED, lun.reason, "", store.id)
+            yield Check("served", title, FAILED, lun.reason, "", store.id)
         else:
-            yield Check("served", "The datastore is served", OK, f"LUN {lun.lun.number}, {lun.naa}", "", store.id)
+            yield Check("served", title, OK, f"LUN {lun.lun.number}, {lun.naa}", "", store.id)
         if not store.host_groups:
-            yield Check(
-                "presented",
-                "Hosts see the datastore",
-                WARNING,
-                "it is presented to no host group",
-                "set its host_groups",
-                store.id,
-            )
+            evidence, remedy = "it is presented to no host group", "set its host_groups"
+            yield Check("presented", "Hosts see the datastore", WARNING, evidence, remedy, store.id)
         if store.sync == "disabled":
-            yield Check(
-                "sync",
-                "Writes are stable",
-                FAILED,
-                "sync=disabled: a power cut loses acknowledged writes",
-                "zfs set sync=standard",
-                store.id,
-            )
+            evidence = "sync=disabled: a power cut loses acknowledged writes"
+            yield Check("sync", "Writes are stable", FAILED, evidence, "zfs set sync=standard", store.id)
         if store.block_size > 1 << 20:
-            yield Check(
-                "unmap",
-                "VMFS reclaims space",
-                FAILED,
-                f"blocks of {store.block_size} bytes are larger than VMFS reclaims",
-                "use 64K",
-                store.id,
-            )
+            evidence = f"blocks of {store.block_size} bytes are larger than VMFS reclaims"
+            yield Check("unmap", "VMFS reclaims space", FAILED, evidence, "use 64K", store.id)
 
 
 def _log_in(portals: list[str]) -> list[str]:
     """Commands by which a host finds the target."""
-    found = [f"esxcli iscsi adapter discovery sendtarget add -A $HBA -a {portal}" for portal in portals]
-    return [ADAPTER, *found, "esxcli storage core adapter rescan --all"] if found else ["add a portal first: zvaai portal add"]
+    commands = [f"esxcli iscsi adapter discovery sendtarget add -A $HBA -a {portal}" for portal in portals]
+    return (
+        [ADAPTER, *commands, "esxcli storage core adapter rescan --all"] if commands else ["add a portal first: zvaai portal add"]
+    )
 
 
 def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
-    logged_in = {one.initiator for one in facts.sessions}
+    logged_in = {logged.initiator for logged in facts.sessions}
     groups = {group.id: group for group in session.scalars(select(HostGroup))}
-    used = {group_id for store in facts.stores if store.kind == VMFS for group_id in store.host_groups}
+    by_iscsi = {group_id for store in facts.stores if store.kind == VMFS for group_id in store.host_groups}
     by_nfs = {group_id for store in facts.stores if store.kind == NFS for group_id in store.host_groups}
     setting = session.get(Setting, "iscsi")
-    chap = bool(setting and setting.value.get("chap_required"))
-    iqns: dict[str, list[str]] = {}
-    for row in session.scalars(select(HostInitiator)):
-        iqns.setdefault(row.host_id, []).append(row.iqn)
+    chap_required = bool(setting and setting.value.get("chap_required"))
+    iqns = all_initiators(session)
     for host in session.scalars(select(Host).order_by(Host.name)):
         group = groups.get(host.group_id or "")
-        if host.group_id is None or group is None:
-            yield Check(
-                "grouped", "The host is in a group", WARNING, "it is in none, and sees nothing", "move it into one", host.id
-            )
+        if group is None:
+            evidence = "it is in none, and sees nothing"
+            yield Check("grouped", "The host is in a group", WARNING, evidence, "move it into one", host.id)
         elif group.disabled:
             evidence = f"group {group.name} is not offered {', '.join(group.disabled)}"
             yield Check("offloads", "The host is offered all offloads", WARNING, evidence, "enable them for the group", host.id)
         names = iqns.get(host.id, [])
         if host.group_id in by_nfs and not host.addresses:
+            evidence = "it may mount nothing: no address is known"
             remedy = "esxcli network ip interface ipv4 get; then set its addresses"
-            yield Check(
-                "address", "The host has an address", FAILED, "it may mount nothing: no address is known", remedy, host.id
-            )
-        if not names and host.group_id in by_nfs and host.group_id not in used:
+            yield Check("address", "The host has an address", FAILED, evidence, remedy, host.id)
+        if not names and host.group_id in by_nfs and host.group_id not in by_iscsi:
             continue  # it has no LUN to see
         if not names:
-            yield Check(
-                "initiator",
-                "The host has an iSCSI name",
-                FAILED,
-                "no iSCSI name of it is known",
-                "esxcli iscsi adapter list; then set its iqns",
-                host.id,
-            )
-        elif host.group_id in used:
+            evidence, remedy = "no iSCSI name of it is known", "esxcli iscsi adapter list; then set its iqns"
+            yield Check("initiator", "The host has an iSCSI name", FAILED, evidence, remedy, host.id)
+        elif host.group_id in by_iscsi:
             seen = [name for name in names if name in logged_in]
             result = UNKNOWN if facts.target_problem else OK if seen else WARNING
-            portals = reachable(facts.status.portals, facts.own) if facts.status else []
+            portals = reachable(facts.status.portals, facts.local) if facts.status else []
             remedy = "" if seen else "; ".join(_log_in(portals))
             yield Check("logged_in", "The host is logged in", result, ", ".join(seen) or "no session of it", remedy, host.id)
-        if chap and host.chap_secret is None:
-            yield Check(
-                "chap",
-                "The host can prove itself",
-                FAILED,
-                "CHAP is required, and the host has no secret",
-                "set its CHAP secret",
-                host.id,
-            )
+        if chap_required and host.chap_secret is None:
+            evidence = "CHAP is required, and the host has no secret"
+            yield Check("chap", "The host can prove itself", FAILED, evidence, "set its CHAP secret", host.id)
         elif host.chap_secret is not None:
             try:
                 seal.open(host.chap_secret)
             except SealedError as error:
-                yield Check(
-                    "chap", "The host can prove itself", FAILED, str(error), "put the key back, or set the secret anew", host.id
-                )
+                remedy = "put the key back, or set the secret anew"
+                yield Check("chap", "The host can prove itself", FAILED, str(error), remedy, host.id)

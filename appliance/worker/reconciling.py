@@ -67,9 +67,9 @@ class Reconciling:
             try:
                 inventory, stores = self._scanned(None if pools is None else math.inf)
                 here = {pool.name for pool in inventory.pools} if pools is None else pools
-                own = [store for store in stores if store.pool in here]
-                locked = self._unlock(own)
-                if any(store.key_status == KeyStatus.UNAVAILABLE for store in own):
+                reachable = [store for store in stores if store.pool in here]
+                locked = self._unlock(reachable)
+                if any(store.key_status == KeyStatus.UNAVAILABLE for store in reachable):
                     self._context.scan_pools(here)
                     inventory, stores = self._scanned(math.inf)
                 self._context.recovery.check(inventory)
@@ -120,8 +120,8 @@ class Reconciling:
         of_all: bool,
     ) -> planes.Outcome:
         outcome = planes.Outcome(
-            tuple(text for one in outcomes.values() for text in one.differences),
-            (*locked, *(failure for one in outcomes.values() for failure in one.failures)),
+            tuple(text for outcome in outcomes.values() for text in outcome.differences),
+            (*locked, *(failure for outcome in outcomes.values() for failure in outcome.failures)),
         )
         problems = [*map(str, away.values()), *(failure.text for failure in outcome.failures)]
         if of_all:
@@ -132,8 +132,8 @@ class Reconciling:
             event = "drift" if cause in (PERIODIC, EVENT) else "reconciled"
             with self._context.store.session() as session:
                 publish(session, event, "target", cause=cause, differences=list(outcome.differences))
-        for plane, one in outcomes.items() if of_all else ():
-            failures = (*one.failures, *locked) if plane == domain.VMFS else one.failures
+        for plane, of_plane in outcomes.items() if of_all else ():
+            failures = (*of_plane.failures, *locked) if plane == domain.VMFS else of_plane.failures
             self._context.alerts.update(_AREAS[plane], [_finding(_AREAS[plane], failure) for failure in failures])
         keys = {domain.VMFS: "unavailable:reconcile", domain.NFS: "unavailable:nfs"}
         if of_all:
@@ -153,12 +153,12 @@ class Reconciling:
     def _reconcile_target(
         self, inventory: Inventory, stores: list[Datastore], pools: Collection[str]
     ) -> tuple[planes.Outcome, set[str]]:
-        own = [store for store in stores if store.pool in pools]
+        chosen = [store for store in stores if store.pool in pools]
         with as_domain_errors():
             folders, unmounted = reservations.folders(
                 self._context.engine,
                 inventory,
-                own,
+                chosen,
                 self._given,
                 self._context.folder,
                 self._context.topmost,
@@ -173,9 +173,9 @@ class Reconciling:
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
             mutual_revision = hosts.mutual_revision(session)
         with as_domain_errors():
-            reserved = thick.reserve_again(self._context, own, changing)
+            reserved = thick.reserve_again(self._context, chosen, changing)
             outcome = planes.reconcile(self._context.target, desired)
-            limits = {name: one.warning for name, one in capacity.thresholds(inventory).items()}
+            limits = {name: threshold.warning for name, threshold in capacity.thresholds(inventory).items()}
             of_pools = reconcile_pools.reconcile(self._context.target, limits)
         failed = {failure.subject for failure in outcome.failures}
         if outcome.differences:
@@ -185,7 +185,7 @@ class Reconciling:
                         host.chap_applied = revisions.get(host.chap_name, 0)
                 if desired.mutual is not None and planes.MUTUAL not in failed:
                     hosts.mutual_applied(session, mutual_revision)
-        served = {lun.lun.uuid: lun for one in self._context.served_targets() for lun in one.luns}
+        served = {lun.lun.uuid: lun for target in self._context.served_targets() for lun in target.luns}
         failing = {
             uuid: planes.Failure(
                 uuid,

@@ -18,11 +18,10 @@ from appliance.domain import recovery, sealed_copy
 from appliance.domain.datastores import NFS, VMFS, Inventory, kinds_shown
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError
 from appliance.domain.pool_health import unlisted
-from appliance.domain.recovery import Found
+from appliance.domain.recovery import PoolCopy
 from appliance.domain.secrets import SealedError
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
-from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.errors import ZfsError
 
 READ_SECONDS = 10.0
@@ -51,10 +50,8 @@ class _DryRunError(Exception):
 
 
 class Recovery:
-    """Recovery of a worker."""
-
-    def __init__(self, context: Context, copies: ConfigurationCopies) -> None:
-        self._context, self._copies = context, copies
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._lock = threading.Lock()
         self._pools: dict[int, _Pool] = {}
         self._compared = threading.Event()
@@ -100,7 +97,7 @@ class Recovery:
     def _reason(self, session: Session) -> str | None:
         with self._lock:
             new = [state for state in self._pools.values() if state.copies is not None and not state.compared]
-        if new and (why := recovery.reason(self.found(session), sealed_copy.installation(session).generation)):
+        if new and (why := recovery.reason(self.pool_copies(session), sealed_copy.installation(session).generation)):
             return why
         if recovery.is_new(session) and (why := self._serves_unknown()):
             return why
@@ -111,7 +108,7 @@ class Recovery:
     def _serves_unknown(self) -> str | None:
         served = []
         try:
-            served += [f"LUN {lun.lun.number}" for one in self._context.served_targets() for lun in one.luns]
+            served += [f"LUN {lun.lun.number}" for target in self._context.served_targets() for lun in target.luns]
         except DomainError as error:
             _log.info("what the target serves is not known: %s", error)
         served += [f"export {number}" for number in sorted(self._context.nfs.files())]
@@ -148,21 +145,20 @@ class Recovery:
 
     def _read_pool(self, state: _Pool) -> None:
         try:
-            texts = self._copies.read_copies(state.name)
+            texts = self._context.copies.read_copies(state.name)
         except ZfsError as error:
             self._failed(state, f"cannot read: {error}")
             return
-        found = [copy for text in texts if (copy := sealed_copy.parse(text)) is not None]
+        copies = [copy for text in texts if (copy := sealed_copy.parse(text)) is not None]
         with self._lock:
-            state.copies, state.failure = found, None
+            state.copies, state.failure = copies, None
 
     def _failed(self, state: _Pool, why: str) -> None:
         if state.failure != why:
             _log.warning("copies of the configuration on pool %s: %s", state.name, why)
         state.failure = why
 
-    def found(self, session: Session) -> list[Found]:
-        """Copies on pools, as last read."""
+    def pool_copies(self, session: Session) -> list[PoolCopy]:
         with self._lock:
             copies = {state.name: list(state.copies or ()) for state in self._pools.values()}
         return recovery.judge(session, copies)
@@ -171,8 +167,8 @@ class Recovery:
 
     def _outdated(self) -> bool:
         with self._context.store.reading() as session:
-            own = sealed_copy.installation(session)
-            generation = own.generation if own.sealed_key is not None else None
+            installation = sealed_copy.installation(session)
+            generation = installation.generation if installation.sealed_key is not None else None
         with self._lock:
             return generation is not None and any(
                 state.compared and state.written != generation for state in self._pools.values()
@@ -214,12 +210,12 @@ class Recovery:
     def _write_pool(self, state: _Pool, copy: sealed_copy.Copy) -> None:
         header = copy.header
         try:
-            self._copies.write_copy(state.name, header.installation, header.generation, copy.model_dump_json())
+            self._context.copies.write_copy(state.name, header.installation, header.generation, copy.model_dump_json())
         except ZfsError as error:
             self._failed(state, f"cannot write: {error}")
             return
         with self._lock:
-            others = [one for one in state.copies or () if one.header.installation != header.installation]
+            others = [copy for copy in state.copies or () if copy.header.installation != header.installation]
             state.copies, state.written, state.failure = [*others, copy], header.generation, None
 
     # --- deciding
@@ -238,7 +234,7 @@ class Recovery:
             with self._context.store.session() as session:
                 if not recovery.is_active(session):
                     raise ConflictError("the appliance is not in recovery mode")
-                recovery.keep(session, self.found(session))
+                recovery.keep(session, self.pool_copies(session))
             self._decided()
 
     def take(
@@ -250,14 +246,14 @@ class Recovery:
         using = None if force or self.active else self._using()
         with context.reconciling.lock, as_domain_errors():
             with context.store.reading() as session:
-                found = self.found(session)
-            chosen = self._chosen(found, pool) if pool is not None else sealed_copy.parse(file or "")
+                copies = self.pool_copies(session)
+            chosen = self._chosen(copies, pool) if pool is not None else sealed_copy.parse(file or "")
             if chosen is None:
                 raise InvalidError("file", "not a copy of a configuration of this version", "the file as it was written")
             opened = sealed_copy.open_copy(chosen, context.seal, recovery_key)
             try:
                 with context.store.session() as session:
-                    changes = recovery.take(session, context.seal, chosen, opened, found, caller, using)
+                    changes = recovery.take(session, context.seal, chosen, opened, copies, caller, using)
                     if dry_run:
                         raise _DryRunError
             except _DryRunError:
@@ -280,11 +276,11 @@ class Recovery:
                 state.written, state.compared = None, state.copies is not None
 
     @staticmethod
-    def _chosen(found: list[Found], pool: str) -> sealed_copy.Copy:
-        of_pool = [one for one in found if one.pool == pool]
+    def _chosen(copies: list[PoolCopy], pool: str) -> sealed_copy.Copy:
+        of_pool = [copy for copy in copies if copy.pool == pool]
         if not of_pool:
             raise NotFoundError("copy of the configuration on pool", pool)
-        unknown = [one for one in of_pool if not one.known]
+        unknown = [copy for copy in of_pool if not copy.known]
         if not unknown:
             raise InvalidError("from_pool", f"the copy on pool {pool} is this database's own", "a pool whose copy is not")
-        return max(unknown, key=lambda one: (one.own, one.copy.header.written_at)).copy
+        return max(unknown, key=lambda copy: (copy.is_own, copy.copy.header.written_at)).copy

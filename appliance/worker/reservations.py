@@ -24,22 +24,22 @@ def mountpoint(pool: Pool) -> str:
     return f"/srv/zvaai/.reservations-{pool.guid}"
 
 
-def ensure(engine: ZfsEngine, pool: Pool, found: Filesystem | None, *, first: bool) -> None:
+def ensure(engine: ZfsEngine, pool: Pool, filesystem: Filesystem | None, *, first: bool) -> None:
     """Creates and mounts the dataset. `found`: from the last scan. `first`: the helper gives the folder to the target's user.
 
     Raises ZfsError.
     """
     name, where = f"{pool.name}/{DATASET}", mountpoint(pool)
-    if found is None:
-        found = _create(engine, name, where)
+    if filesystem is None:
+        filesystem = _create(engine, name, where)
         first = False
-    if found.mountpoint != where:  # the pool was split, or received
+    if filesystem.mountpoint != where:  # the pool was split, or received
         engine.set_properties(name, {"mountpoint": where, "canmount": "on"})
         first = True
-    if not found.reservation:
+    if not filesystem.reservation:
         with contextlib.suppress(zfs.OutOfSpace):
             engine.set_properties(name, {"reservation": str(ROOM)})
-    if first or not found.mounted:
+    if first or not filesystem.mounted:
         engine.mount(name)
 
 
@@ -55,17 +55,19 @@ def folders(
 
     `given`: pools whose folder was given to the target's user before. Raises EngineUnavailable.
     """
-    found: dict[str, str] = {}
+    by_pool: dict[str, str] = {}
     failures: list[Failure] = []
     needed = {store.pool for store in stores if store.state == "active" and store.lun is not None}
-    there = {one.name: one for one in inventory.filesystems if one.name.partition("/")[2] == DATASET}
+    existing = {
+        filesystem.name: filesystem for filesystem in inventory.filesystems if filesystem.name.partition("/")[2] == DATASET
+    }
     for pool in inventory.pools:
         if pool.name not in needed:
             continue
         problem: str | None
         try:
             name = f"{pool.name}/{DATASET}"
-            ensure(engine, pool, there.get(name), first=pool.guid not in given)
+            ensure(engine, pool, existing.get(name), first=pool.guid not in given)
             given.add(pool.guid)
             if covered(topmost, mountpoint(pool), name):
                 engine.mount(name)  # by the helper, which unmounts copies that are mounted over it
@@ -75,11 +77,11 @@ def folders(
         except zfs.ZfsError as error:
             problem = str(error)
         if problem is None:
-            found[pool.name] = folder(pool)
+            by_pool[pool.name] = folder(pool)
         else:
             text = f"the folder for persistent reservations is not there, without which the LUN is not served anew: {problem}"
             failures += [Failure(store.uuid or "", text) for store in stores if store.pool == pool.name]
-    return found, failures
+    return by_pool, failures
 
 
 def _create(engine: ZfsEngine, name: str, where: str) -> Filesystem:

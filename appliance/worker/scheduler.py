@@ -38,7 +38,6 @@ class Scheduler:
             self._condition.notify_all()
 
     def join(self) -> None:
-        """Waits for the end of the last run."""
         self._thread.join()
 
     def request(self, cause: str = CHANGED) -> None:

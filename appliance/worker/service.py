@@ -15,6 +15,7 @@ from appliance.domain.addresses import Address
 from appliance.domain.capacity import Thresholds
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError, NotFoundError
+from appliance.domain.readiness import Check
 from appliance.worker import encryption, file_operations, pool_operations, readiness
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
@@ -40,8 +41,6 @@ class NfsClient:
 
 
 class Service:
-    """One running worker."""
-
     def __init__(self, context: Context) -> None:
         self.context = context
         self.executor = Executor(context)
@@ -71,7 +70,6 @@ class Service:
         self.history.start()
 
     def stop(self) -> None:
-        """Stops after the running jobs."""
         self.scheduler.stop()
         self.executor.stop()
         self.scheduler.join()
@@ -99,7 +97,6 @@ class Service:
         return self.context.datastores(self.fresh)
 
     def pools(self) -> list[tuple[Pool, Thresholds]]:
-        """Pools with their effective thresholds."""
         inventory = self.inventory()
         limits = capacity.thresholds(inventory, self.context.pool_thresholds)
         return [(pool, limits.get(pool.name, Thresholds())) for pool in inventory.pools]
@@ -111,16 +108,20 @@ class Service:
     def snapshots(self, datastore: str) -> list[Snapshot]:
         """Snapshots of a datastore, oldest first."""
         dataset = domain.find(self.datastores(), datastore).dataset
-        return [one for one in self.inventory().snapshots if one.dataset == dataset]
+        return [snapshot for snapshot in self.inventory().snapshots if snapshot.dataset == dataset]
 
     def filesystems(self) -> list[Filesystem]:
         """File systems but those of the appliance itself."""
-        found = self.inventory().filesystems
-        return [one for one in found if "/" in one.name and one.name.split("/", 1)[1] not in pool_operations.OWN]
+        filesystems = self.inventory().filesystems
+        return [
+            filesystem
+            for filesystem in filesystems
+            if "/" in filesystem.name and filesystem.name.split("/", 1)[1] not in pool_operations.OWN
+        ]
 
     def check_scheduled(self, datastores: Sequence[str], pool: str | None = None) -> None:
         schedules.check_datastores(self.datastores(), datastores)
-        if pool is not None and pool not in {one.name for one in self.inventory().pools}:
+        if pool is not None and pool not in {pool.name for pool in self.inventory().pools}:
             raise NotFoundError("pool", pool)
 
     def space(self, datastore: str) -> tuple[Datastore, LunSpace | Admitted | None]:
@@ -161,25 +162,24 @@ class Service:
             return self.context.target.unknown_initiators()
 
     def nfs_clients(self) -> list[NfsClient]:
-        """Clients of the NFS server, by address."""
         clients, users = self.context.nfs_users()
         used: dict[str, list[str]] = {}
         for store in sorted(users):
             for user in users[store]:
                 used.setdefault(user.address, []).append(store)
         return [
-            NfsClient(one.address, one.seen_at, one.opens, used.get(one.address, []))
-            for one in sorted(clients.known, key=lambda one: one.address)
+            NfsClient(client.address, client.seen_at, client.opens, used.get(client.address, []))
+            for client in sorted(clients.known, key=lambda client: client.address)
         ]
 
-    def readiness(self, own: list[Address]) -> list[readiness.Check]:
+    def readiness(self, local: list[Address]) -> list[Check]:
         """All checks; `own` are the addresses of this server."""
         context = self.context
-        facts = readiness.Facts(target_name=context.configuration.target.name, own=own)
+        facts = readiness.Facts(target_name=context.configuration.target.name, local=local)
         try:
             inventory = self.inventory()
             facts.pools, facts.thresholds = list(inventory.pools), capacity.thresholds(inventory, context.pool_thresholds)
-            facts.datasets = {one.name: one for one in (*inventory.volumes, *inventory.filesystems)}
+            facts.datasets = {dataset.name: dataset for dataset in (*inventory.volumes, *inventory.filesystems)}
             facts.stores = self.datastores()
             facts.keys = encryption.listed(context, self.fresh)
         except DomainError as error:

@@ -15,32 +15,12 @@ from appliance.domain import datastores as domain
 from appliance.domain import identity, requests, retention
 from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from appliance.domain.jobs import Plan, Result
-from appliance.worker import thick
+from appliance.worker import steps, thick
 from appliance.worker.context import Context
+from appliance.worker.datastores import DatastorePlan, of_datastore
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.kinds import KINDS, Layout, Shown, mount_path, only_own
-from appliance.worker.steps import (
-    Advance,
-    DatastoreResult,
-    Operation,
-    by_kind,
-    check_groups,
-    check_name,
-    clone_snapshot,
-    complete,
-    destroy_origin,
-    ensure_folder,
-    identity_properties,
-    in_service,
-    names_of,
-    origin_guid,
-    out_of_service,
-    own_dataset,
-    serve,
-    take_back,
-    unreserved,
-    unused,
-)  # fmt: skip
+from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Snapshot
 
@@ -75,13 +55,13 @@ class TakeSnapshot(Operation[requests.CreateSnapshots, SnapshotsPlan]):
             raise InvalidError(
                 "name", "not a name of a snapshot", "1 to 64 of A-Z, a-z, 0-9, '_', '.', ':', '-', the first a letter or digit"
             )
-        chosen = [domain.find(stores, one, "active") for one in dict.fromkeys(request.datastores)]
+        chosen = [domain.find(stores, identifier, "active") for identifier in dict.fromkeys(request.datastores)]
         if len({store.pool for store in chosen}) > 1:
             raise ConflictError("one step is of one pool", sorted({store.pool for store in chosen}))
         names = [f"{store.dataset}@{request.name}" for store in chosen]
-        there = {snapshot.name for snapshot in context.scan(60).snapshots}
-        if there & set(names):
-            raise ConflictError("there is such a snapshot", sorted(there & set(names)))
+        existing = {snapshot.name for snapshot in context.scan(60).snapshots}
+        if existing & set(names):
+            raise ConflictError("there is such a snapshot", sorted(existing & set(names)))
         about = tuple(store.id for store in chosen)
         return SnapshotsPlan(
             subject=f"snapshot {request.name} of {about[0]}",
@@ -117,7 +97,7 @@ class TakeSnapshot(Operation[requests.CreateSnapshots, SnapshotsPlan]):
 def _snapshot_of(context: Context, datastore: str, snapshot: str) -> tuple[domain.Datastore, str]:
     store = domain.find(context.datastores(), datastore, "active")
     name = f"{store.dataset}@{snapshot}"
-    if name not in {one.name for one in context.scan(60).snapshots}:
+    if name not in {snapshot.name for snapshot in context.scan(60).snapshots}:
         raise NotFoundError("snapshot", name)
     return store, name
 
@@ -128,8 +108,8 @@ def _tags(context: Context, snapshot: Snapshot) -> list[str]:
 
 def held(context: Context, snapshots: Sequence[Snapshot], *, of_one: bool = False) -> ConflictError:
     """Why these can't be destroyed, and what to do. `of_one`: the request names the snapshot, so only its holds are listed."""
-    until = [at for one in snapshots if (at := retention.protected_until(one)) is not None]
-    blocking = [f"{one.name} ({', '.join(_tags(context, one))})" for one in snapshots]
+    until = [at for snapshot in snapshots if (at := retention.protected_until(snapshot)) is not None]
+    blocking = [f"{snapshot.name} ({', '.join(_tags(context, snapshot))})" for snapshot in snapshots]
     if of_one:
         blocking = _tags(context, snapshots[0])
     if until:
@@ -146,18 +126,16 @@ class SnapshotPlan(Plan, frozen=True, kw_only=True):
 
 
 class DeleteSnapshot(Operation[requests.DeleteSnapshot, SnapshotPlan]):
-    """Destroys one."""
-
     kind = "snapshot.delete"
 
     def plan(self, context: Context, request: requests.DeleteSnapshot) -> SnapshotPlan:
         """Refused while clones depend on it, or it is held."""
         store, name = _snapshot_of(context, request.id, request.snapshot)
-        found = next(snapshot for snapshot in context.scan(60).snapshots if snapshot.name == name)
-        if found.clones:
-            raise ConflictError("clones depend on it", names_of(context, found.clones))
-        if found.holds:
-            raise held(context, [found], of_one=True)
+        chosen = next(snapshot for snapshot in context.scan(60).snapshots if snapshot.name == name)
+        if chosen.clones:
+            raise ConflictError("clones depend on it", steps.names_of(context, chosen.clones))
+        if chosen.holds:
+            raise held(context, [chosen], of_one=True)
         return SnapshotPlan(subject=f"{store.id}@{request.snapshot}", pools=(store.pool,), name=name, about=(store.id,))
 
     def run(self, context: Context, plan: SnapshotPlan, job_id: str, advance: Advance) -> SnapshotResult:
@@ -191,8 +169,12 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
                 context.engine.release([name], retention.PROTECTED)
         for begin in range(0, len(plan.names), _AT_ONCE):
             advance("destroying them", 10 + 80 * begin // len(plan.names))
-            there = {one.name for one in context.scan_pools(plan.pools).snapshots if not one.holds and not one.clones}
-            names = [name for name in plan.names[begin : begin + _AT_ONCE] if name in there]
+            destroyable = {
+                snapshot.name
+                for snapshot in context.scan_pools(plan.pools).snapshots
+                if not snapshot.holds and not snapshot.clones
+            }
+            names = [name for name in plan.names[begin : begin + _AT_ONCE] if name in destroyable]
             with contextlib.suppress(zfs.SnapshotHeld, zfs.HasDependants):  # just added: the next run sees it
                 context.engine.destroy_snapshots(names)
                 destroyed += len(names)
@@ -220,22 +202,24 @@ class Rollback(Operation[requests.RollBack, RollbackPlan]):
         """Refused while hosts are logged in or newer snapshots would go, unless forced; while those are held or cloned, too."""
         store, name = _snapshot_of(context, request.id, request.snapshot)
         force = request.force
-        own = [snapshot for snapshot in context.scan(60).snapshots if snapshot.dataset == store.dataset]
-        position = next(index for index, snapshot in enumerate(own) if snapshot.name == name)
-        newer = own[position + 1 :]
+        snapshots = [snapshot for snapshot in context.scan(60).snapshots if snapshot.dataset == store.dataset]
+        position = next(index for index, snapshot in enumerate(snapshots) if snapshot.name == name)
+        newer = snapshots[position + 1 :]
         clones = [clone for snapshot in newer for clone in snapshot.clones]
         if clones:
-            raise ConflictError("clones depend on newer snapshots; promote the clones, or purge them", names_of(context, clones))
-        if kept := [snapshot for snapshot in newer if snapshot.holds]:
-            raise held(context, kept)
+            raise ConflictError(
+                "clones depend on newer snapshots; promote the clones, or purge them", steps.names_of(context, clones)
+            )
+        if with_holds := [snapshot for snapshot in newer if snapshot.holds]:
+            raise held(context, with_holds)
         unseen = [snapshot.tag for snapshot in newer if snapshot.tag not in request.destroy]
         if unseen and not force:
             raise ConflictError("newer snapshots would be destroyed", unseen, can_force=True)
         if newer and not request.may_destroy:
             names = ", ".join(snapshot.tag for snapshot in newer[:5])
             raise ForbiddenError(f"only an admin may roll back to {request.snapshot}: that destroys {names}")
-        unused(context, store, force, "what they have in memory does not fit the data after a rollback")
-        unreserved(context, store, force)
+        steps.unused(context, store, force, "what they have in memory does not fit the data after a rollback")
+        steps.unreserved(context, store, force)
         return RollbackPlan(
             subject=store.id,
             pools=(store.pool,),
@@ -251,22 +235,22 @@ class Rollback(Operation[requests.RollBack, RollbackPlan]):
         """Out of service, rollback, in service. After hosts may write again, a resumed job does not roll back a second time."""
         if not plan.done:
             self._roll_back(context, plan, advance)
-            in_service(context, job_id)
+            steps.in_service(context, job_id)
         advance("serving it", 80)
-        return serve(context, plan.uuid, plan.pools, self.kind)
+        return steps.serve(context, plan.uuid, plan.pools, self.kind)
 
     def _roll_back(self, context: Context, plan: RollbackPlan, advance: Advance) -> None:
         # Only snapshots in the request are destroyed: a newer one is a conflict, and no host loses its LUN for that.
         dataset = plan.name.split("@", 1)[0]
-        found = context.engine.snapshots(dataset, recursive=False)
-        own = [snapshot.name for snapshot in found]
-        unseen = set(own[own.index(plan.name) + 1 :] if plan.name in own else ()) - set(plan.newer)
-        if held := [snapshot.name for snapshot in found if snapshot.holds and snapshot.name in plan.newer]:
+        snapshots = context.engine.snapshots(dataset, recursive=False)
+        names = [snapshot.name for snapshot in snapshots]
+        unseen = set(names[names.index(plan.name) + 1 :] if plan.name in names else ()) - set(plan.newer)
+        if held := [snapshot.name for snapshot in snapshots if snapshot.holds and snapshot.name in plan.newer]:
             raise ConflictError("a newer snapshot is held by now", held)
         if unseen:
             raise ConflictError("a newer snapshot was taken meanwhile", sorted(unseen), can_force=True)
         advance("taking it out of service", 10)
-        out_of_service(context, plan.uuid, plan.pools, plan.force)
+        steps.out_of_service(context, plan.uuid, plan.pools, plan.force)
         advance("putting it back", 50)
         KINDS[plan.kind].closed(context, dataset)
         context.engine.rollback(plan.name, destroy=plan.newer)
@@ -292,17 +276,16 @@ class Clone(Operation[requests.CloneDatastore, ClonePlan]):
     kind = "snapshot.clone"
 
     def plan(self, context: Context, request: requests.CloneDatastore) -> ClonePlan:
-        """From a snapshot, or from now."""
         stores = context.datastores(60)
         store = domain.find(stores, request.id, "active")
-        check_name(context, stores, request.name)
-        check_groups(context, request.host_groups)
+        steps.check_name(context, stores, request.name)
+        steps.check_groups(context, request.host_groups)
         uuid, kind = domain.new_uuid(), KINDS[store.kind]
         only_own(kind, request)
         if request.snapshot:
             _, snapshot = _snapshot_of(context, request.id, request.snapshot)
         else:
-            snapshot = clone_snapshot(store.dataset, uuid)
+            snapshot = steps.clone_snapshot(store.dataset, uuid)
         dataset = domain.dataset_name(store.pool, request.name, uuid, encrypted=domain.is_below_root(store.dataset))
         if store.thick:
             thick.check_dedup(context, dataset)
@@ -324,11 +307,10 @@ class Clone(Operation[requests.CloneDatastore, ClonePlan]):
         )
 
     def run(self, context: Context, plan: ClonePlan, job_id: str, advance: Advance) -> DatastoreResult:
-        """Snapshot, clone, identity, target or NFS server."""
         dataset, uuid = plan.dataset, plan.uuid
         advance("cloning", 10)
-        ensure_folder(context, dataset.rsplit("/", 1)[0])
-        if not own_dataset(context, dataset, uuid):
+        steps.ensure_folder(context, dataset.rsplit("/", 1)[0])
+        if not steps.own_dataset(context, dataset, uuid):
             if plan.take:
                 try:
                     context.engine.snapshot([plan.snapshot], properties={identity.CREATED_BY: job_id})
@@ -337,32 +319,30 @@ class Clone(Operation[requests.CloneDatastore, ClonePlan]):
                 except zfs.OutOfSpace as error:
                     raise thick.snapshot_refused(context, [plan.snapshot]) from error
             numbers = plan.shown.numbers(thick=plan.layout.thick)
-            own = identity_properties(plan.name, uuid, plan.soft_threshold, numbers)
+            user_properties = steps.identity_properties(plan.name, uuid, plan.soft_threshold, numbers)
             native = plan.layout.clone_properties(mount_path(context, plan.name, uuid))
             try:
-                context.engine.clone(plan.snapshot, dataset, properties={**native, **own})
+                context.engine.clone(plan.snapshot, dataset, properties={**native, **user_properties})
             except zfs.OutOfSpace as error:
                 raise thick.made_refused(context, "clone to", plan.name, dataset, plan.layout.refreservation) from error
         advance("giving it its identity", 50)
         with context.store.session() as session:
             plan.shown.show(session, uuid)
-        complete(context, dataset)
+        steps.complete(context, dataset)
         advance("serving it", 70)
-        return replace(serve(context, uuid, plan.pools, self.kind), snapshot=plan.snapshot)
+        return replace(steps.serve(context, uuid, plan.pools, self.kind), snapshot=plan.snapshot)
 
     def undo(self, context: Context, plan: ClonePlan) -> None:
         """No volume without an identity stays, nor the snapshot that was taken for it."""
-        take_back(context, plan.dataset, plan.uuid)
+        steps.take_back(context, plan.dataset, plan.uuid)
         if plan.take:
             context.scan_pools(plan.pools)
-            destroy_origin(context, origin_guid(context, plan.snapshot), plan.pools)
+            steps.destroy_origin(context, steps.origin_guid(context, plan.snapshot), plan.pools)
 
 
-class PromotePlan(Plan, frozen=True, kw_only=True):
+class PromotePlan(DatastorePlan, frozen=True, kw_only=True):
     """`origin`: the snapshot that it is a clone of."""
 
-    uuid: str
-    dataset: str
     origin: str
 
 
@@ -378,32 +358,29 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
         """It must be a clone, and have no snapshot of the name of one that it gets."""
         store = domain.find(context.datastores(), request.id, "active")
         inventory = context.scan(60)
-        found = inventory.dataset(store.dataset)
-        if found is None or found.origin is None:
+        clone = inventory.dataset(store.dataset)
+        if clone is None or clone.origin is None:
             raise ConflictError(f"Cannot promote {store.name}: it is no clone", [store.name])
-        source, _, tag = found.origin.partition("@")
-        of_source = [one.tag for one in inventory.snapshots if one.dataset == source]
+        source, _, tag = clone.origin.partition("@")
+        of_source = [snapshot.tag for snapshot in inventory.snapshots if snapshot.dataset == source]
         moving = of_source[: of_source.index(tag) + 1] if tag in of_source else [tag]
-        own = {one.tag for one in inventory.snapshots if one.dataset == store.dataset}
-        if twice := [name for name in moving if name in own]:
+        tags = {snapshot.tag for snapshot in inventory.snapshots if snapshot.dataset == store.dataset}
+        if twice := [name for name in moving if name in tags]:
             reason = f"Cannot promote {store.name}: it has snapshots of the same name as its origin. Delete one of each pair"
             raise ConflictError(reason, twice)
-        there = [one.id for one in context.datastores(60) if one.dataset == source]
+        sources = [store.id for store in context.datastores(60) if store.dataset == source]
         return PromotePlan(
-            subject=store.id,
-            pools=(store.pool,),
-            about=tuple(there),
-            uuid=store.id,
-            dataset=store.dataset,
-            origin=found.origin,
+            **of_datastore(store),
+            about=tuple(sources),
+            origin=clone.origin,
         )
 
     def run(self, context: Context, plan: PromotePlan, job_id: str, advance: Advance) -> DatastoreResult:
         """One call. With another origin, or none, it was promoted before a crash."""
         advance("promoting it", 10)
         with as_domain_errors():
-            found = context.engine.properties(plan.dataset).get("origin")
-        if found is not None and found.value == plan.origin:
+            origin = context.engine.properties(plan.dataset).get("origin")
+        if origin is not None and origin.value == plan.origin:
             context.engine.promote(plan.dataset)
         context.scan_pools(plan.pools)
         return DatastoreResult(datastore=plan.uuid)

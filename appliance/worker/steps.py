@@ -65,9 +65,9 @@ class Operation[R: Request, P: Plan](ABC):
 
     def __init_subclass__(cls) -> None:
         for base in get_original_bases(cls):
-            found = get_args(base)
-            if len(found) == 2 and all(isinstance(one, type) for one in found):
-                cls.request, cls.plan_type = found
+            arguments = get_args(base)
+            if len(arguments) == 2 and all(isinstance(argument, type) for argument in arguments):
+                cls.request, cls.plan_type = arguments
 
     @abstractmethod
     def plan(self, context: Context, request: R) -> P:
@@ -88,7 +88,6 @@ Operations = Mapping[str, AnyOperation]
 
 
 def by_kind(*operations: AnyOperation) -> Operations:
-    """For a module's OPERATIONS."""
     return {operation.kind: operation for operation in operations}
 
 
@@ -128,13 +127,13 @@ def ensure_folder(context: Context, name: str) -> None:
 def ensure_encryption_root(context: Context, name: str, identifier: str) -> None:
     """The file system that encrypted datastores lie below, with a key that is kept; loaded."""
     try:
-        found = context.engine.filesystem(name)
+        filesystem = context.engine.filesystem(name)
     except zfs.NoSuchDataset:
         context.keys.create_encryption_root(name, identifier)
         return
-    if found.encryption is None or found.encryption.root != name:
+    if filesystem.encryption is None or filesystem.encryption.root != name:
         raise ConflictError("the file system for encrypted datastores is there, and is not encrypted", [name])
-    if found.encryption.key_status != KeyStatus.AVAILABLE:
+    if filesystem.encryption.key_status != KeyStatus.AVAILABLE:
         context.keys.load_stored_key(name)
 
 
@@ -258,8 +257,8 @@ def identity_properties(name: str, uuid: str, soft_threshold: int | None, number
 
 def complete(context: Context, dataset: str, guid: int | None = None) -> None:
     """From now on its identity counts. `guid`: its own, where that is known."""
-    found = str(guid) if guid is not None else context.engine.properties(dataset)["guid"].value
-    context.engine.set_properties(dataset, {identity.GUID: found})
+    value = str(guid) if guid is not None else context.engine.properties(dataset)["guid"].value
+    context.engine.set_properties(dataset, {identity.GUID: value})
 
 
 def choose_lun(context: Context, requested: int | None, previous: int | None = None) -> int:
@@ -279,9 +278,8 @@ def pending_claims(context: Context) -> list[Claims]:
         return [jobs.plan_of(job).claims for job in jobs.active(session)]
 
 
-def check_name(context: Context, stores: list[Datastore], name: str, own: str | None = None) -> None:
-    """Refuses a name that is in use or planned."""
-    domain.check_name(stores, name, own)
+def check_name(context: Context, stores: list[Datastore], name: str, but: str | None = None) -> None:
+    domain.check_name(stores, name, but)
     if any(claims.name is not None and claims.name.lower() == name.lower() for claims in pending_claims(context)):
         raise ConflictError("a job under way makes a datastore of this name", [name])
 
@@ -308,9 +306,11 @@ def clone_snapshot(dataset: str, uuid: str) -> str:
 
 def origin_guid(context: Context, origin: str | None) -> int | None:
     """Of the snapshot that a clone hangs on, if it was taken for a clone: it goes when its last clone does."""
-    found = next((one for one in context.scan(60).snapshots if one.name == origin), None)
-    own = found is not None and re.fullmatch(r"clone-[0-9a-f]{8}", found.tag) and identity.CREATED_BY in found.properties
-    return found.guid if found is not None and own else None
+    snapshot = next((snapshot for snapshot in context.scan(60).snapshots if snapshot.name == origin), None)
+    temporary = (
+        snapshot is not None and re.fullmatch(r"clone-[0-9a-f]{8}", snapshot.tag) and identity.CREATED_BY in snapshot.properties
+    )
+    return snapshot.guid if snapshot is not None and temporary else None
 
 
 def destroy_origin(context: Context, guid: int | None, pools: Collection[str]) -> None:
@@ -335,7 +335,6 @@ def forget_reservations(context: Context, dataset: str, uuid: str) -> None:
 
 
 def take_back(context: Context, dataset: str, uuid: str) -> None:
-    """Destroys an incomplete dataset of a job."""
     if own_dataset(context, dataset, uuid):
         if identity.GUID in context.engine.properties(dataset):
             return  # it is complete: hosts keep what they were given

@@ -70,11 +70,11 @@ class Redaction:
 def known_secrets(context: Context) -> Iterator[str]:
     """That could have come into a log or a job. Passwords and tokens are known to nobody."""
     with context.store.reading() as session:
-        sealed = [one for one in session.scalars(select(Host.chap_secret)) if one]
+        sealed = [secret for secret in session.scalars(select(Host.chap_secret)) if secret]
         receivers = list(session.scalars(select(Receiver)))
-    for one in [*sealed, *(receiver.secret for receiver in receivers)]:
+    for text in [*sealed, *(receiver.secret for receiver in receivers)]:
         with suppress(SealedError):
-            yield context.seal.open(one)
+            yield context.seal.open(text)
     for receiver in receivers:
         url = ""
         with suppress(SealedError):
@@ -87,8 +87,6 @@ def known_secrets(context: Context) -> Iterator[str]:
 
 
 class BundlePlan(Plan, frozen=True, kw_only=True):
-    """Its identifier."""
-
     bundle: str
 
 
@@ -163,13 +161,13 @@ def _parts(context: Context) -> Mapping[str, Reader]:
         "zpool-status.txt": lambda: _zpool_status(context),
         "datastores.json": lambda: [asdict(store) for store in context.datastores()],
         "snapshots.json": lambda: [asdict(snapshot) for snapshot in context.scan(60).snapshots],
-        "disks.json": lambda: [asdict(one) for one in context.disk_reports()],
+        "disks.json": lambda: [asdict(report) for report in context.disk_reports()],
         "logs/helper.log": lambda: _helper_log(context),
         "target.json": lambda: _target(context),
         "statistics.json": lambda: context.target.statistics(context.configuration.target.name),
         "space.json": lambda: context.target.space(),
         "nfs-statistics.json": lambda: context.files.counters(),
-        "nfs-exports.json": lambda: [asdict(one) for one in context.nfs.served()],
+        "nfs-exports.json": lambda: [asdict(export) for export in context.nfs.served()],
         "jobs.jsonl": rows(Job),
         "alerts.jsonl": rows(Alert),
         "audit.jsonl": rows(AuditEntry),
@@ -221,9 +219,9 @@ def _target(context: Context) -> object:
     with as_domain_errors():
         return {
             "status": asdict(context.target.status()),
-            "targets": [asdict(one) for one in context.target.targets()],
-            "host_groups": [asdict(one) for one in context.target.host_groups()],
-            "sessions": [asdict(one) for one in context.target.sessions(context.configuration.target.name)],
+            "targets": [asdict(target) for target in context.target.targets()],
+            "host_groups": [asdict(host_group) for host_group in context.target.host_groups()],
+            "sessions": [asdict(session) for session in context.target.sessions(context.configuration.target.name)],
         }
 
 

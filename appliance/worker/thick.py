@@ -56,11 +56,11 @@ def check_change(context: Context, store: Datastore, request: ChangeDatastore) -
 
 def check_dedup(context: Context, dataset: str) -> None:
     """Refuses a dataset, or the name of a new one, whose blocks would be shared without anybody's doing."""
-    there, properties = _there(context, dataset)
+    existing, properties = _there(context, dataset)
     dedup = properties.get("dedup")
     if dedup is not None and dedup.value != "off":
         reason = f"its blocks would be deduplicated (dedup={dedup.value}), and thick storage shares none"
-        raise ConflictError(f"{reason}: zfs set dedup=off {there}, or have it thin", [there])
+        raise ConflictError(f"{reason}: zfs set dedup=off {existing}, or have it thin", [existing])
 
 
 def _there(context: Context, dataset: str) -> tuple[str, Mapping[str, Property]]:
@@ -109,11 +109,11 @@ def begin(kind: str, size: int) -> dict[str, str]:
 
 def make_thin(context: Context, kind: str, dataset: str, size: int) -> None:
     """In one step: the reconciler sets no refreservation of a thin datastore."""
-    own = {"refreservation": "none"}
+    properties = {"refreservation": "none"}
     if kind != domain.VMFS:  # metadata may have gone into the slack
         used = context.engine.filesystem(dataset).space.referenced
-        own = sized(max(size, -(-used // domain.GRANULARITY) * domain.GRANULARITY), thick=False)
-    context.engine.set_properties(dataset, {identity.THICK: "off", **own})
+        properties = sized(max(size, -(-used // domain.GRANULARITY) * domain.GRANULARITY), thick=False)
+    context.engine.set_properties(dataset, {identity.THICK: "off", **properties})
 
 
 def make_thick(context: Context, store: Datastore) -> None:
@@ -145,25 +145,25 @@ def _count_lun(context: Context, store: Datastore) -> None:
 def _count_files(context: Context, store: Datastore) -> None:
     limit, export = time.monotonic() + FILES_SECONDS, store.export or 0
     try:
-        space = _until(lambda: context.files.space(export), lambda found: not found.counting, limit)
+        space = _until(lambda: context.files.space(export), lambda counted: not counted.counting, limit)
         if not space.thick or space.size != store.size:
             raise ConflictError("the NFS server does not follow. See its log")
         if space.admitted > space.size:
             text = f"its files need {space.admitted} bytes, and it has {space.size}"
             raise ConflictError(f"{text}. Grow it, or delete files")
         context.files.shared(export, restart=True)
-        shared: SharedSpace = _until(lambda: context.files.shared(export), lambda found: found.complete, limit)
+        shared: SharedSpace = _until(lambda: context.files.shared(export), lambda counted: counted.complete, limit)
     except FileRefusedError as error:
         raise ConflictError(f"the NFS server could not count its shared blocks: {error}") from error
     _nothing_shared(shared.shared, shared.deduplicated)
 
 
 def _until[T](ask: Callable[[], T], ended: Callable[[T], bool], limit: float) -> T:
-    while not ended(found := ask()):
+    while not ended(answer := ask()):
         if time.monotonic() >= limit:
             raise _uncounted("the NFS server", FILES_SECONDS)
         time.sleep(_POLL_SECONDS)
-    return found
+    return answer
 
 
 def _uncounted(who: str, seconds: float) -> ConflictError:
@@ -210,20 +210,20 @@ def resize(context: Context, dataset: str, size: int, was: int) -> None:
 def missing(context: Context, dataset: str, size: int) -> int:
     """About what the pool lacks for the refreservation: OpenZFS compares the growth with the space outside of it."""
     parent = context.engine.filesystem(dataset.rpartition("/")[0])
-    found = context.scan().dataset(dataset)
-    if found is None:
+    current = context.scan().dataset(dataset)
+    if current is None:
         raise zfs.NoSuchDataset(dataset)
-    target = thick_refreservation(size, found.volblocksize) if isinstance(found, Volume) else with_slack(size)
-    own = found.space.used_by_dataset
-    return max(1, max(own, target) - max(own, found.refreservation) - parent.space.available)
+    target = thick_refreservation(size, current.volblocksize) if isinstance(current, Volume) else with_slack(size)
+    used = current.space.used_by_dataset
+    return max(1, max(used, target) - max(used, current.refreservation) - parent.space.available)
 
 
 # --- refusals of OpenZFS
 
 
-def snapshot_room(found: Volume | Filesystem) -> int:
+def snapshot_room(dataset: Volume | Filesystem) -> int:
     """Bytes that a snapshot needs: OpenZFS reserves again what the snapshot then holds, up to the refreservation."""
-    return min(found.space.used_by_dataset, found.refreservation)
+    return min(dataset.space.used_by_dataset, dataset.refreservation)
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class Room:
 
     @property
     def needed(self) -> int:
-        return sum(one.needed for one in self.datastores)
+        return sum(datastore.needed for datastore in self.datastores)
 
 
 def room(context: Context, datastores: Collection[str]) -> Room:
@@ -252,19 +252,19 @@ def room(context: Context, datastores: Collection[str]) -> Room:
     inventory, rows = context.scan(60), []
     available = 0
     for store in context.datastores(60):
-        found = inventory.dataset(store.dataset) if store.id in datastores else None
-        if found is None:
+        dataset = inventory.dataset(store.dataset) if store.id in datastores else None
+        if dataset is None:
             continue
         above = inventory.dataset(store.pool)
         available = above.space.available if above is not None else 0
-        if found.refreservation:
-            rows.append(RoomOfDatastore(store.id, store.name, snapshot_room(found)))
+        if dataset.refreservation:
+            rows.append(RoomOfDatastore(store.id, store.name, snapshot_room(dataset)))
     return Room(available, rows)
 
 
 def snapshot_refused(context: Context, names: Sequence[str]) -> ConflictError:
-    found = [context.scan(60).dataset(name.partition("@")[0]) for name in names]
-    needed = {one.name: snapshot_room(one) for one in found if one and one.refreservation}
+    datasets = [context.scan(60).dataset(name.partition("@")[0]) for name in names]
+    needed = {dataset.name: snapshot_room(dataset) for dataset in datasets if dataset and dataset.refreservation}
     needs = ", ".join(f"{size} bytes for {name}" for name, size in needed.items()) or "more space"
     return ConflictError(f"Cannot take the snapshot: it needs {needs}, and the pool has less. {_REMEDY}", list(needed))
 

@@ -26,7 +26,7 @@ def _nfs(context: Context, datastore: str, snapshot: str, newest: float) -> tupl
     if store.kind != domain.NFS:
         raise ConflictError("a VMFS datastore has its files inside of VMFS, where only hosts see them", [store.name])
     name = f"{store.dataset}@{snapshot}"
-    if name not in {one.name for one in context.scan(60).snapshots}:
+    if name not in {snapshot.name for snapshot in context.scan(60).snapshots}:
         raise NotFoundError("snapshot", snapshot)
     return store, name
 
@@ -95,16 +95,18 @@ class RestoreVm(Operation[requests.RestoreVm, RestoreVmPlan]):
 
     def _files(self, context: Context, snapshot: str, folder: str, name: str) -> list[tuple[VmFile, bytes | None]]:
         """With the content of those that are rewritten."""
-        files = vm_files.chosen(((one.name, one.kind, one.size) for one in _entries(context, snapshot, folder)), folder, name)
-        names, found = vm_files.new_names(files), []
+        files = vm_files.chosen(
+            ((entry.name, entry.kind, entry.size) for entry in _entries(context, snapshot, folder)), folder, name
+        )
+        names, contents = vm_files.new_names(files), []
         for file in files:
             content = None
             if file.text:
                 with as_domain_errors():
                     content = context.folders.read_text(snapshot, f"{folder}/{file.source}")
                 content = vm_files.rewritten(file, content, names, name)
-            found.append((file, content))
-        return found
+            contents.append((file, content))
+        return contents
 
     def run(self, context: Context, plan: RestoreVmPlan, job_id: str, advance: Advance) -> RestoreVmResult:
         """Into an unfinished folder of this job; resumed, each file is made anew. It gets its name when it is whole."""
@@ -144,7 +146,6 @@ class RestoreVm(Operation[requests.RestoreVm, RestoreVmPlan]):
         )
 
     def undo(self, context: Context, plan: RestoreVmPlan) -> None:
-        """Removes what is not whole."""
         context.folders.undo_folder(plan.snapshot, plan.folder, plan.identifier)
 
 

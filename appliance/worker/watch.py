@@ -57,7 +57,6 @@ class Watch:
             thread.start()
 
     def stop(self) -> None:
-        """Stops after the current disk."""
         self._stopping.set()
         self._changed.set()
         for thread in self._threads:
@@ -70,8 +69,8 @@ class Watch:
         with self._updating:  # results are applied in the order of their scans
             inventory, now = self._context.scan(60), self.now()
             datasets = (*inventory.filesystems, *inventory.volumes)
-            with_datastores = {one.pool for one in datasets if identity.UUID in one.properties}
-            found = pool_health.findings(inventory.pools, now, with_datastores)
+            with_datastores = {dataset.pool for dataset in datasets if identity.UUID in dataset.properties}
+            findings = pool_health.findings(inventory.pools, now, with_datastores)
             with self._lock:
                 names = {pool.name for pool in inventory.pools}
                 self._slow = {
@@ -80,7 +79,7 @@ class Watch:
                     if now - at < pool_health.SLOW_REPORTED_S and finding.subject in names
                 }
                 slow = [finding for finding, _ in self._slow.values()]
-            self._context.alerts.update(pool_health.AREA, found)
+            self._context.alerts.update(pool_health.AREA, findings)
             self._context.alerts.update(pool_health.SLOW_AREA, slow)
             with self._context.store.session() as session:
                 for ended in pool_health.scans(inventory.pools, now):
@@ -148,9 +147,9 @@ class Watch:
     def disks(self) -> list[DiskReport]:
         """All disks with their latest SMART data. Raises DomainError."""
         with as_domain_errors():
-            found = self._context.engine.disks()
+            listed = self._context.engine.disks()
         rows = []
-        for disk in found:
+        for disk in listed:
             known = self._healths.get(disk.path)
             if known is not None and known[0].serial == disk.serial:
                 rows.append(DiskReport(disk, known[1], known[2]))
@@ -172,10 +171,10 @@ class Watch:
     def read_disks(self) -> None:
         """Reads all disks; keeps the old data of unresponsive and sleeping disks. Raises DomainError."""
         with as_domain_errors():
-            found = self._context.engine.disks()
+            listed = self._context.engine.disks()
         healths = {}
         unknown: list[tuple[Disk, DiskHealth, bool]] = []
-        for disk in found:
+        for disk in listed:
             if self._stopping.is_set():
                 return
             known = self._healths.get(disk.path)
@@ -196,35 +195,41 @@ class Watch:
         self._healths = healths
         with self._context.store.session() as session:
             alerts = open_alerts(session, disks.AREA)
-            now_found = {one.key: one for one in disks.findings({path: one[:2] for path, one in healths.items()}, hot_of(alerts))}
+            now_found = {
+                alert.key: alert
+                for alert in disks.findings(
+                    {path: disk_and_health[:2] for path, disk_and_health in healths.items()}, hot_of(alerts)
+                )
+            }
             for disk, health, reported_before in unknown:
-                kept = [one for one in alerts if one.key.endswith(f":{disks.identity(disk)}")]
-                for one in kept:  # from before the worker's start
-                    now_found.setdefault(one.key, Finding(one.key, one.severity, one.subject, one.text, one.remedy))
-                if health.unanswered and (kept or reported_before):
+                earlier = [alert for alert in alerts if alert.key.endswith(f":{disks.identity(disk)}")]
+                for alert in earlier:  # from before the worker's start
+                    now_found.setdefault(alert.key, Finding(alert.key, alert.severity, alert.subject, alert.text, alert.remedy))
+                if health.unanswered and (earlier or reported_before):
                     silent = disks.silent(disk, health)
                     now_found[silent.key] = silent
-            self._update_disk_alerts(session, now_found, alerts, disks.counts(one[:2] for one in healths.values()))
+            self._update_disk_alerts(session, now_found, alerts, disks.counts(health[:2] for health in healths.values()))
 
     def _update_disk_alerts(
-        self, session: Session, found: dict[str, Finding], alerts: Sequence[Alert], counts: dict[str, int]
+        self, session: Session, findings: dict[str, Finding], alerts: Sequence[Alert], counts: dict[str, int]
     ) -> None:
         """Alerts on growing counters until they are acknowledged, and again after further growth."""
         setting = session.get(Setting, _COUNTS)
-        known = {key: disks.Count(*one) for key, one in setting.value.items()} if setting else {}
-        acknowledged = {one.key for one in alerts if one.acknowledged_at is not None}
-        kept = disks.grown(known, counts, acknowledged)
-        if kept != known:
-            session.merge(Setting(name=_COUNTS, value={key: [one.reported, one.acknowledged] for key, one in kept.items()}))
-        for key in found.keys() & kept.keys():
-            if kept[key].reported <= kept[key].acknowledged:
-                del found[key]
-        again = acknowledged & counts.keys() & found.keys()
+        known = {key: disks.Count(*count) for key, count in setting.value.items()} if setting else {}
+        acknowledged = {alert.key for alert in alerts if alert.acknowledged_at is not None}
+        remembered = disks.grown(known, counts, acknowledged)
+        if remembered != known:
+            session.merge(
+                Setting(name=_COUNTS, value={key: [count.reported, count.acknowledged] for key, count in remembered.items()})
+            )
+        for key in findings.keys() & remembered.keys():
+            if remembered[key].reported <= remembered[key].acknowledged:
+                del findings[key]
+        again = acknowledged & counts.keys() & findings.keys()
         if again:  # the acknowledged alert ends, and a new one starts
-            update_alerts(session, disks.AREA, [one for key, one in found.items() if key not in again])
-        update_alerts(session, disks.AREA, found.values())
+            update_alerts(session, disks.AREA, [finding for key, finding in findings.items() if key not in again])
+        update_alerts(session, disks.AREA, findings.values())
 
 
 def hot_of(alerts: Sequence[Alert]) -> set[str]:
-    """Keys of open temperature alerts."""
-    return {one.key for one in alerts if one.key.startswith(f"{disks.AREA}:temperature:")}
+    return {alert.key for alert in alerts if alert.key.startswith(f"{disks.AREA}:temperature:")}

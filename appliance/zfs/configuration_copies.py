@@ -83,7 +83,6 @@ class PoolCopies(ConfigurationCopies):
                 return []
 
     def write_copy(self, pool: str, installation: str, generation: int, content: str) -> None:
-        """See ConfigurationCopies."""
         with self._lock(pool), _as_zfs_error("write_copy"):
             write_folder(self._seen(pool) or self._created(pool), installation, generation, content)
 

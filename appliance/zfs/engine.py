@@ -25,7 +25,6 @@ from appliance.zfs.model import (
     Filesystem,
     Hold,
     ImportablePool,
-    NewEncryption,
     Pool,
     PoolPlan,
     Properties,
@@ -34,6 +33,8 @@ from appliance.zfs.model import (
     Volume,
 )
 
+KEY_BYTES = 32
+"""Of an encryption root (zfsprops(7), keyformat=raw)."""
 LONGEST_STATUS = 256 << 10
 """A device takes a line; the names of damaged files are unlimited."""
 
@@ -122,8 +123,8 @@ class ZfsEngine(ABC):
         """Stops using a device until `online`, also after a reboot. Raises NoSuchDevice, InsufficientReplicas."""
 
     @abstractmethod
-    def online(self, pool: str, device: str, *, expand: bool = False) -> None:
-        """Uses a device again and resilvers its missing data; `expand` uses its whole size. Raises NoSuchDevice."""
+    def online(self, pool: str, device: str) -> None:
+        """Uses a device again and resilvers its missing data. Raises NoSuchDevice."""
 
     @abstractmethod
     def clear(self, pool: str, device: str | None = None) -> None:
@@ -182,7 +183,6 @@ class ZfsEngine(ABC):
         return self.datasets(root).volumes
 
     def filesystems(self, root: str | None = None) -> list[Filesystem]:
-        """The file systems of `datasets`."""
         return self.datasets(root).filesystems
 
     @abstractmethod
@@ -202,7 +202,6 @@ class ZfsEngine(ABC):
         volblocksize: int = 16384,
         thick: bool = False,
         properties: Mapping[str, str] | None = None,
-        encryption: NewEncryption | None = None,
     ) -> Volume:
         """Creates a volume with its properties in one step. The parent must exist.
 
@@ -212,11 +211,11 @@ class ZfsEngine(ABC):
 
     @abstractmethod
     def create_filesystem(
-        self, name: str, *, properties: Mapping[str, str] | None = None, encryption: NewEncryption | None = None
+        self, name: str, *, properties: Mapping[str, str] | None = None, key: bytes | None = None
     ) -> Filesystem:
-        """Creates a file system, and mounts it unless canmount is off or noauto.
+        """Creates a file system, and mounts it unless canmount is off or noauto. With a key it is encrypted by aes-256-gcm.
 
-        Raises DatasetExists, NoSuchDataset (parent), InvalidProperty, OutOfSpace, KeyNotLoaded (parent).
+        Raises DatasetExists, NoSuchDataset (parent), InvalidProperty, OutOfSpace, KeyNotLoaded (parent), WrongKey (not 32 bytes).
         """
 
     @abstractmethod
@@ -288,8 +287,8 @@ class ZfsEngine(ABC):
         """
 
     @abstractmethod
-    def inherit_property(self, name: str, property: str, *, received: bool = False) -> None:
-        """Removes a local value, so that the parent's applies, or with `received` the received value, if any.
+    def inherit_property(self, name: str, property: str) -> None:
+        """Removes a local value, so that the parent's applies.
 
         Raises NoSuchDataset, InvalidProperty.
         """

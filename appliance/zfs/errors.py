@@ -58,8 +58,6 @@ class InvalidProperty(ZfsError):
 
 
 class InvalidLayout(ZfsError):
-    """Vdevs that form no pool, or only with `force`."""
-
     reason: str
     can_force: bool = False
 
@@ -71,8 +69,6 @@ class InvalidLayout(ZfsError):
 
 
 class NoSuchPool(ZfsError):
-    """No pool of this name is imported, or can be."""
-
     pool: str
     text = "no pool {pool}"
 
@@ -85,15 +81,11 @@ class NoSuchDataset(ZfsError):
 
 
 class NoSuchSnapshot(ZfsError):
-    """No snapshot of this name."""
-
     name: str
     text = "no snapshot {name}"
 
 
 class NoSuchHold(ZfsError):
-    """The snapshot has no hold of this tag."""
-
     name: str
     tag: str
     text = "{name} has no hold {tag!r}"
@@ -114,29 +106,21 @@ class NoSuchDevice(ZfsError):
 
 
 class PoolExists(ZfsError):
-    """A pool of this name is imported already."""
-
     pool: str
     text = "a pool named {pool} is imported already"
 
 
 class DatasetExists(ZfsError):
-    """The name is taken by a file system or volume."""
-
     name: str
     text = "{name} exists already"
 
 
 class SnapshotExists(ZfsError):
-    """The name is taken by a snapshot."""
-
     name: str
     text = "{name} exists already"
 
 
 class HoldExists(ZfsError):
-    """The snapshot has a hold of this tag."""
-
     name: str
     tag: str
     text = "{name} has a hold {tag!r} already"
@@ -174,8 +158,6 @@ class HasDependants(ZfsError):
 
 
 class SnapshotHeld(ZfsError):
-    """A hold keeps the snapshot: release it first."""
-
     name: str
     tags: tuple[str, ...] = ()
 
@@ -195,8 +177,6 @@ class NewerSnapshots(ZfsError):
 
 
 class NotAClone(ZfsError):
-    """Only a clone can be promoted."""
-
     name: str
     text = "{name} is not a clone"
 
@@ -221,8 +201,6 @@ class DeviceInUse(ZfsError):
 
 
 class DeviceTooSmall(ZfsError):
-    """It cannot take the place of the other device."""
-
     device: str
     text = "{device} is too small"
 
@@ -236,8 +214,6 @@ class InsufficientReplicas(ZfsError):
 
 
 class ScanRunning(ZfsError):
-    """A scrub or a resilver of the pool runs already."""
-
     pool: str
     function: str
     """"scrub" or "resilver"."""
@@ -245,8 +221,6 @@ class ScanRunning(ZfsError):
 
 
 class NoScanRunning(ZfsError):
-    """No scrub is running."""
-
     pool: str
     text = "no scrub of pool {pool} is running"
 
@@ -255,8 +229,6 @@ class NoScanRunning(ZfsError):
 
 
 class OutOfSpace(ZfsError):
-    """The pool, or a quota above, lacks the requested space."""
-
     name: str
     quota: bool = False
     """Whether a quota is the limit, not the pool."""
@@ -269,15 +241,11 @@ class OutOfSpace(ZfsError):
 
 
 class KeyNotLoaded(ZfsError):
-    """The dataset is encrypted and its key is not loaded."""
-
     name: str
     text = "the key of {name} is not loaded"
 
 
 class KeyLoaded(ZfsError):
-    """The key is loaded already."""
-
     name: str
     text = "the key of {name} is loaded already"
 
@@ -290,8 +258,6 @@ class WrongKey(ZfsError):
 
 
 class NoStoredKey(ZfsError):
-    """The appliance does not have the key of this encryption root."""
-
     name: str
     text = "the key of {name} is not here: bring it, as it was exported from the server that made it"
 
@@ -382,5 +348,4 @@ class UnexpectedFailure(ZfsError):
 
 
 def error_classes() -> dict[str, type[ZfsError]]:
-    """All of them, by code."""
     return {error.code: error for error in ZfsError.__subclasses__()}

@@ -190,13 +190,11 @@ class SnapshotFolders(Folders):
 
     @contextlib.contextmanager
     def _snapshot(self, snapshot: str, path: str) -> Iterator[int]:
-        """A folder of the snapshot."""
         with self._root(snapshot, f".zfs/snapshot/{snapshot.partition('@')[2]}") as root, _walked(root, path) as folder:
             yield folder
 
     @contextlib.contextmanager
     def _file(self, snapshot: str, path: str) -> Iterator[int]:
-        """A file of the snapshot."""
         above, _, name = path.rpartition("/")
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with self._snapshot(snapshot, above) as folder, _opened(_component(name), flags, folder) as file:

@@ -22,29 +22,16 @@ from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken
 
-from appliance.zfs import stable
-from appliance.zfs.engine import ZfsEngine
-from appliance.zfs.errors import (
-    DatasetExists,
-    KeyConfirmed,
-    KeyLoaded,
-    NoStoredKey,
-    NotEncryptionRoot,
-    UnexpectedFailure,
-    WrongKey,
-)
-from appliance.zfs.model import NewEncryption
+from appliance.zfs import errors, stable
+from appliance.zfs.engine import KEY_BYTES, ZfsEngine
 
 PROPERTY = "zvaai:key"
 """User property with the identifier of an encryption root's key."""
-KEY_BYTES = 32
 _IDENTIFIER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredKey:
-    """A stored key."""
-
     identifier: str
     made_at: int
     exported_at: int | None
@@ -106,8 +93,8 @@ class StoredKeys(Keys):
             key = self._key(name, identifier)
         properties = {"canmount": "off", "mountpoint": "none", PROPERTY: identifier}
         try:
-            self._engine.create_filesystem(name, properties=properties, encryption=NewEncryption(key=key))
-        except DatasetExists:
+            self._engine.create_filesystem(name, properties=properties, key=key)
+        except errors.DatasetExists:
             if self._identifier(name) != identifier:
                 raise
 
@@ -117,7 +104,7 @@ class StoredKeys(Keys):
             key = self._key(name, identifier)
         try:
             self._engine.load_key(name, key)
-        except KeyLoaded:
+        except errors.KeyLoaded:
             return
 
     def export_key(self, name: str) -> str:
@@ -126,7 +113,7 @@ class StoredKeys(Keys):
         with self._lock:
             key, stored = self._key(name, identifier), self._read(name, identifier)
             if stored.get("confirmed_at") is not None:
-                raise KeyConfirmed(name)
+                raise errors.KeyConfirmed(name)
             self._write(self._file(identifier), json.dumps({**stored, "exported_at": int(time.time())}).encode())
         return key.hex()
 
@@ -134,7 +121,7 @@ class StoredKeys(Keys):
         identifier, now = self._identifier(name), int(time.time())
         with self._lock:
             if not hmac.compare_digest(self._key(name, identifier), key):
-                raise WrongKey(name)
+                raise errors.WrongKey(name)
             stored = {"exported_at": now, **self._read(name, identifier), "confirmed_at": now}
             self._write(self._file(identifier), json.dumps(stored).encode())
 
@@ -144,11 +131,11 @@ class StoredKeys(Keys):
         A raw replica has the identifier of the original's key. If the keys differ, the replica gets a new identifier.
         """
         if len(key) != KEY_BYTES:
-            raise WrongKey(name)
+            raise errors.WrongKey(name)
         identifier = self._identifier(name)
         try:
             self._engine.load_key(name, key)
-        except KeyLoaded:
+        except errors.KeyLoaded:
             # A killed call had loaded and written the key: only a key that opens the dataset is written.
             with self._lock:
                 written = self._identifier_of(key)
@@ -188,10 +175,10 @@ class StoredKeys(Keys):
     def _identifier(self, name: str) -> str:
         root = self._engine.filesystem(name)
         if root.encryption is None or root.encryption.root != name:
-            raise NotEncryptionRoot(name, root.encryption.root if root.encryption else "")
+            raise errors.NotEncryptionRoot(name, root.encryption.root if root.encryption else "")
         identifier = root.properties.get(PROPERTY)
         if identifier is None or not _IDENTIFIER.fullmatch(identifier.value):
-            raise NoStoredKey(name)
+            raise errors.NoStoredKey(name)
         return identifier.value
 
     def _file(self, identifier: str) -> Path:
@@ -201,7 +188,7 @@ class StoredKeys(Keys):
         try:
             stored: dict[str, Any] = json.loads(self._file(identifier).read_text())
         except FileNotFoundError:
-            raise NoStoredKey(name) from None
+            raise errors.NoStoredKey(name) from None
         return stored
 
     def _key(self, name: str, identifier: str) -> bytes:
@@ -209,7 +196,7 @@ class StoredKeys(Keys):
         try:
             return self._fernet().decrypt(sealed.encode())
         except InvalidToken:
-            raise UnexpectedFailure("keys", f"{self._master} is not the key that {identifier} was sealed with") from None
+            raise errors.UnexpectedFailure("keys", f"{self._master} is not the key that {identifier} was sealed with") from None
 
     def _sealed(self, key: bytes) -> str:
         return self._fernet().encrypt(key).decode()
@@ -217,7 +204,7 @@ class StoredKeys(Keys):
     def _fernet(self) -> Fernet:
         if not self._master.exists():
             if any(self._directory.glob("*.key")):  # a new master key could open none of them
-                raise UnexpectedFailure("keys", f"{self._master} is not there: put it back")
+                raise errors.UnexpectedFailure("keys", f"{self._master} is not there: put it back")
             self._write(self._master, Fernet.generate_key())
         return Fernet(self._master.read_bytes().strip())
 

@@ -7,8 +7,6 @@ from abc import ABC, abstractmethod
 
 
 class Log(ABC):
-    """A source of log lines."""
-
     @abstractmethod
     def log_lines(self) -> list[str]:
         """The latest lines, oldest first, without keys. Raises EngineUnavailable, UnexpectedFailure."""

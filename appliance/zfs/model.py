@@ -38,8 +38,6 @@ class Property:
 
 Properties = Mapping[str, Property]
 
-USER_PROPERTY_PREFIX = "zvaai:"
-
 
 # --- pools
 
@@ -73,8 +71,6 @@ class Role(StrEnum):
 
 
 class Redundancy(StrEnum):
-    """Redundancy of a new vdev."""
-
     STRIPE = "stripe"
     MIRROR = "mirror"
     RAIDZ1 = "raidz1"
@@ -122,13 +118,10 @@ class Vdev:
     vdevs: tuple[Vdev, ...] = ()
 
     def devices(self) -> tuple[Vdev, ...]:
-        """All devices of the vdev."""
         return tuple(leaf for vdev in self.vdevs for leaf in vdev.devices()) if self.vdevs else (self,)
 
 
 class ScanState(StrEnum):
-    """State of a scrub or resilver."""
-
     SCANNING = "scanning"
     PAUSED = "paused"
     FINISHED = "finished"
@@ -163,8 +156,6 @@ class Scan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """An imported pool."""
-
     name: str
     guid: int
     health: Health
@@ -227,8 +218,6 @@ class ImportablePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPlan:
-    """Result of `create_pool` and `add_vdevs`, also with `dry_run`."""
-
     pool: str
     layout: tuple[str, ...]
     """Lines of the resulting layout, indented as `zpool status` prints them."""
@@ -305,47 +294,20 @@ class Space:
 
 
 class KeyStatus(StrEnum):
-    """Status of an encryption key."""
-
     AVAILABLE = "available"
     UNAVAILABLE = "unavailable"
 
 
-class KeyFormat(StrEnum):
-    """zfsprops(7), keyformat."""
-
-    RAW = "raw"
-    """32 bytes."""
-    HEX = "hex"
-    """64 hexadecimal digits."""
-    PASSPHRASE = "passphrase"
-    """8 to 512 bytes."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encryption:
-    """Encryption of a dataset."""
-
     algorithm: str
     root: str
     """The encryption root, for load_key and unload_key."""
-    key_format: KeyFormat
     key_status: KeyStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewEncryption:
-    """Encryption of a new dataset. The key never appears in logs, `repr` or the audit."""
-
-    key: bytes = field(repr=False)
-    key_format: KeyFormat = KeyFormat.RAW
-    algorithm: str = "aes-256-gcm"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """Common fields of file systems and volumes."""
-
     name: str
     guid: int
     createtxg: int
@@ -364,8 +326,6 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume(Dataset):
-    """A zvol."""
-
     volsize: int
     volblocksize: int
     refreservation: int
@@ -379,8 +339,6 @@ class Volume(Dataset):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filesystem(Dataset):
-    """A file system."""
-
     mountpoint: str | None
     """None for `none` and `legacy`."""
     mounted: bool
@@ -402,8 +360,6 @@ class DatasetList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A snapshot."""
-
     name: str
     """DATASET@TAG."""
     guid: int
@@ -438,8 +394,6 @@ class Hold:
 
 
 class DependantKind(StrEnum):
-    """Kind of a dependant."""
-
     CHILD = "child"
     SNAPSHOT = "snapshot"
     CLONE = "clone"

@@ -20,7 +20,7 @@ def stack(path: str, table: Path = Path("/proc/self/mountinfo")) -> list[str]:
 
 def mounted_at(source: str, table: Path = Path("/proc/self/mountinfo")) -> list[str]:
     """The paths at which it is mounted, seen or not."""
-    return [place for place, found in _mounted(table) if found == source]
+    return [place for place, mounted_source in _mounted(table) if mounted_source == source]
 
 
 def _mounted(table: Path) -> Iterator[tuple[str, str]]:

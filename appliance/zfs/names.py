@@ -105,5 +105,4 @@ def hold_tag(tag: str) -> str:
 
 
 def pool_of(name: str) -> str:
-    """Pool of a dataset or snapshot."""
     return name.split("@", 1)[0].split("/", 1)[0]

@@ -12,14 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
 
-from appliance.zfs.errors import InvalidName, InvalidProperty, WrongKey
-from appliance.zfs.model import KeyFormat
+from appliance.zfs.errors import InvalidName, InvalidProperty
 from appliance.zfs.names import MAX_USER_PROPERTY_VALUE_BYTES, is_user_property, user_property_name
 
 MAX_SIZE = 1 << 60
 """Maximum of all sizes: 1 EiB."""
 MIN_VOLBLOCKSIZE, MAX_VOLBLOCKSIZE = 512, 16 << 20
-MIN_PASSPHRASE_BYTES, MAX_PASSPHRASE_BYTES = 8, 512
 
 
 class On(Flag):
@@ -77,7 +75,6 @@ def _mountpoint(value: str) -> bool:
 _ON_OFF = ("on", "off")
 _COMPRESSION = ("on", "off", "lz4", "lzjb", "zle", "gzip", *(f"gzip-{n}" for n in range(1, 10)), "zstd")
 _ZSTD = tuple(f"zstd-{n}" for n in range(1, 20)) + ("zstd-fast",) + tuple(f"zstd-fast-{n}" for n in range(1, 11))
-_CACHES = ("all", "none", "metadata")
 _F, _V, _B = On.FILESYSTEM, On.VOLUME, On.BOTH
 
 SETTABLE: Mapping[str, Native] = {
@@ -88,26 +85,17 @@ SETTABLE: Mapping[str, Native] = {
     "compression": _choice(_B, "on", *_COMPRESSION, *_ZSTD),
     "copies": _choice(_B, "1", "1", "2", "3"),
     "devices": _choice(_F, "on", *_ON_OFF),
-    "dnodesize": _choice(_F, "legacy", "legacy", "auto", "1k", "2k", "4k", "8k", "16k"),
     "exec": _choice(_F, "on", *_ON_OFF),
-    "logbias": _choice(_B, "latency", "latency", "throughput"),
     "mountpoint": Native(_F, "/", ("none", "legacy", "an absolute path"), _mountpoint),
-    "primarycache": _choice(_B, "all", *_CACHES),
     "quota": _size(_F),
     "readonly": _choice(_B, "off", *_ON_OFF),
     "recordsize": _power_of_two(_F, 131072, 512, 16 << 20),
-    "redundant_metadata": _choice(_B, "all", "all", "most", "some", "none"),
     "refquota": _size(_F),
     "refreservation": _size(_B, "auto"),
-    "relatime": _choice(_F, "on", *_ON_OFF),
     "reservation": _size(_B),
-    "secondarycache": _choice(_B, "all", *_CACHES),
     "setuid": _choice(_F, "on", *_ON_OFF),
-    "snapdev": _choice(_V, "hidden", "hidden", "visible"),
-    "snapdir": _choice(_F, "hidden", "hidden", "visible"),
     "sync": _choice(_B, "standard", "standard", "always", "disabled"),
     "volthreading": Native(_V, "on", _ON_OFF, frozenset(_ON_OFF).__contains__, inherited=False),
-    "volmode": _choice(_V, "default", "default", "full", "geom", "dev", "none"),
     "xattr": _choice(_F, "sa", "on", "off", "sa", "dir"),
 }
 """Properties allowed in set_properties and in create operations."""
@@ -117,14 +105,7 @@ SHOWN: Mapping[str, Native] = {**SETTABLE, "dedup": Native(_B, "off", ("what zfs
 
 POOL_SETTABLE: Mapping[str, Native] = {
     "ashift": Native(_B, "0", ("0, or from 9 to 16",), frozenset(("0", *(str(n) for n in range(9, 17)))).__contains__),
-    "autoexpand": _choice(_B, "off", *_ON_OFF),
-    "autoreplace": _choice(_B, "off", *_ON_OFF),
     "autotrim": _choice(_B, "off", *_ON_OFF),
-    "comment": Native(
-        _B, "-", ("32 printable characters",), lambda value: len(value) <= 32 and value.isascii() and value.isprintable()
-    ),
-    "failmode": _choice(_B, "wait", "wait", "continue", "panic"),
-    "multihost": _choice(_B, "off", *_ON_OFF),
 }
 """Pool properties allowed in create_pool."""
 
@@ -214,14 +195,3 @@ def thick_refreservation(volsize: int, volblocksize: int) -> int:
 
 _POINTERS_PER_INDIRECT = 1024
 _INDIRECT_BYTES = 128 << 10
-
-
-def check_key(name: str, key: bytes, key_format: KeyFormat) -> None:
-    """Raises WrongKey naming the dataset when the key is not of the format."""
-    fits = {
-        KeyFormat.RAW: len(key) == 32,
-        KeyFormat.HEX: re.fullmatch(rb"[0-9A-Fa-f]{64}", key) is not None,
-        KeyFormat.PASSPHRASE: MIN_PASSPHRASE_BYTES <= len(key) <= MAX_PASSPHRASE_BYTES and b"\n" not in key,
-    }
-    if not fits[key_format]:
-        raise WrongKey(name)

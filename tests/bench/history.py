@@ -31,7 +31,7 @@ from support.programs import CACHE
 from appliance.config import Configuration
 from appliance.database.models import HostInitiator
 from appliance.database.store import Store
-from appliance.dataplane.target import TargetSocket
+from appliance.dataplane.target_socket import TargetSocket
 from appliance.domain.history import STEP_S
 from appliance.worker.history import History
 

@@ -17,7 +17,7 @@ from support.ganesha import Export, mounted_xfs, running_ganesha
 from support.message_bus import message_bus
 from support.programs import REPOSITORY
 
-from appliance.dataplane.ganesha import Ganesha
+from appliance.dataplane.ganesha_dbus import Ganesha
 from appliance.helper.checks import Policy
 from appliance.helper.exports import CheckedExports
 from appliance.helper.tests.served import served
@@ -30,8 +30,9 @@ POLICY = REPOSITORY / "packaging/dbus/zvaai-nfs.conf"
 ASKING = """
 import os, sys
 from pathlib import Path
-from appliance.dataplane.ganesha import ClientRights, Export, ExportRefusedError, Ganesha, GaneshaDeniedError
-from appliance.dataplane.ganesha import _EXPORTS as MANAGER
+from appliance.dataplane.ganesha import ClientRights, Export, ExportRefusedError, GaneshaDeniedError
+from appliance.dataplane.ganesha_dbus import Ganesha
+from appliance.dataplane.ganesha_dbus import _EXPORTS as MANAGER
 from appliance.helper.client import connect
 from appliance.worker.exports import ExportsByHelper
 

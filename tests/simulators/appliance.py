@@ -21,13 +21,13 @@ import msgspec
 from apiflask import APIFlask
 from werkzeug.test import TestResponse
 
-from appliance.api.operation import carry_out
+from appliance.api.execution import carry_out
 from appliance.api.server import WorkerServer, feed
 from appliance.api.wire import HttpRequest, Reply
 from appliance.config import Configuration, Http, Worker
 from appliance.database.store import Store
 from appliance.dataplane.ganesha import ExportControl
-from appliance.dataplane.target import TargetControl
+from appliance.dataplane.target_socket import TargetSocket
 from appliance.dataplane.vaai_nas import VaaiNas
 from appliance.domain import access
 from appliance.domain.access import Role
@@ -52,7 +52,7 @@ class Appliance:
 
     configuration: Configuration
     simulator: Simulator
-    target: TargetControl
+    target: TargetSocket
     nfs: ExportControl
     service: Service
     application: APIFlask
@@ -188,7 +188,7 @@ def _application(worker: Carrier) -> APIFlask:
 @contextlib.contextmanager
 def running(
     directory: Path,
-    target: TargetControl | None = None,
+    target: TargetSocket | None = None,
     volumes: Path | None = None,
     exports: ExportControl | None = None,
     **settings: Any,

@@ -9,8 +9,8 @@ from pathlib import Path
 from appliance.config import Configuration
 from appliance.database.store import Store
 from appliance.dataplane.ganesha import ExportControl
-from appliance.dataplane.target import TargetControl
-from appliance.dataplane.vaai_nas import FileControl
+from appliance.dataplane.target_socket import TargetSocket
+from appliance.dataplane.vaai_nas import VaaiNas
 from appliance.domain.secrets import Seal
 from appliance.helper.client import HelperClient
 from appliance.worker.assembly import complete
@@ -38,9 +38,9 @@ def simulator(file: Path | None = None) -> Simulator:
 def assembled(
     configuration: Configuration,
     engine: ZfsEngine,
-    target: TargetControl,
+    target: TargetSocket,
     nfs: ExportControl,
-    files: FileControl,
+    files: VaaiNas,
     store: Store | None = None,
 ) -> Context:
     """A worker's context. Keys, folders and copies are in the state directory, unless the engine has them."""

@@ -23,13 +23,13 @@ from appliance.dataplane.target import (
     ServedLun,
     ServedTarget,
     Status,
-    TargetControl,
     TargetRefusedError,
     UnknownInitiator,
 )
+from appliance.dataplane.target_socket import TargetSocket
 
 
-class TargetSimulator(TargetControl):
+class TargetSimulator(TargetSocket):
     """Keeps its configuration, and refuses what the daemon refuses."""
 
     def __init__(self) -> None:
@@ -200,9 +200,9 @@ class TargetSimulator(TargetControl):
             self._targets[target] = replace(self._target(target), mutual=None)
             self.mutual.pop(name, None)
 
-    def portals(self) -> tuple[list[Portal], bool]:
+    def portals(self) -> list[Portal]:
         with self._lock:
-            return list(self.listening), False
+            return list(self.listening)
 
     def create_portal(self, portal: Portal) -> None:
         """Refused if the address has a portal, or if a portal listens on all addresses."""

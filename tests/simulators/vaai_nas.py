@@ -18,13 +18,13 @@ from appliance.dataplane import export_file
 from appliance.dataplane.ganesha import ServedExport
 from appliance.dataplane.vaai_nas import (
     ExportSpace,
-    FileControl,
     FileJob,
     FilePage,
     FileRefusedError,
     FileStatistics,
     FoundFile,
     SharedSpace,
+    VaaiNas,
 )
 
 _RECORD, _OF_A_FILE = 65536, 16384
@@ -41,7 +41,7 @@ class _Clone:
 
 
 @dataclass
-class VaaiNasSimulator(FileControl):
+class VaaiNasSimulator(VaaiNas):
     """Keeps its files, and refuses what the daemon refuses.
 
     Includes the files in the folder of an export. Clones are in memory only, as the simulator's snapshots are.

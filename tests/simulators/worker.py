@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 from appliance.config import Configuration
-from appliance.dataplane.ganesha import ExportControl, Ganesha
-from appliance.dataplane.target import TargetControl, TargetSocket
-from appliance.dataplane.vaai_nas import FileControl, VaaiNas
+from appliance.dataplane.ganesha import ExportControl
+from appliance.dataplane.ganesha_dbus import Ganesha
+from appliance.dataplane.target_socket import TargetSocket
+from appliance.dataplane.vaai_nas import VaaiNas
 from appliance.helper.client import connect
 from appliance.worker.__main__ import main
 from appliance.worker.context import Context
@@ -32,9 +33,9 @@ def _options() -> argparse.Namespace:
 def _make(configuration: Configuration) -> Context:
     options, nfs = _options(), configuration.nfs
     helper = connect(configuration.storage.helper) if options.helper else None
-    target: TargetControl = TargetSimulator() if options.target else TargetSocket(configuration.target.control)
+    target: TargetSocket = TargetSimulator() if options.target else TargetSocket(configuration.target.control)
     exports: ExportControl = GaneshaSimulator()
-    files: FileControl = VaaiNasSimulator(served=exports.served)
+    files: VaaiNas = VaaiNasSimulator(served=exports.served)
     if options.vaai_nas:
         exports, files = Ganesha(nfs.exports, nfs.bus, options.vaai_nas), VaaiNas(nfs.statistics)
     elif options.volumes:

@@ -41,6 +41,13 @@ class ListQuery(Model):
     cursor: str | None = Field(None, max_length=512)
 
 
+class Page[T](Answer):
+    """Part of a list, and the cursor of the next part."""
+
+    items: list[T]
+    next_cursor: str | None
+
+
 class ForceQuery(Model):
     """`force` does what is otherwise refused because hosts are logged in."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from appliance.api.schemas.common import ListQuery
+from appliance.api.schemas.common import ListQuery, Page
 from appliance.api.types import (
     Answer,
     Bytes,
@@ -118,11 +118,8 @@ class DatastoreSpace(Answer):
     problem: str = ""
 
 
-class DatastorePage(Answer):
+class DatastorePage(Page[DatastoreResponse]):
     """Datastores, by name."""
-
-    items: list[DatastoreResponse]
-    next_cursor: str | None
 
 
 class ClientAccess(Model):
@@ -279,11 +276,8 @@ class VolumeResponse(Answer):
     datastore: str | None
 
 
-class VolumePage(Answer):
+class VolumePage(Page[VolumeResponse]):
     """Volumes, by name."""
-
-    items: list[VolumeResponse]
-    next_cursor: str | None
 
 
 class FilesystemResponse(Answer):
@@ -298,11 +292,8 @@ class FilesystemResponse(Answer):
     datastore: str | None
 
 
-class FilesystemPage(Answer):
+class FilesystemPage(Page[FilesystemResponse]):
     """File systems, by name."""
-
-    items: list[FilesystemResponse]
-    next_cursor: str | None
 
 
 class KeyResponse(Versioned):
@@ -317,11 +308,8 @@ class KeyResponse(Versioned):
     confirmed_at: Time | None
 
 
-class KeyPage(Answer):
+class KeyPage(Page[KeyResponse]):
     """Keys, by pool."""
-
-    items: list[KeyResponse]
-    next_cursor: str | None
 
 
 class KeySecret(Answer):

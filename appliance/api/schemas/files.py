@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.schemas.common import ListQuery
+from appliance.api.schemas.common import ListQuery, Page
 from appliance.api.types import Answer, Bytes, Model, Time
 
 FilePath = Annotated[str, Field(min_length=1, max_length=1023)]
@@ -38,11 +38,9 @@ class FileResponse(Answer):
     as_of: Time | None
 
 
-class FilePage(Answer):
+class FilePage(Page[FileResponse]):
     """Files, by the bytes of their paths. `complete` is false if some are missing: too deep, too many, or undecodable names."""
 
-    items: list[FileResponse]
-    next_cursor: str | None
     complete: bool
 
 
@@ -72,11 +70,8 @@ class FolderEntry(Answer):
     modified_at: Time
 
 
-class FolderPage(Answer):
+class FolderPage(Page[FolderEntry]):
     """Entries, by name."""
-
-    items: list[FolderEntry]
-    next_cursor: str | None
 
 
 class RestoreVmCreate(Model):

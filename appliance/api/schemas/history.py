@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Model, Time
 
 Values = list[float | None]
@@ -55,11 +56,8 @@ class DatastoreLoad(Answer):
     bytes: float
 
 
-class DatastoreLoadPage(Answer):
+class DatastoreLoadPage(Page[DatastoreLoad]):
     """By datastore. While the target or the NFS server is away, its datastores are left out."""
-
-    items: list[DatastoreLoad]
-    next_cursor: str | None
 
 
 class CapacitySeries(Answer):

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Identifier, Model, Name, Time, Versioned
 from appliance.domain import hosts
 from appliance.domain.errors import InvalidError
@@ -59,11 +60,8 @@ class HostResponse(Versioned):
     created_at: Time
 
 
-class HostPage(Answer):
+class HostPage(Page[HostResponse]):
     """Hosts, by name."""
-
-    items: list[HostResponse]
-    next_cursor: str | None
 
 
 class ChapUpdate(Chap):
@@ -102,11 +100,8 @@ class GroupResponse(Versioned):
     created_at: Time
 
 
-class GroupPage(Answer):
+class GroupPage(Page[GroupResponse]):
     """Host groups, by name."""
-
-    items: list[GroupResponse]
-    next_cursor: str | None
 
 
 class GroupCreate(Model):
@@ -134,11 +129,8 @@ class SessionOfHost(Answer):
     account: str | None
 
 
-class SessionPage(Answer):
+class SessionPage(Page[SessionOfHost]):
     """A session with its path."""
-
-    items: list[SessionOfHost]
-    next_cursor: str | None
 
 
 class UnknownInitiatorResponse(Answer):
@@ -149,11 +141,8 @@ class UnknownInitiatorResponse(Answer):
     at: Time
 
 
-class UnknownInitiatorPage(Answer):
+class UnknownInitiatorPage(Page[UnknownInitiatorResponse]):
     """Unknown initiators, by iSCSI name."""
-
-    items: list[UnknownInitiatorResponse]
-    next_cursor: str | None
 
 
 class ClientResponse(Answer):
@@ -165,8 +154,5 @@ class ClientResponse(Answer):
     datastores: list[str]
 
 
-class ClientPage(Answer):
+class ClientPage(Page[ClientResponse]):
     """Clients, by address."""
-
-    items: list[ClientResponse]
-    next_cursor: str | None

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.schemas.common import ListQuery
+from appliance.api.schemas.common import ListQuery, Page
 from appliance.api.types import Answer, Name, Time
 
 
@@ -51,11 +51,8 @@ class JobResponse(Answer):
     ended_at: Time | None
 
 
-class JobPage(Answer):
+class JobPage(Page[JobResponse]):
     """Jobs, the newest first."""
-
-    items: list[JobResponse]
-    next_cursor: str | None
 
 
 class AlertResponse(Answer):
@@ -73,11 +70,8 @@ class AlertResponse(Answer):
     acknowledged_by: str | None
 
 
-class AlertPage(Answer):
+class AlertPage(Page[AlertResponse]):
     """Alerts, the newest first."""
-
-    items: list[AlertResponse]
-    next_cursor: str | None
 
 
 class AuditQuery(ListQuery):
@@ -110,8 +104,5 @@ class AuditResponse(Answer):
     """HTTP status; null while the request is running, and after a crash during it."""
 
 
-class AuditPage(Answer):
+class AuditPage(Page[AuditResponse]):
     """The audit, the newest first."""
-
-    items: list[AuditResponse]
-    next_cursor: str | None

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Bytes, Guid, Model, Time, Versioned
 
 
@@ -77,11 +78,8 @@ class PoolResponse(Versioned):
     critical_percent: int = 90
 
 
-class PoolPage(Answer):
+class PoolPage(Page[PoolResponse]):
     """Pools."""
-
-    items: list[PoolResponse]
-    next_cursor: str | None
 
 
 Device = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
@@ -122,11 +120,8 @@ class DiskResponse(Answer):
     """Null until the disk was read."""
 
 
-class DiskPage(Answer):
+class DiskPage(Page[DiskResponse]):
     """Disks, by path."""
-
-    items: list[DiskResponse]
-    next_cursor: str | None
 
 
 class ImportableResponse(Answer):
@@ -141,11 +136,8 @@ class ImportableResponse(Answer):
     devices: list[str]
 
 
-class ImportablePage(Answer):
+class ImportablePage(Page[ImportableResponse]):
     """Pools that can be imported."""
-
-    items: list[ImportableResponse]
-    next_cursor: str | None
 
 
 class VdevCreate(Model):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Model
 
 PortalAddress = Annotated[str, Field(min_length=3, max_length=64)]
@@ -27,11 +28,8 @@ class PortalResponse(Answer):
     """Why the target does not listen there, or empty."""
 
 
-class PortalPage(Answer):
+class PortalPage(Page[PortalResponse]):
     """Portals, by address."""
-
-    items: list[PortalResponse]
-    next_cursor: str | None
 
 
 class PortalCreate(Model):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Model, Name, Time, Versioned
 
 Severity = Literal["info", "warning", "critical"]
@@ -33,11 +34,8 @@ class DeliveryResponse(Answer):
     ended_at: Time | None
 
 
-class DeliveryPage(Answer):
+class DeliveryPage(Page[DeliveryResponse]):
     """Deliveries, the newest first."""
-
-    items: list[DeliveryResponse]
-    next_cursor: str | None
 
 
 class ReceiverResponse(Versioned):
@@ -60,11 +58,8 @@ class ReceiverResponse(Versioned):
     """Deliveries that are still to be made."""
 
 
-class ReceiverPage(Answer):
+class ReceiverPage(Page[ReceiverResponse]):
     """Receivers, by name."""
-
-    items: list[ReceiverResponse]
-    next_cursor: str | None
 
 
 class ReceiverCreate(Model):

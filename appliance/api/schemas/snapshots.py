@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from appliance.api.schemas.common import Page
 from appliance.api.schemas.datastores import ClientAccess, Groups, Squash, Versions
 from appliance.api.schemas.pools import PoolName
 from appliance.api.types import Answer, Bytes, DatastoreName, Guid, Identifier, Lun, Model, Name, SnapshotName, Time, Versioned
@@ -28,11 +29,8 @@ class SnapshotResponse(Answer):
     """Nobody can destroy it before."""
 
 
-class SnapshotPage(Answer):
+class SnapshotPage(Page[SnapshotResponse]):
     """Snapshots, oldest first."""
-
-    items: list[SnapshotResponse]
-    next_cursor: str | None
 
 
 class HoldResponse(Answer):
@@ -43,11 +41,8 @@ class HoldResponse(Answer):
     of: Literal["user", "appliance", "openzfs"]
 
 
-class HoldPage(Answer):
+class HoldPage(Page[HoldResponse]):
     """Holds, by tag."""
-
-    items: list[HoldResponse]
-    next_cursor: str | None
 
 
 class HoldCreate(Model):
@@ -123,11 +118,8 @@ class RoomResponse(Answer):
     datastores: list[RoomOfDatastore]
 
 
-class SchedulePage(Answer):
+class SchedulePage(Page[ScheduleResponse]):
     """Schedules, by name."""
-
-    items: list[ScheduleResponse]
-    next_cursor: str | None
 
 
 At = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]

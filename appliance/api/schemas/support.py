@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Bytes, Time
 
 
@@ -14,8 +15,5 @@ class BundleResponse(Answer):
     size: Bytes
 
 
-class BundlePage(Answer):
+class BundlePage(Page[BundleResponse]):
     """Support bundles, by identifier."""
-
-    items: list[BundleResponse]
-    next_cursor: str | None

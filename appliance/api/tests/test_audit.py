@@ -9,7 +9,7 @@ import pytest
 from simulators.appliance import Appliance
 from sqlalchemy import select
 
-from appliance.api import operation
+from appliance.api import execution
 from appliance.database.models import AuditEntry, HostGroup
 from appliance.domain import hosts, journal
 
@@ -43,11 +43,11 @@ def test_who_dies_before_the_answer_is_kept_has_changed_nothing(appliance: Appli
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(operation, "complete", die)
+        patch.setattr(execution, "complete", die)
         with pytest.raises(Killed):
             appliance.request("POST", "/host-groups", {"name": "one"}, Idempotency_Key="key")
     assert appliance.get("/host-groups")["items"] == []
-    operation.forget_unfinished(appliance.store)
+    execution.forget_unfinished(appliance.store)
     again = [appliance.request("POST", "/host-groups", {"name": "one"}, Idempotency_Key="key") for _ in range(2)]
     assert [one.status_code for one in again] == [201, 201] and again[0].json == again[1].json
     assert [one["name"] for one in appliance.get("/host-groups")["items"]] == ["one"]
@@ -89,7 +89,7 @@ def test_old_entries_go_to_files_and_old_files_go(appliance: Appliance, monkeypa
     monkeypatch.setattr(journal, "AUDIT_KEPT", 20)
     monkeypatch.setattr(journal, "AUDIT_FILE_ENTRIES", 10)
     monkeypatch.setattr(journal, "AUDIT_FILES", 2)
-    monkeypatch.setattr(operation, "_ROTATED_AFTER", 5)
+    monkeypatch.setattr(execution, "_ROTATED_AFTER", 5)
     for number in range(70):
         appliance.request("POST", "/host-groups", {"name": f"group {number}"})
     with appliance.store.reading() as session:

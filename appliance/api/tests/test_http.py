@@ -11,7 +11,7 @@ from sqlalchemy import update
 from werkzeug.test import TestResponse
 
 from appliance.api.events import STREAMS
-from appliance.api.operation import forget_unfinished
+from appliance.api.execution import forget_unfinished
 from appliance.database.models import IdempotencyKey
 
 GOOD = {"name": "store", "pool": "tank", "size": str(GIB)}

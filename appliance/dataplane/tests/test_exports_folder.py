@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from appliance.dataplane.ganesha import Export, ExportRefusedError, Ganesha
+from appliance.dataplane.ganesha import Export, ExportRefusedError
+from appliance.dataplane.ganesha_dbus import Ganesha
 
 SECRET = "somebody's secret"
 EXPORT = Export(7, Path("/srv/zvaai/one"), "/one", dataset="tank/one", guid=4711)

@@ -18,9 +18,9 @@ def test_latency_is_spread_inside_its_bucket() -> None:
 
 def test_what_fell_began_anew() -> None:
     before = Counters([10, 0, 4096, 0], [0, 0, 0, 0], [10])
-    assert Counters([9, 0, 4096, 0], [0, 0, 0, 0], [9]).since(before) is None
-    assert Counters([10, 0, 4096, 0], [0, 0, 0, 0], []).since(before) is None, "a histogram that is shorter"
-    grown = Counters([30, 5, 8192, 512], [7, 0, 0, 0], [10, 25]).since(before)
+    assert Counters([9, 0, 4096, 0], [0, 0, 0, 0], [9]).growth(before) is None
+    assert Counters([10, 0, 4096, 0], [0, 0, 0, 0], []).growth(before) is None, "a histogram that is shorter"
+    grown = Counters([30, 5, 8192, 512], [7, 0, 0, 0], [10, 25]).growth(before)
     assert grown == Counters([20, 5, 4096, 512], [7, 0, 0, 0], [0, 25])
     assert grown.rates(10, BOUNDS) == [2, 0.5, 409.6, 51.2, 0.7, 0, 0, 0, 1.5]
     assert grown.peaks(BOUNDS) == [1.99]
@@ -28,7 +28,7 @@ def test_what_fell_began_anew() -> None:
 
 def test_an_export_counts_offloads_only() -> None:
     offload = {"cloned_bytes": 100, "copied_bytes": 50, "hole_bytes": 9, "reserved_bytes": 9, "fallback_bytes": {}}
-    grown = Counters.of_export(row({"export": "/files", "offload": offload}, "export")).since(Counters())
+    grown = Counters.of_export(row({"export": "/files", "offload": offload}, "export")).growth(Counters())
     assert grown is not None and grown.rates(10, BOUNDS) == [None, None, None, None, 10, 5, 0, 0, None]
 
 

@@ -17,7 +17,7 @@ MAY = {
     "domain": {"database", "zfs.model", "zfs.names", "zfs.errors"},
     "zfs": set(),
     "dataplane": set(),
-    "helper": {"zfs", "dataplane.ganesha", "dataplane.export_file"},
+    "helper": {"zfs", "dataplane.ganesha", "dataplane.ganesha_dbus", "dataplane.export_file"},
     "notify": {"domain", "database"},
     "api": {"domain", "database", "notify", "worker", "dataplane.target", "zfs.model"},
     "worker": {"domain", "database", "dataplane", "zfs", "helper.client", "notify"},

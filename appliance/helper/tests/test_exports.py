@@ -12,7 +12,14 @@ import pytest
 from simulators.ganesha import GaneshaSimulator
 from simulators.zfs import Simulator
 
-from appliance.dataplane.ganesha import Clients, Export, ExportRefusedError, GaneshaUnreachableError, NoSuchExportError
+from appliance.dataplane.ganesha import (
+    Clients,
+    Export,
+    ExportRefusedError,
+    ExportSettings,
+    GaneshaUnreachableError,
+    NoSuchExportError,
+)
 from appliance.helper.checks import Policy
 from appliance.helper.client import HelperClient, connect
 from appliance.helper.exports import CheckedExports
@@ -40,15 +47,10 @@ class Rig:
 
     def add(self, dataset: str = "tank/one", guid: int | None = None, **other: Any) -> None:
         """Adds a valid export, with other arguments if given."""
-        arguments = {
-            "number": 1,
-            "share": "/one",
-            "clients": ["192.0.2.1"],
-            "squash": "No_Root_Squash",
-            "versions": [3, 4],
-            **other,
-        }
-        self.client.add_export(dataset, self.simulator.filesystem(dataset).guid if guid is None else guid, **arguments)
+        number, share = other.pop("number", 1), other.pop("share", "/one")
+        settings = ExportSettings(**{"clients": ["192.0.2.1"], "squash": "No_Root_Squash", "versions": [3, 4], **other})
+        own = self.simulator.filesystem(dataset).guid if guid is None else guid
+        self.client.add_export(dataset, own, number, share, settings)
 
     @property
     def served(self) -> dict[int, str]:
@@ -81,7 +83,7 @@ def test_a_datastore_is_exported_as_requested(rig: Rig) -> None:
         and f"# guid {rig.simulator.filesystem('tank/one').guid}" in export.text
     )
     guid = rig.simulator.filesystem("tank/one").guid
-    rig.client.change_export("tank/one", guid, 1, "/one", clients=[], squash="No_Root_Squash", versions=[4], thick_size=1 << 40)
+    rig.client.change_export("tank/one", guid, 1, "/one", ExportSettings([], "No_Root_Squash", [4], 1 << 40))
     (export, _) = rig.ganesha.served()
     assert export.clients == set() and export.text and f"FSAL {{ Name = ZVAAI; Thick_Size = {1 << 40}; }}" in export.text
     rig.client.forget_export(1)
@@ -186,7 +188,7 @@ def test_others_exports_are_left_alone(rig: Rig) -> None:
     before = rig.ganesha.served()
     guid = rig.simulator.filesystem("tank/one").guid
     with pytest.raises(Refused, match="none of the appliance's"):
-        rig.client.change_export("tank/one", guid, 9, "/others", clients=[], squash="No_Root_Squash", versions=[3])
+        rig.client.change_export("tank/one", guid, 9, "/others", ExportSettings([], "No_Root_Squash", [3]))
     with pytest.raises(Refused, match="none of the appliance's"):
         rig.client.remove_export(9)
     assert rig.ganesha.served() == before

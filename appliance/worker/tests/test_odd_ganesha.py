@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from simulators.appliance import GIB, Appliance, running
 
-from appliance.dataplane.ganesha import Ganesha
+from appliance.dataplane.ganesha_dbus import Ganesha
 
 ESX = "192.0.2.11"
 NOW = (1_800_000_000, 0)

@@ -10,7 +10,7 @@ from simulators.appliance import GIB, Appliance
 
 from appliance.domain.errors import ConflictError
 from appliance.domain.requests import AdoptDataset
-from appliance.worker.operations import OPERATIONS
+from appliance.worker.adoption import OPERATIONS
 from appliance.worker.tests.test_nfs_datastores import cluster
 from appliance.zfs.errors import OutOfSpace
 from appliance.zfs.model import Redundancy, VdevSpec

@@ -10,16 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from appliance.zfs import names
-from appliance.zfs.errors import (
-    DifferentPools,
-    EngineUnavailable,
-    HoldersUnknown,
-    NoSuchDataset,
-    NoSuchPool,
-    PoolUnavailable,
-    UnexpectedFailure,
-)
+from appliance.zfs import errors, names
 from appliance.zfs.kernel import commands, messages
 from appliance.zfs.kernel.commands import Json
 from appliance.zfs.kernel.library import Library
@@ -67,7 +58,7 @@ class Core(ABC):
             raise messages.translate(request, result.complaint)
         datasets = commands.json_of(result.output, request.operation).get("datasets", {})
         if not isinstance(datasets, dict):
-            raise UnexpectedFailure(request.operation, "no datasets in the JSON")
+            raise errors.UnexpectedFailure(request.operation, "no datasets in the JSON")
         return datasets
 
     # --- responsive pools
@@ -75,7 +66,7 @@ class Core(ABC):
     def answering_pools(self) -> list[str]:
         """Names of the imported pools that are not suspended."""
         if not KSTAT.is_dir():
-            raise EngineUnavailable("OpenZFS is not loaded")
+            raise errors.EngineUnavailable("OpenZFS is not loaded")
         states = {path.parent.name: path.read_text().strip() for path in KSTAT.glob("*/state")}
         return sorted(name for name, state in states.items() if state not in {"SUSPENDED", "UNAVAIL", "FAULTED"})
 
@@ -83,13 +74,13 @@ class Core(ABC):
         """Raises NoSuchPool, PoolUnavailable. Call it before operations that would wait for a suspended pool."""
         path = KSTAT / name / "state"
         if not KSTAT.is_dir():
-            raise EngineUnavailable("OpenZFS is not loaded")
+            raise errors.EngineUnavailable("OpenZFS is not loaded")
         try:
             state = path.read_text().strip()
         except OSError:
-            raise NoSuchPool(name) from None
+            raise errors.NoSuchPool(name) from None
         if state == "SUSPENDED":
-            raise PoolUnavailable(name, "suspended: its devices do not answer")
+            raise errors.PoolUnavailable(name, "suspended: its devices do not answer")
 
     def need_dataset(self, name: str) -> None:
         """Checks the name, and that its pool is imported and not suspended.
@@ -99,17 +90,16 @@ class Core(ABC):
         names.dataset_or_snapshot_name(name)
         try:
             self.need_pool(names.pool_of(name))
-        except NoSuchPool:
-            raise NoSuchDataset(name.partition("@")[0]) from None
+        except errors.NoSuchPool:
+            raise errors.NoSuchDataset(name.partition("@")[0]) from None
 
     def exists(self, name: str) -> bool:
-        """Whether a dataset or snapshot of this name exists."""
         return bool(self._library.call("lzc_exists", name.encode()))
 
     def check_one_pool(self, datasets: Sequence[str]) -> None:
         """Raises DifferentPools."""
         if len({names.pool_of(name) for name in datasets}) > 1:
-            raise DifferentPools(tuple(datasets))
+            raise errors.DifferentPools(tuple(datasets))
 
     # --- holders
 
@@ -128,14 +118,14 @@ class Core(ABC):
     def holders(self, name: str) -> tuple[str, ...]:
         self.need_dataset(name)
         if not self.exists(name):
-            raise NoSuchDataset(name)
+            raise errors.NoSuchDataset(name)
         return self.holders_of([name])[name]
 
     def who(self, name: str) -> tuple[str, ...]:
         """Holders for the text of an error; empty if unknown."""
         try:
             return self.holders(name)
-        except HoldersUnknown:
+        except errors.HoldersUnknown:
             return ()
 
     def holders_of(self, datasets: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -161,7 +151,7 @@ class Core(ABC):
                 held |= {name for place, name in places.items() if path == place or path.startswith(f"{place}/")}
                 if time.monotonic() > until:
                     reason = f"the scan of all processes took more than {_HOLDER_SECONDS:.0f} s"
-                    raise HoldersUnknown(datasets[0], reason)
+                    raise errors.HoldersUnknown(datasets[0], reason)
             for name in held:
                 if len(holders[name]) < _MAX_HOLDERS:
                     holders[name].append(f"{_text(process / 'comm')} (process {process.name})")
@@ -180,7 +170,7 @@ class Core(ABC):
             return None
         if _text(_INHIBITED) == "1":
             return None
-        raise HoldersUnknown(name, f"{link} is not there; run: udevadm trigger --settle --subsystem-match=block")
+        raise errors.HoldersUnknown(name, f"{link} is not there; run: udevadm trigger --settle --subsystem-match=block")
 
 
 def _mounted() -> dict[str, str]:
@@ -209,7 +199,7 @@ def _used_by(process: Path, dataset: str) -> Iterator[str]:
     except (FileNotFoundError, ProcessLookupError):  # it ended, or is a kernel thread
         pass
     except OSError as problem:
-        raise HoldersUnknown(dataset, f"{problem.filename}: {problem.strerror}") from problem
+        raise errors.HoldersUnknown(dataset, f"{problem.filename}: {problem.strerror}") from problem
     try:
         for link in (process / "fd").iterdir():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # closed meanwhile
@@ -217,7 +207,7 @@ def _used_by(process: Path, dataset: str) -> Iterator[str]:
     except (FileNotFoundError, ProcessLookupError):
         pass
     except OSError as problem:
-        raise HoldersUnknown(dataset, f"{problem.filename}: {problem.strerror}") from problem
+        raise errors.HoldersUnknown(dataset, f"{problem.filename}: {problem.strerror}") from problem
 
 
 def _text(path: Path) -> str:

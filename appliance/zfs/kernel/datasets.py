@@ -10,19 +10,9 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
-from appliance.zfs import names
-from appliance.zfs.errors import (
-    DatasetBusy,
-    HasDependants,
-    InvalidName,
-    InvalidProperty,
-    NoSuchDataset,
-    NotAClone,
-    NotEncryptionRoot,
-    SnapshotExists,
-    SnapshotHeld,
-    ZfsError,
-)
+from appliance.zfs import errors, names
+from appliance.zfs.engine import KEY_BYTES
+from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import commands, library, reading, room
 from appliance.zfs.kernel.commands import Json
 from appliance.zfs.kernel.core import READ_SECONDS, Core
@@ -32,15 +22,12 @@ from appliance.zfs.model import (
     Dependant,
     DependantKind,
     Filesystem,
-    KeyFormat,
-    NewEncryption,
     Properties,
     Volume,
 )
 from appliance.zfs.properties import (
     SETTABLE,
     On,
-    check_key,
     check_properties,
     check_user_properties,
     check_volume_size,
@@ -75,7 +62,7 @@ class Datasets(Core):
         self.need_dataset(name)
         dataset = self.datasets_json(Request(kind, name), "get", "-j", "-p", "all", name).get(name)
         if not isinstance(dataset, dict) or str(dataset["type"]).lower() != kind:
-            raise NoSuchDataset(name)
+            raise errors.NoSuchDataset(name)
         properties: Json = dataset["properties"]
         return properties
 
@@ -95,43 +82,39 @@ class Datasets(Core):
         volblocksize: int = 16384,
         thick: bool = False,
         properties: Mapping[str, str] | None = None,
-        encryption: NewEncryption | None = None,
     ) -> Volume:
         check_volume_size(volsize, volblocksize)
         check_properties(properties or {}, On.VOLUME)
         sparse = () if thick else ("-s",)
         words = (*sparse, "-V", str(volsize), "-o", f"volblocksize={volblocksize}")
-        self._create(name, words, properties or {}, encryption)
+        self._create(name, words, properties or {}, None)
         self.wait_for_devices([name])
         return self.volume(name)
 
     def create_filesystem(
-        self, name: str, *, properties: Mapping[str, str] | None = None, encryption: NewEncryption | None = None
+        self, name: str, *, properties: Mapping[str, str] | None = None, key: bytes | None = None
     ) -> Filesystem:
         check_properties(properties or {}, On.FILESYSTEM)
-        self._create(name, (), properties or {}, encryption)
+        self._create(name, (), properties or {}, key)
         return self.filesystem(name)
 
-    def _create(self, name: str, words: Sequence[str], properties: Mapping[str, str], encryption: NewEncryption | None) -> None:
+    def _create(self, name: str, words: Sequence[str], properties: Mapping[str, str], key: bytes | None) -> None:
         names.new_dataset_name(name)
         self.need_dataset(name)
         options = list(words)
-        key = b""
-        if encryption:
-            check_key(name, encryption.key, encryption.key_format)
-            options += ["-o", f"encryption={encryption.algorithm}", "-o", f"keyformat={encryption.key_format.value}"]
-            options += ["-o", "keylocation=prompt"]
-            key = _key_as_typed(encryption.key, encryption.key_format)
+        if key is not None:
+            _check_key(name, key)
+            options += ["-o", "encryption=aes-256-gcm", "-o", "keyformat=raw", "-o", "keylocation=prompt"]
         request = Request("create", name, new_name=name, properties=properties)
         room.need(self, request, name, properties, words if "-V" in words and "-s" not in words else ())
-        self.zfs(request, "create", *options, *_options(properties), name, stdin=key)
+        self.zfs(request, "create", *options, *_options(properties), name, stdin=key or b"")
 
     def grow_volume(self, name: str, volsize: int) -> Volume:
         before = self.volume(name)
         check_volume_size(volsize, before.volblocksize)
         if volsize < before.volsize:
             allowed = f"a multiple of {before.volblocksize} from {before.volsize} on"
-            raise InvalidProperty("volsize", str(volsize), "a volume is not made smaller", (allowed,))
+            raise errors.InvalidProperty("volsize", str(volsize), "a volume is not made smaller", (allowed,))
         if volsize == before.volsize:
             return before
         request = Request("grow_volume", name, properties={"volsize": str(volsize)})
@@ -154,7 +137,7 @@ class Datasets(Core):
         names.new_dataset_name(new_name)
         self.check_one_pool([name, new_name])
         if new_name.startswith(f"{name}/"):
-            raise InvalidName(new_name, "a dataset does not move below itself")
+            raise errors.InvalidName(new_name, "a dataset does not move below itself")
         self.need_dataset(name)
         request = Request("rename", name, new_name=new_name)
         self._retry_busy(name, lambda: self.zfs(request, "rename", name, new_name))
@@ -166,11 +149,11 @@ class Datasets(Core):
             try:
                 act()
                 return
-            except DatasetBusy:
+            except errors.DatasetBusy:
                 commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
                 who = self.who(name)
                 if attempt + 1 == _BUSY_TRIES or any(not _is_udev(holder) for holder in who):
-                    raise DatasetBusy(name, who) from None
+                    raise errors.DatasetBusy(name, who) from None
                 time.sleep(0.1 * attempt)
 
     def destroy(self, name: str, *, with_snapshots: bool = False) -> None:
@@ -179,7 +162,7 @@ class Datasets(Core):
         request = Request("destroy", name)
         listed = self._tree(name)
         if name not in listed:
-            raise NoSuchDataset(name)
+            raise errors.NoSuchDataset(name)
         in_the_way, snapshots = set(), []
         for other, properties in listed.items():
             if other == name:
@@ -192,15 +175,15 @@ class Datasets(Core):
         if not with_snapshots:
             in_the_way |= set(snapshots)
         if in_the_way:
-            raise HasDependants(name, tuple(sorted(in_the_way)[:100]))
+            raise errors.HasDependants(name, tuple(sorted(in_the_way)[:100]))
         for snapshot in snapshots:
             if reading.number(listed[snapshot]["userrefs"]["value"]):
-                raise SnapshotHeld(snapshot, self._tags(snapshot))
+                raise errors.SnapshotHeld(snapshot, self._tags(snapshot))
         if snapshots:
             # Otherwise both would be refused only after the snapshots are destroyed.
             who = self.who(name)
             if any(not _is_udev(holder) for holder in who):
-                raise DatasetBusy(name, who)
+                raise errors.DatasetBusy(name, who)
             self.destroy_snapshots(snapshots)
         self._retry_busy(name, lambda: self.zfs(request, "destroy", name))
 
@@ -242,11 +225,11 @@ class Datasets(Core):
         except self._library.exceptions().ZFSError as problem:
             kinds = self._library.exceptions()
             if isinstance(problem, kinds.NotClone):
-                raise NotAClone(name) from None
+                raise errors.NotAClone(name) from None
             if isinstance(problem, kinds.SnapshotExists):
-                raise SnapshotExists(self._common_snapshot(name)) from None
+                raise errors.SnapshotExists(self._common_snapshot(name)) from None
             if isinstance(problem, kinds.DatasetNotFound):
-                raise NoSuchDataset(name) from None
+                raise errors.NoSuchDataset(name) from None
             raise library.unexpected("promote", problem) from problem
 
     def _common_snapshot(self, name: str) -> str:
@@ -270,9 +253,9 @@ class Datasets(Core):
         # `zfs unmount` of the topmost unmounts all of them, or refuses if one is busy.
         try:
             self.zfs(Request("unmount", name), "unmount", *(("-f",) if force else ()), mounted[0].name)
-        except DatasetBusy:
+        except errors.DatasetBusy:
             who = tuple(holder for filesystem in mounted for holder in self.who(filesystem.name))
-            raise DatasetBusy(name, who) from None
+            raise errors.DatasetBusy(name, who) from None
         for other in reversed(self.datasets(name).filesystems):
             if other.mounted:
                 self.zfs(Request("unmount", other.name), "unmount", *(("-f",) if force else ()), other.name)
@@ -315,24 +298,23 @@ class Datasets(Core):
         if properties:
             self.zfs(request, "set", *assignments(properties), request.name)
 
-    def inherit_property(self, name: str, property: str, *, received: bool = False) -> None:
+    def inherit_property(self, name: str, property: str) -> None:
         native = SETTABLE.get(property)
         if names.is_user_property(property):
             check_user_properties({property: ""})
         elif native is None:
-            raise InvalidProperty(property[:100], "", "not a property that may be set")
-        elif not native.inherited and not received:
-            raise InvalidProperty(property, "", "is not inherited")
+            raise errors.InvalidProperty(property[:100], "", "not a property that may be set")
+        elif not native.inherited:
+            raise errors.InvalidProperty(property, "", "is not inherited")
         self.need_dataset(name)
-        self.zfs(Request("inherit_property", name), "inherit", *(("-S",) if received else ()), property, name)
+        self.zfs(Request("inherit_property", name), "inherit", property, name)
 
     # --- keys
 
     def load_key(self, name: str, key: bytes) -> None:
-        key_format = self._encryption_root(name)
-        check_key(name, key, key_format)
-        request = Request("load_key", name)
-        self.zfs(request, "load-key", "-L", "prompt", name, stdin=_key_as_typed(key, key_format))
+        self._check_encryption_root(name)
+        _check_key(name, key)
+        self.zfs(Request("load_key", name), "load-key", "-L", "prompt", name, stdin=key)
         self.wait_for_devices(self._volumes(name))
 
     def _volumes(self, root: str) -> list[str]:
@@ -341,19 +323,18 @@ class Datasets(Core):
         return self.zfs(Request("datasets", root), *words, seconds=READ_SECONDS).decode().split()
 
     def unload_key(self, name: str) -> None:
-        self._encryption_root(name)
+        self._check_encryption_root(name)
         request = Request("unload_key", name)
         self._retry_busy(name, lambda: self.zfs(request, "unload-key", name))
 
-    def _encryption_root(self, name: str) -> KeyFormat:
+    def _check_encryption_root(self, name: str) -> None:
         names.dataset_name(name)
         self.need_dataset(name)
         dataset = self.datasets_json(Request("key", name), "get", "-j", "-p", "all", name)[name]
         kind = reading.volume if dataset["type"] == "VOLUME" else reading.filesystem
         encryption = kind(name, dataset["properties"]).encryption
         if encryption is None or encryption.root != name:
-            raise NotEncryptionRoot(name, encryption.root if encryption else "")
-        return encryption.key_format
+            raise errors.NotEncryptionRoot(name, encryption.root if encryption else "")
 
 
 def grown_refreservation(before: Volume, volsize: int) -> int:
@@ -376,8 +357,9 @@ def assignments(properties: Mapping[str, str]) -> list[str]:
     return [f"{name}={'none' if name in _SIZES and value == '0' else value}" for name, value in properties.items()]
 
 
-def _key_as_typed(key: bytes, key_format: KeyFormat) -> bytes:
-    return key if key_format == KeyFormat.RAW else key + b"\n"
+def _check_key(name: str, key: bytes) -> None:
+    if len(key) != KEY_BYTES:
+        raise errors.WrongKey(name)
 
 
 def _clones(properties: Json) -> list[str]:

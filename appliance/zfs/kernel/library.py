@@ -87,5 +87,4 @@ def name_of(problem: BaseException, otherwise: str) -> str:
 
 
 def unexpected(operation: str, problem: BaseException) -> ZfsError:
-    """The error for a failure without a class."""
     return errors.UnexpectedFailure(operation, str(problem)[:2000])

@@ -17,8 +17,6 @@ from appliance.zfs.names import pool_of
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The request, for the text of an error."""
-
     operation: str
     name: str = ""
     """Dataset, snapshot or pool of the request."""

@@ -6,16 +6,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 
-from appliance.zfs import names
+from appliance.zfs import errors, names
 from appliance.zfs.engine import LONGEST_STATUS, ZfsEngine
-from appliance.zfs.errors import (
-    DatasetBusy,
-    NoScanRunning,
-    NoSuchDevice,
-    NoSuchPool,
-    NotSupported,
-    PoolExists,
-)
 from appliance.zfs.kernel import commands, messages, reading, smart
 from appliance.zfs.kernel.core import POOL_SECONDS, READ_SECONDS
 from appliance.zfs.kernel.datasets import assignments
@@ -52,7 +44,7 @@ class KernelEngine(Snapshots, ZfsEngine):
         for disk in self.disks():
             if device in (disk.path, disk.device):
                 return smart.health(disk.device)
-        raise NoSuchDevice(device)
+        raise errors.NoSuchDevice(device)
 
     def pools(self) -> list[Pool]:
         request = Request("pools")
@@ -88,9 +80,9 @@ class KernelEngine(Snapshots, ZfsEngine):
         check_pool_properties(properties or {})
         root = {"mountpoint": "none"} | dict(filesystem_properties or {})
         check_properties(root, On.FILESYSTEM)
-        with contextlib.suppress(NoSuchPool):
+        with contextlib.suppress(errors.NoSuchPool):
             self.need_pool(name)
-            raise PoolExists(name)
+            raise errors.PoolExists(name)
         options = [word for key, value in (properties or {}).items() for word in ("-o", f"{key}={value}")]
         options += [word for assignment in assignments(root) for word in ("-O", assignment)]
         return self._extend("create", name, options, vdevs, force=force, dry_run=dry_run)
@@ -134,7 +126,7 @@ class KernelEngine(Snapshots, ZfsEngine):
         for vdev in all_of(self.pool(pool).vdevs):
             if device in {vdev.name, vdev.path, vdev.was, str(vdev.guid)}:
                 return vdev.path if vdev.role == Role.SPARE and vdev.path else str(vdev.guid)
-        raise NoSuchDevice(device, pool)
+        raise errors.NoSuchDevice(device, pool)
 
     def remove_vdev(self, pool: str, device: str) -> None:
         self._need(pool)
@@ -143,12 +135,12 @@ class KernelEngine(Snapshots, ZfsEngine):
             if device not in below:
                 continue
             if vdev.role not in {Role.SPARE, Role.CACHE, Role.LOG}:
-                raise NotSupported(f"{device} is neither a spare nor a cache or log device")
+                raise errors.NotSupported(f"{device} is neither a spare nor a cache or log device")
             if vdev.health == Health.IN_USE:
-                raise DatasetBusy(device, ("it is in use as a spare; detach it, or the device that it replaces",))
+                raise errors.DatasetBusy(device, ("it is in use as a spare; detach it, or the device that it replaces",))
             self._change(pool, str(vdev.guid), "remove")
             return
-        raise NoSuchDevice(device, pool)
+        raise errors.NoSuchDevice(device, pool)
 
     def replace(self, pool: str, device: str, new_device: str, *, force: bool = False) -> None:
         self._add_device("replace", pool, device, new_device, force=force)
@@ -169,8 +161,8 @@ class KernelEngine(Snapshots, ZfsEngine):
     def offline(self, pool: str, device: str) -> None:
         self._change(pool, device, "offline")
 
-    def online(self, pool: str, device: str, *, expand: bool = False) -> None:
-        self._change(pool, device, "online", *(("-e",) if expand else ()))
+    def online(self, pool: str, device: str) -> None:
+        self._change(pool, device, "online")
 
     def clear(self, pool: str, device: str | None = None) -> None:
         names.dataset_name(pool)
@@ -194,7 +186,7 @@ class KernelEngine(Snapshots, ZfsEngine):
         # Without a running scrub zpool reports no error.
         scan = self.pool(pool).scan
         if scan is None or scan.function != "scrub" or scan.state not in states:
-            raise NoScanRunning(pool)
+            raise errors.NoScanRunning(pool)
         self.zpool(Request("scrub", pool), "scrub", option, pool)
 
     # --- import, export
@@ -214,12 +206,12 @@ class KernelEngine(Snapshots, ZfsEngine):
         request = Request("import", pool, new_name=new_name or pool)
         taken = {imported.name for imported in self.pools()}
         if (new_name or pool) in taken:
-            raise PoolExists(new_name or pool)
+            raise errors.PoolExists(new_name or pool)
         self.zpool(request, "import", *options, pool, *((new_name,) if new_name else ()), seconds=POOL_SECONDS)
         for imported in self.pools():
             if imported.name == (new_name or pool) or str(imported.guid) == pool:
                 return imported
-        raise NoSuchPool(new_name or pool)
+        raise errors.NoSuchPool(new_name or pool)
 
     def export_pool(self, pool: str, *, force: bool = False) -> None:
         self._release(pool, "export", *(("-f",) if force else ()))
@@ -237,14 +229,14 @@ class KernelEngine(Snapshots, ZfsEngine):
         request = Request(words[0], pool)
         try:
             self.zpool(request, *words, pool, seconds=POOL_SECONDS)
-        except DatasetBusy:
+        except errors.DatasetBusy:
             self._check_unused([filesystem.name for filesystem in self.filesystems(pool) if filesystem.mounted])
             raise
 
     def _check_unused(self, datasets: Sequence[str]) -> None:
         for name, who in self.holders_of(datasets).items():
             if who:
-                raise DatasetBusy(name, who)
+                raise errors.DatasetBusy(name, who)
 
     def trim_start(self, pool: str) -> None:
         self._need(pool)

@@ -18,7 +18,6 @@ from appliance.zfs.model import (
     Filesystem,
     Health,
     ImportablePool,
-    KeyFormat,
     KeyStatus,
     Pool,
     Property,
@@ -52,7 +51,6 @@ def _texts(properties: Json) -> dict[str, str]:
 
 
 def properties(entry: Json) -> dict[str, Property]:
-    """All properties of a dataset."""
     properties = {}
     for name, value in entry.items():
         source = _SOURCES.get(value["source"]["type"], Source.NONE)
@@ -94,9 +92,7 @@ def _encryption(name: str, text: dict[str, str]) -> Encryption | None:
     if algorithm in {"off", "-"}:
         return None
     status = KeyStatus.AVAILABLE if text.get("keystatus") == "available" else KeyStatus.UNAVAILABLE
-    key_format = text.get("keyformat", "")
-    known = KeyFormat(key_format) if key_format in set(KeyFormat) else KeyFormat.RAW
-    return Encryption(algorithm=algorithm, root=text.get("encryptionroot", name), key_format=known, key_status=status)
+    return Encryption(algorithm=algorithm, root=text.get("encryptionroot", name), key_status=status)
 
 
 def _or_none(text: str | None) -> str | None:

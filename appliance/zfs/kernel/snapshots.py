@@ -6,22 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from appliance.zfs import names
-from appliance.zfs.errors import (
-    DatasetBusy,
-    HasDependants,
-    HoldExists,
-    InvalidName,
-    NewerSnapshots,
-    NoSuchDataset,
-    NoSuchHold,
-    NoSuchSnapshot,
-    OutOfSpace,
-    PoolUnavailable,
-    SnapshotExists,
-    SnapshotHeld,
-    ZfsError,
-)
+from appliance.zfs import errors, names
+from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import commands, library, reading, room
 from appliance.zfs.kernel.datasets import Datasets, assignments
 from appliance.zfs.kernel.messages import Request
@@ -47,7 +33,7 @@ class Snapshots(Datasets):
         words = ("list", "-j", "-p", *depth, "-t", "snapshot", "-o", columns, *roots)
         listed = self.datasets_json(Request("snapshots", root or ""), *words) if roots else {}
         if not listed and root is not None and not self.exists(root):
-            raise NoSuchDataset(root)
+            raise errors.NoSuchDataset(root)
         rows = [reading.snapshot(name, entry["properties"], user_properties) for name, entry in listed.items()]
         if not recursive:
             rows = [row for row in rows if row.dataset == root]
@@ -67,7 +53,7 @@ class Snapshots(Datasets):
             names.snapshot_name(name)
         self.check_one_pool(snapshots)
         if len({name.partition("@")[0] for name in snapshots}) < len(snapshots):
-            raise InvalidName(snapshots[0], "one step takes one snapshot of a dataset")
+            raise errors.InvalidName(snapshots[0], "one step takes one snapshot of a dataset")
         if not snapshots:
             return
         self.need_dataset(snapshots[0])
@@ -75,10 +61,10 @@ class Snapshots(Datasets):
         def translate(problem: BaseException, kinds: Any) -> ZfsError:
             name = library.name_of(problem, snapshots[0])
             if isinstance(problem, kinds.DatasetExists):
-                return SnapshotExists(name)
+                return errors.SnapshotExists(name)
             missing = [dataset for name in snapshots if not self.exists(dataset := name.partition("@")[0])]
             if isinstance(problem, kinds.DatasetNotFound) or missing:
-                return NoSuchDataset(missing[0] if missing else name.partition("@")[0])
+                return errors.NoSuchDataset(missing[0] if missing else name.partition("@")[0])
             return _of_space(problem, kinds, name, "snapshot")
 
         user = {name.encode(): value.encode() for name, value in (properties or {}).items()}
@@ -95,10 +81,10 @@ class Snapshots(Datasets):
         def translate(problem: BaseException, kinds: Any) -> ZfsError:
             name = library.name_of(problem, snapshots[0])
             if isinstance(problem, kinds.SnapshotIsCloned):
-                return HasDependants(name, tuple(dependant.name for dependant in self.dependants(name))[:100])
+                return errors.HasDependants(name, tuple(dependant.name for dependant in self.dependants(name))[:100])
             if isinstance(problem, kinds.SnapshotIsHeld):
                 tags = self._tags(name)
-                return SnapshotHeld(name, tags) if tags else DatasetBusy(name)
+                return errors.SnapshotHeld(name, tags) if tags else errors.DatasetBusy(name)
             return _of_space(problem, kinds, name, "destroy_snapshots")
 
         self._atomic(translate, "lzc_destroy_snaps", [name.encode() for name in dict.fromkeys(snapshots)], False)
@@ -113,10 +99,10 @@ class Snapshots(Datasets):
         for name in snapshots:
             try:
                 self.need_dataset(name)
-            except NoSuchDataset:
-                raise NoSuchSnapshot(name) from None
+            except errors.NoSuchDataset:
+                raise errors.NoSuchSnapshot(name) from None
             if not self.exists(name):
-                raise NoSuchSnapshot(name)
+                raise errors.NoSuchSnapshot(name)
 
     def hold(self, snapshots: Sequence[str], tag: str) -> None:
         names.hold_tag(tag)
@@ -125,7 +111,7 @@ class Snapshots(Datasets):
         def translate(problem: BaseException, kinds: Any) -> ZfsError:
             name = library.name_of(problem, snapshots[0])
             if isinstance(problem, kinds.HoldExists):
-                return HoldExists(name, tag)
+                return errors.HoldExists(name, tag)
             return _of_space(problem, kinds, name, "hold")
 
         if snapshots:
@@ -136,12 +122,12 @@ class Snapshots(Datasets):
         self._need_snapshots(snapshots)
         for name in snapshots:
             if tag not in self._tags(name):
-                raise NoSuchHold(name, tag)
+                raise errors.NoSuchHold(name, tag)
 
         def translate(problem: BaseException, kinds: Any) -> ZfsError:
             name = library.name_of(problem, snapshots[0])
             if isinstance(problem, kinds.HoldNotFound):
-                return NoSuchHold(name, tag)
+                return errors.NoSuchHold(name, tag)
             return _of_space(problem, kinds, name, "release")
 
         if snapshots:
@@ -157,21 +143,21 @@ class Snapshots(Datasets):
     def _need_closed(self, volume: str) -> None:
         """Raises DatasetBusy while a program has the volume open, HoldersUnknown if that is unknown."""
         if self.properties(volume)["type"].value == "volume" and (who := self.holders(volume)):
-            raise DatasetBusy(volume, who)
+            raise errors.DatasetBusy(volume, who)
 
     def rollback(self, name: str, *, destroy: Sequence[str] = ()) -> None:
         names.snapshot_name(name)
         dataset = name.partition("@")[0]
         try:
             listed = self.snapshots(dataset, recursive=False)
-        except NoSuchDataset:
-            raise NoSuchSnapshot(name) from None
+        except errors.NoSuchDataset:
+            raise errors.NoSuchSnapshot(name) from None
         order = [row.name for row in listed]
         if name not in order:
-            raise NoSuchSnapshot(name)
+            raise errors.NoSuchSnapshot(name)
         newer = tuple(order[order.index(name) + 1 :])
         if unnamed := tuple(other for other in newer if other not in destroy):
-            raise NewerSnapshots(name, unnamed)
+            raise errors.NewerSnapshots(name, unnamed)
         # OpenZFS would roll back an open volume under its writers.
         commands.run((commands.UDEVADM, "settle", "--timeout=5"), seconds=10)
         self._retry_busy(dataset, lambda: self._need_closed(dataset))
@@ -179,11 +165,11 @@ class Snapshots(Datasets):
 
         def translate(problem: BaseException, kinds: Any) -> ZfsError:
             if isinstance(problem, kinds.DatasetBusy):
-                return DatasetBusy(dataset, self.who(dataset))
+                return errors.DatasetBusy(dataset, self.who(dataset))
             if isinstance(problem, kinds.SnapshotNotLatest):
-                return NewerSnapshots(name, ())
+                return errors.NewerSnapshots(name, ())
             if isinstance(problem, kinds.DatasetNotFound):
-                return NoSuchSnapshot(name)
+                return errors.NoSuchSnapshot(name)
             return _of_space(problem, kinds, name, "rollback")
 
         self._atomic(translate, "lzc_rollback_to", dataset.encode(), name.encode())
@@ -200,7 +186,7 @@ class Snapshots(Datasets):
         room.need(self, request, name, properties or {})
         try:
             self.zfs(request, "clone", *options, snapshot, name)
-        except OutOfSpace:
+        except errors.OutOfSpace:
             self._undo_clone(snapshot, name)
             raise
         if kind == "volume":
@@ -214,9 +200,9 @@ class Snapshots(Datasets):
 
 def _of_space(problem: BaseException, kinds: Any, name: str, operation: str) -> ZfsError:
     if isinstance(problem, kinds.NoSpace):
-        return OutOfSpace(name)
+        return errors.OutOfSpace(name)
     if isinstance(problem, kinds.QuotaExceeded):
-        return OutOfSpace(name, quota=True)
+        return errors.OutOfSpace(name, quota=True)
     if isinstance(problem, (kinds.SuspendedPool, kinds.ReadOnlyPool)):
-        return PoolUnavailable(names.pool_of(name), str(problem))
+        return errors.PoolUnavailable(names.pool_of(name), str(problem))
     return library.unexpected(operation, problem)

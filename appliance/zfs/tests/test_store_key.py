@@ -12,7 +12,7 @@ from simulators.zfs import Simulator
 
 from appliance.zfs.errors import KeyLoaded
 from appliance.zfs.keys import PROPERTY, StoredKeys
-from appliance.zfs.model import KeyStatus, NewEncryption, VdevSpec
+from appliance.zfs.model import KeyStatus, VdevSpec
 
 ROOT, OTHER = "tank/encrypted", "11111111-1111-4111-8111-111111111111"
 
@@ -35,7 +35,7 @@ def test_killed_between_writing_the_key_and_naming_it(
     key, before = os.urandom(32), StoredKeys(simulator, tmp_path)
     before.create_encryption_root("tank/mine", OTHER)  # the identifier that the root names has another key here
     properties = {"mountpoint": "none", PROPERTY: OTHER}
-    simulator.create_filesystem(ROOT, properties=properties, encryption=NewEncryption(key=key))
+    simulator.create_filesystem(ROOT, properties=properties, key=key)
     simulator.unload_key(ROOT)
 
     def killed(_name: str, _properties: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from simulators.appliance import GIB, running
 from support.raw_initiator import GOOD, Session
 from support.target import Target
 
-from appliance.dataplane.target import TargetSocket
+from appliance.dataplane.target_socket import TargetSocket
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 SERIAL = "e4a3b2c1-0f0e-4d0c-8b0a-090807060504"

@@ -16,7 +16,7 @@ from support.programs import wait_for
 from support.raw_initiator import Refused, Session
 from support.target import Account, Target
 
-from appliance.dataplane.target import TargetSocket
+from appliance.dataplane.target_socket import TargetSocket
 
 ESX = "iqn.1998-01.com.vmware:esx1"
 OTHER = "iqn.1998-01.com.vmware:esx2"

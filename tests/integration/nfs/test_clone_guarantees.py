@@ -21,6 +21,7 @@ from support.procedure22 import COMPLETE, Procedure22
 from support.programs import IN_GUEST
 
 from appliance.dataplane import ganesha as control
+from appliance.dataplane import ganesha_dbus
 
 OK, NOENT, NOSPC, STALE, JUKEBOX = 0, 2, 28, 70, 10008
 LARGE = 100 << 20
@@ -35,7 +36,7 @@ class Rig:
     ganesha: Ganesha
     here: Path
     other: Path
-    control: control.Ganesha
+    control: ganesha_dbus.Ganesha
 
     def handle(self, path: str = "", export: str = "vm1") -> bytes:
         """A handle; of the root by default."""
@@ -60,7 +61,7 @@ def rig_of_all(make_lasting_store: Callable[[str], Path], tmp_path_factory: pyte
     with message_bus(directory / "bus") as address:
         environment = {"DBUS_SYSTEM_BUS_ADDRESS": address}
         with running_ganesha(directory / "ganesha", exports, Daemon.PATCHED, environment=environment) as ganesha:
-            yield Rig(ganesha, here, other, control.Ganesha(directory / "exports", address))
+            yield Rig(ganesha, here, other, ganesha_dbus.Ganesha(directory / "exports", address))
 
 
 @pytest.fixture

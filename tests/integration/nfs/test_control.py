@@ -19,10 +19,10 @@ from appliance.dataplane.ganesha import (
     ClientRights,
     Export,
     ExportRefusedError,
-    Ganesha,
     GaneshaUnreachableError,
     NoSuchExportError,
 )
+from appliance.dataplane.ganesha_dbus import Ganesha
 
 
 @pytest.fixture

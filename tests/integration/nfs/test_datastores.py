@@ -21,7 +21,8 @@ from support.programs import IN_GUEST, run, wait_for
 from support.vaai_nas import vaai_nas
 
 from appliance.config import Nfs
-from appliance.dataplane.ganesha import ClientRights, Clients, Export, Ganesha
+from appliance.dataplane.ganesha import ClientRights, Clients, Export
+from appliance.dataplane.ganesha_dbus import Ganesha
 
 pytestmark = pytest.mark.skipif(IN_GUEST, reason="the kernel tier has them on datasets")
 
@@ -165,7 +166,7 @@ def test_who_uses_it_is_seen(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def since_an_hour() -> Clients:
         shown = clients()
-        return replace(shown, since=shown.since - 3600)
+        return replace(shown, started_at=shown.started_at - 3600)
 
     monkeypatch.setattr(rig.control, "clients", since_an_hour)
     store = rig.appliance.nfs_datastore("first", clients=[ESX1])

@@ -17,7 +17,8 @@ from support.onc_rpc import Nfs3, Nfs3Error, mount
 from support.procedure22 import DISK_FULL, RESERVE, Procedure22
 from support.programs import wait_for
 
-from appliance.dataplane.ganesha import Export, Ganesha
+from appliance.dataplane.ganesha import Export
+from appliance.dataplane.ganesha_dbus import Ganesha
 from appliance.dataplane.vaai_nas import ExportSpace, VaaiNas
 
 MIB = 1 << 20

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Mapping
 
 from appliance.zfs import names
+from appliance.zfs.engine import KEY_BYTES
 from appliance.zfs.errors import (
     DatasetBusy,
     DifferentPools,
@@ -19,6 +20,7 @@ from appliance.zfs.errors import (
     NotSupported,
     SnapshotExists,
     SnapshotHeld,
+    WrongKey,
 )
 from appliance.zfs.model import (
     DatasetList,
@@ -27,7 +29,6 @@ from appliance.zfs.model import (
     Encryption,
     Filesystem,
     KeyStatus,
-    NewEncryption,
     Property,
     Volume,
 )
@@ -35,7 +36,6 @@ from appliance.zfs.properties import (
     SETTABLE,
     SHOWN,
     On,
-    check_key,
     check_properties,
     check_volume_size,
     thick_refreservation,
@@ -103,7 +103,7 @@ class Datasets(Core):
             return None
         status = KeyStatus.AVAILABLE if root[1].key_loaded else KeyStatus.UNAVAILABLE
         name = pool.full_name(root[0])
-        return Encryption(algorithm=str(root[1].algorithm), root=name, key_format=root[1].key_format, key_status=status)
+        return Encryption(algorithm=str(root[1].algorithm), root=name, key_status=status)
 
     def below(self, root: str | None) -> list[tuple[PoolState, str, DatasetState]]:
         """All datasets, or a dataset and those below. Without those of suspended pools, as in `zfs list`."""
@@ -153,34 +153,31 @@ class Datasets(Core):
         volblocksize: int = 16384,
         thick: bool = False,
         properties: Mapping[str, str] | None = None,
-        encryption: NewEncryption | None = None,
     ) -> Volume:
         check_volume_size(volsize, volblocksize)
         local = dict(properties or {})
         check_properties(local, On.VOLUME)
         if thick:
             local["refreservation"] = str(thick_refreservation(volsize, volblocksize))
-        pool, path, dataset = self._create(name, local, encryption, NEW_VOLUME_BYTES)
+        pool, path, dataset = self._create(name, local, None, NEW_VOLUME_BYTES)
         dataset.volsize, dataset.volblocksize = volsize, volblocksize
         self.changed(pool)
         return self.report_volume(pool, path, dataset)
 
     @operation
     def create_filesystem(
-        self, name: str, *, properties: Mapping[str, str] | None = None, encryption: NewEncryption | None = None
+        self, name: str, *, properties: Mapping[str, str] | None = None, key: bytes | None = None
     ) -> Filesystem:
         local = dict(properties or {})
         check_properties(local, On.FILESYSTEM)
-        pool, path, dataset = self._create(name, local, encryption, NEW_FILESYSTEM_BYTES)
+        pool, path, dataset = self._create(name, local, key, NEW_FILESYSTEM_BYTES)
         dataset.mounted = self.mounts_itself(pool, path)
         self.changed(pool)
         return self.report_filesystem(pool, path, dataset)
 
-    def _create(
-        self, name: str, local: dict[str, str], encryption: NewEncryption | None, size: int
-    ) -> tuple[PoolState, str, DatasetState]:
-        if encryption:
-            check_key(name, encryption.key, encryption.key_format)
+    def _create(self, name: str, local: dict[str, str], key: bytes | None, size: int) -> tuple[PoolState, str, DatasetState]:
+        if key is not None and len(key) != KEY_BYTES:
+            raise WrongKey(name)
         pool, path = self.find_parent_of_new(name)
         above = self.encryption_root(pool, parent_of(path))
         if above and not above[1].key_loaded:
@@ -189,9 +186,8 @@ class Datasets(Core):
         dataset.blocks = ((pool.txg, size),)
         held = max(size, size_of(dataset, "reservation"), size_of(dataset, "refreservation"))
         self.need_room(pool, parent_of(path), held, name)
-        if encryption:
-            dataset.algorithm, dataset.key_format = encryption.algorithm, encryption.key_format
-            dataset.key_digest, dataset.key_loaded = digest(encryption.key), True
+        if key is not None:
+            dataset.algorithm, dataset.key_digest, dataset.key_loaded = "aes-256-gcm", digest(key), True
         pool.datasets[path] = dataset
         self.touched()
         return pool, path, dataset

@@ -492,7 +492,7 @@ class Pools(Datasets):
         self.changed(state)
 
     @operation
-    def online(self, pool: str, device: str, *, expand: bool = False) -> None:
+    def online(self, pool: str, device: str) -> None:
         state = self.pool_state(pool)
         _, _, leaf = self._device(state, device)
         was_off, leaf.offline = leaf.offline, False

@@ -106,7 +106,7 @@ class PropertiesAndKeys(Datasets):
         self.changed(pool)
 
     @operation
-    def inherit_property(self, name: str, property: str, *, received: bool = False) -> None:
+    def inherit_property(self, name: str, property: str) -> None:
         if not names.is_user_property(property) and property not in SETTABLE:
             raise InvalidProperty(property, "", "not a property that may be set")
         if "@" in name:
@@ -116,11 +116,11 @@ class PropertiesAndKeys(Datasets):
             return
         pool, _, dataset = self.find(name)
         native = SETTABLE.get(property)
-        if native is not None and not native.inherited and not received:
+        if native is not None and not native.inherited:
             raise InvalidProperty(property, "", "is not inherited")
         dataset.local.pop(property, None)
         if property in dataset.received:
-            (dataset.received_hidden.discard if received else dataset.received_hidden.add)(property)
+            dataset.received_hidden.add(property)
         self.changed(pool)
 
     # --- keys

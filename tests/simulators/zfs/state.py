@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.zfs.model import FeatureState, KeyFormat, Redundancy, Role
+from appliance.zfs.model import FeatureState, Redundancy, Role
 from simulators.zfs.blocks import Blocks
 
 
@@ -120,7 +120,6 @@ class DatasetState:
     """Programs that have it open."""
     algorithm: str | None = None
     """Set on the encryption root only."""
-    key_format: KeyFormat = KeyFormat.RAW
     key_digest: str = ""
     key_loaded: bool = False
 

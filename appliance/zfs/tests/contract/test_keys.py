@@ -18,7 +18,7 @@ from appliance.zfs.errors import (
     WrongKey,
 )
 from appliance.zfs.keys import PROPERTY, Keys, StoredKeys
-from appliance.zfs.model import KeyStatus, NewEncryption
+from appliance.zfs.model import KeyStatus
 from appliance.zfs.tests.contract.rig import MIB, Rig
 
 
@@ -90,7 +90,7 @@ def test_a_stored_key_is_never_replaced_by_another(rig: Rig, tmp_path: Path) -> 
     name, replica, identifier, other = rig.name("root"), rig.name("replica"), str(uuid.uuid4()), bytes(range(32))
     keys.create_encryption_root(name, identifier)
     named = {"canmount": "off", "mountpoint": "none", PROPERTY: identifier}  # as a raw replica's whose key was changed
-    rig.engine.create_filesystem(replica, properties=named, encryption=NewEncryption(key=other))
+    rig.engine.create_filesystem(replica, properties=named, key=other)
     rig.engine.unload_key(replica)
     keys.store_key(replica, other)
     rig.engine.unload_key(replica)

@@ -52,8 +52,7 @@ zfs.hold(["unprivileged/vol@s"], "keep")
 refused(SnapshotHeld, zfs.destroy_snapshots, ["unprivileged/vol@s", "unprivileged/fs@s"])
 zfs.release(["unprivileged/vol@s"], "keep")
 zfs.clone("unprivileged/vol@s", "unprivileged/clone")
-secret = NewEncryption(key=b"k" * 32)
-zfs.create_filesystem("unprivileged/secret", properties={{"canmount": "off"}}, encryption=secret)
+zfs.create_filesystem("unprivileged/secret", properties={{"canmount": "off"}}, key=b"k" * 32)
 print(json.dumps({{"guids": [volume.guid, filesystem.guid], "mounted": filesystem.mounted}}))
 """
 

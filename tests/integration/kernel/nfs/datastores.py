@@ -11,7 +11,7 @@ from support.ganesha import mounted_dataset
 from support.programs import wait_for
 from support.short_pool import MIB
 
-from appliance.dataplane.vaai_nas import ExportSpace, FileControl, VaaiNas
+from appliance.dataplane.vaai_nas import ExportSpace, VaaiNas
 
 LEAST_SLACK = 128 * MIB
 PER_FILE = 16 << 10
@@ -35,7 +35,7 @@ def control_block(socket: Path) -> str:
     return f'VAAI_NAS {{ Control_Socket = "{socket}"; }}\n'
 
 
-def counted(control: FileControl, export: int = 1) -> ExportSpace:
+def counted(control: VaaiNas, export: int = 1) -> ExportSpace:
     """Admitted space of an export, after all files are counted."""
     wait_for(lambda: not control.space(export).counting, "files are counted")
     return control.space(export)

@@ -18,6 +18,7 @@ from support.programs import run, wait_for
 from support.short_pool import MIB, ShortPool
 
 from appliance.dataplane import ganesha as control
+from appliance.dataplane import ganesha_dbus
 from appliance.dataplane.vaai_nas import VaaiNas
 from appliance.zfs.kernel import KernelEngine
 
@@ -34,7 +35,7 @@ class Store:
     dataset: str
     place: Path
     server: Ganesha
-    exports: control.Ganesha
+    exports: ganesha_dbus.Ganesha
     export: control.Export
     files: VaaiNas
     data: bytes
@@ -62,7 +63,7 @@ def store(short_pool: ShortPool, tmp_path: Path, seed: int) -> Iterator[Store]:
         blocks = f'{control_block(socket)}%dir "{folder}/*.conf"\n'
         environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus}
         with running_ganesha(tmp_path / "ganesha", [], Daemon.PATCHED, environment=environment, blocks=blocks) as server:
-            yield Store(dataset, place, server, control.Ganesha(folder, bus), export, VaaiNas(socket), data)
+            yield Store(dataset, place, server, ganesha_dbus.Ganesha(folder, bus), export, VaaiNas(socket), data)
 
 
 def test_nothing_is_left_held(store: Store) -> None:

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON-RPC 2.0 over a Unix socket, a message a line, as target and VAAI-NAS service speak it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+_LONGEST_ANSWER = 64 << 20
+"""Bytes: some MiB with many LUNs."""
+
+
+def request(path: Path, method: str, parameters: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+    """The answer to one request on a new connection. Raises OSError, ValueError."""
+    message = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters})
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout_s)
+        connection.connect(str(path))
+        connection.sendall(message + b"\n")
+        with connection.makefile("rb", 1 << 20) as lines:
+            line = lines.readline(_LONGEST_ANSWER)
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error

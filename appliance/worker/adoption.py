@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job that makes a datastore of a dataset."""
+
+from __future__ import annotations
+
+import re
+
+from appliance.domain import datastores as domain
+from appliance.domain import designation, identity, requests
+from appliance.domain.designation import Designation
+from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.thick import without_slack
+from appliance.worker import reservations, steps, thick
+from appliance.worker.context import Context
+from appliance.worker.datastores import DatastorePlan
+from appliance.worker.kinds import Shown, dataset_kind, mount_path, only_own
+from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
+from appliance.zfs import configuration_copies
+from appliance.zfs.model import Dataset, Filesystem, Source, Volume
+
+
+class AdoptPlan(DatastorePlan, frozen=True, kw_only=True):
+    """`known`: how the database had it; `before`: properties that go, and `mounted`, as they were."""
+
+    name: str
+    guid: str
+    shown: Shown
+    known: Shown | None
+    designation: str | None
+    thick: bool
+    before: dict[str, str]
+    mounted: bool
+
+
+class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
+    """Makes a datastore of a dataset that is none, or of a copy: with a new identity, or the one it claims if nobody has it."""
+
+    kind = "datastore.adopt"
+    _left = (identity.DELETED, identity.SHOWN_TO, identity.SOFT_THRESHOLD, identity.THICK, designation.PROPERTY)
+    """Of what it was a copy of; goes before its identity counts."""
+
+    def plan(self, context: Context, request: requests.AdoptDataset) -> AdoptPlan:
+        """Two with one identity are never made."""
+        stores = context.datastores()
+        dataset = context.scan(60).dataset(request.dataset)
+        if dataset is None:
+            raise InvalidError("dataset", f"there is no dataset {request.dataset!r}", "the name of a volume or file system")
+        kind = dataset_kind(dataset)
+        only_own(kind, request)
+        store = next((store for store in stores if store.dataset == dataset.name), None)
+        if store is not None and store.state != "copy":
+            raise ConflictError(f"it is a datastore already, and {store.state}", [store.name])
+        steps.check_name(context, stores, request.name)
+        steps.check_groups(context, request.host_groups)
+        if isinstance(dataset, Volume):
+            domain.check_size(dataset.volsize, 512)
+            is_thick = dataset.refreservation >= dataset.volsize
+        elif dataset.name.partition("/")[2] in (
+            "",
+            domain.FOLDER,
+            domain.TRASH,
+            reservations.DATASET,
+            configuration_copies.DATASET,
+        ):
+            raise InvalidError("dataset", "this is no datastore's: it is the pool's or the appliance's own", "another one")
+        elif below := [dependant.name for dependant in context.engine.dependants(dataset.name) if dependant.kind == "child"]:
+            raise ConflictError("datasets lie below it, which a datastore has not", below)
+        else:
+            is_thick = bool(identity.claimed_thick(dataset)) and without_slack(dataset.refquota) > 0
+        kind.adoptable(context, dataset)
+        if is_thick:
+            thick.check_dedup(context, dataset.name)
+        uuid, keeps = domain.new_uuid(), request.identity == "keep"
+        if keeps:
+            if store is None or not store.copy_of or not re.fullmatch(r"[0-9a-f-]{36}", store.copy_of):
+                raise InvalidError("identity", "the dataset claims none", "new")
+            uuid = store.copy_of
+            self._nobody_else(stores, uuid, dataset.name)
+        names = self._names(context, request, dataset, stores)
+        known = kind.known(context, uuid)
+        numbers = identity.claimed_numbers(dataset, uuid, request.name) if keeps else None
+        shown = kind.decide_shown(context, request, request.name, uuid, numbers)
+        local = {name: value for name, value in dataset.properties.items() if value.source in (Source.LOCAL, Source.RECEIVED)}
+        as_property = designation.to_property(names) if names else None
+        return AdoptPlan(
+            subject=uuid,
+            pools=(dataset.pool,),
+            uuid=uuid,
+            dataset=dataset.name,
+            name=request.name,
+            guid=str(dataset.guid),
+            shown=shown,
+            known=known,
+            designation=as_property,
+            thick=is_thick,
+            before={name: local[name].value for name in self._left if name in local},
+            mounted=isinstance(dataset, Filesystem) and dataset.mounted,
+            claims=shown.claims(request.name, as_property),
+        )
+
+    @staticmethod
+    def _nobody_else(stores: list[domain.Datastore], uuid: str, dataset: str) -> None:
+        claimants = [other for other in stores if other.state != "missing" and other.dataset != dataset]
+        others = [other.dataset for other in claimants if uuid in (other.uuid, other.copy_of)]
+        if others:
+            raise ConflictError("another dataset has or claims this identity; two LUNs with one corrupt VMFS", others)
+
+    @staticmethod
+    def _names(
+        context: Context, request: requests.AdoptDataset, dataset: Dataset, stores: list[domain.Datastore]
+    ) -> Designation | None:
+        """Names from another target, which must not belong to another datastore or planned job."""
+        names = identity.claimed_designation(dataset) if request.identity == "keep" else None
+        if request.known_as:
+            if names is not None:
+                raise InvalidError("known_as", "the identity that is kept has names already", "identity new, or nothing here")
+            if not isinstance(dataset, Volume):
+                raise InvalidError("known_as", "only a volume has the names of a disk", "nothing here")
+            names = designation.known_as(request.known_as)
+        if names is None:
+            return None
+        domain.check_designation(stores, names, dataset.name)
+        for claims in steps.pending_claims(context):
+            other = designation.of_property(claims.designation) if claims.designation else None
+            if other is not None and (common := sorted(names.names & other.names)):
+                raise ConflictError("a job under way gives another datastore these names", common)
+        return names
+
+    def run(self, context: Context, plan: AdoptPlan, job_id: str, advance: Advance) -> DatastoreResult:
+        """What its kind needs, identity in one step, then who serves it."""
+        advance("giving it its identity", 10)
+        dataset, uuid = plan.dataset, plan.uuid
+        current = steps.dataset_of(context, dataset)
+        if str(current.guid) != plan.guid:
+            raise ConflictError("the dataset is another one than at the request", [dataset])
+        self._nobody_else(context.datastores(), uuid, dataset)  # a pool may have been imported since the request
+        properties = dataset_kind(current).adopting(context, current, mount_path(context, plan.name, uuid))
+        with context.store.session() as session:
+            plan.shown.show(session, uuid)
+        user_properties = steps.identity_properties(plan.name, uuid, None, plan.shown.numbers(thick=plan.thick))
+        if plan.designation:
+            user_properties[designation.PROPERTY] = plan.designation
+        for left in self._left:
+            context.engine.inherit_property(dataset, left)
+        context.engine.set_properties(dataset, {**properties, **user_properties, identity.GUID: plan.guid})
+        advance("serving it", 60)
+        return steps.serve(context, uuid, plan.pools, self.kind)
+
+    def undo(self, context: Context, plan: AdoptPlan) -> None:
+        """The number of what is no datastore is free again, if it was, and the dataset is as it was."""
+        if any(store.uuid == plan.uuid and store.state == "active" for store in context.datastores()):
+            return
+        with context.store.session() as session:
+            if plan.known is not None:
+                plan.known.show(session, plan.uuid)
+            else:
+                domain.forget(session, plan.uuid)
+        dataset = context.scan_pools(plan.pools).dataset(plan.dataset)
+        if dataset is None or str(dataset.guid) != plan.guid:
+            return
+        if plan.before:
+            context.engine.set_properties(dataset.name, plan.before)
+        if isinstance(dataset, Filesystem) and plan.mounted and not dataset.mounted:
+            context.engine.mount(dataset.name)
+
+
+OPERATIONS = by_kind(Adopt())

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that create and change datastores: a class per kind of job."""
+
+from __future__ import annotations
+
+import msgspec
+
+from appliance.domain import datastores as domain
+from appliance.domain import exports, identity, requests
+from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.jobs import Claims
+from appliance.worker import encryption, steps, thick
+from appliance.worker.context import Context
+from appliance.worker.datastores import DatastorePlan, of_datastore
+from appliance.worker.kinds import KINDS, Layout, Shown, mount_path, only_own
+from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
+from appliance.zfs import errors as zfs
+
+
+class CreatePlan(DatastorePlan, frozen=True, kw_only=True):
+    """`key` identifies the encryption key, if the datastore is encrypted."""
+
+    name: str
+    key: str | None
+    soft_threshold: int | None
+    layout: Layout
+    shown: Shown
+
+
+class Create(Operation[requests.CreateDatastore, CreatePlan]):
+    """An empty datastore with its own identity, served: a zvol for VMFS, or a file system for NFS."""
+
+    kind = "datastore.create"
+
+    def plan(self, context: Context, request: requests.CreateDatastore) -> CreatePlan:
+        kind = KINDS[request.kind]
+        only_own(kind, request)
+        if all(pool.name != request.pool for pool in context.scan(60).pools):
+            context.scan()  # somebody else may have made the pool
+        stores = context.datastores(60)
+        steps.check_name(context, stores, request.name)
+        steps.check_groups(context, request.host_groups)
+        pool = next((pool for pool in context.scan(60).pools if pool.name == request.pool), None)
+        if pool is None:
+            raise InvalidError(
+                "pool", f"there is no pool {request.pool!r}", ", ".join(pool.name for pool in context.scan(60).pools) or "none"
+            )
+        uuid = domain.new_uuid()
+        dataset = domain.dataset_name(pool.name, request.name, uuid, encrypted=request.encrypted)
+        if request.encrypted:
+            encryption.check_exported(context, stores, pool.name)
+        if request.thick:
+            thick.check_dedup(context, dataset)
+        layout = kind.decide_new(request, pool)
+        shown = kind.decide_shown(context, request, request.name, uuid, None)
+        return CreatePlan(
+            subject=uuid,
+            pools=(pool.name,),
+            uuid=uuid,
+            dataset=dataset,
+            name=request.name,
+            key=domain.new_uuid() if request.encrypted else None,
+            soft_threshold=request.soft_threshold,
+            layout=layout,
+            shown=shown,
+            claims=shown.claims(request.name),
+        )
+
+    def run(self, context: Context, plan: CreatePlan, job_id: str, advance: Advance) -> DatastoreResult:
+        dataset, uuid = plan.dataset, plan.uuid
+        advance("creating its dataset", 10)
+        if plan.key:
+            steps.ensure_encryption_root(context, dataset.rsplit("/", 1)[0], plan.key)
+        else:
+            steps.ensure_folder(context, dataset.rsplit("/", 1)[0])
+        user_properties = steps.identity_properties(
+            plan.name, uuid, plan.soft_threshold, plan.shown.numbers(thick=plan.layout.thick)
+        )
+        guid = None
+        try:
+            guid = plan.layout.make(context, dataset, mount_path(context, plan.name, uuid), user_properties)
+        except zfs.DatasetExists:
+            steps.own_dataset(context, dataset, uuid)  # made before a crash, or it raises
+        except zfs.OutOfSpace as error:
+            raise thick.made_refused(context, "create", plan.name, dataset, plan.layout.refreservation) from error
+        advance("giving it its identity", 50)
+        with context.store.session() as session:
+            plan.shown.show(session, uuid)
+        steps.complete(context, dataset, guid)
+        advance("serving it", 70)
+        return steps.serve(context, uuid, plan.pools, self.kind)
+
+    def undo(self, context: Context, plan: CreatePlan) -> None:
+        """No dataset without an identity stays."""
+        steps.take_back(context, plan.dataset, plan.uuid)
+
+
+class ChangePlan(DatastorePlan, frozen=True, kw_only=True):
+    """`changes` as they were requested; the rest is how the datastore was then. `loses`: hosts may lose it."""
+
+    changes: requests.ChangeDatastore
+    kind: str
+    number: int | None
+    export: int | None
+    share: str | None
+    called: str
+    was_thick: bool
+    size: int
+    loses: bool
+    force: bool
+
+    @property
+    def becomes(self) -> bool | None:
+        """Thick (true), thin (false), or stays what it is."""
+        return None if self.changes.thick == self.was_thick else self.changes.thick
+
+
+class Change(Operation[requests.ChangeDatastore, ChangePlan]):
+    """Name, threshold, LUN number, host groups, thick or thin; of an NFS datastore clients, versions, squash."""
+
+    kind = "datastore.change"
+
+    def plan(self, context: Context, request: requests.ChangeDatastore) -> ChangePlan:
+        """Taking it away from hosts that are logged in needs force."""
+        stores = context.datastores()
+        store = domain.find(stores, request.id, "active")
+        if request.name is not None:
+            steps.check_name(context, stores, request.name, store.id)
+        steps.check_groups(context, request.host_groups)
+        only_own(KINDS[store.kind], request)
+        if request.thick is not None:
+            thick.check_change(context, store, request)
+        if request.lun is not None and request.lun != store.lun:
+            steps.choose_lun(context, request.lun)
+            steps.unused(context, store, request.force, "another LUN number takes it away from them")
+            steps.unreserved(context, store, request.force)
+        groups = request.host_groups
+        fewer_groups = groups is not None and bool(set(store.host_groups) - set(groups))
+        if fewer_groups:
+            steps.unused(context, store, request.force, "fewer host groups may take it away from them")
+        narrower = store.kind == domain.NFS and _takes_away(store, request)
+        if narrower:
+            steps.unused(context, store, request.force, "fewer clients, fewer versions or squashing may take it away from them")
+        if request.clients is not None:
+            request = msgspec.structs.replace(request, clients=exports.check_clients(request.clients))
+        return ChangePlan(
+            **of_datastore(store),
+            changes=request,
+            kind=store.kind,
+            number=store.lun,
+            export=store.export,
+            share=store.share,
+            called=store.name,
+            was_thick=store.thick,
+            becoming_thick=bool(request.thick),
+            size=store.size,
+            loses=fewer_groups or narrower,
+            force=request.force,
+            claims=Claims(name=request.name, lun=request.lun),
+        )
+
+    def run(self, context: Context, plan: ChangePlan, job_id: str, advance: Advance) -> DatastoreResult:
+        changes, dataset, uuid = plan.changes, plan.dataset, plan.uuid
+        if plan.loses and not plan.force and (users := context.logged_in(uuid)):
+            raise ConflictError("hosts use it by now", users, can_force=True)
+        if changes.lun not in (None, plan.number):
+            steps.still_unused(context, uuid, plan.force, plan.number)
+        advance("setting what is kept with the data", 10)
+        stored = ((changes.name, identity.NAME), (changes.lun, identity.LUN), (changes.soft_threshold, identity.SOFT_THRESHOLD))
+        properties = {name: str(value) for value, name in stored if value not in (None, msgspec.UNSET)}
+        properties |= identity.switched(changes.thick)
+        if plan.becomes is False:
+            thick.make_thin(context, plan.kind, dataset, plan.size)
+        elif plan.becomes:
+            context.engine.set_properties(dataset, thick.begin(plan.kind, plan.size))
+        elif properties:
+            context.engine.set_properties(dataset, properties)
+        if changes.soft_threshold is None:
+            context.engine.inherit_property(dataset, identity.SOFT_THRESHOLD)
+        number = changes.lun if changes.lun is not None else plan.number
+        with context.store.session() as session:
+            if number is not None:
+                domain.present(session, uuid, number, changes.host_groups)
+            elif plan.export is not None and plan.share is not None:
+                exports.show(
+                    session,
+                    uuid,
+                    plan.export,
+                    plan.share,
+                    groups=changes.host_groups,
+                    versions=changes.versions,
+                    squash=changes.squash,
+                    clients=changes.clients,
+                )
+        advance("telling who serves it", 60)
+        served = steps.serve(context, uuid, plan.pools, self.kind)
+        if plan.becomes:
+            if not served.served:
+                raise ConflictError(f"Cannot make {plan.called} thick: it is not served. {served.problem}")
+            advance("counting its shared blocks", 80)
+            thick.make_thick(context, domain.find(context.datastores(60), uuid, "active"))
+            context.scan_pools(plan.pools)
+        return served
+
+    def undo(self, context: Context, plan: ChangePlan) -> None:
+        if plan.becomes and steps.own_dataset(context, plan.dataset, plan.uuid):
+            thick.make_thin(context, plan.kind, plan.dataset, plan.size)
+            steps.serve(context, plan.uuid, plan.pools, self.kind)
+
+
+def _takes_away(store: domain.Datastore, request: requests.ChangeDatastore) -> bool:
+    """Whether an NFS datastore's clients may lose something."""
+    fewer = ((store.clients, request.clients), (store.versions, request.versions))
+    if any(after is not None and set(before) - set(after) for before, after in fewer):
+        return True
+    return request.squash not in (None, "none", store.squash)
+
+
+class SizePlan(DatastorePlan, frozen=True, kw_only=True):
+    """A new size in bytes. Of an NFS datastore the rest is how it was."""
+
+    kind: str
+    size: int
+    was: int
+    thick: bool
+    called: str
+    export: int | None
+
+
+def _sized(store: domain.Datastore, size: int) -> SizePlan:
+    return SizePlan(
+        **of_datastore(store),
+        kind=store.kind,
+        size=size,
+        was=store.size,
+        thick=store.thick,
+        called=store.name,
+        export=store.export,
+    )
+
+
+class Grow(Operation[requests.GrowDatastore, SizePlan]):
+    """A larger volume, or quota; hosts see it at once."""
+
+    kind = "datastore.grow"
+
+    def plan(self, context: Context, request: requests.GrowDatastore) -> SizePlan:
+        store = domain.find(context.datastores(), request.id, "active")
+        if store.kind == domain.NFS:
+            if request.size < store.size:
+                raise InvalidError("size", "this is less than now: set its quota", f"{store.size} or more")
+            return Quota().plan(context, requests.SetQuota(id=request.id, size=request.size))
+        domain.check_size(request.size, store.block_size)
+        if request.size < store.size:
+            raise InvalidError(
+                "size", "a datastore does not get smaller: VMFS would lose what is at its end", f"{store.size} or more"
+            )
+        return _sized(store, request.size)
+
+    def run(self, context: Context, plan: SizePlan, job_id: str, advance: Advance) -> DatastoreResult:
+        if plan.kind == domain.NFS:
+            return Quota().run(context, plan, job_id, advance)
+        advance("growing the volume", 10)
+        try:
+            context.engine.grow_volume(plan.dataset, plan.size)
+        except zfs.OutOfSpace as error:
+            lacking = thick.missing(context, plan.dataset, plan.size)
+            raise ConflictError(f"Cannot grow: the pool lacks {lacking} bytes. Add vdevs, or delete data") from error
+        advance("telling the target", 60)
+        served = steps.serve(context, plan.uuid, plan.pools, self.kind)
+        with context.store.reading() as session:
+            stores = domain.datastores(context.scan(3600), session)
+        lun = next((store.lun for store in stores if store.uuid == plan.uuid), None)
+        if served.served and lun is not None:
+            context.target.refresh_lun(context.configuration.target.name, lun)
+        return served
+
+    def undo(self, context: Context, plan: SizePlan) -> None:
+        if plan.kind == domain.NFS:
+            Quota().undo(context, plan)
+
+
+class Quota(Operation[requests.SetQuota, SizePlan]):
+    """Of an NFS datastore: larger or smaller, never below what it has, or what the files of a thick one need."""
+
+    kind = "datastore.quota"
+
+    def plan(self, context: Context, request: requests.SetQuota) -> SizePlan:
+        """OpenZFS refuses it too, but says less."""
+        store = domain.find(context.datastores(), request.id, "active")
+        if store.kind != domain.NFS:
+            raise ConflictError("a VMFS datastore has a size, and no quota: grow it", [store.name])
+        domain.check_quota(request.size)
+        if store.thick and request.size < store.size:
+            thick.check_smaller(context, store.name, store.export, request.size)
+        elif not store.thick and request.size < store.referenced:
+            raise InvalidError("size", "the quota would be below what it holds", f"{store.referenced} or more")
+        return _sized(store, request.size)
+
+    def run(self, context: Context, plan: SizePlan, job_id: str, advance: Advance) -> DatastoreResult:
+        """Hosts see the new size at their next query. For a thick datastore the NFS server gets the new size."""
+        advance("setting the quota", 10)
+        if not plan.thick:
+            context.engine.set_properties(plan.dataset, {"refquota": str(plan.size)})
+            context.scan_pools(plan.pools)
+            return steps.served_as_before(context, plan.uuid)
+        thick.resize(context, plan.dataset, plan.size, plan.was)
+        advance("telling the NFS server", 60)
+        served = steps.serve(context, plan.uuid, plan.pools, self.kind)
+        if plan.size < plan.was:  # files may have grown until the NFS server knew
+            thick.check_smaller(context, plan.called, plan.export, plan.size)
+        return served
+
+    def undo(self, context: Context, plan: SizePlan) -> None:
+        """Of a thick one, to its size before."""
+        if plan.thick and steps.own_dataset(context, plan.dataset, plan.uuid):
+            context.engine.set_properties(plan.dataset, thick.sized(plan.was, thick=True))
+            steps.serve(context, plan.uuid, plan.pools, self.kind)
+
+
+OPERATIONS = by_kind(Create(), Change(), Grow(), Quota())

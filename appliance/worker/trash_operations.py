@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that delete datastores, restore and purge deleted ones, and forget missing ones."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+from sqlalchemy import select
+
+from appliance.database.models import HostGroup
+from appliance.dataplane import export_file
+from appliance.domain import datastores as domain
+from appliance.domain import identity, requests
+from appliance.domain.errors import ConflictError
+from appliance.domain.jobs import Plan
+from appliance.worker import steps
+from appliance.worker.context import Context
+from appliance.worker.datastores import DatastorePlan, of_datastore
+from appliance.worker.kinds import KINDS, Shown, only_own
+from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
+
+
+class DeletePlan(DatastorePlan, frozen=True, kw_only=True):
+    """`trash`: the dataset's name in the trash."""
+
+    kind: str
+    trash: str
+    force: bool
+    shown_to: str
+
+
+class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
+    """Moves a datastore to the trash: no longer served, restorable until it is purged."""
+
+    kind = "datastore.delete"
+
+    def plan(self, context: Context, request: requests.DeleteDatastore) -> DeletePlan:
+        """Refused while hosts are logged in, unless forced."""
+        store = domain.find(context.datastores(), request.id, "active")
+        steps.unused(context, store, request.force, "deleting it takes it away from them")
+        steps.unreserved(context, store, request.force)
+        trash = domain.trash_name(store.dataset)
+        if not trash.endswith(f"-{store.id[:8]}"):
+            trash = f"{trash}-{store.id[:8]}"
+        return DeletePlan(
+            **of_datastore(store),
+            kind=store.kind,
+            trash=trash,
+            out_of_service=(store.id,),
+            force=request.force,
+            shown_to=identity.ShownTo(
+                host_groups=store.host_groups, clients=store.clients, versions=store.versions or None, squash=store.squash
+            ).to_property(),
+        )
+
+    def run(self, context: Context, plan: DeletePlan, job_id: str, advance: Advance) -> DatastoreResult:
+        advance("taking it out of service", 10)
+        steps.out_of_service(context, plan.uuid, plan.pools, plan.force)
+        advance("moving it to the trash", 50)
+        steps.ensure_folder(context, plan.trash.rsplit("/", 1)[0])
+        if not steps.own_dataset(context, plan.trash, plan.uuid):
+            marks = {identity.DELETED: str(int(time.time())), identity.SHOWN_TO: plan.shown_to}
+            context.engine.set_properties(plan.dataset, marks)
+            KINDS[plan.kind].before_trash(context, plan.dataset)
+            context.engine.rename(plan.dataset, plan.trash)
+        with context.store.session() as session:
+            domain.forget(session, plan.uuid)
+        context.scan_pools(plan.pools)
+        return DatastoreResult(datastore=plan.uuid, dataset=plan.trash)
+
+    def undo(self, context: Context, plan: DeletePlan) -> None:
+        """A dataset that was not moved is not deleted."""
+        if steps.own_dataset(context, plan.dataset, plan.uuid):
+            _unmark(context, plan.dataset)
+            KINDS[plan.kind].after_trash(context, plan.dataset)
+
+
+class RestorePlan(DatastorePlan, frozen=True, kw_only=True):
+    """From `trash` to `dataset`."""
+
+    kind: str
+    name: str
+    trash: str
+    shown: Shown
+
+
+class Restore(Operation[requests.RestoreDatastore, RestorePlan]):
+    """Restores a datastore from the trash, with the same identity."""
+
+    kind = "datastore.restore"
+
+    def plan(self, context: Context, request: requests.RestoreDatastore) -> RestorePlan:
+        """Its name may be taken meanwhile: then another is needed."""
+        stores = context.datastores()
+        store = domain.find(stores, request.id, "deleted")
+        name = request.name or store.name
+        steps.check_name(context, stores, name)
+        steps.check_groups(context, request.host_groups)
+        dataset, kind = context.scan(60).dataset(store.dataset), KINDS[store.kind]
+        only_own(kind, request)
+        recorded = identity.judge(dataset) if dataset else None
+        recorded = recorded if isinstance(recorded, identity.Identity) else None
+        shown = kind.decide_shown(context, _as_before(context, request, recorded), name, store.id, recorded)
+        return RestorePlan(
+            subject=store.id,
+            pools=(store.pool,),
+            uuid=store.id,
+            dataset=domain.dataset_name(store.pool, name, store.id, encrypted=domain.is_below_root(store.dataset)),
+            kind=kind.name,
+            name=name,
+            trash=store.dataset,
+            shown=shown,
+            claims=shown.claims(name),
+        )
+
+    def run(self, context: Context, plan: RestorePlan, job_id: str, advance: Advance) -> DatastoreResult:
+        dataset, uuid = plan.dataset, plan.uuid
+        advance("putting it back", 10)
+        steps.ensure_folder(context, dataset.rsplit("/", 1)[0])
+        if not steps.own_dataset(context, dataset, uuid):
+            context.engine.rename(plan.trash, dataset)
+        with context.store.session() as session:
+            plan.shown.show(session, uuid)
+        context.engine.set_properties(dataset, {identity.NAME: plan.name, **plan.shown.numbers(thick=None)})
+        KINDS[plan.kind].after_trash(context, dataset)
+        _unmark(context, dataset)
+        advance("serving it", 60)
+        return steps.serve(context, uuid, plan.pools, self.kind)
+
+
+def _as_before(
+    context: Context, request: requests.RestoreDatastore, recorded: identity.Identity | None
+) -> requests.RestoreDatastore:
+    """What it does not say, as it was before the deletion."""
+    before = (recorded.shown_to if recorded else None) or identity.ShownTo()
+    with context.store.reading() as session:
+        existing = set(session.scalars(select(HostGroup.id)))
+    groups = [group_id for group_id in before.host_groups if group_id in existing]
+    return msgspec.structs.replace(
+        request,
+        host_groups=groups if request.host_groups is None else request.host_groups,
+        clients=list(before.clients) or None if request.clients is None else request.clients,
+        versions=list(before.versions or ()) or None if request.versions is None else request.versions,
+        squash=request.squash or before.squash,
+    )
+
+
+def _unmark(context: Context, dataset: str) -> None:
+    """It is deleted no more; the deletion's own mark goes last."""
+    context.engine.inherit_property(dataset, identity.SHOWN_TO)
+    context.engine.inherit_property(dataset, identity.DELETED)
+
+
+class PurgePlan(DatastorePlan, frozen=True, kw_only=True):
+    """`origin`: the GUID of the snapshot that was taken for it alone."""
+
+    kind: str
+    origin: int | None
+
+
+class Purge(Operation[requests.PurgeDatastore, PurgePlan]):
+    """Destroys a deleted datastore with its snapshots. This cannot be undone."""
+
+    kind = "datastore.purge"
+
+    def plan(self, context: Context, request: requests.PurgeDatastore) -> PurgePlan:
+        """Refused while clones depend on it, or snapshots of it are held."""
+        store = domain.find(context.datastores(), request.id, "deleted")
+        if held := [
+            snapshot.name for snapshot in context.scan(60).snapshots if snapshot.dataset == store.dataset and snapshot.holds
+        ]:
+            raise ConflictError("snapshots of it are held: release them first", held)
+        clones = [dependant.name for dependant in context.engine.dependants(store.dataset) if dependant.kind == "clone"]
+        if clones:
+            raise ConflictError(
+                "clones depend on its snapshots; promote them, or purge them first", steps.names_of(context, clones)
+            )
+        return PurgePlan(
+            **of_datastore(store),
+            kind=store.kind,
+            origin=steps.origin_guid(context, store.origin),
+        )
+
+    def run(self, context: Context, plan: PurgePlan, job_id: str, advance: Advance) -> DatastoreResult:
+        """Destroys the dataset, if its GUID matches, and the snapshot that was taken only for it."""
+        advance("destroying it", 10)
+        if steps.own_dataset(context, plan.dataset, plan.uuid):
+            context.engine.destroy(plan.dataset, with_snapshots=True)
+        if plan.kind == domain.VMFS:
+            steps.forget_reservations(context, plan.dataset, plan.uuid)
+        steps.destroy_origin(context, plan.origin, plan.pools)
+        with context.store.session() as session:
+            domain.forget(session, plan.uuid)
+        context.scan_pools(plan.pools)
+        return DatastoreResult(datastore=plan.uuid)
+
+
+class ForgetPlan(Plan, frozen=True, kw_only=True):
+    """`export`: its number, if it was an NFS datastore."""
+
+    uuid: str
+    export: int | None
+    force: bool
+
+
+class Forget(Operation[requests.ForgetDatastore, ForgetPlan]):
+    """A missing datastore: its LUN number and host groups are free again, and hosts find no LUN any more."""
+
+    kind = "datastore.forget"
+
+    def plan(self, context: Context, request: requests.ForgetDatastore) -> ForgetPlan:
+        """Its pool may only be away: refused while hosts are logged in that are shown it, unless forced."""
+        store = domain.find(context.datastores(), request.id, "missing")
+        steps.unused(context, store, request.force, "they do not get it back with its pool")
+        steps.unreserved(context, store, request.force)
+        return ForgetPlan(subject=store.id, pools=(), uuid=store.id, force=request.force, export=store.export)
+
+    def run(self, context: Context, plan: ForgetPlan, job_id: str, advance: Advance) -> DatastoreResult:
+        """One that has come back meanwhile stays."""
+        stores = context.datastores()
+        if any(store.uuid == plan.uuid and store.state != "missing" for store in stores):
+            raise ConflictError("it is not missing any more", [plan.uuid])
+        steps.still_unused(context, plan.uuid, plan.force)
+        advance("forgetting it", 10)
+        if plan.export is not None:  # while its pool is away the reconciler leaves alone what it does not know
+            export = export_file.read(context.nfs.files().get(plan.export, ""))
+            if export is None or export.dataset not in {store.dataset for store in stores if store.state == "active"}:
+                context.nfs.forget(plan.export)
+        with context.store.session() as session:
+            domain.forget(session, plan.uuid)
+        return DatastoreResult(datastore=plan.uuid, problems=steps.problems_serving(context, self.kind))
+
+
+OPERATIONS = by_kind(Delete(), Restore(), Purge(), Forget())
