@@ -4,14 +4,7 @@
 from __future__ import annotations
 
 from appliance.api.operation import Call, Resource
-from appliance.api.schemas.configuration import (
-    BackupCreate,
-    BackupResponse,
-    RecoverResponse,
-    RecoverUpdate,
-    RecoveryKeyResponse,
-    RecoveryResponse,
-)
+from appliance.api.schemas import configuration as schemas
 from appliance.api.sessions import confirm_password
 from appliance.domain import recovery, sealed_copy
 from appliance.domain.access import Role
@@ -21,16 +14,16 @@ resource = Resource("configuration")
 
 
 @resource.operation("POST", "/configuration/backup", role=Role.ADMIN, audit="configuration.backup")
-def back_up(call: Call, body: BackupCreate) -> BackupResponse:
+def back_up(call: Call, body: schemas.BackupCreate) -> schemas.BackupResponse:
     """A sealed copy of the configuration: users, hosts, groups, how datastores are shown, schedules, receivers, settings."""
     confirm_password(call, body.password, "password")
-    return BackupResponse.model_validate(call.context.recovery.backup())
+    return schemas.BackupResponse.model_validate(call.context.recovery.backup())
 
 
 @resource.operation("GET", "/recovery", role=Role.VIEWER)
-def read_recovery(call: Call) -> RecoveryResponse:
+def read_recovery(call: Call) -> schemas.RecoveryResponse:
     """Whether the appliance is in recovery mode, and the copies of the configuration on pools."""
-    return RecoveryResponse.model_validate(_state(call))
+    return schemas.RecoveryResponse.model_validate(_state(call))
 
 
 def _state(call: Call) -> dict[str, object]:
@@ -49,7 +42,7 @@ def _state(call: Call) -> dict[str, object]:
 
 
 @resource.operation("POST", "/recovery", role=Role.ADMIN, audit="recovery")
-def recover(call: Call, body: RecoverUpdate) -> RecoverResponse:
+def recover(call: Call, body: schemas.RecoverUpdate) -> schemas.RecoverResponse:
     """Takes the configuration of a copy, or says that the database is right. Ends recovery mode. The worker then reconciles."""
     if [body.from_pool is not None, body.file is not None, body.keep].count(True) != 1:
         raise InvalidError("from_pool", "name a pool, give a file, or keep the database", "one of these")
@@ -60,13 +53,13 @@ def recover(call: Call, body: RecoverUpdate) -> RecoverResponse:
         source = (body.from_pool, body.file, body.recovery_key, call.who.user_id)
         changes = call.context.recovery.take(*source, dry_run=body.dry_run, force=body.force)
     call.worker.scheduler.request()
-    return RecoverResponse.model_validate({**_state(call), "changes": changes})
+    return schemas.RecoverResponse.model_validate({**_state(call), "changes": changes})
 
 
 @resource.operation("POST", "/configuration/recovery-key", role=Role.ADMIN, audit="configuration.recovery_key")
-def renew_recovery_key(call: Call) -> RecoveryKeyResponse:
+def renew_recovery_key(call: Call) -> schemas.RecoveryKeyResponse:
     """Makes a new recovery key and shows it once. Copies that are written from now on open with it, and with no older one."""
     with call.changing() as session:
         key = sealed_copy.new_recovery_key(session, call.context.seal)
     call.changed()
-    return RecoveryKeyResponse(secret=key)
+    return schemas.RecoveryKeyResponse(secret=key)

@@ -154,6 +154,10 @@ def _key(call: Call, pool: str) -> schemas.KeyResponse:
     raise NotFoundError("encryption of pool", pool)
 
 
+def _root(call: Call, pool: str) -> str:
+    return encryption.root(call.context, call.worker.fresh, pool).name
+
+
 @resource.operation("GET", "/encryption-keys", role=Role.VIEWER)
 def list_keys(call: Call, query: ListQuery) -> schemas.KeyPage:
     """Keys of pools with encrypted datastores: whether they are loaded, stored, exported and confirmed."""
@@ -164,14 +168,14 @@ def list_keys(call: Call, query: ListQuery) -> schemas.KeyPage:
 def export_key(call: Call, pool: str, body: schemas.KeyExportCreate) -> schemas.KeySecret:
     """Returns the key, until it is confirmed. Keep it where the pool's disks and this server are not."""
     confirm_password(call, body.password, "password")
-    return schemas.KeySecret(pool=pool, secret=call.worker.export_key(pool))
+    return schemas.KeySecret(pool=pool, secret=call.context.keys.export_key(_root(call, pool)))
 
 
 @resource.operation("POST", "/encryption-keys/<pool>/confirm", role=Role.ADMIN, audit="key.confirm", matches=True)
 def confirm_key(call: Call, pool: str, body: schemas.KeyUpdate) -> schemas.KeyResponse:
     """Confirms that you have stored the key. It can't be exported again."""
     call.match(_key(call, pool))
-    call.worker.confirm_key(pool, bytes.fromhex(body.secret))
+    call.context.keys.confirm_key(_root(call, pool), bytes.fromhex(body.secret))
     return _key(call, pool)
 
 
@@ -179,5 +183,6 @@ def confirm_key(call: Call, pool: str, body: schemas.KeyUpdate) -> schemas.KeyRe
 def keep_key(call: Call, pool: str, body: schemas.KeyUpdate) -> schemas.KeyResponse:
     """Stores the key of a pool from another server, and serves the pool's datastores."""
     call.match(_key(call, pool))
-    call.worker.store_key(pool, bytes.fromhex(body.secret))
+    call.context.keys.store_key(_root(call, pool), bytes.fromhex(body.secret))
+    call.worker.scheduler.request()
     return _key(call, pool)

@@ -27,6 +27,7 @@ from appliance.domain.access import Caller
 from appliance.domain.errors import ConflictError, DomainError, ForbiddenError, InvalidError, UnauthenticatedError
 from appliance.domain.journal import complete, record, rotate, withdraw
 from appliance.domain.secrets import SealedError, is_sealed
+from appliance.worker.errors import as_domain_errors
 from appliance.worker.service import Service
 
 _KEYS_KEPT_S = 86400
@@ -99,7 +100,8 @@ def _carried_out(declared: Declaration, call: Call) -> Outcome:
         if earlier is not None:
             return earlier
         _begin(declared, call)
-        outcome = _viewed(declared, call)
+        with as_domain_errors():
+            outcome = _viewed(declared, call)
     except DomainError as error:
         outcome = _refusal(problem_of(error))
     except Refused as error:

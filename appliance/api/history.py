@@ -5,14 +5,8 @@ from __future__ import annotations
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
+from appliance.api.schemas import history as schemas
 from appliance.api.schemas.common import ListQuery
-from appliance.api.schemas.history import (
-    DatastoreHistoryResponse,
-    DatastoreLoadPage,
-    HistoryQuery,
-    HistoryResponse,
-    PoolHistoryResponse,
-)
 from appliance.domain import hosts
 from appliance.domain.access import Role
 from appliance.domain.datastores import find
@@ -23,35 +17,37 @@ resource = Resource("history")
 
 
 @resource.operation("GET", "/datastores/<datastore_id>/history", role=Role.VIEWER)
-def read_datastore_history(call: Call, datastore_id: str, query: HistoryQuery) -> DatastoreHistoryResponse:
+def read_datastore_history(call: Call, datastore_id: str, query: schemas.HistoryQuery) -> schemas.DatastoreHistoryResponse:
     """Operations, throughput, latency, offloads and space of a datastore over time."""
     find(call.worker.datastores(), datastore_id)
     load, capacity = call.worker.history.read(datastore_key(datastore_id), query.range, query.points, query.end)
-    return DatastoreHistoryResponse.model_validate({"load": load, "capacity": capacity})
+    return schemas.DatastoreHistoryResponse.model_validate({"load": load, "capacity": capacity})
 
 
 @resource.operation("GET", "/load", role=Role.VIEWER)
-def list_load(call: Call, query: ListQuery) -> DatastoreLoadPage:
+def list_load(call: Call, query: ListQuery) -> schemas.DatastoreLoadPage:
     """Operations and throughput of each datastore over the last 10 s."""
-    return DatastoreLoadPage.model_validate(page(call.worker.history.load(), query, lambda one: one.datastore))
+    return schemas.DatastoreLoadPage.model_validate(page(call.worker.history.load(), query, lambda one: one.datastore))
 
 
 @resource.operation("GET", "/hosts/<host_id>/history", role=Role.VIEWER)
-def read_host_history(call: Call, host_id: str, query: HistoryQuery) -> HistoryResponse:
+def read_host_history(call: Call, host_id: str, query: schemas.HistoryQuery) -> schemas.HistoryResponse:
     """Operations, throughput, latency and offloads of a host over time."""
     with call.context.store.reading() as session:
         hosts.host(session, host_id)
     load, _ = call.worker.history.read(host_key(host_id), query.range, query.points, query.end)
-    return HistoryResponse.model_validate({"load": load})
+    return schemas.HistoryResponse.model_validate({"load": load})
 
 
 @resource.operation("GET", "/pools/<name>/history", role=Role.VIEWER)
-def read_pool_history(call: Call, name: str, query: HistoryQuery) -> PoolHistoryResponse:
+def read_pool_history(call: Call, name: str, query: schemas.HistoryQuery) -> schemas.PoolHistoryResponse:
     """Operations, throughput, latency, offloads and space of a pool over time, and the day it is full."""
     history = call.worker.history
     for pool in call.worker.inventory().pools:
         if pool.name == name:
             key = pool_key(pool.guid)
             load, capacity = history.read(key, query.range, query.points, query.end)
-            return PoolHistoryResponse.model_validate({"load": load, "capacity": capacity, "full_at": history.full_at(key)})
+            return schemas.PoolHistoryResponse.model_validate(
+                {"load": load, "capacity": capacity, "full_at": history.full_at(key)}
+            )
     raise NotFoundError("pool", name)

@@ -203,7 +203,7 @@ def list_unknown(call: Call, query: ListQuery) -> schemas.UnknownInitiatorPage:
     """The last 32 iSCSI initiators of no host that tried to log in or looked for targets, since the target started."""
     with call.context.store.reading() as session:
         known = {iqn for iqns in hosts.all_initiators(session).values() for iqn in iqns}
-    found = [one for one in call.worker.unknown_initiators() if one.initiator not in known]
+    found = [one for one in call.context.target.unknown_initiators() if one.initiator not in known]
     found.sort(key=lambda one: (one.initiator, one.address))
     return schemas.UnknownInitiatorPage.model_validate(page(found, query, lambda one: f"{one.initiator}\0{one.address}"))
 

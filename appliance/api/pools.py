@@ -94,7 +94,7 @@ def _disk(report: DiskReport) -> schemas.DiskResponse:
 @resource.operation("GET", "/importable-pools", role=Role.VIEWER)
 def list_importable(call: Call, query: ListQuery) -> schemas.ImportablePage:
     """Pools on the machine's devices that are not imported."""
-    pools = sorted(call.worker.importable(), key=lambda pool: pool.guid)
+    pools = sorted(call.context.engine.importable(), key=lambda pool: pool.guid)
     return schemas.ImportablePage.model_validate(page(pools, query, lambda pool: f"{pool.guid:020}"))
 
 

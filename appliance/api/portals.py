@@ -48,7 +48,7 @@ def _address(body: PortalCreate) -> str:
 def list_portals(call: Call, query: ListQuery) -> PortalPage:
     """All portals, with the network interfaces that lead to them."""
     local = own_addresses()
-    found = [_shown(one, local) for one in portals.listed(call.context)]
+    found = [_shown(one, local) for one in call.context.target.portals()]
     return PortalPage.model_validate(page(sorted(found, key=lambda one: one.address), query, lambda one: one.address))
 
 
@@ -60,7 +60,7 @@ def create_portal(call: Call, body: PortalCreate) -> PortalResponse:
     replaces = None if body.replaces is None else _checked("replaces", body.replaces)
     call.subject = address
     if replaces is None:
-        portals.create(call.context, portal)
+        call.context.target.create_portal(portal)
     else:
         portals.change(call.context, replaces, portal, force=body.force)
     return _shown(portal, own_addresses())
@@ -69,7 +69,7 @@ def create_portal(call: Call, body: PortalCreate) -> PortalResponse:
 @resource.operation("PATCH", "/portals/<portal>", role=Role.ADMIN, audit="portal.change")
 def change_portal(call: Call, portal: str, body: PortalUpdate) -> PortalResponse:
     """Changes the given fields. Refused if hosts lose connections, unless forced."""
-    for one in portals.listed(call.context):
+    for one in call.context.target.portals():
         if one.address == portal:
             break
     else:

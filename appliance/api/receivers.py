@@ -11,16 +11,8 @@ from sqlalchemy.orm import Session
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import before_number, newest_first, page
+from appliance.api.schemas import receivers as schemas
 from appliance.api.schemas.common import Empty, ListQuery
-from appliance.api.schemas.receivers import (
-    DeliveryPage,
-    DeliveryResponse,
-    ReceiverCreate,
-    ReceiverCreated,
-    ReceiverPage,
-    ReceiverResponse,
-    ReceiverUpdate,
-)
 from appliance.database.models import Delivery, Receiver
 from appliance.domain import receivers
 from appliance.domain.access import Role
@@ -32,14 +24,14 @@ from appliance.notify.sender import Sender
 resource = Resource("receivers")
 
 
-def _shown(session: Session, seal: Seal, receiver: Receiver) -> ReceiverResponse:
+def _shown(session: Session, seal: Seal, receiver: Receiver) -> schemas.ReceiverResponse:
     try:
         url = receivers.url_of(seal, receiver)
     except SealedError:
         url = "(its key is gone: set the address again)"
     last, waiting = receivers.last(session, receiver.id), receivers.waiting(session, receiver.id)
     own = {name: getattr(receiver, name) for name in Receiver.__table__.columns.keys()}  # noqa: SIM118  # no dictionary
-    return ReceiverResponse.model_validate(
+    return schemas.ReceiverResponse.model_validate(
         {**own, "url": url, "kind": receivers.kind_of(url), "last_delivery": last, "waiting": waiting}
     )
 
@@ -54,33 +46,35 @@ def _check(call: Call, url: str, certificate: str | None = None) -> None:
 
 
 @resource.operation("GET", "/receivers", role=Role.ADMIN)
-def list_receivers(call: Call, query: ListQuery) -> ReceiverPage:
+def list_receivers(call: Call, query: ListQuery) -> schemas.ReceiverPage:
     """All of them, with how their last delivery ended."""
     with call.context.store.reading() as session:
         found = page(session.scalars(select(Receiver).order_by(Receiver.name)).all(), query, lambda one: one.name)
-        return ReceiverPage.model_validate(found.each(lambda one: _shown(session, call.context.seal, one)))
+        return schemas.ReceiverPage.model_validate(found.each(lambda one: _shown(session, call.context.seal, one)))
 
 
 @resource.operation("POST", "/receivers", role=Role.ADMIN, audit="receiver.create", status=201)
-def create_receiver(call: Call, body: ReceiverCreate) -> ReceiverCreated:
+def create_receiver(call: Call, body: schemas.ReceiverCreate) -> schemas.ReceiverCreated:
     """Adds a receiver. Only this response has the secret of a webhook."""
     _check(call, body.url, body.certificate)
     with call.changing() as session:
         receiver, secret = receivers.add(session, call.context.seal, **body.model_dump())
-        response = ReceiverCreated.model_validate({**dict(_shown(session, call.context.seal, receiver)), "secret": secret})
+        response = schemas.ReceiverCreated.model_validate(
+            {**dict(_shown(session, call.context.seal, receiver)), "secret": secret}
+        )
     call.subject = response.id
     return response
 
 
 @resource.operation("GET", "/receivers/<receiver_id>", role=Role.ADMIN)
-def read_receiver(call: Call, receiver_id: str) -> ReceiverResponse:
+def read_receiver(call: Call, receiver_id: str) -> schemas.ReceiverResponse:
     """A receiver."""
     with call.context.store.reading() as session:
         return _shown(session, call.context.seal, receivers.find(session, receiver_id))
 
 
 @resource.operation("PATCH", "/receivers/<receiver_id>", role=Role.ADMIN, audit="receiver.change", matches=True)
-def change_receiver(call: Call, receiver_id: str, body: ReceiverUpdate) -> ReceiverResponse:
+def change_receiver(call: Call, receiver_id: str, body: schemas.ReceiverUpdate) -> schemas.ReceiverResponse:
     """Changes the given fields. Waiting deliveries go to the new address."""
     if body.url is not None or body.certificate is not None:
         _check(call, body.url or "https://unchanged/", body.certificate)
@@ -105,7 +99,7 @@ def delete_receiver(call: Call, receiver_id: str) -> Empty:
 
 
 @resource.operation("POST", "/receivers/<receiver_id>/secret", role=Role.ADMIN, audit="receiver.secret", status=201, matches=True)
-def renew_secret(call: Call, receiver_id: str) -> ReceiverCreated:
+def renew_secret(call: Call, receiver_id: str) -> schemas.ReceiverCreated:
     """Gives a webhook another secret. Only this response has it; the former one is no longer used."""
     with call.changing() as session:
         receiver, secret = receivers.find(session, receiver_id), receivers.new_secret()
@@ -113,11 +107,11 @@ def renew_secret(call: Call, receiver_id: str) -> ReceiverCreated:
             raise ConflictError("only webhooks have a secret that signs; change the password of a mail server instead")
         call.match(_shown(session, call.context.seal, receiver))
         receiver.secret = call.context.seal.seal(secret)
-        return ReceiverCreated.model_validate({**dict(_shown(session, call.context.seal, receiver)), "secret": secret})
+        return schemas.ReceiverCreated.model_validate({**dict(_shown(session, call.context.seal, receiver)), "secret": secret})
 
 
 @resource.operation("POST", "/receivers/<receiver_id>/test", role=Role.ADMIN, audit="receiver.test")
-def test_receiver(call: Call, receiver_id: str) -> DeliveryResponse:
+def test_receiver(call: Call, receiver_id: str) -> schemas.DeliveryResponse:
     """Sends a test now, once, and reports how it ended. It takes up to 20 s."""
     context = call.context
     with context.store.session() as session:
@@ -128,11 +122,11 @@ def test_receiver(call: Call, receiver_id: str) -> DeliveryResponse:
         found = session.get(Delivery, begun)
         if found is None:
             receivers.find(session, receiver_id)
-        return DeliveryResponse.model_validate(found)
+        return schemas.DeliveryResponse.model_validate(found)
 
 
 @resource.operation("GET", "/receivers/<receiver_id>/deliveries", role=Role.ADMIN)
-def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> DeliveryPage:
+def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> schemas.DeliveryPage:
     """Sent and pending deliveries, newest first. The newest 200 completed ones are stored."""
     with call.context.store.reading() as session:
         receivers.find(session, receiver_id)
@@ -142,4 +136,4 @@ def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> DeliveryP
             .order_by(Delivery.id.desc())
             .limit(query.limit + 1)
         )
-        return DeliveryPage.model_validate(newest_first(session.scalars(chosen), query, lambda one: one.id))
+        return schemas.DeliveryPage.model_validate(newest_first(session.scalars(chosen), query, lambda one: one.id))

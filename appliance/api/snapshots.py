@@ -5,17 +5,9 @@ from __future__ import annotations
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
+from appliance.api.schemas import snapshots as schemas
 from appliance.api.schemas.common import ListQuery
 from appliance.api.schemas.journal import JobResponse
-from appliance.api.schemas.snapshots import (
-    CloneCreate,
-    HoldCreate,
-    HoldPage,
-    RollbackRequest,
-    SnapshotCreate,
-    SnapshotPage,
-    SnapshotResponse,
-)
 from appliance.domain import holds, requests
 from appliance.domain.access import Role
 from appliance.domain.retention import protected_until
@@ -26,14 +18,16 @@ resource = Resource("snapshots")
 
 
 @resource.operation("GET", "/datastores/<datastore_id>/snapshots", role=Role.VIEWER)
-def list_snapshots(call: Call, datastore_id: str, query: ListQuery) -> SnapshotPage:
+def list_snapshots(call: Call, datastore_id: str, query: ListQuery) -> schemas.SnapshotPage:
     """Snapshots of a datastore, oldest first."""
     found = [(f"{one.creation:012}{index:08}", one) for index, one in enumerate(call.worker.snapshots(datastore_id))]
-    return SnapshotPage.model_validate(page(found, query, lambda one: one[0]).each(lambda one: _shown(datastore_id, one[1])))
+    return schemas.SnapshotPage.model_validate(
+        page(found, query, lambda one: one[0]).each(lambda one: _shown(datastore_id, one[1]))
+    )
 
 
-def _shown(datastore_id: str, snapshot: Snapshot) -> SnapshotResponse:
-    return SnapshotResponse(
+def _shown(datastore_id: str, snapshot: Snapshot) -> schemas.SnapshotResponse:
+    return schemas.SnapshotResponse(
         datastore=datastore_id, name=snapshot.tag, full_name=snapshot.name, guid=snapshot.guid, created_at=snapshot.creation,
         used=snapshot.used, referenced=snapshot.referenced, holds=snapshot.holds, clones=list(snapshot.clones),
         protected_until=protected_until(snapshot),
@@ -41,7 +35,7 @@ def _shown(datastore_id: str, snapshot: Snapshot) -> SnapshotResponse:
 
 
 @resource.job("POST", "/snapshots", Role.OPERATOR, "snapshot.create")
-def create_snapshots(call: Call, body: SnapshotCreate) -> JobResponse:
+def create_snapshots(call: Call, body: schemas.SnapshotCreate) -> JobResponse:
     """Creates snapshots of one or more datastores of a pool, in one atomic step."""
     return call.submit(requests.CreateSnapshots.of(body))
 
@@ -53,16 +47,16 @@ def delete_snapshot(call: Call, datastore_id: str, name: str) -> JobResponse:
 
 
 @resource.operation("GET", "/datastores/<datastore_id>/snapshots/<name>/holds", role=Role.VIEWER)
-def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> HoldPage:
+def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> schemas.HoldPage:
     """Holds of a snapshot, by tag."""
     found = page(hold_operations.listed(call.context, datastore_id, name, call.worker.fresh), query, lambda one: one.tag)
-    return HoldPage.model_validate(
+    return schemas.HoldPage.model_validate(
         found.each(lambda one: {"tag": one.tag, "created_at": one.created, "of": holds.owner(one.tag)})
     )
 
 
 @resource.job("POST", "/datastores/<datastore_id>/snapshots/<name>/holds", Role.OPERATOR, "snapshot.hold")
-def hold_snapshot(call: Call, datastore_id: str, name: str, body: HoldCreate) -> JobResponse:
+def hold_snapshot(call: Call, datastore_id: str, name: str, body: schemas.HoldCreate) -> JobResponse:
     """Adds a hold: the snapshot cannot be destroyed by a request, a schedule, a rollback, or with its datastore."""
     return call.submit(requests.HoldSnapshot(id=datastore_id, snapshot=name, tag=body.tag))
 
@@ -74,7 +68,7 @@ def release_snapshot(call: Call, datastore_id: str, name: str, tag: str) -> JobR
 
 
 @resource.job("POST", "/datastores/<datastore_id>/snapshots/<name>/rollback", Role.OPERATOR, "snapshot.rollback")
-def roll_back(call: Call, datastore_id: str, name: str, body: RollbackRequest) -> JobResponse:
+def roll_back(call: Call, datastore_id: str, name: str, body: schemas.RollbackRequest) -> JobResponse:
     """Rolls a datastore back. Later writes are lost.
 
     Refused while hosts are logged in, unless forced. An admin may destroy newer snapshots, by name or with `force`, but none
@@ -88,7 +82,7 @@ def roll_back(call: Call, datastore_id: str, name: str, body: RollbackRequest) -
 
 
 @resource.job("POST", "/datastores/<datastore_id>/clone", Role.OPERATOR, "snapshot.clone")
-def clone_datastore(call: Call, datastore_id: str, body: CloneCreate) -> JobResponse:
+def clone_datastore(call: Call, datastore_id: str, body: schemas.CloneCreate) -> JobResponse:
     """An instant copy with an identity of its own; hosts resignature it."""
     return call.submit(requests.CloneDatastore.of(body, id=datastore_id))
 

@@ -19,7 +19,6 @@ from appliance.domain.errors import ConflictError, DomainError, InvalidError, St
 from appliance.domain.files import check_path
 from appliance.domain.jobs import Plan, Result
 from appliance.worker.context import Context
-from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Cancelled, Operation, by_kind
 
 MEASURING_SECONDS = 10.0
@@ -95,8 +94,7 @@ def listed(context: Context, datastore: str, after: str, limit: int) -> tuple[li
     """A page of an NFS datastore's VMDK files. Values that were not measured in time are None."""
     store, export = exported(context, datastore, context.configuration.worker.inventory_seconds)
     try:
-        with as_domain_errors():
-            page = context.files.files(export, after, limit)
+        page = context.files.files(export, after, limit)
     except FileRefusedError as error:
         raise refusal(error, store.name, {}) from error
     until = time.monotonic() + MEASURING_SECONDS

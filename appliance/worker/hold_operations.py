@@ -10,7 +10,6 @@ from appliance.domain import holds, requests
 from appliance.domain.errors import NotFoundError
 from appliance.domain.jobs import Plan, Result
 from appliance.worker.context import Context
-from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Operation, by_kind
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Hold as HoldOfSnapshot
@@ -19,11 +18,10 @@ from appliance.zfs.model import Hold as HoldOfSnapshot
 def listed(context: Context, datastore: str, snapshot: str, newest: float) -> list[HoldOfSnapshot]:
     """Holds of a snapshot by their tags, `newest` as in Context.scan. Raises NotFoundError, UnavailableError."""
     store = domain.find(context.datastores(newest), datastore)
-    with as_domain_errors():
-        try:
-            return context.engine.holds(f"{store.dataset}@{snapshot}")
-        except (zfs.NoSuchSnapshot, zfs.InvalidName) as error:
-            raise NotFoundError("snapshot", snapshot) from error
+    try:
+        return context.engine.holds(f"{store.dataset}@{snapshot}")
+    except (zfs.NoSuchSnapshot, zfs.InvalidName) as error:
+        raise NotFoundError("snapshot", snapshot) from error
 
 
 class HoldPlan(Plan, frozen=True, kw_only=True):

@@ -17,7 +17,6 @@ from appliance.domain.journal import Finding, note
 from appliance.domain.requests import VdevRequest
 from appliance.worker import reservations
 from appliance.worker.context import Context
-from appliance.worker.errors import as_domain_errors
 from appliance.worker.pools import ActionPlan, PoolChange, PoolPlan, PoolResult, find_pool, has_device, of_pool, vdevs_of
 from appliance.worker.snapshot_operations import held
 from appliance.worker.steps import Advance, Operation, by_kind, out_of_service, problems_serving, unreserved
@@ -49,10 +48,9 @@ def update_capacity_alerts(context: Context) -> None:
 def dry_run(context: Context, request: requests.PlanPool) -> list[str]:
     """The layout that making or extending would give; refused as that would be, and nothing changes."""
     vdevs = vdevs_of(request.vdevs)
-    with as_domain_errors():
-        if request.extend:
-            return list(context.engine.add_vdevs(request.name, vdevs, force=request.force, dry_run=True).layout)
-        return list(context.engine.create_pool(request.name, vdevs, force=request.force, dry_run=True).layout)
+    if request.extend:
+        return list(context.engine.add_vdevs(request.name, vdevs, force=request.force, dry_run=True).layout)
+    return list(context.engine.create_pool(request.name, vdevs, force=request.force, dry_run=True).layout)
 
 
 def warnings(vdevs: Sequence[VdevSpec]) -> list[str]:

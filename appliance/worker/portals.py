@@ -6,36 +6,23 @@ from __future__ import annotations
 from appliance.dataplane.target import Portal
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.worker.context import Context
-from appliance.worker.errors import as_domain_errors
-
-
-def listed(context: Context) -> list[Portal]:
-    with as_domain_errors():
-        return context.target.portals()
-
-
-def create(context: Context, portal: Portal) -> None:
-    with as_domain_errors():
-        context.target.create_portal(portal)
 
 
 def change(context: Context, address: str, portal: Portal, *, force: bool) -> None:
     """Replaces the portal at `address`. Raises ConflictError for hosts whose connections end, unless `force`."""
     _check(context, {other.group_tag for other in _others(context, address)} | {portal.group_tag}, force)
-    with as_domain_errors():
-        context.target.change_portal(address, portal)
+    context.target.change_portal(address, portal)
 
 
 def delete(context: Context, address: str, *, force: bool) -> None:
     """Removes a portal. Raises ConflictError for hosts whose connections end, unless `force`."""
     _check(context, {other.group_tag for other in _others(context, address)}, force)
-    with as_domain_errors():
-        context.target.delete_portal(address)
+    context.target.delete_portal(address)
 
 
 def _others(context: Context, address: str) -> list[Portal]:
     """All but the one at this address. Raises NotFoundError."""
-    portals = listed(context)
+    portals = context.target.portals()
     if all(portal.address != address for portal in portals):
         raise NotFoundError("portal", address)
     return [portal for portal in portals if portal.address != address]

@@ -21,7 +21,6 @@ from appliance.domain.pool_health import unlisted
 from appliance.domain.recovery import PoolCopy
 from appliance.domain.secrets import SealedError
 from appliance.worker.context import Context
-from appliance.worker.errors import as_domain_errors
 from appliance.zfs.errors import ZfsError
 
 READ_SECONDS = 10.0
@@ -222,7 +221,7 @@ class Recovery:
 
     def backup(self) -> sealed_copy.Copy:
         """A copy of the configuration as it is now, for an admin to store. Raises ConflictError."""
-        with self._context.store.reading() as session, as_domain_errors():
+        with self._context.store.reading() as session:
             copy = sealed_copy.write(session, self._context.seal)
         if copy is None:
             raise ConflictError("there is no recovery key yet; make one: zvaai configuration recovery-key")
@@ -244,7 +243,7 @@ class Recovery:
         context = self._context
         # In recovery mode hosts are served as they are, whatever the database knows of them.
         using = None if force or self.active else self._using()
-        with context.reconciling.lock, as_domain_errors():
+        with context.reconciling.lock:
             with context.store.reading() as session:
                 copies = self.pool_copies(session)
             chosen = self._chosen(copies, pool) if pool is not None else sealed_copy.parse(file or "")

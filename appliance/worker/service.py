@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.dataplane.ganesha import GaneshaUnreachableError
-from appliance.dataplane.target import LunSpace, Status, UnknownInitiator
+from appliance.dataplane.target import LunSpace, Status
 from appliance.domain import capacity, schedules
 from appliance.domain import datastores as domain
 from appliance.domain.addresses import Address
@@ -27,7 +27,7 @@ from appliance.worker.offloads import Offloads
 from appliance.worker.periodic import Periodic
 from appliance.worker.scheduler import EVENT, Scheduler
 from appliance.worker.watch import Watch
-from appliance.zfs.model import Filesystem, ImportablePool, Pool, Snapshot
+from appliance.zfs.model import Filesystem, Pool, Snapshot
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,6 @@ class Service:
         limits = capacity.thresholds(inventory, self.context.pool_thresholds)
         return [(pool, limits.get(pool.name, Thresholds())) for pool in inventory.pools]
 
-    def importable(self) -> list[ImportablePool]:
-        with as_domain_errors():
-            return self.context.engine.importable()
-
     def snapshots(self, datastore: str) -> list[Snapshot]:
         """Snapshots of a datastore, oldest first."""
         dataset = domain.find(self.datastores(), datastore).dataset
@@ -129,37 +125,13 @@ class Service:
         store = domain.find(self.datastores(), datastore, "active")
         if store.kind == domain.NFS:
             return store, file_operations.admitted(self.context, store)
-        with as_domain_errors():
-            return store, self.context.target.lun_space(store.uuid or "")
-
-    # --- keys
-
-    def export_key(self, pool: str) -> str:
-        root = encryption.root(self.context, self.fresh, pool)
-        with as_domain_errors():
-            return self.context.keys.export_key(root.name)
-
-    def confirm_key(self, pool: str, secret: bytes) -> None:
-        root = encryption.root(self.context, self.fresh, pool)
-        with as_domain_errors():
-            self.context.keys.confirm_key(root.name, secret)
-
-    def store_key(self, pool: str, secret: bytes) -> None:
-        root = encryption.root(self.context, self.fresh, pool)
-        with as_domain_errors():
-            self.context.keys.store_key(root.name, secret)
-        self.scheduler.request()
+        return store, self.context.target.lun_space(store.uuid or "")
 
     # --- data planes
 
     def target(self) -> Status:
         with as_domain_errors():
             return self.context.target.status()
-
-    def unknown_initiators(self) -> list[UnknownInitiator]:
-        """Initiators that tried lately, and that the target does not admit."""
-        with as_domain_errors():
-            return self.context.target.unknown_initiators()
 
     def nfs_clients(self) -> list[NfsClient]:
         clients, users = self.context.nfs_users()

@@ -18,7 +18,6 @@ from appliance.domain.jobs import Plan, Result
 from appliance.worker import steps, thick
 from appliance.worker.context import Context
 from appliance.worker.datastores import DatastorePlan, of_datastore
-from appliance.worker.errors import as_domain_errors
 from appliance.worker.kinds import KINDS, Layout, Shown, mount_path, only_own
 from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
 from appliance.zfs import errors as zfs
@@ -378,8 +377,7 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
     def run(self, context: Context, plan: PromotePlan, job_id: str, advance: Advance) -> DatastoreResult:
         """One call. With another origin, or none, it was promoted before a crash."""
         advance("promoting it", 10)
-        with as_domain_errors():
-            origin = context.engine.properties(plan.dataset).get("origin")
+        origin = context.engine.properties(plan.dataset).get("origin")
         if origin is not None and origin.value == plan.origin:
             context.engine.promote(plan.dataset)
         context.scan_pools(plan.pools)

@@ -27,7 +27,6 @@ from appliance.domain.hosts import group
 from appliance.domain.jobs import Claims, Plan, Result
 from appliance.domain.requests import Request
 from appliance.worker.context import Context
-from appliance.worker.errors import as_domain_errors
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Filesystem, KeyStatus, Volume
 
@@ -181,8 +180,7 @@ def still_unused(context: Context, uuid: str, force: bool, number: int | None = 
         raise ConflictError("hosts have mounted it", clients, can_force=True)
     if kind == domain.NFS:
         return
-    with as_domain_errors():
-        luns = [lun.lun for target in context.target.targets() for lun in target.luns if lun.lun.uuid == uuid]
+    luns = [lun.lun for target in context.target.targets() for lun in target.luns if lun.lun.uuid == uuid]
     if not any(number in (None, lun.number) for lun in luns):
         return
     if hosts := context.logged_in(uuid):

@@ -30,7 +30,6 @@ from appliance.domain.jobs import Plan, Result
 from appliance.domain.receivers import url_of
 from appliance.domain.secrets import SealedError
 from appliance.worker.context import Context
-from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Operation, by_kind
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.log import Log
@@ -192,8 +191,7 @@ def _newest(context: Context, table: type[Base]) -> str:
 def _zpool_status(context: Context) -> str:
     """Of each pool; of one of which it can't be had the reason why."""
     outputs = []
-    with as_domain_errors():
-        names = [pool.name for pool in context.engine.pools()]
+    names = [pool.name for pool in context.engine.pools()]
     for name in names:
         try:
             outputs.append(context.engine.zpool_status(name))
@@ -209,20 +207,18 @@ def _logs(context: Context) -> Iterator[Path]:
 
 
 def _helper_log(context: Context) -> str:
-    with as_domain_errors():
-        if not isinstance(context.engine, Log):
-            return "the helper's operations are done in the worker's own process\n"
-        return "".join(f"{line}\n" for line in context.engine.log_lines())
+    if not isinstance(context.engine, Log):
+        return "the helper's operations are done in the worker's own process\n"
+    return "".join(f"{line}\n" for line in context.engine.log_lines())
 
 
 def _target(context: Context) -> object:
-    with as_domain_errors():
-        return {
-            "status": asdict(context.target.status()),
-            "targets": [asdict(target) for target in context.target.targets()],
-            "host_groups": [asdict(host_group) for host_group in context.target.host_groups()],
-            "sessions": [asdict(session) for session in context.target.sessions(context.configuration.target.name)],
-        }
+    return {
+        "status": asdict(context.target.status()),
+        "targets": [asdict(target) for target in context.target.targets()],
+        "host_groups": [asdict(host_group) for host_group in context.target.host_groups()],
+        "sessions": [asdict(session) for session in context.target.sessions(context.configuration.target.name)],
+    }
 
 
 def _versions(context: Context) -> object:

@@ -185,8 +185,7 @@ def _nothing_shared(shared: int, deduplicated: int) -> None:
 def check_smaller(context: Context, name: str, export: int | None, size: int) -> None:
     """Refuses less than what its files were admitted. Raises UnavailableError if the NFS server does not answer."""
     try:
-        with as_domain_errors():
-            space = context.files.space(export or 0)
+        space = context.files.space(export or 0)
     except FileRefusedError as error:
         raise ConflictError(
             f"Cannot make {name} smaller: the NFS server does not report the space of its files: {error}"

@@ -11,7 +11,6 @@ from appliance.domain.files import check_path
 from appliance.domain.jobs import Plan, Result
 from appliance.domain.vm_files import VmFile
 from appliance.worker.context import Context
-from appliance.worker.errors import as_domain_errors
 from appliance.worker.steps import Advance, Cancelled, Operation, by_kind
 from appliance.zfs import errors as zfs
 from appliance.zfs.folders import Entry
@@ -34,11 +33,10 @@ def _nfs(context: Context, datastore: str, snapshot: str, newest: float) -> tupl
 def _entries(context: Context, snapshot: str, path: str) -> list[Entry]:
     if path:
         check_path("folder", path)
-    with as_domain_errors():
-        try:
-            return context.folders.list_folder(snapshot, path)
-        except zfs.Refused as error:
-            raise InvalidError("folder", error.reason, "the path of a folder in the snapshot") from error
+    try:
+        return context.folders.list_folder(snapshot, path)
+    except zfs.Refused as error:
+        raise InvalidError("folder", error.reason, "the path of a folder in the snapshot") from error
 
 
 def listed(context: Context, datastore: str, snapshot: str, folder: str) -> list[Entry]:
@@ -102,8 +100,7 @@ class RestoreVm(Operation[requests.RestoreVm, RestoreVmPlan]):
         for file in files:
             content = None
             if file.text:
-                with as_domain_errors():
-                    content = context.folders.read_text(snapshot, f"{folder}/{file.source}")
+                content = context.folders.read_text(snapshot, f"{folder}/{file.source}")
                 content = vm_files.rewritten(file, content, names, name)
             contents.append((file, content))
         return contents

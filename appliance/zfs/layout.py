@@ -45,22 +45,3 @@ def check_layout(vdevs: Sequence[VdevSpec], *, whole_pool: bool) -> None:
             raise InvalidLayout(f"{vdev.role.value} devices are single ones")
         if vdev.role == Role.LOG and vdev.redundancy not in {Redundancy.STRIPE, Redundancy.MIRROR}:
             raise InvalidLayout("log devices are single ones or mirrors")
-
-
-def plan_lines(pool: str, vdevs: Sequence[VdevSpec], first_index: int = 0) -> tuple[str, ...]:
-    """The layout as `zpool create -n` prints it."""
-    lines, index = [pool], first_index
-    for role in Role:
-        chosen = [vdev for vdev in vdevs if vdev.role == role]
-        if chosen and role != Role.DATA:
-            lines.append(
-                "logs" if role == Role.LOG else role.value if role in {Role.CACHE, Role.SPECIAL, Role.DEDUP} else "spares"
-            )
-        for vdev in chosen:
-            if vdev.redundancy == Redundancy.STRIPE:
-                lines += [f"  {device}" for device in vdev.devices]
-                index += len(vdev.devices)
-            else:
-                lines += [f"  {vdev.redundancy.value}-{index}", *(f"    {device}" for device in vdev.devices)]
-                index += 1
-    return tuple(lines)

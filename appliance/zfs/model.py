@@ -108,7 +108,6 @@ class Vdev:
     read_errors: int = 0
     write_errors: int = 0
     checksum_errors: int = 0
-    slow_ios: int = 0
     trim: str = ""
     """Of a device: "active", "suspended", "canceled" or "complete"; empty without TRIM."""
     trim_progress: float = 0.0
@@ -138,7 +137,6 @@ class Scan:
     started: int
     ended: int | None = None
     to_examine: int = 0
-    examined: int = 0
     issued: int = 0
     """Bytes read and checked: with `to_examine`, the progress."""
     processed: int = 0
@@ -167,7 +165,6 @@ class Pool:
     """Percent."""
     readonly: bool = False
     ashift: int = 0
-    altroot: str | None = None
     error_count: int = 0
     """Files and blocks known to be damaged."""
     status: str = ""
@@ -286,11 +283,8 @@ class Space:
     used_by_snapshots: int
     used_by_children: int
     used_by_refreservation: int
-    logical_used: int
-    logical_referenced: int
     written: int
     """Since the newest snapshot."""
-    compress_ratio: float
 
 
 class KeyStatus(StrEnum):
@@ -372,7 +366,6 @@ class Snapshot:
     holds: int = 0
     """Number of holds; ZfsEngine.holds has the tags."""
     clones: tuple[str, ...] = ()
-    defer_destroy: bool = False
     properties: Mapping[str, Property] = field(default_factory=dict)
     """The requested user properties."""
 

@@ -12,7 +12,7 @@ from appliance.zfs.model import Property, Source, Space, Volume
 UUID = str(uuid.UUID(int=7))
 SPACE = Space(
     used=0, available=0, referenced=0, used_by_dataset=0, used_by_snapshots=0, used_by_children=0, used_by_refreservation=0,
-    logical_used=0, logical_referenced=0, written=0, compress_ratio=1.0,
+    written=0,
 )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ Numbers are read as text, because OpenZFS 2.3 limits numbers to 63 bits with --j
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from appliance.zfs.kernel.commands import Json
 from appliance.zfs.model import (
@@ -33,7 +33,7 @@ from appliance.zfs.model import (
 from appliance.zfs.names import is_user_property
 from appliance.zfs.properties import SHOWN
 
-SNAPSHOT_COLUMNS = ("name", "guid", "createtxg", "creation", "used", "referenced", "userrefs", "clones", "defer_destroy")
+SNAPSHOT_COLUMNS = ("name", "guid", "createtxg", "creation", "used", "referenced", "userrefs", "clones")
 _SOURCES = {source.name: source for source in Source}
 _FEATURE = "feature@"
 
@@ -63,20 +63,22 @@ def _shown(entry: Json) -> dict[str, Property]:
     return properties({name: value for name, value in entry.items() if name in SHOWN or is_user_property(name)})
 
 
-def _space(text: dict[str, str]) -> Space:
-    return Space(
-        used=number(text.get("used")),
-        available=number(text.get("available")),
-        referenced=number(text.get("referenced")),
-        used_by_dataset=number(text.get("usedbydataset")),
-        used_by_snapshots=number(text.get("usedbysnapshots")),
-        used_by_children=number(text.get("usedbychildren")),
-        used_by_refreservation=number(text.get("usedbyrefreservation")),
-        logical_used=number(text.get("logicalused")),
-        logical_referenced=number(text.get("logicalreferenced")),
-        written=number(text.get("written")),
-        compress_ratio=ratio(text.get("compressratio", "1.00")),
-    )
+def _numbers(text: Mapping[str, object], *names: str) -> dict[str, Any]:
+    """Fields by name; OpenZFS's names of properties have no underscores."""
+    return {name: number(text.get(name.replace("_", ""))) for name in names}
+
+
+def _dataset(name: str, entry: Json, text: dict[str, str]) -> dict[str, Any]:
+    """What both kinds of datasets have."""
+    space = Space(**_numbers(text, *Space.__dataclass_fields__))
+    return {
+        "name": name,
+        "space": space,
+        "origin": _or_none(text.get("origin")),
+        "encryption": _encryption(name, text),
+        "properties": _shown(entry),
+        **_numbers(text, "guid", "createtxg", "creation", "refreservation"),
+    }
 
 
 def ratio(text: str) -> float:
@@ -102,19 +104,7 @@ def _or_none(text: str | None) -> str | None:
 def volume(name: str, entry: Json) -> Volume:
     """One entry of `zfs get -j all`."""
     text = _texts(entry)
-    return Volume(
-        name=name,
-        guid=number(text["guid"]),
-        createtxg=number(text["createtxg"]),
-        creation=number(text["creation"]),
-        space=_space(text),
-        origin=_or_none(text.get("origin")),
-        encryption=_encryption(name, text),
-        properties=_shown(entry),
-        volsize=number(text["volsize"]),
-        volblocksize=number(text["volblocksize"]),
-        refreservation=number(text.get("refreservation")),
-    )
+    return Volume(**_dataset(name, entry, text), **_numbers(text, "volsize", "volblocksize"))
 
 
 def filesystem(name: str, entry: Json) -> Filesystem:
@@ -122,21 +112,10 @@ def filesystem(name: str, entry: Json) -> Filesystem:
     text = _texts(entry)
     mountpoint = text.get("mountpoint", "none")
     return Filesystem(
-        name=name,
-        guid=number(text["guid"]),
-        createtxg=number(text["createtxg"]),
-        creation=number(text["creation"]),
-        space=_space(text),
-        origin=_or_none(text.get("origin")),
-        encryption=_encryption(name, text),
-        properties=_shown(entry),
         mountpoint=mountpoint if mountpoint.startswith("/") else None,
         mounted=text.get("mounted") == "yes",
-        recordsize=number(text["recordsize"]),
-        quota=number(text.get("quota")),
-        refquota=number(text.get("refquota")),
-        reservation=number(text.get("reservation")),
-        refreservation=number(text.get("refreservation")),
+        **_dataset(name, entry, text),
+        **_numbers(text, "recordsize", "quota", "refquota", "reservation"),
     )
 
 
@@ -147,16 +126,11 @@ def snapshot(name: str, entry: Json, user_properties: Sequence[str]) -> Snapshot
     user = properties({key: entry[key] for key in user_properties if key in entry})
     return Snapshot(
         name=name,
-        guid=number(text["guid"]),
-        createtxg=number(text["createtxg"]),
-        creation=number(text["creation"]),
-        used=number(text["used"]),
-        referenced=number(text["referenced"]),
         holds=number(text["userrefs"]),
         clones=tuple(sorted(clones.split(","))) if clones else (),
-        defer_destroy=text["defer_destroy"] == "on",
         # `zfs list -j` prints "-" for an unset property, with the source of the column before it.
         properties={key: value for key, value in user.items() if value.value != "-"},
+        **_numbers(text, "guid", "createtxg", "creation", "used", "referenced"),
     )
 
 
@@ -188,10 +162,7 @@ def _vdev(name: str, entry: Json, role: Role) -> Vdev:
         path=cast("str | None", entry.get("path")),
         size=number(entry.get("total_space") or entry.get("phys_space")),
         allocated=number(entry.get("alloc_space")),
-        read_errors=number(entry.get("read_errors")),
-        write_errors=number(entry.get("write_errors")),
-        checksum_errors=number(entry.get("checksum_errors")),
-        slow_ios=number(entry.get("slow_ios")),
+        **{name: number(entry.get(name)) for name in ("read_errors", "write_errors", "checksum_errors")},
         trim=_trim(entry),
         trim_progress=min(1.0, number(entry.get("trimmed")) / max(1, number(entry.get("to_trim")))),
         was=cast("str | None", entry.get("was")),
@@ -220,7 +191,6 @@ def _scan(entry: Json | None) -> Scan | None:
         started=number(entry.get("start_time")),
         ended=number(entry.get("end_time")) or None,
         to_examine=number(entry.get("to_examine")),
-        examined=number(entry.get("examined")),
         issued=number(entry.get("issued")) + number(entry.get("skipped")),
         processed=number(entry.get("processed")),
         errors=number(entry.get("errors")),
@@ -235,23 +205,16 @@ def pool(name: str, status: Json, listed: Json) -> Pool:
         name=name,
         guid=number(status["pool_guid"]),
         health=health(status["state"]),
-        size=number(text.get("size")),
-        allocated=number(text.get("allocated")),
-        free=number(text.get("free")),
-        fragmentation=number(text.get("fragmentation")),
         readonly=text.get("readonly") == "on",
-        ashift=number(text.get("ashift")),
         autotrim=text.get("autotrim") == "on",
-        altroot=_or_none(text.get("altroot")),
         error_count=number(status.get("error_count")),
         status=" ".join(str(status.get("status", "")).split()),
         action=" ".join(str(status.get("action", "")).split()),
         scan=_scan(status.get("scan_stats")),
         vdevs=tuple(_vdevs(status)),
-        bclone_used=number(text.get("bcloneused")),
-        bclone_saved=number(text.get("bclonesaved")),
         bclone_ratio=ratio(text.get("bcloneratio", "1.00")),
         features={key: FeatureState(value) for key, value in features.items() if value in set(FeatureState)},
+        **_numbers(text, "size", "allocated", "free", "fragmentation", "ashift", "bclone_used", "bclone_saved"),
     )
 
 

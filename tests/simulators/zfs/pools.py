@@ -23,7 +23,7 @@ from appliance.zfs.errors import (
     PoolUnavailable,
     ScanRunning,
 )
-from appliance.zfs.layout import check_layout, plan_lines
+from appliance.zfs.layout import check_layout
 from appliance.zfs.model import (
     Disk,
     DiskHealth,
@@ -252,7 +252,6 @@ class Pools(Datasets):
             started=int(scan.started),
             ended=int(scan.ended) if scan.ended is not None else None,
             to_examine=scan.to_examine,
-            examined=issued,
             issued=issued,
             processed=issued if scan.function == "resilver" else 0,
         )
@@ -597,3 +596,22 @@ class Pools(Datasets):
         if missing:
             self.changed(state)
         return missing
+
+
+def plan_lines(pool: str, vdevs: Sequence[VdevSpec], first_index: int = 0) -> tuple[str, ...]:
+    """The layout as `zpool create -n` prints it."""
+    lines, index = [pool], first_index
+    for role in Role:
+        chosen = [vdev for vdev in vdevs if vdev.role == role]
+        if chosen and role != Role.DATA:
+            lines.append(
+                "logs" if role == Role.LOG else role.value if role in {Role.CACHE, Role.SPECIAL, Role.DEDUP} else "spares"
+            )
+        for vdev in chosen:
+            if vdev.redundancy == Redundancy.STRIPE:
+                lines += [f"  {device}" for device in vdev.devices]
+                index += len(vdev.devices)
+            else:
+                lines += [f"  {vdev.redundancy.value}-{index}", *(f"    {device}" for device in vdev.devices)]
+                index += 1
+    return tuple(lines)

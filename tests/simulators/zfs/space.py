@@ -91,10 +91,7 @@ class SpaceMap:
             used_by_snapshots=usage.by_snapshots,
             used_by_children=children,
             used_by_refreservation=usage.by_reservation,
-            logical_used=usage.by_dataset + usage.by_snapshots + children,
-            logical_referenced=usage.referenced,
             written=usage.unique,
-            compress_ratio=1.0,
         )
 
     def room(self, path: str) -> int:
