@@ -84,7 +84,7 @@ static int clone_fill(struct clone *clone)
     return error != 0 ? error : clone_check_source(clone);
 }
 
-/* Admits all of it to a thick dataset before the first byte, or does nothing. */
+/* Admits all of it to a thick dataset before the first byte, or does nothing. The destination is empty. */
 static int clone_fill_admitted(struct clone *clone)
 {
     struct admission *admission = &clone->request->destination_dataset->admission;
@@ -92,18 +92,17 @@ static int clone_fill_admitted(struct clone *clone)
     struct admission_change change;
     struct stat made;
 
-    if (fstat(clone->destination, &made) != 0)
-        return errno;
     int error = admission_begin(admission, inode, clone->length, &change);
     if (error == ENODATA) {
-        error = admission_count(admission, inode, (uint64_t)made.st_size);
+        error = admission_count(admission, inode, 0);
         if (error == 0)
             error = admission_begin(admission, inode, clone->length, &change);
     }
     if (error != 0)
         return error;
     error = clone_fill(clone);
-    admission_end(admission, &change, fstat(clone->destination, &made) == 0 ? (uint64_t)made.st_size : UINT64_MAX);
+    if (change.entered)
+        admission_end(admission, &change, fstat(clone->destination, &made) == 0 ? (uint64_t)made.st_size : UINT64_MAX);
     return error;
 }
 

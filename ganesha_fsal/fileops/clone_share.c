@@ -10,10 +10,7 @@
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/statvfs.h>
-#include <sys/vfs.h>
 #include <unistd.h>
-
-#define ZFS_SUPER_MAGIC 0x2fc12fc1
 
 /* Limit of a call, because writers of the source wait for it. A multiple of every record size. */
 #define STEP (UINT64_C(64) << 20)
@@ -85,34 +82,32 @@ static void share_wait_for_source(const struct clone *clone, uint64_t at)
     lseek(clone->request->source, (off_t)at, SEEK_HOLE);
 }
 
-static bool share_kernel_syncs_on_seek(const struct clone *clone)
+/* Other file systems do not need it. */
+static bool share_kernel_syncs_on_seek(void)
 {
-    struct statfs file_system;
-    char setting = '1';
-
-    if (fstatfs(clone->request->source, &file_system) != 0 || file_system.f_type != ZFS_SUPER_MAGIC)
-        return true;
+    char setting = '0';
     const int parameter = open("/sys/module/zfs/parameters/zfs_dmu_offset_next_sync", O_RDONLY | O_CLOEXEC);
-    if (parameter >= 0) {
-        if (read(parameter, &setting, 1) < 1)
-            setting = '0';
-        close(parameter);
-    }
-    return setting == '1';
+
+    if (parameter < 0)
+        return true; /* no OpenZFS */
+    const bool syncs = read(parameter, &setting, 1) == 1 && setting == '1';
+    close(parameter);
+    return syncs;
 }
 
 /* During a sync OpenZFS counts the space of clones before their savings: if a transaction group clones more than is available, the pool is full for all
  * writers at that moment. So a group ends when clones into the dataset have shared three quarters of what is available, in that group and in the
- * one that syncs. */
+ * one that syncs. What is available is read again after a sixteenth of it was shared. */
 static void share_pace(const struct clone *clone, uint64_t bytes)
 {
     struct fileops_dataset *dataset = clone->request->destination_dataset;
     const uint64_t shared = atomic_fetch_add(&dataset->shared_by_clones, bytes) + bytes;
     struct statvfs file_system;
 
-    if (fstatvfs(clone->destination, &file_system) != 0)
+    if (shared < atomic_load(&dataset->pace_next_check) || fstatvfs(clone->destination, &file_system) != 0)
         return;
     const uint64_t available = (uint64_t)file_system.f_bavail * file_system.f_frsize;
+    atomic_store(&dataset->pace_next_check, shared + available / 16);
     uint64_t synced = atomic_load(&dataset->synced_of_clones);
     if (synced >= shared || shared - synced <= available - available / 4)
         return;
@@ -128,7 +123,8 @@ static int share_synced(const struct clone *clone, struct sharing_proof *proof, 
     int error = EAGAIN;
 
     for (int wait = 0; (error == EAGAIN || error == ENOSPC) && wait <= WAITS; wait++) {
-        share_wait_for_source(clone, step->at);
+        if (step->at == 0 || wait != 0) /* an unchanged source stays clean */
+            share_wait_for_source(clone, step->at);
         if (error == ENOSPC)
             lseek(clone->destination, 0, SEEK_HOLE);
         step->length = length;
@@ -168,7 +164,10 @@ static int share_step(struct clone *clone, struct sharing_proof *proof, struct s
 
     if (error != 0)
         return error;
-    error = share_thin(clone, proof, step);
+    if (step->at != 0)
+        error = clone_check_source(clone);
+    if (error == 0)
+        error = share_thin(clone, proof, step);
     interlock_step_end(&source, &destination);
     return error;
 }
@@ -196,7 +195,7 @@ int clone_by_sharing(struct clone *clone)
     uint64_t at = 0, size = STEP;
     int error = 0;
 
-    if (!share_kernel_syncs_on_seek(clone)) {
+    if (!share_kernel_syncs_on_seek()) {
         clone->reason = FILEOPS_FALLBACK_SOURCE_DIRTY;
         return EAGAIN;
     }
@@ -215,7 +214,7 @@ int clone_by_sharing(struct clone *clone)
         at += step.length;
         size = STEP;
         share_pace(clone, step.length);
-        error = clone_goes_on(clone) ? clone_check_source(clone) : ECANCELED;
+        error = clone_goes_on(clone) ? 0 : ECANCELED;
     }
     return error;
 }

@@ -31,7 +31,8 @@ struct fileops_dataset {
     atomic_uint_least64_t thick_size; /* 0: thin */
     pthread_rwlock_t sharing;         /* read: while a step of a clone shares; write: while it becomes thick */
     struct admission admission;
-    atomic_uint_least64_t shared_by_clones, synced_of_clones; /* bytes, counted up: cloned into it, and of these on disk */
+    /* Bytes, counted up: cloned into it, of these on disk, and those after which the available space is read again. */
+    atomic_uint_least64_t shared_by_clones, synced_of_clones, pace_next_check;
 
     pthread_mutex_t lock; /* of the members below; held for no blocking system call */
     uint64_t count;       /* number of the latest count of files for admission; older ones end */

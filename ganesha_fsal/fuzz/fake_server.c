@@ -112,7 +112,7 @@ static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, cons
     if (!is_directory && access == VAAI_NAS_CREATE)
         return VAAI_NAS_NOT_DIRECTORY;
     file->read_only = number >= 150 && number < 200;
-    if (file->read_only && (access == VAAI_NAS_WRITE || access == VAAI_NAS_MAY_WRITE || access == VAAI_NAS_CREATE))
+    if (file->read_only && access != VAAI_NAS_INSPECT && access != VAAI_NAS_READ)
         return VAAI_NAS_READ_ONLY;
     if (number < 20 && access != VAAI_NAS_INSPECT && !caller->local)
         return VAAI_NAS_ACCESS;

@@ -36,11 +36,12 @@ struct vaai_nas_caller {
 };
 
 enum vaai_nas_access {
-    VAAI_NAS_INSPECT,   /* attributes and statistics: what GETATTR needs */
-    VAAI_NAS_READ,      /* what READ needs; the descriptor is open for reading */
-    VAAI_NAS_WRITE,     /* what WRITE needs, and an export that is not read-only; open for reading and writing */
-    VAAI_NAS_MAY_WRITE, /* the rights of WRITE are checked; nothing is opened, so that no share reservation conflicts */
-    VAAI_NAS_CREATE     /* a directory a file may be made in */
+    VAAI_NAS_INSPECT,        /* attributes and statistics: what GETATTR needs */
+    VAAI_NAS_READ,           /* what READ needs; the descriptor is open for reading */
+    VAAI_NAS_WRITE,          /* what WRITE needs, and an export that is not read-only; open for reading and writing */
+    VAAI_NAS_MAY_WRITE,      /* the rights of WRITE are checked; nothing is opened, so that no share reservation conflicts */
+    VAAI_NAS_CREATE,         /* a directory a file may be made in */
+    VAAI_NAS_WRITE_OR_CREATE /* as VAAI_NAS_CREATE for a directory, as VAAI_NAS_WRITE for others */
 };
 
 /*

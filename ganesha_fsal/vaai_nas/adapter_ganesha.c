@@ -95,6 +95,8 @@ static enum vaai_nas_status adapter_check_type(const struct fsal_obj_handle *obj
         return file ? VAAI_NAS_OK : directory ? VAAI_NAS_IS_DIRECTORY : VAAI_NAS_INVALID;
     case VAAI_NAS_CREATE:
         return directory ? VAAI_NAS_OK : VAAI_NAS_NOT_DIRECTORY;
+    case VAAI_NAS_WRITE_OR_CREATE:
+        break;
     }
     return VAAI_NAS_FAULT;
 }
@@ -131,6 +133,8 @@ static enum vaai_nas_status adapter_check_permissions(struct fsal_obj_handle *ob
                                                   FSAL_ACE4_MASK_SET(FSAL_ACE_PERM_ADD_FILE | FSAL_ACE_PERM_EXECUTE),
                                               NULL, NULL, false);
         break;
+    case VAAI_NAS_WRITE_OR_CREATE:
+        return VAAI_NAS_FAULT;
     }
     return vaai_nas_status_of_fsal(status);
 }
@@ -193,6 +197,8 @@ static enum vaai_nas_status adapter_open_in_context(const struct vaai_nas_handle
     enum vaai_nas_status status = adapter_find_object(handle, &object);
     if (status != VAAI_NAS_OK)
         return status;
+    if (access == VAAI_NAS_WRITE_OR_CREATE)
+        access = object->type == DIRECTORY ? VAAI_NAS_CREATE : VAAI_NAS_WRITE; /* the functions below get no other */
     status = adapter_check_type(object, access);
     if (status == VAAI_NAS_OK)
         status = adapter_check_permissions(object, access);
@@ -249,7 +255,7 @@ static enum vaai_nas_status adapter_open(const struct vaai_nas_caller *caller, c
     file->fd = -1;
     if (status != VAAI_NAS_OK)
         return status;
-    if (status == VAAI_NAS_OK && (access == VAAI_NAS_WRITE || access == VAAI_NAS_CREATE) && vaai_nas_in_grace())
+    if ((access == VAAI_NAS_WRITE || access == VAAI_NAS_CREATE || access == VAAI_NAS_WRITE_OR_CREATE) && vaai_nas_in_grace())
         return VAAI_NAS_BUSY;
     /* ganesha has done all checks below for the first handle of a procedure of NFSv3. */
     if (!caller->local && op_ctx != NULL && op_ctx->ctx_export != NULL && op_ctx->ctx_export->export_id == export_id)

@@ -48,9 +48,6 @@ static const uint32_t nfs_status[VAAI_NAS_STATUS_COUNT] = {
     [VAAI_NAS_FAULT] = STATUS_SERVERFAULT,
 };
 
-/* A full clone that is refused within this time gets the refusal as its response. */
-#define REFUSED_WITHIN_MILLISECONDS 30u
-
 static void procedure22_fail(struct procedure22_result *result, enum vaai_nas_status status)
 {
     result->status = nfs_status[status];
@@ -94,7 +91,6 @@ static void procedure22_clone_file(struct vaai_nas_service *service, const struc
                                    const struct procedure22_request *request, struct procedure22_result *result)
 {
     struct vaai_nas_clone clone = {0};
-    char reason[VAAI_NAS_REASON_SIZE];
     struct vaai_nas_job job;
 
     if (request->kind != PROCEDURE22_NEED_SOURCE) {
@@ -103,11 +99,7 @@ static void procedure22_clone_file(struct vaai_nas_service *service, const struc
     }
     procedure22_to_handle(&request->destination, &clone.destination);
     procedure22_to_handle(&request->source, &clone.source);
-    enum vaai_nas_status status = vaai_nas_decide_clone(service, caller, request->name, &clone);
-    if (status == VAAI_NAS_OK)
-        status = clone.name[0] != 0
-                     ? vaai_nas_do_clone(service, caller, &clone, &job, reason)
-                     : vaai_nas_start_clone(service, caller, &clone, REFUSED_WITHIN_MILLISECONDS, &job, NULL);
+    enum vaai_nas_status status = vaai_nas_clone_handles(service, caller, &clone, request->name, &job);
     if (status == VAAI_NAS_OK)
         procedure22_show_progress(&job, result);
     else

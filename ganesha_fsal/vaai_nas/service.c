@@ -2,11 +2,9 @@
 /* Start and end of the service, and its reports on exports and files. */
 #include "service_internal.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../fileops/changes.h"
 
@@ -109,91 +107,6 @@ enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service,
     }
     service_end(service, &counted, caller, file.export_path, status);
     service_close(service, &file);
-    return status;
-}
-
-/* The part of `path` after the folder `of`; NULL if it is not in the folder. */
-static const char *service_below(const char *path, const char *of)
-{
-    size_t length = strlen(of);
-
-    while (length > 0 && of[length - 1] == '/')
-        length--;
-    if (strncmp(path, of, length) != 0 || (path[length] != '/' && path[length] != 0))
-        return NULL;
-    path += length;
-    return path + strspn(path, "/");
-}
-
-/* `path` with one slash between names, and none before or after them; false if it is too long. */
-static bool service_normalize(const char *path, char normal[VAAI_NAS_FILE_PATH_SIZE])
-{
-    size_t used = 0;
-
-    for (const char *at = path; *at != 0; at++) {
-        if (*at == '/' && (used == 0 || normal[used - 1] == '/'))
-            continue;
-        if (used + 1 >= VAAI_NAS_FILE_PATH_SIZE)
-            return false;
-        normal[used++] = *at;
-    }
-    normal[used] = 0;
-    return true;
-}
-
-/* The directory's path below its export's. */
-static bool service_find_path(const struct vaai_nas_file *directory, char path[VAAI_NAS_PATH_SIZE])
-{
-    char descriptor[32], target[PATH_MAX], root[PATH_MAX];
-
-    snprintf(descriptor, sizeof(descriptor), "/proc/self/fd/%d", directory->fd);
-    const ssize_t length = readlink(descriptor, target, sizeof(target) - 1);
-    if (length <= 0 || realpath(directory->export_directory, root) == NULL)
-        return false;
-    target[length] = 0;
-    const char *rest = service_below(target, root);
-    if (rest != NULL)
-        snprintf(path, VAAI_NAS_PATH_SIZE, "%s", rest);
-    return rest != NULL;
-}
-
-static enum vaai_nas_status service_split_path(const struct vaai_nas_file *directory, const char *path,
-                                               char name[VAAI_NAS_NAME_SIZE + 1])
-{
-    char normal[VAAI_NAS_FILE_PATH_SIZE], directory_path[VAAI_NAS_PATH_SIZE];
-
-    if (!service_normalize(path, normal))
-        return VAAI_NAS_NAME_TOO_LONG;
-    char *slash = strrchr(normal, '/');
-    const char *last = slash == NULL ? normal : slash + 1;
-    if (*last == 0)
-        return VAAI_NAS_INVALID;
-    if (strlen(last) > VAAI_NAS_NAME_SIZE)
-        return VAAI_NAS_NAME_TOO_LONG;
-    strcpy(name, last);
-    if (!service_find_path(directory, directory_path))
-        return VAAI_NAS_NOT_FOUND;
-    if (strcmp(directory_path, normal) == 0)
-        return VAAI_NAS_IS_DIRECTORY;
-    if (slash != NULL)
-        *slash = 0;
-    return strcmp(directory_path, slash == NULL ? "" : normal) == 0 ? VAAI_NAS_OK : VAAI_NAS_NOT_FOUND;
-}
-
-enum vaai_nas_status vaai_nas_decide_clone(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                           const char *path, struct vaai_nas_clone *clone)
-{
-    struct vaai_nas_file destination, source = {.fd = -1};
-    enum vaai_nas_status status = service_open(service, caller, &clone->destination, VAAI_NAS_INSPECT, &destination);
-
-    if (status == VAAI_NAS_OK && destination.is_directory) {
-        status = service_open(service, caller, &clone->source, VAAI_NAS_INSPECT, &source);
-        clone->fast = source.export_id == destination.export_id;
-        if (status == VAAI_NAS_OK)
-            status = service_split_path(&destination, path, clone->name);
-    }
-    service_close(service, &source);
-    service_close(service, &destination);
     return status;
 }
 

@@ -80,14 +80,6 @@ enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service,
                                                const struct vaai_nas_handle *handle, struct vaai_nas_capabilities *capabilities);
 
 /*
- * Decides what `clone` is by its handles. Into a file: `path` is ignored, and `clone` does not change. Into a directory: the name is the last
- * component of `path`, and the clone is fast within one export. Repeated and leading slashes count as one and none.
- * IS_DIRECTORY if `path` names the directory itself, NOT_FOUND if the directory is not the one that `path` names before its last component.
- */
-enum vaai_nas_status vaai_nas_decide_clone(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                           const char *path, struct vaai_nas_clone *clone);
-
-/*
  * Starts a clone, or finds the one of the same request. Waits at most wait_milliseconds for its end. OK: `job` is set; the clone need not be complete.
  * Otherwise `reason` (may be NULL) has a sentence.
  */
@@ -95,10 +87,14 @@ enum vaai_nas_status vaai_nas_start_clone(struct vaai_nas_service *service, cons
                                           const struct vaai_nas_clone *clone, uint32_t wait_milliseconds,
                                           struct vaai_nas_job *job, char reason[VAAI_NAS_REASON_SIZE]);
 
-/* The same, but OK only when the clone is complete. A clone that takes longer than do_milliseconds is cancelled: BUSY. */
-enum vaai_nas_status vaai_nas_do_clone(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                       const struct vaai_nas_clone *clone, struct vaai_nas_job *job,
-                                       char reason[VAAI_NAS_REASON_SIZE]);
+/*
+ * A clone as procedure 22 requests it: the handle of the destination decides. A file: `path` is ignored, and the clone starts, as with
+ * vaai_nas_start_clone(). A directory: the last component of `path` is the name, and the clone is fast within one export. Repeated and leading
+ * slashes count as one and none. It is OK only when the clone is complete; one that takes longer than do_milliseconds is cancelled: BUSY.
+ * IS_DIRECTORY if `path` names the directory itself, NOT_FOUND if the directory is not the one that `path` names before its last component.
+ */
+enum vaai_nas_status vaai_nas_clone_handles(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                            const struct vaai_nas_clone *clone, const char *path, struct vaai_nas_job *job);
 
 /* Whether the whole file can be overwritten in a full pool: OK in a thick datastore, NO_SPACE in a thin one. */
 enum vaai_nas_status vaai_nas_reserve(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,

@@ -4,11 +4,84 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <unistd.h>
+
+/* The part of `path` after the folder `of`; NULL if it is not in the folder. */
+static const char *service_below(const char *path, const char *of)
+{
+    size_t length = strlen(of);
+
+    while (length > 0 && of[length - 1] == '/')
+        length--;
+    if (strncmp(path, of, length) != 0 || (path[length] != '/' && path[length] != 0))
+        return NULL;
+    path += length;
+    return path + strspn(path, "/");
+}
+
+/* `path` with one slash between names, and none before or after them; false if it is too long. */
+static bool service_normalize(const char *path, char normal[VAAI_NAS_FILE_PATH_SIZE])
+{
+    size_t used = 0;
+
+    for (const char *at = path; *at != 0; at++) {
+        if (*at == '/' && (used == 0 || normal[used - 1] == '/'))
+            continue;
+        if (used + 1 >= VAAI_NAS_FILE_PATH_SIZE)
+            return false;
+        normal[used++] = *at;
+    }
+    normal[used] = 0;
+    return true;
+}
+
+/* The directory's path below its export's. */
+static bool service_find_path(const struct vaai_nas_file *directory, char path[VAAI_NAS_PATH_SIZE])
+{
+    char descriptor[32], target[PATH_MAX], root[PATH_MAX];
+
+    snprintf(descriptor, sizeof(descriptor), "/proc/self/fd/%d", directory->fd);
+    const ssize_t length = readlink(descriptor, target, sizeof(target) - 1);
+    if (length <= 0 || realpath(directory->export_directory, root) == NULL)
+        return false;
+    target[length] = 0;
+    const char *rest = service_below(target, root);
+    if (rest != NULL)
+        snprintf(path, VAAI_NAS_PATH_SIZE, "%s", rest);
+    return rest != NULL;
+}
+
+static enum vaai_nas_status service_split_path(const struct vaai_nas_file *directory, const char *path,
+                                               char name[VAAI_NAS_NAME_SIZE + 1])
+{
+    char normal[VAAI_NAS_FILE_PATH_SIZE], directory_path[VAAI_NAS_PATH_SIZE];
+
+    if (!service_normalize(path, normal))
+        return VAAI_NAS_NAME_TOO_LONG;
+    char *slash = strrchr(normal, '/');
+    const char *last = slash == NULL ? normal : slash + 1;
+    if (*last == 0)
+        return VAAI_NAS_INVALID;
+    if (strlen(last) > VAAI_NAS_NAME_SIZE)
+        return VAAI_NAS_NAME_TOO_LONG;
+    strcpy(name, last);
+    if (!service_find_path(directory, directory_path))
+        return VAAI_NAS_NOT_FOUND;
+    if (strcmp(directory_path, normal) == 0)
+        return VAAI_NAS_IS_DIRECTORY;
+    if (slash != NULL)
+        *slash = 0;
+    return strcmp(directory_path, slash == NULL ? "" : normal) == 0 ? VAAI_NAS_OK : VAAI_NAS_NOT_FOUND;
+}
+
+/* A full clone that is refused within this time gets the refusal as its response. */
+#define REFUSED_WITHIN_MILLISECONDS 30u
 
 /* A single component other than "." and "..". */
 static enum vaai_nas_status service_check_name(const char *name)
@@ -18,12 +91,14 @@ static enum vaai_nas_status service_check_name(const char *name)
     return VAAI_NAS_OK;
 }
 
-/* Opens both files; `order` has the open ones, whatever the result. */
+/* Opens both files; `order` has the open ones, whatever the result. `path`: as vaai_nas_clone_handles(). */
 static enum vaai_nas_status service_open_files(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                               struct vaai_nas_order *order, char reason[VAAI_NAS_REASON_SIZE])
+                                               const char *path, struct vaai_nas_order *order, char reason[VAAI_NAS_REASON_SIZE])
 {
-    const struct vaai_nas_clone *clone = &order->clone;
-    enum vaai_nas_access access = clone->name[0] != 0 ? VAAI_NAS_CREATE : VAAI_NAS_WRITE;
+    struct vaai_nas_clone *clone = &order->clone;
+    const enum vaai_nas_access access = path != NULL            ? VAAI_NAS_WRITE_OR_CREATE
+                                        : clone->name[0] != 0 ? VAAI_NAS_CREATE
+                                                              : VAAI_NAS_WRITE;
 
     enum vaai_nas_status status = service_open(service, caller, &clone->destination, access, &order->destination);
     if (status != VAAI_NAS_OK) {
@@ -34,6 +109,12 @@ static enum vaai_nas_status service_open_files(struct vaai_nas_service *service,
     if (status != VAAI_NAS_OK) {
         snprintf(reason, VAAI_NAS_REASON_SIZE, "source: %s; nothing was changed", vaai_nas_status_name(status));
         return status;
+    }
+    if (path != NULL && order->destination.is_directory) {
+        clone->fast = order->source.export_id == order->destination.export_id;
+        status = service_split_path(&order->destination, path, clone->name);
+        if (status != VAAI_NAS_OK)
+            return status;
     }
     if (caller->local) { /* the caller is root; the source's owner uses the clone */
         struct stat attributes;
@@ -86,8 +167,9 @@ static void service_close_order(struct vaai_nas_service *service, struct vaai_na
 
 /* The order with its files open and checked, or NULL with *status. */
 static struct vaai_nas_order *service_open_order(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                                 const struct vaai_nas_clone *clone, char export_path[VAAI_NAS_PATH_SIZE],
-                                                 enum vaai_nas_status *status, char reason[VAAI_NAS_REASON_SIZE])
+                                                 const struct vaai_nas_clone *clone, const char *path,
+                                                 char export_path[VAAI_NAS_PATH_SIZE], enum vaai_nas_status *status,
+                                                 char reason[VAAI_NAS_REASON_SIZE])
 {
     struct vaai_nas_order *order = calloc(1, sizeof(*order));
 
@@ -98,9 +180,9 @@ static struct vaai_nas_order *service_open_order(struct vaai_nas_service *servic
     order->clone = *clone;
     memcpy(order->host, caller->host, sizeof(order->host));
     order->source.fd = order->destination.fd = -1;
-    *status = service_open_files(service, caller, order, reason);
+    *status = service_open_files(service, caller, path, order, reason);
     memcpy(export_path, order->destination.export_path, VAAI_NAS_PATH_SIZE);
-    if (*status == VAAI_NAS_OK && clone->name[0] != 0 && (*status = service_check_name(clone->name)) != VAAI_NAS_OK)
+    if (*status == VAAI_NAS_OK && order->clone.name[0] != 0 && (*status = service_check_name(order->clone.name)) != VAAI_NAS_OK)
         snprintf(reason, VAAI_NAS_REASON_SIZE, "a file can't have this name; nothing was changed");
     if (*status == VAAI_NAS_OK)
         *status = service_check_files(order, reason);
@@ -121,7 +203,7 @@ enum vaai_nas_status vaai_nas_start_clone(struct vaai_nas_service *service, cons
         reason = ignored;
     reason[0] = 0;
     enum vaai_nas_status status;
-    struct vaai_nas_order *order = service_open_order(service, caller, clone, export_path, &status, reason);
+    struct vaai_nas_order *order = service_open_order(service, caller, clone, NULL, export_path, &status, reason);
     if (order != NULL)
         status = vaai_nas_jobs_submit(service->jobs, order, wait_milliseconds, job, reason);
     if (status != VAAI_NAS_OK) /* a job is counted when it ends */
@@ -129,20 +211,22 @@ enum vaai_nas_status vaai_nas_start_clone(struct vaai_nas_service *service, cons
     return status;
 }
 
-enum vaai_nas_status vaai_nas_do_clone(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
-                                       const struct vaai_nas_clone *clone, struct vaai_nas_job *job,
-                                       char reason[VAAI_NAS_REASON_SIZE])
+enum vaai_nas_status vaai_nas_clone_handles(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
+                                            const struct vaai_nas_clone *clone, const char *path, struct vaai_nas_job *job)
 {
-    struct counted counted = service_begin(clone->fast ? VAAI_NAS_OPERATION_FAST_CLONE : VAAI_NAS_OPERATION_CLONE);
-    char export_path[VAAI_NAS_PATH_SIZE] = "";
+    struct counted counted = service_begin(VAAI_NAS_OPERATION_CLONE);
+    char export_path[VAAI_NAS_PATH_SIZE] = "", reason[VAAI_NAS_REASON_SIZE];
     enum vaai_nas_status status;
 
-    reason[0] = 0;
     job->id = 0;
-    struct vaai_nas_order *order = service_open_order(service, caller, clone, export_path, &status, reason);
-    if (order != NULL)
-        status = vaai_nas_jobs_do(service->jobs, order, job, reason);
-    if (status != VAAI_NAS_OK && job->id == 0)
+    struct vaai_nas_order *order = service_open_order(service, caller, clone, path, export_path, &status, reason);
+    if (order != NULL) {
+        counted.operation = order->clone.fast ? VAAI_NAS_OPERATION_FAST_CLONE : VAAI_NAS_OPERATION_CLONE;
+        status = order->clone.name[0] != 0
+                     ? vaai_nas_jobs_do(service->jobs, order, job, reason)
+                     : vaai_nas_jobs_submit(service->jobs, order, REFUSED_WITHIN_MILLISECONDS, job, reason);
+    }
+    if (status != VAAI_NAS_OK && job->id == 0) /* a job is counted when it ends */
         service_end(service, &counted, caller, export_path, status);
     return status;
 }

@@ -350,16 +350,20 @@ def test_a_user_without_rights(rig: Rig) -> None:
 
 def test_root_squashed(rig: Rig) -> None:
     store = rig.stores["squashed"]
-    store.chmod(0o755)
-    (store / "source").chmod(0o600)
+    for name, mode in (("closed", 0o755), ("writable", 0o777)):
+        (store / name).mkdir()
+        (store / name).chmod(mode)
+    (store / "private").write_bytes(b"root's alone")
+    (store / "private").chmod(0o600)
     root, source = rig.root("squashed"), rig.source("squashed")
-    assert rig.procedure.clone(source, root, "clone").status == ACCES
-    store.chmod(0o777)
-    assert rig.procedure.clone(source, root, "clone").status == ACCES, "the source is root's alone"
-    (store / "source").chmod(0o644)
-    assert rig.procedure.clone(source, root, "clone").status == OK
-    assert (store / "clone").stat().st_uid not in (0, 1000), "it is the anonymous user's"
-    assert (store / "clone").read_bytes() == rig.data
+    closed, writable, private = (rig.nfs.lookup(root, name) for name in ("closed", "writable", "private"))
+    assert rig.procedure.clone(source, closed, "closed/clone").status == ACCES
+    assert rig.procedure.clone(private, writable, "writable/clone").status == ACCES
+    assert rig.procedure.clone(source, writable, "writable/clone").status == OK
+    made = store / "writable" / "clone"
+    assert made.stat().st_uid not in (0, 1000), "it is the anonymous user's"
+    assert made.read_bytes() == rig.data
+    assert list((store / "closed").iterdir()) == []
 
 
 def test_kinds_of_file_that_can_not_be_cloned(rig: Rig) -> None:
