@@ -4,12 +4,12 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc as blocking};
+use std::sync::{Arc, Mutex, PoisonError, mpsc as blocking};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
-use tokio::runtime::{self, Handle, Runtime};
+use tokio::runtime::{self, Handle, Runtime, RuntimeMetrics};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{sleep, timeout};
@@ -63,7 +63,8 @@ fn new_runtime() -> io::Result<Runtime> {
 /// A thread that runs sessions.
 pub(crate) struct Reactor {
     connections: mpsc::UnboundedSender<Accepted>,
-    load: Arc<AtomicUsize>,
+    count: Arc<AtomicUsize>,
+    metrics: RuntimeMetrics,
     ended: blocking::Receiver<()>,
     thread: JoinHandle<()>,
 }
@@ -71,6 +72,7 @@ pub(crate) struct Reactor {
 impl Reactor {
     pub fn start(number: usize, registry: &Arc<Registry>) -> io::Result<Self> {
         let runtime = new_runtime()?;
+        let metrics = runtime.metrics();
         let (connections, accepted) = mpsc::unbounded_channel();
         let (running, ended) = blocking::channel();
         let registry = Arc::clone(registry);
@@ -82,7 +84,8 @@ impl Reactor {
             })?;
         Ok(Self {
             connections,
-            load: Arc::default(),
+            count: Arc::default(),
+            metrics,
             ended,
             thread,
         })
@@ -187,17 +190,40 @@ pub(crate) async fn serve_stream(
     }
 }
 
-/// Gives each connection to the reactor with the fewest.
+/// Shortest time over which the load of reactors is measured.
+const MEASURED: Duration = Duration::from_secs(1);
+
+/// A reactor as the thread that accepts knows it.
+struct Choice {
+    connections: mpsc::UnboundedSender<Accepted>,
+    count: Arc<AtomicUsize>,
+    metrics: RuntimeMetrics,
+    /// Time that it ran tasks, until the last measurement.
+    ran: Duration,
+    /// Time that it ran tasks before the last measurement, per mille.
+    busy: u64,
+    /// Connections that it got since then.
+    given: u64,
+}
+
+/// Gives each connection to the reactor with the least load: of those with about the same, to the one with the fewest connections.
 pub(crate) struct Spread {
-    reactors: Vec<(mpsc::UnboundedSender<Accepted>, Arc<AtomicUsize>)>,
+    choices: Mutex<(Instant, Vec<Choice>)>,
     arrivals: Arc<Arrivals>,
 }
 
 impl Spread {
     pub fn new(reactors: &[Reactor], options: &ServerOptions) -> Self {
-        let of = |reactor: &Reactor| (reactor.connections.clone(), Arc::clone(&reactor.load));
+        let of = |reactor: &Reactor| Choice {
+            connections: reactor.connections.clone(),
+            count: Arc::clone(&reactor.count),
+            metrics: reactor.metrics.clone(),
+            ran: Duration::ZERO,
+            busy: 0,
+            given: 0,
+        };
         Self {
-            reactors: reactors.iter().map(of).collect(),
+            choices: Mutex::new((Instant::now(), reactors.iter().map(of).collect())),
             arrivals: Arc::new(Arrivals::new(
                 options.max_logins,
                 options.max_logins_per_peer,
@@ -206,19 +232,42 @@ impl Spread {
     }
 
     fn give(&self, stream: std::net::TcpStream, peer: IpAddr, group_tag: u16) {
-        let least = self
-            .reactors
-            .iter()
-            .min_by_key(|(_, load)| load.load(Ordering::Relaxed));
-        if let Some((reactor, load)) = least {
+        // No code here panics while it holds the lock.
+        let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
+        let (measured, choices) = &mut *choices;
+        let passed = measured.elapsed();
+        if passed >= MEASURED {
+            *measured += passed;
+            choices.iter_mut().for_each(|choice| choice.measure(passed));
+        }
+        // What a new connection is expected to add.
+        let count = |choice: &Choice| choice.count.load(Ordering::Relaxed);
+        let busy: u64 = choices.iter().map(|choice| choice.busy).sum();
+        let each = busy / choices.iter().map(count).sum::<usize>().max(1) as u64;
+        let load = |choice: &Choice| (choice.busy + choice.given * each) / 50;
+        let least = choices
+            .iter_mut()
+            .min_by_key(|choice| (load(choice), count(choice)));
+        if let Some(choice) = least {
+            choice.given += 1;
             // Fails when the server stops, which closes the connection.
-            let _ = reactor.send(Accepted {
+            let _ = choice.connections.send(Accepted {
                 stream,
                 group_tag,
                 arrival: self.arrivals.enter(network_of(peer)),
-                counted: Counted::new(load),
+                counted: Counted::new(&choice.count),
             });
         }
+    }
+}
+
+impl Choice {
+    /// Measures the load of the time that has passed since the last measurement.
+    fn measure(&mut self, passed: Duration) {
+        let ran = self.metrics.worker_total_busy_duration(0);
+        let more = ran.saturating_sub(self.ran).as_millis() as u64;
+        self.busy = more * 1000 / (passed.as_millis() as u64).max(1);
+        (self.ran, self.given) = (ran, 0);
     }
 }
 

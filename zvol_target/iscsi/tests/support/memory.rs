@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::{ThreadId, current};
 
 use scsi::sam::{
     Buffer, Command, Completion, DataOut, DeliveryError, FunctionResponse, LocalBoxFuture,
@@ -31,6 +32,8 @@ pub struct MemoryTarget {
     tasks: Mutex<HashMap<(u64, u64), Running>>,
     released: watch::Sender<bool>,
     pub nexuses: Mutex<Vec<Nexus>>,
+    /// Threads of all nexuses, in the order they were established.
+    pub reactors: Mutex<Vec<ThreadId>>,
     /// Most commands there were at once.
     pub most_tasks: AtomicU64,
     /// Commands in the order they came.
@@ -50,6 +53,7 @@ impl MemoryTarget {
             tasks: Mutex::default(),
             released: watch::Sender::new(false),
             nexuses: Mutex::default(),
+            reactors: Mutex::default(),
             most_tasks: AtomicU64::new(0),
             log: Mutex::default(),
             reads: AtomicU64::new(0),
@@ -191,6 +195,7 @@ fn check_condition(key: u8, code: u8) -> Completion {
 impl ScsiTarget for MemoryTarget {
     fn nexus_established(&self, nexus: &Arc<Nexus>) {
         self.nexuses.lock().unwrap().push((**nexus).clone());
+        self.reactors.lock().unwrap().push(current().id());
     }
 
     fn nexus_lost(&self, nexus: &Arc<Nexus>) {

@@ -233,6 +233,12 @@ fn where_there_is_no_unit_nothing_is_present() {
 }
 
 #[test]
+fn where_unit_0_is_missing_nothing_is_connected() {
+    let initiator = Initiator::fresh(Arc::new(Device::new(product())));
+    assert_eq!(initiator.data(&inquiry(0, 0, 96))[0], 0x3f);
+}
+
+#[test]
 fn the_well_known_unit_is_one() {
     let well_known = initiator().to(REPORT_LUNS_WELL_KNOWN);
     assert_eq!(well_known.data(&inquiry(0, 0, 96))[0], 0x1e);

@@ -2,15 +2,17 @@
 //! READ, WRITE, SYNCHRONIZE CACHE, START STOP UNIT.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use volume::{Geometry, Stability, VolumeError};
+use volume::{Buffer, Geometry, Stability, VolumeError};
 
 use super::{
     BLOCKS, Broken, Event, INVALID_FIELD_IN_CDB, Initiator, OUT_OF_RANGE, RamVolume, Sent, UNIT,
-    block_10, block_12, block_16, block_on, options, pattern, read_10, seen, write_10,
+    block_10, block_12, block_16, block_on, is_good, options, pattern, poll, read_10, seen,
+    write_10,
 };
 use crate::LogicalUnitOptions;
-use crate::sam::{DeliveryError, Outcome, Status, TaskAttribute};
+use crate::sam::{DataOut, DeliveryError, LocalBoxFuture, Outcome, Status, TaskAttribute};
 
 fn initiator() -> (Arc<RamVolume>, Initiator) {
     let volume = RamVolume::new(BLOCKS);
@@ -178,6 +180,53 @@ fn large_writes_are_fetched_in_chunks() {
             write(4096 + (2 << 20), 512)
         ]
     );
+}
+
+/// A transport with memory for two parts. Counts the parts that were requested.
+struct Ahead {
+    sent: Box<dyn DataOut>,
+    requested: Arc<AtomicUsize>,
+}
+
+impl DataOut for Ahead {
+    fn receive(&mut self, length: u32) -> LocalBoxFuture<'_, Result<Buffer, DeliveryError>> {
+        self.requested.fetch_add(1, Ordering::Relaxed);
+        self.sent.receive(length)
+    }
+
+    fn receive_ahead(
+        &mut self,
+        length: u32,
+    ) -> Option<LocalBoxFuture<'_, Result<Buffer, DeliveryError>>> {
+        Some(self.receive(length))
+    }
+}
+
+#[test]
+fn the_next_part_of_a_large_write_is_received_while_one_is_written() {
+    let (volume, initiator) = initiator();
+    let data = pattern(3, 6144);
+    let requested = Arc::<AtomicUsize>::default();
+    let data_out = Ahead {
+        sent: Sent::boxed(&data),
+        requested: Arc::clone(&requested),
+    };
+    volume.hold();
+    let mut write = initiator.execute(
+        1,
+        TaskAttribute::Simple,
+        &write_10(0, 6144),
+        Box::new(data_out),
+    );
+    for part in 1..=3 {
+        assert!(poll(&mut write).is_pending());
+        assert_eq!(volume.begun(), part);
+        // One more than is being written, until all are there.
+        assert_eq!(requested.load(Ordering::Relaxed), 3.min(part + 1));
+        volume.release(1);
+    }
+    assert!(is_good(&poll(&mut write)));
+    assert_eq!(volume.bytes(0, data.len()), data);
 }
 
 #[test]

@@ -410,6 +410,22 @@ fn a_token_is_good_as_long_as_its_maker_may_use_the_unit() {
 }
 
 #[test]
+fn a_unit_that_was_rolled_back_has_no_tokens() {
+    let (_, initiator) = setup();
+    let token = populate(&initiator, &[(0, 8)]);
+    let there = second(&initiator);
+    assert_eq!(
+        write_using(&there, &token, 0, &[(0, 8)]).status,
+        Status::Good
+    );
+    initiator.device.content_changed(0).unwrap();
+    assert_eq!(
+        codes(&write_using(&there, &token, 0, &[(0, 8)])),
+        TOKEN_CANCELLED
+    );
+}
+
+#[test]
 fn a_token_whose_maker_loses_the_unit_while_it_is_used_writes_nothing_more() {
     let (volumes, initiator) = setup();
     fill(&volumes[0], 0, &pattern(1, 8192));
