@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A clone by name counts for its owner's quota, and is refused when that is reached, as any new file is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.ganesha import Daemon, Export, mounted_dataset, running_ganesha
+from support.onc_rpc import Nfs3, Nfs3Error, User, mount
+from support.procedure22 import DISK_FULL, Procedure22
+from support.programs import run, wait_for
+from support.zfs import Pool
+
+OWNER, SIZE, QUOTA = 1000, 4 << 20, 1 << 20
+NFS3ERR_NOSPC, NFS3ERR_DQUOT = 28, 69
+
+
+def test_a_quota_is_the_owner_s(pool: Pool, tmp_path: Path) -> None:
+    dataset = f"{pool.name}/quota"
+    with mounted_dataset(dataset) as store:
+        (store / "template").write_bytes(os.urandom(SIZE))
+        (store / "template").chmod(0o644)
+        (store / "his").mkdir()
+        os.chown(store / "his", OWNER, OWNER)
+        run("zfs", "set", f"userquota@{OWNER}={QUOTA}", dataset)
+
+        def used() -> int:
+            run("zpool", "sync", pool.name)  # ZFS counts what users have at the end of a transaction group
+            return int(run("zfs", "get", "-Hpo", "value", f"userused@{OWNER}", dataset))
+
+        with running_ganesha(tmp_path / "ganesha", [Export(1, store, "/one")], Daemon.PATCHED), Nfs3(User(OWNER, OWNER)) as nfs:
+            root = mount("/one")
+            template, folder = nfs.lookup(root, "template"), nfs.lookup(root, "his")
+            assert Procedure22(nfs).clone(template, folder, "his/one").status == 0
+            wait_for(lambda: used() > QUOTA, "the clone counts for its owner")
+            refused = Procedure22(nfs).clone(template, folder, "his/two")
+            assert (refused.status, refused.result) == (NFS3ERR_DQUOT, DISK_FULL)
+            with pytest.raises(Nfs3Error) as failure:
+                nfs.create(folder, "three")
+            assert failure.value.status in (NFS3ERR_NOSPC, NFS3ERR_DQUOT)
+            assert {path.name for path in store.iterdir()} == {"template", "his"}
+            assert {path.name for path in (store / "his").iterdir()} == {"one"}
