@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support import procedure22
-from support.ganesha import Daemon, Export, Ganesha, running_ganesha
+from support.ganesha import PATCHED_LIBRARY, Daemon, Export, Ganesha, running_ganesha
 from support.libnfs import mounted
 from support.onc_rpc import NFS_PROGRAM, PROC_UNAVAIL, Nfs3, RpcError, mount
 from support.procedure22 import Procedure22, argument, arguments
@@ -21,6 +21,7 @@ from support.programs import IN_GUEST, run
 from support.vaai_nas import ask_control_socket, vaai_nas
 
 ROFS, COMPLETE = 30, procedure22.COMPLETE
+LIBRARY = "libganesha_nfsd.so.6.5"
 SIZE = 4 << 20
 
 
@@ -94,6 +95,26 @@ def test_debians_own_library_serves_nfs_without_vaai_nas(make_store: Callable[[s
             ask_control_socket(rig.control_socket, b'{"jsonrpc":"2.0","id":7,"method":"statistics.get"}')[0]["result"]["hosts"]
             == []
         )
+
+
+def test_a_library_with_other_structures_serves_nfs_without_vaai_nas(
+    nfs_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library's list of sizes, `nfs3_register_layout`, differs in its first one. It is constant data at its own address."""
+    content = bytearray((PATCHED_LIBRARY / LIBRARY).read_bytes())
+    symbols = run("nm", "-D", PATCHED_LIBRARY / LIBRARY).splitlines()
+    at = next(int(line.split()[0], 16) for line in symbols if line.endswith(" nfs3_register_layout"))
+    content[at] ^= 8
+    (tmp_path / LIBRARY).write_bytes(content)
+    monkeypatch.setattr("support.ganesha.PATCHED_LIBRARY", tmp_path)
+    with running_ganesha(tmp_path / "ganesha", [Export(1, nfs_store, "/one")], Daemon.PATCHED) as ganesha:
+        assert "VAAI-NAS is off, NFS is served: this nfs-ganesha has other structures" in ganesha.log()
+        with mounted("/one") as client:
+            client.write_file("/made", b"data")
+        with Nfs3() as nfs, pytest.raises(RpcError) as refused:
+            Procedure22(nfs).command(procedure22.CLONE_SUPPORTED, mount("/one"))
+        assert refused.value.accept_stat == PROC_UNAVAIL
+    assert (nfs_store / "made").read_bytes() == b"data"
 
 
 @pytest.mark.skipif(IN_GUEST, reason="datasets of one pool share blocks: the clones would be done before the daemon ends")
