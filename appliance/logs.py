@@ -5,8 +5,6 @@ Each entry names the request it belongs to: the API gives each one an identifier
 are asked. What a job does belongs to `job-` and its identifier; that it was queued, to the request.
 """
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import datetime

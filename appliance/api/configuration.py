@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies of the configuration: the file for an admin, recovery from a file or a pool, the recovery key."""
 
-from __future__ import annotations
-
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas import configuration as schemas
 from appliance.api.sessions import confirm_password

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datastores of both kinds, and the volumes and file systems they could be made of."""
 
-from __future__ import annotations
-
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas import datastores as schemas

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Server-sent events: what changed, as it changes."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the worker carries out an operation: caller, CSRF, role, body, idempotency key, audit, the view, end of the audit."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

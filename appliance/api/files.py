@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of NFS datastores: VMDKs listed, one file cloned by the NFS server."""
 
-from __future__ import annotations
-
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import after, encoded, page
 from appliance.api.schemas.files import FileCloneCreate, FilePage, FileQuery, FolderPage, FolderQuery, RestoreVmCreate

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """History: performance and capacity over time."""
 
-from __future__ import annotations
-
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas import history as schemas

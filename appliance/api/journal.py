@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs, alerts, audit."""
 
-from __future__ import annotations
-
 from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource

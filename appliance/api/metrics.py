@@ -5,8 +5,6 @@ Labels are bounded by what an admin has made: pools, devices, datastores, hosts.
 iSCSI name, which has to be admitted first. Counters are the data planes' own and begin anew with them.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 from collections.abc import Iterator

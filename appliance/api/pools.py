@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, fields
 
 from appliance.api.operation import Call, Resource

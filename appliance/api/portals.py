@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Portals of the iSCSI target: address, port, group, by network interface."""
 
-from __future__ import annotations
-
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas.common import Empty, ForceQuery, ListQuery

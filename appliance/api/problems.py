@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors as problem+json (RFC 9457)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from http import HTTPStatus

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Receivers of alerts. For admins only: a URL may have a token in it, and the appliance connects to where it leads."""
 
-from __future__ import annotations
-
 import ssl
 import time
 

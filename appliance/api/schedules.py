@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Snapshots and scrubs by the clock."""
 
-from __future__ import annotations
-
 import time
 
 from sqlalchemy import select

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Support bundles. For admins only: without secrets, but with all else there is to know."""
 
-from __future__ import annotations
-
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas.common import Empty, ListQuery

@@ -5,8 +5,6 @@ The HTTP process is not trusted: it says what arrived. The worker decides who se
 values are valid.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

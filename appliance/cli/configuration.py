@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies of the configuration, and recovery from one."""
 
-from __future__ import annotations
-
 import json
 import os
 from datetime import UTC, datetime

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datastores."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 

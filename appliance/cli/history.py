@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """History of datastores, hosts and pools: the verb `history` of each."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Annotated, Any
 

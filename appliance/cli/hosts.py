@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts, host groups, sessions."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

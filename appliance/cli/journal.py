@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs, alerts, audit."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keys of encrypted pools."""
 
-from __future__ import annotations
-
 import sys
 
 import typer

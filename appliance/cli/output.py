@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables for people, JSON for programs."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

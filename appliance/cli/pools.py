@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools and their devices."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Any
 

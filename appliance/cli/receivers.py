@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`zvaai receiver`: webhooks, e-mail and syslog that get alerts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

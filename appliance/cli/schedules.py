@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedules of snapshots and scrubs."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any
 

@@ -12,8 +12,6 @@ The seed file is TOML, of root alone, and is deleted when all of it is done: it 
 Each part is made unless one of its name exists, so that a run that was interrupted continues.
 """
 
-from __future__ import annotations
-
 import os
 import ssl
 import stat

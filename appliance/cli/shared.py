@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all nouns have in common: the client, the output, jobs and their waiting, sizes as people write them."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Snapshots of datastores, and their holds."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 from urllib.parse import quote
 

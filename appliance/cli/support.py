@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Support bundles."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

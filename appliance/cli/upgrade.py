@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`zvaai upgrade --check`: what `apt upgrade` will do to this server, and what is in its way. Changes nothing."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Series of measured values, in round-robin files of a fixed size (rrdtool): they never grow, and old values become coarser."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

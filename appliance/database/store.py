@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens the database: one writer at a time, concurrent readers, stable before a commit returns."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parses the text of `Export.block`, to learn how a datastore was exported when nothing else has that information."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports of the NFS server, nfs-ganesha: their configuration, what is served, clients and statistics."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from abc import ABC, abstractmethod

@@ -6,8 +6,6 @@ A folder has one file per export. The daemon's configuration includes it, so tha
 runs as root: if others than root may write the folder, nothing is changed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON-RPC 2.0 over a Unix socket, a message a line, as target and VAAI-NAS service speak it."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Mapping
 from pathlib import Path

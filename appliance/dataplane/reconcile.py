@@ -11,8 +11,6 @@
 It removes access before it grants access, so that a later failure leaves no host with too much. A second run changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 

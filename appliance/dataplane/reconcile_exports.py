@@ -6,8 +6,6 @@ folder without a file are never changed. It removes before it adds, as the targe
 changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@
 Only pools that the target reports, which have LUNs, and that are ours. A second run changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Client of the iSCSI target's control socket (zvol_target/docs/control.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path

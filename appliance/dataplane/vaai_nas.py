@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Client of the VAAI-NAS service's control socket (docs/vaai_nas.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Addresses by which hosts reach this server: those of its interfaces, and portals at "every address" resolved to them."""
 
-from __future__ import annotations
-
 import array
 import fcntl
 import ipaddress

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Alerts for when space gets short. The target decides by itself when to warn hosts and when to refuse their writes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType

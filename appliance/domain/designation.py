@@ -12,8 +12,6 @@ ESXi takes a VMFS datastore on a disk with other names for a copy of it, and doe
 The two vital product data pages, read from a host, have all of it whatever the target was.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What disks say of themselves, and what an admin should know of it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the domain refuses, and why. The API turns each into a problem+json, the CLI into a line and an exit code."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands for ESXi hosts, ready to paste into their shell: every address, name and device in them is this appliance's own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 ADAPTER = "HBA=$(esxcli iscsi adapter list | awk '/iscsi_vmk/ {print $1; exit}')"

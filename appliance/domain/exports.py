@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How NFS datastores are shown to hosts: the number of the export, the path they mount, who may, by which versions."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Collection, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paths of files in an NFS datastore, as requests have them."""
 
-from __future__ import annotations
-
 from appliance.domain.errors import InvalidError
 
 LONGEST_PATH = 1023

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What works today and will hurt later: datastores that lose writes in a power cut, a certificate that ends."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds on snapshots (zfs-hold(8)): a snapshot can't be destroyed while it has one. The tag of a hold says who made it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Literal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts and host groups: who they are on the wire, what they may see, what offloads they are offered."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import re

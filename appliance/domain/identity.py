@@ -6,8 +6,6 @@ counts only when it is set on the dataset itself, the GUID stored with it is the
 same. Anything else is a copy: shown, and not served until it is adopted or given a new identity.
 """
 
-from __future__ import annotations
-
 import re
 import uuid as uuids
 from collections.abc import Iterable, Mapping

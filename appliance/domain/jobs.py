@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs as the database has them: what was planned, how far it is, how it ended. The executor of appliance.worker runs them."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

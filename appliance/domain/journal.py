@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is written down of what happens: audit, events, alerts."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

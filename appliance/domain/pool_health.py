@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools and their devices, as OpenZFS sees them: findings for the admin, and OpenZFS events."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass

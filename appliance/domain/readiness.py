@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Result of a check for one condition that keeps hosts from a datastore or from its offloads."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 OK, WARNING, FAILED, UNKNOWN = "ok", "warning", "failed", "unknown"

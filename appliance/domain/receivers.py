@@ -5,8 +5,6 @@ What is to be sent is in the database since the same transaction that raised the
 identifier by which a receiver knows what it has had before.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -5,8 +5,6 @@ The database records each copy before it is written. So a copy of its own instal
 or comes from another state of it: the database is an older one. Then the appliance is in recovery mode, until an admin decides.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests for jobs: one type for each, from the body of HTTP to the operation that plans it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of tables by identifier and by name."""
 
-from __future__ import annotations
-
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 

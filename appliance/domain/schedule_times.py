@@ -5,8 +5,6 @@ A day's slots begin at the schedule's time of day. On the day that a clock chang
 follows the length of the day. Of schedules of several days the first is Monday, 5 January 1970, so that a week begins on Monday.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 import zoneinfo

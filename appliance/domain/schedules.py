@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Snapshots and scrubs by the clock: what a schedule has, when it is due, how its snapshots are called."""
 
-from __future__ import annotations
-
 import re
 import time
 import uuid

@@ -8,8 +8,6 @@
 The recovery key has 160 random bits. HKDF with SHA-256 (RFC 5869) makes an AES key of it, so it needs no slow hash.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Passwords by argon2id, random tokens by their hash, and what has to be had again sealed with the installation's key."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counters of the target (zvol_target/docs/control.md) and the NFS server (docs/vaai_nas.md), as `statistics.get` has them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

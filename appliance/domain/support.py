@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Support bundles as files of the state directory."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

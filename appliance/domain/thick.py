@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much a thick NFS datastore needs beyond its size: docs/decisions/thin-and-thick.md. Sizes are bytes, multiples of 1 MiB."""
 
-from __future__ import annotations
-
 _PART = 16
 _LEAST, _MOST = 128 << 20, 32 << 30
 

@@ -5,8 +5,6 @@ VMware's formats: .vmx, .vmsd and .vmxf are lines of `name = "value"`; a .vmdk w
 are lines such as `RW 83886080 VMFS "vm-flat.vmdk"` (Virtual Disk Format 5.0, "The Descriptor File").
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

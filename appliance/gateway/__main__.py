@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python3 -m appliance.gateway`: gunicorn with threads on a Unix socket, behind nginx. Runs until SIGTERM."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The application: routes of all declarations, errors, OpenAPI."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

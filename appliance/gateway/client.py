@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Client of the worker's socket (appliance/api/server.py)."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python3 -m appliance.gateway.document`: prints the OpenAPI document, of which the console's types are made."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from appliance.gateway.application import create, openapi

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One request: checked as HTTP, passed to the worker, and its reply returned as HTTP."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Problems of HTTP itself: of Flask, and of APIFlask's validation."""
 
-from __future__ import annotations
-
 import json
 from http import HTTPStatus
 from typing import Any

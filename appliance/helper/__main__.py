@@ -4,8 +4,6 @@
 Exit codes: 2 for the command line, 69 (EX_UNAVAILABLE) when OpenZFS is not there, 78 (EX_CONFIG) for a user that does not exist.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

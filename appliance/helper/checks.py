@@ -5,8 +5,6 @@ Types are checked before (operations). Names, properties and layouts use the eng
 limits of a request, are the helper's own.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence

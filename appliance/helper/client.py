@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """HelperClient: a ZfsEngine through the root helper's socket. Its methods are generated from the table of operations."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

@@ -5,8 +5,6 @@ ganesha runs as root and accepts any export by DBus: a caller could export any f
 only queries (packaging/dbus). The helper composes each export from a dataset's name, its GUID and the clients' rights.
 """
 
-from __future__ import annotations
-
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The helper's latest log entries. The complete log is in the journal, which only root can read."""
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from pathlib import Path

@@ -6,8 +6,6 @@ can write. It is never inherited, because a client may have made a link below a 
 and noexec. A pool with the running system is never changed.
 """
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

@@ -5,8 +5,6 @@ The interface is the only table: the helper has no other operations. Arguments a
 types, as are results and errors.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass

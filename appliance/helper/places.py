@@ -6,8 +6,6 @@ has the original's mountpoint. Copies are unmounted, and only the datastore is m
 target start afterwards (packaging/systemd/zvaai-mounts.service).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One change of a pool at a time, pools concurrently."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -7,8 +7,6 @@
 One request at a time on a connection, answered in order. Bytes are base64, sizes and GUIDs numbers of up to 64 bits.
 """
 
-from __future__ import annotations
-
 import socket
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The helper's socket: checks callers, answers requests in order on each connection, writes an audit line for each change."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One try of a delivery, by the kind of its receiver."""
 
-from __future__ import annotations
-
 import http.client
 from collections.abc import Sequence
 from dataclasses import dataclass, field

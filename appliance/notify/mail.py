@@ -5,8 +5,6 @@ Without STARTTLS nothing is sent, but to trusted networks. The event identifies 
 the same Message-ID.
 """
 
-from __future__ import annotations
-
 import smtplib
 import socket
 import ssl

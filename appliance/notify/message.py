@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A delivery as people read it: of the JSON that webhooks get."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import dataclass

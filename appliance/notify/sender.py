@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends what waits for receivers, in the background, in the worker."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -9,8 +9,6 @@
 What leaves this server without TLS goes to trusted networks only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One POST to a webhook, signed by Standard Webhooks. No redirect is followed; of the answer only the status is retained."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

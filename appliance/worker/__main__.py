@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python3 -m appliance.worker`: the worker with the API's end of its socket. Runs until SIGTERM or SIGINT."""
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import signal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The job that makes a datastore of a dataset."""
 
-from __future__ import annotations
-
 import re
 
 from appliance.domain import datastores as domain

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Alerts from periodic checks: raised and cleared when two consecutive checks agree."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable

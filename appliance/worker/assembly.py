@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Assembles a worker: the only module that imports all parts."""
 
-from __future__ import annotations
-
 from appliance.config import Configuration
 from appliance.database.store import Store
 from appliance.dataplane.ganesha_dbus import Ganesha

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared by the worker's parts: engine, database, target, and interfaces of the parts."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies of lost datastores: with their names, or only with their identities."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from appliance.dataplane.reconcile import Failure

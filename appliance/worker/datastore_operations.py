@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that create and change datastores: a class per kind of job."""
 
-from __future__ import annotations
-
 import msgspec
 
 from appliance.domain import datastores as domain

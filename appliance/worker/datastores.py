@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Common to all jobs on datastores."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 from appliance.domain.datastores import Datastore

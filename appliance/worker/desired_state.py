@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Desired state of the target, from the database and the inventory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

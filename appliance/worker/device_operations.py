@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs on devices of pools."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

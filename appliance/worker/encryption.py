@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keys of encrypted datastores, one per pool: stored keys, and keys without a confirmed copy."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 

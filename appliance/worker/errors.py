@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts errors of the engine, the target and ganesha to domain errors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

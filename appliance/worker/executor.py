@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs jobs, one at a time for each pool, and resumes those that a crash has interrupted."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

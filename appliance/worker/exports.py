@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The NFS server's exports: queries by the worker, changes through the root helper."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 

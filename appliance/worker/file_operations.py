@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of NFS datastores: list and clone them through the NFS server. This module accesses no file."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Mapping

@@ -4,8 +4,6 @@
 Samples are written once a minute, or when somebody reads: one write of six values costs as much as one of a single value.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs on holds of snapshots."""
 
-from __future__ import annotations
-
 import contextlib
 
 from appliance.domain import datastores as domain

@@ -5,8 +5,6 @@ A scan of 10,000 snapshots takes seconds. Jobs and the reconciler scan themselve
 immediately; changes by others are visible after the next scan.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

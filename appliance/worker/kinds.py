@@ -4,8 +4,6 @@
 A job's plan holds one of the structures below for its dataset, and one for how hosts see it; their tags say the kind.
 """
 
-from __future__ import annotations
-
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

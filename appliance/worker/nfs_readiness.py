@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readiness of NFS: one check for each thing that keeps ESXi from a datastore, or from its offloads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 

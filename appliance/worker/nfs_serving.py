@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serving of NFS datastores: mounts, exports, and users."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

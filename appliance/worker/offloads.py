@@ -4,8 +4,6 @@
 Target and NFS server count from their start, and drop the counters of a removed LUN or export.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field

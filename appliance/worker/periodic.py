@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Periodic tasks of the worker: alerts of capacity and hazards, schedules, retention of snapshots."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

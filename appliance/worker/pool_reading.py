@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads datasets and snapshots of each pool in a separate thread, so that a pool that hangs delays no other."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Collection, Sequence

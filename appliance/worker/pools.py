@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Common to all jobs on pools."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, TypedDict

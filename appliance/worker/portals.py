@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Portals of the iSCSI target. The target stores them: they belong to this server's network, and to no backup."""
 
-from __future__ import annotations
-
 from appliance.dataplane.target import Portal
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.worker.context import Context

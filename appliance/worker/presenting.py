@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers of LUNs and exports: assigned to datastores of imported pools, and stored in their properties."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readiness: a check for each condition that disables offloads, with evidence and remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 

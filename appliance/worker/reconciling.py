@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reconciles target and NFS server: at the start, after changes, and periodically."""
 
-from __future__ import annotations
-
 import logging
 import math
 import threading

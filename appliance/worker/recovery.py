@@ -4,8 +4,6 @@
 Each pool is read and written in a separate thread, so that a pool that hangs blocks no other.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

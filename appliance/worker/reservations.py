@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Persistent reservations of a pool's LUNs: the target stores them in a small dataset, which moves with the pool."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Sequence
 

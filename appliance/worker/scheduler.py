@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scheduler of periodic tasks: at the start, after changes, and periodically, in sequence."""
 
-from __future__ import annotations
-
 import logging
 import math
 import threading

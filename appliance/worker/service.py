@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running worker: its parts, and what it tells views of the API."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass

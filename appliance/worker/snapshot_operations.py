@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs on snapshots: create, destroy, roll back, clone."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time

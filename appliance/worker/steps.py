@@ -5,8 +5,6 @@
 checks whether it was done before.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The support bundle: data for troubleshooting in a file, without secrets."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -5,8 +5,6 @@ The appliance sets quota and refreservation, and the reconciler sets the refrese
 touches them: the target and the NFS server only know that a datastore is thick, and share nothing of it from then on.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that delete datastores, restore and purge deleted ones, and forget missing ones."""
 
-from __future__ import annotations
-
 import time
 
 import msgspec

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Restore of a VM from a snapshot of an NFS datastore: list its folder, and restore a copy with another name."""
 
-from __future__ import annotations
-
 from appliance.domain import datastores as domain
 from appliance.domain import requests, vm_files
 from appliance.domain.datastores import Datastore

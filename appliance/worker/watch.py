@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Monitors pools, devices, events of OpenZFS, and SMART data of disks; raises alerts."""
 
-from __future__ import annotations
-
 import logging
 import math
 import threading

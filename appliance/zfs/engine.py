@@ -11,8 +11,6 @@ they are not repeated below. Lists without a root (volumes, filesystems, snapsho
 method that raises has changed nothing, unless the error says otherwise.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 

@@ -5,8 +5,6 @@ A client may have put a link anywhere in the file system, so no link is followed
 fills an unfinished folder, named by an identifier, and renames it at the end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -6,8 +6,6 @@ HMAC-SHA256). A user property of the encryption root has the key's identifier; t
 stable storage.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Valid vdevs of a pool: rules of zpoolconcepts(7) that do not depend on the devices."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls after their timeout that are still in the kernel, and may still take effect."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Log of the engine's process, for the support bundle."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mounts of this process: proc_pid_mountinfo(5)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@
 Each check returns the name, or raises InvalidName.
 """
 
-from __future__ import annotations
-
 import re
 
 from appliance.zfs.errors import InvalidName

@@ -5,8 +5,6 @@ From zfsprops(7) and zpoolprops(7) of OpenZFS 2.3. An allow-list: no other prope
 Sizes are decimal bytes, as `zfs get -p` prints them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Atomic replacement of files on stable storage."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

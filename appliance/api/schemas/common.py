@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all resources share: empty responses, problems, pages of lists."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from appliance.api.types import Answer, Model

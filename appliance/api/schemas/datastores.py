@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datastores of both kinds, and the volumes and file systems they could be made of."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of NFS datastores."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

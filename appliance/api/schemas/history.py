@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """History of datastores, hosts and pools."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

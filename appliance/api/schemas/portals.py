@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Portals: where hosts reach the iSCSI target."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Snapshots, clones, rollbacks, schedules."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Support bundles."""
 
-from __future__ import annotations
-
 from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Bytes, Time
 

@@ -5,8 +5,6 @@ Fixed absolute paths, a fixed environment, no shell, a time limit, bounded outpu
 converts error messages to ZfsErrors.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Common to all parts of the kernel engine: running zfs and zpool, libzfs_core, holders of a dataset."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -4,8 +4,6 @@
 `zfs create` is a single call into the kernel, like libzfs_core's, and computes a thick volume's refreservation.
 """
 
-from __future__ import annotations
-
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Permissions of unprivileged users: zfs-allow(8)."""
 
-from __future__ import annotations
-
 from appliance.zfs.errors import UnexpectedFailure
 from appliance.zfs.kernel.commands import ZFS, run
 

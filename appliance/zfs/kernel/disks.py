@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine's disks, by lsblk and /dev/disk/by-id."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 A call that waits in the kernel for a suspended pool cannot be ended: its thread stays, MAX_STUCK at most per pool.
 """
 
-from __future__ import annotations
-
 import collections
 import concurrent.futures
 import importlib

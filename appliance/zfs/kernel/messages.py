@@ -4,8 +4,6 @@
 The texts are those of libzfs of OpenZFS 2.3: libzfs_util.c, libzfs_crypto.c, zpool_main.c, zpool_vdev.c.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel engine's pools: zpool(8)."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 

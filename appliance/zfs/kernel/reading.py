@@ -5,8 +5,6 @@ Numbers are read as text, because OpenZFS 2.3 limits numbers to 63 bits with --j
 9223372036854775807.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast

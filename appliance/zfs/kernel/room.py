@@ -6,8 +6,6 @@ udev has opened is in use: `zfs create` then retries without yielding the CPU (z
 CPU. `zfs clone` leaves the clone without its reservation (zfs_ioc_clone).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from appliance.zfs import names

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """SMART data of disks: smartctl(8), read as JSON."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel engine's snapshots, holds, rollback and clones; libzfs_core for atomic steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
