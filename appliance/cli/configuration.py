@@ -9,20 +9,19 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli.shared import ask_secret, noun, shared
+from appliance.cli.shared import Run, ask_secret, noun, shared
 
-configuration = noun("Back up the configuration.")
+configuration = noun("configuration", "Back up the configuration.")
 
 
 @configuration.command("backup")
-def back_up(context: typer.Context, file: Path) -> None:
+def back_up(run: Run, file: Path) -> None:
     """Write a sealed copy of the configuration to a new file. Prompts for your password.
 
     The recovery key opens it on another server: zvaai recover --file FILE.
 
     Example: zvaai configuration backup site.json
     """
-    run = shared(context)
     response = run.client.call("POST", "/configuration/backup", {"password": ask_secret("Your password")})
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
         json.dump(response, written, indent=1)
@@ -31,14 +30,13 @@ def back_up(context: typer.Context, file: Path) -> None:
 
 
 @configuration.command("recovery-key")
-def renew_recovery_key(context: typer.Context) -> None:
+def renew_recovery_key(run: Run) -> None:
     """Make a new recovery key and print it once.
 
     The key opens the copies of the configuration on pools. Store it away from this server. Older keys open older copies only.
 
     Example: zvaai configuration recovery-key
     """
-    run = shared(context)
     response = run.client.call("POST", "/configuration/recovery-key")
     if run.output.as_json:
         return run.output.raw(response)

@@ -10,6 +10,7 @@ from appliance.cli.shared import (
     Force,
     Groups,
     Number,
+    Run,
     Store,
     Wait,
     Yes,
@@ -20,10 +21,9 @@ from appliance.cli.shared import (
     named,
     names_of,
     noun,
-    shared,
 )
 
-datastore = noun("Manage datastores: VMFS on LUNs, and NFS.")
+datastore = noun("datastore", "Manage datastores: VMFS on LUNs, and NFS.")
 
 
 Clients = Annotated[
@@ -36,7 +36,7 @@ Anyone = Annotated[bool, typer.Option("--anyone", help="NFS: allow clients such 
 
 @datastore.command("list")
 def list_datastores(
-    context: typer.Context,
+    run: Run,
     state: Annotated[str | None, typer.Option(help="active, deleted, copy or missing")] = None,
     kind: Annotated[str | None, typer.Option(help="vmfs or nfs")] = None,
 ) -> None:
@@ -44,13 +44,12 @@ def list_datastores(
 
     Example: zvaai datastore list --state active
     """
-    run = shared(context)
     columns = ("name", "kind", "state", "lun", "share", "size", "used", "pool", "copy_reason")
     run.output.rows(run.client.all("/datastores", state=state, kind=kind), *columns)
 
 
 @datastore.command("show")
-def show_datastore(context: typer.Context, store: Store) -> None:
+def show_datastore(run: Run, store: Store) -> None:
     """Show a datastore and its space.
 
     `unique` of VMFS: bytes on disk that no clone or copy shares; an upper bound if `unique_exact` is no.
@@ -58,7 +57,6 @@ def show_datastore(context: typer.Context, store: Store) -> None:
 
     Example: zvaai datastore show vmfs1
     """
-    run = shared(context)
     path = run.path("/datastores", store)
     response = run.client.call("GET", path)
     if response["state"] == "active":
@@ -75,7 +73,7 @@ def show_datastore(context: typer.Context, store: Store) -> None:
 
 @datastore.command("create")
 def create_datastore(
-    context: typer.Context,
+    run: Run,
     name: str,
     pool: Annotated[str, typer.Option(help="Pool of the datastore.")],
     size: Annotated[str, typer.Option(help="Size, or quota of NFS: 500G, 2T, or bytes.")],
@@ -101,7 +99,6 @@ def create_datastore(
 
     Example: zvaai datastore create nfs1 --kind nfs --pool tank --size 2T --client 192.0.2.0/24
     """
-    run = shared(context)
     body = {"kind": kind, "name": name, "pool": pool, "size": as_bytes(size), "thick": thick, "block_size": block_size}
     body |= {"lun": lun, "soft_threshold": soft_threshold, "host_groups": group_ids(run.client, group)}
     body |= {"record_size": record_size, "sync": sync, "compression": compression}
@@ -112,7 +109,7 @@ def create_datastore(
 
 @datastore.command("change")
 def change_datastore(
-    context: typer.Context,
+    run: Run,
     store: Store,
     name: Annotated[str | None, typer.Option(help="Rename it.")] = None,
     soft_threshold: Annotated[
@@ -136,7 +133,6 @@ def change_datastore(
 
     Example: zvaai datastore change vmfs1 --add-group cluster2 --remove-group cluster --wait
     """
-    run = shared(context)
 
     def changes(now: dict[str, Any]) -> dict[str, Any]:
         given = (("name", name), ("lun", lun), ("versions", nfs_version), ("squash", squash), ("thick", thick))
@@ -151,33 +147,30 @@ def change_datastore(
 
 
 @datastore.command("grow")
-def grow_datastore(context: typer.Context, store: Store, size: str, wait: Wait = False) -> None:
+def grow_datastore(run: Run, store: Store, size: str, wait: Wait = False) -> None:
     """Grow a VMFS datastore to a new size.
 
     Example: zvaai datastore grow vmfs1 3T --wait
     """
-    run = shared(context)
     run.job(run.client.call("POST", f"{run.path('/datastores', store)}/grow", {"size": as_bytes(size)}), wait)
 
 
 @datastore.command("quota")
-def set_quota(context: typer.Context, store: Store, size: str, wait: Wait = False) -> None:
+def set_quota(run: Run, store: Store, size: str, wait: Wait = False) -> None:
     """Set the quota of an NFS datastore, not below what it holds.
 
     Example: zvaai datastore quota nfs1 3T --wait
     """
-    run = shared(context)
     path = f"{run.path('/datastores', store)}/quota"
     run.job(run.client.call("POST", path, {"size": as_bytes(size)}), wait)
 
 
 @datastore.command("delete")
-def delete_datastore(context: typer.Context, store: Store, force: Force = False, yes: Yes = False, wait: Wait = False) -> None:
+def delete_datastore(run: Run, store: Store, force: Force = False, yes: Yes = False, wait: Wait = False) -> None:
     """Take a datastore out of service. It can be restored until it is purged.
 
     Example: zvaai datastore delete vmfs1 --yes --wait
     """
-    run = shared(context)
     path = run.path("/datastores", store)
     confirm(f"Take the datastore {store} away from its hosts?", yes)
     run.job(run.client.delete(path, force=force), wait)
@@ -185,7 +178,7 @@ def delete_datastore(context: typer.Context, store: Store, force: Force = False,
 
 @datastore.command("restore")
 def restore_datastore(
-    context: typer.Context,
+    run: Run,
     store: Store,
     name: Annotated[str | None, typer.Option(help="Another name.")] = None,
     group: Groups = None,
@@ -197,30 +190,27 @@ def restore_datastore(
 
     Example: zvaai datastore restore vmfs1 --group cluster --wait
     """
-    run = shared(context)
     body = {"name": name, "host_groups": group_ids(run.client, group) if group else None, "clients": client, "anyone": anyone}
     run.job(run.client.call("POST", f"{run.path('/datastores', store)}/restore", body), wait)
 
 
 @datastore.command("purge")
-def purge_datastore(context: typer.Context, store: Store, yes: Yes = False, wait: Wait = False) -> None:
+def purge_datastore(run: Run, store: Store, yes: Yes = False, wait: Wait = False) -> None:
     """Destroy a deleted datastore and its snapshots for good.
 
     Example: zvaai datastore purge vmfs1 --yes --wait
     """
-    run = shared(context)
     store_id = run.client.named("/datastores", store)
     confirm(f"Destroy {store} and its snapshots for good?", yes)
     run.job(run.client.call("POST", f"/datastores/{store_id}/purge"), wait)
 
 
 @datastore.command("forget")
-def forget_datastore(context: typer.Context, store: Store, force: Force = False, yes: Yes = False, wait: Wait = False) -> None:
+def forget_datastore(run: Run, store: Store, force: Force = False, yes: Yes = False, wait: Wait = False) -> None:
     """Give up a missing datastore. Its LUN number or path becomes free.
 
     Example: zvaai datastore forget vmfs1 --yes
     """
-    run = shared(context)
     path = f"{run.path('/datastores', store)}/forget"
     confirm(f"Give up the missing datastore {store}, its LUN number and its hosts?", yes)
     run.job(run.client.call("POST", path, force=force), wait)
@@ -228,7 +218,7 @@ def forget_datastore(context: typer.Context, store: Store, force: Force = False,
 
 @datastore.command("clone")
 def clone_datastore(
-    context: typer.Context,
+    run: Run,
     store: Store,
     name: str,
     snapshot: Annotated[str | None, typer.Option(help="Clone this snapshot; the default is the present state.")] = None,
@@ -241,7 +231,6 @@ def clone_datastore(
 
     Example: zvaai datastore clone vmfs1 vmfs1-test --snapshot before --group test --wait
     """
-    run = shared(context)
     body = {
         "name": name, "snapshot": snapshot, "host_groups": group_ids(run.client, group),
         "clients": client, "anyone": anyone,
@@ -250,18 +239,17 @@ def clone_datastore(
 
 
 @datastore.command("promote")
-def promote_datastore(context: typer.Context, store: Store, wait: Wait = False) -> None:
+def promote_datastore(run: Run, store: Store, wait: Wait = False) -> None:
     """Make a clone independent of its origin, so that the origin can be purged. The shared snapshots become the clone's.
 
     Example: zvaai datastore promote vmfs1-clone
     """
-    run = shared(context)
     run.job(run.client.call("POST", f"{run.path('/datastores', store)}/promote"), wait)
 
 
 @datastore.command("adopt")
 def adopt(
-    context: typer.Context,
+    run: Run,
     dataset: Annotated[str, typer.Argument(help="Volume or file system: zvaai datastore volumes, filesystems.")],
     name: str,
     keep_identity: Annotated[
@@ -281,7 +269,6 @@ def adopt(
 
     Example: zvaai datastore adopt tank/old vmfs2 --group cluster --wait
     """
-    run = shared(context)
     try:
         names = None if known_as is None else json.loads(known_as)
     except ValueError as error:
@@ -299,25 +286,19 @@ def adopt(
     run.job(run.client.call("POST", "/volumes/adopt", body), wait)
 
 
-@datastore.command("volumes")
-def volumes(context: typer.Context) -> None:
-    """List volumes. Datasets without a datastore can be adopted.
-
-    Example: zvaai datastore volumes
-    """
-    run = shared(context)
-    datasets = run.client.all("/volumes")
-    datasets = datasets if run.output.as_json else named(datasets, names_of(run.client, "/datastores"), "datastore")
-    run.output.rows(datasets, "dataset", "size", "block_size", "datastore")
+datastore.table(
+    "volumes",
+    "/volumes",
+    "dataset size block_size datastore",
+    "List volumes. Datasets without a datastore can be adopted.",
+    names={"datastore": "/datastores"},
+)
 
 
-@datastore.command("filesystems")
-def filesystems(context: typer.Context) -> None:
-    """List file systems. Datasets without a datastore can be adopted.
-
-    Example: zvaai datastore filesystems
-    """
-    run = shared(context)
-    datasets = run.client.all("/filesystems")
-    datasets = datasets if run.output.as_json else named(datasets, names_of(run.client, "/datastores"), "datastore")
-    run.output.rows(datasets, "dataset", "used", "quota", "mountpoint", "datastore")
+datastore.table(
+    "filesystems",
+    "/filesystems",
+    "dataset used quota mountpoint datastore",
+    "List file systems. Datasets without a datastore can be adopted.",
+    names={"datastore": "/datastores"},
+)

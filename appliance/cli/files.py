@@ -6,27 +6,26 @@ from urllib.parse import quote
 
 import typer
 
-from appliance.cli.shared import Wait, noun, shared
+from appliance.cli.shared import Run, Wait, noun
 
-file = noun("List and clone files of NFS datastores.")
+file = noun("file", "List and clone files of NFS datastores.")
 Store = Annotated[str, typer.Argument(help="Name or identifier of an NFS datastore.")]
 FilePath = Annotated[str, typer.Argument(help="Path in the datastore, as in vm/disk-flat.vmdk.")]
 
 
 @file.command("list")
-def list_files(context: typer.Context, datastore: Store) -> None:
+def list_files(run: Run, datastore: Store) -> None:
     """List VMDK data files and their space. `unique` shares no blocks; an upper bound if `unique_exact` is no.
 
     Example: zvaai file list nfs1
     """
-    run = shared(context)
     files = run.client.all(f"{run.path('/datastores', datastore)}/files", limit=200)
     run.output.rows(files, "path", "total", "allocated", "unique", "unique_exact", "snapshot")
 
 
 @file.command("clone")
 def clone_file(
-    context: typer.Context,
+    run: Run,
     datastore: Store,
     source: FilePath,
     destination: FilePath,
@@ -37,7 +36,6 @@ def clone_file(
 
     Example: zvaai file clone nfs1 vm1/vm1-flat.vmdk vm2/vm2-flat.vmdk --fast --wait
     """
-    run = shared(context)
     store = run.client.named("/datastores", datastore)
     body = {"source": source, "destination": destination, "fast": fast}
     run.job(run.client.call("POST", f"/datastores/{store}/files/clone", body), wait)
@@ -45,7 +43,7 @@ def clone_file(
 
 @file.command("browse")
 def browse_snapshot(
-    context: typer.Context,
+    run: Run,
     datastore: Store,
     snapshot: str,
     folder: Annotated[str, typer.Argument(help="A folder's path in the snapshot. Default: its root.")] = "",
@@ -54,19 +52,17 @@ def browse_snapshot(
 
     Example: zvaai file browse nfs1 nightly_2026-11-25_220000Z web
     """
-    run = shared(context)
     path = f"{run.path('/datastores', datastore)}/snapshots/{quote(snapshot, safe='')}/folder"
     run.output.rows(run.client.all(path, folder=folder), "name", "kind", "size", "modified_at")
 
 
 @file.command("restore-vm")
-def restore_vm(context: typer.Context, datastore: Store, snapshot: str, folder: FilePath, name: str, wait: Wait = False) -> None:
+def restore_vm(run: Run, datastore: Store, snapshot: str, folder: FilePath, name: str, wait: Wait = False) -> None:
     """Restore one VM from a snapshot of an NFS datastore, next to the original and under a new name.
 
     Then register its .vmx file at a host.
 
     Example: zvaai file restore-vm nfs1 nightly_2026-11-25_220000Z web web-restored
     """
-    run = shared(context)
     path = f"{run.path('/datastores', datastore)}/snapshots/{quote(snapshot, safe='')}/restore-vm"
     run.job(run.client.call("POST", path, {"folder": folder, "name": name}), wait)

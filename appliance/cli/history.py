@@ -10,7 +10,7 @@ from appliance.cli.datastores import datastore
 from appliance.cli.hosts import host
 from appliance.cli.output import size
 from appliance.cli.pools import pool
-from appliance.cli.shared import Shared, Store, named, names_of, shared
+from appliance.cli.shared import Run, Store, named, names_of
 
 _POINTS = 24
 Range = Annotated[str, typer.Option("--range", "-r", help="How far back: hour, day, week, month or year.")]
@@ -18,23 +18,21 @@ Until = Annotated[datetime.datetime | None, typer.Option("--until", help="End of
 
 
 @datastore.command("history")
-def datastore_history(context: typer.Context, store: Store, range_: Range = "day", until: Until = None) -> None:
+def datastore_history(run: Run, store: Store, range_: Range = "day", until: Until = None) -> None:
     """Show operations, throughput, latency, offloads and space of a datastore over time.
 
     Example: zvaai datastore history vmfs1 --range week
     """
-    run = shared(context)
     path = f"{run.path('/datastores', store)}/history"
     _show(run, run.client.call("GET", path, **_query(run, range_, until)))
 
 
 @datastore.command("load")
-def load(context: typer.Context) -> None:
+def load(run: Run) -> None:
     """Show operations and throughput of all datastores over the last 10 s, the busiest first.
 
     Example: zvaai datastore load
     """
-    run = shared(context)
     loads = run.client.all("/load")
     if run.output.as_json:
         return run.output.raw(loads)
@@ -47,32 +45,30 @@ def load(context: typer.Context) -> None:
 
 
 @host.command("history")
-def host_history(context: typer.Context, name: str, range_: Range = "day", until: Until = None) -> None:
+def host_history(run: Run, name: str, range_: Range = "day", until: Until = None) -> None:
     """Show operations, throughput, latency and offloads of a host over time.
 
     Example: zvaai host history esx1 --range hour
     """
-    run = shared(context)
     path = f"{run.path('/hosts', name)}/history"
     _show(run, run.client.call("GET", path, **_query(run, range_, until)))
 
 
 @pool.command("history")
-def pool_history(context: typer.Context, name: str, range_: Range = "day", until: Until = None) -> None:
+def pool_history(run: Run, name: str, range_: Range = "day", until: Until = None) -> None:
     """Show operations, throughput, latency, offloads and space of a pool over time, and the day it is full.
 
     Example: zvaai pool history tank --range month
     """
-    run = shared(context)
     _show(run, run.client.call("GET", f"/pools/{name}/history", **_query(run, range_, until)))
 
 
-def _query(run: Shared, range_: str, until: datetime.datetime | None) -> dict[str, Any]:
+def _query(run: Run, range_: str, until: datetime.datetime | None) -> dict[str, Any]:
     """Programs get all points, people as many as a screen has lines."""
     return {"range": range_, "end": until.timestamp() if until else None, "points": None if run.output.as_json else _POINTS}
 
 
-def _show(run: Shared, response: dict[str, Any]) -> None:
+def _show(run: Run, response: dict[str, Any]) -> None:
     if run.output.as_json:
         return run.output.raw(response)
     columns = ("time", "read_iops", "write_iops", "read", "write", "p50_ms", "p99_ms", "cloned", "copied")

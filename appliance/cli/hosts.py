@@ -5,35 +5,24 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli.shared import Force, Yes, ask_secret, changed_list, confirm, named, names_of, noun, shared
+from appliance.cli.shared import Force, Run, Yes, ask_secret, changed_list, confirm, named, names_of, noun
 
-host = noun("Manage ESXi hosts.")
-group = noun("Manage host groups: hosts that see the same datastores.")
+host = noun("host", "Manage ESXi hosts.")
+group = noun("group", "Manage host groups: hosts that see the same datastores.")
 Iqns = Annotated[list[str] | None, typer.Option("--iqn", help="An iSCSI name of the host; repeat for several.")]
 Addresses = Annotated[list[str] | None, typer.Option("--address", help="An address that mounts NFS; repeat for several.")]
 GroupName = Annotated[str | None, typer.Option("--group", "-g", help="Its host group; '' for none.")]
 
 
-@host.command("list")
-def list_hosts(context: typer.Context) -> None:
-    """List hosts.
-
-    Example: zvaai host list
-    """
-    run = shared(context)
-    hosts = run.client.all("/hosts")
-    if not run.output.as_json:
-        hosts = named(hosts, names_of(run.client, "/host-groups"), "group")
-    run.output.rows(hosts, "name", "group", "iqns", "addresses", "chap_name")
+host.table("list", "/hosts", "name group iqns addresses chap_name", "List hosts.", names={"group": "/host-groups"})
 
 
 @host.command("show")
-def show_host(context: typer.Context, host: str) -> None:
+def show_host(run: Run, host: str) -> None:
     """Show a host: its group, sessions, datastores, and the commands to paste on it.
 
     Example: zvaai host show esx1
     """
-    run = shared(context)
     response = run.client.call("GET", run.path("/hosts", host))
     sessions = [session for session in run.client.all("/sessions") if session["initiator"] in response["iqns"]]
     stores = [store["name"] for store in run.client.all("/datastores") if response["group"] in store["host_groups"]]
@@ -51,12 +40,11 @@ def show_host(context: typer.Context, host: str) -> None:
 
 @host.command("create")
 @host.command("add", hidden=True)
-def create_host(context: typer.Context, name: str, iqn: Iqns = None, address: Addresses = None, group: GroupName = None) -> None:
+def create_host(run: Run, name: str, iqn: Iqns = None, address: Addresses = None, group: GroupName = None) -> None:
     """Create a host.
 
     Example: zvaai host create esx1 --iqn iqn.1998-01.com.vmware:esx1-0a1b2c3d --group cluster
     """
-    run = shared(context)
     body: dict[str, Any] = {"name": name, "iqns": iqn or [], "addresses": address or []}
     if group:
         body["group"] = run.client.named("/host-groups", group)
@@ -65,7 +53,7 @@ def create_host(context: typer.Context, name: str, iqn: Iqns = None, address: Ad
 
 @host.command("change")
 def change_host(
-    context: typer.Context,
+    run: Run,
     host: str,
     name: Annotated[str | None, typer.Option(help="Rename it.")] = None,
     add_iqn: Annotated[list[str] | None, typer.Option(help="Add an iSCSI name; repeat for several.")] = None,
@@ -79,7 +67,6 @@ def change_host(
 
     Example: zvaai host change esx1 --add-iqn iqn.1998-01.com.vmware:esx1-second --remove-address 192.0.2.11
     """
-    run = shared(context)
 
     def changes(now: dict[str, Any]) -> dict[str, Any]:
         body: dict[str, Any] = {"force": force}
@@ -94,12 +81,11 @@ def change_host(
 
 
 @host.command("delete")
-def delete_host(context: typer.Context, host: str, force: Force = False, yes: Yes = False) -> None:
+def delete_host(run: Run, host: str, force: Force = False, yes: Yes = False) -> None:
     """Delete a host. It can no longer log in or mount.
 
     Example: zvaai host delete esx1 --yes
     """
-    run = shared(context)
     path = run.path("/hosts", host)
     confirm(f"Delete the host {host}? It loses its datastores.", yes)
     run.client.delete(path, force=force)
@@ -107,7 +93,7 @@ def delete_host(context: typer.Context, host: str, force: Force = False, yes: Ye
 
 @host.command("chap")
 def chap(
-    context: typer.Context,
+    run: Run,
     host: str,
     name: Annotated[str | None, typer.Option(help="CHAP name; the default is the name of the host.")] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove name and secret.")] = False,
@@ -117,7 +103,6 @@ def chap(
 
     Example: zvaai host chap esx1 --name esx1
     """
-    run = shared(context)
     path = f"{run.path('/hosts', host)}/chap"
     if remove:
         run.output.one(run.client.call("DELETE", path, force=force))
@@ -127,12 +112,11 @@ def chap(
 
 
 @host.command("sessions")
-def sessions(context: typer.Context) -> None:
+def sessions(run: Run) -> None:
     """List iSCSI sessions: hosts and the portals they use.
 
     Example: zvaai host sessions
     """
-    run = shared(context)
     rows = run.client.all("/sessions")
     if not run.output.as_json:
         by_iqn = {iqn: response["name"] for response in run.client.all("/hosts") for iqn in response["iqns"]}
@@ -141,59 +125,41 @@ def sessions(context: typer.Context) -> None:
     return run.output.raw(rows)
 
 
-@host.command("unknown")
-def unknown(context: typer.Context) -> None:
-    """List iSCSI initiators of no host that tried to log in. Add one with `zvaai host create`.
-
-    Example: zvaai host unknown
-    """
-    run = shared(context)
-    run.output.rows(run.client.all("/unknown-initiators"), "initiator", "address", "at")
+host.table(
+    "unknown",
+    "/unknown-initiators",
+    "initiator address at",
+    "List iSCSI initiators of no host that tried to log in. Add one with `zvaai host create`.",
+)
 
 
-@host.command("nfs-clients")
-def nfs_clients(context: typer.Context) -> None:
-    """List clients of the NFS server, and datastores that each may be using.
-
-    Example: zvaai host nfs-clients
-    """
-    run = shared(context)
-    clients = run.client.all("/nfs-clients")
-    if not run.output.as_json:
-        clients = named(clients, names_of(run.client, "/datastores"), "datastores")
-    run.output.rows(clients, "address", "seen_at", "opens", "datastores")
+host.table(
+    "nfs-clients",
+    "/nfs-clients",
+    "address seen_at opens datastores",
+    "List clients of the NFS server, and datastores that each may be using.",
+    names={"datastores": "/datastores"},
+)
 
 
-@group.command("list")
-def list_groups(context: typer.Context) -> None:
-    """List host groups.
-
-    Example: zvaai group list
-    """
-    run = shared(context)
-    groups = run.client.all("/host-groups")
-    if not run.output.as_json:
-        groups = named(groups, names_of(run.client, "/hosts"), "hosts")
-    run.output.rows(groups, "name", "hosts", "disabled_offloads")
+group.table("list", "/host-groups", "name hosts disabled_offloads", "List host groups.", names={"hosts": "/hosts"})
 
 
 @group.command("create")
-def create_group(context: typer.Context, name: str) -> None:
+def create_group(run: Run, name: str) -> None:
     """Create a host group without hosts.
 
     Example: zvaai group create cluster
     """
-    run = shared(context)
     run.output.one(run.client.call("POST", "/host-groups", {"name": name}))
 
 
 @group.command("show")
-def show_group(context: typer.Context, group: str) -> None:
+def show_group(run: Run, group: str) -> None:
     """Show a host group: its hosts, its datastores, and the offloads that are disabled.
 
     Example: zvaai group show cluster
     """
-    run = shared(context)
     response = run.client.call("GET", run.path("/host-groups", group))
     stores = [store["name"] for store in run.client.all("/datastores") if response["id"] in store["host_groups"]]
     (shown,) = [response] if run.output.as_json else named([response], names_of(run.client, "/hosts"), "hosts")
@@ -202,7 +168,7 @@ def show_group(context: typer.Context, group: str) -> None:
 
 @group.command("change")
 def change_group(
-    context: typer.Context,
+    run: Run,
     group: str,
     name: Annotated[str | None, typer.Option(help="Rename it.")] = None,
     disable: Annotated[
@@ -215,7 +181,6 @@ def change_group(
 
     Example: zvaai group change cluster --disable unmap
     """
-    run = shared(context)
 
     def changes(now: dict[str, Any]) -> dict[str, Any]:
         body: dict[str, Any] = {"name": name} if name else {}
@@ -225,12 +190,11 @@ def change_group(
 
 
 @group.command("delete")
-def delete_group(context: typer.Context, group: str, yes: Yes = False) -> None:
+def delete_group(run: Run, group: str, yes: Yes = False) -> None:
     """Delete a host group without hosts and datastores.
 
     Example: zvaai group delete cluster --yes
     """
-    run = shared(context)
     path = run.path("/host-groups", group)
     confirm(f"Delete the host group {group}?", yes)
     run.client.delete(path)

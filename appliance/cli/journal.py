@@ -6,17 +6,17 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli.client import NOT_THERE, CommandError
-from appliance.cli.shared import noun, shared
+from appliance.cli.shared import Run, noun
 
-job = noun("Show, wait for and cancel jobs.")
-alert = noun("Show and acknowledge alerts.")
-audit = noun("Show who changed what.")
+job = noun("job", "Show, wait for and cancel jobs.")
+alert = noun("alert", "Show and acknowledge alerts.")
+audit = noun("audit", "Show who changed what.")
 Limit = Annotated[int, typer.Option(help="At most so many.")]
 
 
 @job.command("list")
 def list_jobs(
-    context: typer.Context,
+    run: Run,
     state: Annotated[str | None, typer.Option(help="queued, running, succeeded, failed or cancelled")] = None,
     limit: Limit = 30,
 ) -> None:
@@ -24,72 +24,63 @@ def list_jobs(
 
     Example: zvaai job list --state failed
     """
-    run = shared(context)
     jobs = run.client.all("/jobs", most=limit, state=state)
     run.output.rows(jobs, "created_at", "kind", "name", "state", "percent", "step", "actor", "id")
 
 
 @job.command("show")
-def show_job(context: typer.Context, job: str) -> None:
+def show_job(run: Run, job: str) -> None:
     """Show a job.
 
     Example: zvaai job show 0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3
     """
-    run = shared(context)
     response = run.client.call("GET", f"/jobs/{job}")
     run.output.one(response if run.output.as_json else {**response, "problem": (response["problem"] or {}).get("text")})
 
 
 @job.command("wait")
-def wait_job(context: typer.Context, job: str) -> None:
+def wait_job(run: Run, job: str) -> None:
     """Wait until a job has ended. The exit code is 1 if it failed.
 
     Example: zvaai job wait 0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3
     """
-    run = shared(context)
     run.job(run.client.call("GET", f"/jobs/{job}"), True)
 
 
 @job.command("abandon")
-def abandon_job(context: typer.Context, job: str) -> None:
+def abandon_job(run: Run, job: str) -> None:
     """Give up a running job whose pool hangs. Its datastores stay out of service.
 
     Example: zvaai job abandon 5f0c6a0e-8f0e-4f5e-9d3c-2b6d1c7a9e10
     """
-    run = shared(context)
     run.output.one(run.client.call("POST", f"/jobs/{job}/abandon"))
 
 
 @job.command("cancel")
-def cancel_job(context: typer.Context, job: str) -> None:
+def cancel_job(run: Run, job: str) -> None:
     """Cancel a job that waits.
 
     Example: zvaai job cancel 0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3
     """
-    run = shared(context)
     run.output.one(run.client.call("POST", f"/jobs/{job}/cancel"))
 
 
 @alert.command("list")
-def list_alerts(
-    context: typer.Context, all_of_them: Annotated[bool, typer.Option("--all", help="Include cleared alerts.")] = False
-) -> None:
+def list_alerts(run: Run, all_of_them: Annotated[bool, typer.Option("--all", help="Include cleared alerts.")] = False) -> None:
     """List open alerts, newest first.
 
     Example: zvaai alert list --all
     """
-    run = shared(context)
     items = run.client.all("/alerts", most=500, open="false" if all_of_them else "true")
     run.output.rows(items, "id", "severity", "raised_at", "cleared_at", "text", "remedy", "acknowledged_by")
 
 
 @alert.command("show")
-def show_alert(context: typer.Context, alert: int) -> None:
+def show_alert(run: Run, alert: int) -> None:
     """Show an alert, its remedy, and who acknowledged it.
 
     Example: zvaai alert show 12
     """
-    run = shared(context)
     matching: list[dict[str, Any]] = [entry for entry in run.client.all("/alerts", open="false") if entry["id"] == alert]
     if not matching:
         raise CommandError(f"there is no alert {alert}; zvaai alert list --all shows their numbers", NOT_THERE)
@@ -97,18 +88,17 @@ def show_alert(context: typer.Context, alert: int) -> None:
 
 
 @alert.command("acknowledge")
-def acknowledge(context: typer.Context, alert: int) -> None:
+def acknowledge(run: Run, alert: int) -> None:
     """Acknowledge an alert: you take care of it.
 
     Example: zvaai alert acknowledge 12
     """
-    run = shared(context)
     run.output.one(run.client.call("POST", f"/alerts/{alert}/acknowledge"))
 
 
 @audit.command("list")
 def list_audit(
-    context: typer.Context,
+    run: Run,
     limit: Limit = 50,
     actor: Annotated[str | None, typer.Option(help="Only changes by this user.")] = None,
     action: Annotated[str | None, typer.Option(help="Only this action, or all of a kind: host, host.create.")] = None,
@@ -117,6 +107,5 @@ def list_audit(
 
     Example: zvaai audit list --action host --limit 20
     """
-    run = shared(context)
     entries = run.client.all("/audit", most=limit, actor=actor, action=action)
     run.output.rows(entries, "at", "actor", "token", "address", "action", "name", "status")

@@ -5,30 +5,27 @@ import sys
 
 import typer
 
-from appliance.cli.shared import ask_secret, noun, shared
+from appliance.cli.shared import Run, ask_secret, noun
 
-key = noun("Export and confirm keys of encrypted pools.")
+key = noun("key", "Export and confirm keys of encrypted pools.")
 
 
-@key.command("list")
-def list_keys(context: typer.Context) -> None:
-    """List keys of encrypted pools: loaded, stored here, exported, confirmed.
-
-    Example: zvaai key list
-    """
-    run = shared(context)
-    run.output.rows(run.client.all("/encryption-keys"), "pool", "key_status", "kept", "exported_at", "confirmed_at", "dataset")
+key.table(
+    "list",
+    "/encryption-keys",
+    "pool key_status kept exported_at confirmed_at dataset",
+    "List keys of encrypted pools: loaded, stored here, exported, confirmed.",
+)
 
 
 @key.command("export")
-def export_key(context: typer.Context, pool: str) -> None:
+def export_key(run: Run, pool: str) -> None:
     """Print the key of a pool. Prompts for your password. Store the key away from disks and server, then confirm it.
 
     If standard input is no terminal, the password is read from it.
 
     Example: zvaai key export tank
     """
-    run = shared(context)
     print(run.client.call("POST", f"/encryption-keys/{pool}/export", {"password": ask_secret("Your password")})["secret"])
 
 
@@ -37,20 +34,18 @@ def _read_key() -> str:
 
 
 @key.command("confirm")
-def confirm_key(context: typer.Context, pool: str) -> None:
+def confirm_key(run: Run, pool: str) -> None:
     """Confirm that you have the key of a pool. The key comes from the terminal or stdin.
 
     Example: zvaai key confirm tank
     """
-    run = shared(context)
     run.output.one(run.client.call("POST", f"/encryption-keys/{pool}/confirm", {"secret": _read_key()}))
 
 
 @key.command("keep")
-def keep_key(context: typer.Context, pool: str) -> None:
+def keep_key(run: Run, pool: str) -> None:
     """Store the key of a pool that comes from another server. The key comes from the terminal or stdin.
 
     Example: zvaai key keep tank
     """
-    run = shared(context)
     run.output.one(run.client.call("PUT", f"/encryption-keys/{pool}", {"secret": _read_key()}))

@@ -11,8 +11,8 @@ import typer
 from appliance.cli.client import USAGE, CommandError
 from appliance.cli.shared import Yes, ask_secret, confirm, noun, shared
 
-portal = noun("Set where hosts reach the iSCSI target.")
-iscsi = noun("Set CHAP of the iSCSI target.")
+portal = noun("portal", "Set where hosts reach the iSCSI target.")
+iscsi = noun("iscsi", "Set CHAP of the iSCSI target.")
 Address = Annotated[str, typer.Argument(help="Address with port: 192.0.2.1:3260 or [2001:db8::1]:3260.")]
 Group = Annotated[int | None, typer.Option("--group", help="Portal group. Give each network a group of its own.")]
 Advertised = Annotated[str | None, typer.Option(help="Address that discovery reports instead, behind address translation.")]

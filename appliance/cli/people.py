@@ -9,8 +9,8 @@ import typer
 
 from appliance.cli.shared import Yes, ask_secret, confirm, noun, shared
 
-user = noun("Manage users.")
-token = noun("Manage your own API tokens.")
+user = noun("user", "Manage users.")
+token = noun("token", "Manage your own API tokens.")
 Role = Annotated[str, typer.Option(help="viewer, operator or admin")]
 
 

@@ -6,28 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli.shared import Force, Wait, Yes, confirm, noun, shared
+from appliance.cli.shared import Force, Run, Wait, Yes, confirm, noun
 
-pool = noun("Pools.")
+pool = noun("pool", "Pools.")
 
 
-@pool.command("list")
-def list_pools(context: typer.Context) -> None:
-    """List imported pools.
-
-    Example: zvaai pool list
-    """
-    run = shared(context)
-    run.output.rows(run.client.all("/pools"), "name", "health", "size", "allocated", "free", "bclone_saved", "error_count")
+pool.table("list", "/pools", "name health size allocated free bclone_saved error_count", "List imported pools.")
 
 
 @pool.command("show")
-def show_pool(context: typer.Context, name: str) -> None:
+def show_pool(run: Run, name: str) -> None:
     """Show a pool with its vdevs and its last scan.
 
     Example: zvaai pool show tank
     """
-    run = shared(context)
     response = run.client.call("GET", f"/pools/{name}")
     if run.output.as_json:
         return run.output.raw(response)
@@ -47,7 +39,7 @@ def show_pool(context: typer.Context, name: str) -> None:
 
 @pool.command("change")
 def change_pool(
-    context: typer.Context,
+    run: Run,
     name: str,
     warning: Annotated[
         int | None, typer.Option(help="Percent at which an alert is raised and hosts get a warning; 0 for the default.")
@@ -59,7 +51,6 @@ def change_pool(
 
     Example: zvaai pool change tank --warning 75 --critical 85
     """
-    run = shared(context)
     given = {"warning_percent": warning, "critical_percent": critical}
     body = {field: value or None for field, value in given.items() if value is not None}
     run.job(run.client.call("PATCH", f"/pools/{name}", body), wait)
@@ -67,7 +58,7 @@ def change_pool(
 
 @pool.command("scrub")
 def scrub(
-    context: typer.Context,
+    run: Run,
     name: str,
     action: Annotated[str, typer.Argument(help="start, pause or stop")] = "start",
     wait: Wait = False,
@@ -76,7 +67,6 @@ def scrub(
 
     Example: zvaai pool scrub tank pause
     """
-    run = shared(context)
     run.job(run.client.call("POST", f"/pools/{name}/scrub", {"action": action}), wait)
 
 
@@ -103,12 +93,11 @@ def vdevs_of(words: list[str]) -> list[dict[str, Any]]:
 
 
 @pool.command("disks")
-def disks(context: typer.Context) -> None:
+def disks(run: Run) -> None:
     """List block devices, and what uses them.
 
     Example: zvaai pool disks
     """
-    run = shared(context)
     listed = run.client.all("/disks")
     if not run.output.as_json:
         for disk in listed:
@@ -129,7 +118,7 @@ def _health(smart: dict[str, Any] | None) -> str:
 
 @pool.command("create")
 def create_pool(
-    context: typer.Context,
+    run: Run,
     name: str,
     vdevs: VdevWords,
     ashift: Annotated[int, typer.Option(help="Block of the devices: 2 to the power of this. It can't be changed later.")] = 12,
@@ -142,7 +131,6 @@ def create_pool(
 
     Example: zvaai pool create tank mirror /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B
     """
-    run = shared(context)
     body = {"name": name, "vdevs": vdevs_of(vdevs), "force": force}
     plan = run.client.call("POST", "/pools/plan", body)
     for warning in plan["warnings"]:
@@ -155,7 +143,7 @@ def create_pool(
 
 @pool.command("extend")
 def extend_pool(
-    context: typer.Context,
+    run: Run,
     name: str,
     vdevs: VdevWords,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resulting layout without changing anything.")] = False,
@@ -166,7 +154,6 @@ def extend_pool(
 
     Example: zvaai pool extend tank mirror /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B --dry-run
     """
-    run = shared(context)
     body = {"vdevs": vdevs_of(vdevs), "force": force}
     if dry_run:
         print("\n".join(run.client.call("POST", "/pools/plan", {**body, "name": name, "extend": True})["layout"]))
@@ -174,19 +161,12 @@ def extend_pool(
     run.job(run.client.call("POST", f"/pools/{name}/extend", body), wait)
 
 
-@pool.command("importable")
-def importable(context: typer.Context) -> None:
-    """List pools that are not imported.
-
-    Example: zvaai pool importable
-    """
-    run = shared(context)
-    run.output.rows(run.client.all("/importable-pools"), "name", "guid", "health", "last_host", "devices", "action")
+pool.table("importable", "/importable-pools", "name guid health last_host devices action", "List pools that are not imported.")
 
 
 @pool.command("import")
 def import_pool(
-    context: typer.Context,
+    run: Run,
     name: Annotated[str, typer.Argument(help="Name or GUID.")],
     new_name: Annotated[str | None, typer.Option(help="Import it with this name.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Though another system used it last.")] = False,
@@ -196,23 +176,21 @@ def import_pool(
 
     Example: zvaai pool import tank --wait
     """
-    run = shared(context)
     run.job(run.client.call("POST", "/pools/import", {"pool": name, "new_name": new_name, "force": force}), wait)
 
 
 @pool.command("export")
-def export_pool(context: typer.Context, name: str, force: Force = False, wait: Wait = False) -> None:
+def export_pool(run: Run, name: str, force: Force = False, wait: Wait = False) -> None:
     """Export a pool. Its datastores go out of service first.
 
     Example: zvaai pool export tank --wait
     """
-    run = shared(context)
     run.job(run.client.call("POST", f"/pools/{name}/export", force=force), wait)
 
 
 @pool.command("replace")
 def replace_device(
-    context: typer.Context,
+    run: Run,
     name: str,
     device: str,
     new_device: str,
@@ -223,14 +201,13 @@ def replace_device(
 
     Example: zvaai pool replace tank /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B
     """
-    run = shared(context)
     body = {"device": device, "new_device": new_device, "force": force}
     run.job(run.client.call("POST", f"/pools/{name}/replace", body), wait)
 
 
 @pool.command("device")
 def change_device(
-    context: typer.Context,
+    run: Run,
     name: str,
     device: str,
     action: Annotated[str, typer.Argument(help="offline, online or clear")],
@@ -240,7 +217,6 @@ def change_device(
 
     Example: zvaai pool device tank /dev/disk/by-id/ata-A offline
     """
-    run = shared(context)
     run.job(run.client.call("POST", f"/pools/{name}/device", {"device": device, "action": action}), wait)
 
 
@@ -249,41 +225,36 @@ Forced = Annotated[bool, typer.Option("--force", help="Whatever the new device c
 
 
 @pool.command("attach")
-def attach_device(
-    context: typer.Context, name: str, device: Device, new_device: str, force: Forced = False, wait: Wait = False
-) -> None:
+def attach_device(run: Run, name: str, device: Device, new_device: str, force: Forced = False, wait: Wait = False) -> None:
     """Attach a device to a single device or a mirror, and start the resilver.
 
     Example: zvaai pool attach tank /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B
     """
-    run = shared(context)
     body = {"device": device, "new_device": new_device, "force": force}
     run.job(run.client.call("POST", f"/pools/{name}/attach", body), wait)
 
 
 @pool.command("detach")
-def detach_device(context: typer.Context, name: str, device: Device, wait: Wait = False) -> None:
+def detach_device(run: Run, name: str, device: Device, wait: Wait = False) -> None:
     """Detach a device from its mirror, or end a replacement.
 
     Example: zvaai pool detach tank /dev/disk/by-id/ata-B
     """
-    run = shared(context)
     run.job(run.client.call("POST", f"/pools/{name}/detach", {"device": device}), wait)
 
 
 @pool.command("remove")
-def remove_device(context: typer.Context, name: str, device: Device, wait: Wait = False) -> None:
+def remove_device(run: Run, name: str, device: Device, wait: Wait = False) -> None:
     """Remove a spare, a cache or a log device; a mirror of logs as a whole.
 
     Example: zvaai pool remove tank /dev/disk/by-id/nvme-C
     """
-    run = shared(context)
     run.job(run.client.call("POST", f"/pools/{name}/remove", {"device": device}), wait)
 
 
 @pool.command("trim")
 def trim_pool(
-    context: typer.Context,
+    run: Run,
     name: str,
     action: Annotated[str, typer.Argument(help="start or stop")] = "start",
     wait: Wait = False,
@@ -292,24 +263,22 @@ def trim_pool(
 
     Example: zvaai pool trim tank
     """
-    run = shared(context)
     run.job(run.client.call("POST", f"/pools/{name}/trim", {"action": action}), wait)
 
 
 @pool.command("upgrade")
-def upgrade_pool(context: typer.Context, name: str, yes: Yes = False, wait: Wait = False) -> None:
+def upgrade_pool(run: Run, name: str, yes: Yes = False, wait: Wait = False) -> None:
     """Enable all features of this OpenZFS. Older versions can't import the pool afterwards.
 
     Example: zvaai pool upgrade tank
     """
-    run = shared(context)
     confirm(f"Upgrade {name}? Older versions of OpenZFS can't import it afterwards.", yes)
     run.job(run.client.call("POST", f"/pools/{name}/upgrade"), wait)
 
 
 @pool.command("destroy")
 def destroy_pool(
-    context: typer.Context,
+    run: Run,
     name: str,
     yes: Yes = False,
     force: Annotated[bool, typer.Option("--force", help="With the datasets in it that are no datastores.")] = False,
@@ -319,6 +288,5 @@ def destroy_pool(
 
     Example: zvaai pool destroy tank
     """
-    run = shared(context)
     confirm(f"Destroy pool {name} with all that is in it?", yes)
     run.job(run.client.call("DELETE", f"/pools/{name}", force=force), wait)

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli.client import FAILED
-from appliance.cli.shared import Yes, ask_secret, confirm, noun, shared
+from appliance.cli.shared import Run, Yes, ask_secret, confirm, noun
 
-receiver = noun("Send alerts to webhooks, by e-mail and to syslog.")
+receiver = noun("receiver", "Send alerts to webhooks, by e-mail and to syslog.")
 Severity = Annotated[str | None, typer.Option(help="info, warning or critical: alerts of this severity and above.")]
 Certificate = Annotated[Path | None, typer.Option(help="File (PEM) with the authority that signs the receiver's certificate.")]
 Sender = Annotated[str | None, typer.Option("--from", help="E-mail: address of the sender.")]
@@ -20,12 +20,11 @@ User = Annotated[
 
 
 @receiver.command("list")
-def list_receivers(context: typer.Context) -> None:
+def list_receivers(run: Run) -> None:
     """List receivers and how their last delivery ended.
 
     Example: zvaai receiver list
     """
-    run = shared(context)
     receivers = run.client.all("/receivers")
     for row in receivers:
         last = row["last_delivery"] or {"problem": None, "state": None}
@@ -35,7 +34,7 @@ def list_receivers(context: typer.Context) -> None:
 
 @receiver.command("create")
 def create_receiver(
-    context: typer.Context,
+    run: Run,
     name: str,
     url: Annotated[
         str, typer.Argument(help="https://HOST/PATH, smtps://HOST, smtp://HOST, syslog+tls://HOST or syslog:///dev/log")
@@ -50,7 +49,6 @@ def create_receiver(
 
     Example: zvaai receiver create mail smtp://mail.example.com --from zvaai@example.com --to ops@example.com --user zvaai
     """
-    run = shared(context)
     body = {
         "name": name, "url": url, "severity": severity, "certificate": certificate.read_text() if certificate else None,
         "sender": sender or "", "recipients": to or [], "user": user,
@@ -61,7 +59,7 @@ def create_receiver(
 
 @receiver.command("change")
 def change_receiver(
-    context: typer.Context,
+    run: Run,
     name: str,
     new_name: Annotated[str | None, typer.Option(help="Rename it.")] = None,
     url: Annotated[str | None, typer.Option(help="Another address of the same kind.")] = None,
@@ -76,7 +74,6 @@ def change_receiver(
 
     Example: zvaai receiver change mail --to ops@example.com --to storage@example.com --severity critical
     """
-    run = shared(context)
     given: dict[str, Any] = {
         "name": new_name, "url": url, "severity": severity, "certificate": certificate.read_text() if certificate else None,
         "sender": sender, "recipients": to, "user": user, "enabled": enabled,
@@ -87,22 +84,20 @@ def change_receiver(
 
 
 @receiver.command("secret")
-def renew_secret(context: typer.Context, name: str) -> None:
+def renew_secret(run: Run, name: str) -> None:
     """Give a webhook another secret. It is shown only now; the former one is no longer used.
 
     Example: zvaai receiver secret pager
     """
-    run = shared(context)
     run.output.one(run.client.call("POST", f"{run.path('/receivers', name)}/secret"))
 
 
 @receiver.command("test")
-def test_receiver(context: typer.Context, name: str) -> None:
+def test_receiver(run: Run, name: str) -> None:
     """Send a test now. The exit code is 1 if it was not delivered.
 
     Example: zvaai receiver test mail
     """
-    run = shared(context)
     delivery = run.client.call("POST", f"{run.path('/receivers', name)}/test")
     run.output.one(delivery)
     if delivery["state"] != "delivered":
@@ -110,23 +105,21 @@ def test_receiver(context: typer.Context, name: str) -> None:
 
 
 @receiver.command("deliveries")
-def list_deliveries(context: typer.Context, name: str, limit: Annotated[int, typer.Option(help="At most so many.")] = 30) -> None:
+def list_deliveries(run: Run, name: str, limit: Annotated[int, typer.Option(help="At most so many.")] = 30) -> None:
     """List deliveries to a receiver, newest first.
 
     Example: zvaai receiver deliveries mail --limit 5
     """
-    run = shared(context)
     deliveries = run.client.all(f"{run.path('/receivers', name)}/deliveries", most=limit)
     run.output.rows(deliveries, "created_at", "kind", "state", "attempts", "status", "problem", "event")
 
 
 @receiver.command("delete")
-def delete_receiver(context: typer.Context, name: str, yes: Yes = False) -> None:
+def delete_receiver(run: Run, name: str, yes: Yes = False) -> None:
     """Delete a receiver and its waiting deliveries.
 
     Example: zvaai receiver delete pager --yes
     """
-    run = shared(context)
     path = run.path("/receivers", name)
     confirm(f"Delete the receiver {name}?", yes)
     run.client.delete(path)

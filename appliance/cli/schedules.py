@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli.client import INVALID, CommandError
-from appliance.cli.shared import Wait, Yes, confirm, named, names_of, noun, shared
+from appliance.cli.shared import Run, Wait, Yes, confirm, named, names_of, noun
 
-schedule = noun("Manage schedules of snapshots and scrubs.")
+schedule = noun("schedule", "Manage schedules of snapshots and scrubs.")
 
 Every = Annotated[str, typer.Option(help="Interval: 15m, 1h, 1d, 1w, 28d. A part of a day, or whole days.")]
 At = Annotated[str | None, typer.Option(help="Time of day, HH:MM. Default: 00:00.")]
@@ -55,12 +55,11 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 @schedule.command("list")
-def list_schedules(context: typer.Context) -> None:
+def list_schedules(run: Run) -> None:
     """List all schedules. `last_at`: when the last run ended that succeeded.
 
     Example: zvaai schedule list
     """
-    run = shared(context)
     schedules = run.client.all("/schedules")
     if not run.output.as_json:
         schedules = named(schedules, names_of(run.client, "/datastores"), "datastores")
@@ -72,12 +71,11 @@ def list_schedules(context: typer.Context) -> None:
 
 
 @schedule.command("show")
-def show_schedule(context: typer.Context, name: str) -> None:
+def show_schedule(run: Run, name: str) -> None:
     """Show a schedule, and the room that its next snapshot of thick datastores needs in the pool.
 
     Example: zvaai schedule show hourly
     """
-    run = shared(context)
     path = run.path("/schedules", name)
     response, room = run.client.call("GET", path), run.client.call("GET", f"{path}/room")
     if run.output.as_json:
@@ -90,7 +88,7 @@ def show_schedule(context: typer.Context, name: str) -> None:
 
 @schedule.command("create")
 def create_schedule(
-    context: typer.Context,
+    run: Run,
     name: str,
     stores: Annotated[list[str], typer.Argument(help="Datastores of one pool: their snapshots are one atomic step.")],
     every: Every,
@@ -108,7 +106,6 @@ def create_schedule(
 
     Example: zvaai schedule create hourly vmfs1 --every 1h --tiers --time-zone Europe/Berlin --protect 7d
     """
-    run = shared(context)
     given = _given(
         every=every, at=at, time_zone=time_zone, keep=keep, hourly=hourly, daily=daily, weekly=weekly, monthly=monthly,
         protect=protect,
@@ -121,21 +118,18 @@ def create_schedule(
 
 
 @schedule.command("scrub")
-def create_scrub(
-    context: typer.Context, name: str, pool: str, every: Every = "28d", at: At = None, time_zone: Zone = None
-) -> None:
+def create_scrub(run: Run, name: str, pool: str, every: Every = "28d", at: At = None, time_zone: Zone = None) -> None:
     """Create a schedule of scrubs of a pool. The first scrub starts in the next slot.
 
     Example: zvaai schedule scrub monthly tank --every 28d --at 02:00 --time-zone Europe/Berlin
     """
-    run = shared(context)
     body = {**_given(every=every, at=at, time_zone=time_zone), "name": name, "kind": "scrub", "pool": pool}
     run.output.one(run.client.call("POST", "/schedules", body))
 
 
 @schedule.command("change")
 def change_schedule(
-    context: typer.Context,
+    run: Run,
     name: str,
     new_name: Annotated[str | None, typer.Option("--name", help="A new name.")] = None,
     every: Annotated[str | None, typer.Option(help="Interval: 15m, 1h, 1d, 1w.")] = None,
@@ -155,7 +149,6 @@ def change_schedule(
 
     Example: zvaai schedule change hourly --daily 30 --add-datastore vmfs2
     """
-    run = shared(context)
     path = run.path("/schedules", name)
     body = _given(
         every=every, at=at, time_zone=time_zone, keep=keep, hourly=hourly, daily=daily, weekly=weekly, monthly=monthly,
@@ -173,21 +166,19 @@ def change_schedule(
 
 
 @schedule.command("run")
-def run_schedule(context: typer.Context, name: str, wait: Wait = False) -> None:
+def run_schedule(run: Run, name: str, wait: Wait = False) -> None:
     """Take the snapshots of a schedule now, or start its scrub. Its next slot stays the same.
 
     Example: zvaai schedule run hourly --wait
     """
-    run = shared(context)
     run.job(run.client.call("POST", f"{run.path('/schedules', name)}/run"), wait)
 
 
 @schedule.command("delete")
-def delete_schedule(context: typer.Context, name: str, yes: Yes = False) -> None:
+def delete_schedule(run: Run, name: str, yes: Yes = False) -> None:
     """Delete a schedule. Its snapshots stay.
 
     Example: zvaai schedule delete hourly --yes
     """
-    run = shared(context)
     confirm(f"Delete the schedule {name}? Its snapshots stay, and nothing deletes them.", yes)
     run.client.call("DELETE", run.path("/schedules", name))

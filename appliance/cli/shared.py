@@ -3,13 +3,17 @@
 
 import re
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from appliance.cli.client import INVALID, NOT_THERE, USAGE, Client, CommandError
 from appliance.cli.output import Output, size
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
 @dataclass
@@ -53,6 +57,51 @@ def shared(context: typer.Context) -> Shared:
     """Of this run."""
     run: Shared = context.find_root().obj
     return run
+
+
+class Run(typer.Context):
+    """A run of a verb: what its function needs besides its arguments."""
+
+    @property
+    def client(self) -> Client:
+        return shared(self).client
+
+    @property
+    def output(self) -> Output:
+        return shared(self).output
+
+    def path(self, collection: str, name: str) -> str:
+        """As Shared.path."""
+        return shared(self).path(collection, name)
+
+    def job(self, job: dict[str, Any], wait: bool) -> None:
+        """As Shared.job."""
+        shared(self).job(job, wait)
+
+
+class _Verb(TyperCommand):
+    context_class = Run
+
+
+class Noun(typer.Typer):
+    """A noun with verbs. The function of a verb takes its Run first."""
+
+    def command(
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = _Verb, **options: Any
+    ) -> Callable[[Verb], Verb]:
+        return super().command(name, cls=cls, **options)
+
+    def table(self, verb: str, path: str, columns: str, text: str, names: Mapping[str, str] | None = None) -> None:
+        """A verb that prints a list. `names`: fields of identifiers, and the lists that have their names."""
+
+        def rows(run: Run) -> None:
+            items = run.client.all(path)
+            for field, collection in (names or {}).items() if not run.output.as_json else ():
+                items = named(items, names_of(run.client, collection), field)
+            run.output.rows(items, *columns.split())
+
+        rows.__doc__ = f"{text}\n\nExample: zvaai {self.info.name} {verb}"
+        self.command(verb)(rows)
 
 
 def ask_secret(prompt: str, twice: bool = False) -> str:
@@ -120,6 +169,5 @@ def changed_list(field: str, now: list[str], add: list[str] | None, remove: list
     return {field: sorted({*now, *(add or ())} - set(remove or ()))}
 
 
-def noun(help_text: str) -> typer.Typer:
-    """A noun with verbs."""
-    return typer.Typer(no_args_is_help=True, help=help_text)
+def noun(name: str, help_text: str) -> Noun:
+    return Noun(name=name, no_args_is_help=True, help=help_text)

@@ -6,18 +6,17 @@ from urllib.parse import quote
 
 import typer
 
-from appliance.cli.shared import Shared, Store, Wait, Yes, confirm, noun, shared
+from appliance.cli.shared import Run, Store, Wait, Yes, confirm, noun
 
-snapshot = noun("Snapshots of datastores.")
+snapshot = noun("snapshot", "Snapshots of datastores.")
 
 
 @snapshot.command("list")
-def list_snapshots(context: typer.Context, store: Store) -> None:
+def list_snapshots(run: Run, store: Store) -> None:
     """List the snapshots of a datastore, oldest first.
 
     Example: zvaai snapshot list vmfs1
     """
-    run = shared(context)
     store_id = run.client.named("/datastores", store)
     run.output.rows(
         run.client.all(f"/datastores/{store_id}/snapshots"),
@@ -33,7 +32,7 @@ def list_snapshots(context: typer.Context, store: Store) -> None:
 
 @snapshot.command("create")
 def create_snapshot(
-    context: typer.Context,
+    run: Run,
     name: str,
     stores: Annotated[list[str], typer.Argument(help="Datastores, all in one atomic step.")],
     protect_days: Annotated[int, typer.Option(help="Nobody can destroy the snapshots for so many days.")] = 0,
@@ -43,19 +42,17 @@ def create_snapshot(
 
     Example: zvaai snapshot create before-update vmfs1 vmfs2 --protect-days 7
     """
-    run = shared(context)
     body: dict[str, Any] = {"name": name, "protect_days": protect_days}
     body["datastores"] = [run.client.named("/datastores", store) for store in stores]
     run.job(run.client.call("POST", "/snapshots", body), wait)
 
 
 @snapshot.command("delete")
-def delete_snapshot(context: typer.Context, store: Store, name: str, yes: Yes = False, wait: Wait = False) -> None:
+def delete_snapshot(run: Run, store: Store, name: str, yes: Yes = False, wait: Wait = False) -> None:
     """Delete a snapshot. Refused while clones depend on it, or it is held.
 
     Example: zvaai snapshot delete vmfs1 before-update --yes
     """
-    run = shared(context)
     path = f"{run.path('/datastores', store)}/snapshots/{name}"
     confirm(f"Delete the snapshot {name} of {store}?", yes)
     run.job(run.client.call("DELETE", path), wait)
@@ -63,7 +60,7 @@ def delete_snapshot(context: typer.Context, store: Store, name: str, yes: Yes = 
 
 @snapshot.command("rollback")
 def rollback(
-    context: typer.Context,
+    run: Run,
     store: Store,
     name: str,
     force: Annotated[bool, typer.Option("--force", help="Also while hosts use it, destroying newer snapshots.")] = False,
@@ -74,7 +71,6 @@ def rollback(
 
     Example: zvaai snapshot rollback vmfs1 before-update --yes --wait
     """
-    run = shared(context)
     path = f"{run.path('/datastores', store)}/snapshots/{name}/rollback"
     confirm(f"Roll {store} back to {name}? All later writes are lost.", yes)
     run.job(run.client.call("POST", path, {"force": force}), wait)
@@ -83,35 +79,32 @@ def rollback(
 Tag = Annotated[str, typer.Argument(help="Says who needs it, or what for.")]
 
 
-def _path(run: Shared, store: str, name: str) -> str:
+def _path(run: Run, store: str, name: str) -> str:
     return f"{run.path('/datastores', store)}/snapshots/{quote(name, safe='')}/holds"
 
 
 @snapshot.command("holds")
-def list_holds(context: typer.Context, store: Store, name: str) -> None:
+def list_holds(run: Run, store: Store, name: str) -> None:
     """List the holds of a snapshot. `of`: whose it is; only a user's is released by command.
 
     Example: zvaai snapshot holds vmfs1 before-update
     """
-    run = shared(context)
     run.output.rows(run.client.all(_path(run, store, name)), "tag", "created_at", "of")
 
 
 @snapshot.command("hold")
-def hold(context: typer.Context, store: Store, name: str, tag: Tag, wait: Wait = False) -> None:
+def hold(run: Run, store: Store, name: str, tag: Tag, wait: Wait = False) -> None:
     """Hold a snapshot: no user, schedule or rollback can destroy it.
 
     Example: zvaai snapshot hold vmfs1 before-update audit-2026
     """
-    run = shared(context)
     run.job(run.client.call("POST", _path(run, store, name), {"tag": tag}), wait)
 
 
 @snapshot.command("release")
-def release(context: typer.Context, store: Store, name: str, tag: Tag, wait: Wait = False) -> None:
+def release(run: Run, store: Store, name: str, tag: Tag, wait: Wait = False) -> None:
     """Release a hold. Holds of the appliance and of zfs send end by themselves.
 
     Example: zvaai snapshot release vmfs1 before-update audit-2026
     """
-    run = shared(context)
     run.job(run.client.call("DELETE", f"{_path(run, store, name)}/{quote(tag, safe='')}"), wait)

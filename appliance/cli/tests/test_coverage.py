@@ -96,6 +96,9 @@ def _calls(module: ast.Module) -> Iterator[str]:
                     methods = ("GET", str(keyword.value.value))
             for method in methods:
                 yield f"{method} {place(_path(arguments[0], known, helpers))}"
+    for node in module.body:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith(".table"):
+            yield f"GET {place(_path(node.value.args[1], {}, {}))}"
 
 
 def _path(node: ast.expr, known: Mapping[str, ast.expr], helpers: Mapping[str, ast.expr]) -> str:
