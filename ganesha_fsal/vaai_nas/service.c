@@ -70,6 +70,8 @@ void service_end(struct vaai_nas_service *service, const struct counted *counted
 {
     struct timespec now;
 
+    if (caller->local) /* no request of a host; clones are counted by their jobs */
+        return;
     clock_gettime(CLOCK_MONOTONIC, &now);
     vaai_nas_count(service->counters, caller->host, export_path, counted->operation, status,
                    (uint64_t)(now.tv_sec - counted->began.tv_sec) * 1000000u +

@@ -20,7 +20,7 @@ struct vaai_nas_service {
     char problem[VAAI_NAS_REASON_SIZE]; /* guarded by `lock` */
 };
 
-/* An operation that is counted when it ends. */
+/* An operation of a host, counted when it ends. */
 struct counted {
     struct timespec began;
     enum vaai_nas_operation operation;

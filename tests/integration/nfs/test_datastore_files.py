@@ -68,11 +68,15 @@ def rig(lasting_store: Path, tmp_path_factory: pytest.TempPathFactory, seed: int
 def test_a_disk_is_cloned_and_shares_its_blocks(rig: Rig) -> None:
     before = rig.files()
     assert set(before) == {DISK} and before[DISK]["total"] == str(SIZE)
+    assert rig.appliance.json("offloads")["exports"] == [], "the appliance's own lists are no requests of hosts"
     output = rig.clone(DISK, NEW, "--fast")
     sizes = {"total_bytes": str(SIZE), "cloned_bytes": str(SIZE), "copied_bytes": "0", "hole_bytes": "0"}
     assert output["result"] | sizes == output["result"] and output["result"]["copied_because"] == {}
     with mounted("/first") as host:
         assert host.read_file(f"/{NEW}") == rig.data
+    (row,) = rig.appliance.json("offloads")["exports"]
+    counted = {name: row[name]["operations"] for name in ("clone", "fast_clone", "statistics")}
+    assert counted == {"clone": 0, "fast_clone": 1, "statistics": 0}
     found = rig.files()
     assert (found[NEW]["unique"], found[NEW]["unique_exact"]) == (str(SIZE), False), "on XFS the value is an upper bound"
     (entry,) = [one for one in rig.appliance.json("audit", "list") if one["action"] == "file.clone"]
