@@ -67,19 +67,16 @@ def _from_digits(value: object) -> int:
     return int(value)
 
 
-def _within(smallest: int, largest: int) -> AfterValidator:
-    def check(value: int) -> int:
-        if not smallest <= value <= largest:
-            raise ValueError(f"{value} is not from {smallest} to {largest}")
-        return value
-
-    return AfterValidator(check)
+def _in_range(value: int) -> int:
+    if not 1 << 30 <= value <= 64 << 40:
+        raise ValueError("use a size from 1 GiB to 64 TiB")
+    return value
 
 
 _DIGITS = {"type": "string", "pattern": "^[0-9]{1,19}$"}
 Bytes = Annotated[int, PlainSerializer(str, return_type=str), WithJsonSchema({"type": "string", "pattern": "^[0-9]+$"})]
 Guid = Bytes
-BytesInput = Annotated[int, BeforeValidator(_from_digits), _within(1 << 30, 64 << 40), WithJsonSchema(_DIGITS)]
+BytesInput = Annotated[int, BeforeValidator(_from_digits), AfterValidator(_in_range), WithJsonSchema(_DIGITS)]
 
 
 def _as_time(value: float) -> str:

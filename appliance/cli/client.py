@@ -108,9 +108,12 @@ class Client:
         raise AssertionError
 
     def _unreachable(self, error: Exception) -> CommandError:
+        untrusted = "CERTIFICATE_VERIFY_FAILED" in str(error)
+        if untrusted and not self.token:
+            return CommandError(f"Nobody is logged in at {self.url}. Log in first: zvaai login {self.url}", NOT_ALLOWED)
         if not self.known:
             return CommandError(f"No appliance answers at {self.url}, and nobody is logged in. {_LOG_IN}", UNAVAILABLE)
-        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        if untrusted:
             text = (
                 f"The certificate of {self.url} is not the one that this login trusts. Compare its fingerprint, then log in again"
             )

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the command speaks to the API: each change once, whatever is lost; never over another change; and first contact."""
 
+import contextlib
 import socket
+import ssl
+import threading
+from pathlib import Path
 
 import pytest
 
+from appliance.api import certificate
 from appliance.cli.tests.conftest import Command
 
 
@@ -29,6 +34,35 @@ def test_first_contact_says_to_log_in(zvaai: Command) -> None:
         port = closed.getsockname()[1]
     code, printed = zvaai.run("status", role=None, url=f"http://127.0.0.1:{port}")
     assert code == 6 and "does not answer" in printed
+
+
+def test_first_contact_with_a_certificate_that_nobody_trusts_says_to_log_in(zvaai: Command, tmp_path: Path) -> None:
+    """The appliance makes its own, so this is the first thing that happens."""
+    certificate.ensure(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / certificate.CERTIFICATE, tmp_path / certificate.KEY)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            with contextlib.suppress(OSError), server.accept()[0] as connection:
+                context.wrap_socket(connection, server_side=True).close()
+
+        threading.Thread(target=greet, daemon=True).start()
+        url = f"https://127.0.0.1:{server.getsockname()[1]}"
+        code, printed = zvaai.run("status", role=None, url=url)
+    assert code == 5 and f"Log in first: zvaai login {url}" in printed, printed
+    assert "CERTIFICATE_VERIFY_FAILED" not in printed
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "said"),
+    [("small", "2", "use a size from 1 GiB to 64 TiB"), ("no name", "1G", "use at most 42 letters, digits and _ . - only")],
+)
+def test_refused_values_are_explained_in_words(zvaai: Command, name: str, size: str, said: str) -> None:
+    """Neither a number of ten digits nor a pattern."""
+    code, printed = zvaai.run("datastore", "create", name, "--pool", "tank", "--size", size)
+    assert code == 7 and said in printed, printed
+    assert "1073741824" not in printed and "^" not in printed
 
 
 def test_offloads_are_a_table(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
