@@ -112,7 +112,7 @@ test("a receiver is made, and its test says how the receiver took it", async () 
   await dialog().getByRole("textbox", { name: "Address" }).fill(`http://127.0.0.1:${receiver.address().port}/hook`);
   await survive(page, "system CreateReceiver", dialog().getByRole("button", { name: "Create receiver" }));
   await dialog().getByRole("button", { name: "Create receiver" }).click();
-  await dialog().getByRole("textbox", { name: "Secret" }).waitFor();
+  await dialog().getByRole("heading", { name: "Secret of chat" }).waitFor();
   await dialog().getByRole("button", { name: "Close" }).click();
   const whole = { scope: page.getByRole("main") };
   await survive(page, "system ReceiverTable", page.getByRole("button", { name: "Actions for chat" }), { ...whole, item: "Send a test" });
@@ -135,7 +135,7 @@ test("a receiver is made, and its test says how the receiver took it", async () 
   const renew = dialog().getByRole("button", { name: "Generate secret" });
   await survive(page, "system RenewSecret", renew);
   await renew.click();
-  await dialog().getByRole("textbox", { name: "Secret" }).waitFor();
+  await dialog().getByRole("heading", { name: "Secret of chat" }).waitFor();
   await dialog().getByRole("button", { name: "Close" }).click();
 });
 

@@ -16,6 +16,8 @@ export class ApiProblem extends Error {
   readonly blocking: readonly string[];
   readonly canForce: boolean;
   readonly retryAfter: number | null;
+  /** When that is, in milliseconds since 1970; otherwise 0. */
+  readonly retryAt: number;
   readonly effect: Effect;
 
   constructor(status: number, code: string, detail: string, more: Partial<ProblemDocument> = {}, effect?: Effect) {
@@ -27,6 +29,7 @@ export class ApiProblem extends Error {
     this.blocking = more.blocking ?? [];
     this.canForce = more.can_force ?? false;
     this.retryAfter = more.retry_after ?? null;
+    this.retryAt = this.retryAfter === null ? 0 : Date.now() + this.retryAfter * 1_000;
     // A refusal has changed nothing; of a fault of the service, or of an answer that did not come, nobody here knows.
     this.effect = effect ?? (status >= 400 && status < 500 ? "nothing-changed" : "unknown");
   }

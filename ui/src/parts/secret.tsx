@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /** A secret that is shown once: in a dialog that says so, gone from the page with it. */
 
-import { Button, ClipboardCopy, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
+import { Button, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import { useId } from "react";
 import { text } from "../text";
+import { CopyLines } from "./copy-lines";
 
 /** What was made, with its secret. */
 export interface Made {
@@ -16,7 +17,6 @@ interface Props {
   readonly words: {
     readonly secretTitle: (name: string) => string;
     readonly secretLead: string;
-    readonly secret: string;
     readonly secretDone: string;
   };
   readonly onClose: () => void;
@@ -29,9 +29,7 @@ export function SecretDialog({ made, words, onClose }: Props) {
       <ModalHeader title={words.secretTitle(made.name)} labelId={id} />
       <ModalBody>
         <p className="zv-lead">{words.secretLead}</p>
-        <ClipboardCopy isReadOnly hoverTip={text.common.copy} clickTip={text.common.copied} textAriaLabel={words.secret}>
-          {made.secret}
-        </ClipboardCopy>
+        <CopyLines lines={[made.secret]} label={text.common.copy} />
       </ModalBody>
       <ModalFooter>
         <Button onClick={onClose}>{words.secretDone}</Button>

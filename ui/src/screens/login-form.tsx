@@ -7,6 +7,7 @@ import { asProblem } from "../api/problem";
 import { TextField } from "../parts/field";
 import { useFocus } from "../parts/focus";
 import { ProblemAlert } from "../parts/problem-alert";
+import { useSecondsLeft } from "../parts/use-seconds-left";
 import { useSubmission } from "../parts/use-submission";
 import { useSession } from "../session/session";
 import { text } from "../text";
@@ -37,6 +38,8 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
     onDone,
   );
   const words = text.session.login;
+  const locked = problem?.status === 429;
+  const secondsLeft = useSecondsLeft(locked ? problem.retryAt : 0);
   useFocus(session === null ? "login-name" : "login-password");
 
   function submitted(event: FormEvent): void {
@@ -48,7 +51,10 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
     <Form onSubmit={submitted}>
       {problem !== null &&
         (problem.isSession ? (
-          <Alert variant="danger" isInline title={words.wrong} role="alert" />
+          <Alert variant="danger" isInline component="p" title={words.wrong} role="alert" />
+        ) : locked ? (
+          // The button counts down: a message that did so would be read out each second.
+          secondsLeft > 0 && <Alert variant="danger" isInline component="p" title={words.locked} role="alert" />
         ) : (
           <ProblemAlert problem={problem} reading knownFields={["name", "password"]} />
         ))}
@@ -72,8 +78,8 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
         required
       />
       <ActionGroup>
-        <Button type="submit" isBlock isLoading={pending} isDisabled={pending || name === "" || password === ""}>
-          {submit}
+        <Button type="submit" isBlock isLoading={pending} isDisabled={pending || secondsLeft > 0 || name === "" || password === ""}>
+          {secondsLeft > 0 ? words.wait(secondsLeft) : submit}
         </Button>
       </ActionGroup>
     </Form>

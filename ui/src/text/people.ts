@@ -84,7 +84,6 @@ export const people = {
     removed: (name: string) => `Token ${name} was deleted`,
     secretTitle: (name: string) => `Token ${name}`,
     secretLead: "Copy the token now. It is never shown again. Send it in the header: Authorization: Bearer TOKEN",
-    secret: "Token",
     secretDone: "Close",
   },
 };

@@ -10,6 +10,8 @@ export const session = {
     password: "Password",
     submit: "Log in",
     wrong: "The user name or the password is wrong.",
+    locked: "Too many failed attempts. Wait, then try again.",
+    wait: (seconds: number) => `Try again in ${seconds} s`,
     change: "Log in as another user",
   },
   setup: {

@@ -146,7 +146,6 @@ export const system = {
     removed: (name: string) => `${name} was deleted`,
     secretTitle: (name: string) => `Secret of ${name}`,
     secretLead: "Copy the secret now. It is never shown again. The receiver verifies the header webhook-signature with it.",
-    secret: "Secret",
     secretDone: "Close",
   },
 };
