@@ -13,6 +13,7 @@ from appliance.api import (
     hosts,
     journal,
     metrics,
+    network,
     pools,
     portals,
     receivers,
@@ -24,6 +25,6 @@ from appliance.api import (
 )
 
 RESOURCES = (
-    sessions, users, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, portals, journal, receivers,
-    configuration, events, history, metrics, support,
+    sessions, users, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, network, portals, journal,
+    receivers, configuration, events, history, metrics, support,
 )  # fmt: skip

@@ -38,10 +38,11 @@ from appliance.cli.shared import Shared
 application = typer.Typer(no_args_is_help=True, help="VMware storage with VAAI on OpenZFS.", pretty_exceptions_enable=False)
 for name, noun in (
     ("pool", pools.pool), ("datastore", datastores.datastore), ("snapshot", snapshots.snapshot), ("schedule", schedules.schedule),
-    ("file", files.file), ("key", keys.key),
-    ("host", hosts.host), ("group", hosts.group), ("portal", network.portal), ("iscsi", network.iscsi),
+    ("file", files.file), ("key", keys.key), ("host", hosts.host), ("group", hosts.group),
+    ("network", network.network), ("portal", network.portal), ("iscsi", network.iscsi),
     ("job", journal.job), ("alert", journal.alert), ("audit", journal.audit), ("user", people.user), ("token", people.token),
-    ("receiver", receivers.receiver), ("configuration", configuration.configuration), ("support", support.support),
+    ("receiver", receivers.receiver),
+    ("configuration", configuration.configuration), ("support", support.support),
 ):  # fmt: skip
     application.add_typer(noun, name=name)
 for command in (overview.status, overview.readiness, overview.reconcile, overview.offloads):

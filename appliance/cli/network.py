@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Portals and CHAP of the iSCSI target."""
+"""The network of the server; portals and CHAP of the iSCSI target."""
 
 from __future__ import annotations
 
@@ -8,15 +8,58 @@ from urllib.parse import quote
 
 import typer
 
-from appliance.cli.client import USAGE, CommandError
-from appliance.cli.shared import Yes, ask_secret, confirm, noun, shared
+from appliance.cli.client import FAILED, USAGE, CommandError
+from appliance.cli.shared import Run, Yes, ask_secret, confirm, noun, shared
 
+network = noun("network", "Show the network of the server, and ping hosts at full MTU.")
 portal = noun("portal", "Set where hosts reach the iSCSI target.")
 iscsi = noun("iscsi", "Set CHAP of the iSCSI target.")
 Address = Annotated[str, typer.Argument(help="Address with port: 192.0.2.1:3260 or [2001:db8::1]:3260.")]
 Group = Annotated[int | None, typer.Option("--group", help="Portal group. Give each network a group of its own.")]
 Advertised = Annotated[str | None, typer.Option(help="Address that discovery reports instead, behind address translation.")]
 Force = Annotated[bool, typer.Option("--force", help="Also if hosts lose connections.")]
+
+
+@network.command("show")
+def show_network(run: Run) -> None:
+    """Show interfaces, host name, DNS and time synchronisation. To change them, use nmtui or Cockpit on the server.
+
+    Example: zvaai network show
+    """
+    shown = run.client.call("GET", "/network")
+    if run.output.as_json:
+        return run.output.raw(shown)
+    clock = shown["time"]
+    run.output.one(
+        {
+            "host_name": shown["hostname"],
+            "dns_servers": shown["dns_servers"],
+            "search_domains": shown["search_domains"],
+            "time_synchronized": clock["synchronized"],
+            "time_zone": clock["zone"],
+        }
+    )
+    print()
+    rows = [
+        {**interface, "speed": None if interface["speed"] is None else f"{interface['speed']} Mbit/s"}
+        for interface in shown["interfaces"]
+    ]
+    return run.output.rows(rows, "name", "kind", "state", "mtu", "speed", "addresses", "members", "detail")
+
+
+@network.command("ping")
+def ping(run: Run, host: Annotated[str, typer.Argument(help="Name of a host.")]) -> None:
+    """Ping each address of a host at full MTU. The exit code is 1 if a packet of this size does not pass.
+
+    Example: zvaai network ping esx1
+    """
+    items = run.client.call("POST", f"/hosts/{run.client.named('/hosts', host)}/ping")["items"]
+    if run.output.as_json:
+        run.output.raw(items)
+    for item in () if run.output.as_json else items:
+        print(item["text"])
+    if any(item["result"] != "ok" for item in items):
+        raise typer.Exit(FAILED)
 
 
 @portal.command("list")

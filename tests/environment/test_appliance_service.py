@@ -181,6 +181,17 @@ def target(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
     assert found.stop() == 0
 
 
+@pytest.fixture
+def pings() -> Iterator[None]:
+    """All groups may ping, as by Debian's linux-sysctl-defaults. In this network namespace."""
+    setting = Path("/proc/sys/net/ipv4/ping_group_range")
+    before = setting.read_text()
+    setting.write_text("0 2147483647")
+    yield
+    setting.write_text(before)
+
+
+@pytest.mark.usefixtures("pings")
 def test_they_live_within_their_units(home: Path, tmp_path: Path, target: Target) -> None:
     """Start, secrets, setup, a datastore and stop, as an unprivileged user with the units' system calls only.
 
@@ -212,6 +223,9 @@ def test_they_live_within_their_units(home: Path, tmp_path: Path, target: Target
         job = request("POST", "/datastores", {"name": "first", "pool": pool["name"], "size": str(1 << 30)})
         wait_for(lambda: request("GET", f"/jobs/{job['id']}")["state"] == "succeeded", "a datastore is made")
         assert request("GET", "/status")["target"]["running"]
+        assert request("GET", "/network")["hostname"], "it runs ip(8)"
+        host = request("POST", "/hosts", {"name": "esx1", "addresses": ["127.0.0.1"]})
+        assert request("POST", f"/hosts/{host['id']}/ping")["items"], "it may ping"
         assert [one["name"] for one in target.call("targets.list")["targets"]] == ["iqn.2026-11.zvaai:datastores"]
     finally:
         codes = {name: stop(process) for name, process in reversed(running.items())}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links to a target in a separate network namespace, which can be cut."""
+"""Links to a target in a separate network namespace, which can be cut; and a host behind a switch."""
 
 from __future__ import annotations
 
@@ -50,3 +50,30 @@ def links(count: int) -> Iterator[list[Link]]:
             link.remove()
         # A process that still runs in the namespace must not break the next test.
         subprocess.run(["ip", "netns", "delete", NAMESPACE], check=False)
+
+
+@contextlib.contextmanager
+def switched_host(mtu: int, switch_mtu: int) -> Iterator[tuple[str, str]]:
+    """A host behind a switch. Both ends have `mtu`; the switch drops longer frames than `switch_mtu` without a word.
+
+    Yields the interface here and the host's address.
+    """
+    here, address = "storage0", "198.19.0.2"
+    try:
+        for name in ("switch", "esx"):
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+        run("ip", "link", "add", here, "mtu", str(mtu), "type", "veth", "peer", "name", "first", "netns", "switch")
+        run("ip", "-n", "switch", "link", "add", "second", "type", "veth", "peer", "name", "vmnic0", "netns", "esx")
+        run("ip", "-n", "switch", "link", "add", "bridge", "type", "bridge")
+        for port, size in (("first", mtu), ("second", switch_mtu)):
+            run("ip", "-n", "switch", "link", "set", port, "mtu", str(size), "master", "bridge", "up")
+        run("ip", "-n", "switch", "link", "set", "bridge", "up")
+        run("ip", "-n", "esx", "link", "set", "vmnic0", "mtu", str(mtu), "up")
+        run("ip", "-n", "esx", "address", "add", f"{address}/24", "dev", "vmnic0")
+        run("ip", "address", "add", "198.19.0.1/24", "dev", here)
+        run("ip", "link", "set", here, "up")
+        yield here, address
+    finally:
+        for name in ("switch", "esx"):  # with all their interfaces, and the other ends of these
+            subprocess.run(["ip", "netns", "delete", name], check=False)

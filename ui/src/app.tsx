@@ -30,6 +30,7 @@ const HostsScreen = lazy(() => import("./screens/hosts/list"));
 const HostScreen = lazy(() => import("./screens/hosts/detail"));
 const PoolsScreen = lazy(() => import("./screens/pools/list"));
 const PoolScreen = lazy(() => import("./screens/pools/detail"));
+const NetworkScreen = lazy(() => import("./screens/network"));
 const SchedulesScreen = lazy(() => import("./screens/schedules/list"));
 const BuildScreen = lazy(() => import("./screens/pools/build"));
 
@@ -84,6 +85,7 @@ export function App({ client }: { readonly client: QueryClient }) {
                     <Route path="/pools/-new" element={<BuildScreen />} />
                     <Route path="/pools/:name" element={<PoolScreen />} />
                     <Route path="/pools/:name/extend" element={<BuildScreen />} />
+                    <Route path="/network" element={<NetworkScreen />} />
                     <Route path="/schedules" element={<SchedulesScreen />} />
                     <Route path="/jobs" element={<JobsScreen />} />
                     <Route path="/jobs/:id" element={<JobScreen />} />

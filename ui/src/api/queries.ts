@@ -200,6 +200,12 @@ export const nfsClientsQuery = queryOptions({
   refetchInterval: 10_000,
 });
 
+export const networkQuery = queryOptions({
+  queryKey: ["network"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/network", { signal })),
+  refetchInterval: SLOW_MS,
+});
+
 export const portalsQuery = queryOptions({
   queryKey: ["portals"],
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/portals", { params: { query }, signal }))),
@@ -293,6 +299,7 @@ export const userQuery = (id: string) =>
     queryKey: ["users", id],
     queryFn: ({ signal }) => unwrap(api.GET("/api/v1/users/{user_id}", { params: { path: { user_id: id } }, signal })),
   });
+
 
 /** One's own. */
 export const tokensQuery = queryOptions({

@@ -43,6 +43,7 @@ const PAGES = [
   ["/datastores", text.common.pages.datastores],
   ["/hosts", text.common.pages.hosts],
   ["/pools", text.common.pages.pools],
+  ["/network", text.common.pages.network],
   ["/schedules", text.common.pages.schedules],
   ["/jobs", text.common.pages.jobs],
   ["/alerts", text.common.pages.alerts],

@@ -14,6 +14,7 @@ export const common = {
     datastores: "Datastores",
     hosts: "Hosts",
     pools: "Pools and disks",
+    network: "Network",
     schedules: "Schedules",
     jobs: "Jobs",
     alerts: "Alerts",

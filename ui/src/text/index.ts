@@ -10,6 +10,7 @@ import { files } from "./files";
 import { history } from "./history";
 import { hosts } from "./hosts";
 import { jobs } from "./jobs";
+import { network } from "./network";
 import { people } from "./people";
 import { pools } from "./pools";
 import { portals } from "./portals";
@@ -30,6 +31,7 @@ export const text = {
   history,
   hosts,
   jobs,
+  network,
   people,
   pools,
   portals,

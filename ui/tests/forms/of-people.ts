@@ -262,6 +262,27 @@ export const system: readonly Form[] = [
 
 export const others: readonly Form[] = [
   {
+    at: "/network",
+    form: ". HostRow",
+    inPage: true,
+    send: ["Ping esx1"],
+    sends: ["POST", `/hosts/${ID.host}/ping`],
+    answer: {
+      items: [
+        {
+          address: "192.0.2.9",
+          interface: "eth1",
+          mtu: 9000,
+          largest: 1500,
+          result: "failed",
+          text: "Jumbo frames do not pass.",
+        },
+      ],
+      next_cursor: null,
+    },
+    done: "Jumbo frames do not pass.",
+  },
+  {
     at: "/login",
     form: ". LoginForm",
     out: true,

@@ -130,6 +130,15 @@ const certificate: Api.Certificate = {
 const settings: components["schemas"]["IscsiSettings"] = { chap_required: false, target_chap_name: "storage" };
 
 const portal: Api.Portal = { address: "192.0.2.1:3260", group_tag: 1, advertised: null, interfaces: ["eth1"], problem: "" };
+const network: Api.Network = {
+  ...{ hostname: "storage", dns_servers: ["192.0.2.53"], search_domains: [], time: { synchronized: true, zone: "Etc/UTC" } },
+  interfaces: [
+    {
+      ...{ name: "eth1", kind: "ethernet", state: "up", mac: "52:54:00:00:00:01", mtu: 9000, speed: 10_000 },
+      ...{ addresses: ["192.0.2.1/24"], members: [], detail: "" },
+    },
+  ],
+};
 export const recovery: Api.Recovery = {
   ...{ active: false, reason: null, since: null, installation: "one", generation: 7, has_key: true, suggested: null },
   copies: [{ pool: "tank", installation: "one", generation: 9, hash: "x", written_at: 1795000000, own: true, known: false }],
@@ -189,6 +198,7 @@ export const world: Readonly<Record<string, unknown>> = {
   "/unknown-initiators": page({ initiator: UNKNOWN, address: "192.0.2.99", at: AT }),
   "/nfs-clients": page(),
   "/settings/iscsi": settings,
+  "/network": network,
   "/portals": page(portal),
   "/schedules": page(schedule),
   [`/schedules/${ID.schedule}`]: schedule,

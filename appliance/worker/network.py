@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The network of this server, as it is: interfaces, host name, DNS, time synchronisation. Cockpit or nmtui changes it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from jeepney import DBusAddress, new_method_call
+from jeepney.io.blocking import open_dbus_connection
+from jeepney.wrappers import DBusErrorResponse, unwrap_msg
+
+from appliance.domain.errors import UnavailableError
+
+_TIMEOUT_S = 10
+_TIME = "org.freedesktop.timedate1"
+_RESOLVERS = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
+"""The first has the servers themselves where systemd-resolved is the local one."""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A network interface. `speed` is in Mbit/s, None if unknown.
+
+    `addresses` have their prefix length; link-local ones are left out.
+    """
+
+    name: str
+    kind: str
+    """ethernet, or the kind of a virtual one: bond, vlan, bridge, veth."""
+    state: str
+    """up, no link, or down."""
+    mac: str
+    mtu: int
+    speed: int | None
+    addresses: list[str]
+    members: list[str]
+    """Interfaces of a bond or bridge."""
+    detail: str
+    """Mode of a bond; number and carrier of a VLAN."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time synchronisation; None if unknown."""
+
+    synchronized: bool | None = None
+    zone: str | None = None
+
+
+@dataclass(frozen=True)
+class Network:
+    """All of it."""
+
+    hostname: str
+    dns_servers: list[str]
+    search_domains: list[str]
+    time: Clock
+    interfaces: list[Interface]
+
+
+class _Address(msgspec.Struct):
+    local: str = ""
+    prefixlen: int = 0
+    scope: str = ""
+
+
+class _LinkInfo(msgspec.Struct):
+    info_kind: str = ""
+    info_data: dict[str, object] = {}
+
+
+class _Link(msgspec.Struct):
+    """As `ip -json -details address` prints it."""
+
+    ifname: str
+    mtu: int
+    flags: list[str]
+    link_type: str
+    address: str = ""
+    link: str | None = None
+    master: str | None = None
+    linkinfo: _LinkInfo = msgspec.field(default_factory=_LinkInfo)
+    addr_info: list[_Address] = []
+
+
+def read(bus: str) -> Network:
+    """Now; `bus` is the address of the message bus. Raises UnavailableError."""
+    servers, search = _resolver()
+    return Network(socket.gethostname(), servers, search, _clock(bus), interfaces())
+
+
+def interfaces() -> list[Interface]:
+    """All but loopback. Raises UnavailableError."""
+    command = ["ip", "-json", "-details", "address", "show"]
+    try:
+        printed = subprocess.run(command, check=True, capture_output=True, timeout=_TIMEOUT_S).stdout
+        links = [link for link in msgspec.json.decode(printed, type=list[_Link]) if link.link_type != "loopback"]
+    except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
+        raise UnavailableError(f"the network interfaces cannot be read: {error}") from error
+    return [_interface(link, [other.ifname for other in links if other.master == link.ifname]) for link in links]
+
+
+def _interface(link: _Link, members: list[str]) -> Interface:
+    kind, data = link.linkinfo.info_kind, link.linkinfo.info_data
+    detail = ""
+    if kind == "vlan":
+        detail = f"{data.get('id')} of {link.link}"
+    elif kind == "bond":
+        detail = str(data.get("mode", ""))
+    state = "down" if "UP" not in link.flags else "up" if "LOWER_UP" in link.flags else "no link"
+    return Interface(
+        name=link.ifname, kind=kind or "ethernet", state=state, mac=link.address, mtu=link.mtu, speed=_speed(link.ifname),
+        addresses=[f"{address.local}/{address.prefixlen}" for address in link.addr_info if address.scope != "link"],
+        members=members, detail=detail,
+    )  # fmt: skip
+
+
+def _speed(name: str) -> int | None:
+    try:
+        speed = int(Path("/sys/class/net", name, "speed").read_text())
+    except (OSError, ValueError):  # EINVAL: without a link there is no speed
+        return None
+    return speed if speed > 0 else None
+
+
+def _resolver() -> tuple[list[str], list[str]]:
+    for file in _RESOLVERS:
+        try:
+            words = [line.split() for line in file.read_text().splitlines()]
+        except OSError:
+            continue
+        servers = [line[1] for line in words if line[:1] == ["nameserver"] and len(line) > 1]
+        search = [name for line in words if line[:1] in (["search"], ["domain"]) for name in line[1:]]
+        return servers, search
+    return [], []
+
+
+def _clock(bus: str) -> Clock:
+    """Of systemd-timedated, which knows any daemon that sets the kernel's clock."""
+    place = DBusAddress("/org/freedesktop/timedate1", bus_name=_TIME, interface="org.freedesktop.DBus.Properties")
+    message = new_method_call(place, "GetAll", "s", (_TIME,))
+    try:
+        with open_dbus_connection(bus=bus) as connection:
+            (properties,) = unwrap_msg(connection.send_and_get_reply(message, timeout=_TIMEOUT_S))
+    except (OSError, KeyError, DBusErrorResponse):
+        return Clock()
+    values = {name: value for name, (_signature, value) in properties.items()}
+    return Clock(values.get("NTPSynchronized"), values.get("Timezone"))
