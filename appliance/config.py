@@ -39,6 +39,8 @@ class Http(_Section):
     socket: Path = Path("/run/zvaai-api/http.sock")
     certificate: Path = Path("/var/lib/zvaai-frontend/certificate.pem")
     """What nginx presents, so that console and command can show it."""
+    uploads: Path = Path("/run/zvaai-certificate")
+    """Where the worker puts a certificate for nginx."""
     threads: Annotated[int, Field(ge=4, le=128)] = 40
     """Concurrent requests, streams of events among them. nginx passes on 24 of one address."""
     user: str = "zvaai-api"

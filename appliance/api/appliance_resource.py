@@ -17,6 +17,7 @@ from appliance.api.operation import Call, Resource
 from appliance.api.schemas.hosts import Chap
 from appliance.api.schemas.service import (
     CertificateResponse,
+    CertificateUpdate,
     Healthy,
     IscsiSettings,
     IscsiSettingsUpdate,
@@ -100,6 +101,21 @@ def read_certificate(call: Call) -> BaseModel:
         _log.warning("the certificate can't be read: %s", error)
         raise UnavailableError("the certificate's file can't be read; see the log of the API") from error
     return CertificateResponse(**asdict(found), own=found.subject == found.issuer)
+
+
+@resource.operation(
+    "PUT", "/certificate", role=Role.ADMIN, audit="certificate.change", body=CertificateUpdate, answer=CertificateResponse
+)
+def change_certificate(call: Call, body: CertificateUpdate) -> BaseModel:
+    """Replaces the certificate. nginx serves the new one within seconds, and ends no connection."""
+    given = certificate.check(body.certificate, body.private_key)
+    uploads = call.context.configuration.http.uploads
+    try:
+        certificate.hand_over(uploads, given)
+    except OSError as error:
+        _log.warning("the certificate can't be handed to nginx: %s", error)
+        raise UnavailableError(f"{uploads} cannot be written, from where nginx takes the certificate") from error
+    return CertificateResponse(**asdict(certificate.described(given.certificate)), own=False)
 
 
 @resource.operation("GET", "/readiness", role=Role.VIEWER, answer=ReadinessResponse)

@@ -1,27 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The appliance's own TLS certificate: made before nginx first starts, and again 30 days before it ends.
+"""TLS certificate of the appliance: its own, made before nginx first starts and again 30 days before it ends; or an admin's.
 
-`python3 -m appliance.api.certificate FOLDER` makes `certificate.pem` and `certificate.key` there, unless good ones are there, and
-prints the fingerprint. The unit zvaai-frontend.service runs it at each start and reload.
+`python3 -m appliance.api.certificate FOLDER [UPLOADS]` makes `certificate.pem` and `certificate.key` there, unless good ones are
+there, and prints the fingerprint. It first takes the certificate that the worker has put into UPLOADS. The unit
+zvaai-frontend.service runs it at each start and reload.
 """
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
+import itertools
 import os
 import socket
+import ssl
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from appliance.domain.errors import InvalidError
+
 CERTIFICATE, KEY = "certificate.pem", "certificate.key"
 """Names of the files; everybody may read the first one."""
+UPLOAD = "upload.pem"
+"""Key and chain, from the worker for the frontend."""
 VALID = datetime.timedelta(days=825)
 """As long as clients take one."""
 RENEWED = datetime.timedelta(days=30)
@@ -43,7 +51,11 @@ class Description:
 
 def describe(file: Path) -> Description:
     """The first certificate of a PEM file. Raises OSError, ValueError."""
-    found = x509.load_pem_x509_certificate(file.read_bytes())
+    return described(x509.load_pem_x509_certificate(file.read_bytes()))
+
+
+def described(found: x509.Certificate) -> Description:
+    """Description of a certificate."""
     try:
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -75,13 +87,17 @@ def _good(folder: Path) -> x509.Certificate | None:
     try:
         found = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
         key = serialization.load_pem_private_key((folder / KEY).read_bytes(), None)
+        if key.public_key() != found.public_key():
+            return None
+        if found.issuer != found.subject:  # an admin's, which only the admin renews
+            return found
         authority = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (FileNotFoundError, ValueError, TypeError, x509.ExtensionNotFound):
         return None
     now = _now()
     if authority or found.not_valid_after_utc - now < RENEWED or found.not_valid_before_utc > now:
         return None
-    return found if key.public_key() == found.public_key() else None
+    return found
 
 
 def _make(folder: Path) -> None:
@@ -121,5 +137,93 @@ def _replace(file: Path, content: bytes, mode: int) -> None:
     new.rename(file)
 
 
+# --- an admin's certificate
+
+
+@dataclass(frozen=True)
+class Given:
+    """A certificate with its issuers, and its key: PEM."""
+
+    certificate: x509.Certificate
+    chain: bytes
+    key: bytes
+
+
+def check(chain: str, key: str) -> Given:
+    """A certificate that browsers accept and that belongs to its key. Raises InvalidError."""
+    try:
+        certificates = x509.load_pem_x509_certificates(chain.encode())
+    except ValueError as error:
+        raise InvalidError("certificate", "it is no certificate", "PEM: the server's certificate, then its issuers") from error
+    try:
+        private = serialization.load_pem_private_key(key.encode(), None)
+    except TypeError as error:
+        raise InvalidError("private_key", "it has a passphrase", "PEM without one: openssl pkey -in FILE") from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise InvalidError("private_key", "it is no private key", "PEM: -----BEGIN PRIVATE KEY-----") from error
+    first = certificates[0]
+    if private.public_key() != first.public_key():
+        raise InvalidError("private_key", "it does not belong to the first certificate")
+    if (problem := _problem(certificates)) is not None:
+        raise InvalidError("certificate", problem)
+    pem = serialization.Encoding.PEM
+    packed = private.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return Given(first, b"".join(each.public_bytes(pem) for each in certificates), packed)
+
+
+def _problem(certificates: list[x509.Certificate]) -> str | None:
+    first, now = certificates[0], _now()
+    if first.not_valid_after_utc <= now:
+        return f"it expired at {first.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+    if first.not_valid_before_utc > now:
+        return f"it is not valid before {first.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+    if first.issuer == first.subject:
+        return "it is self-signed, as the appliance's own certificate is; use one of an authority"
+    if not described(first).names:
+        return "it has no DNS name or address (subjectAltName), so browsers refuse it"
+    for subject, issuer in itertools.pairwise(certificates):
+        try:
+            subject.verify_directly_issued_by(issuer)
+        except (ValueError, TypeError, InvalidSignature):
+            names = subject.subject.rfc4514_string(), issuer.subject.rfc4514_string()
+            return f"the chain is not in order: {names[1]} did not issue {names[0]}"
+    return None
+
+
+def hand_over(folder: Path, given: Given) -> None:
+    """Puts it where the frontend takes it. Raises InvalidError if OpenSSL, and so nginx, refuses it; OSError."""
+    new = folder / f"{UPLOAD}.checked"
+    _replace(new, given.key + given.chain, 0o640)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(new)
+    except ssl.SSLError as error:
+        new.unlink()
+        raise InvalidError("certificate", f"OpenSSL refuses it: {error.reason or error}") from error
+    new.rename(folder / UPLOAD)
+
+
+def take(folder: Path, uploads: Path) -> None:
+    """Puts an uploaded certificate into use. Raises OSError."""
+    upload = uploads / UPLOAD
+    try:
+        text = upload.read_text()
+        given = check(text, text)
+    except FileNotFoundError:
+        return
+    except (InvalidError, UnicodeDecodeError) as error:
+        print(f"an uploaded certificate is left out: {error}", flush=True)
+    else:
+        _replace(folder / KEY, given.key, 0o600)
+        _replace(folder / CERTIFICATE, given.chain, 0o644)
+    upload.unlink()
+
+
+def main(folder: Path, *uploads: Path) -> None:
+    """At each start and reload of nginx."""
+    for directory in uploads:
+        take(folder, directory)
+    print(f"the certificate has the SHA-256 fingerprint {ensure(folder)}", flush=True)
+
+
 if __name__ == "__main__":
-    print(f"the certificate has the SHA-256 fingerprint {ensure(Path(sys.argv[1]))}", flush=True)
+    main(*map(Path, sys.argv[1:]))

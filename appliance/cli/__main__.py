@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from appliance.cli import (
+    certificate,
     configuration,
     datastores,
     files,
@@ -41,7 +42,7 @@ for name, noun in (
     ("file", files.file), ("key", keys.key), ("host", hosts.host), ("group", hosts.group),
     ("network", network.network), ("portal", network.portal), ("iscsi", network.iscsi),
     ("job", journal.job), ("alert", journal.alert), ("audit", journal.audit), ("user", people.user), ("token", people.token),
-    ("receiver", receivers.receiver),
+    ("receiver", receivers.receiver), ("certificate", certificate.certificate),
     ("configuration", configuration.configuration), ("support", support.support),
 ):  # fmt: skip
     application.add_typer(noun, name=name)

@@ -41,6 +41,17 @@ test("versions, the certificate that is served, and where metrics are", async ()
   assert.equal(await page.getByRole("textbox", { name: "Address" }).inputValue(), `${URL_}/api/v1/metrics`);
 });
 
+test("a certificate is replaced, and one that is wrong says why", async () => {
+  await page.getByRole("button", { name: "Replace", exact: true }).click();
+  await dialog().getByLabel("Certificate chain (PEM)").fill("no certificate");
+  await dialog().getByLabel("Private key (PEM)").fill("no key");
+  await survive(page, "system ReplaceCertificate", dialog().getByRole("button", { name: "Replace certificate" }));
+  await dialog().getByRole("button", { name: "Replace certificate" }).click();
+  await dialog().getByText("it is no certificate").waitFor();
+  await inspect(page, "certificate-replace");
+  await dialog().getByRole("button", { name: "Cancel" }).click();
+});
+
 test("in recovery mode the page shows the copies on pools, and asks which configuration is right", async () => {
   const copy = { pool: "tank", installation: "one", generation: 9, hash: "x", written_at: 1795000000, own: true, known: false };
   const state = { active: true, reason: "the database is older than the copy on tank", since: 1795000000, installation: "one" };

@@ -137,10 +137,11 @@ def test_a_bare_debian_finds_all_of_them(served: str, packages: dict[str, Path])
 
 EXPOSURE_MAX = {"zvaai-frontend": 2.5, "zvaai-api": 2.5, "zvaai-worker": 2.5, "zvaai-target": 2.5}
 ENABLED = {
-    *("zvaai-frontend.service", "zvaai-frontend-reload.timer", "zvaai-api.socket", "zvaai-api.service", "zvaai-worker.service"),
+    *("zvaai-frontend.service", "zvaai-frontend-reload.timer", "zvaai-frontend-reload.path"),
+    *("zvaai-api.socket", "zvaai-api.service", "zvaai-worker.service"),
     *("zvaai-target.service", "zvaai-mounts.service", "zvaai-helper.socket"),
 }
-LEFT = {"/run/zvaai-helper", "/run/zvaai-target", "/var/lib/zvaai-helper"}
+LEFT = {"/run/zvaai-certificate", "/run/zvaai-helper", "/run/zvaai-target", "/var/lib/zvaai-helper"}
 """Folders in memory, and the keys of encrypted datastores."""
 
 

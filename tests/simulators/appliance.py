@@ -198,8 +198,11 @@ def running(
     configuration = Configuration(
         state_directory=directory,
         runtime_directory=directory,
-        http=Http(certificate=directory / "certificate.pem"),
-        **{"worker": Worker(reconcile_seconds=3600, inventory_seconds=0.05, inventory_oldest_seconds=0.05), **settings},
+        **{
+            "http": Http(certificate=directory / "certificate.pem", uploads=directory / "uploads"),
+            "worker": Worker(reconcile_seconds=3600, inventory_seconds=0.05, inventory_oldest_seconds=0.05),
+            **settings,
+        },
     )
     storage = simulator()
     if not configuration.database.exists():

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from appliance.api.types import Answer, Bytes, Model, Time
 
@@ -59,6 +61,15 @@ class CertificateResponse(Answer):
     fingerprint: str
     """SHA-256, in pairs of hexadecimal digits."""
     own: bool
+
+
+class CertificateUpdate(Model):
+    """A certificate of an authority, with its key; both PEM."""
+
+    certificate: Annotated[str, Field(max_length=65536)]
+    """The server's certificate, then its issuers."""
+    private_key: Annotated[str, Field(max_length=16384)]
+    """Without a passphrase."""
 
 
 class CheckResponse(Answer):

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The own certificate: for the server alone, renewed in time, whole or not there."""
+"""The own certificate: for the server alone, renewed in time, whole or not there. One of an authority: good, or refused."""
 
 import datetime
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cryptography import x509
-from simulators.appliance import Appliance
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from simulators.appliance import Appliance, running
+from support.authority import Authority, pem_of
 
 from appliance.api import certificate
+from appliance.config import Http
+from appliance.database.models import AuditEntry
 
 
 def test_it_vouches_for_nobody_else(tmp_path: Path) -> None:
@@ -57,3 +62,100 @@ def test_the_certificate_resource_describes_the_served_certificate(appliance: Ap
     assert {"localhost", "127.0.0.1"} <= set(response["names"])
     assert response["subject"] == response["issuer"] and response["not_before"] < response["not_after"]
     assert "PRIVATE" not in str(response)
+
+
+AUTHORITY = Authority()
+LEAF = ec.generate_private_key(ec.SECP256R1())
+SERVER = AUTHORITY.sign(LEAF, "storage.example")
+CHAIN = SERVER + AUTHORITY.certificate
+
+
+@pytest.fixture
+def uploading(tmp_path: Path) -> Iterator[Appliance]:
+    """An appliance with its own certificate, and the folder from where nginx takes another."""
+    served, uploads = tmp_path / "served", tmp_path / "uploads"
+    served.mkdir()
+    uploads.mkdir()
+    certificate.ensure(served)
+    with running(tmp_path / "appliance", http=Http(certificate=served / certificate.CERTIFICATE, uploads=uploads)) as appliance:
+        yield appliance
+
+
+def reload(appliance: Appliance) -> Path:
+    """As the frontend's unit does; the folder with the certificate that is served then."""
+    served = appliance.configuration.http.certificate.parent
+    certificate.main(served, appliance.configuration.http.uploads)
+    return served
+
+
+def test_an_uploaded_certificate_is_served_and_stays(uploading: Appliance) -> None:
+    answer = uploading.request("PUT", "/certificate", {"certificate": CHAIN, "private_key": pem_of(LEAF)})
+    assert answer.status_code == 200 and answer.json is not None, answer.text
+    assert answer.json["names"] == ["storage.example"] and not answer.json["own"]
+    (upload,) = uploading.configuration.http.uploads.iterdir()
+    assert upload.stat().st_mode & 0o777 == 0o640
+    served = reload(uploading)
+    assert list(uploading.configuration.http.uploads.iterdir()) == []
+    assert (served / certificate.CERTIFICATE).read_text() == CHAIN, "without the key: everybody may read it"
+    assert (served / certificate.KEY).stat().st_mode & 0o777 == 0o600
+    assert uploading.get("/certificate")["fingerprint"] == answer.json["fingerprint"]
+    with uploading.store.reading() as session:
+        recorded = [str(one.after) for one in session.query(AuditEntry).where(AuditEntry.action == "certificate.change")]
+    assert len(recorded) == 1 and "PRIVATE KEY" not in recorded[0]
+
+
+def test_an_uploaded_certificate_that_ends_is_not_replaced_by_our_own(uploading: Appliance) -> None:
+    """The appliance renews its own 30 days before the end; an alert tells of this one."""
+    chain = AUTHORITY.sign(LEAF, "storage.example", ends=5) + AUTHORITY.certificate
+    assert uploading.request("PUT", "/certificate", {"certificate": chain, "private_key": pem_of(LEAF)}).status_code == 200
+    for _ in range(2):
+        assert (reload(uploading) / certificate.CERTIFICATE).read_text() == chain
+
+
+OTHER = ec.generate_private_key(ec.SECP256R1())
+WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+
+
+@pytest.mark.parametrize(
+    ("chain", "key", "field", "said"),
+    [
+        ("no certificate", pem_of(LEAF), "certificate", "it is no certificate"),
+        (CHAIN, "no key", "private_key", "it is no private key"),
+        (CHAIN, pem_of(LEAF, b"a passphrase"), "private_key", "it has a passphrase"),
+        (CHAIN, pem_of(OTHER), "private_key", "it does not belong to the first certificate"),
+        (AUTHORITY.sign(LEAF, "a", begins=-9, ends=-1), pem_of(LEAF), "certificate", "it expired at "),
+        (AUTHORITY.sign(LEAF, "a", begins=1), pem_of(LEAF), "certificate", "it is not valid before "),
+        (AUTHORITY.sign(LEAF), pem_of(LEAF), "certificate", "it has no DNS name or address"),
+        (SERVER + Authority("another").certificate, pem_of(LEAF), "certificate", "the chain is not in order"),
+        (AUTHORITY.sign(WEAK, "a"), pem_of(WEAK), "certificate", "OpenSSL refuses it"),
+    ],
+    ids=["no-certificate", "no-key", "passphrase", "another-key", "expired", "not-yet", "no-names", "order", "weak"],
+)
+def test_a_certificate_that_browsers_or_nginx_refuse_is_refused(
+    uploading: Appliance, chain: str, key: str, field: str, said: str
+) -> None:
+    answer = uploading.request("PUT", "/certificate", {"certificate": chain, "private_key": key})
+    assert answer.status_code == 422 and answer.json is not None
+    (error,) = answer.json["errors"]
+    assert error["field"] == field and said in error["reason"], error
+    assert list(uploading.configuration.http.uploads.iterdir()) == []
+
+
+def test_our_own_certificate_cannot_be_uploaded(uploading: Appliance) -> None:
+    served = uploading.configuration.http.certificate.parent
+    own = {"certificate": certificate.CERTIFICATE, "private_key": certificate.KEY}
+    answer = uploading.request("PUT", "/certificate", {name: (served / file).read_text() for name, file in own.items()})
+    assert answer.status_code == 422 and "self-signed" in answer.text
+
+
+def test_what_is_wrong_by_the_time_of_the_reload_is_left_out(uploading: Appliance) -> None:
+    served, uploads = uploading.configuration.http.certificate.parent, uploading.configuration.http.uploads
+    before = (served / certificate.CERTIFICATE).read_text()
+    (uploads / certificate.UPLOAD).write_text(pem_of(OTHER) + CHAIN)
+    reload(uploading)
+    assert (served / certificate.CERTIFICATE).read_text() == before and list(uploads.iterdir()) == []
+
+
+def test_without_the_folder_it_says_so(appliance: Appliance) -> None:
+    answer = appliance.request("PUT", "/certificate", {"certificate": CHAIN, "private_key": pem_of(LEAF)})
+    assert answer.status_code == 503 and str(appliance.configuration.http.uploads) in answer.text

@@ -2,12 +2,15 @@
 """How the command speaks to the API: each change once, whatever is lost; never over another change; and first contact."""
 
 import contextlib
+import json
 import socket
 import ssl
 import threading
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from support.authority import Authority, pem_of
 
 from appliance.api import certificate
 from appliance.cli.tests.conftest import Command
@@ -63,6 +66,22 @@ def test_refused_values_are_explained_in_words(zvaai: Command, name: str, size: 
     code, printed = zvaai.run("datastore", "create", name, "--pool", "tank", "--size", size)
     assert code == 7 and said in printed, printed
     assert "1073741824" not in printed and "^" not in printed
+
+
+def test_after_an_upload_the_login_trusts_the_new_certificate(zvaai: Command, tmp_path: Path) -> None:
+    """Old and new: nginx serves the new one some seconds later."""
+    zvaai.appliance.configuration.http.uploads.mkdir()
+    key, authority = ec.generate_private_key(ec.SECP256R1()), Authority()
+    chain = authority.sign(key, "storage.example")
+    for name, content in (("chain.pem", chain), ("key.pem", pem_of(key))):
+        (tmp_path / name).write_text(content)
+    settings = zvaai.home / "zvaai/cli.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"url": zvaai.url, "certificate": authority.certificate, "token": "x"}))
+    assert "storage.example" in zvaai("certificate", "upload", str(tmp_path / "chain.pem"), str(tmp_path / "key.pem"))
+    assert json.loads(settings.read_text())["certificate"] == authority.certificate + chain
+    code, printed = zvaai.run("certificate", "upload", str(tmp_path / "key.pem"), str(tmp_path / "key.pem"))
+    assert code == 7 and "it is no certificate" in printed
 
 
 def test_offloads_are_a_table(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,6 @@ NOT_IN_CONSOLE = PROGRAMS_ONLY | {
     "POST /volumes/adopt": "not built",
 }
 NOT_IN_COMMAND = PROGRAMS_ONLY | {
-    "GET /certificate": "login compares the certificate that it is served",
     "GET /events": "`job wait` asks for its job",
     "GET /health/live": "for the console, where a page fails",
     "GET /session": "a token has no session",

@@ -24,7 +24,9 @@ from typing import Any
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from support.appliance import PYTHONPATH
+from support.authority import Authority, pem_of
 from support.frontend import Frontend
 from support.programs import wait_for
 
@@ -65,6 +67,7 @@ class ServiceStack(Frontend):
             socket = "{directory}/http.sock"
             threads = {THREADS}
             certificate = "{self.certificate}"
+            uploads = "{directory}/uploads"
             logs = "{directory}/logs"
             """
         )
@@ -399,6 +402,34 @@ def test_a_new_certificate_drops_no_connection(service: ServiceStack) -> None:
             part = stream.recv(65536)
             assert part, "the stream has ended"
             seen += part
+
+
+def test_an_uploaded_certificate_is_served_with_its_chain(tmp_path: Path) -> None:
+    """Uploaded by the API, taken at the reload. Clients that trust the authority accept it by name."""
+    authority, key = Authority(), ec.generate_private_key(ec.SECP256R1())
+    chain = authority.sign(key, "localhost") + authority.certificate
+    (tmp_path / "uploads").mkdir()
+    with opened(tmp_path, 8447) as service:
+        with service.client() as client:
+            client.headers["Cookie"] = service.cookie()
+            client.headers["X-CSRF-Token"] = client.get("/api/v1/session").json()["csrf_token"]
+            answer = client.put("/api/v1/certificate", json={"certificate": chain, "private_key": pem_of(key)})
+            assert answer.status_code == 200, answer.text
+        trusting = ssl.create_default_context(cadata=authority.certificate)
+
+        def trusted() -> bool:
+            with (
+                contextlib.suppress(ssl.SSLCertVerificationError),
+                socket.create_connection(("127.0.0.1", service.port), timeout=60) as plain,
+                trusting.wrap_socket(plain, server_hostname="localhost"),
+            ):
+                return True
+            return False
+
+        assert not trusted()
+        certificate.main(service.certificates, tmp_path / "uploads")
+        service.reload()
+        wait_for(trusted, "the uploaded certificate is presented")
 
 
 def test_streams_of_closed_browsers_are_freed(service: ServiceStack) -> None:

@@ -310,6 +310,8 @@ export const tokensQuery = queryOptions({
 export const certificateQuery = queryOptions({
   queryKey: ["certificate"],
   queryFn: ({ signal }) => unwrap(api.GET("/api/v1/certificate", { signal })),
+  // A new one is served some seconds after it was uploaded.
+  refetchInterval: SLOW_MS,
 });
 
 export const bundlesQuery = queryOptions({

@@ -97,6 +97,16 @@ export const people: readonly Form[] = [
 export const system: readonly Form[] = [
   {
     ...SYSTEM,
+    form: "system ReplaceCertificate",
+    open: ["Replace"],
+    fill: { "Certificate chain (PEM)": "a certificate", "Private key (PEM)": "a key" },
+    send: ["Replace certificate"],
+    sends: ["PUT", "/certificate", { certificate: "a certificate", private_key: "a key" }],
+    marks: { certificate: "Certificate chain (PEM)", private_key: "Private key (PEM)" },
+    done: "The certificate was replaced.",
+  },
+  {
+    ...SYSTEM,
     form: "system BackUp",
     open: ["Back up"],
     fill: { "Your password": PASSWORD },

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The appliance itself. What changes something is for administrators. */
 
-import { ClipboardCopy, Grid, GridItem } from "@patternfly/react-core";
+import { Button, ClipboardCopy, Grid, GridItem } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
 import { certificateQuery, statusQuery } from "../../api/queries";
 import type { Certificate, Status } from "../../api/types";
 import { Facts } from "../../parts/facts";
@@ -12,6 +13,7 @@ import { QueryBoundary } from "../../parts/states";
 import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
+import { ReplaceCertificate } from "./certificate";
 import { Configuration } from "./configuration";
 import { Bundles } from "./support";
 import { Chap } from "./chap";
@@ -24,6 +26,7 @@ const words = text.system;
 export default function SystemScreen() {
   const status = useQuery(statusQuery);
   const certificate = useQuery(certificateQuery);
+  const [replacing, setReplacing] = useState(false);
   return (
     <Screen title={words.title}>
       <RecoveryPanel />
@@ -52,6 +55,14 @@ export default function SystemScreen() {
             <QueryBoundary query={certificate} what={words.certificate.title} lines={4}>
               {(loaded) => <CertificateFacts certificate={loaded} />}
             </QueryBoundary>
+            <May least="admin">
+              <div className="zv-buttons">
+                <Button variant="secondary" onClick={() => setReplacing(true)}>
+                  {words.certificate.replace}
+                </Button>
+              </div>
+            </May>
+            {replacing && <ReplaceCertificate onClose={() => setReplacing(false)} />}
           </Panel>
         </GridItem>
         <May least="admin">

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The TLS certificate of the appliance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from appliance.cli.client import INVALID, CommandError, keep_settings, stored_settings
+from appliance.cli.shared import Run, noun
+
+certificate = noun("certificate", "Show or replace the TLS certificate.")
+
+
+@certificate.command("show")
+def show(run: Run) -> None:
+    """Show names, dates and fingerprint of the certificate.
+
+    Example: zvaai certificate show
+    """
+    run.output.one(run.client.call("GET", "/certificate"))
+
+
+@certificate.command("upload")
+def upload(
+    run: Run,
+    chain: Annotated[Path, typer.Argument(help="File (PEM) with the server's certificate, then its issuers.")],
+    key: Annotated[Path, typer.Argument(help="File (PEM) with its private key, without a passphrase.")],
+) -> None:
+    """Replace the certificate by one of an authority. This login trusts the new one too.
+
+    Example: zvaai certificate upload chain.pem key.pem
+    """
+    try:
+        body = {"certificate": chain.read_text(), "private_key": key.read_text()}
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{chain} or {key} is not PEM: openssl x509 -inform DER converts it", INVALID) from error
+    run.output.one(run.client.call("PUT", "/certificate", body))
+    stored = stored_settings()
+    if stored.get("certificate") and stored.get("url") == run.client.url:
+        keep_settings({**stored, "certificate": stored["certificate"] + body["certificate"]})
