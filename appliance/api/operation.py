@@ -180,7 +180,7 @@ class Declaration:
     @property
     def tells_secret(self) -> bool:
         """Whether the response has a secret, which is shown once."""
-        return "secret" in self.answer.model_fields
+        return bool({"secret", "recovery_codes"} & self.answer.model_fields.keys())
 
     @property
     def is_list(self) -> bool:

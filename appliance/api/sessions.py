@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import socket
+
 from pydantic import BaseModel
 from sqlalchemy import select
 
@@ -15,10 +17,13 @@ from appliance.api.schemas.people import (
     SetupCreate,
     SetupResponse,
     SetupState,
+    TotpCodesResponse,
+    TotpResponse,
+    TotpUpdate,
     UserResponse,
 )
 from appliance.database.models import User
-from appliance.domain import access, sealed_copy
+from appliance.domain import access, sealed_copy, second_factor
 from appliance.domain.access import Role
 from appliance.domain.errors import InvalidError, UnauthenticatedError
 
@@ -45,8 +50,7 @@ def set_up(call: Call, body: SetupCreate) -> BaseModel:
     with call.changing() as session:
         user = access.set_up(session, body.code, body.name, password_hash)
         key = sealed_copy.new_recovery_key(session, call.context.seal)
-        fields = {name: getattr(user, name) for name in UserResponse.model_fields if name != "etag"}
-        response = SetupResponse.model_validate({**fields, "recovery_key": key})
+        response = SetupResponse.model_validate({**vars(user_response(user)), "recovery_key": key})
     call.context.configuration.setup_code.unlink(missing_ok=True)
     call.subject = user.id
     call.changed()
@@ -64,8 +68,13 @@ def log_in(call: Call, body: SessionCreate) -> BaseModel:
     if not access.check_password(user, body.password) or user is None:
         # The audit has no name of it: what was typed there may be a password.
         raise UnauthenticatedError("the name or the password is wrong")
+    if user.totp_secret is not None and body.code is None:
+        with store.session() as session:
+            access.forget_failure_of_address(session, body.name, call.address)
+        raise InvalidError("code", "it is missing: this user has two-factor login", "the code of the app, or a recovery code")
     call.subject = user.name
     with call.changing() as session:
+        second_factor.check(session, call.context.seal, user.id, body.code or "")
         access.forget_failures(session, body.name, call.address)
         cookie = access.begin_session(session, user.id, call.address)
     call.cookies.append((cookie, access.SESSION_LONGEST_S))
@@ -106,6 +115,39 @@ def change_password(call: Call, body: PasswordUpdate) -> BaseModel:
             retained_session=call.who.credential,
         )
     return Empty()
+
+
+@resource.operation("GET", "/session/totp", role=Role.VIEWER, answer=TotpResponse)
+def read_totp(call: Call) -> BaseModel:
+    """The caller's two-factor login, and a new secret to turn it on with. Nothing is stored."""
+    with call.context.store.reading() as session:
+        user = access.user(session, call.who.user_id)
+    secret = second_factor.new_secret()
+    return TotpResponse(
+        enabled=user.totp_secret is not None,
+        recovery_codes_left=len(user.recovery_codes),
+        secret=secret,
+        uri=second_factor.uri(secret, user.name, socket.gethostname()),
+    )
+
+
+@resource.operation("PUT", "/session/totp", role=Role.VIEWER, audit="session.totp", body=TotpUpdate, answer=TotpCodesResponse)
+def change_totp(call: Call, body: TotpUpdate) -> BaseModel:
+    """Turns the caller's two-factor login on or off. API tokens do not need it."""
+    confirm_password(call, body.password, "password")
+    codes: list[str] = []
+    with call.changing() as session:
+        if body.secret is None:
+            second_factor.disable(session, call.who.user_id)
+        else:
+            codes = second_factor.enable(session, call.context.seal, call.who.user_id, body.secret, body.code or "")
+    return TotpCodesResponse(enabled=body.secret is not None, recovery_codes=codes)
+
+
+def user_response(user: User) -> UserResponse:
+    """A user, for administrators."""
+    fields = {name: getattr(user, name) for name in ("id", "name", "role", "disabled", "created_at")}
+    return UserResponse.model_validate({**fields, "totp": user.totp_secret is not None})
 
 
 def confirm_password(call: Call, password: str, field: str) -> None:

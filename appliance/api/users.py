@@ -19,7 +19,7 @@ from appliance.api.schemas.people import (
     UserResponse,
     UserUpdate,
 )
-from appliance.api.sessions import confirm_password
+from appliance.api.sessions import confirm_password, user_response
 from appliance.database.models import Token, User
 from appliance.domain import access
 from appliance.domain.access import Role
@@ -32,7 +32,7 @@ def list_users(call: Call, query: ListQuery) -> BaseModel:
     """All users."""
     with call.context.store.reading() as session:
         users = session.scalars(select(User).order_by(User.name)).all()
-        return UserPage.model_validate(page(users, query, lambda user: user.name))
+        return UserPage.model_validate(page(users, query, lambda user: user.name).each(user_response))
 
 
 @resource.operation("POST", "/users", role=Role.ADMIN, audit="user.create", body=UserCreate, answer=UserResponse, status=201)
@@ -40,7 +40,7 @@ def create_user(call: Call, body: UserCreate) -> BaseModel:
     """A new user."""
     password_hash = access.new_password(body.name, body.password)
     with call.changing() as session:
-        user = UserResponse.model_validate(access.add_user(session, body.name, Role.of(body.role), password_hash))
+        user = user_response(access.add_user(session, body.name, Role.of(body.role), password_hash))
     call.subject = user.id
     return user
 
@@ -49,31 +49,32 @@ def create_user(call: Call, body: UserCreate) -> BaseModel:
 def read_user(call: Call, user_id: str) -> BaseModel:
     """One user."""
     with call.context.store.reading() as session:
-        return UserResponse.model_validate(access.user(session, user_id))
+        return user_response(access.user(session, user_id))
 
 
 @resource.operation(
     "PATCH", "/users/<user_id>", role=Role.ADMIN, audit="user.change", body=UserUpdate, answer=UserResponse, matches=True
 )
 def change_user(call: Call, user_id: str, body: UserUpdate) -> BaseModel:
-    """Changes role, password or `disabled`. Ends the user's tokens if `end_tokens` is set."""
+    """Changes role, password or `disabled`. `end_tokens` ends the user's tokens, `reset_totp` two-factor login."""
     with call.context.store.reading() as session:
         name = access.user(session, user_id).name
     role = Role.of(body.role) if body.role else None
     password_hash = access.new_password(name, body.password) if body.password is not None else None
     with call.changing() as session:
-        call.match(UserResponse.model_validate(access.user(session, user_id)))
+        call.match(user_response(access.user(session, user_id)))
         changed = access.change_user(
-            session, user_id, role=role, password_hash=password_hash, disabled=body.disabled, end_tokens=body.end_tokens
-        )
-        return UserResponse.model_validate(changed)
+            session, user_id, role=role, password_hash=password_hash, disabled=body.disabled, end_tokens=body.end_tokens,
+            reset_totp=body.reset_totp,
+        )  # fmt: skip
+        return user_response(changed)
 
 
 @resource.operation("DELETE", "/users/<user_id>", role=Role.ADMIN, audit="user.delete", answer=Empty, matches=True)
 def delete_user(call: Call, user_id: str) -> BaseModel:
     """With sessions and tokens."""
     with call.changing() as session:
-        call.match(UserResponse.model_validate(access.user(session, user_id)))
+        call.match(user_response(access.user(session, user_id)))
         access.delete_user(session, user_id)
     return Empty()
 

@@ -11,7 +11,7 @@ import os
 import ssl
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,10 @@ _LOG_IN = "Log in first: zvaai login https://HOST:8443"
 class CommandError(Exception):
     """The command failed; the text says why and what can be done."""
 
-    def __init__(self, text: str, exit_code: int, outdated: bool = False) -> None:
-        """`outdated`: somebody changed the thing since it was read."""
+    def __init__(self, text: str, exit_code: int, outdated: bool = False, fields: Sequence[str] = ()) -> None:
+        """`outdated`: somebody changed the thing since it was read. `fields` were refused."""
         super().__init__(text)
-        self.exit_code, self.outdated = exit_code, outdated
+        self.exit_code, self.outdated, self.fields = exit_code, outdated, fields
 
 
 def settings_file() -> Path:
@@ -126,7 +126,8 @@ class Client:
             text = f"Nobody is logged in at {self.url}. {_LOG_IN}"
         elif status == 401:
             text += f"\n  The login has ended or was taken back: zvaai login {self.url}"
-        return CommandError(text, _EXIT_CODES.get(status, FAILED), outdated=status == 412)
+        fields = [str(one.get("field")) for one in problem.get("errors", ())] if isinstance(problem, dict) else []
+        return CommandError(text, _EXIT_CODES.get(status, FAILED), outdated=status == 412, fields=fields)
 
     def change(
         self, path: str, changes: dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]], method: str = "PATCH", **query: Any

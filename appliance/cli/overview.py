@@ -7,7 +7,7 @@ import hashlib
 import socket
 import ssl
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
@@ -37,6 +37,17 @@ def _server_certificate(url: str, fingerprint: str | None) -> str:
     return pem
 
 
+def _begin_session(client: Client, user: str, password: str) -> dict[str, Any]:
+    """With the code of two-factor login, if the user has that."""
+    body = {"name": user, "password": password}
+    try:
+        return dict(client.call("POST", "/session", body))
+    except CommandError as error:
+        if "code" not in error.fields:
+            raise
+    return dict(client.call("POST", "/session", {**body, "code": ask_secret("Code of the authenticator app")}))
+
+
 def log_in(
     context: typer.Context,
     url: Annotated[str, typer.Argument(help="https://HOST:8443")],
@@ -46,7 +57,7 @@ def log_in(
     setup_code: Annotated[str | None, typer.Option(help="Create the first admin, with the code of the server.")] = None,
     fingerprint: Annotated[str | None, typer.Option(help="SHA-256 of the server's certificate, from the server's log.")] = None,
 ) -> None:
-    """Log in: create an API token and store it for the next commands. The password comes from the terminal or stdin.
+    """Log in: create an API token and store it for the next commands. Password and code come from the terminal or stdin.
 
     Example: zvaai login https://zvaai.example.com:8443 --user olga --days 7
     """
@@ -57,7 +68,7 @@ def log_in(
         made_admin = client.call("POST", "/setup", {"code": setup_code, "name": user, "password": password})
         print(f"recovery key: {made_admin['recovery_key']}")
         print("Store it away from this server. It opens the configuration on the pools if the system disk is lost.")
-    begun = client.call("POST", "/session", {"name": user, "password": password})
+    begun = _begin_session(client, user, password)
     headers = {"X-CSRF-Token": begun["csrf_token"]}
     made = client.call(
         "POST",

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli.shared import Yes, ask_secret, confirm, noun, shared
+from appliance.cli.shared import Run, Yes, ask_secret, confirm, noun, shared
 
 user = noun("user", "Manage users.")
 token = noun("token", "Manage your own API tokens.")
@@ -21,7 +21,7 @@ def list_users(context: typer.Context) -> None:
     Example: zvaai user list
     """
     run = shared(context)
-    run.output.rows(run.client.all("/users"), "name", "role", "disabled", "created_at")
+    run.output.rows(run.client.all("/users"), "name", "role", "disabled", "totp", "created_at")
 
 
 @user.command("create")
@@ -43,13 +43,16 @@ def change_user(
     disabled: Annotated[
         bool | None, typer.Option("--disable/--enable", help="Stop logins and API tokens, or allow them.")
     ] = None,
+    reset_totp: Annotated[bool, typer.Option("--reset-totp", help="Turn two-factor login off: the app is lost.")] = False,
 ) -> None:
-    """Change the role of a user, or disable the user.
+    """Change the role of a user, disable the user, or reset two-factor login.
 
     Example: zvaai user change olga --role viewer --enable
+
+    Example: zvaai user change olga --reset-totp
     """
     run = shared(context)
-    given: dict[str, Any] = {"role": role, "disabled": disabled}
+    given: dict[str, Any] = {"role": role, "disabled": disabled, "reset_totp": reset_totp or None}
     body = {key: value for key, value in given.items() if value is not None}
     run.output.one(run.client.change(run.path("/users", name), body))
 
@@ -65,6 +68,29 @@ def set_password(
     run = shared(context)
     body = {"password": ask_secret("New password", twice=True), "end_tokens": end_tokens}
     run.client.change(run.path("/users", name), body)
+
+
+@user.command("totp")
+def change_totp(
+    run: Run,
+    enable: Annotated[bool, typer.Option("--on/--off", help="Turn it on, or off.")],
+) -> None:
+    """Turn your two-factor login on or off. Your password and the code come from the terminal or stdin.
+
+    Example: zvaai user totp --on
+    """
+    secret: str | None = None
+    if enable:
+        offered = run.client.call("GET", "/session/totp")
+        secret = offered["secret"]
+        typer.echo(f"Add this secret to your authenticator app: {secret}\n{offered['uri']}", err=run.output.as_json)
+    body = {"password": ask_secret("Password"), "secret": secret, "code": ask_secret("Code of the app") if enable else None}
+    changed = run.client.call("PUT", "/session/totp", body)
+    if run.output.as_json:
+        return run.output.raw(changed)
+    if changed["recovery_codes"]:
+        print("Store these recovery codes. Each logs in once if the app is lost:")
+    return print("\n".join(changed["recovery_codes"]) or "Two-factor login is off.")
 
 
 @user.command("delete")

@@ -19,7 +19,9 @@ TABLES = (
 """Tables with configuration. Sessions, tokens, jobs, alerts and the audit are not."""
 SETTINGS = ("iscsi", "iscsi-target-chap")
 """Rows of the table `settings` that an admin configures."""
-STATE = {"hosts": {"chap_revision", "chap_applied"}, "schedules": {"last_at", "attempted_at"}}
+STATE = {
+    "users": {"totp_used"}, "hosts": {"chap_revision", "chap_applied"}, "schedules": {"last_at", "attempted_at"},
+}  # fmt: skip
 """Columns that the appliance itself updates."""
 _COUNT = "UPDATE installation SET generation = generation + 1"
 

@@ -56,13 +56,17 @@ class PublishedCopy(Base):
 
 
 class User(Base):
-    """Who may log in. `role` is viewer, operator or admin."""
+    """Who may log in. `role` is viewer, operator or admin. `totp_secret` is sealed; of recovery codes the hashes are here."""
 
     __tablename__ = "users"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
     role: Mapped[str]
     password_hash: Mapped[str]
+    totp_secret: Mapped[str | None]
+    totp_used: Mapped[int] = mapped_column(default=0)
+    """Time step of the last code, which is not taken again."""
+    recovery_codes: Mapped[list[str]] = mapped_column(default=list)
     disabled: Mapped[bool] = mapped_column(default=False)
     created_at: Mapped[float]
 

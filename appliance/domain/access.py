@@ -17,7 +17,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import LoginFailure, LoginSession, Setting, Token, User
-from appliance.domain import rows
+from appliance.domain import rows, second_factor
 from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, TooManyError, UnauthenticatedError
 from appliance.domain.secrets import digest, hash_password, new_token, password_is
 
@@ -149,6 +149,7 @@ def change_user(
     password_hash: str | None = None,
     disabled: bool | None = None,
     end_tokens: bool = False,
+    reset_totp: bool = False,
     retained_session: str | None = None,
 ) -> User:
     """
@@ -168,6 +169,8 @@ def change_user(
     if password_hash is not None or disabled:
         ended = delete(LoginSession).where(LoginSession.user_id == user_id)
         session.execute(ended if retained_session is None else ended.where(LoginSession.hash != retained_session))
+    if reset_totp:
+        second_factor.disable(session, user_id)
     if end_tokens:
         session.execute(delete(Token).where(Token.user_id == user_id))
     return changed
@@ -203,8 +206,13 @@ def count_attempt(session: Session, name: str, address: str) -> None:
 
 def forget_failures(session: Session, name: str, address: str) -> None:
     """After an attempt that was counted, and was right."""
+    session.execute(delete(LoginFailure).where(LoginFailure.key == _keys(name, address)["pair"]))
+    forget_failure_of_address(session, name, address)
+
+
+def forget_failure_of_address(session: Session, name: str, address: str) -> None:
+    """After a right password without the code. It counts for the user: who knows the password guesses codes no faster."""
     keys = _keys(name, address)
-    session.execute(delete(LoginFailure).where(LoginFailure.key == keys["pair"]))
     counted = session.get(LoginFailure, keys["address"])
     if counted is not None:
         counted.count, counted.locked_until = max(0, counted.count - 1), 0

@@ -25,9 +25,9 @@ from appliance.domain.secrets import Seal, SealedError
 type Content = dict[str, list[dict[str, Any]]]
 """Rows by table. Secrets are open in it."""
 
-_SEALED = {"hosts": ("chap_secret",), "receivers": ("url", "secret")}
+_SEALED = {"users": ("totp_secret",), "hosts": ("chap_secret",), "receivers": ("url", "secret")}
 """Columns that the database has sealed with the appliance's own key."""
-_SECRET = {"password_hash", "chap_secret", "url", "secret", "certificate"}
+_SECRET = {"password_hash", "totp_secret", "recovery_codes", "chap_secret", "url", "secret", "certificate"}
 """Columns that are not shown."""
 _RETAINED = {"users", "host_groups", "hosts", "schedules", "receivers"}
 """Tables whose rows other tables refer to, or that have state: rows that stay are changed, not made again."""

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Users and tokens: create, lock out, change the password. A token's secret is shown once and nowhere afterwards.
 import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
 import { after, before, test } from "node:test";
 import { survive } from "./forms.js";
-import { apiOf, closePage, logIn, inspect, openBrowser, openPage, PASSWORD, URL_ } from "./harness.js";
+import { apiOf, closePage, logIn, inspect, openBrowser, openPage, openSession, PASSWORD, URL_ } from "./harness.js";
 
 const OTHER = "another good password";
 const OWN = "nobody else knows this";
@@ -114,6 +115,71 @@ test("role, password and locking out are changed", async () => {
   await survive(page, "people DeleteUser", dialog().getByRole("button", { name: "Delete user" }));
   await dialog().getByRole("button", { name: "Delete user" }).click();
   await page.getByRole("gridcell", { name: "olga", exact: true }).waitFor({ state: "detached" });
+});
+
+/** The code of an authenticator app (RFC 6238). */
+function codeOf(secret, steps = 0) {
+  const bits = [...secret].map((letter) => "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".indexOf(letter).toString(2).padStart(5, "0")).join("");
+  const counter = Buffer.alloc(8);
+  counter.writeBigUInt64BE(BigInt(Math.floor(Date.now() / 30_000) + steps));
+  const mac = createHmac("sha1", Buffer.from(bits.match(/.{8}/g).map((byte) => parseInt(byte, 2)))).update(counter).digest();
+  return String((mac.readUInt32BE(mac[19] & 15) & 0x7fffffff) % 1_000_000).padStart(6, "0");
+}
+
+test("two-factor login is turned on with an app, demanded at the next login, and reset by an administrator", async () => {
+  await apiOf(page).request("POST", "/users", { name: "vera", role: "viewer", password: OTHER });
+  const theirs = await openPage(browser);
+  await logIn(theirs, { name: "vera", password: OTHER });
+  const own = theirs.getByRole("dialog");
+  await theirs.getByRole("button", { name: "User menu of vera" }).click();
+  await theirs.getByRole("menuitem", { name: "Two-factor login" }).click();
+  await own.getByRole("img", { name: "QR code" }).waitFor();
+  const secret = await own.locator("code").filter({ hasText: /^[A-Z2-7]{32}$/ }).textContent();
+  await own.getByLabel("Your password").fill(OTHER);
+  await own.getByLabel("Code of the app").fill("000000");
+  await own.getByRole("button", { name: "Turn on" }).click();
+  await own.getByText("it is not the code of this moment").waitFor();
+  await inspect(theirs, "totp-on");
+  await own.getByLabel("Code of the app").fill(codeOf(secret));
+  await survive(theirs, "people TurnOn", own.getByRole("button", { name: "Turn on" }));
+  await own.getByLabel("Code of the app").fill(codeOf(secret));
+  await own.getByRole("button", { name: "Turn on" }).click();
+  await own.getByRole("heading", { name: "Recovery codes" }).waitFor();
+  const [recovery] = (await own.locator("code").textContent()).split("\n");
+  await inspect(theirs, "totp-codes");
+  await own.getByRole("button", { name: "I have stored them" }).click();
+  await theirs.getByRole("button", { name: "User menu of vera" }).click();
+  await theirs.getByRole("menuitem", { name: "Log out" }).click();
+
+  await theirs.getByRole("textbox", { name: "User name" }).fill("vera");
+  await theirs.getByRole("textbox", { name: "Password" }).fill(OTHER);
+  await theirs.getByRole("button", { name: "Log in" }).click();
+  const code = theirs.getByRole("textbox", { name: "Code" });
+  await code.and(theirs.locator(":focus")).waitFor();
+  await inspect(theirs, "login-code");
+  await code.fill(codeOf(secret, 99));
+  await theirs.getByRole("button", { name: "Log in" }).click();
+  await theirs.getByText("The code is wrong, or was used before.").waitFor();
+  await code.fill(recovery);
+  await theirs.getByRole("button", { name: "Log in" }).click();
+  await theirs.getByRole("heading", { level: 1, name: "Dashboard" }).waitFor();
+  await theirs.getByRole("button", { name: "User menu of vera" }).click();
+  await theirs.getByRole("menuitem", { name: "Two-factor login" }).click();
+  await own.getByText("Recovery codes left: 9").waitFor();
+  await own.getByLabel("Your password").fill(OTHER);
+  await survive(theirs, "people TurnOff", own.getByRole("button", { name: "Turn off" }));
+  await own.getByRole("button", { name: "Cancel" }).click();
+  await closePage(theirs);
+
+  await page.reload();
+  await act("vera", "Reset two-factor login");
+  await inspect(page, "totp-reset");
+  await survive(page, "people ResetTotp", dialog().getByRole("button", { name: "Reset" }));
+  await dialog().getByRole("button", { name: "Reset" }).click();
+  await page.getByRole("row", { name: /^vera Viewer Active No/ }).waitFor();
+  await openSession(browser, "vera", OTHER);
+  await apiOf(page).request("DELETE", `/users/${(await user("vera")).id}`);
+  await page.reload();
 });
 
 test("a token does what its scope allows; its secret is shown once", async () => {

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from appliance.api.types import Answer, Model, Name, Password, Time, Versioned
 
+Code = Annotated[str, Field(min_length=1, max_length=64)]
 RoleName = Literal["viewer", "operator", "admin"]
 
 
@@ -27,10 +28,11 @@ class SetupCreate(Model):
 
 
 class SessionCreate(Model):
-    """A user's name and password."""
+    """A user's name and password; with two-factor login also `code`, of the app or for recovery."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
     password: Password
+    code: Code | None = None
 
 
 class SessionResponse(Answer):
@@ -49,6 +51,8 @@ class UserResponse(Versioned):
     name: str
     role: RoleName
     disabled: bool
+    totp: bool
+    """Whether the user logs in with a second factor."""
     created_at: Time
 
 
@@ -82,6 +86,8 @@ class UserUpdate(Model):
     disabled: bool | None = None
     end_tokens: bool = False
     """All the user's API tokens end; sessions end with a new password anyway."""
+    reset_totp: bool = False
+    """Turns the user's two-factor login off: for a lost app."""
 
 
 class PasswordUpdate(Model):
@@ -91,6 +97,33 @@ class PasswordUpdate(Model):
     new: Password
     end_tokens: bool = False
     """One's API tokens end too."""
+
+
+class TotpResponse(Answer):
+    """One's own two-factor login. `secret` and `uri` are a new suggestion in each response, to turn it on."""
+
+    enabled: bool
+    recovery_codes_left: int
+    secret: str
+    uri: str
+    """The secret as apps scan it: otpauth."""
+
+
+class TotpUpdate(Model):
+    """Turns two-factor login on, with a secret and its present code; without a secret off."""
+
+    password: Password
+    """One's own."""
+    secret: Annotated[str, Field(max_length=64)] | None = None
+    code: Code | None = None
+
+
+class TotpCodesResponse(Answer):
+    """Two-factor login after the change."""
+
+    enabled: bool
+    recovery_codes: list[str]
+    """Each logs in once in place of a code. Shown only now."""
 
 
 class TokenResponse(Answer):

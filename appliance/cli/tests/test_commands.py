@@ -181,6 +181,31 @@ def test_login_has_the_role_of_the_user(zvaai: Command) -> None:
     assert (zvaai.home / "zvaai" / "cli.json").stat().st_mode & 0o077 == 0
 
 
+def test_two_factor_login(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turned on with a code, required at the login only, turned off, and reset for another user."""
+    from simulators.appliance import PASSWORD  # noqa: PLC0415
+
+    from appliance.cli import overview  # noqa: PLC0415
+    from appliance.domain import second_factor  # noqa: PLC0415
+
+    secret = second_factor.new_secret()
+    monkeypatch.setattr(second_factor, "new_secret", lambda: secret)
+    monkeypatch.setattr(second_factor, "_now", lambda: 1_000_000_000.0)
+    code = second_factor.code_of(secret, 1_000_000_000 // 30)
+    printed = zvaai("user", "totp", "--on", text=f"{PASSWORD}\n{code}\n")
+    assert secret in printed and "otpauth://totp/" in printed
+    recovery = re.findall(r"^[0-9a-f]{4}(?:-[0-9a-f]{4}){3}$", printed, re.MULTILINE)
+    assert len(recovery) == second_factor.RECOVERY_CODES
+    monkeypatch.setattr(overview, "_server_certificate", lambda _url, _fingerprint: None)
+    monkeypatch.setattr(DefaultCookiePolicy, "return_ok_secure", lambda *_: True)  # this server has no TLS
+    assert "as admin (admin)" in zvaai("login", zvaai.url, text=f"{PASSWORD}\n{recovery[0]}\n")
+    status, printed = zvaai.run("login", zvaai.url, text=f"{PASSWORD}\n{recovery[0]}\n")
+    assert status == 5 and "wrong, or was used before" in printed
+    assert "is off" in zvaai("user", "totp", "--off", text=f"{PASSWORD}\n")
+    zvaai("user", "change", "operator", "--reset-totp")
+    assert {one["totp"] for one in zvaai.json("user", "list")} == {False}
+
+
 def test_load_is_shown_by_name_the_busiest_first(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("idle", "busy"):
         zvaai("datastore", "create", name, "--pool", "tank", "--size", "1G", "--wait")

@@ -300,6 +300,13 @@ export const userQuery = (id: string) =>
     queryFn: ({ signal }) => unwrap(api.GET("/api/v1/users/{user_id}", { params: { path: { user_id: id } }, signal })),
   });
 
+/** One's own, with a new secret each time. */
+export const totpQuery = queryOptions({
+  queryKey: ["totp"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/session/totp", { signal })),
+  staleTime: 0,
+  gcTime: 0,
+});
 
 /** One's own. */
 export const tokensQuery = queryOptions({

@@ -43,6 +43,7 @@ export type Schedule = Item<"SchedulePage">;
 export type Session = Schemas["SessionResponse"];
 export type Snapshot = Item<"SnapshotPage">;
 export type Status = Schemas["StatusResponse"];
+export type Totp = Schemas["TotpResponse"];
 export type User = Item<"UserPage">;
 export type Receiver = Item<"ReceiverPage">;
 export type ReceiverCreated = Schemas["ReceiverCreated"];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Name and password, on the login page and over a page whose session has ended. */
+/** Name, password and code, on the login page and over a page whose session has ended. */
 
 import { ActionGroup, Alert, Button, Form } from "@patternfly/react-core";
 import { useCallback, useState, type FormEvent } from "react";
@@ -15,21 +15,28 @@ import { text } from "../text";
 interface Body {
   readonly name: string;
   readonly password: string;
+  readonly code?: string;
 }
 
 export function LoginForm({ submit, onDone }: { readonly submit: string; readonly onDone?: () => void }) {
   const { session, logIn } = useSession();
   const [name, setName] = useState(session?.name ?? "");
   const [password, setPassword] = useState("");
+  // Null until the service says that this user has two-factor login.
+  const [code, setCode] = useState<string | null>(null);
   const { send, pending, problem, fieldProblem } = useSubmission(
     useCallback(
       async (body: Body) => {
         try {
-          await logIn(body.name, body.password);
+          await logIn(body);
           setPassword("");
+          setCode(null);
         } catch (error) {
+          const found = asProblem(error);
+          if (found.at("code") !== undefined) setCode("");
           // It was wrong; without a response the same request is sent again.
-          if (asProblem(error).isSession) setPassword("");
+          else if (found.isSession && body.code !== undefined) setCode("");
+          else if (found.isSession) setPassword("");
           throw error;
         }
       },
@@ -40,23 +47,23 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
   const words = text.session.login;
   const locked = problem?.status === 429;
   const secondsLeft = useSecondsLeft(locked ? problem.retryAt : 0);
-  useFocus(session === null ? "login-name" : "login-password");
+  useFocus(code !== null ? "login-code" : session === null ? "login-name" : "login-password");
 
   function submitted(event: FormEvent): void {
     event.preventDefault();
-    void send({ name, password });
+    void send({ name, password, ...(code === null ? {} : { code }) });
   }
 
   return (
     <Form onSubmit={submitted}>
       {problem !== null &&
         (problem.isSession ? (
-          <Alert variant="danger" isInline component="p" title={words.wrong} role="alert" />
+          <Alert variant="danger" isInline component="p" title={code === null ? words.wrong : words.wrongCode} role="alert" />
         ) : locked ? (
           // The button counts down: a message that did so would be read out each second.
           secondsLeft > 0 && <Alert variant="danger" isInline component="p" title={words.locked} role="alert" />
         ) : (
-          <ProblemAlert problem={problem} reading knownFields={["name", "password"]} />
+          problem.at("code") === undefined && <ProblemAlert problem={problem} reading knownFields={["name", "password"]} />
         ))}
       <TextField
         id="login-name"
@@ -77,8 +84,24 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
         autoComplete="current-password"
         required
       />
+      {code !== null && (
+        <TextField
+          id="login-code"
+          label={words.code}
+          help={words.codeHelp}
+          value={code}
+          onChange={setCode}
+          autoComplete="one-time-code"
+          required
+        />
+      )}
       <ActionGroup>
-        <Button type="submit" isBlock isLoading={pending} isDisabled={pending || secondsLeft > 0 || name === "" || password === ""}>
+        <Button
+          type="submit"
+          isBlock
+          isLoading={pending}
+          isDisabled={pending || secondsLeft > 0 || name === "" || password === "" || code === ""}
+        >
           {secondsLeft > 0 ? words.wait(secondsLeft) : submit}
         </Button>
       </ActionGroup>

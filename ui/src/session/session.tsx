@@ -85,10 +85,16 @@ export function refused(client: QueryClient, problem: ApiProblem): void {
   else if (problem.status === 403) void refreshSession(client);
 }
 
+interface Credentials {
+  readonly name: string;
+  readonly password: string;
+  readonly code?: string;
+}
+
 interface SessionActions {
   readonly session: Session | null;
   readonly ended: boolean;
-  readonly logIn: (name: string, password: string) => Promise<void>;
+  readonly logIn: (credentials: Credentials) => Promise<void>;
   readonly logOut: () => Promise<void>;
 }
 
@@ -117,8 +123,8 @@ export function SessionProvider({ children }: { readonly children: ReactNode }) 
   useEffect(() => focusManager.setFocused(ended ? false : undefined), [ended]);
 
   const logIn = useCallback(
-    async (name: string, password: string) => {
-      const session = await unwrap(api.POST("/api/v1/session", { body: { name, password } }));
+    async (credentials: Credentials) => {
+      const session = await unwrap(api.POST("/api/v1/session", { body: credentials }));
       others.current?.postMessage(null);
       take(client, session);
     },

@@ -11,6 +11,7 @@ import { text } from "../text";
 import { chooseTheme, readTheme, type Theme } from "./theme";
 
 const OwnPassword = lazy(() => import("../screens/people/own-password"));
+const OwnTotp = lazy(() => import("../screens/people/own-totp"));
 
 interface MenuProps {
   readonly label: string;
@@ -75,7 +76,8 @@ export function ThemeMenu() {
 export function UserMenu() {
   const { session, logOut } = useSession();
   const navigate = useNavigate();
-  const [changing, setChanging] = useState(false);
+  const [changing, setChanging] = useState<"password" | "totp" | readonly string[] | null>(null);
+  const close = () => setChanging(null);
   if (session === null) return null;
   return (
     <>
@@ -86,14 +88,19 @@ export function UserMenu() {
       >
         {() => (
           <>
-            <DropdownItem onClick={() => setChanging(true)}>{text.common.user.password}</DropdownItem>
+            <DropdownItem onClick={() => setChanging("password")}>{text.common.user.password}</DropdownItem>
+            <DropdownItem onClick={() => setChanging("totp")}>{text.common.user.totp}</DropdownItem>
             <DropdownItem onClick={() => void logOut().then(() => navigate("/login"))}>{text.common.user.logOut}</DropdownItem>
           </>
         )}
       </Menu>
-      {changing && (
+      {changing !== null && (
         <Suspense fallback={null}>
-          <OwnPassword onClose={() => setChanging(false)} />
+          {changing === "password" ? (
+            <OwnPassword onClose={close} />
+          ) : (
+            <OwnTotp codes={changing === "totp" ? null : changing} onCodes={setChanging} onClose={close} />
+          )}
         </Suspense>
       )}
     </>

@@ -32,6 +32,7 @@ export const common = {
     shown: (name: string, role: Role) => `${name} (${ROLES[role]})`,
     role: ROLES,
     password: "Change password",
+    totp: "Two-factor login",
     logOut: "Log out",
   },
   runningJobs: (count: number) => (count === 1 ? "1 job running" : `${count} jobs running`),

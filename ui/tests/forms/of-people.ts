@@ -3,7 +3,7 @@
 
 import { formatTime } from "../../src/format/time";
 import type { Form } from "./walk";
-import { AT, begun, ID, receiver, recovery, token } from "./world";
+import { AT, begun, ID, receiver, recovery, token, TOTP_SECRET } from "./world";
 
 const USERS = { at: "/users", version: '"user"', answer: {} };
 const SYSTEM = { at: "/system", answer: {} };
@@ -43,6 +43,37 @@ export const people: readonly Form[] = [
     sends: ["PATCH", `/users/${ID.user}`, { password: PASSWORD, end_tokens: true }],
     marks: { password: "Password" },
     done: "olga was changed",
+  },
+  {
+    ...USERS,
+    form: "people ResetTotp",
+    open: ["Actions for olga", "Reset two-factor login"],
+    send: ["Reset"],
+    sends: ["PATCH", `/users/${ID.user}`, { reset_totp: true }],
+    done: "olga was changed",
+  },
+  {
+    at: "/users",
+    form: "people TurnOn",
+    open: ["User menu of admin", "Two-factor login"],
+    fill: { "Code of the app": "123456", "Your password": PASSWORD },
+    send: ["Turn on"],
+    sends: ["PUT", "/session/totp", { password: PASSWORD, secret: TOTP_SECRET, code: "123456" }],
+    marks: { password: "Your password", code: "Code of the app" },
+    answer: { enabled: true, recovery_codes: ["1a2b-3c4d-5e6f-7a8b"] },
+    done: "1a2b-3c4d-5e6f-7a8b",
+  },
+  {
+    at: "/users",
+    form: "people TurnOff",
+    responses: { "/session/totp": { enabled: true, recovery_codes_left: 3, secret: TOTP_SECRET, uri: "otpauth://totp/zvaai" } },
+    open: ["User menu of admin", "Two-factor login"],
+    fill: { "Your password": PASSWORD },
+    send: ["Turn off"],
+    sends: ["PUT", "/session/totp", { password: PASSWORD }],
+    marks: { password: "Your password" },
+    answer: { enabled: false, recovery_codes: [] },
+    done: "Two-factor login is off",
   },
   {
     ...USERS,

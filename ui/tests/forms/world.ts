@@ -24,6 +24,7 @@ export const ID = {
   begun: "00000000-0000-4000-8000-00000000000c",
 } as const;
 export const IQN = "iqn.1998-01.com.vmware:esx1";
+export const TOTP_SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP";
 export const UNKNOWN = "iqn.1998-01.com.vmware:esx9";
 export const DISKS = ["a", "b", "c", "d"].map((one) => `/dev/disk/by-id/disk-${one}`);
 
@@ -83,7 +84,7 @@ const schedule: Api.Schedule = {
   ...{ enabled: true, last_at: null, created_at: AT, kind: "snapshot", pool: null, at: "00:00", time_zone: "UTC" },
   ...{ hourly: 0, daily: 0, weekly: 0, monthly: 0, protect_days: 0 },
 };
-const user: Api.User = { etag: '"user"', id: ID.user, name: "olga", role: "viewer", disabled: false, created_at: AT };
+const user: Api.User = { etag: '"user"', id: ID.user, name: "olga", role: "viewer", disabled: false, totp: true, created_at: AT };
 export const token: Api.ApiToken = {
   ...{ id: ID.token, name: "prometheus", scope: "viewer", created_at: AT, expires_at: "2100-01-01T00:00:00Z", used_at: null },
 };
@@ -206,6 +207,12 @@ export const world: Readonly<Record<string, unknown>> = {
   [`/jobs/${ID.job}`]: running,
   [`/jobs/${ID.begun}`]: begun,
   "/alerts": page(alert),
+  "/session/totp": {
+    enabled: false,
+    recovery_codes_left: 0,
+    secret: TOTP_SECRET,
+    uri: `otpauth://totp/zvaai?secret=${TOTP_SECRET}`,
+  },
   "/users": page(user),
   [`/users/${ID.user}`]: user,
   "/tokens": page(token),

@@ -33,7 +33,7 @@ export function AccountStep() {
     useCallback(
       async (body: Body) => {
         await unwrap(api.POST("/api/v1/setup", { body: body }));
-        await logIn(body.name, body.password);
+        await logIn({ name: body.name, password: body.password });
         await client.invalidateQueries({ queryKey: setupQuery.queryKey });
       },
       [client, logIn],

@@ -158,6 +158,25 @@ export function ResetPassword({ user, onClose }: Props) {
   );
 }
 
+export function ResetTotp({ user, onClose }: Props) {
+  const known = useKnownUser(user);
+  const body = { reset_totp: true };
+  return (
+    <ChangeDialog
+      known={known}
+      danger
+      title={words.resetTotpTitle(user.name)}
+      lead={words.resetTotpLead}
+      submit={words.resetTotpSubmit}
+      body={() => body}
+      ask={(body, headers) => api.PATCH("/api/v1/users/{user_id}", { params: pathOf(user), body, headers })}
+      changes={["users"]}
+      done={words.changed(user.name)}
+      onClose={onClose}
+    />
+  );
+}
+
 export function LockOut({ user, onClose }: Props) {
   const known = useKnownUser(user);
   // Of when it was opened: it does what it says also when somebody else was faster.

@@ -10,10 +10,10 @@ import { ListPanel } from "../../parts/list-panel";
 import { Time } from "../../parts/values";
 import { useSession } from "../../session/session";
 import { text } from "../../text";
-import { ChangeRole, CreateUser, DeleteUser, LockOut, ResetPassword } from "./user-dialogs";
+import { ChangeRole, CreateUser, DeleteUser, LockOut, ResetPassword, ResetTotp } from "./user-dialogs";
 
 const words = text.people.users;
-const DIALOGS = { role: ChangeRole, reset: ResetPassword, lock: LockOut, remove: DeleteUser } as const;
+const DIALOGS = { role: ChangeRole, reset: ResetPassword, totp: ResetTotp, lock: LockOut, remove: DeleteUser } as const;
 
 interface Chosen {
   readonly user: User;
@@ -35,6 +35,7 @@ export function Users() {
                 <Th>{words.columns.name}</Th>
                 <Th>{words.columns.role}</Th>
                 <Th>{words.columns.state}</Th>
+                <Th>{words.totp}</Th>
                 <Th>{words.columns.created}</Th>
                 <Th screenReaderText={text.datastores.detail.actions.menu} />
               </Tr>
@@ -49,6 +50,7 @@ export function Users() {
                   <Td dataLabel={words.columns.state}>
                     <Label status={user.disabled ? "warning" : "success"}>{user.disabled ? words.disabled : words.active}</Label>
                   </Td>
+                  <Td dataLabel={words.totp}>{user.totp ? text.common.yes : text.common.no}</Td>
                   <Td dataLabel={words.columns.created}>
                     <Time at={user.created_at} />
                   </Td>
@@ -59,6 +61,9 @@ export function Users() {
                       choices={[
                         { name: words.changeRole, onChoose: () => setChosen({ user, action: "role" }) },
                         { name: words.reset, onChoose: () => setChosen({ user, action: "reset" }) },
+                        ...(user.totp
+                          ? [{ name: words.resetTotp, onChoose: () => setChosen({ user, action: "totp" as const }) }]
+                          : []),
                         {
                           name: user.disabled ? words.unlock : words.lock,
                           danger: !user.disabled,

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+/** The user's own two-factor login: turned on with the code of an app, turned off with the password. */
+
+import { Button, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { api } from "../../api/client";
+import { totpQuery } from "../../api/queries";
+import type { Totp } from "../../api/types";
+import { ChangeDialog } from "../../parts/change-dialog";
+import { CopyLines } from "../../parts/copy-lines";
+import { TextField } from "../../parts/field";
+import { QrCode } from "../../parts/qr-code";
+import { text } from "../../text";
+
+const words = text.people.totp;
+
+interface Closed {
+  readonly onClose: () => void;
+}
+
+interface Coded extends Closed {
+  readonly onCodes: (codes: readonly string[]) => void;
+}
+
+/** `codes`: recovery codes that were just made. */
+export default function OwnTotp({ codes, onCodes, onClose }: Coded & { readonly codes: readonly string[] | null }) {
+  const { data: totp } = useQuery(totpQuery);
+  if (codes !== null) return <RecoveryCodes codes={codes} onClose={onClose} />;
+  if (totp === undefined) return null;
+  return totp.enabled ? <TurnOff totp={totp} onClose={onClose} /> : <TurnOn totp={totp} onCodes={onCodes} onClose={onClose} />;
+}
+
+function TurnOn({ totp, onCodes, onClose }: Coded & { readonly totp: Totp }) {
+  // A secret that was scanned stays, also when another one comes.
+  const [{ secret, uri }] = useState(totp);
+  const [password, setPassword] = useState("");
+  const [code, setCode] = useState("");
+  const body = { password, secret, code };
+  return (
+    <ChangeDialog
+      title={words.onTitle}
+      lead={words.onLead}
+      submit={words.onSubmit}
+      ready={password !== "" && code !== ""}
+      knownFields={["password", "code"]}
+      body={() => body}
+      ask={(body, headers) => api.PUT("/api/v1/session/totp", { body, headers })}
+      changes={["totp", "users"]}
+      done={words.isOn}
+      onDone={({ recovery_codes: codes }) => onCodes(codes)}
+      onClose={onClose}
+    >
+      {(problem) => (
+        <>
+          <QrCode content={uri} label={words.qr} />
+          <CopyLines lines={[secret]} label={words.copySecret} />
+          <TextField
+            id="totp-code"
+            label={words.code}
+            help={words.codeHelp}
+            value={code}
+            onChange={setCode}
+            problem={problem?.at("code")}
+            autoComplete="one-time-code"
+            required
+          />
+          <OwnPassword password={password} problem={problem?.at("password")} onChange={setPassword} />
+        </>
+      )}
+    </ChangeDialog>
+  );
+}
+
+function TurnOff({ totp, onClose }: Closed & { readonly totp: Totp }) {
+  const [password, setPassword] = useState("");
+  return (
+    <ChangeDialog
+      danger
+      title={words.offTitle}
+      lead={words.offLead(totp.recovery_codes_left)}
+      submit={words.offSubmit}
+      ready={password !== ""}
+      knownFields={["password"]}
+      body={() => ({ password })}
+      ask={(body, headers) => api.PUT("/api/v1/session/totp", { body, headers })}
+      changes={["totp", "users"]}
+      done={words.isOff}
+      onClose={onClose}
+    >
+      {(problem) => <OwnPassword password={password} problem={problem?.at("password")} onChange={setPassword} />}
+    </ChangeDialog>
+  );
+}
+
+interface PasswordProps {
+  readonly password: string;
+  readonly problem: string | undefined;
+  readonly onChange: (password: string) => void;
+}
+
+function OwnPassword({ password, problem, onChange }: PasswordProps) {
+  return (
+    <TextField
+      id="totp-password"
+      label={words.password}
+      type="password"
+      value={password}
+      onChange={onChange}
+      problem={problem}
+      autoComplete="current-password"
+      required
+    />
+  );
+}
+
+function RecoveryCodes({ codes, onClose }: Closed & { readonly codes: readonly string[] }) {
+  return (
+    <Modal isOpen variant={ModalVariant.small} aria-labelledby="recovery-codes">
+      <ModalHeader title={words.codesTitle} labelId="recovery-codes" />
+      <ModalBody>
+        <p className="zv-lead">{words.codesLead}</p>
+        <CopyLines lines={codes} label={text.common.copy} />
+      </ModalBody>
+      <ModalFooter>
+        <Button onClick={onClose}>{words.codesDone}</Button>
+      </ModalFooter>
+    </Modal>
+  );
+}
