@@ -27,13 +27,11 @@ def of_request(identifier: object) -> None:
 
 
 def request() -> str:
-    """The identifier, or nothing."""
     return _request.get()
 
 
 class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         at = datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="milliseconds")
         entry = {"at": at, "level": record.levelname.lower(), "from": record.name, "message": record.getMessage()}
         if belongs := request():
@@ -44,7 +42,6 @@ class _Lines(logging.Formatter):
 
 
 def to_standard_error() -> None:
-    """From now on, for this process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -46,7 +46,6 @@ def _using(call: Call, host_id: str) -> set[str]:
 
 
 def _logged_in(call: Call) -> list[str]:
-    """iSCSI names of hosts that are logged in."""
     return [one.initiator for one in call.context.sessions()]
 
 

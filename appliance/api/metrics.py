@@ -58,7 +58,6 @@ class _Families(Collector):
         self._seen: set[tuple[str, ...]] = set()
 
     def collect(self) -> Iterator[Metric]:
-        """In the order they came."""
         yield from self._families.values()
 
     def _first(self, name: str, labels: dict[str, str]) -> bool:
@@ -69,14 +68,12 @@ class _Families(Collector):
         return first
 
     def gauge(self, name: str, text: str, value: float, /, **labels: str) -> None:
-        """Something that goes up and down."""
         family = self._families.setdefault(name, GaugeMetricFamily(f"zvaai_{name}", text, labels=list(labels)))
         assert isinstance(family, GaugeMetricFamily)
         if self._first(name, labels):
             family.add_metric(list(labels.values()), value)
 
     def counter(self, name: str, text: str, value: float, /, **labels: str) -> None:
-        """Something that only grows."""
         family = self._families.setdefault(name, CounterMetricFamily(f"zvaai_{name}", text, labels=list(labels)))
         assert isinstance(family, CounterMetricFamily)
         if self._first(name, labels):

@@ -19,7 +19,6 @@ class Page[T]:
     next_cursor: str | None
 
     def each[R](self, make: Callable[[T], R]) -> Page[R]:
-        """The same page of what `make` makes of its items."""
         return Page([make(one) for one in self.items], self.next_cursor)
 
 
@@ -44,7 +43,6 @@ def newest_first[T](items: Iterable[T], query: ListQuery, number: Callable[[T], 
 
 
 def before_number(query: ListQuery) -> int:
-    """Where a page of `newest_first` begins."""
     text = _decode(query.cursor)
     if text is None:
         return 1 << 62

@@ -64,12 +64,10 @@ def problem(
 
 
 def problem_of(error: DomainError) -> Problem:
-    """Of a refusal of the domain."""
     return problem(_STATUS.get(error.code, 409), error.code, str(error), **error.details())
 
 
 def invalid(error: ValidationError) -> Problem:
-    """Of values that a schema refuses."""
     fields: list[FieldError] = [
         {"field": ".".join(map(str, one["loc"])) or "_schema", "reason": reason_of(one["msg"]), "allowed": ""}
         for one in error.errors(include_url=False, include_context=False, include_input=False)
@@ -87,7 +85,6 @@ def reason_of(message: str) -> str:
 
 
 def headers_of(body: Problem) -> dict[str, str]:
-    """That go with the body."""
     found = {"Content-Type": MEDIA_TYPE}
     if body["status"] == 401:
         found["WWW-Authenticate"] = "Bearer"

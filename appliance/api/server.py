@@ -57,7 +57,6 @@ class _Connection(socketserver.StreamRequestHandler):
     server: WorkerServer
 
     def handle(self) -> None:
-        """Requests until the other side has no more."""
         credentials = self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _process, user, _group = struct.unpack("3i", credentials)
         if user not in (ROOT, self.server.api_user):

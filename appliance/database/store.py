@@ -44,7 +44,6 @@ class Store:
         self.wake()
 
     def wake(self) -> None:
-        """Ends all waits for a commit."""
         with self._committed:
             self._commits += 1
             self._committed.notify_all()

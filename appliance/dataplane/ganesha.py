@@ -177,7 +177,6 @@ def client_name(text: str) -> str:
 
 
 def client_names(export: Export) -> frozenset[str]:
-    """All clients of an export with their rights."""
     versions = sum(_PROTOCOLS[version] for version in export.protocols)
     return frozenset(
         with_rights(name, _ACCESS[rights.access] | _SQUASH[rights.squash] | versions)

@@ -100,7 +100,6 @@ class Ganesha(ExportControl):
 
     @contextlib.contextmanager
     def _written(self, export: Export) -> Iterator[Path]:
-        """Writes the export's file; restores it if the body fails."""
         path = self._file(export.export_id)
         before = _content(path)
         _replace(path, export.block().encode())
@@ -260,7 +259,6 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """Syncs the names in a folder."""
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -193,7 +193,6 @@ class TargetSocket:
         ]
 
     def set_host_group(self, group: HostGroup) -> None:
-        """Creates or changes the group of this name."""
         self._call("host_groups.set", name=group.name, initiators=list(group.initiators), disabled=list(group.disabled))
 
     def delete_host_group(self, name: str) -> None:
@@ -212,7 +211,6 @@ class TargetSocket:
     # --- statistics, space
 
     def statistics(self, target: str) -> dict[str, Any]:
-        """Response of `statistics.get`."""
         response = self._unless_missing("statistics.get", target=target)
         return dict(response) if response else {"luns": [], "sessions": [], "hosts": []}
 
@@ -221,7 +219,6 @@ class TargetSocket:
         self._call("space.set_pool", pool=pool, soft_threshold={"percent": soft_threshold}, headroom_bytes=headroom_bytes)
 
     def space(self) -> dict[str, Any]:
-        """Response of `space.get`."""
         return dict(self._call("space.get"))
 
 
@@ -230,7 +227,6 @@ def _access(value: Any) -> Access:
 
 
 def _value(lun: Lun, name: str) -> Any:
-    """Value for luns.create and luns.change."""
     if name == "soft_threshold":
         return None if lun.soft_threshold is None else {"percent": lun.soft_threshold}
     if name == "guid":

@@ -142,8 +142,6 @@ class VaaiNas:
         return self._call("file.statistics", read, timeout_s, export=export, path=path)
 
     def space(self, export: int) -> ExportSpace:
-        """Admitted space of its files."""
-
         def read(response: dict[str, Any]) -> ExportSpace:
             counted = bool(response["thick"]), response["size_bytes"], response["admitted_bytes"]
             return ExportSpace(*counted, bool(response["counting"]), str(response["problem"]))

@@ -184,7 +184,6 @@ class Shown:
         return cls(luns, exported, groups)
 
     def export(self, uuid: str | None) -> Mapping[str, Any]:
-        """Of a datastore; nothing when it has none."""
         return self.exports.get(uuid or "", {})
 
 
@@ -302,7 +301,6 @@ def check_designation(stores: Sequence[Datastore], names: Designation, dataset: 
 
 
 def check_size(size: int, block_size: int) -> None:
-    """Bounds of a volume for VMFS."""
     if not SMALLEST <= size <= LARGEST or size % max(GRANULARITY, block_size):
         raise InvalidError(
             "size", "not a size of a datastore", f"{SMALLEST} (1 GiB) to {LARGEST} (64 TiB), a multiple of {GRANULARITY} (1 MiB)"
@@ -310,7 +308,6 @@ def check_size(size: int, block_size: int) -> None:
 
 
 def check_quota(size: int) -> None:
-    """Bounds of an NFS datastore."""
     if not SMALLEST <= size <= LARGEST or size % GRANULARITY:
         allowed = f"{SMALLEST} (1 GiB) to {LARGEST} (64 TiB), a multiple of {GRANULARITY} (1 MiB)"
         raise InvalidError("size", "not a size of a datastore", allowed)

@@ -60,7 +60,6 @@ def grown(known: Mapping[str, Count], now: Mapping[str, int], acknowledged: Coll
 
 
 def identity(disk: Disk) -> str:
-    """What the keys of its alerts end with."""
     return disk.serial or disk.path
 
 

@@ -93,7 +93,6 @@ def show(
 
 
 def forget(session: Session, uuid: str) -> None:
-    """Its number and path are free again."""
     session.execute(delete(ExportGroup).where(ExportGroup.datastore == uuid))
     session.execute(delete(Export).where(Export.datastore == uuid))
 

@@ -80,7 +80,6 @@ def initiators(session: Session, host_id: str) -> list[str]:
 
 
 def all_initiators(session: Session) -> dict[str, list[str]]:
-    """The iSCSI names of all hosts, by their identifiers."""
     by_host: dict[str, list[str]] = {}
     for host_id, iqn in session.execute(select(HostInitiator.host_id, HostInitiator.iqn).order_by(HostInitiator.iqn)):
         by_host.setdefault(host_id, []).append(iqn)
@@ -168,19 +167,16 @@ def set_chap(session: Session, seal: Seal, host_id: str, chap: tuple[str, str] |
 
 
 def mutual_name(session: Session) -> str | None:
-    """Name of the account by which the target proves itself."""
     setting = session.get(Setting, MUTUAL_SETTING)
     return str(setting.value["name"]) if setting else None
 
 
 def mutual_revision(session: Session) -> int:
-    """How often that account was set."""
     setting = session.get(Setting, MUTUAL_SETTING)
     return int(setting.value["revision"]) if setting else 0
 
 
 def mutual_applied(session: Session, revision: int) -> None:
-    """The target has the account of this revision."""
     if setting := session.get(Setting, MUTUAL_SETTING):
         setting.value = {**setting.value, "applied": revision}
 
@@ -253,7 +249,6 @@ def change_host(
 
 
 def move_host(session: Session, host_id: str, group_id: str | None) -> Host:
-    """Into another group, or out of all."""
     moved = host(session, host_id)
     if group_id is not None:
         _check_group(session, group_id)

@@ -122,7 +122,6 @@ def job(session: Session, job_id: str) -> Job:
 
 
 def active(session: Session) -> list[Job]:
-    """Those under way, in their order."""
     return list(session.scalars(select(Job).where(Job.state.in_(ACTIVE)).order_by(Job.sequence)))
 
 
@@ -141,7 +140,6 @@ def about_since(session: Session, at: float) -> set[str]:
 
 
 def is_claimed(session: Session, claims: Claims) -> bool:
-    """Whether an active job has claimed one of these names and numbers."""
     keys = set(_claimed(claims))
     return bool(keys) and any(keys & set(_claimed(plan_of(job).claims)) for job in active(session))
 
@@ -159,7 +157,6 @@ def note(session: Session, job_id: str, **fields: object) -> None:
 
 
 def begin(session: Session, job_id: str) -> Job:
-    """It runs, or is taken up again."""
     begun = job(session, job_id)
     begun.state = RUNNING
     begun.started_at = begun.started_at or time.time()

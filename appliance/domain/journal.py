@@ -163,7 +163,6 @@ def _raise(session: Session, finding: Finding, cleared_at: float | None = None) 
 
 
 def acknowledge(session: Session, alert_id: int, who: str) -> Alert:
-    """Records that somebody handles the alert."""
     alert = session.get(Alert, alert_id)
     if alert is None:
         raise NotFoundError("alert", str(alert_id))

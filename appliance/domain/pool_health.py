@@ -39,7 +39,6 @@ def findings(pools: Iterable[Pool], now: float, with_datastores: Collection[str]
 
 
 def single_devices(pool: Pool) -> list[Vdev]:
-    """Devices that hold the only copy of some data."""
     return [vdev for vdev in pool.vdevs if vdev.role in (Role.DATA, Role.SPECIAL, Role.DEDUP) and vdev.kind in ("disk", "file")]
 
 
@@ -130,7 +129,6 @@ def event(fields: Mapping[str, object]) -> ZfsEvent:
 
 
 def slow_finding(event: ZfsEvent) -> Finding:
-    """Of a device that takes too long."""
     hung = event.event_class.endswith("deadman")
     text = f"device {event.vdev or 'unknown'} of pool {event.pool} {'does not answer' if hung else 'is slow to answer'}"
     key = f"{SLOW_AREA}:{event.pool}:{event.vdev}"

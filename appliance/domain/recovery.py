@@ -162,7 +162,6 @@ def take(
 
 
 def _access(session: Session, using: Using) -> dict[str, set[str]]:
-    """What each of those who use something sees."""
     sees: dict[str, set[str]] = {}
     luns = session.execute(
         select(HostInitiator.iqn, Presentation.lun, Presentation.datastore)

@@ -37,7 +37,6 @@ class Retention:
         return any(getattr(self, name) < getattr(other, name) for name in ("keep", *TIERS))
 
     def retained(self, snapshots: Sequence[Snapshot]) -> set[str]:
-        """Names of those of one datastore that stay."""
         newest = sorted(snapshots, key=lambda snapshot: snapshot.createtxg, reverse=True)
         stay = {snapshot.name for snapshot in newest[: self.keep]}
         where = schedule_times.zone(self.time_zone)

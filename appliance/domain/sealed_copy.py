@@ -75,7 +75,6 @@ def new_recovery_key(session: Session, seal: Seal) -> str:
 
 
 def parse(text: str) -> Copy | None:
-    """A copy; None for what is none, or is of another version."""
     try:
         copy = Copy.model_validate_json(text[: LARGEST + 1])
     except ValidationError:

@@ -117,6 +117,5 @@ class _Parts:
             yield part
 
     def close(self) -> None:
-        """The worker learns of it at once."""
         with contextlib.suppress(OSError):
             self._file.close()

@@ -13,7 +13,6 @@ from appliance.api.wire import FieldError
 
 
 def http_problem_of(error: Exception) -> Problem:
-    """Of a refusal of Flask or of APIFlask's validation."""
     if isinstance(error, HTTPException):
         return problem(error.code or 500, (error.name or "error").lower().replace(" ", "_"), error.description or error.name)
     status = int(getattr(error, "status_code", 500))

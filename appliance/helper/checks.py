@@ -67,7 +67,6 @@ class Policy:
             raise Refused(f"what {arguments['property']} would be is not said: set it")
 
     def shown(self, result: Any) -> Any:
-        """Result of an operation, without other pools."""
         if isinstance(result, DatasetList):
             return DatasetList(filesystems=self.shown(result.filesystems), volumes=self.shown(result.volumes))
         if self.pools is None or not isinstance(result, list):

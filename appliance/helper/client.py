@@ -125,7 +125,6 @@ class HelperClient(ZfsEngine, Keys, Exports, ConfigurationCopies, Folders, Log):
 
 
 def _method(operation: Operation) -> Callable[..., Any]:
-    """Sends the arguments by name, as the interface declares them."""
     declared = getattr(HelperClient, operation.name)
     signature = inspect.signature(declared)
 

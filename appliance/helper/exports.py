@@ -97,7 +97,6 @@ class CheckedExports(Exports):
         )  # fmt: skip
 
     def _place(self, dataset: str, guid: int) -> Path:
-        """The mountpoint, where the dataset must be visible."""
         filesystem = self._engine.filesystem(dataset)
         place = filesystem.mountpoint or "none"
         if filesystem.guid != guid:

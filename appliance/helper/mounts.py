@@ -58,7 +58,6 @@ def pools_of_the_system(
 
 
 def _mount_of(path: str, mounted: Collection[str]) -> str | None:
-    """The longest mountpoint at or above the path."""
     above = [where for where in mounted if path == where or path.startswith(where.rstrip("/") + "/")]
     return max(above, key=len) if above else None
 
@@ -101,7 +100,6 @@ def refuse_copy(filesystem: Filesystem) -> None:
 
 
 def is_of_reservations(name: str, mountpoint: str) -> bool:
-    """Whether a dataset or its mountpoint is for persistent reservations."""
     return name.partition("/")[2] == RESERVATIONS or mountpoint.rpartition("/")[2].startswith(_OF_RESERVATIONS)
 
 
@@ -162,7 +160,6 @@ class Mounts:
         return place
 
     def marked(self, pools: Iterable[Pool]) -> list[Pool]:
-        """The pools, with those of the running system marked."""
         system = self._system()
         return [replace(pool, of_the_system=pool.name in system) for pool in pools]
 

@@ -24,7 +24,6 @@ _log = logging.getLogger(__name__)
 
 
 def _prepare(context: Context) -> None:
-    """What requests of the API need before the first of them."""
     forget_unfinished(context.store)
     with context.store.session() as session:
         code = access.prepare_setup(session, context.configuration.setup_code)

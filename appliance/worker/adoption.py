@@ -125,7 +125,6 @@ class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
         return names
 
     def run(self, context: Context, plan: AdoptPlan, job_id: str, advance: Advance) -> DatastoreResult:
-        """What its kind needs, identity in one step, then who serves it."""
         advance("giving it its identity", 10)
         dataset, uuid = plan.dataset, plan.uuid
         current = steps.dataset_of(context, dataset)

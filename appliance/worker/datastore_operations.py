@@ -207,7 +207,6 @@ class Change(Operation[requests.ChangeDatastore, ChangePlan]):
 
 
 def _takes_away(store: domain.Datastore, request: requests.ChangeDatastore) -> bool:
-    """Whether an NFS datastore's clients may lose something."""
     fewer = ((store.clients, request.clients), (store.versions, request.versions))
     if any(after is not None and set(before) - set(after) for before, after in fewer):
         return True

@@ -20,5 +20,4 @@ class _OfDatastore(TypedDict):
 
 
 def of_datastore(store: Datastore) -> _OfDatastore:
-    """What each plan says of its datastore."""
     return {"subject": store.id, "pools": (store.pool,), "uuid": store.id, "dataset": store.dataset}

@@ -125,6 +125,5 @@ def _accounts(context: Context, session: Session) -> tuple[dict[str, planes.Desi
 
 
 def becoming_thick(session: Session) -> set[str]:
-    """Datastores with a running job that may make them thick."""
     running = [job for job in jobs.active(session) if job.state == jobs.RUNNING]
     return {job.subject for job in running if jobs.plan_of(job).becoming_thick}

@@ -16,7 +16,6 @@ REMOVABLE = (Role.SPARE, Role.CACHE, Role.LOG)
 
 
 def is_being_replaced(vdevs: Iterable[Vdev], guid: int) -> bool:
-    """Whether the device is the first, the old one, of a replacement."""
     return any(
         (vdev.kind == "replacing" and bool(vdev.vdevs) and vdev.vdevs[0].guid == guid) or is_being_replaced(vdev.vdevs, guid)
         for vdev in vdevs

@@ -16,7 +16,6 @@ from appliance.zfs.model import Filesystem
 
 
 def roots(context: Context, newest: float) -> list[Filesystem]:
-    """Encryption roots of the appliance; `newest` as in Context.scan."""
     filesystems = context.scan(newest).filesystems
     return [
         filesystem

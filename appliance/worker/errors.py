@@ -62,7 +62,6 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
 
 @contextmanager
 def as_domain_errors() -> Iterator[None]:
-    """Converts errors of the body."""
     try:
         yield
     except zfs.ZfsError as error:

@@ -79,7 +79,6 @@ class History:
         return full_at(times, trend.series["used_bytes"], trend.series["size_bytes"])
 
     def load(self) -> list[Load]:
-        """Of each datastore in the last step."""
         if time.time() - self._at > 3 * STEP_S:  # the target is away
             return []
         prefix = datastore_key("")

@@ -98,7 +98,6 @@ class ShownLun(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     host_groups: tuple[str, ...]
 
     def claims(self, name: str, names: str | None = None) -> Claims:
-        """What no other job may take meanwhile."""
         return Claims(name=name, lun=self.lun, designation=names)
 
     def numbers(self, *, thick: bool | None) -> dict[str, str]:
@@ -119,7 +118,6 @@ class ShownExport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
     squash: str
 
     def claims(self, name: str, names: str | None = None) -> Claims:
-        """What no other job may take meanwhile."""
         return Claims(name=name, export=self.export, share=self.share, designation=names)
 
     def numbers(self, *, thick: bool | None) -> dict[str, str]:

@@ -134,7 +134,6 @@ class Serving:
         return DesiredExports(desired, self.mounts, subjects, frozenset(retained), self._places_of_copies(stores)), failures
 
     def _places_of_copies(self, stores: Sequence[Datastore]) -> frozenset[str]:
-        """Paths where a copy is visible and hides no datastore."""
         theirs = {
             store.path
             for store in stores

@@ -66,7 +66,6 @@ class Offloads:
         return Counters(target["luns"], target["sessions"], target["hosts"], nfs, totals)
 
     def nfs(self, newest: float) -> NfsCounters:
-        """Of the NFS server, if there are NFS datastores."""
         exported = [store for store in self._context.datastores(newest) if store.export is not None]
         if not exported:
             return NfsCounters()

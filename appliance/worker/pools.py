@@ -67,7 +67,6 @@ class _OfPool(TypedDict):
 
 
 def of_pool(name: str) -> _OfPool:
-    """What each plan says of its pool."""
     return {"subject": f"pool {name}", "pools": (name,), "pool": name}
 
 

@@ -176,7 +176,6 @@ def _datastores(facts: Facts) -> Iterator[Check]:
 
 
 def _log_in(portals: list[str]) -> list[str]:
-    """Commands by which a host finds the target."""
     commands = [f"esxcli iscsi adapter discovery sendtarget add -A $HBA -a {portal}" for portal in portals]
     return (
         [ADAPTER, *commands, "esxcli storage core adapter rescan --all"] if commands else ["add a portal first: zvaai portal add"]

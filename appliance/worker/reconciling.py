@@ -99,7 +99,6 @@ class Reconciling:
             return self._reconciled(cause, kind, outcomes, away, locked, of_all=pools is None)
 
     def _scanned(self, newest: float | None = None) -> tuple[Inventory, list[Datastore]]:
-        """Both of one scan, also if another thread scans meanwhile."""
         inventory = self._context.scan(newest)
         return inventory, self._of(inventory)
 

@@ -143,7 +143,6 @@ class Service:
         ]
 
     def readiness(self, local: list[Address]) -> list[Check]:
-        """All checks; `own` are the addresses of this server."""
         context = self.context
         facts = readiness.Facts(target_name=context.configuration.target.name, local=local)
         try:

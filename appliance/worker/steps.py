@@ -269,7 +269,6 @@ def choose_lun(context: Context, requested: int | None, previous: int | None = N
 
 
 def pending_claims(context: Context) -> list[Claims]:
-    """Names and numbers that active jobs have decided for."""
     with context.store.reading() as session:
         return [jobs.plan_of(job).claims for job in jobs.active(session)]
 
@@ -296,7 +295,6 @@ def check_groups(context: Context, groups: Collection[str] | None) -> None:
 
 
 def clone_snapshot(dataset: str, uuid: str) -> str:
-    """The snapshot that is taken for one clone alone."""
     return f"{dataset}@clone-{uuid[:8]}"
 
 

@@ -179,7 +179,6 @@ def _configuration(context: Context) -> object:
 
 
 def _newest(context: Context, table: type[Base]) -> str:
-    """The newest rows, a line each, oldest first."""
     order = table.__table__.c["sequence" if table is Job else "id"]
     with context.store.reading() as session:
         rows = session.execute(select(table.__table__).order_by(order.desc()).limit(NEWEST[table])).mappings().all()

@@ -41,7 +41,6 @@ def check_room(pool: Pool, needed: int) -> None:
 
 
 def check_change(context: Context, store: Datastore, request: ChangeDatastore) -> None:
-    """From thin to thick, or back."""
     given = {name: getattr(request, name) for name in request.__struct_fields__ if name not in ("id", "thick", "force")}
     others = sorted(name for name, value in given.items() if value not in (None, UNSET))
     if others:

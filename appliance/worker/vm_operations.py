@@ -38,7 +38,6 @@ def _entries(context: Context, snapshot: str, path: str) -> list[Entry]:
 
 
 def listed(context: Context, datastore: str, snapshot: str, folder: str) -> list[Entry]:
-    """A folder of a snapshot of an NFS datastore, by name."""
     _, name = _nfs(context, datastore, snapshot, context.configuration.worker.inventory_seconds)
     return _entries(context, name, folder)
 
@@ -90,7 +89,6 @@ class RestoreVm(Operation[requests.RestoreVm, RestoreVmPlan]):
         )
 
     def _files(self, context: Context, snapshot: str, folder: str, name: str) -> list[tuple[VmFile, bytes | None]]:
-        """With the content of those that are rewritten."""
         files = vm_files.chosen(
             ((entry.name, entry.kind, entry.size) for entry in _entries(context, snapshot, folder)), folder, name
         )

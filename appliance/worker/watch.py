@@ -63,7 +63,6 @@ class Watch:
     # --- pools
 
     def pools(self) -> None:
-        """Updates alerts of pools from the last scan."""
         with self._updating:  # results are applied in the order of their scans
             inventory, now = self._context.scan(60), self.now()
             datasets = (*inventory.filesystems, *inventory.volumes)

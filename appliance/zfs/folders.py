@@ -202,7 +202,6 @@ class SnapshotFolders(Folders):
 
     @contextlib.contextmanager
     def _current_parent(self, snapshot: str, path: str) -> Iterator[int]:
-        """The current parent folder of `path`."""
         if not path:
             raise Refused("the root of a datastore lies in no folder")
         with self._root(snapshot, "") as root, _walked(root, path.rpartition("/")[0]) as folder:
@@ -257,7 +256,6 @@ def _space(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _within(folder: int, name: str) -> Iterator[int]:
-    """A folder in a folder of the same file system."""
     with _opened(_component(name), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, folder) as inner:
         if os.fstat(inner).st_dev != os.fstat(folder).st_dev:
             raise Refused(f"{name} is another file system")
@@ -266,7 +264,6 @@ def _within(folder: int, name: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _walked(root: int, path: str) -> Iterator[int]:
-    """The folder at the path below the root."""
     with contextlib.ExitStack() as stack:
         folder = root
         for name in path.split("/") if path else ():

@@ -163,7 +163,6 @@ class StoredKeys(Keys):
         return keys
 
     def _identifier_of(self, key: bytes) -> str | None:
-        """Identifier of a stored key."""
         for file in sorted(self._directory.glob("*.key")):
             sealed = str(json.loads(file.read_text())["key"])
             if hmac.compare_digest(self._fernet().decrypt(sealed.encode()), key):

@@ -10,12 +10,10 @@ _of_thread = threading.local()
 
 
 def add(ended: Ended) -> None:
-    """Adds a call of this thread's operation."""
     _of_thread.calls = [*getattr(_of_thread, "calls", ()), ended]
 
 
 def take() -> list[Ended]:
-    """Returns and clears the calls of this thread."""
     calls: list[Ended] = getattr(_of_thread, "calls", [])
     _of_thread.calls = []
     return [ended for ended in calls if not ended()]

@@ -37,7 +37,6 @@ def _length(name: str) -> None:
 
 
 def pool_name(name: str) -> str:
-    """A valid name for a new pool."""
     _length(name)
     if not _POOL.fullmatch(name):
         raise InvalidName(name, "a pool's name begins with a letter and has only letters, digits, space and _ . : -")
@@ -82,7 +81,6 @@ def dataset_or_snapshot_name(name: str) -> str:
 
 
 def is_user_property(name: str) -> bool:
-    """Whether it is the name of a user property, with a colon."""
     return ":" in name
 
 

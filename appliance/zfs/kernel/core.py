@@ -172,7 +172,6 @@ class Core(ABC):
 
 
 def _mounted() -> dict[str, str]:
-    """Mountpoints in this mount namespace by file system."""
     mountpoints = {}
     for line in Path("/proc/self/mounts").read_text().splitlines():
         source, where, kind, *_ = line.split(" ")
@@ -182,7 +181,6 @@ def _mounted() -> dict[str, str]:
 
 
 def _above(device: Path) -> list[str]:
-    """Block devices on top of it."""
     holders = Path("/sys/class/block", device.name, "holders")
     return [f"device {entry.name}" for entry in holders.iterdir()] if holders.is_dir() else []
 

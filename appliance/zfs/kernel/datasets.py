@@ -194,7 +194,6 @@ class Datasets(Core):
         return tuple(sorted(tag.decode(errors="replace") for tag in held))
 
     def _tree(self, root: str) -> dict[str, Json]:
-        """Properties of a dataset, its children and snapshots."""
         kinds = ("-r", "-t", "filesystem,volume,snapshot", "-o", "name,clones,userrefs")
         tree = self.datasets_json(Request("dependants", root), "list", "-j", "-p", *kinds, root)
         return {name: entry["properties"] for name, entry in tree.items()}

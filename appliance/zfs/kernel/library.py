@@ -66,7 +66,6 @@ class Library:
 
 
 def _pool_of(value: Any) -> str:
-    """Pool of the first name in the arguments."""
     while isinstance(value, (tuple, list, dict)) and value:
         value = next(iter(value))
     return names.pool_of(value.decode(errors="replace")) if isinstance(value, bytes) else ""

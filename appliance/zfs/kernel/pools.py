@@ -109,7 +109,6 @@ class KernelEngine(Snapshots, ZfsEngine):
         self.need_pool(pool)
 
     def _change(self, pool: str, device: str, *words: str) -> None:
-        """Runs `zpool WORDS` on a device of the pool."""
         self._need(pool)
         part = self._part(pool, device)
         request = Request(words[0], pool, device=device)

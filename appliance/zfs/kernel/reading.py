@@ -67,7 +67,6 @@ def _numbers(text: Mapping[str, object], *names: str) -> dict[str, Any]:
 
 
 def _dataset(name: str, entry: Json, text: dict[str, str]) -> dict[str, Any]:
-    """What both kinds of datasets have."""
     space = Space(**_numbers(text, *Space.__dataclass_fields__))
     return {
         "name": name,
@@ -80,7 +79,6 @@ def _dataset(name: str, entry: Json, text: dict[str, str]) -> dict[str, Any]:
 
 
 def ratio(text: str) -> float:
-    """ "1.50" or "1.50x"."""
     try:
         return float(text.removesuffix("x"))
     except ValueError:
@@ -100,13 +98,11 @@ def _or_none(text: str | None) -> str | None:
 
 
 def volume(name: str, entry: Json) -> Volume:
-    """One entry of `zfs get -j all`."""
     text = _texts(entry)
     return Volume(**_dataset(name, entry, text), **_numbers(text, "volsize", "volblocksize"))
 
 
 def filesystem(name: str, entry: Json) -> Filesystem:
-    """One entry of `zfs get -j all`."""
     text = _texts(entry)
     mountpoint = text.get("mountpoint", "none")
     return Filesystem(
