@@ -5,10 +5,8 @@ A job's plan holds one of the structures below for its dataset, and one for how 
 """
 
 import contextlib
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 from sqlalchemy.orm import Session
@@ -139,49 +137,7 @@ class ShownExport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
 Shown = ShownLun | ShownExport
 
 
-class Kind(ABC):
-    name: ClassVar[str]
-    layout: ClassVar[type[VolumeLayout | FilesystemLayout]]
-    shown: ClassVar[type[ShownLun | ShownExport]]
-
-    @abstractmethod
-    def decide_new(self, request: CreateDatastore, pool: Pool) -> Layout:
-        """Of a new dataset. Raises DomainError."""
-
-    @abstractmethod
-    def known(self, context: Context, uuid: str) -> Shown | None:
-        """The stored presentation of a datastore, which may be missing."""
-
-    @abstractmethod
-    def decide_shown(self, context: Context, request: ShownRequest, name: str, uuid: str, recorded: Identity | None) -> Shown:
-        """The presentation to hosts: as requested, as `known`, as `kept` in the dataset, or the next free one.
-
-        Raises DomainError.
-        """
-
-    @abstractmethod
-    def decide_clone(self, store: Datastore) -> Layout:
-        """Of a clone's dataset."""
-
-    @abstractmethod
-    def adoptable(self, context: Context, dataset: Volume | Filesystem) -> None:
-        """Refuses a dataset that is not suitable for hosts."""
-
-    @abstractmethod
-    def adopting(self, context: Context, dataset: Volume | Filesystem, path: str) -> dict[str, str]:
-        """Properties for an adopted dataset, set in one step with its identity."""
-
-    def before_trash(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
-        """Before the move to the trash: the dataset becomes unusable."""
-
-    def after_trash(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
-        """After the return from the trash."""
-
-    def closed(self, context: Context, dataset: str) -> None:  # noqa: B027  # nothing for volumes
-        """Before a rollback."""
-
-
-class Vmfs(Kind):
+class Vmfs:
     """A zvol that hosts see as a LUN."""
 
     name = domain.VMFS
@@ -203,12 +159,14 @@ class Vmfs(Kind):
         )
 
     def known(self, context: Context, uuid: str) -> ShownLun | None:
+        """The stored presentation of a datastore, which may be missing."""
         shown = _shown(context)
         if uuid not in shown.luns:
             return None
         return ShownLun(lun=shown.luns[uuid], host_groups=tuple(shown.groups.get(uuid, ())))
 
     def decide_shown(self, context: Context, request: ShownRequest, name: str, uuid: str, recorded: Identity | None) -> ShownLun:
+        """The presentation: as requested, as `known`, as `recorded` in the dataset, or the next free one. Raises DomainError."""
         known = self.known(context, uuid)
         if known is not None and request.lun in (None, known.lun):
             lun = known.lun
@@ -229,13 +187,24 @@ class Vmfs(Kind):
         )
 
     def adoptable(self, context: Context, dataset: Volume | Filesystem) -> None:
+        """Refuses a dataset that is not suitable for hosts."""
         _writable(dataset)
 
     def adopting(self, context: Context, dataset: Volume | Filesystem, path: str) -> dict[str, str]:
+        """Properties for an adopted dataset, set in one step with its identity."""
         return _threading()
 
+    def before_trash(self, context: Context, dataset: str) -> None:
+        """Before the move to the trash: the dataset becomes unusable."""
 
-class Nfs(Kind):
+    def after_trash(self, context: Context, dataset: str) -> None:
+        """After the return from the trash."""
+
+    def closed(self, context: Context, dataset: str) -> None:
+        """Before a rollback."""
+
+
+class Nfs:
     """A file system that hosts mount."""
 
     name = domain.NFS
@@ -364,7 +333,8 @@ def _foreign(context: Context) -> set[int]:
     return set()
 
 
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (Vmfs(), Nfs())}
+Kind = Vmfs | Nfs
+KINDS: Mapping[str, Kind] = {domain.VMFS: Vmfs(), domain.NFS: Nfs()}
 
 
 def only_own(kind: Kind, request: Request) -> None:
