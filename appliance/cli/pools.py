@@ -58,10 +58,7 @@ def change_pool(
 
 @pool.command("scrub")
 def scrub(
-    run: Run,
-    name: str,
-    action: Annotated[str, typer.Argument(help="start, pause or stop")] = "start",
-    wait: Wait = False,
+    run: Run, name: str, action: Annotated[str, typer.Argument(help="start, pause or stop")] = "start", wait: Wait = False
 ) -> None:
     """Start the scrub, pause or stop it.
 
@@ -207,11 +204,7 @@ def replace_device(
 
 @pool.command("device")
 def change_device(
-    run: Run,
-    name: str,
-    device: str,
-    action: Annotated[str, typer.Argument(help="offline, online or clear")],
-    wait: Wait = False,
+    run: Run, name: str, device: str, action: Annotated[str, typer.Argument(help="offline, online or clear")], wait: Wait = False
 ) -> None:
     """Take a device offline or online, or clear its errors.
 
@@ -254,10 +247,7 @@ def remove_device(run: Run, name: str, device: Device, wait: Wait = False) -> No
 
 @pool.command("trim")
 def trim_pool(
-    run: Run,
-    name: str,
-    action: Annotated[str, typer.Argument(help="start or stop")] = "start",
-    wait: Wait = False,
+    run: Run, name: str, action: Annotated[str, typer.Argument(help="start or stop")] = "start", wait: Wait = False
 ) -> None:
     """Start or stop the trim of a pool's devices.
 

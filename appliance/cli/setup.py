@@ -96,9 +96,7 @@ def read_seed(path: Path) -> Seed:
         raise CommandError(f"{path}: {error}", INVALID) from error
 
 
-def set_up(
-    seed: Annotated[Path | None, typer.Option(help="Set the server up from this file, then delete it.")] = None,
-) -> None:
+def set_up(seed: Annotated[Path | None, typer.Option(help="Set the server up from this file, then delete it.")] = None) -> None:
     """Show the console's address and one-time code. With --seed, set up the administrator, pools, hosts and datastores.
 
     Needs root.

@@ -229,12 +229,7 @@ def check_chap_unused(session: Session, host_id: str, logged_in: Sequence[str], 
 
 
 def change_host(
-    session: Session,
-    host_id: str,
-    *,
-    name: str | None,
-    iqns: Sequence[str] | None,
-    addresses: Sequence[str] | None,
+    session: Session, host_id: str, *, name: str | None, iqns: Sequence[str] | None, addresses: Sequence[str] | None
 ) -> Host:
     changed = host(session, host_id)
     if name is not None:

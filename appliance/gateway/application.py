@@ -144,11 +144,7 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a
                 refusals |= {404: "not there"}
             if declared.method != "GET":
                 operation["x-audit"] = declared.audit
-                refusals |= {
-                    412: "it has changed meanwhile",
-                    422: "a field is not what it should be",
-                    429: "wait",
-                }
+                refusals |= {412: "it has changed meanwhile", 422: "a field is not what it should be", 429: "wait"}
                 headers = [("Idempotency-Key", "the same request sent again with it gets the same answer")]
                 if declared.matches:
                     headers.append(("If-Match", "the ETag it was read with"))

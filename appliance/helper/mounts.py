@@ -199,12 +199,7 @@ class Mounts:
         filesystem = engine.filesystem(arguments["name"])
         for name in self._copies_over(engine, filesystem):
             engine.unmount(name)
-            _log.warning(
-                "%s was unmounted from %s, the mountpoint of %s",
-                name,
-                filesystem.mountpoint,
-                filesystem.name,
-            )
+            _log.warning("%s was unmounted from %s, the mountpoint of %s", name, filesystem.mountpoint, filesystem.name)
         self._nothing_over(filesystem)
 
     def after(self, engine: ZfsEngine, operation: str, arguments: Mapping[str, Any], result: Any) -> None:

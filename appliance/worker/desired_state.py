@@ -23,11 +23,7 @@ from appliance.zfs.model import KeyStatus
 
 
 def target_state(
-    context: Context,
-    inventory: Inventory,
-    stores: Sequence[Datastore],
-    session: Session,
-    folders: Mapping[str, str],
+    context: Context, inventory: Inventory, stores: Sequence[Datastore], session: Session, folders: Mapping[str, str]
 ) -> planes.DesiredState:
     """Desired state of the target, without LUNs that a running job has taken out of service."""
     out = jobs.out_of_service(session)

@@ -34,11 +34,7 @@ class HoldResult(Result, frozen=True, kw_only=True):
 
 def _plan(store: domain.Datastore, snapshot: str, tag: str) -> HoldPlan:
     return HoldPlan(
-        subject=f"{store.id}@{snapshot}",
-        pools=(store.pool,),
-        about=(store.id,),
-        name=f"{store.dataset}@{snapshot}",
-        tag=tag,
+        subject=f"{store.id}@{snapshot}", pools=(store.pool,), about=(store.id,), name=f"{store.dataset}@{snapshot}", tag=tag
     )
 
 

@@ -153,12 +153,7 @@ class Reconciling:
         chosen = [store for store in stores if store.pool in pools]
         with as_domain_errors():
             folders, unmounted = reservations.folders(
-                self._context.engine,
-                inventory,
-                chosen,
-                self._given,
-                self._context.folder,
-                self._context.topmost,
+                self._context.engine, inventory, chosen, self._given, self._context.folder, self._context.topmost
             )
         others = {pool.name for pool in inventory.pools}.difference(pools)
         self._folders = {name: folder for name, folder in self._folders.items() if name in others} | folders

@@ -366,11 +366,7 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
             reason = f"Cannot promote {store.name}: it has snapshots of the same name as its origin. Delete one of each pair"
             raise ConflictError(reason, twice)
         sources = [store.id for store in context.datastores(60) if store.dataset == source]
-        return PromotePlan(
-            **of_datastore(store),
-            about=tuple(sources),
-            origin=clone.origin,
-        )
+        return PromotePlan(**of_datastore(store), about=tuple(sources), origin=clone.origin)
 
     def run(self, context: Context, plan: PromotePlan, job_id: str, advance: Advance) -> DatastoreResult:
         """One call. With another origin, or none, it was promoted before a crash."""

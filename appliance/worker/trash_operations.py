@@ -174,11 +174,7 @@ class Purge(Operation[requests.PurgeDatastore, PurgePlan]):
             raise ConflictError(
                 "clones depend on its snapshots; promote them, or purge them first", steps.names_of(context, clones)
             )
-        return PurgePlan(
-            **of_datastore(store),
-            kind=store.kind,
-            origin=steps.origin_guid(context, store.origin),
-        )
+        return PurgePlan(**of_datastore(store), kind=store.kind, origin=steps.origin_guid(context, store.origin))
 
     def run(self, context: Context, plan: PurgePlan, job_id: str, advance: Advance) -> DatastoreResult:
         """Destroys the dataset, if its GUID matches, and the snapshot that was taken only for it."""

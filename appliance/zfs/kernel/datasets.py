@@ -15,14 +15,7 @@ from appliance.zfs.kernel import commands, library, reading, room
 from appliance.zfs.kernel.commands import Json
 from appliance.zfs.kernel.core import READ_SECONDS, Core
 from appliance.zfs.kernel.messages import Request
-from appliance.zfs.model import (
-    DatasetList,
-    Dependant,
-    DependantKind,
-    Filesystem,
-    Properties,
-    Volume,
-)
+from appliance.zfs.model import DatasetList, Dependant, DependantKind, Filesystem, Properties, Volume
 from appliance.zfs.properties import (
     SETTABLE,
     On,
