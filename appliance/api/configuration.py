@@ -26,16 +26,16 @@ def read_recovery(call: Call) -> schemas.RecoveryResponse:
 
 def _state(call: Call) -> dict[str, object]:
     with call.context.store.reading() as session:
-        own, found = sealed_copy.installation(session), call.context.recovery.pool_copies(session)
+        row, copies = sealed_copy.installation(session), call.context.recovery.pool_copies(session)
         return {
-            "active": own.recovery_reason is not None,
-            "reason": own.recovery_reason,
-            "since": own.recovery_since,
-            "installation": own.id,
-            "generation": own.generation,
-            "has_key": own.sealed_key is not None,
-            "suggested": recovery.suggested(found),
-            "copies": [{"pool": one.pool, **dict(one.copy.header), "own": one.is_own, "known": one.known} for one in found],
+            "active": row.recovery_reason is not None,
+            "reason": row.recovery_reason,
+            "since": row.recovery_since,
+            "installation": row.id,
+            "generation": row.generation,
+            "has_key": row.sealed_key is not None,
+            "suggested": recovery.suggested(copies),
+            "copies": [{"pool": copy.pool, **dict(copy.copy.header), "own": copy.is_own, "known": copy.known} for copy in copies],
         }
 
 

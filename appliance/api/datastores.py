@@ -23,7 +23,9 @@ def find(call: Call, datastore_id: str) -> schemas.DatastoreResponse:
 @resource.operation("GET", "/datastores", role=Role.VIEWER)
 def list_datastores(call: Call, query: schemas.DatastoreQuery) -> schemas.DatastorePage:
     """Active ones, deleted ones that can be restored, and copies, which are not served."""
-    stores = [one for one in call.worker.datastores() if query.state in (None, one.state) and query.kind in (None, one.kind)]
+    stores = [
+        store for store in call.worker.datastores() if query.state in (None, store.state) and query.kind in (None, store.kind)
+    ]
     return schemas.DatastorePage.model_validate(page(stores, query, lambda store: f"{store.name}\0{store.id}"))
 
 
@@ -42,10 +44,10 @@ def read_datastore(call: Call, datastore_id: str) -> schemas.DatastoreResponse:
 @resource.operation("GET", "/datastores/<datastore_id>/space", role=Role.VIEWER, conflicts=True)
 def read_space(call: Call, datastore_id: str) -> schemas.DatastoreSpace:
     """Shared space of a VMFS datastore, or space of an NFS datastore's files. May take a second."""
-    store, found = call.worker.space(datastore_id)
-    if found is None:
+    store, space = call.worker.space(datastore_id)
+    if space is None:
         return schemas.DatastoreSpace(thick=store.thick, size=store.size, allocated=store.referenced, unique=store.referenced)
-    counted = {name.removesuffix("_bytes"): value for name, value in vars(found).items()}
+    counted = {name.removesuffix("_bytes"): value for name, value in vars(space).items()}
     return schemas.DatastoreSpace.model_validate({"thick": store.thick, "size": store.size, **counted})
 
 
@@ -105,11 +107,15 @@ def forget_datastore(call: Call, datastore_id: str, query: ForceQuery) -> JobRes
 def list_volumes(call: Call, query: ListQuery) -> schemas.VolumePage:
     """All volumes; those without a datastore can be adopted."""
     known = _datastores_by_dataset(call)
-    found = page(call.worker.inventory().volumes, query, lambda volume: volume.name)
+    volumes = page(call.worker.inventory().volumes, query, lambda volume: volume.name)
     return schemas.VolumePage.model_validate(
-        found.each(
-            lambda one: schemas.VolumeResponse(
-                dataset=one.name, size=one.volsize, block_size=one.volblocksize, guid=one.guid, datastore=known.get(one.name)
+        volumes.each(
+            lambda volume: schemas.VolumeResponse(
+                dataset=volume.name,
+                size=volume.volsize,
+                block_size=volume.volblocksize,
+                guid=volume.guid,
+                datastore=known.get(volume.name),
             )
         )
     )
@@ -129,17 +135,17 @@ def adopt_volume(call: Call, body: schemas.AdoptRequest) -> JobResponse:
 def list_filesystems(call: Call, query: ListQuery) -> schemas.FilesystemPage:
     """All file systems but those of the appliance itself; those without a datastore can be adopted (volumes/adopt)."""
     known = _datastores_by_dataset(call)
-    found = page(call.worker.filesystems(), query, lambda one: one.name)
+    filesystems = page(call.worker.filesystems(), query, lambda filesystem: filesystem.name)
     return schemas.FilesystemPage.model_validate(
-        found.each(
-            lambda one: schemas.FilesystemResponse(
-                dataset=one.name,
-                used=one.space.used,
-                quota=one.refquota,
-                record_size=one.recordsize,
-                mountpoint=one.mountpoint,
-                guid=one.guid,
-                datastore=known.get(one.name),
+        filesystems.each(
+            lambda filesystem: schemas.FilesystemResponse(
+                dataset=filesystem.name,
+                used=filesystem.space.used,
+                quota=filesystem.refquota,
+                record_size=filesystem.recordsize,
+                mountpoint=filesystem.mountpoint,
+                guid=filesystem.guid,
+                datastore=known.get(filesystem.name),
             )  # fmt: skip
         )
     )

@@ -159,8 +159,8 @@ def _viewed(declared: Declaration, call: Call) -> Outcome:
 def _json(text: str | None) -> object:
     """Raises Refused."""
     try:
-        found: object = json.loads(text or "null")
-        return found
+        parsed: object = json.loads(text or "null")
+        return parsed
     except (ValueError, RecursionError) as error:
         raise Refused(problem(400, "bad_request", "the body is not JSON")) from error
 

@@ -15,9 +15,9 @@ resource = Resource("files")
 @resource.operation("GET", "/datastores/<datastore_id>/files", role=Role.VIEWER, conflicts=True)
 def list_files(call: Call, datastore_id: str, query: FileQuery) -> FilePage:
     """The VMDK files of an NFS datastore that hold data; their descriptors, which are small texts, are left out."""
-    files, found = file_operations.listed(call.context, datastore_id, after(query) or "", query.limit)
-    cursor = encoded(files[-1].path) if found.more else None
-    return FilePage.model_validate({"items": files, "next_cursor": cursor, "complete": found.complete})
+    files, files_page = file_operations.listed(call.context, datastore_id, after(query) or "", query.limit)
+    cursor = encoded(files[-1].path) if files_page.more else None
+    return FilePage.model_validate({"items": files, "next_cursor": cursor, "complete": files_page.complete})
 
 
 @resource.job("POST", "/datastores/<datastore_id>/files/clone", Role.OPERATOR, "file.clone")
@@ -30,9 +30,9 @@ def clone_file(call: Call, datastore_id: str, body: FileCloneCreate) -> JobRespo
 def list_folder(call: Call, datastore_id: str, name: str, query: FolderQuery) -> FolderPage:
     """Lists a folder of a snapshot of an NFS datastore, or its root."""
     after(query)  # a wrong cursor is refused first
-    found = page(vm_operations.listed(call.context, datastore_id, name, query.folder), query, lambda one: one.name)
+    entries = page(vm_operations.listed(call.context, datastore_id, name, query.folder), query, lambda entry: entry.name)
     return FolderPage.model_validate(
-        found.each(lambda one: {"name": one.name, "kind": one.kind, "size": one.size, "modified_at": one.modified})
+        entries.each(lambda entry: {"name": entry.name, "kind": entry.kind, "size": entry.size, "modified_at": entry.modified})
     )
 
 

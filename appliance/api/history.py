@@ -25,7 +25,7 @@ def read_datastore_history(call: Call, datastore_id: str, query: schemas.History
 @resource.operation("GET", "/load", role=Role.VIEWER)
 def list_load(call: Call, query: ListQuery) -> schemas.DatastoreLoadPage:
     """Operations and throughput of each datastore over the last 10 s."""
-    return schemas.DatastoreLoadPage.model_validate(page(call.worker.history.load(), query, lambda one: one.datastore))
+    return schemas.DatastoreLoadPage.model_validate(page(call.worker.history.load(), query, lambda load: load.datastore))
 
 
 @resource.operation("GET", "/hosts/<host_id>/history", role=Role.VIEWER)

@@ -46,16 +46,16 @@ def _using(call: Call, host_id: str) -> set[str]:
 
 
 def _logged_in(call: Call) -> list[str]:
-    return [one.initiator for one in call.context.sessions()]
+    return [session.initiator for session in call.context.sessions()]
 
 
 @resource.operation("GET", "/hosts", role=Role.VIEWER)
 def list_hosts(call: Call, query: ListQuery) -> schemas.HostPage:
     """All hosts."""
     with call.context.store.reading() as session:
-        found = page(session.scalars(select(Host).order_by(Host.name)).all(), query, lambda host: host.name)
+        rows = page(session.scalars(select(Host).order_by(Host.name)).all(), query, lambda host: host.name)
         iqns = hosts.all_initiators(session)
-        return schemas.HostPage.model_validate(found.each(lambda host: _host(session, host, iqns.get(host.id, []))))
+        return schemas.HostPage.model_validate(rows.each(lambda host: _host(session, host, iqns.get(host.id, []))))
 
 
 @resource.operation("POST", "/hosts", role=Role.OPERATOR, audit="host.create", status=201)
@@ -147,8 +147,8 @@ def delete_chap(call: Call, host_id: str, query: ForceQuery) -> schemas.HostResp
 def list_groups(call: Call, query: ListQuery) -> schemas.GroupPage:
     """All host groups."""
     with call.context.store.reading() as session:
-        found = page(session.scalars(select(HostGroup).order_by(HostGroup.name)).all(), query, lambda group: group.name)
-        return schemas.GroupPage.model_validate(found.each(lambda group: _group(session, group)))
+        rows = page(session.scalars(select(HostGroup).order_by(HostGroup.name)).all(), query, lambda group: group.name)
+        return schemas.GroupPage.model_validate(rows.each(lambda group: _group(session, group)))
 
 
 @resource.operation("POST", "/host-groups", role=Role.OPERATOR, audit="host_group.create", status=201)
@@ -191,8 +191,8 @@ def delete_group(call: Call, group_id: str) -> Empty:
 @resource.operation("GET", "/sessions", role=Role.VIEWER)
 def list_sessions(call: Call, query: ListQuery) -> schemas.SessionPage:
     """Sessions of the iSCSI target, with their paths."""
-    sessions = sorted(call.context.sessions(), key=lambda one: (one.initiator, one.peer))
-    return schemas.SessionPage.model_validate(page(sessions, query, lambda one: f"{one.initiator}\0{one.peer}"))
+    sessions = sorted(call.context.sessions(), key=lambda session: (session.initiator, session.peer))
+    return schemas.SessionPage.model_validate(page(sessions, query, lambda session: f"{session.initiator}\0{session.peer}"))
 
 
 @resource.operation("GET", "/unknown-initiators", role=Role.VIEWER)
@@ -200,12 +200,14 @@ def list_unknown(call: Call, query: ListQuery) -> schemas.UnknownInitiatorPage:
     """The last 32 iSCSI initiators of no host that tried to log in or looked for targets, since the target started."""
     with call.context.store.reading() as session:
         known = {iqn for iqns in hosts.all_initiators(session).values() for iqn in iqns}
-    found = [one for one in call.context.target.unknown_initiators() if one.initiator not in known]
-    found.sort(key=lambda one: (one.initiator, one.address))
-    return schemas.UnknownInitiatorPage.model_validate(page(found, query, lambda one: f"{one.initiator}\0{one.address}"))
+    unknown = [initiator for initiator in call.context.target.unknown_initiators() if initiator.initiator not in known]
+    unknown.sort(key=lambda initiator: (initiator.initiator, initiator.address))
+    return schemas.UnknownInitiatorPage.model_validate(
+        page(unknown, query, lambda initiator: f"{initiator.initiator}\0{initiator.address}")
+    )
 
 
 @resource.operation("GET", "/nfs-clients", role=Role.VIEWER)
 def list_clients(call: Call, query: ListQuery) -> schemas.ClientPage:
     """Clients that the NFS server knows, and the datastores each may be using."""
-    return schemas.ClientPage.model_validate(page(call.worker.nfs_clients(), query, lambda one: one.address))
+    return schemas.ClientPage.model_validate(page(call.worker.nfs_clients(), query, lambda client: client.address))

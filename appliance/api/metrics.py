@@ -62,9 +62,9 @@ class _Families(Collector):
 
     def _first(self, name: str, labels: dict[str, str]) -> bool:
         """Whether there is no such sample yet: a spare in use is in a pool twice."""
-        one = (name, *labels.values())
-        first = one not in self._seen
-        self._seen.add(one)
+        sample = (name, *labels.values())
+        first = sample not in self._seen
+        self._seen.add(sample)
         return first
 
     def gauge(self, name: str, text: str, value: float, /, **labels: str) -> None:
@@ -201,33 +201,35 @@ def _target(families: _Families, status: Status, sessions: int, raw: Json, space
         for reason, count in lun.fallback_bytes.items():
             families.counter("lun_fallback_bytes", "Copied because it could not be cloned.", count, **labels, reason=reason)
         for operation in OPERATIONS:
-            one = lun.operations.get(operation)
-            if one is not None and one.operations:
-                buckets = cumulative(counted.bounds, one.latency.counts, one.operations)
+            counted_operation = lun.operations.get(operation)
+            if counted_operation is not None and counted_operation.operations:
+                buckets = cumulative(counted.bounds, counted_operation.latency.counts, counted_operation.operations)
                 families.histogram("lun_operation_duration_seconds", "In the target.", buckets,
-                                   one.latency.total_microseconds / 1e6, **labels, operation=operation)  # fmt: skip
-    for host in sorted(counted.hosts, key=lambda one: one.subject)[:MOST_HOSTS]:
+                                   counted_operation.latency.total_microseconds / 1e6, **labels, operation=operation)  # fmt: skip
+    for host in sorted(counted.hosts, key=lambda row: row.subject)[:MOST_HOSTS]:
         _counted(families, "host", host, {"initiator": host.subject})
     spaces = msgspec.convert(space, _Space)
     for pool in spaces.pools:
         families.gauge("pool_headroom_bytes", "With less available thin LUNs take no more.", pool.headroom_bytes, pool=pool.pool)
-    for found in spaces.luns:
-        labels = {"datastore": found.uuid, "name": names.get(found.uuid, "")}
-        families.gauge("lun_growth_refused", "Whether it takes no more for want of space.", found.growth == "refused", **labels)
+    for space_of_lun in spaces.luns:
+        labels = {"datastore": space_of_lun.uuid, "name": names.get(space_of_lun.uuid, "")}
+        families.gauge(
+            "lun_growth_refused", "Whether it takes no more for want of space.", space_of_lun.growth == "refused", **labels
+        )
 
 
 def _counted(families: _Families, what: str, row: Row, labels: dict[str, str]) -> None:
     errors = 0
     for operation in OPERATIONS:
-        one = row.operations.get(operation)
-        if one is None:
+        counts = row.operations.get(operation)
+        if counts is None:
             continue
-        errors += one.errors
+        errors += counts.errors
         families.counter(
-            f"{what}_operations", "Commands that ended with a status.", one.operations, **labels, operation=operation
+            f"{what}_operations", "Commands that ended with a status.", counts.operations, **labels, operation=operation
         )
         if operation in ("read", "write"):
-            families.counter(f"{what}_bytes", "Moved by reads and writes.", one.bytes, **labels, operation=operation)
+            families.counter(f"{what}_bytes", "Moved by reads and writes.", counts.bytes, **labels, operation=operation)
     families.counter(f"{what}_errors", "Commands that ended with CHECK CONDITION.", errors, **labels)
     for kind in OFFLOADED:
         families.counter(f"{what}_offloaded_bytes", "That hosts did not move themselves.", row.offload[f"{kind}_bytes"],
@@ -238,16 +240,16 @@ def _nfs(families: _Families, context: Context, stores: list[Datastore]) -> None
     exported = [store for store in stores if store.export is not None and store.state == "active"]
     if not exported:
         return
-    found, counted = None, None
+    nfs, counted = None, None
     with contextlib.suppress(DomainError):
-        found = context.nfs_users()
+        nfs = context.nfs_users()
     with contextlib.suppress(DomainError), as_domain_errors():
         counted = statistics.of_nfs(context.files.counters())
-    families.gauge("nfs_up", "Whether the NFS server answers.", found is not None)
+    families.gauge("nfs_up", "Whether the NFS server answers.", nfs is not None)
     families.gauge("nfs_counters_up", "Whether nfs-ganesha reports its offload counters.", counted is not None)
-    if found is not None:
-        clients, users = found
-        heard_of = sum(clients.now - one.seen_at < IDLE_SECONDS for one in clients.known)
+    if nfs is not None:
+        clients, users = nfs
+        heard_of = sum(clients.now - client.seen_at < IDLE_SECONDS for client in clients.known)
         families.gauge("nfs_clients", "Addresses that were heard of lately.", heard_of)
         for store in exported:
             labels = {"datastore": store.id, "name": store.name}
@@ -261,24 +263,24 @@ def _nfs(families: _Families, context: Context, stores: list[Datastore]) -> None
             of = by_path.get(row.subject)
             labels = {"datastore": of.id if of else "", "name": of.name if of else row.subject}
             _counted_nfs(families, "export", row, labels, counted.bounds)
-        for row in sorted(counted.hosts, key=lambda one: one.subject)[:MOST_HOSTS]:
+        for row in sorted(counted.hosts, key=lambda row: row.subject)[:MOST_HOSTS]:
             _counted_nfs(families, "nfs_host", row, {"host": row.subject}, [])
 
 
 def _counted_nfs(families: _Families, what: str, row: Row, labels: dict[str, str], bounds: list[int]) -> None:
     """A row of VAAI-NAS's `statistics.get` (docs/vaai_nas.md)."""
     for operation in NFS_OPERATIONS:
-        one = row.operations.get(operation)
-        if one is None:
+        counts = row.operations.get(operation)
+        if counts is None:
             continue
         text = "Requests of VAAI-NAS that ended."
-        families.counter(f"{what}_offloads", text, one.operations, **labels, operation=operation)
-        families.counter(f"{what}_offload_errors", "Of them, those that failed.", one.errors, **labels, operation=operation)
-        families.counter(f"{what}_offloads_refused", "Of these, refused.", one.refused, **labels, operation=operation)
-        if bounds and one.operations:
-            buckets = cumulative(bounds, one.latency.counts, one.operations)
+        families.counter(f"{what}_offloads", text, counts.operations, **labels, operation=operation)
+        families.counter(f"{what}_offload_errors", "Of them, those that failed.", counts.errors, **labels, operation=operation)
+        families.counter(f"{what}_offloads_refused", "Of these, refused.", counts.refused, **labels, operation=operation)
+        if bounds and counts.operations:
+            buckets = cumulative(bounds, counts.latency.counts, counts.operations)
             families.histogram(f"{what}_offload_duration_seconds", "In the NFS server.", buckets,
-                               one.latency.total_microseconds / 1e6, **labels, operation=operation)  # fmt: skip
+                               counts.latency.total_microseconds / 1e6, **labels, operation=operation)  # fmt: skip
     for kind in NFS_OFFLOADED:
         families.counter(f"{what}_offloaded_bytes", "That hosts did not move themselves.", row.offload[f"{kind}_bytes"],
                          **labels, kind=kind)  # fmt: skip

@@ -146,7 +146,7 @@ class Call:
         representation = current.model_dump_json(exclude={"etag"} if isinstance(current, Versioned) else None)
         self.before = without_secrets(json.loads(representation))
         expected = self.request.if_match
-        if expected is not None and expected.strip() != "*" and etag(current) not in [one.strip() for one in expected.split(",")]:
+        if expected is not None and expected.strip() != "*" and etag(current) not in [tag.strip() for tag in expected.split(",")]:
             raise PreconditionError
 
 

@@ -19,7 +19,7 @@ class Page[T]:
     next_cursor: str | None
 
     def each[R](self, make: Callable[[T], R]) -> Page[R]:
-        return Page([make(one) for one in self.items], self.next_cursor)
+        return Page([make(item) for item in self.items], self.next_cursor)
 
 
 def page[T](items: Sequence[T], query: ListQuery, key: Callable[[T], str]) -> Page[T]:
@@ -37,9 +37,9 @@ def after(query: ListQuery) -> str | None:
 
 def newest_first[T](items: Iterable[T], query: ListQuery, number: Callable[[T], int]) -> Page[T]:
     """A page of a list that the database has sorted, with one item more than the page."""
-    found = list(items)
-    shown = found[: query.limit]
-    return Page(shown, encoded(str(number(shown[-1]))) if len(found) > len(shown) else None)
+    listed = list(items)
+    shown = listed[: query.limit]
+    return Page(shown, encoded(str(number(shown[-1]))) if len(listed) > len(shown) else None)
 
 
 def before_number(query: ListQuery) -> int:

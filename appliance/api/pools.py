@@ -28,8 +28,8 @@ def list_pools(call: Call, query: ListQuery) -> schemas.PoolPage:
 
 
 def _shown(pool: Pool, limits: Thresholds) -> schemas.PoolResponse:
-    own = {field.name: getattr(pool, field.name) for field in fields(pool)} | {"upgradable": pool.upgradable}
-    return schemas.PoolResponse.model_validate(own | {"warning_percent": limits.warning, "critical_percent": limits.critical})
+    values = {field.name: getattr(pool, field.name) for field in fields(pool)} | {"upgradable": pool.upgradable}
+    return schemas.PoolResponse.model_validate(values | {"warning_percent": limits.warning, "critical_percent": limits.critical})
 
 
 @resource.operation("GET", "/pools/<name>", role=Role.VIEWER)
@@ -81,7 +81,7 @@ def destroy_pool(call: Call, name: str, query: ForceQuery) -> JobResponse:
 @resource.operation("GET", "/disks", role=Role.VIEWER)
 def list_disks(call: Call, query: ListQuery) -> schemas.DiskPage:
     """Block devices that could be a pool's, and by what they are used."""
-    return schemas.DiskPage.model_validate(page(call.worker.watch.disks(), query, lambda one: one.disk.path).each(_disk))
+    return schemas.DiskPage.model_validate(page(call.worker.watch.disks(), query, lambda report: report.disk.path).each(_disk))
 
 
 def _disk(report: DiskReport) -> schemas.DiskResponse:

@@ -17,9 +17,9 @@ _EXAMPLES = "192.0.2.1:3260 or [2001:db8::1]:3260"
 
 
 def _shown(portal: Portal, local: list[Address]) -> PortalResponse:
-    interfaces = {one.address: one.interface for one in local}
-    used = [split_portal(one)[0] for one in reachable([portal.address], local)]
-    return PortalResponse(**vars(portal), interfaces=sorted({interfaces[one] for one in used if one in interfaces}))
+    interfaces = {address.address: address.interface for address in local}
+    used = [split_portal(portal_address)[0] for portal_address in reachable([portal.address], local)]
+    return PortalResponse(**vars(portal), interfaces=sorted({interfaces[address] for address in used if address in interfaces}))
 
 
 def _checked(field: str, portal: str) -> str:
@@ -35,10 +35,10 @@ def _address(body: PortalCreate) -> str:
     if body.address is not None:
         return _checked("address", body.address)
     local = own_addresses()
-    for one in local:
-        if one.interface == body.interface:
-            return join_portal(one.address, ISCSI_PORT)
-    names = ", ".join(sorted({one.interface for one in local}))
+    for address in local:
+        if address.interface == body.interface:
+            return join_portal(address.address, ISCSI_PORT)
+    names = ", ".join(sorted({address.interface for address in local}))
     raise InvalidError("interface", f"{body.interface} has no address", f"an interface with an address: {names or 'none'}")
 
 
@@ -46,8 +46,8 @@ def _address(body: PortalCreate) -> str:
 def list_portals(call: Call, query: ListQuery) -> PortalPage:
     """All portals, with the network interfaces that lead to them."""
     local = own_addresses()
-    found = [_shown(one, local) for one in call.context.target.portals()]
-    return PortalPage.model_validate(page(sorted(found, key=lambda one: one.address), query, lambda one: one.address))
+    shown = [_shown(portal, local) for portal in call.context.target.portals()]
+    return PortalPage.model_validate(page(sorted(shown, key=lambda portal: portal.address), query, lambda portal: portal.address))
 
 
 @resource.operation("POST", "/portals", role=Role.ADMIN, audit="portal.create", status=201)
@@ -67,15 +67,15 @@ def create_portal(call: Call, body: PortalCreate) -> PortalResponse:
 @resource.operation("PATCH", "/portals/<portal>", role=Role.ADMIN, audit="portal.change")
 def change_portal(call: Call, portal: str, body: PortalUpdate) -> PortalResponse:
     """Changes the given fields. Refused if hosts lose connections, unless forced."""
-    for one in call.context.target.portals():
-        if one.address == portal:
+    for current in call.context.target.portals():
+        if current.address == portal:
             break
     else:
         raise NotFoundError("portal", portal)
     changed = Portal(
-        one.address if body.address is None else _checked("address", body.address),
-        body.group_tag or one.group_tag,
-        one.advertised if body.advertised is None else _checked("advertised", body.advertised),
+        current.address if body.address is None else _checked("address", body.address),
+        body.group_tag or current.group_tag,
+        current.advertised if body.advertised is None else _checked("advertised", body.advertised),
     )
     portals.change(call.context, portal, changed, force=body.force)
     return _shown(changed, own_addresses())

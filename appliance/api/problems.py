@@ -69,10 +69,14 @@ def problem_of(error: DomainError) -> Problem:
 
 def invalid(error: ValidationError) -> Problem:
     fields: list[FieldError] = [
-        {"field": ".".join(map(str, one["loc"])) or "_schema", "reason": reason_of(one["msg"]), "allowed": ""}
-        for one in error.errors(include_url=False, include_context=False, include_input=False)
+        {
+            "field": ".".join(map(str, problem_of_field["loc"])) or "_schema",
+            "reason": reason_of(problem_of_field["msg"]),
+            "allowed": "",
+        }
+        for problem_of_field in error.errors(include_url=False, include_context=False, include_input=False)
     ]
-    text = "; ".join(f"{one['field']}: {one['reason']}" for one in fields[:5])
+    text = "; ".join(f"{field['field']}: {field['reason']}" for field in fields[:5])
     return problem(422, "invalid", text, errors=fields)
 
 
@@ -85,9 +89,9 @@ def reason_of(message: str) -> str:
 
 
 def headers_of(body: Problem) -> dict[str, str]:
-    found = {"Content-Type": MEDIA_TYPE}
+    headers = {"Content-Type": MEDIA_TYPE}
     if body["status"] == 401:
-        found["WWW-Authenticate"] = "Bearer"
+        headers["WWW-Authenticate"] = "Bearer"
     if body["retry_after"] is not None:
-        found["Retry-After"] = str(body["retry_after"])
-    return found
+        headers["Retry-After"] = str(body["retry_after"])
+    return headers

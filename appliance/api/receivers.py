@@ -28,9 +28,9 @@ def _shown(session: Session, seal: Seal, receiver: Receiver) -> schemas.Receiver
     except SealedError:
         url = "(its key is gone: set the address again)"
     last, waiting = receivers.last(session, receiver.id), receivers.waiting(session, receiver.id)
-    own = {name: getattr(receiver, name) for name in Receiver.__table__.columns.keys()}  # noqa: SIM118  # no dictionary
+    columns = {name: getattr(receiver, name) for name in Receiver.__table__.columns.keys()}  # noqa: SIM118  # no dictionary
     return schemas.ReceiverResponse.model_validate(
-        {**own, "url": url, "kind": receivers.kind_of(url), "last_delivery": last, "waiting": waiting}
+        {**columns, "url": url, "kind": receivers.kind_of(url), "last_delivery": last, "waiting": waiting}
     )
 
 
@@ -47,8 +47,8 @@ def _check(call: Call, url: str, certificate: str | None = None) -> None:
 def list_receivers(call: Call, query: ListQuery) -> schemas.ReceiverPage:
     """All of them, with how their last delivery ended."""
     with call.context.store.reading() as session:
-        found = page(session.scalars(select(Receiver).order_by(Receiver.name)).all(), query, lambda one: one.name)
-        return schemas.ReceiverPage.model_validate(found.each(lambda one: _shown(session, call.context.seal, one)))
+        rows = page(session.scalars(select(Receiver).order_by(Receiver.name)).all(), query, lambda receiver: receiver.name)
+        return schemas.ReceiverPage.model_validate(rows.each(lambda receiver: _shown(session, call.context.seal, receiver)))
 
 
 @resource.operation("POST", "/receivers", role=Role.ADMIN, audit="receiver.create", status=201)
@@ -77,12 +77,12 @@ def change_receiver(call: Call, receiver_id: str, body: schemas.ReceiverUpdate) 
     if body.url is not None or body.certificate is not None:
         _check(call, body.url or "https://unchanged/", body.certificate)
     with call.changing() as session:
-        found = receivers.find(session, receiver_id)
-        call.match(_shown(session, call.context.seal, found))
-        receivers.change(session, call.context.seal, found, body.model_dump(exclude_none=True))
+        receiver = receivers.find(session, receiver_id)
+        call.match(_shown(session, call.context.seal, receiver))
+        receivers.change(session, call.context.seal, receiver, body.model_dump(exclude_none=True))
         if body.enabled is False:  # nobody tries it, so nobody would find that it is reached again
             update_alerts(session, receivers.area(receiver_id), [])
-        return _shown(session, call.context.seal, found)
+        return _shown(session, call.context.seal, receiver)
 
 
 @resource.operation("DELETE", "/receivers/<receiver_id>", role=Role.ADMIN, audit="receiver.delete", matches=True)
@@ -117,10 +117,10 @@ def test_receiver(call: Call, receiver_id: str) -> schemas.DeliveryResponse:
     trusted = context.configuration.alerts.trusted_networks
     Sender(context.store, context.seal, trusted).try_delivery(begun, time.time())
     with context.store.reading() as session:
-        found = session.get(Delivery, begun)
-        if found is None:
+        delivery = session.get(Delivery, begun)
+        if delivery is None:
             receivers.find(session, receiver_id)
-        return schemas.DeliveryResponse.model_validate(found)
+        return schemas.DeliveryResponse.model_validate(delivery)
 
 
 @resource.operation("GET", "/receivers/<receiver_id>/deliveries", role=Role.ADMIN)
@@ -134,4 +134,4 @@ def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> schemas.D
             .order_by(Delivery.id.desc())
             .limit(query.limit + 1)
         )
-        return schemas.DeliveryPage.model_validate(newest_first(session.scalars(chosen), query, lambda one: one.id))
+        return schemas.DeliveryPage.model_validate(newest_first(session.scalars(chosen), query, lambda delivery: delivery.id))

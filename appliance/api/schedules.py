@@ -23,8 +23,8 @@ resource = Resource("schedules")
 def list_schedules(call: Call, query: ListQuery) -> SchedulePage:
     """All of them."""
     with call.context.store.reading() as session:
-        found = session.scalars(select(Schedule).order_by(Schedule.name)).all()
-        return SchedulePage.model_validate(page(found, query, lambda one: one.name))
+        rows = session.scalars(select(Schedule).order_by(Schedule.name)).all()
+        return SchedulePage.model_validate(page(rows, query, lambda schedule: schedule.name))
 
 
 @resource.operation("POST", "/schedules", role=Role.OPERATOR, audit="schedule.create", status=201)
@@ -63,24 +63,24 @@ def change_schedule(call: Call, schedule_id: str, body: ScheduleUpdate) -> Sched
 def read_room(call: Call, schedule_id: str) -> RoomResponse:
     """Shows the room that the next snapshots need in the pool: a snapshot of a thick datastore reserves what it holds."""
     with call.context.store.reading() as session:
-        found = schedules.schedule(session, schedule_id)
-    return RoomResponse.model_validate(thick.room(call.context, found.datastores))
+        row = schedules.schedule(session, schedule_id)
+    return RoomResponse.model_validate(thick.room(call.context, row.datastores))
 
 
 @resource.job("POST", "/schedules/<schedule_id>/run", Role.OPERATOR, "schedule.run")
 def run_schedule(call: Call, schedule_id: str) -> JobResponse:
     """Takes its snapshots now, or starts its scrub, also while it is disabled. Its next slot stays the same."""
     with call.context.store.reading() as session:
-        found = schedules.schedule(session, schedule_id)
-    if found.kind == schedules.SCRUB:
-        return call.submit(requests.ScrubPool(pool=str(found.pool), action="start", schedule=found.id))
+        row = schedules.schedule(session, schedule_id)
+    if row.kind == schedules.SCRUB:
+        return call.submit(requests.ScrubPool(pool=str(row.pool), action="start", schedule=row.id))
     active = {store.id for store in call.worker.datastores() if store.state == "active"}
-    chosen = [one for one in found.datastores if one in active]
+    chosen = [identifier for identifier in row.datastores if identifier in active]
     if not chosen:
-        raise ConflictError("none of its datastores is there", found.datastores)
-    name = schedules.snapshot_name(found, time.time())
-    days = found.protect_days
-    return call.submit(requests.CreateSnapshots(name=name, datastores=chosen, schedule=found.id, protect_days=days))
+        raise ConflictError("none of its datastores is there", row.datastores)
+    name = schedules.snapshot_name(row, time.time())
+    days = row.protect_days
+    return call.submit(requests.CreateSnapshots(name=name, datastores=chosen, schedule=row.id, protect_days=days))
 
 
 @resource.operation("DELETE", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.delete", matches=True)

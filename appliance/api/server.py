@@ -83,8 +83,8 @@ class _Connection(socketserver.StreamRequestHandler):
                 raise ForbiddenError(f"only root has the method {message.method!r}")
             if message.method != ZFS_EVENT:
                 raise NotFoundError("method", message.method)
-            kept = self.server.service.watch.event(msgspec.json.decode(message.params, type=dict[str, object]))
-            answer = {"result": {"kept": kept}}
+            stored = self.server.service.watch.event(msgspec.json.decode(message.params, type=dict[str, object]))
+            answer = {"result": {"kept": stored}}
         except DomainError as error:
             answer = {"error": to_wire(error)}
         except Exception:

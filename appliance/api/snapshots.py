@@ -18,9 +18,11 @@ resource = Resource("snapshots")
 @resource.operation("GET", "/datastores/<datastore_id>/snapshots", role=Role.VIEWER)
 def list_snapshots(call: Call, datastore_id: str, query: ListQuery) -> schemas.SnapshotPage:
     """Snapshots of a datastore, oldest first."""
-    found = [(f"{one.creation:012}{index:08}", one) for index, one in enumerate(call.worker.snapshots(datastore_id))]
+    snapshots = [
+        (f"{snapshot.creation:012}{index:08}", snapshot) for index, snapshot in enumerate(call.worker.snapshots(datastore_id))
+    ]
     return schemas.SnapshotPage.model_validate(
-        page(found, query, lambda one: one[0]).each(lambda one: _shown(datastore_id, one[1]))
+        page(snapshots, query, lambda numbered: numbered[0]).each(lambda numbered: _shown(datastore_id, numbered[1]))
     )
 
 
@@ -47,9 +49,9 @@ def delete_snapshot(call: Call, datastore_id: str, name: str) -> JobResponse:
 @resource.operation("GET", "/datastores/<datastore_id>/snapshots/<name>/holds", role=Role.VIEWER)
 def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> schemas.HoldPage:
     """Holds of a snapshot, by tag."""
-    found = page(hold_operations.listed(call.context, datastore_id, name, call.worker.fresh), query, lambda one: one.tag)
+    holds_page = page(hold_operations.listed(call.context, datastore_id, name, call.worker.fresh), query, lambda hold: hold.tag)
     return schemas.HoldPage.model_validate(
-        found.each(lambda one: {"tag": one.tag, "created_at": one.created, "of": holds.owner(one.tag)})
+        holds_page.each(lambda hold: {"tag": hold.tag, "created_at": hold.created, "of": holds.owner(hold.tag)})
     )
 
 

@@ -16,8 +16,8 @@ resource = Resource("support")
 @resource.operation("GET", "/support-bundles", role=Role.ADMIN)
 def list_bundles(call: Call, query: ListQuery) -> BundlePage:
     """Support bundles; the newest five are stored."""
-    found = sorted(support.bundles(call.context.configuration.support_directory), key=lambda one: one.id)
-    return BundlePage.model_validate(page(found, query, lambda one: one.id))
+    bundles = sorted(support.bundles(call.context.configuration.support_directory), key=lambda bundle: bundle.id)
+    return BundlePage.model_validate(page(bundles, query, lambda bundle: bundle.id))
 
 
 @resource.job("POST", "/support-bundles", Role.ADMIN, "support.create")

@@ -129,7 +129,7 @@ class ClientAccess(Model):
     @field_validator("clients")
     @classmethod
     def _anyone(cls, clients: list[str] | None, info: ValidationInfo) -> list[str] | None:
-        if not info.data.get("anyone") and (wide := [one for one in clients or () if one.endswith("/0")]):
+        if not info.data.get("anyone") and (wide := [client for client in clients or () if client.endswith("/0")]):
             raise ValueError(f"{', '.join(wide)} lets any host that reaches the server mount it; anyone (--anyone) allows that")
         return clients
 
