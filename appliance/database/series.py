@@ -88,7 +88,7 @@ class SeriesFiles:
         return Part(
             start=first + wide,
             step_seconds=wide,
-            series={name: [_one(group, place, layout) for group in groups] for place, name in enumerate(layout.values)},
+            series={name: [_consolidated(group, place, layout) for group in groups] for place, name in enumerate(layout.values)},
         )
 
     def remove_unused(self, seconds: float) -> None:
@@ -135,7 +135,7 @@ def _is_whole(file: Path, layout: Layout) -> bool:
         return False
 
 
-def _one(rows: Sequence[tuple[float | None, ...]], place: int, layout: Layout) -> float | None:
+def _consolidated(rows: Sequence[tuple[float | None, ...]], place: int, layout: Layout) -> float | None:
     known = [value for row in rows if (value := row[place]) is not None]
     if not known:
         return None

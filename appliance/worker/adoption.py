@@ -11,7 +11,7 @@ from appliance.domain.thick import without_slack
 from appliance.worker import reservations, steps, thick
 from appliance.worker.context import Context
 from appliance.worker.datastores import DatastorePlan
-from appliance.worker.kinds import Shown, dataset_kind, mount_path, only_own
+from appliance.worker.kinds import Shown, check_fields, dataset_kind, mount_path
 from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
 from appliance.zfs import configuration_copies
 from appliance.zfs.model import Dataset, Filesystem, Source, Volume
@@ -44,7 +44,7 @@ class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
         if dataset is None:
             raise InvalidError("dataset", f"there is no dataset {request.dataset!r}", "the name of a volume or file system")
         kind = dataset_kind(dataset)
-        only_own(kind, request)
+        check_fields(kind, request)
         store = next((store for store in stores if store.dataset == dataset.name), None)
         if store is not None and store.state != "copy":
             raise ConflictError(f"it is a datastore already, and {store.state}", [store.name])

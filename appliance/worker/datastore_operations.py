@@ -10,7 +10,7 @@ from appliance.domain.jobs import Claims
 from appliance.worker import encryption, steps, thick
 from appliance.worker.context import Context
 from appliance.worker.datastores import DatastorePlan, of_datastore
-from appliance.worker.kinds import KINDS, Layout, Shown, mount_path, only_own
+from appliance.worker.kinds import KINDS, Layout, Shown, check_fields, mount_path
 from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
 from appliance.zfs import errors as zfs
 
@@ -32,7 +32,7 @@ class Create(Operation[requests.CreateDatastore, CreatePlan]):
 
     def plan(self, context: Context, request: requests.CreateDatastore) -> CreatePlan:
         kind = KINDS[request.kind]
-        only_own(kind, request)
+        check_fields(kind, request)
         if all(pool.name != request.pool for pool in context.scan(60).pools):
             context.scan()  # somebody else may have made the pool
         stores = context.datastores(60)
@@ -78,7 +78,7 @@ class Create(Operation[requests.CreateDatastore, CreatePlan]):
         try:
             guid = plan.layout.make(context, dataset, mount_path(context, plan.name, uuid), user_properties)
         except zfs.DatasetExists:
-            steps.own_dataset(context, dataset, uuid)  # made before a crash, or it raises
+            steps.is_made(context, dataset, uuid)  # made before a crash, or it raises
         except zfs.OutOfSpace as error:
             raise thick.made_refused(context, "create", plan.name, dataset, plan.layout.refreservation) from error
         advance("giving it its identity", 50)
@@ -125,7 +125,7 @@ class Change(Operation[requests.ChangeDatastore, ChangePlan]):
         if request.name is not None:
             steps.check_name(context, stores, request.name, store.id)
         steps.check_groups(context, request.host_groups)
-        only_own(KINDS[store.kind], request)
+        check_fields(KINDS[store.kind], request)
         if request.thick is not None:
             thick.check_change(context, store, request)
         if request.lun is not None and request.lun != store.lun:
@@ -201,7 +201,7 @@ class Change(Operation[requests.ChangeDatastore, ChangePlan]):
         return served
 
     def undo(self, context: Context, plan: ChangePlan) -> None:
-        if plan.becomes and steps.own_dataset(context, plan.dataset, plan.uuid):
+        if plan.becomes and steps.is_made(context, plan.dataset, plan.uuid):
             thick.make_thin(context, plan.kind, plan.dataset, plan.size)
             steps.serve(context, plan.uuid, plan.pools, self.kind)
 
@@ -310,7 +310,7 @@ class Quota(Operation[requests.SetQuota, SizePlan]):
 
     def undo(self, context: Context, plan: SizePlan) -> None:
         """Of a thick one, to its size before."""
-        if plan.thick and steps.own_dataset(context, plan.dataset, plan.uuid):
+        if plan.thick and steps.is_made(context, plan.dataset, plan.uuid):
             context.engine.set_properties(plan.dataset, thick.sized(plan.was, thick=True))
             steps.serve(context, plan.uuid, plan.pools, self.kind)
 

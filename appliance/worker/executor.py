@@ -212,7 +212,7 @@ class Executor:
             return
         _log.info("%s of %s begins", job.kind, job.subject)
         try:
-            self._one(job.id, operation, plan)
+            self._carry_out(job.id, operation, plan)
         except Exception:
             _log.exception("job %s (%s)", job.id, job.kind)
             left = self._undo(operation, plan)
@@ -241,7 +241,7 @@ class Executor:
             if schedule := jobs.plan_of(job).schedule:
                 schedules.ended(session, schedule, None if error is None else str(error))
 
-    def _one(self, job_id: str, operation: AnyOperation, plan: Plan) -> None:
+    def _carry_out(self, job_id: str, operation: AnyOperation, plan: Plan) -> None:
         with self._context.store.session() as session:
             job = jobs.job(session, job_id)
             if job.state not in jobs.ACTIVE:

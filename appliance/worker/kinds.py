@@ -337,7 +337,7 @@ Kind = Vmfs | Nfs
 KINDS: Mapping[str, Kind] = {domain.VMFS: Vmfs(), domain.NFS: Nfs()}
 
 
-def only_own(kind: Kind, request: Request) -> None:
+def check_fields(kind: Kind, request: Request) -> None:
     """Refuses the fields that only the other kind's plans have."""
     fields = {*kind.layout.__struct_fields__, *kind.shown.__struct_fields__}
     for other in KINDS.values():

@@ -13,7 +13,7 @@ from appliance.zfs.errors import ZfsError
 _log = logging.getLogger(__name__)
 
 
-def present_found(context: Context, inventory: Inventory, stores: Sequence[Datastore]) -> None:
+def give_numbers(context: Context, inventory: Inventory, stores: Sequence[Datastore]) -> None:
     """Gives a number to each active datastore that has none in the database.
 
     It gets the number in its properties if that is free, otherwise another one. No host sees it until an admin grants access.

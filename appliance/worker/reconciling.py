@@ -24,7 +24,7 @@ from appliance.worker import copies, nfs_serving, reservations, thick
 from appliance.worker.context import Context
 from appliance.worker.desired_state import becoming_thick, target_state
 from appliance.worker.errors import as_domain_errors, domain_error
-from appliance.worker.presenting import present_found, store_numbers
+from appliance.worker.presenting import give_numbers, store_numbers
 from appliance.worker.scheduler import EVENT, PERIODIC
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import KeyStatus
@@ -71,7 +71,7 @@ class Reconciling:
                     self._context.scan_pools(here)
                     inventory, stores = self._scanned(math.inf)
                 self._context.recovery.check(inventory)
-                present_found(self._context, inventory, stores)
+                give_numbers(self._context, inventory, stores)
                 stores = self._of(inventory)
                 store_numbers(self._context, inventory, [store for store in stores if store.pool in here])
             except RecoveryModeError as error:  # everything is served as it is

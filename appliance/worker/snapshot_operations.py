@@ -16,7 +16,7 @@ from appliance.domain.jobs import Plan, Result
 from appliance.worker import steps, thick
 from appliance.worker.context import Context
 from appliance.worker.datastores import DatastorePlan, of_datastore
-from appliance.worker.kinds import KINDS, Layout, Shown, mount_path, only_own
+from appliance.worker.kinds import KINDS, Layout, Shown, check_fields, mount_path
 from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Snapshot
@@ -278,7 +278,7 @@ class Clone(Operation[requests.CloneDatastore, ClonePlan]):
         steps.check_name(context, stores, request.name)
         steps.check_groups(context, request.host_groups)
         uuid, kind = domain.new_uuid(), KINDS[store.kind]
-        only_own(kind, request)
+        check_fields(kind, request)
         if request.snapshot:
             _, snapshot = _snapshot_of(context, request.id, request.snapshot)
         else:
@@ -307,7 +307,7 @@ class Clone(Operation[requests.CloneDatastore, ClonePlan]):
         dataset, uuid = plan.dataset, plan.uuid
         advance("cloning", 10)
         steps.ensure_folder(context, dataset.rsplit("/", 1)[0])
-        if not steps.own_dataset(context, dataset, uuid):
+        if not steps.is_made(context, dataset, uuid):
             if plan.take:
                 try:
                     context.engine.snapshot([plan.snapshot], properties={identity.CREATED_BY: job_id})

@@ -232,7 +232,7 @@ def dataset_of(context: Context, name: str) -> Volume | Filesystem:
         return context.engine.filesystem(name)
 
 
-def own_dataset(context: Context, dataset: str, uuid: str) -> bool:
+def is_made(context: Context, dataset: str, uuid: str) -> bool:
     """Whether the dataset exists and was made by this job. Raises ConflictError for another owner."""
     try:
         claimed = context.engine.properties(dataset).get(identity.UUID)
@@ -329,7 +329,7 @@ def forget_reservations(context: Context, dataset: str, uuid: str) -> None:
 
 
 def take_back(context: Context, dataset: str, uuid: str) -> None:
-    if own_dataset(context, dataset, uuid):
+    if is_made(context, dataset, uuid):
         if identity.GUID in context.engine.properties(dataset):
             return  # it is complete: hosts keep what they were given
         context.engine.destroy(dataset)

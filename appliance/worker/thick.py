@@ -53,14 +53,14 @@ def check_change(context: Context, store: Datastore, request: ChangeDatastore) -
 
 def check_dedup(context: Context, dataset: str) -> None:
     """Refuses a dataset, or the name of a new one, whose blocks would be shared without anybody's doing."""
-    existing, properties = _there(context, dataset)
+    existing, properties = _existing(context, dataset)
     dedup = properties.get("dedup")
     if dedup is not None and dedup.value != "off":
         reason = f"its blocks would be deduplicated (dedup={dedup.value}), and thick storage shares none"
         raise ConflictError(f"{reason}: zfs set dedup=off {existing}, or have it thin", [existing])
 
 
-def _there(context: Context, dataset: str) -> tuple[str, Mapping[str, Property]]:
+def _existing(context: Context, dataset: str) -> tuple[str, Mapping[str, Property]]:
     """A dataset and its properties; of one that is not there yet what it will lie below."""
     while True:
         try:

@@ -15,7 +15,7 @@ from appliance.domain.jobs import Plan
 from appliance.worker import steps
 from appliance.worker.context import Context
 from appliance.worker.datastores import DatastorePlan, of_datastore
-from appliance.worker.kinds import KINDS, Shown, only_own
+from appliance.worker.kinds import KINDS, Shown, check_fields
 from appliance.worker.steps import Advance, DatastoreResult, Operation, by_kind
 
 
@@ -57,7 +57,7 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
         steps.out_of_service(context, plan.uuid, plan.pools, plan.force)
         advance("moving it to the trash", 50)
         steps.ensure_folder(context, plan.trash.rsplit("/", 1)[0])
-        if not steps.own_dataset(context, plan.trash, plan.uuid):
+        if not steps.is_made(context, plan.trash, plan.uuid):
             marks = {identity.DELETED: str(int(time.time())), identity.SHOWN_TO: plan.shown_to}
             context.engine.set_properties(plan.dataset, marks)
             KINDS[plan.kind].before_trash(context, plan.dataset)
@@ -69,7 +69,7 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
 
     def undo(self, context: Context, plan: DeletePlan) -> None:
         """A dataset that was not moved is not deleted."""
-        if steps.own_dataset(context, plan.dataset, plan.uuid):
+        if steps.is_made(context, plan.dataset, plan.uuid):
             _unmark(context, plan.dataset)
             KINDS[plan.kind].after_trash(context, plan.dataset)
 
@@ -96,7 +96,7 @@ class Restore(Operation[requests.RestoreDatastore, RestorePlan]):
         steps.check_name(context, stores, name)
         steps.check_groups(context, request.host_groups)
         dataset, kind = context.scan(60).dataset(store.dataset), KINDS[store.kind]
-        only_own(kind, request)
+        check_fields(kind, request)
         recorded = identity.judge(dataset) if dataset else None
         recorded = recorded if isinstance(recorded, identity.Identity) else None
         shown = kind.decide_shown(context, _as_before(context, request, recorded), name, store.id, recorded)
@@ -116,7 +116,7 @@ class Restore(Operation[requests.RestoreDatastore, RestorePlan]):
         dataset, uuid = plan.dataset, plan.uuid
         advance("putting it back", 10)
         steps.ensure_folder(context, dataset.rsplit("/", 1)[0])
-        if not steps.own_dataset(context, dataset, uuid):
+        if not steps.is_made(context, dataset, uuid):
             context.engine.rename(plan.trash, dataset)
         with context.store.session() as session:
             plan.shown.show(session, uuid)
@@ -179,7 +179,7 @@ class Purge(Operation[requests.PurgeDatastore, PurgePlan]):
     def run(self, context: Context, plan: PurgePlan, job_id: str, advance: Advance) -> DatastoreResult:
         """Destroys the dataset, if its GUID matches, and the snapshot that was taken only for it."""
         advance("destroying it", 10)
-        if steps.own_dataset(context, plan.dataset, plan.uuid):
+        if steps.is_made(context, plan.dataset, plan.uuid):
             context.engine.destroy(plan.dataset, with_snapshots=True)
         if plan.kind == domain.VMFS:
             steps.forget_reservations(context, plan.dataset, plan.uuid)

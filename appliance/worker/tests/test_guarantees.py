@@ -15,7 +15,7 @@ from simulators.target import TargetSimulator
 from appliance.dataplane.target import LoggedIn, Lun, Registrations
 from appliance.domain import datastores as domain
 from appliance.worker import steps
-from appliance.worker.presenting import present_found
+from appliance.worker.presenting import give_numbers
 from appliance.worker.reservations import DATASET
 from appliance.zfs.errors import EngineUnavailable, OutOfSpace, PoolBusy, PoolUnavailable
 
@@ -292,7 +292,7 @@ def test_an_old_scan_assigns_no_number_to_a_deleted_datastore(appliance: Applian
     with appliance.store.reading() as session:
         stores = domain.datastores(old, session)
     assert [one.state for one in stores] == ["active"]
-    present_found(context, context.inventory, stores)
+    give_numbers(context, context.inventory, stores)
     assert appliance.get(f"/datastores/{store}")["lun"] is None
 
 

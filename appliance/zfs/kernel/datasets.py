@@ -48,7 +48,7 @@ class Datasets(Core):
             volumes=[reading.volume(name, datasets[name]["properties"]) for name in kinds if kinds[name] == "volume"],
         )
 
-    def _one(self, name: str, kind: str) -> Json:
+    def _entry(self, name: str, kind: str) -> Json:
         names.dataset_name(name)
         self.need_dataset(name)
         dataset = self.datasets_json(Request(kind, name), "get", "-j", "-p", "all", name).get(name)
@@ -58,10 +58,10 @@ class Datasets(Core):
         return properties
 
     def volume(self, name: str) -> Volume:
-        return reading.volume(name, self._one(name, "volume"))
+        return reading.volume(name, self._entry(name, "volume"))
 
     def filesystem(self, name: str) -> Filesystem:
-        return reading.filesystem(name, self._one(name, "filesystem"))
+        return reading.filesystem(name, self._entry(name, "filesystem"))
 
     # --- making
 
