@@ -14,7 +14,6 @@ from appliance.domain.capacity import Thresholds
 from appliance.domain.disks import DiskReport
 from appliance.domain.errors import ForbiddenError, NotFoundError
 from appliance.worker import pool_operations
-from appliance.worker.pools import vdevs_of
 from appliance.zfs.model import Pool
 
 resource = Resource("pools")
@@ -101,7 +100,7 @@ def plan_pool(call: Call, body: schemas.PlanCreate) -> schemas.PlanResponse:
     """The layout that making or extending would give. Refused as that would be; changes nothing."""
     request = requests.PlanPool.of(body)
     layout = pool_operations.dry_run(call.context, request)
-    return schemas.PlanResponse(layout=layout, warnings=pool_operations.warnings(vdevs_of(request.vdevs)))
+    return schemas.PlanResponse(layout=layout, warnings=pool_operations.warnings(request.vdevs))
 
 
 @resource.job("POST", "/pools", Role.ADMIN, "pool.create")

@@ -9,9 +9,7 @@ from msgspec import UNSET, UnsetType
 from pydantic import BaseModel
 
 from appliance.domain.errors import InvalidError
-
-Redundancy = Literal["stripe", "mirror", "raidz1", "raidz2", "raidz3"]
-Role = Literal["data", "log", "cache", "spare", "special", "dedup"]
+from appliance.zfs.model import VdevSpec
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -180,17 +178,11 @@ class ReleaseSnapshot(Request, frozen=True, kw_only=True):
 # --- pools
 
 
-class VdevRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    devices: list[str]
-    redundancy: Redundancy = "stripe"
-    role: Role = "data"
-
-
 class PlanPool(Request, frozen=True, kw_only=True):
     """The layout that creating, or with `extend` extending, would give. No job."""
 
     name: str
-    vdevs: list[VdevRequest]
+    vdevs: list[VdevSpec]
     extend: bool = False
     force: bool = False
 
@@ -199,7 +191,7 @@ class CreatePool(Request, frozen=True, kw_only=True):
     """On empty devices. A device's block is 2 to the power of `ashift` bytes, which can't be changed later."""
 
     name: str
-    vdevs: list[VdevRequest]
+    vdevs: list[VdevSpec]
     ashift: int = 12
     autotrim: bool = False
     force: bool = False
@@ -214,7 +206,7 @@ class DestroyPool(Request, frozen=True, kw_only=True):
 
 class ExtendPool(Request, frozen=True, kw_only=True):
     name: str
-    vdevs: list[VdevRequest]
+    vdevs: list[VdevSpec]
     force: bool = False
 
 

@@ -12,10 +12,9 @@ from appliance.domain import capacity, jobs, pool_health, requests, retention
 from appliance.domain import datastores as domain
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.domain.journal import Finding, note
-from appliance.domain.requests import VdevRequest
 from appliance.worker import reservations
 from appliance.worker.context import Context
-from appliance.worker.pools import ActionPlan, PoolChange, PoolPlan, PoolResult, find_pool, has_device, of_pool, vdevs_of
+from appliance.worker.pools import ActionPlan, PoolChange, PoolPlan, PoolResult, find_pool, has_device, of_pool
 from appliance.worker.snapshot_operations import held
 from appliance.worker.steps import Advance, Operation, by_kind, out_of_service, problems_serving, unreserved
 from appliance.zfs import configuration_copies
@@ -45,10 +44,9 @@ def update_capacity_alerts(context: Context) -> None:
 
 def dry_run(context: Context, request: requests.PlanPool) -> list[str]:
     """The layout that making or extending would give; refused as that would be, and nothing changes."""
-    vdevs = vdevs_of(request.vdevs)
-    if request.extend:
-        return list(context.engine.add_vdevs(request.name, vdevs, force=request.force, dry_run=True).layout)
-    return list(context.engine.create_pool(request.name, vdevs, force=request.force, dry_run=True).layout)
+    engine = context.engine
+    change = engine.add_vdevs if request.extend else engine.create_pool
+    return list(change(request.name, request.vdevs, force=request.force, dry_run=True).layout)
 
 
 def warnings(vdevs: Sequence[VdevSpec]) -> list[str]:
@@ -63,7 +61,7 @@ def warnings(vdevs: Sequence[VdevSpec]) -> list[str]:
 
 
 class VdevsPlan(PoolPlan, frozen=True, kw_only=True):
-    vdevs: list[VdevRequest]
+    vdevs: list[VdevSpec]
     force: bool
     properties: dict[str, str] = {}
 
@@ -80,7 +78,7 @@ class CreatePool(PoolChange[requests.CreatePool, VdevsPlan]):
     def change(self, context: Context, plan: VdevsPlan) -> None:
         """Resumed, it finds its own pool by its devices."""
         try:
-            context.engine.create_pool(plan.pool, vdevs_of(plan.vdevs), properties=plan.properties, force=plan.force)
+            context.engine.create_pool(plan.pool, plan.vdevs, properties=plan.properties, force=plan.force)
         except zfs.PoolExists:
             made = context.engine.pool(plan.pool)
             if not all(has_device(made, device) for vdev in plan.vdevs for device in vdev.devices):
@@ -103,7 +101,7 @@ class ExtendPool(PoolChange[requests.ExtendPool, VdevsPlan]):
         pool = find_pool(context, plan.pool)
         missing = [vdev for vdev in plan.vdevs if not all(has_device(pool, device) for device in vdev.devices)]
         if missing:
-            context.engine.add_vdevs(plan.pool, vdevs_of(missing), force=plan.force)
+            context.engine.add_vdevs(plan.pool, missing, force=plan.force)
 
 
 class ThresholdsPlan(PoolPlan, frozen=True, kw_only=True):

@@ -2,21 +2,16 @@
 """Common to all jobs on pools."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import ClassVar, TypedDict
 
 from msgspec import UNSET, UnsetType
 
 from appliance.domain.errors import ConflictError, NotFoundError
 from appliance.domain.jobs import Plan, Result
-from appliance.domain.requests import Request, VdevRequest
+from appliance.domain.requests import Request
 from appliance.worker.context import Context
 from appliance.worker.steps import Advance, Operation
-from appliance.zfs.model import Pool, Redundancy, Role, Vdev, VdevSpec
-
-
-def vdevs_of(vdevs: Sequence[VdevRequest]) -> list[VdevSpec]:
-    return [VdevSpec(devices=tuple(vdev.devices), redundancy=Redundancy(vdev.redundancy), role=Role(vdev.role)) for vdev in vdevs]
+from appliance.zfs.model import Pool, Vdev
 
 
 def find_pool(context: Context, name: str) -> Pool:
