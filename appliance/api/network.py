@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The network of the server, and whether packets of the full MTU reach hosts."""
 
-from __future__ import annotations
-
 import contextlib
 
 from pydantic import BaseModel

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The TLS certificate of the appliance."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

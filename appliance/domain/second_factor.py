@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two-factor login: time-based one-time codes (RFC 6238) of an authenticator app, and recovery codes for a lost app."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The network of this server, as it is: interfaces, host name, DNS, time synchronisation. Cockpit or nmtui changes it."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 from dataclasses import dataclass

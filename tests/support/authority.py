@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A certificate authority, for certificates that an admin uploads."""
 
-from __future__ import annotations
-
 import datetime
 
 from cryptography import x509

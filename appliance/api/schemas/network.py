@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The network of the server, and pings of hosts."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from appliance.api.types import Answer

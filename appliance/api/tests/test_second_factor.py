@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two-factor login: codes of an app, recovery codes, waiting after wrong ones, reset by an admin."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bonds and VLANs as `ip -json -details address` prints them: the kernel of these tests has neither."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
