@@ -12,8 +12,6 @@
 `ZVAAI_CONFIG` names another file than /etc/zvaai/appliance.toml.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import tomllib

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The appliance as a whole: status, readiness, settings, reconciling."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import asdict
 
-from pydantic import BaseModel
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -31,7 +28,7 @@ from appliance.api.schemas.service import (
 from appliance.database.models import Alert, Host, Job, Setting
 from appliance.domain import hosts, jobs
 from appliance.domain.access import Role
-from appliance.domain.addresses import own_addresses, reachable
+from appliance.domain.addresses import local_addresses, reachable
 from appliance.domain.errors import DomainError, UnavailableError
 from appliance.domain.esxcli import esxcli_lines, host_lines
 from appliance.worker.offloads import nested
@@ -40,14 +37,14 @@ resource = Resource("appliance")
 _log = logging.getLogger(__name__)
 
 
-@resource.operation("GET", "/health/live", role=None, answer=Healthy, local=True)
-def read_liveness(call: Call) -> BaseModel:
+@resource.operation("GET", "/health/live", role=None, local=True)
+def read_liveness(call: Call) -> Healthy:
     """Checks that this process answers. If it does not, restart it."""
     return Healthy(status="ok")
 
 
-@resource.operation("GET", "/health/ready", role=None, answer=Healthy)
-def read_health(call: Call) -> BaseModel:
+@resource.operation("GET", "/health/ready", role=None)
+def read_health(call: Call) -> Healthy:
     """Checks that worker and database answer too. Otherwise 503 with the name of the part that does not."""
     try:
         with call.context.store.reading() as session:
@@ -58,8 +55,8 @@ def read_health(call: Call) -> BaseModel:
     return Healthy(status="ok")
 
 
-@resource.operation("GET", "/status", role=Role.VIEWER, answer=StatusResponse)
-def read_status(call: Call) -> BaseModel:
+@resource.operation("GET", "/status", role=Role.VIEWER)
+def read_status(call: Call) -> StatusResponse:
     """Overview of the appliance."""
     with call.context.store.reading() as session:
         open_alerts = session.scalar(select(func.count()).select_from(Alert).where(Alert.cleared_at.is_(None))) or 0
@@ -83,30 +80,28 @@ def read_status(call: Call) -> BaseModel:
 
 def _target(call: Call) -> TargetState:
     try:
-        found = call.worker.target()
+        status = call.worker.target()
     except DomainError as error:
         return TargetState(running=False, version="", portals=[], luns_serving=0, luns_failed=0, sessions=0, problem=str(error))
     return TargetState(
-        running=True, version=found.version, portals=list(found.portals), luns_serving=found.luns_serving,
-        luns_failed=found.luns_failed, sessions=found.sessions, problem=None,
+        running=True, version=status.version, portals=list(status.portals), luns_serving=status.luns_serving,
+        luns_failed=status.luns_failed, sessions=status.sessions, problem=None,
     )  # fmt: skip
 
 
-@resource.operation("GET", "/certificate", role=Role.VIEWER, answer=CertificateResponse)
-def read_certificate(call: Call) -> BaseModel:
+@resource.operation("GET", "/certificate", role=Role.VIEWER)
+def read_certificate(call: Call) -> CertificateResponse:
     """Certificate of the appliance, with the fingerprint that a browser or a program compares."""
     try:
-        found = certificate.describe(call.context.configuration.http.certificate)
+        description = certificate.describe(call.context.configuration.http.certificate)
     except (OSError, ValueError) as error:
         _log.warning("the certificate can't be read: %s", error)
         raise UnavailableError("the certificate's file can't be read; see the log of the API") from error
-    return CertificateResponse(**asdict(found), own=found.subject == found.issuer)
+    return CertificateResponse(**asdict(description), own=description.subject == description.issuer)
 
 
-@resource.operation(
-    "PUT", "/certificate", role=Role.ADMIN, audit="certificate.change", body=CertificateUpdate, answer=CertificateResponse
-)
-def change_certificate(call: Call, body: CertificateUpdate) -> BaseModel:
+@resource.operation("PUT", "/certificate", role=Role.ADMIN, audit="certificate.change")
+def change_certificate(call: Call, body: CertificateUpdate) -> CertificateResponse:
     """Replaces the certificate. nginx serves the new one within seconds, and ends no connection."""
     given = certificate.check(body.certificate, body.private_key)
     uploads = call.context.configuration.http.uploads
@@ -118,10 +113,10 @@ def change_certificate(call: Call, body: CertificateUpdate) -> BaseModel:
     return CertificateResponse(**asdict(certificate.described(given.certificate)), own=False)
 
 
-@resource.operation("GET", "/readiness", role=Role.VIEWER, answer=ReadinessResponse)
-def read_readiness(call: Call) -> BaseModel:
+@resource.operation("GET", "/readiness", role=Role.VIEWER)
+def read_readiness(call: Call) -> ReadinessResponse:
     """One check for each thing that keeps offloads from working, and what to type on each ESXi host once."""
-    local = own_addresses()
+    local = local_addresses()
     checks = call.worker.readiness(local)
     portals = reachable(_target(call).portals, local)
     name = call.context.configuration.target.name
@@ -139,45 +134,35 @@ def read_readiness(call: Call) -> BaseModel:
     )
 
 
-@resource.operation("GET", "/settings/iscsi", role=Role.VIEWER, answer=IscsiSettings)
-def read_iscsi(call: Call) -> BaseModel:
+@resource.operation("GET", "/settings/iscsi", role=Role.VIEWER)
+def read_iscsi(call: Call) -> IscsiSettings:
     """Whether hosts have to prove themselves by CHAP, and whether the target can."""
     with call.context.store.reading() as session:
         return _iscsi(session)
 
 
 def _iscsi(session: Session) -> IscsiSettings:
-    found = session.get(Setting, "iscsi")
-    required = bool(found and found.value.get("chap_required"))
+    setting = session.get(Setting, "iscsi")
+    required = bool(setting and setting.value.get("chap_required"))
     return IscsiSettings(chap_required=required, target_chap_name=hosts.mutual_name(session))
 
 
-@resource.operation(
-    "PUT",
-    "/settings/iscsi",
-    role=Role.ADMIN,
-    audit="settings.iscsi",
-    body=IscsiSettingsUpdate,
-    answer=IscsiSettings,
-    matches=True,
-)
-def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> BaseModel:
+@resource.operation("PUT", "/settings/iscsi", role=Role.ADMIN, audit="settings.iscsi", matches=True)
+def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> IscsiSettings:
     """Applies to each host's next login. Refused if hosts without a secret are logged in, unless forced."""
     call.match(read_iscsi(call))
     sessions = call.context.sessions() if body.chap_required and not body.force else []
     with call.changing() as session:
         if body.chap_required and not _iscsi(session).chap_required:
-            hosts.check_not_locked_out(session, [one.initiator for one in sessions], body.force)
+            hosts.check_not_locked_out(session, [session.initiator for session in sessions], body.force)
         session.merge(Setting(name="iscsi", value={"chap_required": body.chap_required}))
         settings = _iscsi(session)
     call.changed()
     return settings
 
 
-@resource.operation(
-    "PUT", "/settings/iscsi/target-chap", role=Role.ADMIN, audit="settings.target_chap", body=Chap, answer=IscsiSettings
-)
-def set_target_chap(call: Call, body: Chap) -> BaseModel:
+@resource.operation("PUT", "/settings/iscsi/target-chap", role=Role.ADMIN, audit="settings.target_chap")
+def set_target_chap(call: Call, body: Chap) -> IscsiSettings:
     """Sets the name and secret by which the target proves itself to hosts (mutual CHAP). No host may have this secret."""
     with call.changing() as session:
         hosts.set_mutual(session, call.context.seal, (body.name, body.secret))
@@ -186,8 +171,8 @@ def set_target_chap(call: Call, body: Chap) -> BaseModel:
     return settings
 
 
-@resource.operation("DELETE", "/settings/iscsi/target-chap", role=Role.ADMIN, audit="settings.target_chap", answer=IscsiSettings)
-def delete_target_chap(call: Call) -> BaseModel:
+@resource.operation("DELETE", "/settings/iscsi/target-chap", role=Role.ADMIN, audit="settings.target_chap")
+def delete_target_chap(call: Call) -> IscsiSettings:
     """Removes them: hosts that request mutual CHAP cannot log in then."""
     with call.changing() as session:
         hosts.set_mutual(session, call.context.seal, None)
@@ -197,15 +182,17 @@ def delete_target_chap(call: Call) -> BaseModel:
     return settings
 
 
-@resource.operation("POST", "/reconcile", role=Role.OPERATOR, audit="reconcile", answer=ReconcileResponse)
-def reconcile(call: Call) -> BaseModel:
+@resource.operation("POST", "/reconcile", role=Role.OPERATOR, audit="reconcile")
+def reconcile(call: Call) -> ReconcileResponse:
     """Reconciles the data planes with the desired state now. Returns the differences it found."""
     return ReconcileResponse.model_validate(call.context.reconciling.reconcile("request"))
 
 
-@resource.operation("GET", "/offloads", role=Role.VIEWER, answer=OffloadsResponse)
-def read_offloads(call: Call) -> BaseModel:
+@resource.operation("GET", "/offloads", role=Role.VIEWER)
+def read_offloads(call: Call) -> OffloadsResponse:
     """Offloads as the iSCSI target and the NFS server count them, with the reason of each byte that was not cloned."""
-    found = call.worker.offloads.read(call.worker.fresh)
-    totals = {plane: nested(counts) for plane, counts in found.totals.items()}
-    return OffloadsResponse(luns=found.luns, sessions=found.sessions, hosts=found.hosts, **vars(found.nfs), totals=totals)
+    offloads = call.worker.offloads.read(call.worker.fresh)
+    totals = {plane: nested(counts) for plane, counts in offloads.totals.items()}
+    return OffloadsResponse(
+        luns=offloads.luns, sessions=offloads.sessions, hosts=offloads.hosts, **vars(offloads.nfs), totals=totals
+    )

@@ -6,8 +6,6 @@ there, and prints the fingerprint. It first takes the certificate that the worke
 zvaai-frontend.service runs it at each start and reload.
 """
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 import itertools
@@ -54,29 +52,29 @@ def describe(file: Path) -> Description:
     return described(x509.load_pem_x509_certificate(file.read_bytes()))
 
 
-def described(found: x509.Certificate) -> Description:
+def described(certificate: x509.Certificate) -> Description:
     """Description of a certificate."""
     try:
-        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         names = x509.SubjectAlternativeName([])
     return Description(
-        subject=found.subject.rfc4514_string(),
-        issuer=found.issuer.rfc4514_string(),
+        subject=certificate.subject.rfc4514_string(),
+        issuer=certificate.issuer.rfc4514_string(),
         names=[str(name.value) for name in names if isinstance(name, x509.DNSName | x509.IPAddress)],
-        not_before=found.not_valid_before_utc.timestamp(),
-        not_after=found.not_valid_after_utc.timestamp(),
-        fingerprint=found.fingerprint(hashes.SHA256()).hex(":").upper(),
+        not_before=certificate.not_valid_before_utc.timestamp(),
+        not_after=certificate.not_valid_after_utc.timestamp(),
+        fingerprint=certificate.fingerprint(hashes.SHA256()).hex(":").upper(),
     )
 
 
 def ensure(folder: Path) -> str:
     """Makes certificate and key unless good ones are there; the SHA-256 fingerprint. Raises OSError."""
-    found = _good(folder)
-    if found is None:
+    current = _good(folder)
+    if current is None:
         _make(folder)
-        found = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
-    return found.fingerprint(hashes.SHA256()).hex(":").upper()
+        current = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
+    return current.fingerprint(hashes.SHA256()).hex(":").upper()
 
 
 def _now() -> datetime.datetime:
@@ -85,19 +83,19 @@ def _now() -> datetime.datetime:
 
 def _good(folder: Path) -> x509.Certificate | None:
     try:
-        found = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
+        current = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
         key = serialization.load_pem_private_key((folder / KEY).read_bytes(), None)
-        if key.public_key() != found.public_key():
+        if key.public_key() != current.public_key():
             return None
-        if found.issuer != found.subject:  # an admin's, which only the admin renews
-            return found
-        authority = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        if current.issuer != current.subject:  # an admin's, which only the admin renews
+            return current
+        authority = current.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (FileNotFoundError, ValueError, TypeError, x509.ExtensionNotFound):
         return None
     now = _now()
-    if authority or found.not_valid_after_utc - now < RENEWED or found.not_valid_before_utc > now:
+    if authority or current.not_valid_after_utc - now < RENEWED or current.not_valid_before_utc > now:
         return None
-    return found
+    return current
 
 
 def _make(folder: Path) -> None:

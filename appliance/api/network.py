@@ -3,8 +3,6 @@
 
 import contextlib
 
-from pydantic import BaseModel
-
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas.network import NetworkResponse, PingPage
 from appliance.domain import hosts
@@ -16,14 +14,14 @@ from appliance.worker import network, ping
 resource = Resource("network")
 
 
-@resource.operation("GET", "/network", role=Role.VIEWER, answer=NetworkResponse)
-def read_network(call: Call) -> BaseModel:
+@resource.operation("GET", "/network", role=Role.VIEWER)
+def read_network(call: Call) -> NetworkResponse:
     """Interfaces, host name, DNS and time synchronisation of the server."""
     return NetworkResponse.model_validate(network.read(call.context.configuration.nfs.bus))
 
 
-@resource.operation("POST", "/hosts/<host_id>/ping", role=Role.OPERATOR, audit="host.ping", answer=PingPage)
-def ping_host(call: Call, host_id: str) -> BaseModel:
+@resource.operation("POST", "/hosts/<host_id>/ping", role=Role.OPERATOR, audit="host.ping")
+def ping_host(call: Call, host_id: str) -> PingPage:
     """Pings each known address of a host at full MTU: those that are set, and those of its iSCSI sessions."""
     with call.context.store.reading() as session:
         host = hosts.host(session, host_id)

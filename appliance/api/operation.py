@@ -9,8 +9,6 @@ To add an operation, write a view with `Resource.operation` in the module of its
 RESOURCES of appliance/api/resources.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time
@@ -215,10 +213,7 @@ class Resource:
         path: str,
         *,
         role: Role | None,
-        answer: type[BaseModel] | None = None,
         audit: str | None = None,
-        body: type[BaseModel] | None = None,
-        query: type[BaseModel] | None = None,
         status: int = 200,
         media: str | None = None,
         conflicts: bool = False,
@@ -232,8 +227,8 @@ class Resource:
             name, types = f"{self.name}.{view.__name__}", get_type_hints(view)
             returned = Empty if types["return"] is Response else types["return"]
             declared = Declaration(
-                name, view, method, f"/api/v1{path}", role, audit, answer or returned, status, body or types.get("body"),
-                query or types.get("query"), media, conflicts or method != "GET", matches, local,
+                name, view, method, f"/api/v1{path}", role, audit, returned, status, types.get("body"), types.get("query"), media,
+                conflicts or method != "GET", matches, local,
             )  # fmt: skip
             DECLARATIONS[name] = declared
             self.declarations.append(declared)

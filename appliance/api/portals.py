@@ -7,7 +7,7 @@ from appliance.api.schemas.common import Empty, ForceQuery, ListQuery
 from appliance.api.schemas.portals import PortalCreate, PortalPage, PortalResponse, PortalUpdate
 from appliance.dataplane.target import Portal
 from appliance.domain.access import Role
-from appliance.domain.addresses import Address, join_portal, own_addresses, reachable, split_portal
+from appliance.domain.addresses import Address, join_portal, local_addresses, reachable, split_portal
 from appliance.domain.errors import InvalidError, NotFoundError
 from appliance.worker import portals
 
@@ -34,7 +34,7 @@ def _address(body: PortalCreate) -> str:
         raise InvalidError("address", "give either an address or an interface", _EXAMPLES)
     if body.address is not None:
         return _checked("address", body.address)
-    local = own_addresses()
+    local = local_addresses()
     for address in local:
         if address.interface == body.interface:
             return join_portal(address.address, ISCSI_PORT)
@@ -45,7 +45,7 @@ def _address(body: PortalCreate) -> str:
 @resource.operation("GET", "/portals", role=Role.VIEWER)
 def list_portals(call: Call, query: ListQuery) -> PortalPage:
     """All portals, with the network interfaces that lead to them."""
-    local = own_addresses()
+    local = local_addresses()
     shown = [_shown(portal, local) for portal in call.context.target.portals()]
     return PortalPage.model_validate(page(sorted(shown, key=lambda portal: portal.address), query, lambda portal: portal.address))
 
@@ -61,7 +61,7 @@ def create_portal(call: Call, body: PortalCreate) -> PortalResponse:
         call.context.target.create_portal(portal)
     else:
         portals.change(call.context, replaces, portal, force=body.force)
-    return _shown(portal, own_addresses())
+    return _shown(portal, local_addresses())
 
 
 @resource.operation("PATCH", "/portals/<portal>", role=Role.ADMIN, audit="portal.change")
@@ -78,7 +78,7 @@ def change_portal(call: Call, portal: str, body: PortalUpdate) -> PortalResponse
         current.advertised if body.advertised is None else _checked("advertised", body.advertised),
     )
     portals.change(call.context, portal, changed, force=body.force)
-    return _shown(changed, own_addresses())
+    return _shown(changed, local_addresses())
 
 
 @resource.operation("DELETE", "/portals/<portal>", role=Role.ADMIN, audit="portal.delete")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """All resources of the API: whoever imports this has all declarations."""
 
-from __future__ import annotations
-
 from appliance.api import (
     appliance_resource,
     configuration,

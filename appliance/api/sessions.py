@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first start, logging in and out."""
 
-from __future__ import annotations
-
 import socket
 
-from pydantic import BaseModel
 from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource
@@ -30,15 +27,15 @@ from appliance.domain.errors import InvalidError, UnauthenticatedError
 resource = Resource("sessions")
 
 
-@resource.operation("GET", "/setup", role=None, answer=SetupState)
-def read_setup(call: Call) -> BaseModel:
+@resource.operation("GET", "/setup", role=None)
+def read_setup(call: Call) -> SetupState:
     """Whether the first admin is still to be made."""
     with call.context.store.reading() as session:
         return SetupState(needed=access.setup_needed(session))
 
 
-@resource.operation("POST", "/setup", role=None, audit="setup", body=SetupCreate, answer=SetupResponse, status=201)
-def set_up(call: Call, body: SetupCreate) -> BaseModel:
+@resource.operation("POST", "/setup", role=None, audit="setup", status=201)
+def set_up(call: Call, body: SetupCreate) -> SetupResponse:
     """Makes the first admin, with the one-time code that the server printed at its first start."""
     store = call.context.store
     with store.session() as session:
@@ -57,8 +54,8 @@ def set_up(call: Call, body: SetupCreate) -> BaseModel:
     return response
 
 
-@resource.operation("POST", "/session", role=None, audit="session.begin", body=SessionCreate, answer=SessionResponse, status=201)
-def log_in(call: Call, body: SessionCreate) -> BaseModel:
+@resource.operation("POST", "/session", role=None, audit="session.begin", status=201)
+def log_in(call: Call, body: SessionCreate) -> SessionResponse:
     """Logs in: sets the session's cookie and returns the CSRF token."""
     store = call.context.store
     with store.session() as session:
@@ -83,8 +80,8 @@ def log_in(call: Call, body: SessionCreate) -> BaseModel:
     )
 
 
-@resource.operation("GET", "/session", role=Role.VIEWER, answer=SessionResponse)
-def read_session(call: Call) -> BaseModel:
+@resource.operation("GET", "/session", role=Role.VIEWER)
+def read_session(call: Call) -> SessionResponse:
     """The caller: user, role and session."""
     token = access.csrf_token(call.request.cookie or "") if call.who.cookie else None
     return SessionResponse.model_validate(
@@ -92,8 +89,8 @@ def read_session(call: Call) -> BaseModel:
     )
 
 
-@resource.operation("DELETE", "/session", role=Role.VIEWER, audit="session.end", answer=Empty)
-def log_out(call: Call) -> BaseModel:
+@resource.operation("DELETE", "/session", role=Role.VIEWER, audit="session.end")
+def log_out(call: Call) -> Empty:
     """Ends the session; of a token nothing."""
     with call.changing() as session:
         access.end_session(session, call.who.credential)
@@ -101,8 +98,8 @@ def log_out(call: Call) -> BaseModel:
     return Empty()
 
 
-@resource.operation("POST", "/session/password", role=Role.VIEWER, audit="session.password", body=PasswordUpdate, answer=Empty)
-def change_password(call: Call, body: PasswordUpdate) -> BaseModel:
+@resource.operation("POST", "/session/password", role=Role.VIEWER, audit="session.password")
+def change_password(call: Call, body: PasswordUpdate) -> Empty:
     """Changes the caller's password. Ends the user's other sessions, and the tokens if `end_tokens` is set."""
     confirm_password(call, body.current, "current")
     password_hash = access.new_password(call.who.name, body.new)
@@ -117,8 +114,8 @@ def change_password(call: Call, body: PasswordUpdate) -> BaseModel:
     return Empty()
 
 
-@resource.operation("GET", "/session/totp", role=Role.VIEWER, answer=TotpResponse)
-def read_totp(call: Call) -> BaseModel:
+@resource.operation("GET", "/session/totp", role=Role.VIEWER)
+def read_totp(call: Call) -> TotpResponse:
     """The caller's two-factor login, and a new secret to turn it on with. Nothing is stored."""
     with call.context.store.reading() as session:
         user = access.user(session, call.who.user_id)
@@ -131,8 +128,8 @@ def read_totp(call: Call) -> BaseModel:
     )
 
 
-@resource.operation("PUT", "/session/totp", role=Role.VIEWER, audit="session.totp", body=TotpUpdate, answer=TotpCodesResponse)
-def change_totp(call: Call, body: TotpUpdate) -> BaseModel:
+@resource.operation("PUT", "/session/totp", role=Role.VIEWER, audit="session.totp")
+def change_totp(call: Call, body: TotpUpdate) -> TotpCodesResponse:
     """Turns the caller's two-factor login on or off. API tokens do not need it."""
     confirm_password(call, body.password, "password")
     codes: list[str] = []

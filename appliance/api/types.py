@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types of fields that several schemas have: sizes and GUIDs as strings, times, names."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import json

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Users and API tokens."""
 
-from __future__ import annotations
-
-from pydantic import BaseModel
 from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource
@@ -27,16 +24,16 @@ from appliance.domain.access import Role
 resource = Resource("users")
 
 
-@resource.operation("GET", "/users", role=Role.ADMIN, query=ListQuery, answer=UserPage)
-def list_users(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/users", role=Role.ADMIN)
+def list_users(call: Call, query: ListQuery) -> UserPage:
     """All users."""
     with call.context.store.reading() as session:
         users = session.scalars(select(User).order_by(User.name)).all()
         return UserPage.model_validate(page(users, query, lambda user: user.name).each(user_response))
 
 
-@resource.operation("POST", "/users", role=Role.ADMIN, audit="user.create", body=UserCreate, answer=UserResponse, status=201)
-def create_user(call: Call, body: UserCreate) -> BaseModel:
+@resource.operation("POST", "/users", role=Role.ADMIN, audit="user.create", status=201)
+def create_user(call: Call, body: UserCreate) -> UserResponse:
     """A new user."""
     password_hash = access.new_password(body.name, body.password)
     with call.changing() as session:
@@ -45,17 +42,15 @@ def create_user(call: Call, body: UserCreate) -> BaseModel:
     return user
 
 
-@resource.operation("GET", "/users/<user_id>", role=Role.ADMIN, answer=UserResponse)
-def read_user(call: Call, user_id: str) -> BaseModel:
+@resource.operation("GET", "/users/<user_id>", role=Role.ADMIN)
+def read_user(call: Call, user_id: str) -> UserResponse:
     """One user."""
     with call.context.store.reading() as session:
         return user_response(access.user(session, user_id))
 
 
-@resource.operation(
-    "PATCH", "/users/<user_id>", role=Role.ADMIN, audit="user.change", body=UserUpdate, answer=UserResponse, matches=True
-)
-def change_user(call: Call, user_id: str, body: UserUpdate) -> BaseModel:
+@resource.operation("PATCH", "/users/<user_id>", role=Role.ADMIN, audit="user.change", matches=True)
+def change_user(call: Call, user_id: str, body: UserUpdate) -> UserResponse:
     """Changes role, password or `disabled`. `end_tokens` ends the user's tokens, `reset_totp` two-factor login."""
     with call.context.store.reading() as session:
         name = access.user(session, user_id).name
@@ -70,8 +65,8 @@ def change_user(call: Call, user_id: str, body: UserUpdate) -> BaseModel:
         return user_response(changed)
 
 
-@resource.operation("DELETE", "/users/<user_id>", role=Role.ADMIN, audit="user.delete", answer=Empty, matches=True)
-def delete_user(call: Call, user_id: str) -> BaseModel:
+@resource.operation("DELETE", "/users/<user_id>", role=Role.ADMIN, audit="user.delete", matches=True)
+def delete_user(call: Call, user_id: str) -> Empty:
     """With sessions and tokens."""
     with call.changing() as session:
         call.match(user_response(access.user(session, user_id)))
@@ -79,16 +74,16 @@ def delete_user(call: Call, user_id: str) -> BaseModel:
     return Empty()
 
 
-@resource.operation("GET", "/tokens", role=Role.VIEWER, query=ListQuery, answer=TokenPage)
-def list_tokens(call: Call, query: ListQuery) -> BaseModel:
+@resource.operation("GET", "/tokens", role=Role.VIEWER)
+def list_tokens(call: Call, query: ListQuery) -> TokenPage:
     """One's own API tokens."""
     with call.context.store.reading() as session:
         tokens = session.scalars(select(Token).where(Token.user_id == call.who.user_id).order_by(Token.id)).all()
         return TokenPage.model_validate(page(tokens, query, lambda token: token.id))
 
 
-@resource.operation("POST", "/tokens", role=Role.VIEWER, audit="token.create", body=TokenCreate, answer=TokenCreated, status=201)
-def create_token(call: Call, body: TokenCreate) -> BaseModel:
+@resource.operation("POST", "/tokens", role=Role.VIEWER, audit="token.create", status=201)
+def create_token(call: Call, body: TokenCreate) -> TokenCreated:
     """Creates a token for the caller. Its secret is in this response and never shown again."""
     if body.password is not None:
         confirm_password(call, body.password, "password")
@@ -103,8 +98,8 @@ def create_token(call: Call, body: TokenCreate) -> BaseModel:
     return response
 
 
-@resource.operation("DELETE", "/tokens/<token_id>", role=Role.VIEWER, audit="token.delete", answer=Empty)
-def delete_token(call: Call, token_id: str) -> BaseModel:
+@resource.operation("DELETE", "/tokens/<token_id>", role=Role.VIEWER, audit="token.delete")
+def delete_token(call: Call, token_id: str) -> Empty:
     """A token of one's own; an admin deletes those of others too."""
     with call.changing() as session:
         access.delete_token(session, call.who, token_id)

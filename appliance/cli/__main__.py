@@ -5,8 +5,6 @@ Exit codes: 0 done; 1 a job or check failed; 2 wrong command line; 3 not found; 
 7 invalid value.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

@@ -18,7 +18,7 @@ def show(run: Run) -> None:
 
     Example: zvaai certificate show
     """
-    run.output.one(run.client.call("GET", "/certificate"))
+    run.output.fields(run.client.call("GET", "/certificate"))
 
 
 @certificate.command("upload")
@@ -35,7 +35,7 @@ def upload(
         body = {"certificate": chain.read_text(), "private_key": key.read_text()}
     except UnicodeDecodeError as error:
         raise CommandError(f"{chain} or {key} is not PEM: openssl x509 -inform DER converts it", INVALID) from error
-    run.output.one(run.client.call("PUT", "/certificate", body))
+    run.output.fields(run.client.call("PUT", "/certificate", body))
     stored = stored_settings()
     if stored.get("certificate") and stored.get("url") == run.client.url:
         keep_settings({**stored, "certificate": stored["certificate"] + body["certificate"]})

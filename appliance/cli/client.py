@@ -4,8 +4,6 @@
 Each change has an Idempotency-Key. If the connection breaks before the answer, the same request is sent again, and made once.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import ssl
@@ -126,7 +124,7 @@ class Client:
             text = f"Nobody is logged in at {self.url}. {_LOG_IN}"
         elif status == 401:
             text += f"\n  The login has ended or was taken back: zvaai login {self.url}"
-        fields = [str(one.get("field")) for one in problem.get("errors", ())] if isinstance(problem, dict) else []
+        fields = [str(field.get("field")) for field in problem.get("errors", ())] if isinstance(problem, dict) else []
         return CommandError(text, _EXIT_CODES.get(status, FAILED), outdated=status == 412, fields=fields)
 
     def change(
@@ -166,12 +164,12 @@ class Client:
 
     def all(self, path: str, most: int | None = None, **query: Any) -> list[Any]:
         """All pages of a list, or its first `most`."""
-        found: list[Any] = []
+        items: list[Any] = []
         for page in self._pages(path, query):
-            found += page
-            if most is not None and len(found) >= most:
-                return found[:most]
-        return found
+            items += page
+            if most is not None and len(items) >= most:
+                return items[:most]
+        return items
 
     def _pages(self, path: str, query: dict[str, Any]) -> Iterator[list[Any]]:
         cursor = None
@@ -203,11 +201,11 @@ class Client:
         """The identifier of what has this name or identifier. Raises CommandError."""
         items = self.all(path)
         for key in ("id", "name"):
-            found = [item for item in items if item[key] == name]
-            if len(found) == 1:
-                return str(found[0]["id"])
-            if found:
-                raise CommandError(f"several are called {name!r}: {', '.join(item['id'] for item in found)}", IN_THE_WAY)
+            matching = [item for item in items if item[key] == name]
+            if len(matching) == 1:
+                return str(matching[0]["id"])
+            if matching:
+                raise CommandError(f"several are called {name!r}: {', '.join(item['id'] for item in matching)}", IN_THE_WAY)
         raise CommandError(f"there is no {name!r} in {path.strip('/')}", NOT_THERE)
 
 
@@ -215,7 +213,7 @@ def _in_words(problem: Any) -> str:
     if not isinstance(problem, dict) or "detail" not in problem:
         return str(problem)[:1000]
     lines = [str(problem["detail"])]
-    lines += [f"  in the way: {one}" for one in problem.get("blocking", ())]
+    lines += [f"  in the way: {blocking}" for blocking in problem.get("blocking", ())]
     if problem.get("can_force"):
         lines.append("  --force does it nevertheless")
     return "\n".join(lines)

@@ -68,7 +68,7 @@ def show_datastore(run: Run, store: Store) -> None:
     (shown,) = named([response], names_of(run.client, "/host-groups"), "host_groups")
     if response["kind"] == "vmfs":
         shown["target"] = run.client.call("GET", "/readiness")["target"]
-    return run.output.one(shown)
+    return run.output.fields(shown)
 
 
 @datastore.command("create")

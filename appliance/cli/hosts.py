@@ -34,7 +34,7 @@ def show_host(run: Run, host: str) -> None:
         return
     (shown,) = named([response], names_of(run.client, "/host-groups"), "group")
     paths = [f"{session['peer']} to {session['portal']}" for session in sessions]
-    run.output.one({key: value for key, value in shown.items() if key not in ("id", "etag")} | more | {"sessions": paths})
+    run.output.fields({key: value for key, value in shown.items() if key not in ("id", "etag")} | more | {"sessions": paths})
     print("\nOn this host:\n" + "\n".join(f"  {line}" for line in [*lines, *ready["esxcli"]]))
 
 
@@ -48,7 +48,7 @@ def create_host(run: Run, name: str, iqn: Iqns = None, address: Addresses = None
     body: dict[str, Any] = {"name": name, "iqns": iqn or [], "addresses": address or []}
     if group:
         body["group"] = run.client.named("/host-groups", group)
-    run.output.one(run.client.call("POST", "/hosts", body))
+    run.output.fields(run.client.call("POST", "/hosts", body))
 
 
 @host.command("change")
@@ -77,7 +77,7 @@ def change_host(
         body |= changed_list("iqns", now["iqns"], add_iqn, remove_iqn)
         return body | changed_list("addresses", now["addresses"], add_address, remove_address)
 
-    run.output.one(run.client.change(run.path("/hosts", host), changes))
+    run.output.fields(run.client.change(run.path("/hosts", host), changes))
 
 
 @host.command("delete")
@@ -105,10 +105,10 @@ def chap(
     """
     path = f"{run.path('/hosts', host)}/chap"
     if remove:
-        run.output.one(run.client.call("DELETE", path, force=force))
+        run.output.fields(run.client.call("DELETE", path, force=force))
         return
     body = {"name": name or host, "secret": ask_secret("CHAP secret", twice=True), "force": force}
-    run.output.one(run.client.call("PUT", path, body))
+    run.output.fields(run.client.call("PUT", path, body))
 
 
 @host.command("sessions")
@@ -151,7 +151,7 @@ def create_group(run: Run, name: str) -> None:
 
     Example: zvaai group create cluster
     """
-    run.output.one(run.client.call("POST", "/host-groups", {"name": name}))
+    run.output.fields(run.client.call("POST", "/host-groups", {"name": name}))
 
 
 @group.command("show")
@@ -163,7 +163,7 @@ def show_group(run: Run, group: str) -> None:
     response = run.client.call("GET", run.path("/host-groups", group))
     stores = [store["name"] for store in run.client.all("/datastores") if response["id"] in store["host_groups"]]
     (shown,) = [response] if run.output.as_json else named([response], names_of(run.client, "/hosts"), "hosts")
-    run.output.one({**shown, "datastores": stores})
+    run.output.fields({**shown, "datastores": stores})
 
 
 @group.command("change")
@@ -186,7 +186,7 @@ def change_group(
         body: dict[str, Any] = {"name": name} if name else {}
         return body | changed_list("disabled_offloads", now["disabled_offloads"], disable, enable)
 
-    run.output.one(run.client.change(run.path("/host-groups", group), changes))
+    run.output.fields(run.client.change(run.path("/host-groups", group), changes))
 
 
 @group.command("delete")

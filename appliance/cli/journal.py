@@ -35,7 +35,7 @@ def show_job(run: Run, job: str) -> None:
     Example: zvaai job show 0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3
     """
     response = run.client.call("GET", f"/jobs/{job}")
-    run.output.one(response if run.output.as_json else {**response, "problem": (response["problem"] or {}).get("text")})
+    run.output.fields(response if run.output.as_json else {**response, "problem": (response["problem"] or {}).get("text")})
 
 
 @job.command("wait")
@@ -53,7 +53,7 @@ def abandon_job(run: Run, job: str) -> None:
 
     Example: zvaai job abandon 5f0c6a0e-8f0e-4f5e-9d3c-2b6d1c7a9e10
     """
-    run.output.one(run.client.call("POST", f"/jobs/{job}/abandon"))
+    run.output.fields(run.client.call("POST", f"/jobs/{job}/abandon"))
 
 
 @job.command("cancel")
@@ -62,7 +62,7 @@ def cancel_job(run: Run, job: str) -> None:
 
     Example: zvaai job cancel 0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3
     """
-    run.output.one(run.client.call("POST", f"/jobs/{job}/cancel"))
+    run.output.fields(run.client.call("POST", f"/jobs/{job}/cancel"))
 
 
 @alert.command("list")
@@ -84,7 +84,7 @@ def show_alert(run: Run, alert: int) -> None:
     matching: list[dict[str, Any]] = [entry for entry in run.client.all("/alerts", open="false") if entry["id"] == alert]
     if not matching:
         raise CommandError(f"there is no alert {alert}; zvaai alert list --all shows their numbers", NOT_THERE)
-    run.output.one(matching[0])
+    run.output.fields(matching[0])
 
 
 @alert.command("acknowledge")
@@ -93,7 +93,7 @@ def acknowledge(run: Run, alert: int) -> None:
 
     Example: zvaai alert acknowledge 12
     """
-    run.output.one(run.client.call("POST", f"/alerts/{alert}/acknowledge"))
+    run.output.fields(run.client.call("POST", f"/alerts/{alert}/acknowledge"))
 
 
 @audit.command("list")

@@ -39,7 +39,7 @@ def confirm_key(run: Run, pool: str) -> None:
 
     Example: zvaai key confirm tank
     """
-    run.output.one(run.client.call("POST", f"/encryption-keys/{pool}/confirm", {"secret": _read_key()}))
+    run.output.fields(run.client.call("POST", f"/encryption-keys/{pool}/confirm", {"secret": _read_key()}))
 
 
 @key.command("keep")
@@ -48,4 +48,4 @@ def keep_key(run: Run, pool: str) -> None:
 
     Example: zvaai key keep tank
     """
-    run.output.one(run.client.call("PUT", f"/encryption-keys/{pool}", {"secret": _read_key()}))
+    run.output.fields(run.client.call("PUT", f"/encryption-keys/{pool}", {"secret": _read_key()}))

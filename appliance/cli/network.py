@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The network of the server; portals and CHAP of the iSCSI target."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
 from appliance.cli.client import FAILED, USAGE, CommandError
-from appliance.cli.shared import Run, Yes, ask_secret, confirm, noun, shared
+from appliance.cli.shared import Run, Yes, ask_secret, confirm, noun
 
 network = noun("network", "Show the network of the server, and ping hosts at full MTU.")
 portal = noun("portal", "Set where hosts reach the iSCSI target.")
@@ -30,7 +28,7 @@ def show_network(run: Run) -> None:
     if run.output.as_json:
         return run.output.raw(shown)
     clock = shown["time"]
-    run.output.one(
+    run.output.fields(
         {
             "host_name": shown["hostname"],
             "dns_servers": shown["dns_servers"],
@@ -63,18 +61,17 @@ def ping(run: Run, host: Annotated[str, typer.Argument(help="Name of a host.")])
 
 
 @portal.command("list")
-def list_portals(context: typer.Context) -> None:
+def list_portals(run: Run) -> None:
     """List portals and the network interfaces that lead to them.
 
     Example: zvaai portal list
     """
-    run = shared(context)
     run.output.rows(run.client.all("/portals"), "address", "group_tag", "interfaces", "advertised", "problem")
 
 
 @portal.command("add")
 def add_portal(
-    context: typer.Context,
+    run: Run,
     address: Annotated[str | None, typer.Argument(help="Address with port: 192.0.2.1:3260. Or give --interface.")] = None,
     interface: Annotated[str | None, typer.Option(help="Use the first address of this network interface, and port 3260.")] = None,
     group: Group = 1,
@@ -88,17 +85,16 @@ def add_portal(
 
     Example: zvaai portal add --interface eth1 --group 2
     """
-    run = shared(context)
     body = {
         "address": address, "interface": interface, "group_tag": group, "advertised": advertised, "replaces": replace,
         "force": force,
     }  # fmt: skip
-    run.output.one(run.client.call("POST", "/portals", body))
+    run.output.fields(run.client.call("POST", "/portals", body))
 
 
 @portal.command("change")
 def change_portal(
-    context: typer.Context,
+    run: Run,
     portal: Address,
     address: Annotated[str | None, typer.Option(help="New address with port.")] = None,
     group: Group = None,
@@ -109,36 +105,33 @@ def change_portal(
 
     Example: zvaai portal change 192.0.2.1:3260 --address 192.0.2.5:3260
     """
-    run = shared(context)
     given: dict[str, Any] = {"address": address, "group_tag": group, "advertised": advertised}
     body = {key: value for key, value in given.items() if value is not None} | {"force": force}
-    run.output.one(run.client.call("PATCH", f"/portals/{quote(portal, safe='')}", body))
+    run.output.fields(run.client.call("PATCH", f"/portals/{quote(portal, safe='')}", body))
 
 
 @portal.command("remove")
-def remove_portal(context: typer.Context, portal: Address, force: Force = False, yes: Yes = False) -> None:
+def remove_portal(run: Run, portal: Address, force: Force = False, yes: Yes = False) -> None:
     """Stop listening at a portal.
 
     Example: zvaai portal remove 192.0.2.1:3260 --yes
     """
-    run = shared(context)
     confirm(f"Stop listening at {portal}?", yes)
     run.client.call("DELETE", f"/portals/{quote(portal, safe='')}", force=force)
 
 
 @iscsi.command("show")
-def show(context: typer.Context) -> None:
+def show(run: Run) -> None:
     """Show whether CHAP is required, and by which name the target proves itself.
 
     Example: zvaai iscsi show
     """
-    run = shared(context)
-    run.output.one(run.client.call("GET", "/settings/iscsi"))
+    run.output.fields(run.client.call("GET", "/settings/iscsi"))
 
 
 @iscsi.command("change")
 def change(
-    context: typer.Context,
+    run: Run,
     chap: Annotated[bool, typer.Option("--chap/--no-chap", help="Require CHAP of all hosts, or of none.")],
     force: Annotated[bool, typer.Option("--force", help="Also if hosts without a secret are logged in.")] = False,
 ) -> None:
@@ -146,13 +139,12 @@ def change(
 
     Example: zvaai iscsi change --chap
     """
-    run = shared(context)
-    run.output.one(run.client.call("PUT", "/settings/iscsi", {"chap_required": chap, "force": force}))
+    run.output.fields(run.client.call("PUT", "/settings/iscsi", {"chap_required": chap, "force": force}))
 
 
 @iscsi.command("target-chap")
 def target_chap(
-    context: typer.Context,
+    run: Run,
     name: Annotated[
         str | None, typer.Option(help="CHAP name of the target. The secret comes from the terminal or stdin.")
     ] = None,
@@ -162,11 +154,10 @@ def target_chap(
 
     Example: zvaai iscsi target-chap --name storage
     """
-    run = shared(context)
     if remove == (name is not None):
         raise CommandError("give --name NAME, or --remove", USAGE)
     path = "/settings/iscsi/target-chap"
     if remove:
-        run.output.one(run.client.call("DELETE", path))
+        run.output.fields(run.client.call("DELETE", path))
     else:
-        run.output.one(run.client.call("PUT", path, {"name": name, "secret": ask_secret("CHAP secret", twice=True)}))
+        run.output.fields(run.client.call("PUT", path, {"name": name, "secret": ask_secret("CHAP secret", twice=True)}))

@@ -61,7 +61,7 @@ class Output:
             table.add_row(*(shown(column, item[column]) for column in columns))
         return self.console.print(table)
 
-    def one(self, item: dict[str, Any]) -> None:
+    def fields(self, item: dict[str, Any]) -> None:
         """A thing by its fields."""
         if self.as_json:
             return self.raw(item)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The appliance as a whole: login, status, readiness, offloads, reconcile."""
 
-from __future__ import annotations
-
 import hashlib
 import socket
 import ssl

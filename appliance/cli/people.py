@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Users and API tokens."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer
 
-from appliance.cli.shared import Run, Yes, ask_secret, confirm, noun, shared
+from appliance.cli.shared import Run, Yes, ask_secret, confirm, noun
 
 user = noun("user", "Manage users.")
 token = noun("token", "Manage your own API tokens.")
@@ -15,29 +13,27 @@ Role = Annotated[str, typer.Option(help="viewer, operator or admin")]
 
 
 @user.command("list")
-def list_users(context: typer.Context) -> None:
+def list_users(run: Run) -> None:
     """List users.
 
     Example: zvaai user list
     """
-    run = shared(context)
     run.output.rows(run.client.all("/users"), "name", "role", "disabled", "totp", "created_at")
 
 
 @user.command("create")
-def create_user(context: typer.Context, name: str, role: Role) -> None:
+def create_user(run: Run, name: str, role: Role) -> None:
     """Create a user. The password comes from the terminal or stdin.
 
     Example: zvaai user create olga --role operator
     """
-    run = shared(context)
     body = {"name": name, "role": role, "password": ask_secret("Password", twice=True)}
-    run.output.one(run.client.call("POST", "/users", body))
+    run.output.fields(run.client.call("POST", "/users", body))
 
 
 @user.command("change")
 def change_user(
-    context: typer.Context,
+    run: Run,
     name: str,
     role: Annotated[str | None, typer.Option(help="viewer, operator or admin")] = None,
     disabled: Annotated[
@@ -51,21 +47,17 @@ def change_user(
 
     Example: zvaai user change olga --reset-totp
     """
-    run = shared(context)
     given: dict[str, Any] = {"role": role, "disabled": disabled, "reset_totp": reset_totp or None}
     body = {key: value for key, value in given.items() if value is not None}
-    run.output.one(run.client.change(run.path("/users", name), body))
+    run.output.fields(run.client.change(run.path("/users", name), body))
 
 
 @user.command("password")
-def set_password(
-    context: typer.Context, name: str, end_tokens: Annotated[bool, typer.Option(help="End the API tokens too.")] = False
-) -> None:
+def set_password(run: Run, name: str, end_tokens: Annotated[bool, typer.Option(help="End the API tokens too.")] = False) -> None:
     """Set a password and end the sessions of the user. The password comes from the terminal or stdin.
 
     Example: zvaai user password olga --end-tokens
     """
-    run = shared(context)
     body = {"password": ask_secret("New password", twice=True), "end_tokens": end_tokens}
     run.client.change(run.path("/users", name), body)
 
@@ -94,30 +86,28 @@ def change_totp(
 
 
 @user.command("delete")
-def delete_user(context: typer.Context, name: str, yes: Yes = False) -> None:
+def delete_user(run: Run, name: str, yes: Yes = False) -> None:
     """Delete a user with sessions and tokens.
 
     Example: zvaai user delete olga --yes
     """
-    run = shared(context)
     path = run.path("/users", name)
     confirm(f"Delete the user {name} with all sessions and tokens?", yes)
     run.client.delete(path)
 
 
 @token.command("list")
-def list_tokens(context: typer.Context) -> None:
+def list_tokens(run: Run) -> None:
     """List your API tokens.
 
     Example: zvaai token list
     """
-    run = shared(context)
     run.output.rows(run.client.all("/tokens"), "name", "scope", "expires_at", "id")
 
 
 @token.command("create")
 def create_token(
-    context: typer.Context,
+    run: Run,
     name: str,
     scope: Annotated[str, typer.Option(help="viewer, operator or admin: the most that the token may do.")],
     days: Annotated[int, typer.Option(help="Lifetime of the token.")] = 90,
@@ -126,18 +116,16 @@ def create_token(
 
     Example: zvaai token create prometheus --scope viewer --days 365
     """
-    run = shared(context)
     body = {"name": name, "scope": scope, "days": days, "password": ask_secret("Password")}
-    run.output.one(run.client.call("POST", "/tokens", body))
+    run.output.fields(run.client.call("POST", "/tokens", body))
 
 
 @token.command("delete")
-def delete_token(context: typer.Context, token: str, yes: Yes = False) -> None:
+def delete_token(run: Run, token: str, yes: Yes = False) -> None:
     """Delete an API token by its name or identifier.
 
     Example: zvaai token delete prometheus --yes
     """
-    run = shared(context)
     path = run.path("/tokens", token)
     confirm(f"Delete the token {token}? Programs that use it can no longer log in.", yes)
     run.client.call("DELETE", path)

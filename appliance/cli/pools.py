@@ -23,7 +23,7 @@ def show_pool(run: Run, name: str) -> None:
     response = run.client.call("GET", f"/pools/{name}")
     if run.output.as_json:
         return run.output.raw(response)
-    run.output.one({key: value for key, value in response.items() if key != "vdevs"})
+    run.output.fields({key: value for key, value in response.items() if key != "vdevs"})
     if scan := response["scan"]:
         print(f"{scan['function']}: {scan['state']}, {100 * scan['progress']:.0f} %, {scan['errors']} errors")
     lines: list[dict[str, Any]] = []

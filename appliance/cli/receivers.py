@@ -54,7 +54,7 @@ def create_receiver(
         "sender": sender or "", "recipients": to or [], "user": user,
         "password": ask_secret("Password for the mail server") if user else None,
     }  # fmt: skip
-    run.output.one(run.client.call("POST", "/receivers", body))
+    run.output.fields(run.client.call("POST", "/receivers", body))
 
 
 @receiver.command("change")
@@ -80,7 +80,7 @@ def change_receiver(
         "password": ask_secret("Password for the mail server") if user else None,
     }  # fmt: skip
     body = {key: value for key, value in given.items() if value is not None}
-    run.output.one(run.client.change(run.path("/receivers", name), body))
+    run.output.fields(run.client.change(run.path("/receivers", name), body))
 
 
 @receiver.command("secret")
@@ -89,7 +89,7 @@ def renew_secret(run: Run, name: str) -> None:
 
     Example: zvaai receiver secret pager
     """
-    run.output.one(run.client.call("POST", f"{run.path('/receivers', name)}/secret"))
+    run.output.fields(run.client.call("POST", f"{run.path('/receivers', name)}/secret"))
 
 
 @receiver.command("test")
@@ -99,7 +99,7 @@ def test_receiver(run: Run, name: str) -> None:
     Example: zvaai receiver test mail
     """
     delivery = run.client.call("POST", f"{run.path('/receivers', name)}/test")
-    run.output.one(delivery)
+    run.output.fields(delivery)
     if delivery["state"] != "delivered":
         raise typer.Exit(FAILED)
 

@@ -80,9 +80,9 @@ def show_schedule(run: Run, name: str) -> None:
     response, room = run.client.call("GET", path), run.client.call("GET", f"{path}/room")
     if run.output.as_json:
         return run.output.raw({**response, "room": room})
-    run.output.one(named([response], names_of(run.client, "/datastores"), "datastores")[0])
+    run.output.fields(named([response], names_of(run.client, "/datastores"), "datastores")[0])
     if room["needed"] != "0":
-        run.output.one(room)
+        run.output.fields(room)
     return None
 
 
@@ -114,7 +114,7 @@ def create_schedule(
         raise CommandError("say what to retain: --keep NUMBER, or --tiers", INVALID)
     body = {**(TIERS if tiers else {}), **given, "name": name}
     body["datastores"] = [run.client.named("/datastores", store) for store in stores]
-    run.output.one(run.client.call("POST", "/schedules", body))
+    run.output.fields(run.client.call("POST", "/schedules", body))
 
 
 @schedule.command("scrub")
@@ -124,7 +124,7 @@ def create_scrub(run: Run, name: str, pool: str, every: Every = "28d", at: At = 
     Example: zvaai schedule scrub monthly tank --every 28d --at 02:00 --time-zone Europe/Berlin
     """
     body = {**_given(every=every, at=at, time_zone=time_zone), "name": name, "kind": "scrub", "pool": pool}
-    run.output.one(run.client.call("POST", "/schedules", body))
+    run.output.fields(run.client.call("POST", "/schedules", body))
 
 
 @schedule.command("change")
@@ -162,7 +162,7 @@ def change_schedule(
             for identifier in dict.fromkeys([*run.client.call("GET", path)["datastores"], *new])
             if identifier not in gone
         ]
-    run.output.one(run.client.call("PATCH", path, body))
+    run.output.fields(run.client.call("PATCH", path, body))
 
 
 @schedule.command("run")

@@ -29,7 +29,7 @@ class Shared:
         """Prints the job. With `wait`, prints its progress and waits for its end."""
         if not wait:
             return (
-                self.output.one(job)
+                self.output.fields(job)
                 if self.output.as_json
                 else print(f"job {job['id']} ({job['kind']}): zvaai job wait {job['id']}")
             )
@@ -47,7 +47,7 @@ class Shared:
         if result.get("served") is False or result.get("problem"):
             how = "not as it should be" if result.get("served") else "not served yet"
             print(f"done, but {how}: {result.get('problem') or 'see the alerts'}", file=sys.stderr)
-        self.output.one(result)
+        self.output.fields(result)
         for reason, count in result.get("copied_because", {}).items():
             print(f"copied because of {reason}: {size(count)}", file=sys.stderr)
         return None

@@ -16,7 +16,7 @@ def create(run: Run, file: Path) -> None:
     """
     job = run.client.wait(run.client.call("POST", "/support-bundles")["id"], lambda _: None)
     run.client.download(f"/support-bundles/{job['result']['bundle']}", file)
-    run.output.one({"file": str(file), "bundle": job["result"]["bundle"], "size": file.stat().st_size})
+    run.output.fields({"file": str(file), "bundle": job["result"]["bundle"], "size": file.stat().st_size})
 
 
 support.table("list", "/support-bundles", "created_at size id", "List support bundles on the appliance.")

@@ -4,8 +4,6 @@
 SQLite triggers increase it, so that bulk statements and other processes count too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from sqlalchemy import Table

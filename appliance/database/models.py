@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables. Times are seconds since 1970, by the server's clock; lists and objects are JSON."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy import JSON, ForeignKey, Index, MetaData

@@ -25,7 +25,7 @@ class Address:
     address: str
 
 
-def own_addresses() -> list[Address]:
+def local_addresses() -> list[Address]:
     """All but loopback and link-local ones, IPv4 first. Empty where the process sees no network."""
     addresses = [*_ipv4(), *_ipv6()]
     return [

@@ -5,8 +5,6 @@ It is what an admin made and no pool has: users, hosts and their groups, how dat
 settings. What identifies a datastore lies with its data. The tables are those that count as configuration (database.generation).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

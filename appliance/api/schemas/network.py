@@ -3,6 +3,7 @@
 
 from typing import Literal
 
+from appliance.api.schemas.common import Page
 from appliance.api.types import Answer
 
 
@@ -54,8 +55,5 @@ class PingResponse(Answer):
     text: str
 
 
-class PingPage(Answer):
+class PingPage(Page[PingResponse]):
     """Pings, by address."""
-
-    items: list[PingResponse]
-    next_cursor: str | None

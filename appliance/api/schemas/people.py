@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first start, sessions, users, tokens."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Model, Name, Password, Time, Versioned
 
 Code = Annotated[str, Field(min_length=1, max_length=64)]
@@ -63,11 +62,8 @@ class SetupResponse(UserResponse):
     """Opens the copies of the configuration on pools. Shown once; the appliance does not store it."""
 
 
-class UserPage(Answer):
+class UserPage(Page[UserResponse]):
     """Users."""
-
-    items: list[UserResponse]
-    next_cursor: str | None
 
 
 class UserCreate(Model):
@@ -137,11 +133,8 @@ class TokenResponse(Answer):
     used_at: Time | None
 
 
-class TokenPage(Answer):
+class TokenPage(Page[TokenResponse]):
     """Tokens."""
-
-    items: list[TokenResponse]
-    next_cursor: str | None
 
 
 class TokenCreate(Model):

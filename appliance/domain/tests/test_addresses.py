@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from appliance.domain.addresses import Address, nearest, own_addresses, paths, reachable, split_portal
+from appliance.domain.addresses import Address, local_addresses, nearest, paths, reachable, split_portal
 
 OWN = [
     Address("eth0", "192.0.2.2"),
@@ -26,7 +26,7 @@ def test_the_kernel_says_the_same_as_ip() -> None:
         there = {
             (link["ifname"], one["local"]) for link in links for one in link["addr_info"] if one["scope"] == "global"
         }  # fmt: skip
-        assert {(one.interface, one.address) for one in own_addresses()} == there
+        assert {(one.interface, one.address) for one in local_addresses()} == there
         assert there >= {("lo", address.partition("/")[0]) for address in added}
     finally:
         for address in added:

@@ -601,7 +601,7 @@ def test_readiness_of_nfs(appliance: Appliance, monkeypatch: pytest.MonkeyPatch)
 
     assert not {"nfs", "vaai_nas"} & results("").keys(), "who has no NFS datastore needs no NFS server"
     own = [Address("eth0", "203.0.113.1"), Address("eth1", "192.0.2.1")]
-    monkeypatch.setattr("appliance.api.appliance_resource.own_addresses", lambda: own)
+    monkeypatch.setattr("appliance.api.appliance_resource.local_addresses", lambda: own)
     store = appliance.nfs_datastore("first", host_groups=[cluster(appliance)])
     assert results(store).items() >= {"nfs": "ok", "exported": "ok", "clients": "ok"}.items()
     assert not {"served", "initiator", "squash", "version"} & results(store).keys(), results(store)

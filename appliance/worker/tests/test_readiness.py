@@ -14,7 +14,7 @@ ESX = "iqn.1998-01.com.vmware:esx1"
 def listening(appliance: Appliance, monkeypatch: pytest.MonkeyPatch, own: list[Address], *portals: str) -> None:
     """The target listens there, on a server with these addresses."""
     monkeypatch.setattr(appliance.target, "status", lambda: Status("1", 0, portals, 0, 0, 0))
-    monkeypatch.setattr("appliance.api.appliance_resource.own_addresses", lambda: own)
+    monkeypatch.setattr("appliance.api.appliance_resource.local_addresses", lambda: own)
 
 
 def portals(appliance: Appliance) -> dict[str, str]:
