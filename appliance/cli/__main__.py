@@ -35,15 +35,12 @@ from appliance.cli.output import Output
 from appliance.cli.shared import Shared
 
 application = typer.Typer(no_args_is_help=True, help="VMware storage with VAAI on OpenZFS.", pretty_exceptions_enable=False)
-for name, noun in (
-    ("pool", pools.pool), ("datastore", datastores.datastore), ("snapshot", snapshots.snapshot), ("schedule", schedules.schedule),
-    ("file", files.file), ("key", keys.key), ("host", hosts.host), ("group", hosts.group),
-    ("network", network.network), ("portal", network.portal), ("iscsi", network.iscsi),
-    ("job", journal.job), ("alert", journal.alert), ("audit", journal.audit), ("user", people.user), ("token", people.token),
-    ("receiver", receivers.receiver), ("certificate", certificate.certificate),
-    ("configuration", configuration.configuration), ("support", support.support),
+for noun in (
+    pools.pool, datastores.datastore, snapshots.snapshot, schedules.schedule, files.file, keys.key, hosts.host, hosts.group,
+    network.network, network.portal, network.iscsi, journal.job, journal.alert, journal.audit, people.user, people.token,
+    receivers.receiver, certificate.certificate, configuration.configuration, support.support,
 ):  # fmt: skip
-    application.add_typer(noun, name=name)
+    application.add_typer(noun)
 for command in (overview.status, overview.readiness, overview.reconcile, overview.offloads):
     application.command(command.__name__)(command)
 application.command("login")(overview.log_in)

@@ -189,12 +189,4 @@ def change_group(
     run.output.fields(run.client.change(run.path("/host-groups", group), changes))
 
 
-@group.command("delete")
-def delete_group(run: Run, group: str, yes: Yes = False) -> None:
-    """Delete a host group without hosts and datastores.
-
-    Example: zvaai group delete cluster --yes
-    """
-    path = run.path("/host-groups", group)
-    confirm(f"Delete the host group {group}?", yes)
-    run.client.delete(path)
+group.deletion("/host-groups", "cluster", "Delete the host group {name}?", "Delete a host group without hosts and datastores.")

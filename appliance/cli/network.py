@@ -60,13 +60,12 @@ def ping(run: Run, host: Annotated[str, typer.Argument(help="Name of a host.")])
         raise typer.Exit(FAILED)
 
 
-@portal.command("list")
-def list_portals(run: Run) -> None:
-    """List portals and the network interfaces that lead to them.
-
-    Example: zvaai portal list
-    """
-    run.output.rows(run.client.all("/portals"), "address", "group_tag", "interfaces", "advertised", "problem")
+portal.table(
+    "list",
+    "/portals",
+    "address group_tag interfaces advertised problem",
+    "List portals and the network interfaces that lead to them.",
+)
 
 
 @portal.command("add")

@@ -12,13 +12,7 @@ token = noun("token", "Manage your own API tokens.")
 Role = Annotated[str, typer.Option(help="viewer, operator or admin")]
 
 
-@user.command("list")
-def list_users(run: Run) -> None:
-    """List users.
-
-    Example: zvaai user list
-    """
-    run.output.rows(run.client.all("/users"), "name", "role", "disabled", "totp", "created_at")
+user.table("list", "/users", "name role disabled totp created_at", "List users.")
 
 
 @user.command("create")
@@ -85,24 +79,10 @@ def change_totp(
     return print("\n".join(changed["recovery_codes"]) or "Two-factor login is off.")
 
 
-@user.command("delete")
-def delete_user(run: Run, name: str, yes: Yes = False) -> None:
-    """Delete a user with sessions and tokens.
-
-    Example: zvaai user delete olga --yes
-    """
-    path = run.path("/users", name)
-    confirm(f"Delete the user {name} with all sessions and tokens?", yes)
-    run.client.delete(path)
+user.deletion("/users", "olga", "Delete the user {name} with all sessions and tokens?", "Delete a user with sessions and tokens.")
 
 
-@token.command("list")
-def list_tokens(run: Run) -> None:
-    """List your API tokens.
-
-    Example: zvaai token list
-    """
-    run.output.rows(run.client.all("/tokens"), "name", "scope", "expires_at", "id")
+token.table("list", "/tokens", "name scope expires_at id", "List your API tokens.")
 
 
 @token.command("create")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli.client import FAILED
-from appliance.cli.shared import Run, Yes, ask_secret, confirm, noun
+from appliance.cli.shared import Run, ask_secret, noun
 
 receiver = noun("receiver", "Send alerts to webhooks, by e-mail and to syslog.")
 Severity = Annotated[str | None, typer.Option(help="info, warning or critical: alerts of this severity and above.")]
@@ -114,12 +114,4 @@ def list_deliveries(run: Run, name: str, limit: Annotated[int, typer.Option(help
     run.output.rows(deliveries, "created_at", "kind", "state", "attempts", "status", "problem", "event")
 
 
-@receiver.command("delete")
-def delete_receiver(run: Run, name: str, yes: Yes = False) -> None:
-    """Delete a receiver and its waiting deliveries.
-
-    Example: zvaai receiver delete pager --yes
-    """
-    path = run.path("/receivers", name)
-    confirm(f"Delete the receiver {name}?", yes)
-    run.client.delete(path)
+receiver.deletion("/receivers", "pager", "Delete the receiver {name}?", "Delete a receiver and its waiting deliveries.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli.client import INVALID, CommandError
-from appliance.cli.shared import Run, Wait, Yes, confirm, named, names_of, noun
+from appliance.cli.shared import Run, Wait, named, names_of, noun
 
 schedule = noun("schedule", "Manage schedules of snapshots and scrubs.")
 
@@ -174,11 +174,9 @@ def run_schedule(run: Run, name: str, wait: Wait = False) -> None:
     run.job(run.client.call("POST", f"{run.path('/schedules', name)}/run"), wait)
 
 
-@schedule.command("delete")
-def delete_schedule(run: Run, name: str, yes: Yes = False) -> None:
-    """Delete a schedule. Its snapshots stay.
-
-    Example: zvaai schedule delete hourly --yes
-    """
-    confirm(f"Delete the schedule {name}? Its snapshots stay, and nothing deletes them.", yes)
-    run.client.call("DELETE", run.path("/schedules", name))
+schedule.deletion(
+    "/schedules",
+    "hourly",
+    "Delete the schedule {name}? Its snapshots stay, and nothing deletes them.",
+    "Delete a schedule. Its snapshots stay.",
+)

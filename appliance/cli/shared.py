@@ -103,6 +103,17 @@ class Noun(typer.Typer):
         rows.__doc__ = f"{text}\n\nExample: zvaai {self.info.name} {verb}"
         self.command(verb)(rows)
 
+    def deletion(self, collection: str, example: str, question: str, text: str) -> None:
+        """The verb `delete` of what has a name in a collection."""
+
+        def delete(run: Run, name: str, yes: Yes = False) -> None:
+            path = run.path(collection, name)
+            confirm(question.format(name=name), yes)
+            run.client.delete(path)
+
+        delete.__doc__ = f"{text}\n\nExample: zvaai {self.info.name} delete {example} --yes"
+        self.command("delete")(delete)
+
 
 def ask_secret(prompt: str, twice: bool = False) -> str:
     """From the terminal, or the first line of standard input."""

@@ -95,9 +95,17 @@ def _calls(module: ast.Module) -> Iterator[str]:
                     methods = ("GET", str(keyword.value.value))
             for method in methods:
                 yield f"{method} {place(_path(arguments[0], known, helpers))}"
+    yield from _declared(module)
+
+
+def _declared(module: ast.Module) -> Iterator[str]:
+    """Calls of the tables and deletions of a file."""
     for node in module.body:
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith(".table"):
-            yield f"GET {place(_path(node.value.args[1], {}, {}))}"
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+            if node.value.func.attr == "table":
+                yield f"GET {place(_path(node.value.args[1], {}, {}))}"
+            elif node.value.func.attr == "deletion":
+                yield from (f"{method} {place(_path(node.value.args[0], {}, {}))}/*" for method in METHODS["delete"])
 
 
 def _path(node: ast.expr, known: Mapping[str, ast.expr], helpers: Mapping[str, ast.expr]) -> str:
