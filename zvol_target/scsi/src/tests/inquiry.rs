@@ -186,8 +186,8 @@ fn mode_pages_are_shared() {
 fn limits_are_in_blocks() {
     let data = page(&initiator(), 0xb0);
     assert_eq!(data.len(), 64);
-    // COMPARE AND WRITE of 255 blocks; granularity 16 KiB, at most 4 MiB, at best 1 MiB; no UNMAP; WRITE SAME of 16 MiB.
-    assert_eq!(data[4..16], [0, 255, 0, 32, 0, 0, 0x20, 0, 0, 0, 0x08, 0]);
+    // COMPARE AND WRITE of 255 blocks; granularity 16 KiB, at most and at best 4 MiB; no UNMAP; WRITE SAME of 16 MiB.
+    assert_eq!(data[4..16], [0, 255, 0, 32, 0, 0, 0x20, 0, 0, 0, 0x20, 0]);
     let write_same = &data[36..44];
     assert_eq!(*write_same, (1_u64 << 15).to_be_bytes());
     assert!(
