@@ -102,6 +102,8 @@ class ServedLun:
     serial_number: str
     found_guid: int | None = None
     """GUID of another dataset at its path."""
+    write_through: bool = False
+    """Linux drops the flushes of its zvol, so a power cut loses writes."""
 
 
 @dataclass(frozen=True)

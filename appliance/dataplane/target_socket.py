@@ -260,6 +260,7 @@ def _served(response: dict[str, Any]) -> ServedLun:
         naa=response["naa"] or "",
         serial_number=response["serial_number"],
         found_guid=_guid(response.get("found_guid")),
+        write_through="write_through" in response.get("durability_risks", ()),
     )
 
 

@@ -2,7 +2,7 @@
 """What works today and will hurt later: datastores that lose writes in a power cut, a certificate that ends."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from appliance.domain.datastores import Datastore
 from appliance.domain.journal import Finding
 
-SYNC, CERTIFICATE = "sync", "certificate"
+SYNC, QUEUE, CERTIFICATE = "sync", "queue", "certificate"
 """Areas of alerts."""
 WARNING_DAYS, CRITICAL_DAYS = 21, 7
 """The appliance renews its own certificate 30 days before its end: an alert means that this failed, or that it is another's."""
@@ -75,4 +75,20 @@ def of_datastores(stores: Iterable[Datastore]) -> list[Finding]:
         )
         for store in stores
         if store.state == "active" and store.sync == "disabled"
+    ]
+
+
+def of_queues(stores: Iterable[Datastore], write_through: Collection[str | None]) -> list[Finding]:
+    """Those whose zvol's queue is set to write through, by UUID: Linux drops the flushes of hosts."""
+    return [
+        Finding(
+            f"{QUEUE}:{store.id}",
+            "warning",
+            store.id,
+            f"The zvol of {store.name} is set to write through: a power cut loses writes that hosts believe are stable",
+            f'echo "write back" > /sys/block/$(basename $(realpath /dev/zvol/{store.dataset}))/queue/write_cache; '
+            "if Linux refuses that, export and import the pool",
+        )
+        for store in stores
+        if store.uuid in write_through
     ]

@@ -53,6 +53,8 @@ class TargetSimulator(TargetSocket):
         """UUIDs of LUNs whose commands do not end in time, set by tests."""
         self.spaces: dict[str, LunSpace] = {}
         """Responses of `lun_space` by UUID, set by tests."""
+        self.write_through: set[str] = set()
+        """UUIDs of LUNs whose zvols drop flushes, set by tests."""
         self.guid_at: Callable[[str], int | None] = lambda _path: None
         """GUID of the dataset at a path, set by tests; None: not checked."""
 
@@ -85,7 +87,10 @@ class TargetSimulator(TargetSocket):
 
     def targets(self) -> list[ServedTarget]:
         with self._lock:
-            return list(self._targets.values())
+            return [replace(one, luns=tuple(map(self._checked, one.luns))) for one in self._targets.values()]
+
+    def _checked(self, served: ServedLun) -> ServedLun:
+        return replace(served, write_through=served.lun.uuid in self.write_through)
 
     def create_target(self, name: str) -> None:
         with self._lock:

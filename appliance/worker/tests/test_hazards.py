@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from simulators.appliance import Appliance
+from simulators.target import TargetSimulator
 
 from appliance.api import certificate as maker
 from appliance.domain import hazards
@@ -27,6 +28,18 @@ def test_sync_disabled_is_an_alert(appliance: Appliance) -> None:
     assert alert["subject"] == store and "fast" in alert["text"] and "zfs set sync=standard" in alert["remedy"]
     appliance.job("DELETE", f"/datastores/{store}")
     assert alerts(appliance, hazards.SYNC) == []
+
+
+def test_a_zvol_that_drops_flushes_is_an_alert(appliance: Appliance) -> None:
+    store = appliance.datastore("risky")
+    appliance.datastore("safe")
+    assert alerts(appliance, hazards.QUEUE) == []
+    assert isinstance(appliance.target, TargetSimulator)
+    appliance.target.write_through = {appliance.get(f"/datastores/{store}")["uuid"]}
+    (alert,) = alerts(appliance, hazards.QUEUE)
+    assert alert["subject"] == store and "risky" in alert["text"] and "write back" in alert["remedy"]
+    appliance.target.write_through = set()
+    assert alerts(appliance, hazards.QUEUE) == []
 
 
 @pytest.mark.parametrize(("days", "severity"), [(100, None), (20, "warning"), (5, "critical"), (-1, "critical")])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""luns.list reports settings of a zvol that make GOOD untrue."""
+"""luns.list reports settings of a zvol that make GOOD untrue, and the appliance reads it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from support.programs import run, wait_for
 from support.target import IQN, Target
 from support.volumes import VolumeMaker
 from support.zfs import Pool
+
+from appliance.dataplane.target_socket import TargetSocket
 
 NAME = "risky"
 
@@ -24,6 +26,8 @@ def test_sync_disabled_and_write_through_are_reported(target: Target, pool: Pool
             return bool(lun.get("durability_risks") == list(risks))
 
         wait_for(found, f"the risks are {risks}")
+        ((served,),) = (one.luns for one in TargetSocket(target.socket_path).targets())
+        assert served.write_through == ("write_through" in risks)
 
     run("zfs", "set", "sync=disabled", dataset)
     target.add_lun(0, device)
