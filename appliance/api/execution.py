@@ -45,7 +45,6 @@ _NAMED: dict[str, type[Host | HostGroup | Schedule | User | Token | Receiver | J
     "host_id": Host, "group_id": HostGroup, "schedule_id": Schedule, "user_id": User, "token_id": Token, "receiver_id": Receiver,
     "job_id": Job,
 }  # fmt: skip
-"""Tables with names, by parameters of paths."""
 
 
 class Refused(Exception):  # noqa: N818  # not a failure

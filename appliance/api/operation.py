@@ -63,13 +63,10 @@ class Call:
     caller: Caller | None = None
     subject: str = ""
     name: str = ""
-    """Values of the subject before the change."""
     key: str | None = None
     """The request's idempotency key, with the caller and what is requested."""
     running: bool = False
-    """It is among those that execution.py carries out now."""
     entry: int | None = None
-    """Identifier of the started audit entry."""
     before: dict[str, object] | None = None
     cookies: list[tuple[str, int | None]] = field(default_factory=list)
     _transaction: tuple[Session, contextlib.ExitStack] | None = None

@@ -91,7 +91,6 @@ PATTERNS = {
     _DATASTORE_NAME: "use at most 42 letters, digits and _ . - only, and begin with a letter or digit",
     _SNAPSHOT_NAME: "use at most 64 letters, digits and _ . : - only, and begin with a letter or digit",
 }
-"""What each asks for, in words."""
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=_NAME)]
 DatastoreName = Annotated[str, Field(pattern=_DATASTORE_NAME)]
 SnapshotName = Annotated[str, Field(pattern=_SNAPSHOT_NAME)]

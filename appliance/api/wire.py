@@ -34,17 +34,13 @@ class HttpRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     operation: str
     """Name of the declaration: "datastores.create_datastore"."""
     target: str
-    """Path and query as they were sent."""
     path: dict[str, str | int] = {}
-    """Values of the path's parameters."""
     query: dict[str, str] = {}
     body: str | None = None
-    """JSON."""
     address: str = ""
     """Address of the client, from nginx."""
     authorization: str | None = None
     cookie: str | None = None
-    """Cookie of the session."""
     csrf: str | None = None
     if_match: str | None = None
     idempotency_key: str | None = None

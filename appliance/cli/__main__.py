@@ -32,9 +32,9 @@ from appliance.cli import (
 from appliance.cli import history as _history  # noqa: F401  # a verb of `zvaai datastore`, `host` and `pool`
 from appliance.cli.client import USAGE, Client, CommandError
 from appliance.cli.output import Output
-from appliance.cli.shared import Shared
+from appliance.cli.shared import Noun, Shared
 
-application = typer.Typer(no_args_is_help=True, help="VMware storage with VAAI on OpenZFS.", pretty_exceptions_enable=False)
+application = Noun(no_args_is_help=True, help="VMware storage with VAAI on OpenZFS.", pretty_exceptions_enable=False)
 for noun in (
     pools.pool, datastores.datastore, snapshots.snapshot, schedules.schedule, files.file, keys.key, hosts.host, hosts.group,
     network.network, network.portal, network.iscsi, journal.job, journal.alert, journal.audit, people.user, people.token,

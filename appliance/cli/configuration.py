@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli.shared import Run, ask_secret, noun, shared
+from appliance.cli.shared import Run, ask_secret, noun
 
 configuration = noun("configuration", "Back up the configuration.")
 
@@ -44,7 +44,7 @@ def renew_recovery_key(run: Run) -> None:
 
 
 def recover(
-    context: typer.Context,
+    run: Run,
     pool: Annotated[str | None, typer.Option("--from", metavar="POOL", help="Take the configuration of this pool.")] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Take the configuration of this backup.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="This database is right.")] = False,
@@ -60,7 +60,6 @@ def recover(
 
     Example: zvaai recover --from tank
     """
-    run = shared(context)
     if pool is not None or file is not None or keep:
         body = {
             "from_pool": pool,

@@ -12,7 +12,7 @@ import typer
 
 from appliance.cli.client import FAILED, NOT_ALLOWED, Client, CommandError, keep_settings
 from appliance.cli.output import size
-from appliance.cli.shared import ask_secret, names_of, shared
+from appliance.cli.shared import Run, ask_secret, names_of
 
 
 def _server_certificate(url: str, fingerprint: str | None) -> str:
@@ -47,7 +47,6 @@ def _begin_session(client: Client, user: str, password: str) -> dict[str, Any]:
 
 
 def log_in(
-    context: typer.Context,
     url: Annotated[str, typer.Argument(help="https://HOST:8443")],
     user: Annotated[str, typer.Option("--user", "-u", help="Name of the user.")] = "admin",
     days: Annotated[int, typer.Option(help="Lifetime of the token.")] = 30,
@@ -79,12 +78,11 @@ def log_in(
     print(f"logged in to {url} as {user} ({made['scope']}) until {made['expires_at']}")
 
 
-def status(context: typer.Context) -> None:
+def status(run: Run) -> None:
     """Show the state of worker, target, pools and alerts. The exit code is 1 if something needs attention.
 
     Example: zvaai status
     """
-    run = shared(context)
     status = run.client.call("GET", "/status")
     alerts = run.client.all("/alerts", most=20)
     if run.output.as_json:
@@ -122,12 +120,11 @@ def status(context: typer.Context) -> None:
         raise typer.Exit(FAILED)
 
 
-def readiness(context: typer.Context) -> None:
+def readiness(run: Run) -> None:
     """Check what offloads need, and print commands for ESXi hosts. The exit code is 1 if a check failed.
 
     Example: zvaai readiness
     """
-    run = shared(context)
     readiness = run.client.call("GET", "/readiness")
     if run.output.as_json:
         run.output.raw(readiness)
@@ -147,12 +144,11 @@ def readiness(context: typer.Context) -> None:
         raise typer.Exit(FAILED)
 
 
-def reconcile(context: typer.Context) -> None:
+def reconcile(run: Run) -> None:
     """Make target and NFS server serve what is configured, and print what differed.
 
     Example: zvaai reconcile
     """
-    run = shared(context)
     report = run.client.call("POST", "/reconcile")
     if run.output.as_json:
         run.output.raw(report)
@@ -164,12 +160,11 @@ def reconcile(context: typer.Context) -> None:
         raise typer.Exit(FAILED)
 
 
-def offloads(context: typer.Context) -> None:
+def offloads(run: Run) -> None:
     """Show the bytes that were cloned, copied, zeroed and reclaimed for hosts, by LUN and export.
 
     Example: zvaai offloads
     """
-    run = shared(context)
     offloads = run.client.call("GET", "/offloads")
     if run.output.as_json:
         return run.output.raw(offloads)

@@ -144,7 +144,6 @@ class ServedExport:
     """Last request of a client, by the daemon's clock; None without one since the daemon's start."""
     served: bool = True
     text: str | None = None
-    """Content of its file; None without one."""
 
 
 @dataclass(frozen=True)

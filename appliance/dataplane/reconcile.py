@@ -13,6 +13,8 @@ It removes access before it grants access, so that a later failure leaves no hos
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import methodcaller
+from typing import Concatenate
 
 from appliance.dataplane.target import CHANGING_TOGETHER, HostGroup, Lun, ServedTarget, TargetRefusedError
 from appliance.dataplane.target_socket import TargetSocket
@@ -30,7 +32,6 @@ class DesiredAccount:
     name: str
     secret: str = field(repr=False)
     initiators: tuple[str, ...]
-    """Names of the host that may use it."""
     stale: bool = False
 
 
@@ -62,6 +63,13 @@ class Difference[Control]:
 
 
 Differences = list[Difference[TargetSocket]]
+
+
+def step[Control, **P](
+    method: Callable[Concatenate[Control, P], object], *arguments: P.args, **named: P.kwargs
+) -> Callable[[Control], None]:
+    """A call of this method, with these arguments."""
+    return methodcaller(method.__name__, *arguments, **named)
 
 
 @dataclass(frozen=True)
@@ -104,13 +112,13 @@ def differences(desired: DesiredState, served: ServedTarget | None, groups: list
 
 
 def _delete_lun(target: str, number: int) -> Step:
-    def step(control: TargetSocket) -> None:
+    def delete(control: TargetSocket) -> None:
         if control.delete_lun(target, number) is False:
             raise _StillOpenError(
                 -32008, f"LUN {number} is removed, but running commands have not ended: its volume is still open"
             )
 
-    return step
+    return delete
 
 
 def _removals(desired: DesiredState, served: ServedTarget) -> Differences:
@@ -141,7 +149,7 @@ def _groups(desired: DesiredState, groups: list[HostGroup]) -> Differences:
     steps = []
     current = {group.name: group for group in groups if group.name.startswith(GROUP_PREFIX)}
     for name in current.keys() - desired.groups.keys():
-        steps.append(Difference(f"host group {name} should not exist", _delete_group(name)))
+        steps.append(Difference(f"host group {name} should not exist", step(TargetSocket.delete_host_group, name)))
     changed = [group for name, group in desired.groups.items() if _group_key(current.get(name)) != _group_key(group)]
     for group in changed:
         old = current.get(group.name)
@@ -149,21 +157,20 @@ def _groups(desired: DesiredState, groups: list[HostGroup]) -> Differences:
         if old and len(staying) < len(
             old.initiators
         ):  # a host that moves leaves its old group first, because it can be in one group only
-            steps.append(Difference(f"host group {group.name} has too many hosts", _set_group(replace(old, initiators=staying))))
-    steps += [Difference(f"host group {group.name} is another one", _set_group(group)) for group in changed]
+            steps.append(
+                Difference(
+                    f"host group {group.name} has too many hosts",
+                    step(TargetSocket.set_host_group, replace(old, initiators=staying)),
+                )
+            )
+    steps += [
+        Difference(f"host group {group.name} is another one", step(TargetSocket.set_host_group, group)) for group in changed
+    ]
     return steps
 
 
 def _group_key(group: HostGroup | None) -> tuple[frozenset[str], frozenset[str]] | None:
     return (frozenset(group.initiators), frozenset(group.disabled)) if group else None
-
-
-def _set_group(group: HostGroup) -> Step:
-    return lambda control: control.set_host_group(group)
-
-
-def _delete_group(name: str) -> Step:
-    return lambda control: control.delete_host_group(name)
 
 
 def _accounts(desired: DesiredState, served: ServedTarget) -> Differences:
@@ -174,37 +181,24 @@ def _accounts(desired: DesiredState, served: ServedTarget) -> Differences:
     mutual, current_mutual = desired.mutual, served.mutual
     if current_mutual is not None and (mutual is None or mutual.name != current_mutual):
         steps.append(
-            Difference(f"target CHAP account {current_mutual} should not exist", _delete_mutual(served.name, current_mutual))
+            Difference(
+                f"target CHAP account {current_mutual} should not exist",
+                step(TargetSocket.delete_mutual, served.name, current_mutual),
+            )
         )
     for name in sorted(current.keys() - desired.accounts.keys() - desired.retained_accounts):
-        steps.append(Difference(f"CHAP account {name} should not exist", _delete_account(served.name, name)))
+        steps.append(Difference(f"CHAP account {name} should not exist", step(TargetSocket.delete_account, served.name, name)))
     for account in desired.accounts.values():
         existing = current.get(account.name)
         if existing is None or account.stale or set(existing.initiators or ()) != set(account.initiators):
-            steps.append(
-                Difference(f"CHAP account {account.name} is another one", _set_account(served.name, account), account.name)
-            )
+            change = step(TargetSocket.set_account, served.name, account.name, account.secret, account.initiators)
+            steps.append(Difference(f"CHAP account {account.name} is another one", change, account.name))
     if mutual is not None and (mutual.name != current_mutual or mutual.stale):
-        steps.append(Difference(f"target CHAP account {mutual.name} is missing", _set_mutual(served.name, mutual), MUTUAL))
+        change = step(TargetSocket.set_mutual, served.name, mutual.name, mutual.secret)
+        steps.append(Difference(f"target CHAP account {mutual.name} is missing", change, MUTUAL))
     if not desired.chap_required and served.chap_required:
         steps.append(Difference("CHAP should not be required", lambda control: control.require_chap(served.name, False)))
     return steps
-
-
-def _set_account(target: str, account: DesiredAccount) -> Step:
-    return lambda control: control.set_account(target, account.name, account.secret, account.initiators)
-
-
-def _set_mutual(target: str, account: DesiredAccount) -> Step:
-    return lambda control: control.set_mutual(target, account.name, account.secret)
-
-
-def _delete_mutual(target: str, name: str) -> Step:
-    return lambda control: control.delete_mutual(target, name)
-
-
-def _delete_account(target: str, name: str) -> Step:
-    return lambda control: control.delete_account(target, name)
 
 
 def _luns(desired: DesiredState, served: ServedTarget) -> Differences:
@@ -213,23 +207,15 @@ def _luns(desired: DesiredState, served: ServedTarget) -> Differences:
     for number, lun in sorted(desired.luns.items()):
         existing = current.get(number)
         if existing is None or not lun.is_unit_of(existing.lun):
-            steps.append(Difference(f"LUN {number} is not served", _create_lun(served.name, lun), lun.uuid))
+            steps.append(Difference(f"LUN {number} is not served", step(TargetSocket.create_lun, served.name, lun), lun.uuid))
             continue
         for fields in CHANGING_TOGETHER:
             if different := [name for name in fields if getattr(existing.lun, name) != getattr(lun, name)]:
                 text = f"LUN {number} has another {' and '.join(different)}"
-                steps.append(Difference(text, _change_lun(served.name, lun, fields), lun.uuid))
+                steps.append(Difference(text, step(TargetSocket.change_lun, served.name, lun, fields), lun.uuid))
         if existing.lun.initiators is None or set(lun.initiators or ()) - set(existing.lun.initiators):
             steps.append(Difference(f"LUN {number} is not shown to all its hosts", _show_lun(served.name, lun), lun.uuid))
     return steps
-
-
-def _create_lun(target: str, lun: Lun) -> Step:
-    return lambda control: control.create_lun(target, lun)
-
-
-def _change_lun(target: str, lun: Lun, fields: tuple[str, ...]) -> Step:
-    return lambda control: control.change_lun(target, lun, fields)
 
 
 def _show_lun(target: str, lun: Lun) -> Step:
@@ -241,10 +227,10 @@ def reconcile(control: TargetSocket, desired: DesiredState) -> Outcome:
     served = next((target for target in control.targets() if target.name == desired.target), None)
     texts: list[str] = []
     failures: list[Failure] = []
-    for step in differences(desired, served, control.host_groups()):
-        texts.append(step.text)
+    for difference in differences(desired, served, control.host_groups()):
+        texts.append(difference.text)
         try:
-            step.apply(control)
+            difference.apply(control)
         except TargetRefusedError as error:
-            failures.append(Failure(step.subject, f"{step.text}: {error}", isinstance(error, _StillOpenError)))
+            failures.append(Failure(difference.subject, f"{difference.text}: {error}", isinstance(error, _StillOpenError)))
     return Outcome(tuple(texts), tuple(failures))

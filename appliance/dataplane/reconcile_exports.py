@@ -29,7 +29,6 @@ class DesiredExports:
     below: str
     """Folder of the datastores' mountpoints: other exports below it are removed."""
     subjects: Mapping[int, str] = field(default_factory=dict)
-    """Datastore by export number."""
     retained: frozenset[int] = frozenset()
     """Export numbers of unavailable or ambiguous datastores: these exports do not change."""
     copies: frozenset[str] = frozenset()

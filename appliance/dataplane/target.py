@@ -57,7 +57,6 @@ class Lun:
     reservations: str | None = None
     """Folder for persistent reservations that must survive a power loss."""
     product: str = "zvaai volume"
-    """PRODUCT IDENTIFICATION."""
     designation: AdoptedNames | None = None
     """Part of its identity: a LUN with other names is another LUN."""
     guid: int | None = None
@@ -151,7 +150,6 @@ class Portal:
     advertised: str | None = None
     """Address that discovery reports, behind NAT."""
     problem: str = ""
-    """Why the target cannot listen there."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ class FileRefusedError(Exception):
     status: str
     reason: str
     field: str | None = None
-    """The refused parameter."""
 
     def __str__(self) -> str:
         return self.reason

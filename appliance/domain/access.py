@@ -63,7 +63,6 @@ class Caller:
     credential: str
     """Hash of the session or identifier of the token."""
     token: str | None = None
-    """The token's name."""
 
 
 # --- the first start

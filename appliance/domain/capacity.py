@@ -24,7 +24,6 @@ WARNING_PERCENT, CRITICAL_PERCENT = 80, 90
 WARNING, CRITICAL = "zvaai:pool_warning", "zvaai:pool_critical"
 """User properties of a pool's root dataset: percent of the pool."""
 _KEPT = "pool_thresholds"
-"""The setting that remembers them."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ type Content = dict[str, list[dict[str, Any]]]
 _SEALED = {"users": ("totp_secret",), "hosts": ("chap_secret",), "receivers": ("url", "secret")}
 """Columns that the database has sealed with the appliance's own key."""
 _SECRET = {"password_hash", "totp_secret", "recovery_codes", "chap_secret", "url", "secret", "certificate"}
-"""Columns that are not shown."""
 _RETAINED = {"users", "host_groups", "hosts", "schedules", "receivers"}
 """Tables whose rows other tables refer to, or that have state: rows that stay are changed, not made again."""
 

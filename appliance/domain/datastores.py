@@ -61,7 +61,6 @@ class Datastore:
     thick: bool
     """What it is to be; where nobody has said, what it is."""
     reserved: int
-    """Its refreservation."""
     used: int
     referenced: int
     snapshot_bytes: int
@@ -82,13 +81,11 @@ class Datastore:
     thick_stated: bool | None = None
     """What is set on its dataset."""
     designation: Designation | None = None
-    """Names of another target that it keeps."""
     kind: str = VMFS
     available: int = 0
     """What may still be written."""
     export: int | None = None
     share: str | None = None
-    """What hosts mount."""
     versions: tuple[str, ...] = ()
     squash: str | None = None
     clients: tuple[str, ...] = ()
@@ -97,7 +94,6 @@ class Datastore:
     """Where it is mounted on this server, or would be."""
     mounted: bool = False
     encryption: str | None = None
-    """The algorithm."""
     encryption_root: str | None = None
     key_status: str | None = None
     """"available", or "unavailable": it can't be served."""
@@ -164,7 +160,6 @@ class Shown:
 
     luns: Mapping[str, int]
     exports: Mapping[str, Mapping[str, Any]]
-    """What a datastore has of its export."""
     groups: Mapping[str, Sequence[str]]
 
     @classmethod

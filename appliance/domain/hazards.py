@@ -13,7 +13,6 @@ from appliance.domain.datastores import Datastore
 from appliance.domain.journal import Finding
 
 SYNC, QUEUE, CERTIFICATE = "sync", "queue", "certificate"
-"""Areas of alerts."""
 WARNING_DAYS, CRITICAL_DAYS = 21, 7
 """The appliance renews its own certificate 30 days before its end: an alert means that this failed, or that it is another's."""
 _DAY_S = 86400

@@ -69,7 +69,6 @@ class Identity:
     deleted_at: int | None
     thick: bool | None = None
     designation: Designation | None = None
-    """Names of another target that it keeps."""
     export: int | None = None
     share: str | None = None
     shown_to: ShownTo | None = None

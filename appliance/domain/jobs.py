@@ -37,9 +37,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     pools: tuple[str, ...]
     """That it changes, by name: one job at a time for each. Without any it waits for nobody."""
     uuid: str | None = None
-    """The datastore that it makes or changes."""
     source: str | None = None
-    """The datastore that it copies."""
     dataset: str | None = None
     about: tuple[str, ...] = ()
     """Datastores that it needs besides its subject."""

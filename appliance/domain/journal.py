@@ -104,7 +104,6 @@ class Finding:
 
     key: str
     severity: str
-    """"info", "warning" or "critical"."""
     subject: str
     text: str
     remedy: str = ""

@@ -30,7 +30,6 @@ from appliance.domain.secrets import Seal
 
 AREA = "recovery"
 _HISTORY = 1000
-"""Copies that the database remembers."""
 _REMEDY = "see what the copies on the pools are of (zvaai recover), then: zvaai recover --from POOL, or zvaai recover --keep"
 _REPLACED = "the configuration was taken from a pool; nothing was begun again. Submit the job again if it is still needed"
 _ACTIVE = "the appliance is in recovery mode: nothing is changed until an admin decides (zvaai recover)"
@@ -47,9 +46,7 @@ class PoolCopy:
     pool: str
     copy: Copy
     is_own: bool
-    """Of this database's installation."""
     known: bool
-    """This database has written it."""
 
 
 def judge(session: Session, copies: Mapping[str, Iterable[Copy]]) -> list[PoolCopy]:

@@ -26,7 +26,6 @@ class Retention:
     """How many snapshots of each datastore a schedule retains. Tiers count the hours, days, ... that have a snapshot."""
 
     keep: int
-    """The newest ones, at least 1."""
     hourly: int = 0
     daily: int = 0
     weekly: int = 0

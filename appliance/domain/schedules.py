@@ -22,7 +22,6 @@ from appliance.zfs.model import Snapshot
 SCHEDULES = 256
 SCRUB = "scrub"
 OVERDUE = "schedule-overdue"
-"""Area of alerts."""
 OVERDUE_GRACE_S = 300.0
 """A job may wait and take so long."""
 

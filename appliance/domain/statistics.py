@@ -46,7 +46,6 @@ class Statistics:
 
     bounds: list[int]
     stores: list[Row]
-    """LUNs, or exports."""
     hosts: list[Row]
 
 

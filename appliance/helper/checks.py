@@ -47,9 +47,7 @@ _DEVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,254}")
 @dataclass(frozen=True, slots=True)
 class Policy:
     device_directories: tuple[str, ...] = ("/dev/disk/",)
-    """Folders of new devices for pools."""
     mount_directories: tuple[str, ...] = ("/srv/zvaai/",)
-    """Folders of mountpoints."""
     pools: frozenset[str] | None = None
     """Pools that may be shown and changed. None: all."""
 

@@ -72,13 +72,9 @@ def _operation(
 
 
 OF_KEYS = frozenset(Keys.__abstractmethods__)
-"""Operations on keys, which the helper stores itself."""
 OF_EXPORTS = frozenset(Exports.__abstractmethods__)
-"""Operations on the NFS server."""
 OF_COPIES = frozenset(ConfigurationCopies.__abstractmethods__)
-"""Copies of the configuration on pools."""
 OF_FOLDERS = frozenset(Folders.__abstractmethods__)
-"""Folders in snapshots."""
 OF_LOG = frozenset(Log.__abstractmethods__)
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {

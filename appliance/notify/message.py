@@ -16,7 +16,6 @@ class Message:
     kind: str
     at: float
     severity: str
-    """"info", "warning" or "critical"."""
     subject: str
     text: str
     remedy: str

@@ -18,7 +18,6 @@ class Alerts:
         self._store = store
         self.now: Callable[[], float] = time.monotonic
         self.request_after: Callable[[float], None] = lambda _seconds: None
-        """Requests another check after a number of seconds."""
         self._lock = threading.Lock()
         self._differing: dict[str, dict[str, tuple[str | None, float]]] = {}
         """Differences from open alerts by area and key: new severity (None: cleared), and the time of its first check."""

@@ -76,41 +76,29 @@ class Context:
     target: TargetSocket
     nfs: ExportControl
     keys: Keys
-    """Of encrypted datasets."""
     folders: Folders
-    """Of snapshots of NFS datastores."""
     copies: ConfigurationCopies
-    """Of the configuration, on the pools."""
     files: VaaiNas
-    """Of NFS datastores, as the NFS server has them."""
     seal: Seal
     device: Callable[[Volume], str] = lambda volume: volume.device
-    """Path of a volume for the target."""
     path: Callable[[Filesystem], str] = lambda filesystem: filesystem.mountpoint or ""
-    """Path of a file system for the NFS server."""
     topmost: Callable[[str], str | None] | None = mountinfo.topmost
     """Visible mount at a path; None in a simulator, which mounts nothing."""
     mounts: str = nfs_serving.MOUNTS
-    """Folder of the datastores' mountpoints."""
     on_files: bool = False
     """Volumes are files, which cannot be thick."""
     folder: Callable[[Pool], str] = reservations.mountpoint
-    """Folder of persistent reservations of a pool's LUNs."""
     reconciling: Reconciler = field(init=False)
-    """Reconciler of target and NFS server."""
     recovery: ConfigurationRecovery = field(init=False)
-    """Copies of the configuration on pools."""
     outdated: threading.Event = field(default_factory=threading.Event)
     """Set to request a scan: inventory_cache.py."""
     alerts: Alerts = field(init=False)
-    """Alerts of periodic checks."""
     disk_reports: Callable[[], list[DiskReport]] = list
     """All disks with their latest SMART data: watch.py."""
     pool_thresholds: dict[int, capacity.Thresholds] = field(default_factory=dict)
     """Last known thresholds by pool GUID: those of a suspended pool cannot be read."""
     scan_failed: bool = False
     scan_seconds: float = 0
-    """Duration of the last scan."""
     _inventory: Inventory = field(default_factory=lambda: Inventory(at=-math.inf))
     """Before the first scan it is infinitely old, because the monotonic clock may start at 0 (clock_gettime(2))."""
     _reading: PoolReading = field(init=False)

@@ -50,7 +50,6 @@ class PoolReading:
         self._changed = threading.Condition()
         self._pools: Sequence[Pool] = ()
         self._newest: dict[str, _Reading] = {}
-        """Of each pool that answers, the reading that began last."""
         self._hanging: dict[str, _Reading] = {}
         """Given up, and not ended yet. Nothing else is read of these pools meanwhile."""
 

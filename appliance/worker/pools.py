@@ -78,7 +78,6 @@ class PoolChange[R: Request, P: PoolPlan](Operation[R, P]):
     """One call of the engine, which can be made again after a crash."""
 
     step: ClassVar[str]
-    """What it does, for people."""
 
     @abstractmethod
     def change(self, context: Context, plan: P) -> None:

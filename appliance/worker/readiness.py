@@ -47,7 +47,6 @@ class Facts:
     sessions: list[LoggedIn] = field(default_factory=list)
     target_problem: str | None = None
     local: list[Address] = field(default_factory=list)
-    """Addresses of this server."""
     nfs: NfsFacts = field(default_factory=NfsFacts)
 
 

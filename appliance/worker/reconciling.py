@@ -32,7 +32,6 @@ from appliance.zfs.model import KeyStatus
 _REMEDIES = {UnavailableError.code: "start what does not answer", InternalError.code: "see the worker's log"}
 _log = logging.getLogger(__name__)
 _AREAS = {domain.VMFS: "reconcile", domain.NFS: "reconcile-nfs"}
-"""Of alerts, by who serves."""
 
 
 class Reconciling:

@@ -39,7 +39,6 @@ class _Pool:
     """The generation of the copy that was written last."""
     thread: threading.Thread | None = None
     failure: str | None = None
-    """Why the last attempt failed."""
 
 
 class _DryRunError(Exception):

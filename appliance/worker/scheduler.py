@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from appliance.domain.errors import DomainError
 
 START, CHANGED, EVENT, PERIODIC = "start", "changed", "event", "periodic"
-"""Causes of a run."""
 _log = logging.getLogger(__name__)
 
 

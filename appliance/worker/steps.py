@@ -54,9 +54,7 @@ class Operation[R: Request, P: Plan](ABC):
 
     kind: ClassVar[str]
     request: ClassVar[type[Request]]
-    """R."""
     plan_type: ClassVar[type[Plan]]
-    """P."""
     cancellable: ClassVar[bool] = False
     """At any moment, also while it runs."""
 
@@ -81,7 +79,6 @@ class Operation[R: Request, P: Plan](ABC):
 AnyOperation = Operation[Any, Any]
 """The row of a job says which kind it is, so the type of its plan is known only once that row, which is JSON, is read."""
 Operations = Mapping[str, AnyOperation]
-"""By kind."""
 
 
 def by_kind(*operations: AnyOperation) -> Operations:

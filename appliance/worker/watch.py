@@ -23,7 +23,6 @@ EVENTS_A_MINUTE = 60
 """Limit of published events; a failing disk makes more. The pool's state shows their effect."""
 _SCAN_INTERVAL_S = 1.0
 _COUNTS = "disk_counts"
-"""The setting with the disks' last counters."""
 _log = logging.getLogger(__name__)
 
 

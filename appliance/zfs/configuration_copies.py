@@ -23,11 +23,9 @@ if TYPE_CHECKING:
     from appliance.zfs.kernel.pools import KernelEngine
 
 DATASET = "zvaai-configuration"
-"""Below the pool."""
 ROOM, QUOTA = 8 << 20, 64 << 20
 """Reservation and quota of the dataset in bytes, so that a full pool still accepts a copy."""
 RETAINED = 5
-"""Number of copies per installation."""
 LARGEST = 3 << 20
 """Maximum bytes of a copy: a message to the helper, in base64, has 4 MiB (protocol.MAX_REQUEST_BYTES)."""
 _INSTALLATIONS = 16

@@ -24,7 +24,6 @@ MOST_TEXT_BYTES = 256 << 10
 MOST_RANGE_BYTES = 4 << 30
 """Per step, because a step blocks other changes of the pool."""
 UNFINISHED = ".zvaai-restore-"
-"""Prefix of the names of unfinished folders."""
 _PART_BYTES = 1 << 30
 
 

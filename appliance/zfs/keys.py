@@ -33,7 +33,6 @@ class StoredKey:
     identifier: str
     made_at: int
     exported_at: int | None
-    """Time of the last export."""
     confirmed_at: int | None
     """When a user confirmed a copy; the key is not exported again."""
 

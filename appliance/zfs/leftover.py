@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable
 
 Ended = Callable[[], bool]
-"""Whether such a call has ended."""
 _of_thread = threading.local()
 
 

@@ -100,7 +100,6 @@ class Vdev:
     health: Health
     role: Role = Role.DATA
     path: str | None = None
-    """Of a device."""
     size: int = 0
     """Capacity of a top-level vdev; size of a device, or 0 if OpenZFS does not report it."""
     allocated: int = 0
@@ -308,7 +307,6 @@ class Dataset:
     creation: int
     space: Space
     origin: str | None = None
-    """The snapshot it is a clone of."""
     encryption: Encryption | None = None
     properties: Properties = field(default_factory=dict)
     """Native properties in properties.SHOWN of this kind, and all user properties, set or inherited."""
@@ -367,7 +365,6 @@ class Snapshot:
     """Number of holds; ZfsEngine.holds has the tags."""
     clones: tuple[str, ...] = ()
     properties: Mapping[str, Property] = field(default_factory=dict)
-    """The requested user properties."""
 
     @property
     def dataset(self) -> str:

@@ -39,7 +39,6 @@ class Native:
     """Values, or a text with the range."""
     accepts: Callable[[str], bool]
     inherited: bool = True
-    """Whether children inherit it."""
 
 
 def _choice(on: On, default: str, *values: str) -> Native:
@@ -105,7 +104,6 @@ POOL_SETTABLE: Mapping[str, Native] = {
     "ashift": Native(_B, "0", ("0, or from 9 to 16",), frozenset(("0", *(str(n) for n in range(9, 17)))).__contains__),
     "autotrim": _choice(_B, "off", *_ON_OFF),
 }
-"""Pool properties allowed in create_pool."""
 
 
 def check_user_property(name: str, value: str) -> None:

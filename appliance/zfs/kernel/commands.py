@@ -35,7 +35,6 @@ class Result:
     status: int
     output: bytes
     complaint: str
-    """Standard error."""
 
 
 def run(words: Sequence[str], *, seconds: float, stdin: bytes = b"") -> Result:

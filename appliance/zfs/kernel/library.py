@@ -23,7 +23,6 @@ class Library:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._calls: collections.Counter[str] = collections.Counter()
-        """Unfinished calls by pool."""
         self._loaded: Any = None
 
     def call(self, function: str, *arguments: Any) -> Any:

@@ -17,9 +17,7 @@ from appliance.zfs.names import pool_of
 class Request:
     operation: str
     name: str = ""
-    """Dataset, snapshot or pool of the request."""
     new_name: str = ""
-    """New name or target."""
     device: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
 
