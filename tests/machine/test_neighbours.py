@@ -29,6 +29,7 @@ printf '[ups]\\ndriver = dummy-ups\\nport = ups.dev\\nmode = dummy-loop\\n' >/et
 printf 'ups.status: OL\\nTIMER 1\\n' >/etc/nut/ups.dev
 printf 'LISTEN 127.0.0.1 3493\\n' >/etc/nut/upsd.conf
 printf '[USER]\\npassword = PASSWORD\\nupsmon secondary\\n' >/etc/nut/upsd.users
+echo MODE=netserver >/etc/nut/nut.conf
 /lib/nut/dummy-ups -a ups -u root >/dev/null 2>&1
 /usr/sbin/upsd -u root >/dev/null 2>&1
 until upsc ups@127.0.0.1 ups.status 2>/dev/null | grep -q OL; do sleep 0.2; done
@@ -75,7 +76,7 @@ def test_an_empty_ups_shuts_the_server_down_in_order(machine_of: MachineMaker, c
     """What hosts wrote until then is there after the next boot."""
     monitor = documented("Shut down when the UPS is empty").replace("192.0.2.60", "127.0.0.1")
     server.run(UPS, 120)
-    server.run(f"sed -i s/MODE=.*/MODE=netclient/ /etc/nut/nut.conf; cat >/etc/nut/upsmon.conf <<'END'\n{monitor}END", 60)
+    server.run(f"echo MODE=netclient >/etc/nut/nut.conf; cat >/etc/nut/upsmon.conf <<'END'\n{monitor}END", 60)
     server.run("systemctl restart nut-monitor && systemctl is-active nut-monitor", 120)
     with Writers(server) as writers:
         server.run("printf 'ups.status: OB LB\\nTIMER 1\\n' >/etc/nut/ups.dev")

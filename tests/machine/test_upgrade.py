@@ -177,7 +177,7 @@ def test_an_upgrade_goes_on_after_a_power_cut(
             newer = f"{built}+{number}"
             publish(site, newer)
             state = f" half-configured {package}:[a-z0-9]* {re.escape(newer)}$"
-            machine.run("apt-get -q update && { apt-get -q -y upgrade >/var/log/upgrade.log 2>&1 & }", 300)
+            machine.run("apt-get -q update && systemd-run --unit=upgrade apt-get -q -y upgrade", 300)
             machine.run(f"until grep -q '{state}' /var/log/dpkg.log; do sleep 0.05; done", 600)
             machine.kill()
             machine = stack.enter_context(machine_of(copy_of_server, site))
