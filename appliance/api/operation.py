@@ -5,8 +5,8 @@ A declaration says the path, who may (`role`; None: anybody), what the audit cal
 one), what it takes and what it returns. The HTTP process (appliance/gateway) makes routes and the OpenAPI document of these,
 and runs no view. The worker does (execution.py).
 
-To add an operation, write a view with `Resource.operation` in the module of its resource. A new module also needs a place in
-RESOURCES of appliance/api/resources.py.
+To add an operation, write a view with `Resource.operation` or `Resource.job` in the module of its resource. A new module also
+needs a place in RESOURCES of appliance/api/resources.py.
 """
 
 import contextlib

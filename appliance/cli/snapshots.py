@@ -18,16 +18,8 @@ def list_snapshots(run: Run, store: Store) -> None:
     Example: zvaai snapshot list vmfs1
     """
     store_id = run.client.named("/datastores", store)
-    run.output.rows(
-        run.client.all(f"/datastores/{store_id}/snapshots"),
-        "name",
-        "created_at",
-        "used",
-        "referenced",
-        "holds",
-        "protected_until",
-        "clones",
-    )
+    columns = ("name", "created_at", "used", "referenced", "holds", "protected_until", "clones")
+    run.output.rows(run.client.all(f"/datastores/{store_id}/snapshots"), *columns)
 
 
 @snapshot.command("create")

@@ -72,20 +72,9 @@ def submit(session: Session, job_id: str, kind: str, plan: Plan, actor: str, key
     check(session, plan.subject)
     sequence = (session.scalar(select(func.max(Job.sequence))) or 0) + 1
     job = Job(
-        id=job_id,
-        sequence=sequence,
-        kind=kind,
-        subject=plan.subject,
-        name=name,
-        parameters=msgspec.to_builtins(plan),
-        state=QUEUED,
-        step="",
-        percent=0,
-        cancel=False,
-        actor=actor,
-        key=key,
-        created_at=time.time(),
-    )
+        id=job_id, sequence=sequence, kind=kind, subject=plan.subject, name=name, parameters=msgspec.to_builtins(plan),
+        state=QUEUED, step="", percent=0, cancel=False, actor=actor, key=key, created_at=time.time(),
+    )  # fmt: skip
     session.add(job)
     session.flush()
     if sequence % 200 == 0:

@@ -40,17 +40,9 @@ def record(
 ) -> int:
     """An entry of the audit; its number. `status` is None for what begins: `complete` says how it ended."""
     entry = AuditEntry(
-        at=time.time(),
-        actor=actor,
-        token=token,
-        address=address,
-        action=action,
-        subject=subject,
-        name=name,
-        status=status,
-        before=before,
-        after=after,
-    )
+        at=time.time(), actor=actor, token=token, address=address, action=action, subject=subject, name=name, status=status,
+        before=before, after=after,
+    )  # fmt: skip
     session.add(entry)
     session.flush()
     return entry.id

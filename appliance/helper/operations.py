@@ -22,26 +22,10 @@ from appliance.zfs.log import Log
 
 _READING = frozenset(
     (
-        "datasets",
-        "dependants",
-        "disk_health",
-        "disks",
-        "filesystem",
-        "holders",
-        "holds",
-        "stored_keys",
-        "list_folder",
-        "importable",
-        "log_lines",
-        "pools",
-        "properties",
-        "read_copies",
-        "read_text",
-        "snapshots",
-        "volume",
-        "zpool_status",
+        "datasets", "dependants", "disk_health", "disks", "filesystem", "holders", "holds", "stored_keys", "list_folder",
+        "importable", "log_lines", "pools", "properties", "read_copies", "read_text", "snapshots", "volume", "zpool_status",
     )
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

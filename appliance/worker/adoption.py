@@ -81,20 +81,11 @@ class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
         local = {name: value for name, value in dataset.properties.items() if value.source in (Source.LOCAL, Source.RECEIVED)}
         as_property = designation.to_property(names) if names else None
         return AdoptPlan(
-            subject=uuid,
-            pools=(dataset.pool,),
-            uuid=uuid,
-            dataset=dataset.name,
-            name=request.name,
-            guid=str(dataset.guid),
-            shown=shown,
-            known=known,
-            designation=as_property,
-            thick=is_thick,
+            subject=uuid, pools=(dataset.pool,), uuid=uuid, dataset=dataset.name, name=request.name, guid=str(dataset.guid),
+            shown=shown, known=known, designation=as_property, thick=is_thick,
             before={name: local[name].value for name in self._left if name in local},
-            mounted=isinstance(dataset, Filesystem) and dataset.mounted,
-            claims=shown.claims(request.name, as_property),
-        )
+            mounted=isinstance(dataset, Filesystem) and dataset.mounted, claims=shown.claims(request.name, as_property),
+        )  # fmt: skip
 
     @staticmethod
     def _nobody_else(stores: list[domain.Datastore], uuid: str, dataset: str) -> None:

@@ -52,17 +52,10 @@ class Create(Operation[requests.CreateDatastore, CreatePlan]):
         layout = kind.decide_new(request, pool)
         shown = kind.decide_shown(context, request, request.name, uuid, None)
         return CreatePlan(
-            subject=uuid,
-            pools=(pool.name,),
-            uuid=uuid,
-            dataset=dataset,
-            name=request.name,
-            key=domain.new_uuid() if request.encrypted else None,
-            soft_threshold=request.soft_threshold,
-            layout=layout,
-            shown=shown,
-            claims=shown.claims(request.name),
-        )
+            subject=uuid, pools=(pool.name,), uuid=uuid, dataset=dataset, name=request.name,
+            key=domain.new_uuid() if request.encrypted else None, soft_threshold=request.soft_threshold, layout=layout,
+            shown=shown, claims=shown.claims(request.name),
+        )  # fmt: skip
 
     def run(self, context: Context, plan: CreatePlan, job_id: str, advance: Advance) -> DatastoreResult:
         dataset, uuid = plan.dataset, plan.uuid
@@ -142,20 +135,10 @@ class Change(Operation[requests.ChangeDatastore, ChangePlan]):
         if request.clients is not None:
             request = msgspec.structs.replace(request, clients=exports.check_clients(request.clients))
         return ChangePlan(
-            **of_datastore(store),
-            changes=request,
-            kind=store.kind,
-            number=store.lun,
-            export=store.export,
-            share=store.share,
-            called=store.name,
-            was_thick=store.thick,
-            becoming_thick=bool(request.thick),
-            size=store.size,
-            loses=fewer_groups or narrower,
-            force=request.force,
-            claims=Claims(name=request.name, lun=request.lun),
-        )
+            **of_datastore(store), changes=request, kind=store.kind, number=store.lun, export=store.export,
+            share=store.share, called=store.name, was_thick=store.thick, becoming_thick=bool(request.thick), size=store.size,
+            loses=fewer_groups or narrower, force=request.force, claims=Claims(name=request.name, lun=request.lun),
+        )  # fmt: skip
 
     def run(self, context: Context, plan: ChangePlan, job_id: str, advance: Advance) -> DatastoreResult:
         changes, dataset, uuid = plan.changes, plan.dataset, plan.uuid
@@ -181,15 +164,9 @@ class Change(Operation[requests.ChangeDatastore, ChangePlan]):
                 domain.present(session, uuid, number, changes.host_groups)
             elif plan.export is not None and plan.share is not None:
                 exports.show(
-                    session,
-                    uuid,
-                    plan.export,
-                    plan.share,
-                    groups=changes.host_groups,
-                    versions=changes.versions,
-                    squash=changes.squash,
-                    clients=changes.clients,
-                )
+                    session, uuid, plan.export, plan.share, groups=changes.host_groups, versions=changes.versions,
+                    squash=changes.squash, clients=changes.clients,
+                )  # fmt: skip
         advance("telling who serves it", 60)
         served = steps.serve(context, uuid, plan.pools, self.kind)
         if plan.becomes:
@@ -226,14 +203,9 @@ class SizePlan(DatastorePlan, frozen=True, kw_only=True):
 
 def _sized(store: domain.Datastore, size: int) -> SizePlan:
     return SizePlan(
-        **of_datastore(store),
-        kind=store.kind,
-        size=size,
-        was=store.size,
-        thick=store.thick,
-        called=store.name,
+        **of_datastore(store), kind=store.kind, size=size, was=store.size, thick=store.thick, called=store.name,
         export=store.export,
-    )
+    )  # fmt: skip
 
 
 class Grow(Operation[requests.GrowDatastore, SizePlan]):

@@ -154,16 +154,9 @@ class CloneFile(Operation[requests.CloneFile, CloneFilePlan]):
         check_path("destination", request.destination)
         # About the datastore, which must not be taken away meanwhile; what else is done with it may go on.
         return CloneFilePlan(
-            subject=f"{store.id}/{request.destination}",
-            pools=(),
-            about=(store.id,),
-            datastore=store.id,
-            name=store.name,
-            export=export,
-            source_path=request.source,
-            destination=request.destination,
-            fast=request.fast,
-        )
+            subject=f"{store.id}/{request.destination}", pools=(), about=(store.id,), datastore=store.id, name=store.name,
+            export=export, source_path=request.source, destination=request.destination, fast=request.fast,
+        )  # fmt: skip
 
     def run(self, context: Context, plan: CloneFilePlan, job_id: str, advance: Advance) -> CloneFileResult:
         """Starts the clone, or finds the one that was started before, and polls it until its end."""
@@ -246,15 +239,10 @@ def _note(context: Context, job_id: str, **noted: int | bool) -> None:
 
 def _result(plan: CloneFilePlan, job: FileJob) -> CloneFileResult:
     return CloneFileResult(
-        datastore=plan.datastore,
-        source=plan.source_path,
-        destination=plan.destination,
-        total_bytes=str(job.total_bytes),
-        cloned_bytes=str(job.cloned_bytes),
-        copied_bytes=str(job.copied_bytes),
-        hole_bytes=str(job.hole_bytes),
+        datastore=plan.datastore, source=plan.source_path, destination=plan.destination, total_bytes=str(job.total_bytes),
+        cloned_bytes=str(job.cloned_bytes), copied_bytes=str(job.copied_bytes), hole_bytes=str(job.hole_bytes),
         copied_because={reason: str(count) for reason, count in job.fallback_bytes.items() if count},
-    )
+    )  # fmt: skip
 
 
 OPERATIONS = by_kind(CloneFile())

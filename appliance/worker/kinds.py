@@ -123,15 +123,9 @@ class ShownExport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
 
     def show(self, session: Session, uuid: str) -> None:
         exports.show(
-            session,
-            uuid,
-            self.export,
-            self.share,
-            groups=list(self.host_groups),
-            versions=list(self.versions),
-            squash=self.squash,
-            clients=list(self.clients),
-        )
+            session, uuid, self.export, self.share, groups=list(self.host_groups), versions=list(self.versions),
+            squash=self.squash, clients=list(self.clients),
+        )  # fmt: skip
 
 
 Shown = ShownLun | ShownExport
@@ -150,13 +144,9 @@ class Vmfs:
         reserved = thick_refreservation(size, block_size) if request.thick else 0
         thick.check_room(pool, reserved)
         return VolumeLayout(
-            size=size,
-            block_size=block_size,
-            compression=request.compression,
-            sync=request.sync,
-            thick=request.thick,
+            size=size, block_size=block_size, compression=request.compression, sync=request.sync, thick=request.thick,
             refreservation=reserved,
-        )
+        )  # fmt: skip
 
     def known(self, context: Context, uuid: str) -> ShownLun | None:
         """The stored presentation of a datastore, which may be missing."""
@@ -178,13 +168,9 @@ class Vmfs:
         # The source's own, as OpenZFS computes more of it on raidz.
         reserved = max(store.reserved, thick_refreservation(store.size, store.block_size)) if store.thick else 0
         return VolumeLayout(
-            size=store.size,
-            block_size=store.block_size,
-            compression=store.compression or "lz4",
-            sync=store.sync or "standard",
-            thick=store.thick,
-            refreservation=reserved,
-        )
+            size=store.size, block_size=store.block_size, compression=store.compression or "lz4",
+            sync=store.sync or "standard", thick=store.thick, refreservation=reserved,
+        )  # fmt: skip
 
     def adoptable(self, context: Context, dataset: Volume | Filesystem) -> None:
         """Refuses a dataset that is not suitable for hosts."""
@@ -216,13 +202,9 @@ class Nfs:
         reserved = with_slack(request.size) if request.thick else 0
         thick.check_room(pool, reserved)
         return FilesystemLayout(
-            size=request.size,
-            record_size=request.record_size or domain.RECORD_SIZE,
-            compression=request.compression,
-            sync=request.sync,
-            thick=request.thick,
-            refreservation=reserved,
-        )
+            size=request.size, record_size=request.record_size or domain.RECORD_SIZE, compression=request.compression,
+            sync=request.sync, thick=request.thick, refreservation=reserved,
+        )  # fmt: skip
 
     def known(self, context: Context, uuid: str) -> ShownExport | None:
         shown = _shown(context)
@@ -253,13 +235,9 @@ class Nfs:
 
     def decide_clone(self, store: Datastore) -> FilesystemLayout:
         return FilesystemLayout(
-            size=store.size,
-            record_size=store.block_size,
-            compression=store.compression or "lz4",
-            sync=store.sync or "standard",
-            thick=store.thick,
-            refreservation=with_slack(store.size) if store.thick else 0,
-        )
+            size=store.size, record_size=store.block_size, compression=store.compression or "lz4",
+            sync=store.sync or "standard", thick=store.thick, refreservation=with_slack(store.size) if store.thick else 0,
+        )  # fmt: skip
 
     def adoptable(self, context: Context, dataset: Volume | Filesystem) -> None:
         _writable(dataset)

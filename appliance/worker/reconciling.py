@@ -221,17 +221,9 @@ class Reconciling:
             self._context.outdated.set()  # it is mounted below
         certain = frozenset(store.dataset for store in copies.certain(stores, inventory))
         serving = nfs_serving.Serving(
-            self._context.engine,
-            self._context.nfs,
-            self._context.mounts,
-            out,
-            addresses,
-            self._context.topmost,
-            numbers,
-            certain,
-            about,
-            pools,
-        )
+            self._context.engine, self._context.nfs, self._context.mounts, out, addresses, self._context.topmost, numbers,
+            certain, about, pools,
+        )  # fmt: skip
         with as_domain_errors():
             reconciled = serving.reconcile(stores)
         self._report_vaai_nas()

@@ -61,13 +61,10 @@ class TakeSnapshot(Operation[requests.CreateSnapshots, SnapshotsPlan]):
             raise ConflictError("there is such a snapshot", sorted(existing & set(names)))
         about = tuple(store.id for store in chosen)
         return SnapshotsPlan(
-            subject=f"snapshot {request.name} of {about[0]}",
-            pools=(chosen[0].pool,),
-            names=names,
+            subject=f"snapshot {request.name} of {about[0]}", pools=(chosen[0].pool,), names=names,
             protected_until=int(time.time()) + request.protect_days * 86400 if request.protect_days else None,
-            schedule=request.schedule,
-            about=about,
-        )
+            schedule=request.schedule, about=about,
+        )  # fmt: skip
 
     def run(self, context: Context, plan: SnapshotsPlan, job_id: str, advance: Advance) -> SnapshotResult:
         advance("taking it", 10)
@@ -218,15 +215,9 @@ class Rollback(Operation[requests.RollBack, RollbackPlan]):
         steps.unused(context, store, force, "what they have in memory does not fit the data after a rollback")
         steps.unreserved(context, store, force)
         return RollbackPlan(
-            subject=store.id,
-            pools=(store.pool,),
-            uuid=store.id,
-            kind=store.kind,
-            name=name,
-            newer=[snapshot.name for snapshot in newer],
-            out_of_service=(store.id,),
-            force=force,
-        )
+            subject=store.id, pools=(store.pool,), uuid=store.id, kind=store.kind, name=name,
+            newer=[snapshot.name for snapshot in newer], out_of_service=(store.id,), force=force,
+        )  # fmt: skip
 
     def run(self, context: Context, plan: RollbackPlan, job_id: str, advance: Advance) -> DatastoreResult:
         """Out of service, rollback, in service. After hosts may write again, a resumed job does not roll back a second time."""
@@ -288,20 +279,10 @@ class Clone(Operation[requests.CloneDatastore, ClonePlan]):
             thick.check_dedup(context, dataset)
         shown = kind.decide_shown(context, request, request.name, uuid, None)
         return ClonePlan(
-            subject=uuid,
-            pools=(store.pool,),
-            uuid=uuid,
-            source=store.id,
-            about=(store.id,),
-            dataset=dataset,
-            name=request.name,
-            snapshot=snapshot,
-            take=not request.snapshot,
-            soft_threshold=store.soft_threshold,
-            layout=kind.decide_clone(store),
-            shown=shown,
-            claims=shown.claims(request.name),
-        )
+            subject=uuid, pools=(store.pool,), uuid=uuid, source=store.id, about=(store.id,), dataset=dataset,
+            name=request.name, snapshot=snapshot, take=not request.snapshot, soft_threshold=store.soft_threshold,
+            layout=kind.decide_clone(store), shown=shown, claims=shown.claims(request.name),
+        )  # fmt: skip
 
     def run(self, context: Context, plan: ClonePlan, job_id: str, advance: Advance) -> DatastoreResult:
         dataset, uuid = plan.dataset, plan.uuid

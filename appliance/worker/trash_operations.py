@@ -101,16 +101,10 @@ class Restore(Operation[requests.RestoreDatastore, RestorePlan]):
         recorded = recorded if isinstance(recorded, identity.Identity) else None
         shown = kind.decide_shown(context, _as_before(context, request, recorded), name, store.id, recorded)
         return RestorePlan(
-            subject=store.id,
-            pools=(store.pool,),
-            uuid=store.id,
+            subject=store.id, pools=(store.pool,), uuid=store.id,
             dataset=domain.dataset_name(store.pool, name, store.id, encrypted=domain.is_below_root(store.dataset)),
-            kind=kind.name,
-            name=name,
-            trash=store.dataset,
-            shown=shown,
-            claims=shown.claims(name),
-        )
+            kind=kind.name, name=name, trash=store.dataset, shown=shown, claims=shown.claims(name),
+        )  # fmt: skip
 
     def run(self, context: Context, plan: RestorePlan, job_id: str, advance: Advance) -> DatastoreResult:
         dataset, uuid = plan.dataset, plan.uuid

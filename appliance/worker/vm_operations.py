@@ -78,15 +78,9 @@ class RestoreVm(Operation[requests.RestoreVm, RestoreVmPlan]):
         check_path("folder", request.folder)
         self._files(context, snapshot, request.folder, request.name)
         return RestoreVmPlan(
-            subject=f"{store.id}/{request.name}",
-            pools=(),
-            about=(store.id,),
-            datastore=store.id,
-            snapshot=snapshot,
-            folder=request.folder,
-            name=request.name,
-            identifier=domain.new_uuid(),
-        )
+            subject=f"{store.id}/{request.name}", pools=(), about=(store.id,), datastore=store.id, snapshot=snapshot,
+            folder=request.folder, name=request.name, identifier=domain.new_uuid(),
+        )  # fmt: skip
 
     def _files(self, context: Context, snapshot: str, folder: str, name: str) -> list[tuple[VmFile, bytes | None]]:
         files = vm_files.chosen(

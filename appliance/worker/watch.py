@@ -104,14 +104,9 @@ class Watch:
         if published:
             with self._context.store.session() as session:
                 publish(
-                    session,
-                    "zfs",
-                    event.pool,
-                    event_class=event.event_class,
-                    vdev=event.vdev,
-                    state=event.state,
+                    session, "zfs", event.pool, event_class=event.event_class, vdev=event.vdev, state=event.state,
                     eid=event.number,
-                )
+                )  # fmt: skip
         if soon:
             self._changed.set()
         elif later:  # in an event storm one scan per interval, and one after the last event
