@@ -60,7 +60,7 @@ def shared(context: typer.Context) -> Shared:
 
 
 class Run(typer.Context):
-    """A run of a verb: what its function needs besides its arguments."""
+    """A run of a verb, with the client and the output."""
 
     @property
     def client(self) -> Client:
