@@ -42,7 +42,7 @@ class Periodic:
                 session.merge(Setting(name=hazards.CERTIFICATE, value={"fingerprint": certificate.fingerprint}))
                 if known is not None:
                     note(session, hazards.renewed(certificate))
-        luns = [lun for one in self._context.served_targets() for lun in one.luns]
+        luns = [lun for target in self._context.served_targets() for lun in target.luns]
         self._context.alerts.update(hazards.QUEUE, hazards.of_queues(stores, {lun.lun.uuid for lun in luns if lun.write_through}))
 
     def schedules(self) -> None:
