@@ -13,6 +13,8 @@ from appliance.worker import hold_operations
 from appliance.zfs.model import Snapshot
 
 resource = Resource("snapshots")
+_LATEST = 10**11
+"""Seconds since 1970: later than any snapshot."""
 
 
 @resource.operation("GET", "/datastores/<datastore_id>/snapshots", role=Role.VIEWER)
@@ -23,6 +25,22 @@ def list_snapshots(call: Call, datastore_id: str, query: ListQuery) -> schemas.S
     ]
     return schemas.SnapshotPage.model_validate(
         page(snapshots, query, lambda numbered: numbered[0]).each(lambda numbered: _shown(datastore_id, numbered[1]))
+    )
+
+
+@resource.operation("GET", "/snapshots", role=Role.VIEWER)
+def search_snapshots(call: Call, query: schemas.SnapshotQuery) -> schemas.SnapshotPage:
+    """Snapshots of all datastores, newest first."""
+    stores = {store.dataset: store for store in call.worker.datastores()}
+    words = query.search.lower().split()
+    matching = [
+        (f"{_LATEST - snapshot.creation:012}{snapshot.name}", stores[snapshot.dataset].id, snapshot)
+        for snapshot in call.worker.inventory().snapshots
+        if snapshot.dataset in stores and all(word in f"{stores[snapshot.dataset].name}@{snapshot.tag}".lower() for word in words)
+    ]
+    matching.sort(key=lambda keyed: keyed[0])
+    return schemas.SnapshotPage.model_validate(
+        page(matching, query, lambda keyed: keyed[0]).each(lambda keyed: _shown(keyed[1], keyed[2]))
     )
 
 

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import typer
 
-from appliance.cli.shared import Run, Store, Wait, Yes, confirm, noun
+from appliance.cli.shared import Run, Store, Wait, Yes, confirm, named, names_of, noun
 
 snapshot = noun("snapshot", "Snapshots of datastores.")
 
@@ -20,6 +20,17 @@ def list_snapshots(run: Run, store: Store) -> None:
     store_id = run.client.named("/datastores", store)
     columns = ("name", "created_at", "used", "referenced", "holds", "protected_until", "clones")
     run.output.rows(run.client.all(f"/datastores/{store_id}/snapshots"), *columns)
+
+
+@snapshot.command("find")
+def find_snapshots(run: Run, words: Annotated[list[str], typer.Argument(help="Words that occur in DATASTORE@SNAPSHOT.")]) -> None:
+    """Find snapshots of all datastores, newest first.
+
+    Example: zvaai snapshot find vmfs1 before
+    """
+    snapshots = run.client.all("/snapshots", search=" ".join(words))
+    rows = named(snapshots, names_of(run.client, "/datastores"), "datastore") if not run.output.as_json else snapshots
+    run.output.rows(rows, "datastore", "name", "created_at", "used", "holds")
 
 
 @snapshot.command("create")

@@ -247,12 +247,22 @@ test("the key / searches everything, and Enter opens the first result", async ()
   await page.getByRole("heading", { name: "Readiness", level: 1 }).waitFor();
   await page.keyboard.press("/");
   const dialog = page.getByRole("dialog");
-  await dialog.getByRole("textbox").waitFor();
+  await hasFocus(dialog.getByRole("textbox"));
   await page.keyboard.type("vmfs1");
   await dialog.getByRole("link", { name: "vmfs1", exact: true }).waitFor();
   await inspect(page, "search");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "vmfs1", level: 1 }).waitFor();
+});
+
+test("the search opens the datastore of a snapshot, too", async () => {
+  const { request, job } = apiOf(page);
+  const store = (await request("GET", "/datastores")).items.find((one) => one.name === "vmfs1");
+  await job("POST", "/snapshots", { name: "nightly-42", datastores: [store.id] });
+  await page.keyboard.press("/");
+  await page.getByRole("dialog").getByRole("textbox").fill("nightly");
+  await page.getByRole("dialog").getByRole("link", { name: "vmfs1@nightly-42", exact: true }).click();
+  await page.getByRole("button", { name: "Actions for snapshot nightly-42" }).waitFor();
 });
 
 test("a viewer sees no button that he may not press", async () => {

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.schemas.common import Page
+from appliance.api.schemas.common import ListQuery, Page
 from appliance.api.schemas.datastores import ClientAccess, Groups, Squash, Versions
 from appliance.api.schemas.pools import PoolName
 from appliance.api.types import Answer, Bytes, DatastoreName, Guid, Identifier, Lun, Model, Name, SnapshotName, Time, Versioned
@@ -29,6 +29,12 @@ class SnapshotResponse(Answer):
 
 class SnapshotPage(Page[SnapshotResponse]):
     """Snapshots, oldest first."""
+
+
+class SnapshotQuery(ListQuery):
+    """`search`: words that occur in DATASTORE@SNAPSHOT, in upper or lower case."""
+
+    search: str = Field("", max_length=200)
 
 
 class HoldResponse(Answer):

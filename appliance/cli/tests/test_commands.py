@@ -229,3 +229,17 @@ def test_history_is_a_line_for_each_time(zvaai: Command) -> None:
     assert "not foreseen" in zvaai("pool", "history", "tank")
     assert "USED" not in zvaai("host", "history", "esx1", "--range", "year", "--until", "2026-01-01")
     assert len(zvaai.json("pool", "history", "tank", "--range", "hour")["load"]["series"]["p99_ms"]) == 360
+
+
+def test_snapshots_are_found_in_all_datastores(zvaai: Command) -> None:
+    for name in ("gold1", "gold2", "silver"):
+        zvaai("datastore", "create", name, "--pool", "tank", "--size", "1G", "--wait")
+        zvaai("snapshot", "create", f"Before-{name}", name, "--wait")
+    zvaai("snapshot", "create", "after", "gold2", "--wait")
+    lines = [line.split()[:2] for line in zvaai("snapshot", "find", "gold", "before").splitlines()[1:]]
+    assert sorted(lines) == [["gold1", "Before-gold1"], ["gold2", "Before-gold2"]]
+    assert len(zvaai.json("snapshot", "find", "gold2")) == 2
+    pages = zvaai.appliance.get("/snapshots?limit=3")
+    rest = zvaai.appliance.get(f"/snapshots?limit=3&cursor={pages['next_cursor']}")
+    names = [one["name"] for one in pages["items"] + rest["items"]]
+    assert sorted(names) == ["Before-gold1", "Before-gold2", "Before-silver", "after"] and rest["next_cursor"] is None

@@ -133,6 +133,15 @@ export const snapshotsQuery = (id: string) =>
     refetchInterval: SLOW_MS,
   });
 
+/** Of all datastores, the newest first: those that a search is about. */
+export const snapshotSearchQuery = (search: string) =>
+  queryOptions({
+    queryKey: ["snapshots", "search", search],
+    queryFn: async ({ signal }) =>
+      (await unwrap(api.GET("/api/v1/snapshots", { params: { query: { search, limit: 20 } }, signal }))).items,
+    enabled: search.length > 1,
+  });
+
 /** Folders at the top of a snapshot of an NFS datastore: hosts keep each VM in one. */
 export const foldersQuery = (id: string, name: string) =>
   queryOptions({

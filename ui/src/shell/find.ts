@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** What a search over everything finds, in the lists that the console has. */
 
-import type { Datastore, Host, Job, Pool } from "../api/types";
+import type { Datastore, Host, Job, Pool, Snapshot } from "../api/types";
 import { text } from "../text";
 
 export interface Found {
@@ -15,13 +15,15 @@ interface Lists {
   readonly hosts?: readonly Host[] | undefined;
   readonly pools?: readonly Pool[] | undefined;
   readonly jobs?: readonly Job[] | undefined;
+  readonly snapshots?: readonly Snapshot[] | undefined;
 }
 
 /** All words are in its kind, name or other identifiers. Names that begin with the search come first, then the order of the lists. */
-export function find(search: string, { stores = [], hosts = [], pools = [], jobs = [] }: Lists): Found[] {
+export function find(search: string, { stores = [], hosts = [], pools = [], jobs = [], snapshots = [] }: Lists): Found[] {
   const typed = search.trim().toLowerCase();
   if (typed === "") return [];
   const { kinds } = text.search;
+  const names = new Map(stores.map(({ id, name }) => [id, name]));
   const all: (Found & { readonly more?: readonly string[] })[] = [
     ...stores.map((one) => ({
       kind: kinds.datastore,
@@ -31,6 +33,11 @@ export function find(search: string, { stores = [], hosts = [], pools = [], jobs
     })),
     ...hosts.map((one) => ({ kind: kinds.host, name: one.name, to: `/hosts/${one.id}`, more: [...one.iqns, ...one.addresses] })),
     ...pools.map((one) => ({ kind: kinds.pool, name: one.name, to: `/pools/${one.name}` })),
+    ...snapshots.map((snapshot) => ({
+      kind: kinds.snapshot,
+      name: `${names.get(snapshot.datastore) ?? ""}@${snapshot.name}`,
+      to: `/datastores/${snapshot.datastore}/snapshots`,
+    })),
     ...jobs.map((one) => ({
       kind: kinds.job,
       name: `${text.common.job.kind[one.kind] ?? one.kind}: ${one.name}`,

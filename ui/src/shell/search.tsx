@@ -4,9 +4,9 @@
 import { Button, List, ListItem, Modal, ModalBody, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import SearchIcon from "@patternfly/react-icons/dist/esm/icons/search-icon";
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useDeferredValue, useEffect, useState } from "react";
 import { Link, useNavigate } from "react-router";
-import { datastoresQuery, hostsQuery, jobsQuery, poolsQuery } from "../api/queries";
+import { datastoresQuery, hostsQuery, jobsQuery, poolsQuery, snapshotSearchQuery } from "../api/queries";
 import { TextField } from "../parts/field";
 import { text } from "../text";
 import { find } from "./find";
@@ -44,7 +44,8 @@ function SearchDialog({ onClose }: { readonly onClose: () => void }) {
   const { data: hosts } = useQuery(hostsQuery);
   const { data: pools } = useQuery(poolsQuery);
   const { data: jobs } = useQuery(jobsQuery);
-  const found = find(typed, { stores, hosts, pools, jobs });
+  const { data: snapshots } = useQuery(snapshotSearchQuery(useDeferredValue(typed.trim())));
+  const found = find(typed, { stores, hosts, pools, jobs, snapshots });
   const shown = found.slice(0, SHOWN);
   return (
     <Modal
@@ -72,7 +73,7 @@ function SearchDialog({ onClose }: { readonly onClose: () => void }) {
         {shown.length > 0 && (
           <List isPlain aria-label={words.results}>
             {shown.map(({ kind, name, to }) => (
-              <ListItem key={to}>
+              <ListItem key={`${to} ${name}`}>
                 <Link to={to} onClick={onClose}>
                   {name}
                 </Link>{" "}

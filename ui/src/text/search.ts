@@ -3,9 +3,9 @@ export const search = {
   open: "Search everything",
   title: "Search everything",
   field: "Name, iSCSI name or address",
-  help: "Datastores, hosts, pools and jobs. Enter opens the first result. The key / opens this search on each page.",
+  help: "Datastores, snapshots, hosts, pools and jobs. Enter opens the first result. The key / opens this search on each page.",
   results: "Results",
-  kinds: { datastore: "Datastore", host: "Host", pool: "Pool", job: "Job" },
+  kinds: { datastore: "Datastore", host: "Host", pool: "Pool", job: "Job", snapshot: "Snapshot" },
   found: (shown: number, all: number) =>
     all === 0
       ? "Nothing found"

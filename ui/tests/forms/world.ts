@@ -187,6 +187,7 @@ export const world: Readonly<Record<string, unknown>> = {
   [`/datastores/${ID.nfs}/snapshots`]: page({ ...snapshots[0], datastore: ID.nfs }),
   [`/datastores/${ID.nfs}/snapshots/before/folder`]: page({ name: "web", kind: "folder", size: "0", modified_at: AT }),
   "/recovery": recovery,
+  "/snapshots": page(),
   ...Object.fromEntries(
     [`datastores/${ID.vmfs}`, `datastores/${ID.nfs}`, `hosts/${ID.host}`].map((one) => [`/${one}/history`, history]),
   ),
