@@ -133,6 +133,11 @@ class Configuration(_Section):
         return self.state_directory / "setup-code"
 
     @property
+    def reset_code(self) -> Path:
+        """The code that root writes to reset an administrator (`zvaai setup --reset-administrator`); mostly missing."""
+        return self.state_directory / "reset-code"
+
+    @property
     def secrets_key(self) -> Path:
         """The key that secrets in the database are sealed with."""
         return self.state_directory / "secrets.key"

@@ -54,6 +54,26 @@ def set_up(call: Call, body: SetupCreate) -> SetupResponse:
     return response
 
 
+@resource.operation("POST", "/setup/administrator", role=None, audit="setup.administrator")
+def reset_administrator(call: Call, body: SetupCreate) -> UserResponse:
+    """Gives an admin a new password and turns two-factor login off, with a code that root writes on the server.
+
+    Ends the admin's sessions and tokens.
+    """
+    with call.context.store.session() as session:
+        access.count_attempt(session, "setup", call.address)
+    file = call.context.configuration.reset_code
+    access.check_reset(file, body.code)
+    password_hash = access.new_password(body.name, body.password)
+    with call.changing() as session:
+        access.forget_failures(session, "setup", call.address)
+        user = access.reset_admin(session, body.name, password_hash)
+        response = user_response(user)
+    file.unlink(missing_ok=True)
+    call.subject = user.name
+    return response
+
+
 @resource.operation("POST", "/session", role=None, audit="session.begin", status=201)
 def log_in(call: Call, body: SessionCreate) -> SessionResponse:
     """Logs in: sets the session's cookie and returns the CSRF token."""

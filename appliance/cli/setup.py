@@ -13,6 +13,7 @@ Each part is made unless one of its name exists, so that a run that was interrup
 """
 
 import os
+import secrets
 import ssl
 import stat
 import subprocess
@@ -28,9 +29,10 @@ import typer
 
 from appliance.cli.client import FAILED, INVALID, NOT_ALLOWED, UNAVAILABLE, USAGE, Client, CommandError
 from appliance.cli.pools import vdevs_of
-from appliance.cli.shared import as_bytes
+from appliance.cli.shared import as_bytes, ask_secret
 
 CODE = Path("/var/lib/zvaai/setup-code")
+RESET_CODE = CODE.with_name("reset-code")
 RECOVERY_KEY = Path("/etc/zvaai/recovery-key")
 """It opens the configuration on the pools when the system disk is lost."""
 URL = "https://localhost:8443"
@@ -96,15 +98,23 @@ def read_seed(path: Path) -> Seed:
         raise CommandError(f"{path}: {error}", INVALID) from error
 
 
-def set_up(seed: Annotated[Path | None, typer.Option(help="Set the server up from this file, then delete it.")] = None) -> None:
+def set_up(
+    seed: Annotated[Path | None, typer.Option(help="Set the server up from this file, then delete it.")] = None,
+    reset_administrator: Annotated[str | None, typer.Option(metavar="NAME", help="Replace a lost password and code.")] = None,
+) -> None:
     """Show the console's address and one-time code. With --seed, set up the administrator, pools, hosts and datastores.
 
     Needs root.
 
     Example: zvaai setup --seed /etc/zvaai/setup.toml
+
+    Example: zvaai setup --reset-administrator admin
     """
     if os.geteuid() != 0:
         raise CommandError("only root can read the one-time code; run: sudo zvaai setup", NOT_ALLOWED)
+    if reset_administrator is not None:
+        reset(reset_administrator, ask_secret("New password", twice=True), RESET_CODE)
+        return
     code = wait_for_code(CODE)
     if seed is None:
         if code is None:
@@ -116,6 +126,21 @@ def set_up(seed: Annotated[Path | None, typer.Option(help="Set the server up fro
         raise CommandError(f"{seed} does not exist; docs/install.md shows an example", USAGE)
     carry_out(read_seed(seed), code, print)
     seed.unlink()
+
+
+def reset(name: str, password: str, file: Path) -> None:
+    """Resets an administrator. The code in `file` shows the API that root does it. Raises CommandError."""
+    client = trusting_client()
+    code = secrets.token_hex(20)
+    try:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as target:
+            owner = file.parent.stat()
+            os.fchown(target.fileno(), owner.st_uid, owner.st_gid)
+            target.write(code)
+        client.call("POST", "/setup/administrator", {"code": code, "name": name, "password": password})
+    finally:
+        file.unlink(missing_ok=True)
+    print(f"{name} is an administrator and logs in with the new password at {console()}")
 
 
 def console() -> str:

@@ -113,6 +113,26 @@ def set_up(session: Session, code: str, name: str, password_hash: str) -> User:
     return user
 
 
+# --- an administrator who cannot log in
+
+
+def check_reset(file: Path, code: str) -> None:
+    """Raises UnauthenticatedError unless `file`, which only root and the service can write, has this code."""
+    stored = file.read_text().strip() if file.exists() else ""
+    if not stored or not secrets.compare_digest(digest(stored), digest(code)):
+        raise UnauthenticatedError("there is no such code; run on the server, as root: zvaai setup --reset-administrator NAME")
+
+
+def reset_admin(session: Session, name: str, password_hash: str) -> User:
+    """Makes an admin who can log in with this password alone. Ends the user's sessions and tokens."""
+    known = session.scalar(select(User).where(User.name == name))
+    if known is None:
+        return add_user(session, name, Role.ADMIN, password_hash)
+    return change_user(
+        session, known.id, role=Role.ADMIN, password_hash=password_hash, disabled=False, end_tokens=True, reset_totp=True
+    )
+
+
 # --- users
 
 

@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from machine import Machine
-from support.storage_server import APPLIANCE, SERVING, FirstStart, MachineMaker, Writers, failed_units, started_at, timed
+from support.storage_server import (
+    APPLIANCE,
+    SERVING,
+    FirstStart,
+    MachineMaker,
+    Writers,
+    failed_units,
+    log_in,
+    started_at,
+    timed,
+)
 
 EXPOSURE_MAX = {
     **{"zvaai-frontend": 2.5, "zvaai-api": 2.5, "zvaai-worker": 2.5, "zvaai-target": 2.5},
@@ -56,6 +66,13 @@ def test_units_are_confined(server: Machine) -> None:
     for name in CONFINED:
         profile = server.run(f"cat /proc/$(systemctl show -P MainPID {name}.service)/attr/current").strip()
         assert profile == f"{name} (complain)"
+
+
+def test_root_replaces_a_lost_password(server: Machine) -> None:
+    server.run("zvaai setup --reset-administrator admin <<<'battery staple 8'", 180)
+    log_in(server, "battery staple 8")
+    assert "tank" in server.run("zvaai pool list", 60)
+    server.run("test ! -e /var/lib/zvaai/reset-code")
 
 
 def test_hosts_write_and_survive_a_reboot(

@@ -97,10 +97,10 @@ def failed_units(machine: Machine) -> list[str]:
     return machine.run("systemctl list-units --state=failed --plain --no-legend | cut -d' ' -f1").split()
 
 
-def log_in(machine: Machine) -> None:
+def log_in(machine: Machine, password: str = PASSWORD) -> None:
     """For the command `zvaai` of root."""
     shown = "openssl x509 -noout -fingerprint -sha256 -in /var/lib/zvaai-frontend/certificate.pem | cut -d= -f2"
-    machine.run(f"zvaai login https://localhost:8443 --fingerprint $({shown}) <<<'{PASSWORD}'", 180)
+    machine.run(f"zvaai login https://localhost:8443 --fingerprint $({shown}) <<<'{password}'", 180)
 
 
 def versions(machine: Machine) -> dict[str, str]:

@@ -15,7 +15,10 @@ from appliance.gateway.application import create, openapi
 from appliance.gateway.forward import Worker
 
 MUTATING = {"POST", "PUT", "PATCH", "DELETE"}
-OPEN = {"sessions.read_setup", "sessions.set_up", "sessions.log_in", "appliance.read_liveness", "appliance.read_health"}
+OPEN = {
+    *("sessions.read_setup", "sessions.set_up", "sessions.reset_administrator", "sessions.log_in"),
+    *("appliance.read_liveness", "appliance.read_health"),
+}
 NOT_DECLARED = {"openapi.spec", "console.read_file"}
 ROLES = [role.label for role in Role]
 

@@ -26,6 +26,7 @@ NOT_IN_CONSOLE = PROGRAMS_ONLY | {
     "GET /filesystems": "not built: with adoption",
     "POST /jobs/*/abandon": "not built",
     "GET /receivers/*/deliveries": "not built",
+    "POST /setup/administrator": "by root on the server",
     "POST /reconcile": "not built: the worker reconciles by itself",
     "GET /schedules/*/room": "not built",
     "GET /volumes": "not built: with adoption",
