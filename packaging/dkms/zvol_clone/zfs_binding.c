@@ -257,8 +257,15 @@ void zfs_dbuf_release(void *dbuf)
 
 int zfs_zap_lookup(void *dnode, u64 key, u64 *value)
 {
-	/* As brt_entry_lookup() of module/zfs/brt.c: a value of 8 bytes, in the byte order of who wrote it. */
-	return static_call(zap_lookup_uint64_by_dnode_call)(dnode, &key, 1, 1, sizeof(*value), value);
+	/*
+	 * As brt_entry_lookup() of module/zfs/brt.c: a value of 8 bytes, in the byte order of who wrote it. With the feature
+	 * block_cloning_endian of OpenZFS 2.4 it is one integer, which is EINVAL when it is read as bytes.
+	 */
+	int error = static_call(zap_lookup_uint64_by_dnode_call)(dnode, &key, 1, 1, sizeof(*value), value);
+
+	if (error == EINVAL)
+		error = static_call(zap_lookup_uint64_by_dnode_call)(dnode, &key, 1, sizeof(*value), 1, value);
+	return error;
 }
 
 u64 zfs_bp_get_dsize(void *spa, const void *block_pointer)
