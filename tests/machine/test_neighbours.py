@@ -30,8 +30,7 @@ printf 'ups.status: OL\\nTIMER 1\\n' >/etc/nut/ups.dev
 printf 'LISTEN 127.0.0.1 3493\\n' >/etc/nut/upsd.conf
 printf '[USER]\\npassword = PASSWORD\\nupsmon secondary\\n' >/etc/nut/upsd.users
 echo MODE=netserver >/etc/nut/nut.conf
-/lib/nut/dummy-ups -a ups -u root >/dev/null 2>&1
-/usr/sbin/upsd -u root >/dev/null 2>&1
+systemctl restart nut-driver-enumerator nut-server
 until upsc ups@127.0.0.1 ups.status 2>/dev/null | grep -q OL; do sleep 0.2; done
 """
 
