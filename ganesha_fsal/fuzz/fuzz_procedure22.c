@@ -37,7 +37,7 @@ static void check_result(const struct procedure22_request *request, const struct
 }
 
 /* Forbidden values in the result of a valid call. */
-static void check_result(const struct procedure22_request *request, const struct procedure22_result *result)
+static void check_values(const struct procedure22_request *request, const struct procedure22_result *result)
 {
     if (request->command == PROCEDURE22_RESERVE_SUPPORTED && result->status == 0)
         must(result->result == 0, "reservations are always supported");
@@ -64,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
         vaai_nas_procedure22_serve(service, &fake_caller, &request, fault, &result);
         check_result(&request, &result);
         if (fault == PROCEDURE22_GOOD)
-            check_result(&request, &result);
+            check_values(&request, &result);
     }
     fake_service_end(service);
     return 0;

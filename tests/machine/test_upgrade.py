@@ -173,17 +173,17 @@ def test_an_upgrade_goes_on_after_a_power_cut(
     machine = server
     with contextlib.ExitStack() as stack:
         writers = stack.enter_context(Writers(machine))
-        for number, package in ((5, "zvaai-target"), (6, "zvaai")):
+        for number, package in ((5, "zvaai-target:amd64"), (6, "zvaai:all")):
             newer = f"{built}+{number}"
             publish(site, newer)
-            state = f" half-configured {package}:[a-z0-9]* {re.escape(newer)}$"
+            state = f"status half-configured {package} {newer}"
             machine.run("apt-get -q update && systemd-run --unit=upgrade apt-get -q -y upgrade", 300)
-            machine.run(f"until grep -q '{state}' /var/log/dpkg.log; do sleep 0.05; done", 600)
+            machine.run(f"until grep -qF '{state}' /var/log/dpkg.log; do sleep 0.05; done", 600)
             machine.kill()
             machine = stack.enter_context(machine_of(copy_of_server, site))
             booted = timed(machine.wait_for_boot)
             writers.move(machine)
-            assert package in machine.run("dpkg --audit"), "the power did not fail in postinst"
+            assert package.partition(":")[0] in machine.run("dpkg --audit"), "the power did not fail in postinst"
             machine.run("dpkg --configure -a", 600)
             writers.wait_for_more()
             writers.stop()
