@@ -34,7 +34,7 @@ class SnapshotPage(Page[SnapshotResponse]):
 class SnapshotQuery(ListQuery):
     """`search`: words that occur in DATASTORE@SNAPSHOT, in upper or lower case."""
 
-    search: str = Field("", max_length=200)
+    search: str = Field("", max_length=200, pattern=r"^[^\x00-\x1f]*$")
 
 
 class HoldResponse(Answer):
