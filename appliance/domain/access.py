@@ -124,7 +124,12 @@ def check_reset(file: Path, code: str) -> None:
 
 
 def reset_admin(session: Session, name: str, password_hash: str) -> User:
-    """Makes an admin who can log in with this password alone. Ends the user's sessions and tokens."""
+    """Makes an admin who can log in with this password alone. Ends the user's sessions and tokens.
+
+    Raises ConflictError before the first start: that also makes the recovery key.
+    """
+    if setup_needed(session):
+        raise ConflictError("the server is not set up yet; run: zvaai setup")
     known = session.scalar(select(User).where(User.name == name))
     if known is None:
         return add_user(session, name, Role.ADMIN, password_hash)

@@ -112,8 +112,9 @@ def mounted(file: Path, below: str, sources: Mapping[str, str]) -> Export:
     if not (fields := EXPORT.fullmatch(text)):
         raise Refused(f"{file} is not as the appliance writes it, and not exported")
     export = Export(file, text, fields["dataset"] or "", fields["guid"] or "")
-    state_file = POOL_STATES / export.pool / "state"
-    state = state_file.read_text().strip() if export.pool and state_file.exists() else ""
+    state = ""
+    with contextlib.suppress(OSError):  # the pool is not imported
+        state = (POOL_STATES / export.pool / "state").read_text().strip()
     if state in UNUSABLE:
         raise Refused(f"{file}: the pool of {export.dataset} is {state}, and it is not exported")
     path = fields["path"]

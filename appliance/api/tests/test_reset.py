@@ -4,8 +4,10 @@
 import time
 
 from simulators.appliance import PASSWORD, Appliance
+from sqlalchemy import delete
 from werkzeug.test import TestResponse
 
+from appliance.database.models import User
 from appliance.domain import second_factor
 
 NEW_PASSWORD = "battery staple 8"  # noqa: S105
@@ -50,8 +52,16 @@ def test_without_the_file_of_root_nothing_changes(appliance: Appliance) -> None:
     file.write_text("")
     assert reset(appliance, code="").status_code == 401
     file.write_text("another code")
-    assert reset(appliance).status_code in (401, 429)
+    assert reset(appliance).status_code == 401
     assert file.exists() and appliance.request("GET", "/users").status_code == 200
+
+
+def test_the_first_administrator_is_made_by_the_first_start(appliance: Appliance) -> None:
+    """It has the recovery key."""
+    with appliance.store.session() as session:
+        session.execute(delete(User))
+    appliance.service.context.configuration.reset_code.write_text(CODE)
+    assert reset(appliance).status_code == 409 and appliance.get("/setup") == {"needed": True}
 
 
 def test_guesses_wait(appliance: Appliance) -> None:
