@@ -221,6 +221,7 @@ def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
     its datastores LUNs of {service.IQN} at the same portal, for hosts that you name there; exports next to {nfs.EXPORT},
                    for {running.clients}, as which clients of this machine are seen
     data           kept in {STATE} until `make demo-reset`
+    differs        from an installed server: no systemd, so no unit confines or restarts the processes; no AppArmor
 
   Try iSCSI, in another terminal, as any user (apt install libiscsi-bin qemu-utils qemu-block-extra):
 
@@ -229,7 +230,7 @@ def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
     qemu-img info {url}/{IQN}/0
     qemu-img convert -n -O raw DISK.qcow2 {url}/{IQN}/0
 
-  Have it copy by itself (EXTENDED COPY, as an ESXi host asks for it); what was shared appears here:
+  Let the target copy (EXTENDED COPY, as an ESXi host requests it). The demo then prints how much is shared:
 
     qemu-img -T iscsi_xcopy convert -C -n -f raw -O raw {url}/{IQN}/0 {url}/{IQN}/1
 
@@ -238,7 +239,7 @@ def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
     iscsiadm -m discovery -t sendtargets -p {address}
     iscsiadm -m node -T {IQN} -p {address} --login
 
-  Try NFS, as root: put a file there, have the server clone it, see what the clone shares; what was shared appears here:
+  Try NFS, as root. Put a file there, let the server clone it, and show the clone's space:
 
     head -c 64M /dev/urandom >{shlex.quote(str(disk))}
     {in_environment("nfs-cp", str(disk), f"nfs://127.0.0.1{nfs.EXPORT}/disk.raw?{nfs_ports}")}
@@ -250,7 +251,7 @@ def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
 
     mount -t nfs -o vers=4.2,proto=tcp,port={ports.nfs} {export} /mnt
 
-  Open the console in a browser, which asks about the certificate: it is the appliance's own.
+  Open the console in a browser. It warns once, because the certificate is self-signed.
 
   Ctrl-C stops everything.
 """
