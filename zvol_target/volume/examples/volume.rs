@@ -5,7 +5,7 @@
 //!     volume map PATH OFFSET LENGTH
 //!     volume copy SOURCE OFFSET DESTINATION OFFSET LENGTH stable|cached
 //!
-//! Prints what came of it, one `name value` a line, and the seconds it took. SOURCE and DESTINATION may be the same.
+//! Prints one `name value` a line: the results, and the duration in seconds. SOURCE and DESTINATION may be the same.
 
 use std::any::Any;
 use std::error::Error;
@@ -16,7 +16,7 @@ use std::time::Instant;
 use volume::copy::{Cancelled, CopyRange, CopyReport, FallbackReason, Step, Steps, copy};
 use volume::{Extent, LocalBoxFuture, OpenOptions, Stability, Volume, engine};
 
-/// Nobody else uses the volumes.
+/// Locks for a copy without other users.
 struct Alone;
 
 impl Steps for Alone {

@@ -14,7 +14,7 @@ use crate::{Geometry, VolumeError};
 
 /// A volume on a block device, opened with `O_EXCL`: a device that is mounted, or has another exclusive user, is refused.
 ///
-/// Block sizes are the device's own. `O_DIRECT` unless the page cache is requested.
+/// Block sizes are those that the device reports. Uses `O_DIRECT` unless the caller requests the page cache.
 pub struct BlockVolume {
     store: Store,
 }
@@ -38,14 +38,14 @@ impl BlockVolume {
 
 volume_on_store!(BlockVolume);
 
-/// What a backend may want to know of its device.
+/// Facts about a device that its backend needs.
 pub(crate) struct Device {
     pub geometry: Geometry,
     /// `st_rdev`.
     pub number: u64,
 }
 
-/// Opens a device; `classify` is what its driver means by an error number, `clearing` how it is cleared.
+/// Opens a device. `classify` maps an error number of its driver; `clearing` chooses how ranges are cleared.
 pub(crate) fn open_device(
     path: &Path,
     metadata: &Metadata,
@@ -73,8 +73,8 @@ pub(crate) fn open_device(
     Ok(Store::new(file, facts))
 }
 
-/// `discard_granularity` of the device's queue, where the device also writes zeroes without being sent any: a mere discard
-/// guarantees nothing of what is read afterwards, so that it is not used.
+/// `discard_granularity` of the device's queue, where the device also supports a request to write zeroes. A plain discard is not
+/// used: it does not guarantee what later reads return.
 fn granularity(device: &Device) -> Option<u32> {
     let (major, minor) = (major(device.number), minor(device.number));
     let folder = format!("/sys/dev/block/{major}:{minor}");
@@ -122,7 +122,7 @@ fn device_geometry(file: &File) -> Result<Geometry, Problem> {
     })
 }
 
-/// The end of the device is what BLKGETSIZE64 gives. The descriptor's position is nowhere used.
+/// Size of the device, by a seek to its end (equal to BLKGETSIZE64). No other code uses the descriptor's position.
 pub(crate) fn device_size(mut file: &File) -> std::io::Result<u64> {
     file.seek(SeekFrom::End(0))
 }

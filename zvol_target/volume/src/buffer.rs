@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory that data travels in between the initiator and the volume.
+//! Buffers that carry data between the initiator and the volume.
 
 use std::cell::RefCell;
 use std::fmt;
 
 use bytemuck::{Pod, Zeroable, zeroed_vec};
 
-/// Alignment and unit of allocation: `O_DIRECT` wants the logical block of the device, at most 4096 (open(2)).
+/// Alignment and unit of allocation: `O_DIRECT` needs the logical block of the device, at most 4096 (open(2)).
 pub const BUFFER_ALIGNMENT: usize = 4096;
 
-/// Most bytes a reactor thread keeps for reuse, and of how many sizes.
+/// Upper limits of a reactor thread's cache of freed memory: bytes, and number of sizes.
 const SPARE_BYTES_PER_THREAD: usize = 8 << 20;
 const MOST_SIZES: usize = 16;
 
@@ -19,8 +19,8 @@ struct Page([u8; BUFFER_ALIGNMENT]);
 
 /// Bytes in page-aligned memory, ready for `O_DIRECT`.
 ///
-/// Memory of a dropped buffer is kept by its thread and reused; a new buffer's content is therefore unspecified (never
-/// that of another process) unless [`Buffer::zeroed`] or [`Buffer::from`] made it.
+/// A thread caches the memory of dropped buffers. The content of a new buffer is therefore unspecified, but never from another
+/// process. [`Buffer::zeroed`] and [`Buffer::from`] set the content.
 pub struct Buffer {
     pages: Vec<Page>,
     length: usize,
@@ -30,7 +30,7 @@ thread_local! {
     static SPARE: RefCell<Spare> = const { RefCell::new(Spare { bytes: 0, sizes: Vec::new() }) };
 }
 
-/// Memory kept for reuse, by size. The size used last is at the end.
+/// Freed memory of one thread, by size. The most recently used size is last.
 struct Spare {
     bytes: usize,
     sizes: Vec<OneSize>,
@@ -72,7 +72,7 @@ impl Spare {
             }),
         }
         self.bytes += bytes;
-        // Sizes that are not used any more go first.
+        // Evict the least recently used sizes first.
         while self.bytes > SPARE_BYTES_PER_THREAD || self.sizes.len() > MOST_SIZES {
             let too_many = self.sizes.len() > MOST_SIZES;
             let oldest = &mut self.sizes[0];
@@ -90,7 +90,7 @@ impl Spare {
 }
 
 impl Buffer {
-    /// A buffer of `length` bytes with unspecified content, to be overwritten whole by its taker.
+    /// A buffer of `length` bytes with unspecified content. The caller must overwrite all of it.
     pub fn new(length: usize) -> Self {
         let count = length.div_ceil(BUFFER_ALIGNMENT);
         let pages = SPARE
@@ -111,17 +111,17 @@ impl Buffer {
         is_zero(self)
     }
 
-    /// Keeps the first `length` bytes; longer than the buffer changes nothing.
+    /// Shortens the buffer to its first `length` bytes. If `length` exceeds the buffer, nothing changes.
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
     }
 }
 
-/// Whether every byte is 0. Ends at the first that is not.
+/// Whether every byte is 0. Stops at the first other byte.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     const LINE: usize = 64;
     let (lines, rest) = bytes.split_at(bytes.len() - bytes.len() % LINE);
-    // Without a branch per byte, which the compiler makes vector instructions of.
+    // No branch per byte, so that the compiler can use vector instructions.
     let zero = |line: &[u8]| line.iter().fold(0, |all, byte| all | byte) == 0;
     lines.chunks_exact(LINE).all(zero) && zero(rest)
 }
@@ -137,7 +137,7 @@ impl From<&[u8]> for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let pages = std::mem::take(&mut self.pages);
-        // A thread that is ending has no spare list any more: then the memory is simply freed.
+        // A thread that is ending has dropped its cache: then this frees the memory.
         let _ = SPARE.try_with(|spare| spare.borrow_mut().keep(pages));
     }
 }
@@ -204,13 +204,13 @@ mod tests {
             let buffer = Buffer::new(4096);
             buffer.as_ptr()
         };
-        assert_eq!(Buffer::new(4096).as_ptr(), address, "it was kept");
+        assert_eq!(Buffer::new(4096).as_ptr(), address, "the memory is reused");
         for pages in 2..100 {
             drop(Buffer::new(pages * BUFFER_ALIGNMENT));
         }
         SPARE.with_borrow(|spare| {
-            let kept = |size: &OneSize| size.pages * size.spare.len() * BUFFER_ALIGNMENT;
-            assert_eq!(spare.bytes, spare.sizes.iter().map(kept).sum::<usize>());
+            let cached = |size: &OneSize| size.pages * size.spare.len() * BUFFER_ALIGNMENT;
+            assert_eq!(spare.bytes, spare.sizes.iter().map(cached).sum::<usize>());
             assert!(spare.bytes <= SPARE_BYTES_PER_THREAD);
             assert!(spare.sizes.len() <= MOST_SIZES);
         });

@@ -19,22 +19,23 @@ use crate::{Buffer, Extent, Geometry, LocalBoxFuture, SharePermit, Space, Volume
 
 const LOGICAL_BLOCK_BYTES: u32 = 512;
 
-/// `TMPFS_MAGIC` and `RAMFS_MAGIC` of statfs(2): file systems whose data is nowhere but in memory.
+/// `TMPFS_MAGIC` and `RAMFS_MAGIC` of statfs(2): file systems that store data only in memory.
 const MEMORY_FILE_SYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// `EXT4_SUPER_MAGIC` (ext2 and ext3 too), `XFS_SUPER_MAGIC` and `BTRFS_SUPER_MAGIC` of statfs(2): local file systems on which a
-/// cached write is a copy into memory. Others can hang for as long as a server or a suspended pool does (NFS, FUSE, ZFS), and
-/// with them every session of the thread that writes.
+/// `EXT4_SUPER_MAGIC` (also ext2 and ext3), `XFS_SUPER_MAGIC` and `BTRFS_SUPER_MAGIC` of statfs(2): local file systems on which a
+/// cached write is a copy into memory. On others (NFS, FUSE, ZFS) a write can hang with its server or suspended pool, and would
+/// stop every session of the thread.
 const PROMPT_FILE_SYSTEMS: [u64; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 
-/// `ZFS_SUPER_MAGIC` of OpenZFS. Up to 2.3.9 at least it clones blocks of a hole that was punched a moment ago as they were before, and frees
-/// them twice (openzfs#16012, #18853), and nothing tells whether the hole is on disk: files on it are read and written. `SEEK_DATA` of
-/// a file that was just written waits for its transaction group (`zfs_dmu_offset_next_sync`), which a command can't that others wait for.
+/// `ZFS_SUPER_MAGIC` of OpenZFS. Files on it are read and written, not cloned. Up to 2.3.9 at least, it clones a hole that was
+/// just punched as the old blocks, and frees them twice (openzfs#16012, #18853); no interface reports whether the hole is on
+/// disk. `SEEK_DATA` of a file that was just written waits for its transaction group (`zfs_dmu_offset_next_sync`), which is too
+/// long for a command that others wait for.
 const ZFS_SUPER_MAGIC: u64 = 0x2fc1_2fc1;
 
 /// A volume on a regular file, locked with flock(2).
 ///
-/// Logical block 512 bytes; physical block what the file system prefers (`st_blksize`, the record size on ZFS).
+/// The logical block is 512 bytes. The physical block is the file system's preference (`st_blksize`; on ZFS the record size).
 pub struct FileVolume {
     store: Store,
     on_zfs: bool,
@@ -108,7 +109,7 @@ impl FileVolume {
 
 volume_on_store!(
     FileVolume,
-    /// One sector: a file system writes whole ones, and a disk either does or does not.
+    /// One sector: file systems write whole sectors, and a disk writes a sector or does not.
     fn atomic_write_bytes(&self) -> Option<u32> {
         Some(LOGICAL_BLOCK_BYTES)
     },
@@ -158,7 +159,7 @@ impl FileVolume {
             .await
             .map_err(CloneRefusal::failed)?;
         let failed = |error| CloneRefusal::failed(classify(error));
-        // The thread may outlive both volumes.
+        // The thread can outlive both volumes.
         let source = source.try_clone_to_owned().map_err(failed)?;
         let cloned = self.store.change(offset, length, move |file| {
             let source = source.as_fd();
@@ -177,7 +178,7 @@ impl FileVolume {
     }
 }
 
-/// What an error of `FICLONERANGE` means (`ioctl_ficlonerange(2)`).
+/// Maps an error of `FICLONERANGE` (`ioctl_ficlonerange(2)`).
 fn clone_refusal(error: io::Error) -> CloneRefusal {
     let reason = match Errno::from_io_error(&error) {
         Some(Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS) => FallbackReason::Unsupported,
@@ -189,7 +190,7 @@ fn clone_refusal(error: io::Error) -> CloneRefusal {
     CloneRefusal::before_all(reason)
 }
 
-/// Whether the file system can free a part of the file, tried where there is none: well behind its end.
+/// Whether the file system can free a part of the file. Tries it far behind the end of the file, where there is no data.
 fn punches_holes(file: &File, size_bytes: u64) -> bool {
     let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let beyond = size_bytes.next_multiple_of(1 << 20) + (1 << 20);
@@ -211,7 +212,7 @@ fn lock(file: &File, shared: bool) -> Result<(), Problem> {
     })
 }
 
-/// `st_blksize` where it is a power of two that SCSI can report, else 4096.
+/// `st_blksize` if it is a power of two that SCSI can report, else 4096.
 fn physical_block(preferred: u64) -> u32 {
     match u32::try_from(preferred) {
         Ok(bytes @ LOGICAL_BLOCK_BYTES..=0x0100_0000) if bytes.is_power_of_two() => bytes,

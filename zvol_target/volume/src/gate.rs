@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What writes that need new space meet with in a volume.
+//! Decides whether writes to a volume may allocate new space.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,37 +11,35 @@ use tokio::time::Instant;
 use crate::Growth;
 use crate::sharing::Sharing;
 
-/// Values of `left` that are no number of bytes.
+/// Values of `left` that are not a number of bytes.
 const ALLOWED: u64 = u64::MAX;
 const REFUSED: u64 = u64::MAX - 1;
 const FOUND_FULL: u64 = u64::MAX - 2;
 
-/// How long it is believed that OpenZFS had no space, when nobody says anything else.
+/// Refuse growth for this long after OpenZFS had no space, unless [`Gate::set`] is called.
 const BELIEVED: Duration = Duration::from_secs(10);
 
-/// What a write meets with that may need new space.
+/// Decision about a write that may need new space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It may.
     Passed,
-    /// Not now; another word will come.
+    /// The grant is used up; wait for the next one.
     Exhausted,
-    /// It may not.
     Refused,
 }
 
-/// When the space left was checked, and whether there was next to none.
+/// Time of the last check of the space left, and whether almost none was left.
 pub(crate) type SpaceCheck = Mutex<Option<(Instant, bool)>>;
 
-/// Stands before every write.
+/// Decides about every write of a volume.
 pub(crate) struct Gate {
-    /// Bytes that may be written before another word, or one of the values above.
+    /// Bytes that may be written before the next grant, or one of the values above.
     left: AtomicU64,
-    /// When OpenZFS refused the volume space.
+    /// When OpenZFS last refused space to the volume.
     found_full: Mutex<Option<Instant>>,
     changed: Notify,
     pub(crate) sharing: Sharing,
-    /// Of a zvol.
+    /// Only for a zvol.
     pub(crate) zvol: Option<SpaceCheck>,
 }
 
@@ -65,7 +63,7 @@ impl Gate {
         }
     }
 
-    /// Who waits for a word has it.
+    /// Sets the growth and wakes the writes that wait for it.
     pub(crate) fn set(&self, growth: Growth) {
         let left = match growth {
             Growth::Allowed => ALLOWED,
@@ -76,11 +74,11 @@ impl Gate {
         self.changed.notify_waiters();
     }
 
-    /// OpenZFS had no space: as [`Growth::Refused`] until another word comes, or for a while.
+    /// OpenZFS had no space: refuses growth until the next [`Gate::set`], or for a limited time.
     pub(crate) fn find_full(&self) {
         *lock(&self.found_full) = Some(Instant::now());
         let said = |left| (left != REFUSED).then_some(FOUND_FULL);
-        // That of somebody else stays.
+        // A refusal set by the caller does not change.
         let _ = self
             .left
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, said);
@@ -106,7 +104,7 @@ impl Gate {
         }
     }
 
-    /// The last word, less what was written upon it.
+    /// The growth set last, less the bytes written since.
     pub(crate) fn growth(&self) -> Growth {
         match self.left() {
             ALLOWED => Growth::Allowed,
@@ -115,7 +113,7 @@ impl Gate {
         }
     }
 
-    /// Asks for a write of `length` bytes.
+    /// Requests a write of `length` bytes, and deducts them from the grant.
     pub(crate) fn admit(&self, length: u64) -> Verdict {
         match self.left() {
             ALLOWED => Verdict::Passed,
@@ -140,7 +138,7 @@ impl Gate {
         self.left() == REFUSED
     }
 
-    /// For those who wait for another word.
+    /// Notified when the growth changes.
     pub(crate) fn changed(&self) -> &Notify {
         &self.changed
     }
@@ -170,7 +168,7 @@ mod tests {
         gate.find_full();
         gate.set(Growth::Allowed);
         assert_eq!(gate.admit(1), Verdict::Passed);
-        // What somebody else says ends with his word only.
+        // A refusal set by the caller ends only when the caller sets another growth.
         gate.set(Growth::Refused);
         gate.find_full();
         tokio::time::advance(2 * BELIEVED).await;

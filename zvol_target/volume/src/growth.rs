@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes where space is short: what would take more of it is refused when it shall be, what overwrites goes on.
+//! Writes when space is short: refuses those that need new space if growth is refused, and lets overwrites pass.
 //!
-//! On a zvol an overwrite can fail for want of space though there is enough of it. OpenZFS demands up to 24 times
-//! (`spa_asize_inflation`) what is written to be free, and counts what is not in the pool yet as if it took that much. Once
-//! a transaction group has ended, nothing is counted any more, and the same write succeeds where space is held for it.
+//! On a zvol an overwrite can fail for lack of space although enough is free. OpenZFS demands that up to 24 times the written
+//! length (`spa_asize_inflation`) is free, and counts data that is not in the pool yet at that size. After the end of a
+//! transaction group this count is 0, and the same write succeeds if space is reserved for it.
 
 use std::io;
 use std::pin::pin;
@@ -19,27 +19,27 @@ use crate::store::{Store, Unwritten};
 use crate::zfs::TransactionGroups;
 use crate::{Allocation, Buffer, Stability, Volume, VolumeError, zfs};
 
-/// How long a write is tried again: less than hosts wait for a command (30 s with Linux, 40 s with `ESXi`).
+/// How long a write is retried. It is less than a host's command timeout (30 s on Linux, 40 s on `ESXi`).
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The same of a thick volume.
+/// How long a write to a thick volume is retried.
 const THICK_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Writes up to this length are tried again at once after a transaction group, longer ones one after the other: a heartbeat
-/// finds room in addition to them.
+/// Writes up to this length are retried together after a transaction group, longer ones one by one. Then a heartbeat has space
+/// next to them.
 const SHORT: usize = 64 << 10;
 
-/// EIO of a zvol with less than this left is want of space, bytes. It comes when nothing is left; somebody may free some before that
-/// can be checked.
+/// EIO of a zvol with less than this left means lack of space, bytes. The error comes at 0, but space can be freed before the
+/// check.
 const NOTHING_LEFT: u64 = 64 << 20;
 
-/// How long what was found of the space left is good for.
+/// How long a check of the space left is valid.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Most extents requested at once.
 const EXTENTS: usize = 64;
 
-/// Writes, unless it needs space that it shall not get.
+/// Writes, unless the write needs space that the volume may not allocate.
 pub(crate) async fn write<V: Volume>(
     volume: &V,
     store: &Store,
@@ -68,10 +68,10 @@ fn patience(store: &Store) -> Duration {
     }
 }
 
-/// Lets a write through that may have new space, or needs none.
+/// Waits until a write may allocate new space, or turns out to need none.
 ///
 /// # Errors
-/// [`VolumeError::OutOfSpace`]; those of reading.
+/// [`VolumeError::OutOfSpace`]; the errors of reading.
 async fn pass<V: Volume>(
     volume: &V,
     store: &Store,
@@ -93,7 +93,7 @@ async fn pass<V: Volume>(
         }
         let mut changed = pin!(store.gate.changed().notified());
         changed.as_mut().enable();
-        // The word may have come before this one listened.
+        // The grant can have come before this started to listen.
         if store.gate.admit(length) == Verdict::Passed {
             return Ok(());
         }
@@ -103,7 +103,7 @@ async fn pass<V: Volume>(
     }
 }
 
-/// Makes a range read as zeroes, unless that needs space which it shall not get: giving space back never does.
+/// Makes a range read as zeroes, unless the volume may not allocate the space that this needs. Freeing needs none.
 pub(crate) async fn clear<V: Volume>(
     volume: &V,
     store: &Store,
@@ -119,7 +119,7 @@ pub(crate) async fn clear<V: Volume>(
         (Err(error), Some(checked)) => (error, checked),
         (cleared, _) => return cleared,
     };
-    // Only edges are written, in blocks that take space.
+    // Only edges are written, in allocated blocks.
     let until = Instant::now() + patience(store);
     while Instant::now() < until {
         let Some(pool) = short_pool(store, &error, checked).await else {
@@ -136,7 +136,7 @@ pub(crate) async fn clear<V: Volume>(
     Err(VolumeError::OutOfSpace)
 }
 
-/// The pool of a zvol whose error is want of space.
+/// The pool of a zvol if the error means lack of space.
 async fn short_pool(
     store: &Store,
     error: &VolumeError,
@@ -147,8 +147,8 @@ async fn short_pool(
     short.then(|| TransactionGroups::of(zfs::pool_of(&dataset)))
 }
 
-/// Before a clone into a range. It needs no space of the pool, but the first overwrite of what it shares does: where no more may be taken,
-/// the range has to take as much already.
+/// Checks the destination before a clone. The clone needs no space of the pool, but the first overwrite of shared blocks does.
+/// Where growth is refused, the range must therefore be allocated already.
 pub(crate) async fn admit_clone<V: Volume>(
     volume: &V,
     store: &Store,
@@ -170,7 +170,7 @@ async fn write_again<V: Volume>(
     stability: Stability,
     until: Instant,
 ) -> Result<(), VolumeError> {
-    // All that a thick volume needs is reserved, new space too.
+    // Everything that a thick volume needs is reserved, including new space.
     let thick = store.gate.is_thick();
     let mut overwrites = thick.then_some(true);
     loop {
@@ -181,7 +181,7 @@ async fn write_again<V: Volume>(
         let Some(pool) = short_pool(store, &error, checked).await else {
             return Err(error);
         };
-        // What needs new space has one more try: other writes may have been in the way only.
+        // A write that needs new space is retried once: perhaps only concurrent writes took the space.
         if overwrites == Some(false) || Instant::now() > until {
             if !thick {
                 store.gate.find_full();
@@ -196,7 +196,7 @@ async fn write_again<V: Volume>(
         let Some(Ok(_turn)) = turn else {
             return Err(VolumeError::OutOfSpace);
         };
-        // What comes of it is seen by the write.
+        // The write itself shows whether the transaction group helped.
         if wait(timeout_at(until, pool.next())).await.is_none() {
             return Err(VolumeError::OutOfSpace);
         }
@@ -211,8 +211,8 @@ async fn write_again<V: Volume>(
     }
 }
 
-/// Overwrites by pieces of [`SHORT`]. OpenZFS demands 24 times the length of each to be free: concurrent with short writes, which take that room
-/// at once in each transaction group, a long one would not find its own.
+/// Overwrites in pieces of [`SHORT`] bytes. OpenZFS demands 24 times the length of each write to be free. Concurrent short writes
+/// take that space at the start of each transaction group, so that a long write would never find enough.
 async fn write_in_pieces<V: Volume>(
     volume: &V,
     store: &Store,
@@ -232,8 +232,8 @@ async fn write_in_pieces<V: Volume>(
     Ok(())
 }
 
-/// Whether a zvol's error is want of space. The kernel makes EIO of EDQUOT, and with `zvol_use_blk_mq=1` of ENOSPC too: of an
-/// EIO only the space left tells.
+/// Whether a zvol's error means lack of space. The kernel turns EDQUOT into EIO, and with `zvol_use_blk_mq=1` ENOSPC too: for EIO
+/// only the space left shows the cause.
 async fn is_shortage(error: &VolumeError, dataset: &str, checked: &SpaceCheck) -> bool {
     match error {
         VolumeError::OutOfSpace => return true,
@@ -265,10 +265,10 @@ async fn is_shortage(error: &VolumeError, dataset: &str, checked: &SpaceCheck) -
     short
 }
 
-/// Makes sure that all of a range takes space already, and writing it no more.
+/// Checks that the whole range is allocated, so that a write needs no more space.
 ///
 /// # Errors
-/// [`VolumeError::OutOfSpace`] when it may not; those of reading.
+/// [`VolumeError::OutOfSpace`] if it is not; the errors of reading.
 pub(crate) async fn require_allocated<V: Volume>(
     volume: &V,
     offset: u64,
@@ -296,7 +296,7 @@ pub(crate) async fn require_allocated<V: Volume>(
     Ok(())
 }
 
-/// Reads a range: a block that is not all zeroes takes space. Of one that is, nobody knows.
+/// Reads a range: a block with a byte other than 0 is allocated. A block of zeroes is treated as a hole.
 async fn require_data<V: Volume>(volume: &V, offset: u64, length: u64) -> Result<(), VolumeError> {
     const STEP: u64 = 1 << 20;
     let geometry = volume.geometry();

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which cached writes to a regular file run in the calling thread, where its file system allows that.
+//! Selects the cached writes to a regular file that run in the calling thread, if the file system permits it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest write that runs in place. Longer ones cost more than a hand-off, and would hold up other sessions.
+/// Longest write that runs in place. A longer one costs more than a hand-off, and delays other sessions.
 const LONGEST: usize = 64 << 10;
-/// A write that took longer than this was held back; less is also what another process on the CPU costs.
+/// The kernel delayed a write that took longer than this. Less can be the cost of another process on the CPU.
 const SLOW: Duration = Duration::from_millis(10);
-/// Writes that go to the engine after the first slow one, and at most.
+/// Writes that go to the engine after the first slow one, and the maximum.
 const FIRST_PENALTY: u32 = 64;
 const MOST_PENALTY: u32 = 1 << 16;
-/// Writes in a row that were not slow, after which earlier slow ones are forgotten.
+/// After this many fast writes in a row, earlier slow ones are forgotten.
 const FORGIVEN_AFTER: u32 = 4096;
 
-/// Remembers how cached writes fared in place.
+/// History of the cached writes that ran in place.
 ///
-/// Into the page cache a write is a copy that takes microseconds, a hand-off to another thread and back takes many times
-/// that, and file systems without `IOCB_NOWAIT` for cached writes (ext4) make `io_uring` hand off every one. Yet the kernel may
-/// hold a writer back (dirty pages, a full journal). So a slow write sends the next ones to the engine, each time twice as
-/// many as before: the calling thread stands still once in thousands of writes at worst.
+/// A write into the page cache is a copy that takes microseconds; a hand-off to a thread and back takes many times that. File
+/// systems without `IOCB_NOWAIT` for cached writes (ext4) make `io_uring` hand off every one. But the kernel can delay a writer
+/// (dirty pages, a full journal). So a slow write sends the next ones to the engine, each time twice as many. In the worst case
+/// the calling thread waits once in thousands of writes.
 #[derive(Debug, Default)]
 pub(crate) struct InPlace {
-    /// Writes that still go to the engine.
+    /// Number of next writes that go to the engine.
     elsewhere: AtomicU32,
-    /// What the last slow write cost; 0 if none is remembered.
+    /// Penalty after the last slow write; 0 if it was forgotten.
     penalty: AtomicU32,
-    /// Writes since then that were not slow.
+    /// Fast writes after the last slow one.
     good: AtomicU32,
 }
 
@@ -36,7 +36,7 @@ impl InPlace {
         if length > LONGEST {
             return false;
         }
-        // Threads that meet here may let one write more or less through: all that is decided is speed.
+        // A race lets one write more or less pass, which affects only speed.
         let left = self.elsewhere.load(Ordering::Relaxed);
         if left > 0 {
             self.elsewhere.store(left - 1, Ordering::Relaxed);
@@ -44,7 +44,7 @@ impl InPlace {
         left == 0
     }
 
-    /// Runs a write in place and remembers how long it took.
+    /// Runs a write in place and records how long it took.
     pub(crate) fn run<T>(&self, write: impl FnOnce() -> T) -> T {
         let started = Instant::now();
         let result = write();

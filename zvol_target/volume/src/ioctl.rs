@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ioctls that no crate of ours has.
+//! The ioctls that no crate in use offers.
 //!
-//! `unsafe` is here because an ioctl's number says what its argument is, and the compiler can't check that.
+//! `unsafe` is needed because the type of an ioctl's argument follows from its number, which the compiler cannot check.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -13,10 +13,10 @@ use rustix::ioctl::{Getter, Opcode, Setter, Updater, ioctl, opcode};
 /// `BLKDISCARD` of `linux/fs.h`.
 const BLKDISCARD: Opcode = opcode::none(0x12, 119);
 
-/// The device may forget the range: `length` bytes at `offset`, whole sectors.
+/// Discards `length` bytes at `offset`; both in whole sectors.
 ///
 /// # Errors
-/// EOPNOTSUPP: the device can't.
+/// EOPNOTSUPP: the device does not support it.
 pub(crate) fn discard(device: &File, offset: u64, length: u64) -> io::Result<()> {
     let range = [offset, length];
     // SAFETY: BLKDISCARD reads two `u64` from its argument, and keeps nothing.
@@ -29,12 +29,12 @@ const DATASET_NAME_LENGTH: usize = 256;
 /// `BLKZNAME` of OpenZFS' `sys/fs/zfs.h`.
 const BLKZNAME: Opcode = opcode::read::<[u8; DATASET_NAME_LENGTH]>(0x12, 125);
 
-/// Name of the dataset that a zvol is.
+/// Name of a zvol's dataset.
 ///
 /// # Errors
-/// ENOTTY: the device is no zvol.
+/// ENOTTY: the device is not a zvol.
 pub(crate) fn zvol_name(device: &File) -> io::Result<String> {
-    // SAFETY: BLKZNAME writes that many bytes to its argument, and reads none.
+    // SAFETY: BLKZNAME writes this number of bytes to its argument, and reads none.
     let name = unsafe { ioctl(device, Getter::<BLKZNAME, [u8; DATASET_NAME_LENGTH]>::new()) }?;
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8(name.to_vec()).map_err(io::Error::other)
@@ -52,10 +52,10 @@ struct FileCloneRange {
 /// `FICLONERANGE` of `linux/fs.h`.
 const FICLONERANGE: Opcode = opcode::write::<FileCloneRange>(0x94, 13);
 
-/// Has a range of a file share the blocks of another.
+/// Makes a range of a file share the blocks of a range of another file.
 ///
 /// # Errors
-/// Those of `ioctl_ficlonerange(2)`; then nothing is known of the range.
+/// The errors of `ioctl_ficlonerange(2)`; the content of the range is then unknown.
 pub(crate) fn clone_file_range(
     file: &File,
     destination_offset: u64,
@@ -97,10 +97,10 @@ pub(crate) struct ZvolCloneRange {
 
 const ZVOL_CLONE_RANGE: Opcode = opcode::read_write::<ZvolCloneRange>(b'z', 0xc1);
 
-/// Asks the device of `zvol_clone`; the request's out fields are set, with an error too.
+/// Clones a range with the device of `zvol_clone`. Sets the output fields of the request, also after an error.
 ///
 /// # Errors
-/// Those of `zvol_clone.h`.
+/// The errors of `zvol_clone.h`.
 pub(crate) fn zvol_clone_range(device: &File, request: &mut ZvolCloneRange) -> io::Result<()> {
     // SAFETY: ZVOL_CLONE_RANGE reads and writes a `struct zvol_clone_range`, and keeps nothing.
     unsafe {
@@ -138,10 +138,10 @@ struct ZvolCloneMap {
 
 const ZVOL_CLONE_MAP: Opcode = opcode::read_write::<ZvolCloneMap>(b'z', 0xc2);
 
-/// What the blocks of a range are, `most` extents at most.
+/// The map of a range: at most `most` extents.
 ///
 /// # Errors
-/// Those of `zvol_clone.h`.
+/// The errors of `zvol_clone.h`.
 pub(crate) fn zvol_clone_map(
     device: &File,
     volume: &File,
@@ -162,8 +162,8 @@ pub(crate) fn zvol_clone_map(
         count: 0,
         stopped: 0,
     };
-    // SAFETY: ZVOL_CLONE_MAP reads and writes a `struct zvol_clone_map`, and writes at most `most` extents to the memory it names, all of
-    // which `extents` has; it keeps nothing.
+    // SAFETY: ZVOL_CLONE_MAP reads and writes a `struct zvol_clone_map`. It writes at most `most` extents to the memory named
+    // there, and `extents` has room for as many. It keeps no pointer.
     unsafe {
         ioctl(
             device,
@@ -197,10 +197,10 @@ pub(crate) struct ZvolCloneSpace {
 
 const ZVOL_CLONE_SPACE: Opcode = opcode::read_write::<ZvolCloneSpace>(b'z', 0xc3);
 
-/// Counts what the blocks of a beginning of a range use, for `budget` nanoseconds at most.
+/// Counts what the blocks from the beginning of a range use, for at most `budget` nanoseconds.
 ///
 /// # Errors
-/// Those of `zvol_clone.h`.
+/// The errors of `zvol_clone.h`.
 pub(crate) fn zvol_clone_space(
     device: &File,
     volume: &File,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a logical unit stores its blocks on.
+//! The storage behind a logical unit.
 //!
-//! [`Volume`] is the second of the target's two narrow traits: `scsi` calls it, and nothing of SCSI or iSCSI is known
-//! below it. Offsets and lengths are bytes here; logical block addresses end one layer up.
+//! [`Volume`] is the second of the target's two traits. `scsi` calls it; this crate knows nothing of SCSI or iSCSI. Offsets and
+//! lengths are in bytes. The caller converts logical block addresses.
 //!
-//! Futures of a volume belong to the reactor thread that polls them (they are not `Send`): an operation completes on the
-//! thread that submitted it, with no hand-off. How is the business of [`engine`].
+//! Futures of a volume belong to the reactor thread that polls them (they are not `Send`). An operation completes on the thread
+//! that submitted it, without a hand-off; see [`engine`].
 //!
-//! [`open`](open()) finds out what a path is and gives the backend for it: [`FileVolume`], [`BlockVolume`] or [`ZvolVolume`].
+//! [`open`](open()) finds the backend for a path: [`FileVolume`], [`BlockVolume`] or [`ZvolVolume`].
 
 mod block;
 mod buffer;
@@ -33,7 +33,7 @@ pub use buffer::Buffer;
 pub use file::FileVolume;
 pub use open::{Backend, Caching, OpenError, OpenOptions, Opened, Problem, open};
 pub use patience::unless_given_up;
-pub use sharing::{ClonesUnderWay, SharePermit};
+pub use sharing::{RunningClones, SharePermit};
 pub use space::{Allocation, BlockUsage, Extent, Growth, Space};
 pub use zvol::ZvolVolume;
 
@@ -42,7 +42,7 @@ use std::pin::Pin;
 
 use copy::{CloneEnd, CloneRefusal, CloneStep};
 
-/// A future that stays on its reactor thread.
+/// A future that must stay on its reactor thread.
 pub type LocalBoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Sizes of a volume, in bytes.
@@ -52,16 +52,16 @@ pub struct Geometry {
     pub size_bytes: u64,
     /// Smallest addressable unit: 512 or 4096.
     pub logical_block_bytes: u32,
-    /// Unit the backend writes without reading first (volblocksize of a zvol); a power-of-two multiple of the logical block.
+    /// Unit that the backend writes without reading first (volblocksize of a zvol): a power-of-two multiple of the logical block.
     pub physical_block_bytes: u32,
 }
 
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
-    /// The write survives a power cut once its future is ready (SBC: FUA, or a disabled write cache).
+    /// When the write survives a power cut (SBC-3: FUA, or a disabled write cache).
     Stable,
-    /// The write may be lost in a power cut until [`Volume::flush`] has completed.
+    /// When later reads return the data. A power cut can lose it until [`Volume::flush`] has completed.
     Cached,
 }
 
@@ -69,7 +69,7 @@ pub enum Stability {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VolumeError {
-    /// The range reaches beyond the end, or is not made of whole logical blocks.
+    /// The range reaches beyond the end, or does not consist of whole logical blocks.
     #[error("range of {length} bytes at {offset} does not fit the volume of {size_bytes} bytes")]
     OutOfRange {
         /// First requested byte.
@@ -79,30 +79,30 @@ pub enum VolumeError {
         /// Capacity of the volume.
         size_bytes: u64,
     },
-    /// No space to allocate what the write needs (ENOSPC, EDQUOT).
+    /// The store cannot allocate the space that the write needs (ENOSPC, EDQUOT).
     #[error("no space left for the write")]
     OutOfSpace,
     /// The volume is read-only.
     #[error("the volume is read-only")]
     ReadOnly,
-    /// The device is not there any more: pulled, destroyed, its driver gone (ENXIO, ENODEV). What is left of the volume is of no
-    /// use; opened again, it may be there.
+    /// The device no longer exists: removed, destroyed, or without a driver (ENXIO, ENODEV). This volume fails from now on;
+    /// opening the path again can succeed.
     #[error("the device is gone: {0}")]
     Gone(#[source] std::io::Error),
-    /// The backing store reported another error.
+    /// Another error of the backing store.
     #[error("backing store: {0}")]
     Device(#[from] std::io::Error),
 }
 
-/// A range of bytes that can be read, written and made stable.
+/// A range of bytes that can be read, written and flushed.
 ///
-/// Implementations keep POSIX semantics for overlapping operations in flight: none is ordered against another.
-/// Dropping a future gives up interest in its result; the operation itself runs to its end.
+/// Concurrent operations that overlap are not ordered, as in POSIX. Dropping a future abandons only its result: the operation
+/// runs to its end.
 pub trait Volume: Send + Sync {
-    /// Present sizes. The capacity can grow between two calls, the block sizes never change.
+    /// Current sizes. The capacity can grow between two calls. The block sizes never change.
     fn geometry(&self) -> Geometry;
 
-    /// Checks the backing store again: after a resize, [`Volume::geometry`] has the new capacity from here on.
+    /// Reads the size of the backing store. After a resize, [`Volume::geometry`] returns the new capacity from now on.
     ///
     /// # Errors
     /// [`VolumeError::Device`].
@@ -115,13 +115,13 @@ pub trait Volume: Send + Sync {
         false
     }
 
-    /// Fills the whole `buffer` from `offset` and gives it back.
+    /// Fills all of `buffer` with the data at `offset`, and returns it.
     ///
     /// # Errors
     /// [`VolumeError::OutOfRange`], [`VolumeError::Gone`], [`VolumeError::Device`].
     fn read(&self, offset: u64, buffer: Buffer) -> LocalBoxFuture<'_, Result<Buffer, VolumeError>>;
 
-    /// Writes the whole `buffer` at `offset`; ready when as stable as requested.
+    /// Writes all of `buffer` at `offset`. Ready once the data is as stable as requested.
     ///
     /// # Errors
     /// [`VolumeError::OutOfRange`], [`VolumeError::OutOfSpace`], [`VolumeError::ReadOnly`], [`VolumeError::Gone`],
@@ -139,16 +139,16 @@ pub trait Volume: Send + Sync {
     /// [`VolumeError::OutOfSpace`], [`VolumeError::Gone`], [`VolumeError::Device`].
     fn flush(&self) -> LocalBoxFuture<'_, Result<(), VolumeError>>;
 
-    /// Unit in which [`Volume::unmap`] gives space back, bytes: a whole granule, aligned to its size, or nothing of it. `None`
-    /// when the volume can't give space back.
+    /// Unit in which [`Volume::unmap`] frees space, bytes. Only whole, aligned granules are freed. `None` if the volume cannot
+    /// free space.
     fn unmap_granularity(&self) -> Option<u32> {
         None
     }
 
-    /// The range reads as zeroes from now on; whole granules of it take no space any more. Edges are written with zeroes.
+    /// Makes the range read as zeroes, and frees its whole granules. Writes zeroes to its edges.
     ///
     /// # Errors
-    /// As [`Volume::write`].
+    /// The errors of [`Volume::write`].
     fn unmap(
         &self,
         offset: u64,
@@ -158,10 +158,10 @@ pub trait Volume: Send + Sync {
         self.write_zeroes(offset, length, stability)
     }
 
-    /// The range reads as zeroes from now on. Whether it takes space is the volume's business.
+    /// Makes the range read as zeroes. The volume decides whether the range takes space.
     ///
     /// # Errors
-    /// As [`Volume::write`].
+    /// The errors of [`Volume::write`].
     fn write_zeroes(
         &self,
         offset: u64,
@@ -171,17 +171,17 @@ pub trait Volume: Send + Sync {
         Box::pin(zeroes::write(self, offset, length, stability))
     }
 
-    /// Most bytes that one [`Volume::write`] with [`Stability::Stable`], at a multiple of as many, puts down whole or not at all, also
-    /// when the power fails meanwhile; a power of two. `None` when nothing of the kind is known for certain.
+    /// Most bytes that one [`Volume::write`] with [`Stability::Stable`] writes atomically, even if the power fails. The write
+    /// must be aligned to this size, a power of two. `None` if no size is certain.
     fn atomic_write_bytes(&self) -> Option<u32> {
         None
     }
 
-    /// What is known to take space in the range: extents in ascending order that cover a beginning of it, one at least, at most
-    /// `most`. Neighbours differ. [`Allocation::Hole`] reads as zeroes, for certain.
+    /// Space allocation of the range. Returns 1 to `most` extents in ascending order, from the beginning of the range. Neighbours
+    /// differ. An [`Allocation::Hole`] certainly reads as zeroes.
     ///
     /// # Errors
-    /// As [`Volume::read`].
+    /// The errors of [`Volume::read`].
     fn allocation(
         &self,
         offset: u64,
@@ -196,12 +196,13 @@ pub trait Volume: Send + Sync {
         }])))
     }
 
-    /// Whether [`Volume::allocation`] knows without reading the data, and at once: nobody that others wait for asks it otherwise.
+    /// Whether [`Volume::allocation`] is fast, because it does not read the data. Otherwise, do not call it where other
+    /// operations wait for the result.
     fn has_allocation_map(&self) -> bool {
         false
     }
 
-    /// Space the volume takes, and how much more it can take; `None` when its store does not tell.
+    /// Space that the volume takes, and how much more it can take; `None` if its store does not report it.
     ///
     /// # Errors
     /// [`VolumeError::Gone`], [`VolumeError::Device`].
@@ -209,7 +210,8 @@ pub trait Volume: Send + Sync {
         Box::pin(ready(Ok(None)))
     }
 
-    /// Counts what the blocks from `offset` on use, for a part of a second: at least one block. `None` when the backend cannot.
+    /// Counts what the blocks from `offset` on use. Runs for a part of a second, for at least one block. `None` if the backend
+    /// cannot count.
     ///
     /// # Errors
     /// [`VolumeError::Gone`], [`VolumeError::Device`].
@@ -218,49 +220,49 @@ pub trait Volume: Send + Sync {
         Box::pin(ready(Ok(None)))
     }
 
-    /// The dataset of OpenZFS that it is, by its present name, if it is a zvol.
+    /// Current name of the OpenZFS dataset, if the volume is a zvol.
     fn dataset(&self) -> Option<String> {
         None
     }
 
-    /// Whether the kernel believes that no write of the device is ever cached, and drops what makes one stable.
+    /// Whether the kernel's queue is set to write through: then the kernel drops the flags that make a write stable.
     fn is_write_through(&self) -> bool {
         false
     }
 
-    /// What writes that would take more space meet with from now on.
+    /// Sets whether writes may allocate new space from now on.
     fn set_growth(&self, growth: Growth) {
         let _ = growth;
     }
 
-    /// What was said last, less what was written upon it.
+    /// The growth set last, less the bytes written since.
     fn growth(&self) -> Growth {
         Growth::Allowed
     }
 
-    /// Makes it thick or thin. The blocks of a thick volume are never shared, and a write that its store refuses for want of space is
-    /// tried again as an overwrite is. Returns the clones that began before it became thick.
-    fn set_thick(&self, thick: bool) -> ClonesUnderWay {
+    /// Makes the volume thick or thin. A thick volume never shares blocks; if its store refuses a write for lack of space, the
+    /// write is retried like an overwrite. Returns the clones that began before the volume became thick.
+    fn set_thick(&self, thick: bool) -> RunningClones {
         let _ = thick;
-        ClonesUnderWay::default()
+        RunningClones::default()
     }
 
-    /// A permit to share its blocks, for one clone; `None` when it is thick.
+    /// A permit for one clone to share blocks of the volume; `None` if it is thick.
     fn share(&self) -> Option<SharePermit> {
         Some(SharePermit::default())
     }
 
-    /// This volume as an end of a clone; `None` when its backend can't clone blocks.
+    /// The volume as source or destination of a clone; `None` if its backend cannot clone blocks.
     fn clone_end(&self) -> Option<CloneEnd<'_>> {
         None
     }
 
-    /// Has the range share the blocks of the source, as far as one step goes: no lock of the backend is held for longer. The ranges
-    /// do not overlap. `permits` are those of both volumes, and are held until the kernel is done. Not stable before
-    /// [`Volume::flush`]. [`copy`](mod@copy) is what calls it.
+    /// Clones one step: the range shares the blocks of the source from its beginning. A step is short, as the backend holds its
+    /// locks for that time. The ranges must not overlap. `permits` are those of both volumes; they are held until the kernel is
+    /// done. Not stable before [`Volume::flush`]. Called by [`copy`](mod@copy).
     ///
     /// # Errors
-    /// [`CloneRefusal`]: nothing beyond what its `done` says was cloned for certain; what follows must be written again.
+    /// [`CloneRefusal`]: only the part in its `done` is certainly cloned. The rest must be written again.
     fn clone_range<'a>(
         &'a self,
         offset: u64,

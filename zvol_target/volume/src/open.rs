@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a path to a volume: what is it, may it be served, by which backend.
+//! Opens a path as a volume: finds its type and backend, and locks it.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -14,25 +14,25 @@ use crate::{BlockVolume, FileVolume, Volume, ZvolVolume};
 /// How a volume is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Nothing will be written. Several may then serve one file; a block device still belongs to one.
+    /// The volume is only read. Several users can then serve one file, but a block device has one user.
     pub read_only: bool,
-    /// Whether the kernel's page cache is in between.
+    /// Whether to use the kernel's page cache.
     pub caching: Caching,
 }
 
 /// Whether reads and writes go through the kernel's page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Caching {
-    /// What suits the backend: files through the page cache, block devices past it.
+    /// Depends on the backend: with the page cache for files, without for block devices.
     #[default]
     Automatic,
-    /// Through the page cache.
+    /// With the page cache.
     PageCache,
-    /// Past it (`O_DIRECT`).
+    /// Without the page cache (`O_DIRECT`).
     Direct,
 }
 
-/// Which backend serves a path.
+/// The backend that serves a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// [`FileVolume`]
@@ -57,12 +57,12 @@ pub struct Opened {
 pub struct OpenError {
     /// The requested path.
     pub path: PathBuf,
-    /// What is wrong, with the remedy.
+    /// The reason and the remedy.
     #[source]
     pub problem: Problem,
 }
 
-/// What keeps a path from being a volume, with the remedy.
+/// Why a path cannot be a volume, with the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -72,7 +72,7 @@ pub enum Problem {
     /// Neither regular file nor block device.
     #[error("it is {0}; give a regular file or a block device")]
     NotAVolume(&'static str),
-    /// Somebody else has it open exclusively, has it mounted, or serves it.
+    /// Another user has it open exclusively, has it mounted, or serves it.
     #[error("it is in use by another process or mounted; stop its other user first")]
     InUse,
     /// EACCES, EPERM, EROFS.
@@ -96,18 +96,18 @@ pub enum Problem {
     /// Block sizes that SCSI hosts cannot use.
     #[error("its logical block of {0} bytes is not supported; it must be 512 or 4096")]
     LogicalBlock(u32),
-    /// The file system refuses `O_DIRECT`, or wants larger blocks for it.
+    /// The file system refuses `O_DIRECT`, or needs larger blocks for it.
     #[error(
         "its file system does not support direct I/O of 512 bytes ({0}); use the page cache for it"
     )]
     NoDirect(#[source] io::Error),
-    /// Anything else the system said.
+    /// Any other error of the system.
     #[error("{doing}: {error}")]
     System {
-        /// The system call or step.
+        /// The system call or step that failed.
         doing: &'static str,
-        /// Its error.
         #[source]
+        /// Error of the system.
         error: io::Error,
     },
 }
@@ -118,13 +118,13 @@ impl Problem {
     }
 }
 
-/// Opens the volume at `path`, whatever it is, and keeps others from opening it: a file by flock(2), a block device by
-/// `O_EXCL` (which also refuses a mounted device). The lock lasts until the volume and its last operation are gone.
+/// Opens the volume at `path` and locks it against other users: a file with flock(2), a block device with `O_EXCL` (which also
+/// refuses a mounted device). The lock lasts until the volume and its last operation have ended.
 ///
-/// Blocks for as long as the system needs to open the path, and to store what is in the page cache of it.
+/// Blocks until the system has opened the path and stored its dirty pages.
 ///
 /// # Errors
-/// [`OpenError`], which names the path and the remedy.
+/// [`OpenError`], with the path and the remedy.
 pub fn open(path: &Path, options: OpenOptions) -> Result<Opened, OpenError> {
     open_as_found(path, options).map_err(|problem| OpenError {
         path: path.to_owned(),
@@ -133,7 +133,7 @@ pub fn open(path: &Path, options: OpenOptions) -> Result<Opened, OpenError> {
 }
 
 fn open_as_found(path: &Path, options: OpenOptions) -> Result<Opened, Problem> {
-    // Checked before opening: to open a FIFO waits, to open a character device can act on it.
+    // Check before opening: opening a FIFO blocks, and opening a character device can act on it.
     let metadata = fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Problem::Missing,
         _ => Problem::system("stat")(error),
@@ -169,7 +169,7 @@ fn open_as_found(path: &Path, options: OpenOptions) -> Result<Opened, Problem> {
     })
 }
 
-/// Opens `path` with `flags` besides what `options` ask for, and makes sure it is what `metadata` was taken of.
+/// Opens `path` with `flags` in addition to those that follow from `options`. Checks that it is still the file of `metadata`.
 pub(crate) fn open_descriptor(
     path: &Path,
     metadata: &Metadata,
@@ -209,7 +209,7 @@ pub(crate) fn open_descriptor(
     }
 }
 
-/// Whether a device number belongs to a whole zvol: by its driver's major number, and not a partition.
+/// Whether a device number belongs to a whole zvol: it has the driver's major number, and is not a partition.
 fn is_zvol(device: u64) -> io::Result<bool> {
     let devices = fs::read_to_string("/proc/devices")?;
     if !has_driver(&devices, major(device), "zvol") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waits for space that end when nobody wants their result any more.
+//! Waits for space that end when the caller no longer needs the result.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -10,15 +10,15 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 thread_local! {
-    /// What is polled now is given up.
+    /// Whether the future that is polled now was given up.
     static GIVEN_UP: Cell<bool> = const { Cell::new(false) };
 }
 
 /// How often a wait checks whether it was given up.
 const CHECK: Duration = Duration::from_millis(250);
 
-/// Runs `future` to its end. Once `is_given_up`, waits of volumes for space end in it with
-/// [`OutOfSpace`](crate::VolumeError::OutOfSpace) within half a second; what reads or writes goes on.
+/// Runs `future` to its end. Once `is_given_up` returns true, its waits for space end within half a second with
+/// [`OutOfSpace`](crate::VolumeError::OutOfSpace). Reads and writes still complete.
 pub async fn unless_given_up<F: Future>(is_given_up: impl Fn() -> bool, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -28,7 +28,7 @@ pub async fn unless_given_up<F: Future>(is_given_up: impl Fn() -> bool, future: 
     .await
 }
 
-/// Restores what was polled before, also after a panic.
+/// Restores the previous value, also after a panic.
 struct Polled(bool);
 
 impl Drop for Polled {
@@ -37,7 +37,7 @@ impl Drop for Polled {
     }
 }
 
-/// Waits for what changes nothing: the output of `future`, or `None` when it is given up. Dropped then.
+/// Waits for `future`, which must change nothing. Returns its output. Returns `None`, and drops it, once it is given up.
 pub(crate) async fn wait<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut check = pin!(sleep(CHECK));
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(ended, Some(None));
         let took = began.elapsed();
         assert!((5.0..5.6).contains(&took.as_secs_f64()), "{took:?}");
-        // What is polled outside is not given up.
+        // This future is not given up.
         assert_eq!(wait(std::future::ready(3)).await, Some(3));
     }
 }

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether blocks of a volume may be shared with others: those of a thick volume never are.
+//! Permission to share blocks of a volume with others. A thick volume never shares blocks.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Permission to share blocks of one volume. The clone that uses it keeps it until the kernel is done.
+/// Permission to share blocks of one volume. A clone holds it until the kernel is done.
 #[derive(Clone, Debug, Default)]
 pub struct SharePermit {
     volume: Arc<()>,
 }
 
-/// Clones that began while a volume was thin. They may go on after their caller is gone.
+/// Clones that began while a volume was thin. They can outlive their caller.
 #[derive(Clone, Debug, Default)]
-pub struct ClonesUnderWay(Weak<()>);
+pub struct RunningClones(Weak<()>);
 
-impl ClonesUnderWay {
-    /// Whether all of them have ended.
+impl RunningClones {
+    /// Whether all of these clones have ended.
     pub fn is_over(&self) -> bool {
         self.0.strong_count() == 0
     }
 }
 
-/// Gives permits while the volume is thin.
+/// Grants permits while the volume is thin.
 #[derive(Debug)]
 pub(crate) struct Sharing(Mutex<Option<SharePermit>>);
 
@@ -31,7 +31,7 @@ impl Default for Sharing {
 }
 
 impl Sharing {
-    /// A permit; `None` when the volume is thick.
+    /// A permit; `None` if the volume is thick.
     pub(crate) fn permit(&self) -> Option<SharePermit> {
         self.0
             .lock()
@@ -39,15 +39,15 @@ impl Sharing {
             .clone()
     }
 
-    /// Makes the volume thick or thin. When it becomes thick, returns the clones that have permits still.
-    pub(crate) fn set_thick(&self, thick: bool) -> ClonesUnderWay {
+    /// Makes the volume thick or thin. When it becomes thick, returns the clones that still hold permits.
+    pub(crate) fn set_thick(&self, thick: bool) -> RunningClones {
         let mut permit = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if thick {
             let permit = permit.take();
-            ClonesUnderWay(permit.map_or_else(Weak::new, |permit| Arc::downgrade(&permit.volume)))
+            RunningClones(permit.map_or_else(Weak::new, |permit| Arc::downgrade(&permit.volume)))
         } else {
             permit.get_or_insert_default();
-            ClonesUnderWay::default()
+            RunningClones::default()
         }
     }
 }
@@ -60,12 +60,12 @@ mod tests {
     fn a_thick_volume_gives_no_permits_and_waits_for_those_it_gave() {
         let sharing = Sharing::default();
         let (one, other) = (sharing.permit().unwrap(), sharing.permit().unwrap());
-        let under_way = sharing.set_thick(true);
-        assert!(sharing.permit().is_none() && !under_way.is_over());
+        let running = sharing.set_thick(true);
+        assert!(sharing.permit().is_none() && !running.is_over());
         drop(one);
-        assert!(!under_way.is_over());
+        assert!(!running.is_over());
         drop(other);
-        assert!(under_way.is_over());
+        assert!(running.is_over());
         assert!(sharing.set_thick(true).is_over());
         sharing.set_thick(false);
         assert!(sharing.permit().is_some());

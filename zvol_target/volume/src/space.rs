@@ -1,56 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What takes space in a volume, and how much more of it there is.
+//! Space that a volume takes, and space that it can still take.
 
 /// Whether a range takes space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
-    /// It takes space, or will once it is on disk: overwriting it takes no more.
+    /// It takes space, or will after its transaction group: an overwrite needs no more.
     Allocated,
-    /// It takes none, and reads as zeroes.
+    /// It takes no space, and reads as zeroes.
     Hole,
-    /// The backend does not tell.
+    /// The backend does not report it.
     Unknown,
 }
 
-/// A range that is all of one kind, bytes.
+/// A range with one kind of allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Where it begins.
+    /// First byte.
     pub offset: u64,
-    /// How long it is; never 0.
+    /// Bytes, at least 1.
     pub length: u64,
-    /// What it is.
+    /// Whether it takes space.
     pub allocation: Allocation,
 }
 
 /// Space of a volume, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// What it takes now, of the store's own counting (compressed, shared blocks in full).
+    /// Space taken now, as the store counts it (compressed; shared blocks in full).
     pub used_bytes: u64,
-    /// What it could take in addition before writes fail, what is reserved for it included.
+    /// Space that it can take in addition before writes fail, including its reservation.
     pub available_bytes: u64,
-    /// What is reserved for it alone and not yet taken; part of `available_bytes`.
+    /// Reserved for this volume and not taken yet; part of `available_bytes`.
     pub reserved_bytes: u64,
 }
 
-/// What the blocks of a volume use on disk, as the last synced transaction group has them; bytes.
+/// What the blocks of a volume use on disk in the last synced transaction group, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockUsage {
-    /// So much of the volume is counted.
+    /// Length of the range that was counted.
     pub counted_bytes: u64,
-    /// Compressed, with all copies.
+    /// Allocated space: compressed, with all copies.
     pub allocated_bytes: u64,
-    /// Of these, blocks that block cloning shares with other ranges.
+    /// Of the allocated space: blocks that block cloning shares with other ranges.
     pub shared_bytes: u64,
-    /// Of the allocated, blocks that a snapshot also has.
+    /// Of the allocated space: blocks that are also in a snapshot.
     pub snapshot_bytes: u64,
-    /// Of the allocated, deduplicated blocks. Who else has them is unknown.
+    /// Of the allocated space: deduplicated blocks. Their other users are unknown.
     pub deduplicated_bytes: u64,
 }
 
 impl BlockUsage {
-    /// Adds what the next range uses.
+    /// Adds the usage of the next range.
     pub fn add(&mut self, next: &Self) {
         self.counted_bytes += next.counted_bytes;
         self.allocated_bytes += next.allocated_bytes;
@@ -60,15 +60,16 @@ impl BlockUsage {
     }
 }
 
-/// What writes that would take more space meet with.
+/// Whether writes may allocate new space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Growth {
-    /// They are tried.
+    /// Yes.
     #[default]
     Allowed,
-    /// They are tried until so many bytes were written, overwrites counted too. What needs new space then waits for another word, and is
-    /// refused when none comes for long.
+    /// Yes, until this number of bytes was written, including overwrites. A write that needs new space then waits for the next
+    /// [`Volume::set_growth`](crate::Volume::set_growth), and fails if none comes for a long time.
     Limited(u64),
-    /// They fail with [`crate::VolumeError::OutOfSpace`]; writes to what takes space already go on, and so does unmapping.
+    /// No: such writes fail with [`crate::VolumeError::OutOfSpace`]. Overwrites of allocated blocks succeed, and so does
+    /// unmapping.
     Refused,
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Zeroes written as data, where a backend has no better way.
+//! Writes zeroes as data, for backends without a better method.
 
 use crate::{Buffer, Stability, Volume, VolumeError};
 
 /// Most bytes written at once.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Writes zeroes, one step after the other.
+/// Writes zeroes in steps, one after the other.
 ///
 /// # Errors
-/// As [`Volume::write`].
+/// The errors of [`Volume::write`].
 pub(crate) async fn write<V: Volume + ?Sized>(
     volume: &V,
     offset: u64,

@@ -22,10 +22,10 @@ use crate::{
     VolumeError, buffer, zfs, zvol_clone,
 };
 
-/// A volume on a zvol (/dev/zvol/POOL/NAME), opened like any block device.
+/// A volume on a zvol (/dev/zvol/POOL/NAME), opened like other block devices.
 ///
-/// The physical block is the volblocksize. `O_DIRECT` is what keeps errors with the writes that caused them: through the
-/// page cache a zvol's ENOSPC is lost at writeback (openzfs#2889).
+/// The physical block is the volblocksize. `O_DIRECT` makes the write that caused an error return it: through the page cache, a
+/// zvol's ENOSPC is lost at writeback (openzfs#2889).
 pub struct ZvolVolume {
     store: Store,
     /// `queue/write_cache` of the device in sysfs.
@@ -39,8 +39,8 @@ impl ZvolVolume {
         metadata: &Metadata,
         options: OpenOptions,
     ) -> Result<Self, Problem> {
-        // A zvol reads zeroes where it was discarded, and frees whole volblocks: it rounds a discard inward, and says success
-        // for the edges it left (zvol_discard() of OpenZFS 2.3). So it never gets partial ones.
+        // A zvol reads zeroes where it was discarded, and frees whole volblocks. It rounds a discard inward, and returns success
+        // for the edges that it skipped (zvol_discard() of OpenZFS 2.3). So discard only whole volblocks.
         let mut store = open_device(path, metadata, options, classify, |device| {
             Clearing::new(&[Way::Discard], Some(device.geometry.physical_block_bytes))
         })?;
@@ -56,15 +56,15 @@ impl ZvolVolume {
         Ok(volume)
     }
 
-    /// A zvol has a write cache: Linux sends it `REQ_FUA` and flushes. If somebody writes "write through" to its queue, the block layer
-    /// drops both (`submit_bio_noacct()` of Linux 6.12), and a stable write is none.
+    /// A zvol has a write cache: Linux sends it `REQ_FUA` and flushes. If a user sets its queue to "write through", the block
+    /// layer drops both (`submit_bio_noacct()` of Linux 6.12), and stable writes are not stable.
     fn find_write_cache(&self) {
         let text = fs::read_to_string(&self.write_cache);
         let write_through = text.is_ok_and(|text| text.trim() == "write through");
         if write_through && !self.write_through.swap(write_through, Ordering::Relaxed) {
             tracing::warn!(
                 file = %self.write_cache.display(),
-                "the queue of a zvol is set to write through: its stable writes are lost in a power cut. Write \"write back\" to the file"
+                "the queue of a zvol is set to write through: a power cut loses its stable writes. Write \"write back\" to the file"
             );
         }
         self.write_through.store(write_through, Ordering::Relaxed);
@@ -72,8 +72,8 @@ impl ZvolVolume {
 
     fn present_size(&self) -> Result<u64, VolumeError> {
         self.find_write_cache();
-        // An export of the pool waits until its zvols are closed. Until then they keep their size and fail all I/O with EIO: only open(2)
-        // says ENXIO (zvol_open() of OpenZFS 2.3).
+        // An export of the pool waits until its zvols are closed. Until then they have the same size, and all I/O fails with EIO.
+        // Only open(2) returns ENXIO (zvol_open() of OpenZFS 2.3).
         let path = format!("/proc/self/fd/{}", self.store.file().as_raw_fd());
         if let Err(error) = File::open(path).map_err(classify) {
             if matches!(error, VolumeError::Gone(_)) {
@@ -86,9 +86,9 @@ impl ZvolVolume {
 
 volume_on_store!(
     ZvolVolume,
-    /// A synchronous write of at most `zil_maxcopied` bytes (7680) is one record of the ZIL, in one log block. A longer one can be split
-    /// into records of several log blocks (`zil_lwb_assign()` of OpenZFS 2.3), of which only the first may survive: a whole volblock
-    /// is not atomic.
+    /// A synchronous write of at most `zil_maxcopied` bytes (7680) is one record of the ZIL, in one log block. OpenZFS can split
+    /// a longer one into records of several log blocks (`zil_lwb_assign()` of OpenZFS 2.3), of which only the first may survive.
+    /// So a write of a whole volblock is not atomic.
     fn atomic_write_bytes(&self) -> Option<u32> {
         Some(ATOMIC_WRITE_BYTES)
     },
@@ -105,7 +105,7 @@ volume_on_store!(
                     reserved_bytes: dataset.reserved_bytes(),
                 }),
                 Err(error) => {
-                    tracing::debug!(%error, "the space of a zvol is not known");
+                    tracing::debug!(%error, "cannot read the space of a zvol");
                     None
                 }
             })
@@ -162,7 +162,7 @@ volume_on_store!(
                 .await
                 .map_err(CloneRefusal::failed)?;
             let failed = |error| CloneRefusal::failed(classify(error));
-            // The thread may outlive both volumes.
+            // The thread can outlive both volumes.
             let source = source.try_clone_to_owned().map_err(failed)?;
             let cloned = self.store.change(offset, length, move |file| {
                 let clone = zvol_clone::clone_range;
@@ -177,14 +177,14 @@ volume_on_store!(
     },
 );
 
-/// A power of two that fits one record of the ZIL, and the least volblocksize there is use for.
+/// A power of two that fits into one record of the ZIL; also the smallest useful volblocksize.
 const ATOMIC_WRITE_BYTES: u32 = 4096;
 
-/// Bytes read to tell what a range is, where there is no map.
+/// Bytes to read at a time to find the allocation, if no map is available.
 const READ_BYTES: u64 = 1 << 20;
 
 impl ZvolVolume {
-    /// What the module says: what is allocated in the pool, and what will be when it is on disk.
+    /// The allocation as the module reports it: in the pool now, and of dirty blocks.
     async fn mapped(
         &self,
         device: &Arc<File>,
@@ -201,8 +201,8 @@ impl ZvolVolume {
             .await
     }
 
-    /// What the data says of a beginning of the range: a block that is not zero takes space for certain. One that is zero is called a
-    /// hole, though without compression it takes space if zeroes were written to it.
+    /// Finds the allocation of the beginning of the range from its data. A block that is not zero certainly takes space. A block
+    /// of zeroes is reported as a hole. Without compression, it takes space if zeroes were written to it.
     async fn read_map(
         &self,
         offset: u64,
@@ -246,10 +246,10 @@ impl ZvolVolume {
     }
 }
 
-/// What an error number of a zvol means.
+/// Maps an error number of a zvol.
 ///
-/// A zvol can say EIO where no space is left: the kernel makes EIO of EDQUOT, and with `zvol_use_blk_mq=1` of ENOSPC too.
-/// An EIO alone does not tell; [`crate::growth`] checks the space left.
+/// A zvol can return EIO for lack of space: the kernel turns EDQUOT into EIO, and with `zvol_use_blk_mq=1` ENOSPC too. For EIO,
+/// [`crate::growth`] checks the space left.
 fn classify(error: io::Error) -> VolumeError {
     store::classify(error)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Clones between zvols, and maps of them, by the kernel module `zvol_clone` (`packaging/dkms/zvol_clone` of the repository).
+//! Clones and maps of zvols, with the kernel module `zvol_clone` (`packaging/dkms/zvol_clone` in the repository).
 
 use std::fs::File;
 use std::io;
@@ -20,13 +20,13 @@ use crate::{Allocation, BlockUsage, Extent, VolumeError};
 /// `ZVOL_CLONE_DEVICE` of `zvol_clone.h`.
 const DEVICE: &str = "/dev/zvol_clone";
 
-/// How often the open of a missing device is tried again.
+/// Interval between attempts to open a missing device.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Most extents requested at a time.
+/// Most extents per request.
 const MOST_EXTENTS: usize = 1024;
 
-/// How long blocks are counted in one call, nanoseconds.
+/// Time limit of one call that counts blocks, nanoseconds.
 const COUNTING: u64 = 200_000_000;
 
 /// `enum zvol_clone_stopped` of `zvol_clone.h`.
@@ -51,10 +51,10 @@ mod stopped {
 /// `ZVOL_CLONE_HOLE` of `enum zvol_clone_kind`.
 const HOLE: u32 = 0;
 
-/// The device, once it existed, and when it was tried last.
+/// The device, once it was found, and the time of the last attempt.
 static FOUND: Mutex<(Option<Arc<File>>, Option<Instant>)> = Mutex::new((None, None));
 
-/// The module's device, opened once. Retried now and then: the module may be loaded later.
+/// The module's device, opened once. A missing device is tried again later, as the module can be loaded later.
 pub(crate) fn device() -> Option<Arc<File>> {
     let (device, tried) = &mut *FOUND.lock().unwrap_or_else(PoisonError::into_inner);
     if device.is_some() || tried.is_some_and(|last| last.elapsed() < RETRY_INTERVAL) {
@@ -74,7 +74,7 @@ pub(crate) fn device() -> Option<Arc<File>> {
     device.clone()
 }
 
-/// A clone of `length` bytes; the calling thread blocks.
+/// Clones `length` bytes. Blocks the calling thread.
 pub(crate) fn clone_range(
     device: &File,
     destination: &File,
@@ -121,7 +121,7 @@ fn refusal(request: &ZvolCloneRange, done: CloneStep, error: io::Error) -> Clone
         READ_ONLY => (FallbackReason::Failed, Some(VolumeError::ReadOnly)),
         REMOVED => (FallbackReason::Failed, Some(VolumeError::Gone(error))),
         OTHER_VERSION | BAD_REQUEST | NOT_BLOCK_DEVICE | NOT_ZVOL | PARTITION | UNKNOWN_LAYOUT => {
-            tracing::warn!(%error, stopped = request.stopped, "the module zvol_clone refuses a clone");
+            tracing::warn!(%error, stopped = request.stopped, "the module zvol_clone refused a clone");
             (FallbackReason::Unsupported, None)
         }
         // The pool's feature block_cloning is not enabled.
@@ -136,7 +136,7 @@ fn refusal(request: &ZvolCloneRange, done: CloneStep, error: io::Error) -> Clone
     }
 }
 
-/// Counts what the blocks of a beginning of a range use; the calling thread blocks. `None` when the module is too old for that.
+/// Counts what the blocks at the beginning of a range use. Blocks the calling thread. `None` if the module is too old.
 pub(crate) fn usage(
     device: &File,
     volume: &File,
@@ -162,7 +162,7 @@ pub(crate) fn usage(
     }
 }
 
-/// The map of a range, from its first block on; the calling thread blocks. `block` is the volblocksize.
+/// The map of a range, from its first block on. Blocks the calling thread. `block` is the volblocksize.
 pub(crate) fn map(
     device: &File,
     volume: &File,
@@ -184,7 +184,7 @@ pub(crate) fn map(
     Ok(extents(&mapped, first, offset, offset + length))
 }
 
-/// What lies between `from` and `to` of what begins at `first`.
+/// The extents between `from` and `to`, in a map that begins at `first`.
 fn extents(mapped: &[ZvolCloneExtent], first: u64, from: u64, to: u64) -> Vec<Extent> {
     let mut found: Vec<Extent> = Vec::new();
     let mut at = first;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many threads the engine without `io_uring` has. The only test of its process, which it counts the threads of.
+//! The number of threads of the engine without `io_uring`. It counts the threads of its process, so the process has no other
+//! test.
 
 mod common;
 
@@ -10,9 +11,9 @@ use volume::engine::{self, EngineChoice};
 use volume::{Buffer, OpenOptions, Stability, Volume};
 
 const VOLUMES: usize = 16;
-/// More than the runtime would have threads for.
+/// More than the number of threads that the runtime would start.
 const OPERATIONS: usize = 1024;
-/// 96 work; others are on their way to be idle when another is needed, most of all on few CPUs. The runtime alone has 512.
+/// 96 threads work; others are about to become idle when another is needed, above all on few CPUs. The runtime's limit is 512.
 const MOST_THREADS: usize = 400;
 
 fn threads_of_this_process() -> usize {
@@ -33,7 +34,7 @@ fn they_are_bounded_and_all_operations_run() {
             .iter()
             .map(|folder| open(&sparse_file(folder.path(), 1 << 20), OpenOptions::default()))
             .collect();
-        // Made before, so that the operations come faster than the device does them.
+        // Created first, so that operations arrive faster than the device completes them.
         let buffers: Vec<_> = (0..OPERATIONS).map(|_| Buffer::zeroed(4096)).collect();
         let tasks: Vec<_> = buffers
             .into_iter()
@@ -41,7 +42,7 @@ fn they_are_bounded_and_all_operations_run() {
             .map(|(number, data)| {
                 let volume = Arc::clone(&volumes[number % VOLUMES]);
                 tokio::task::spawn_local(async move {
-                    // To the device, so that each takes its time.
+                    // Stable, so that each takes its time on the device.
                     volume.write(0, data, Stability::Stable).await
                 })
             })

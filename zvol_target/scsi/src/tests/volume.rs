@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Semaphore;
 use volume::{
-    Allocation, Buffer, ClonesUnderWay, Extent, Geometry, LocalBoxFuture, SharePermit, Stability,
+    Allocation, Buffer, Extent, Geometry, LocalBoxFuture, RunningClones, SharePermit, Stability,
     Volume, VolumeError,
 };
 
@@ -274,9 +274,9 @@ impl Volume for RamVolume {
         Some(self.state().granule).filter(|&granule| granule > 0)
     }
 
-    fn set_thick(&self, thick: bool) -> ClonesUnderWay {
+    fn set_thick(&self, thick: bool) -> RunningClones {
         self.state().thick = thick;
-        ClonesUnderWay::default()
+        RunningClones::default()
     }
 
     fn share(&self) -> Option<SharePermit> {

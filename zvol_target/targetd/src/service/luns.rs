@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use volume::ClonesUnderWay;
+use volume::RunningClones;
 
 use super::place::Place;
 use super::running::{Running, open_within};
@@ -89,7 +89,7 @@ pub async fn change_lun(
     let clones = if changes_kind {
         place.set_thick(&new)?
     } else {
-        ClonesUnderWay::default()
+        RunningClones::default()
     };
     let changed = exchange(&place, &old, &new, candidate).await;
     if changed.is_err() && changes_kind {

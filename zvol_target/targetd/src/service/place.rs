@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use scsi::PersistentReservations;
-use volume::ClonesUnderWay;
+use volume::RunningClones;
 
 use super::luns::{CLOSING_TIMEOUT, OPENING_TIMEOUT};
 use super::running::{Opened, failed, open_within, require_zvol, unit_not_ready, unit_on};
@@ -85,7 +85,7 @@ impl Place<'_> {
 
     /// Makes the volume that is served thick or thin. A copy under way shares no blocks of a thick volume from its next step on; what is
     /// returned are the steps before. Nothing is done where no volume is served.
-    pub(super) fn set_thick(&self, lun: &Lun) -> Result<ClonesUnderWay, ServiceError> {
+    pub(super) fn set_thick(&self, lun: &Lun) -> Result<RunningClones, ServiceError> {
         let service = self.service.borrow();
         match service.running_lun(self.target, self.number) {
             Some(RunningLun {
@@ -96,12 +96,12 @@ impl Place<'_> {
                 let thick = lun.provisioning == ProvisioningChoice::Thick;
                 Ok(unit.volume().set_thick(thick))
             }
-            _ => Ok(ClonesUnderWay::default()),
+            _ => Ok(RunningClones::default()),
         }
     }
 
     /// Waits for the end of clones.
-    pub(super) async fn end_clones(&self, clones: ClonesUnderWay) -> Result<(), ServiceError> {
+    pub(super) async fn end_clones(&self, clones: RunningClones) -> Result<(), ServiceError> {
         let until = tokio::time::Instant::now() + CLOSING_TIMEOUT;
         while !clones.is_over() {
             if tokio::time::Instant::now() >= until {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a backend that can clone blocks and a copy say to each other.
+//! The interface between a copy and a backend that can clone blocks.
 
 use std::os::fd::BorrowedFd;
 
@@ -15,7 +15,7 @@ pub enum CloneEnd<'a> {
     File(BorrowedFd<'a>),
 }
 
-/// One step of a clone that went well.
+/// Successful step of a clone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CloneStep {
     /// Bytes cloned, from the beginning of the requested range; more than 0, at most the whole range.
@@ -24,16 +24,16 @@ pub struct CloneStep {
     pub hole_bytes: u64,
 }
 
-/// One step of a clone that did not.
+/// Step of a clone that failed, perhaps after a part of it succeeded.
 #[derive(Debug)]
 pub struct CloneRefusal {
-    /// Why.
+    /// Why cloning stopped.
     pub reason: FallbackReason,
-    /// What was cloned from the beginning of the range nevertheless.
+    /// The part from the beginning of the range that was cloned before the failure.
     pub done: CloneStep,
-    /// Bytes after those to which the reason is known to apply; 0 when that is not known.
+    /// Bytes after that part to which the reason also applies; 0 if unknown.
     pub length_bytes: u64,
-    /// What the backend said, where that is an error beyond the reason.
+    /// The backend's error, if there is more than the reason.
     pub error: Option<VolumeError>,
 }
 
@@ -53,7 +53,7 @@ impl CloneRefusal {
         }
     }
 
-    /// Nothing was cloned, and the same would become of a write.
+    /// Nothing was cloned, and a write would fail too.
     pub(crate) fn failed(error: VolumeError) -> Self {
         Self {
             error: Some(error),

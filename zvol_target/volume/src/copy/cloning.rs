@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The upper rung: clones, step by step, with what can't be cloned in between read and written.
+//! The first choice of a copy: clone the range in steps. Parts that cannot be cloned are read and written.
 
 use std::ops::Range;
 
@@ -9,16 +9,16 @@ use super::{
 };
 use crate::{Growth, SharePermit};
 
-/// Longest step: no lock is held for more.
+/// Longest step, bytes. A range lock covers one step at a time.
 pub(super) const STEP: u64 = 4 << 20;
 
-/// Refusals of one step after which the rest of it is read and written: so many calls cost more than they save.
+/// After this many refusals, the rest of the step is read and written: more calls cost more than they save.
 const MOST_REFUSALS: u32 = 8;
 
-/// Whether the two ends of a copy can share blocks, as far as is known.
+/// Whether source and destination can share blocks, as far as is known.
 pub(super) struct Cloning {
     unit: u64,
-    /// Why they can't.
+    /// Set once cloning has stopped.
     given_up: Option<FallbackReason>,
 }
 
@@ -42,8 +42,8 @@ impl Cloning {
         Self { unit, given_up }
     }
 
-    /// Whether one step clones it all, and tells what were holes: then a check of the map would be one call more. Where no new space
-    /// may be had a clone has to be distinguished from a hole, which needs none.
+    /// Whether one step clones the whole range and reports the holes in it. Then a check of the map is one call too many. Where
+    /// no new space may be allocated, a hole must be distinguished from a clone, as it needs none.
     pub(super) fn finds_holes(&self, range: &CopyRange) -> bool {
         self.given_up.is_none()
             && range.length <= STEP
@@ -51,7 +51,7 @@ impl Cloning {
             && range.destination.growth() == Growth::Allowed
     }
 
-    /// Why nothing more will be cloned.
+    /// Why cloning has stopped.
     pub(super) fn reason(&self) -> Option<FallbackReason> {
         self.given_up
     }
@@ -60,8 +60,8 @@ impl Cloning {
         self.given_up.get_or_insert(reason);
     }
 
-    /// What of a part can't be cloned before the aligned middle, the middle, and what can't behind it. Without clones all of it is
-    /// middle.
+    /// Splits a part at the cloning unit: before the aligned middle, the middle, and behind it. Without cloning, the middle is
+    /// the whole part.
     pub(super) fn split(&self, range: &CopyRange, part: Range<u64>) -> [Range<u64>; 3] {
         let Range { start, end } = part;
         if self.given_up.is_some() {
@@ -77,7 +77,7 @@ impl Cloning {
         [start..first, first..last, last..end]
     }
 
-    /// Clones an aligned part, from its beginning to where it turns out that nothing more can be cloned. Gives the rest.
+    /// Clones an aligned part from its beginning. Returns the rest, from the point where cloning stopped.
     pub(super) async fn run(
         &mut self,
         job: &Job<'_>,
@@ -92,7 +92,7 @@ impl Cloning {
         Ok(at..part.end)
     }
 
-    /// One step under one lock. Gives where it ended: before its end only when cloning was given up.
+    /// Clones one step under one range lock. Returns its end. That is before the end of the step only if cloning stopped.
     async fn step(
         &mut self,
         job: &Job<'_>,
@@ -139,7 +139,7 @@ impl Cloning {
     }
 }
 
-/// Those of both ends; `None` when one of them is thick.
+/// The permits of source and destination; `None` if one of them is thick.
 fn permits(range: &CopyRange) -> Option<[SharePermit; 2]> {
     Some([range.source.share()?, range.destination.share()?])
 }
@@ -149,7 +149,7 @@ async fn clone(job: &Job<'_>, part: Range<u64>) -> Result<CloneStep, CloneRefusa
     let Some(source) = job.range.source.clone_end() else {
         return Err(CloneRefusal::unsupported());
     };
-    // An end may have become thick since the step before.
+    // A volume can have become thick after the last step.
     let Some(permits) = permits(job.range) else {
         return Err(CloneRefusal::before_all(FallbackReason::Thick));
     };
@@ -165,7 +165,7 @@ fn count(step: CloneStep, report: &mut CopyReport) -> u64 {
     step.done_bytes
 }
 
-/// Whether a read and a write may do better.
+/// Whether only the clone failed, so that reading and writing can succeed.
 fn is_of_the_clone(error: &crate::VolumeError) -> bool {
     matches!(error, crate::VolumeError::Device(_))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the source's map says of the part that comes next. It is a hint: a hole is checked again under its lock.
+//! Reads the source's map for the next part of a copy. The map is a hint: the copy checks a hole again under its lock.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use super::range::{logical_block, whole_blocks};
 use super::{CopyError, CopyRange};
 use crate::{Allocation, Extent};
 
-/// Shorter holes are copied with what is around them.
+/// Shorter holes are copied with the data around them.
 const SHORTEST: u64 = 256 << 10;
 /// Extents requested at a time.
 const EXTENTS: usize = 256;
@@ -16,16 +16,16 @@ const EXTENTS: usize = 256;
 /// A part of the copy, from the requested offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Copied, up to here at least.
+    /// Data, up to this offset at least.
     Data(u64),
-    /// A hole, up to here at least.
+    /// A hole, up to this offset at least.
     Hole(u64),
 }
 
-/// Extents that were reported and are not copied yet.
+/// Extents that the source reported and the copy has not processed yet.
 pub(super) struct Holes {
     extents: VecDeque<Extent>,
-    /// Shortest hole that is reported; `None`: none is.
+    /// Shortest hole to report; `None`: report none.
     shortest: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ impl Holes {
         }
     }
 
-    /// What is next from `at` on, counted from the beginning of `range`. A hole is whole blocks of the destination.
+    /// The next part from `at` on, counted from the beginning of `range`. A hole consists of whole blocks of the destination.
     pub(super) async fn next(&mut self, range: &CopyRange, at: u64) -> Result<Next, CopyError> {
         let Some(shortest) = self.shortest.filter(|&least| range.length - at >= least) else {
             return Ok(Next::Data(range.length));
@@ -98,7 +98,7 @@ impl Holes {
     }
 }
 
-/// The whole blocks of the destination that an extent of the source makes a hole, counted from the beginning of `range`.
+/// The whole blocks of the destination inside an extent of the source, counted from the beginning of `range`.
 fn hole(range: &CopyRange, extent: &Extent) -> Range<u64> {
     if extent.allocation != Allocation::Hole {
         return 0..0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A copy from its beginning to its end: which part goes which way, and in what order.
+//! Runs a copy: chooses a method and an order for its parts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use super::range::{logical_block, whole_blocks};
 use super::{CopyError, CopyRange, CopyReport, FallbackReason, Step, Steps, transfer};
 use crate::{Allocation, Stability};
 
-/// Longest step of a hole: nothing is moved, but its lock is held while the map is checked and the destination discarded.
+/// Longest step of a hole. No data moves, but the lock is held while the map is checked and the destination discarded.
 const LONGEST_HOLE: u64 = 64 << 20;
-/// Where source and destination overlap and lie closer together than this, steps that don't overlap themselves would be too short for clones.
+/// If source and destination overlap at a smaller distance, steps that do not overlap themselves are too short for clones.
 const CLOSEST: u64 = 256 << 10;
 
 /// Parts of a copy, as ranges of bytes counted from its beginning.
@@ -34,7 +34,7 @@ impl Job<'_> {
         }
     }
 
-    /// Part by part from the beginning on.
+    /// Copies part by part, from the beginning.
     async fn forward(
         &self,
         cloning: &mut Cloning,
@@ -56,7 +56,7 @@ impl Job<'_> {
                     if cleared > 0 {
                         continue;
                     }
-                    // Written meanwhile.
+                    // The hole was written in the meantime.
                     end
                 }
             };
@@ -66,7 +66,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Makes a hole where the source has one, as far as it still has. The part is whole blocks of the destination. Gives its length.
+    /// Makes a hole where the source still has one. The part consists of whole blocks of the destination. Returns its length.
     async fn hole(
         &self,
         part: Range<u64>,
@@ -118,8 +118,8 @@ impl Job<'_> {
         transfer::parallel(self, tail, cloning.reason().unwrap_or(unaligned), report).await
     }
 
-    /// One step after the other, in the direction in which none overwrites what a later one reads. Their results are reported at the
-    /// end where that direction is not from the beginning on.
+    /// Copies step by step, in the direction in which no step overwrites what a later step reads. A backward copy reports its
+    /// results at the end.
     async fn overlapping(
         &self,
         cloning: &mut Cloning,
@@ -146,7 +146,7 @@ impl Job<'_> {
             } else {
                 (done, length)
             };
-            // Steps end at multiples, so that all but the first and the last are aligned to what can be cloned.
+            // Steps end at multiples, so that all but the first and the last are aligned to the cloning unit.
             let part = if backward {
                 let edge = (destination_offset + end - 1) / longest * longest;
                 edge.saturating_sub(destination_offset).max(begin)..end

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Copies between volumes, and within one, by one ladder: clone blocks, else read and write.
+//! Copies between volumes and inside one volume: clone blocks where possible, else read and write.
 //!
-//! Holes of the source are taken from its map and become holes of the destination, where that can have some. What is left is cut
-//! into an aligned middle, which is cloned in steps, and edges, which are read and written; so is all of it when the two ends can't
-//! share blocks, several pieces at a time. The caller keeps writers off what a step works on ([`Steps`]); how each byte went is
-//! reported in a [`CopyReport`].
+//! Holes of the source, taken from its map, become holes of the destination if it supports them. The rest is split into an
+//! aligned middle and edges. The middle is cloned in steps; the edges are read and written. If the two volumes cannot share
+//! blocks, everything is read and written, several pieces at a time. The caller keeps writers off the range of each step
+//! ([`Steps`]). A [`CopyReport`] counts how the bytes were copied.
 //!
-//! Source blocks that are not on disk yet can't be cloned. They are read and written, which costs what a host's copy of them
-//! costs and not more. To wait for their transaction group instead would be a wait for each command of a host, and for a source that is
-//! written all the time one without end.
+//! Source blocks that are not on disk yet cannot be cloned. They are read and written, which costs no more than a host's copy.
+//! Waiting for their transaction group would delay every command of a host, and would not end for a source that is written all
+//! the time.
 
 mod clone;
 mod cloning;
@@ -24,14 +24,14 @@ pub use report::{CopyReport, FallbackReason};
 
 use crate::Stability;
 
-/// Copies `range`, adding to `report` as it goes. With [`Stability::Stable`] all of it is stable when ready, or what `report` counts
-/// when it failed.
+/// Copies `range` and adds to `report` as it goes. With [`Stability::Stable`], everything is stable on success; after a failure,
+/// the bytes that `report` counts are stable.
 ///
-/// It is ended by [`Steps::lock`]. Dropped instead, what it has under way goes on without its locks.
+/// To cancel a copy, let [`Steps::lock`] fail. If the future is dropped instead, running operations continue without their locks.
 ///
 /// # Errors
-/// [`CopyError`]; `report` says how far it got, always from the beginning of the range on. When it could not be made stable, that is
-/// nothing of it: with the error of the copy, or that of the flush where the copy had none.
+/// [`CopyError`]. `report` counts the bytes copied from the beginning of the range. If the flush fails, it counts none; the error
+/// is that of the copy if there is one, else that of the flush.
 pub async fn copy(
     range: &CopyRange,
     stability: Stability,

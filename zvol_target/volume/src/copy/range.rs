@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What to copy, and what a copy asks of its caller.
+//! The range to copy, and the locks that a copy needs from its caller.
 
 use std::any::Any;
 use std::ops::Range;
@@ -7,24 +7,25 @@ use std::sync::Arc;
 
 use crate::{LocalBoxFuture, Volume, VolumeError};
 
-/// What to copy, bytes: any, not only whole blocks of either end. What else is in a block that is written in part stays as it is. Where source
-/// and destination overlap inside one volume, the copy is as if all of the source had been read before anything was written: cut into
-/// several, it would not be.
+/// A range to copy, in bytes. It need not consist of whole blocks; the rest of a block that is written in part does not change.
+/// If source and destination overlap in one volume, the result is as if the whole source were read before the first write.
+/// Splitting the range would lose that.
 #[derive(Clone)]
 pub struct CopyRange {
-    /// Where from.
+    /// Volume to read.
     pub source: Arc<dyn Volume>,
-    /// First byte there.
+    /// First byte in the source.
     pub source_offset: u64,
-    /// Where to; may be the same volume.
+    /// May be the same volume as `source`.
     pub destination: Arc<dyn Volume>,
-    /// First byte there.
+    /// First byte in the destination.
     pub destination_offset: u64,
-    /// How much.
+    /// Bytes to copy.
     pub length: u64,
 }
 
-/// One step of a copy: what is read and what is written while its lock is held, bytes. Both may be in one volume, and overlap.
+/// One step of a copy, in bytes: the range that is read and the range that is written under one lock. Both can be in one volume,
+/// and can overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// First byte in the source.
@@ -33,7 +34,7 @@ pub struct Step {
     pub destination_offset: u64,
     /// Length of both.
     pub length: u64,
-    /// Logical blocks at the edges of the destination are written in part: what else is in them is read and written back.
+    /// The destination's first or last logical block is written in part: the rest of it is read and written back.
     pub partial: bool,
 }
 
@@ -47,26 +48,26 @@ pub(super) fn logical_block(volume: &dyn Volume) -> u64 {
     volume.geometry().logical_block_bytes.into()
 }
 
-/// The copy was given up by its caller.
+/// The caller cancelled the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the copy was cancelled")]
 pub struct Cancelled;
 
-/// What a copy asks its caller for.
+/// Locks that the caller of a copy provides.
 pub trait Steps {
-    /// Locks the ranges of a step, which may be several at a time, against writers: the source against those that change it, the destination against all
-    /// that may not overlap a write; of a partial step all of the destination's blocks, against every write. Dropping the guard lets go.
-    /// Never held while the copy waits for a transaction group.
+    /// Locks the ranges of a step; several steps can be locked at a time. The source is locked against writes, the destination
+    /// against everything that must not overlap a write. A partial step locks all of the destination's blocks against every
+    /// write. Dropping the guard releases the lock. It is never held while the copy waits for a transaction group.
     ///
     /// # Errors
     /// [`Cancelled`] to end the copy before this step.
     fn lock(&self, step: Step) -> LocalBoxFuture<'_, Result<Box<dyn Any>, Cancelled>>;
 }
 
-/// Why a copy ended early. What its report counts was copied.
+/// Why a copy ended early. Its report counts what was copied.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// By the caller.
+    /// The caller cancelled it.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
     /// Reading failed.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What came of a copy.
+//! The result of a copy.
 
-/// Why bytes were not cloned; a fallback is counted under one of these.
+/// Why bytes were not cloned. Fallbacks are counted by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FallbackReason {
-    /// The backends of source and destination can't clone from one to the other, or there is no means to ask them (`zvol_clone`
-    /// is not loaded).
+    /// The backends cannot clone between source and destination, or the module `zvol_clone` is not loaded.
     Unsupported,
-    /// Offsets or length are no multiples of the unit of cloning: edges, or all where the two ends are not aligned alike.
+    /// Offset or length is not a multiple of the cloning unit: at the edges, or everywhere if the two ranges are aligned
+    /// differently.
     Unaligned,
     /// Source and destination are in different pools or file systems.
     OtherPool,
@@ -21,12 +21,12 @@ pub enum FallbackReason {
     Overlap,
     /// Source or destination is thick: its blocks are never shared.
     Thick,
-    /// The backend failed a clone; the log says how.
+    /// The backend failed to clone; the log has the error.
     Failed,
 }
 
 impl FallbackReason {
-    /// All of them, in the order of their discriminants.
+    /// All reasons, in the order of their discriminants.
     pub const ALL: [Self; 9] = [
         Self::Unsupported,
         Self::Unaligned,
@@ -40,7 +40,7 @@ impl FallbackReason {
     ];
 }
 
-/// How the bytes of a copy went.
+/// How the bytes of a copy were copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyReport {
     /// Shared with the source. (OpenZFS keeps the data of very compressible blocks in their block pointers: those are cloned, and
@@ -50,7 +50,7 @@ pub struct CopyReport {
     pub copied_bytes: u64,
     /// Holes or zeroes in the source, and holes in the destination now.
     pub zeroed_bytes: u64,
-    /// Of `copied_bytes` and `zeroed_bytes`, those that were not cloned for this reason, by [`FallbackReason`] as index.
+    /// By [`FallbackReason`] as index: bytes of `copied_bytes` and `zeroed_bytes` that were not cloned for this reason.
     pub fallback_bytes: [u64; FallbackReason::ALL.len()],
 }
 
@@ -60,7 +60,7 @@ impl CopyReport {
         self.fallback_bytes[reason as usize] += bytes;
     }
 
-    /// Adds what another part of the copy came to.
+    /// Adds the report of another part.
     pub(super) fn add(&mut self, other: &Self) {
         self.cloned_bytes += other.cloned_bytes;
         self.copied_bytes += other.copied_bytes;
@@ -70,7 +70,7 @@ impl CopyReport {
         }
     }
 
-    /// Bytes done, whichever way.
+    /// Bytes done in any way.
     pub fn total_bytes(&self) -> u64 {
         self.cloned_bytes + self.copied_bytes + self.zeroed_bytes
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The lower rung: reading and writing, several pieces at a time. Zeroes that were read become holes, where the destination can have some.
-//! Where the two ends are not aligned alike, reads are of the blocks around a piece; a block that is written in part is read first.
+//! The fallback: read and write several pieces at a time. Zeroes become holes if the destination supports them. If source and
+//! destination are aligned differently, a read covers whole blocks around the piece. A block that is written in part is read
+//! first.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -13,14 +14,14 @@ use super::range::{logical_block, whole_blocks};
 use super::{CopyError, CopyRange, CopyReport, FallbackReason, Step};
 use crate::{Buffer, Stability, VolumeError, buffer};
 
-/// Bytes of a piece, and pieces under way: together the memory of a copy.
+/// Bytes of a piece, and concurrent pieces: together the memory that a copy needs.
 const PIECE: u64 = 1 << 20;
 const PIECES: usize = 4;
 
-/// Fewer zeroes in a row are written like the data around them.
+/// Shorter runs of zeroes are written like the data around them.
 const SHORTEST_ZEROES: u64 = 64 << 10;
 
-/// Copies a part, each piece under a lock of its own.
+/// Copies a part, each piece under a separate lock.
 pub(super) async fn parallel(
     job: &Job<'_>,
     part: Range<u64>,
@@ -30,7 +31,7 @@ pub(super) async fn parallel(
     in_order(job, part, true, reason, report).await
 }
 
-/// Copies a part that is locked.
+/// Copies a part that the caller has locked.
 pub(super) async fn locked(
     job: &Job<'_>,
     part: Range<u64>,
@@ -40,7 +41,7 @@ pub(super) async fn locked(
     in_order(job, part, false, reason, report).await
 }
 
-/// Copies a part whose source and destination may overlap: all of it is read before anything is written. It is as long as a step.
+/// Copies a part whose source and destination can overlap: reads all of it before the first write. At most one step long.
 pub(super) async fn whole(
     job: &Job<'_>,
     part: Range<u64>,
@@ -74,7 +75,7 @@ async fn in_order(
         at = end;
         (!piece.is_empty() && failed.borrow().is_none()).then_some(piece)
     });
-    // Locked one after the other, in their order.
+    // Lock one after the other, in order.
     let locked = iter(parts).then(|part| async move {
         let step = job.step(&part);
         let held = if lock {
@@ -89,7 +90,7 @@ async fn in_order(
         piece(job.range, step).await
     });
     let mut results = pin!(copied.buffered(PIECES));
-    // What is under way is waited for though one before it failed: its lock is let go with it.
+    // After a failure, still wait for the running pieces: their locks are released at their end.
     while let Some(result) = results.next().await {
         match result {
             Ok(piece) if failed.borrow().is_none() => piece.count(reason, report),
@@ -102,7 +103,7 @@ async fn in_order(
     failed.take().map_or(Ok(()), Err)
 }
 
-/// What came of a piece.
+/// Result of a piece.
 struct Piece {
     copied: u64,
     zeroed: u64,
@@ -116,8 +117,9 @@ impl Piece {
     }
 }
 
-/// Where a piece ends that begins at `at` in the destination, of what goes up to `end` there: at a multiple, so that no block is written by two, each
-/// of which would read it first. What is written of a block in part is a piece by itself: no more than that has to be written alone.
+/// End of the piece that begins at `at` in the destination, for a part that ends at `end`. It is a multiple of the block, so that
+/// no two pieces read and write the same block. A block that is written in part is a separate piece, so that only that piece
+/// excludes other writes.
 fn end_of_piece(at: u64, end: u64, block: u64) -> u64 {
     if at % block != 0 {
         return end.min(at.next_multiple_of(block));
@@ -129,7 +131,7 @@ fn end_of_piece(at: u64, end: u64, block: u64) -> u64 {
     }
 }
 
-/// The bytes of a step.
+/// Reads the bytes of a step.
 async fn read(range: &CopyRange, step: Step) -> Result<Buffer, VolumeError> {
     let blocks = whole_blocks(&*range.source, step.source_offset, step.length);
     let buffer = Buffer::new((blocks.end - blocks.start) as usize);
@@ -141,7 +143,7 @@ async fn read(range: &CopyRange, step: Step) -> Result<Buffer, VolumeError> {
     Ok(Buffer::from(&source[..step.length as usize]))
 }
 
-/// Writes a step of which some blocks are written in part.
+/// Writes a step whose first or last block is written in part.
 async fn write_partial(range: &CopyRange, step: Step, data: &Buffer) -> Result<Piece, VolumeError> {
     let destination = &range.destination;
     let block = logical_block(&**destination);
@@ -199,7 +201,8 @@ async fn piece(range: &CopyRange, step: Step) -> Result<Piece, CopyError> {
     Ok(piece)
 }
 
-/// Cuts data that goes to `offset` into runs of whole granules that are zero, and others; the flag says which. Without granularity all is one.
+/// Splits data for `offset` into runs: whole granules of zeroes (flag true), and other data. Without granularity, there is one
+/// run.
 fn runs(data: &[u8], offset: u64, granularity: u64) -> Vec<(Range<usize>, bool)> {
     let whole = vec![(0..data.len(), false)];
     if granularity == 0 {
@@ -243,7 +246,7 @@ mod tests {
             (4 * UNIT..8 * UNIT, true),
         ];
         assert_eq!(found, expected);
-        // Not aligned in the destination: its edges are written.
+        // Not aligned in the destination: the edges are written.
         let found = runs(&data[4 * UNIT..], 512, 16384);
         let expected = [
             (0..UNIT - 512, false),
@@ -252,7 +255,7 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(runs(&data[..512], 512, 16384), [(0..512, false)]);
-        // A granule that is larger.
+        // A larger granule.
         assert_eq!(
             runs(&data[..2 * UNIT], 0, 4 * SHORTEST_ZEROES),
             [(0..2 * UNIT, false)]

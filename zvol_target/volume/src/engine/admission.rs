@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many operations are under way: few enough of each kind that short ones, and those of other volumes, find a kernel
-//! thread free.
+//! Limits the running operations of each kind, so that short operations and other volumes find a free kernel thread.
 
 use std::sync::Arc;
 
@@ -9,41 +8,41 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::urgent::is_urgent;
 use super::{Action, Backing, Operation};
 
-/// From this length on an operation is long, bytes. Flushes are long too.
+/// Operations of this length or more are long, bytes. Flushes count as long too.
 const LONG: usize = 256 << 10;
 
-/// Long operations of a reactor at a time: a quarter of the kernel threads that `io_uring` may use for it.
+/// Concurrent long operations of a reactor: a quarter of the kernel threads that `io_uring` may use for it.
 const LONG_OF_A_REACTOR: usize = 128;
 
 thread_local! {
     static LONG_OPERATIONS: Arc<Semaphore> = Arc::new(Semaphore::new(LONG_OF_A_REACTOR));
 }
 
-/// Leave to be under way. An operation keeps it until it has ended, whether or not anybody still waits for it.
+/// Permit to run. An operation holds it to its end, even if no caller waits for the result.
 #[derive(Debug, Default)]
 #[expect(dead_code, reason = "it is there to be dropped")]
 pub(super) struct Admission([Option<OwnedSemaphorePermit>; 3]);
 
-/// Waits until `operation` may be under way: first come, first served among those like it.
+/// Waits until `operation` may run. First come, first served within each kind.
 pub(super) async fn admit(operation: &mut Operation) {
     let long = operation.action() == Action::Synchronize || operation.buffer().len() >= LONG;
     let admission = admission(operation.backing(), long).await;
     operation.keep(admission);
 }
 
-/// Waits until something on `backing` may be under way.
+/// Waits until an operation on `backing` may run.
 pub(super) async fn admission(backing: &Backing, long: bool) -> Admission {
     if is_urgent() {
         return Admission([permit(backing.urgent()).await, None, None]);
     }
-    // What the volume lacks is waited for first: who waits for that holds nothing others could have.
+    // First wait for the volume's permits, so that an operation that waits for them holds none of the shared ones.
     let of_volume = [
         if long {
             permit(backing.long()).await
         } else {
             None
         },
-        permit(backing.under_way()).await,
+        permit(backing.running()).await,
     ];
     let of_reactor = if long {
         permit(&LONG_OPERATIONS.with(Arc::clone)).await
@@ -55,7 +54,7 @@ pub(super) async fn admission(backing: &Backing, long: bool) -> Admission {
 }
 
 async fn permit(semaphore: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    // An error would mean that it was closed, and none ever is.
+    // It fails only for a closed semaphore, and none is ever closed.
     Arc::clone(semaphore).acquire_owned().await.ok()
 }
 

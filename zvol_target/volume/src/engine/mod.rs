@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The I/O engine: how an operation on a file descriptor gets to the kernel and back.
+//! The I/O engine: passes an operation on a file descriptor to the kernel, and its result back.
 //!
-//! A reactor thread calls [`start`] once. From then on its operations go through an `io_uring` of its own, and complete on
-//! the thread that submitted them. Where the kernel refuses `io_uring`, or the caller chose so, a pool of threads runs
-//! them; so do threads that never called [`start`]; so are run the stable writes of regular files, which `io_uring` would
-//! take one by one. Nothing above this module sees the difference.
+//! A reactor thread calls [`start`] once. From then on, its operations use the thread's `io_uring` and complete on the thread
+//! that submitted them. A pool of threads runs the operations in three cases: the kernel refuses `io_uring` or the caller chose
+//! the pool; the thread never called [`start`]; or they are stable writes to regular files, which `io_uring` would run one by
+//! one. The rest of the program cannot see the difference.
 //!
-//! An operation owns its buffer and its file until the kernel is done with both, whether or not anybody still waits.
+//! An operation owns its buffer and its file until the kernel is done with both, even if its future was dropped.
 
 mod admission;
 mod backing;
@@ -26,55 +26,55 @@ use std::sync::Arc;
 
 use crate::Buffer;
 
-/// Which engine a reactor thread asks for.
+/// The engine that a reactor thread requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// `io_uring` where the kernel has it and allows it, else the thread pool.
+    /// `io_uring` where the kernel supports and permits it, else the thread pool.
     #[default]
     Automatic,
-    /// `io_uring` or nothing.
+    /// `io_uring`, or fail.
     Uring,
     /// The thread pool.
     ThreadPool,
 }
 
-/// Which engine a reactor thread got.
+/// The engine that a reactor thread uses.
 #[derive(Debug)]
 pub enum EngineKind {
-    /// `io_uring`, with its ring polled by the thread's runtime.
+    /// `io_uring`. The thread's runtime polls the ring.
     Uring,
     /// The runtime's blocking threads.
     ThreadPool {
-        /// Why not `io_uring`; `None` when the thread pool was requested.
+        /// Why `io_uring` is not used; `None` if the thread pool was requested.
         refusal: Option<EngineError>,
     },
 }
 
-/// Why no `io_uring` could be had.
+/// Why `io_uring` cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
     /// `io_uring_setup(2)` failed: ENOSYS on kernels without it, EPERM where the sysctl or a seccomp filter forbids it.
     #[error("io_uring_setup: {0} (see sysctl kernel.io_uring_disabled)")]
     Setup(#[source] io::Error),
-    /// The kernel's `io_uring` lacks an operation the engine needs (Linux 5.6 has them all).
+    /// The kernel's `io_uring` lacks an operation that the engine needs (Linux 5.6 has all of them).
     #[error("the kernel's io_uring lacks the operation {0}")]
     LacksOperation(&'static str),
-    /// The ring could not be watched by the thread's runtime.
+    /// The thread's runtime could not register the ring.
     #[error("cannot watch the io_uring: {0}")]
     Watch(#[source] io::Error),
-    /// This thread has an engine already.
+    /// This thread already has an engine.
     #[error("this thread started its engine before")]
     Started,
 }
 
-/// Starts the calling thread's engine; it lives until the thread's runtime shuts down.
+/// Starts the calling thread's engine, which runs until the thread's runtime shuts down.
 ///
 /// Must be called inside a tokio runtime with I/O and time enabled, where `tokio::task::spawn_local` works (a `LocalRuntime`, or a
 /// `LocalSet` on a current-thread runtime).
 ///
 /// # Errors
-/// [`EngineError`], with [`EngineChoice::Automatic`] only [`EngineError::Started`].
+/// [`EngineError`]. With [`EngineChoice::Automatic`], only [`EngineError::Started`].
 ///
 /// # Panics
 /// Outside a runtime where tasks can be spawned locally.
@@ -95,9 +95,9 @@ pub fn start(choice: EngineChoice) -> Result<EngineKind, EngineError> {
 /// Why an operation failed.
 #[derive(Debug)]
 pub(crate) struct Failed {
-    /// That of read(2), write(2) or fsync(2); `UnexpectedEof` or `WriteZero` when the file ended early.
+    /// Error of read(2), write(2) or fsync(2). `UnexpectedEof` or `WriteZero` if the file ended early.
     pub error: io::Error,
-    /// Its buffer, to try again with; `None` when the engine stopped.
+    /// The operation's buffer, for another try; `None` if the engine stopped.
     pub buffer: Option<Buffer>,
 }
 
@@ -110,7 +110,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Runs `operation` to its end; the buffer comes back with what was read.
+/// Runs `operation` to its end. Returns its buffer, which a read has filled.
 ///
 /// # Errors
 /// [`Failed`].
@@ -126,7 +126,7 @@ pub(crate) async fn run(mut operation: Operation) -> Result<Buffer, Failed> {
     }
 }
 
-/// Runs a system call that neither reads nor writes the volume's data into memory, and may take long, in a thread.
+/// Runs a system call in a thread: one that can take long and does not transfer the volume's data.
 ///
 /// # Errors
 /// Those of `work`.

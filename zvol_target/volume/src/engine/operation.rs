@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One operation on a file: the request, how far it got, what a result of the kernel means for it.
+//! One operation on a file: the request, its progress, and the meaning of a result of the kernel.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::admission::Admission;
 use super::{Backing, Failed};
 use crate::Buffer;
 
-/// How often an operation that the kernel could not take now (EAGAIN) is handed in again.
+/// How often an operation is submitted again after EAGAIN.
 const MOST_ATTEMPTS: u32 = 64;
 
-/// What to do with the file.
+/// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Fill the buffer.
@@ -26,18 +26,18 @@ pub(crate) enum Action {
     Synchronize,
 }
 
-/// What follows from a result of the kernel.
+/// Next step after a result of the kernel.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// Not all is done: hand the rest in.
+    /// Partly done: submit the rest.
     Continue,
-    /// The kernel could not take it without blocking, or was interrupted: hand the same in again.
+    /// The kernel would have blocked, or was interrupted: submit the same again.
     Repeat,
-    /// All is done, or failed.
+    /// All done, or failed.
     Finished(io::Result<()>),
 }
 
-/// An operation with all it needs, so that it can outlive its requester.
+/// An operation with its buffer and file, so that it can outlive its future.
 #[derive(Debug)]
 pub(crate) struct Operation {
     backing: Arc<Backing>,
@@ -51,8 +51,7 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// `offset` is in bytes; `in_memory` says that the file's data never leaves memory, so that no call on it waits for a
-    /// device.
+    /// `offset` is in bytes. `in_memory`: the file's data never leaves memory, so that no call waits for a device.
     pub(crate) fn new(
         backing: Arc<Backing>,
         action: Action,
@@ -72,7 +71,7 @@ impl Operation {
         }
     }
 
-    /// Permit to run, held as long as it does.
+    /// Attaches the permit to run, which the operation holds to its end.
     pub(super) fn keep(&mut self, admission: Admission) {
         self.admission = admission;
     }
@@ -85,23 +84,23 @@ impl Operation {
         self.action
     }
 
-    /// Whether it cannot wait for a device: running it in place is then cheaper than any hand-off.
+    /// Whether it cannot wait for a device. Then running it in place is cheaper than a hand-off to another thread.
     pub(crate) fn completes_in_memory(&self) -> bool {
         self.in_memory
     }
 
-    /// Whether `io_uring` would run it after all others like it: its workers take the writes of one regular file one by one,
-    /// and each stable one would wait for a commit of its own. Threads share commits.
+    /// Whether `io_uring` would run it only after all others like it. Its workers take the writes of one regular file one by one,
+    /// and each stable one would wait for a separate commit. Threads share commits.
     pub(crate) fn is_serialized_by_uring(&self) -> bool {
         self.action == Action::WriteStable && self.backing.is_file()
     }
 
-    /// Where in the file the rest goes.
+    /// Position in the file of the next byte to transfer.
     pub(crate) fn position(&self) -> u64 {
         self.offset + self.done as u64
     }
 
-    /// The part of the buffer that is not done.
+    /// The part of the buffer that is not transferred yet.
     pub(crate) fn rest(&mut self) -> &mut [u8] {
         self.buffer.get_mut(self.done..).unwrap_or_default()
     }
@@ -110,7 +109,7 @@ impl Operation {
         &self.buffer
     }
 
-    /// What comes of it, given how it ended.
+    /// The result for the caller.
     pub(super) fn finish(self, result: io::Result<()>) -> Result<Buffer, Failed> {
         match result {
             Ok(()) => Ok(self.buffer),
@@ -121,7 +120,7 @@ impl Operation {
         }
     }
 
-    /// Takes a result of the kernel: bytes moved, or an error.
+    /// Processes a result of the kernel: bytes moved, or an error.
     pub(crate) fn advance(&mut self, result: io::Result<usize>) -> Progress {
         let moved = match result {
             Ok(moved) => moved,
@@ -150,7 +149,7 @@ impl Operation {
         }))
     }
 
-    /// Runs to the end in the calling thread.
+    /// Runs the operation to its end in the calling thread.
     pub(crate) fn run_blocking(&mut self) -> io::Result<()> {
         loop {
             let result = self.call();

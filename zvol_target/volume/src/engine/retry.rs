@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When to try again what the kernel could not take for want of memory, without blocking meanwhile.
+//! Pauses before submissions that the kernel refused for lack of memory. The thread is not blocked meanwhile.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The first pause and the longest; each is twice the one before.
+/// The first and the longest pause; each is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long nothing may be taken before it is given up: less than hosts wait for a command (30 s with Linux).
+/// Give up after failures for this long. It is less than a host's command timeout (30 s on Linux).
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What follows from a failure.
+/// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Try again when the pause is over.
+    /// Try again after the pause.
     Wait,
     /// It has failed for too long.
     GiveUp,
 }
 
-/// A row of failures, if there is one.
+/// State of a series of failures.
 #[derive(Default)]
 pub(super) struct Retry {
     since: Option<Instant>,
@@ -32,7 +32,7 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// Whether the pause lasts.
+    /// Whether a pause is running.
     pub(super) fn is_pending(&self) -> bool {
         self.pause.as_ref().is_some_and(|pause| !pause.is_elapsed())
     }
@@ -43,7 +43,7 @@ impl Retry {
         }
     }
 
-    /// Begins the next pause, unless there were too many.
+    /// Begins the next pause, or gives up.
     pub(super) fn failed(&mut self) -> Verdict {
         let now = Instant::now();
         if now - *self.since.get_or_insert(now) > PATIENCE {
@@ -55,7 +55,7 @@ impl Retry {
         Verdict::Wait
     }
 
-    /// Ready once, when a pause is over; the caller is woken for that.
+    /// Ready once per pause, at its end; wakes the caller then.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(pause) = &mut self.pause else {
             return Poll::Pending;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine without `io_uring`, and with `io_uring` for what that would take one by one: each operation runs on one of the runtime's
+//! The engine without `io_uring`, and for operations that `io_uring` would run one by one. Each runs on one of the runtime's
 //! blocking threads.
 //!
-//! There are as many threads as operations are admitted, up to the runtime's `max_blocking_threads`.
+//! Admission limits the number of threads, up to the runtime's `max_blocking_threads`.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub(super) async fn run(mut operation: Operation) -> Result<Buffer, Failed> {
     operation.finish(result)
 }
 
-/// Runs `work` in a thread, to its end whether or not anybody waits for it.
+/// Runs `work` in a thread. It runs to its end, even if the future is dropped.
 pub(super) async fn run_in_thread<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
@@ -29,7 +29,7 @@ pub(super) async fn run_in_thread<T: Send + 'static>(
     finished.await.map_err(io::Error::other)?
 }
 
-/// Runs what nobody waits for to its end.
+/// Runs an operation whose future was dropped to its end.
 pub(super) fn run_abandoned(mut operation: Operation) {
     if let Ok(runtime) = Handle::try_current() {
         runtime.spawn_blocking(move || operation.run_blocking());

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Operations that go ahead of the others of their volume.
+//! Operations with priority over the others of their volume.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 
 thread_local! {
-    /// What is polled now is urgent.
+    /// Whether the future that is polled now is urgent.
     static URGENT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `future`; operations of volumes that begin in it wait for urgent ones only, not for all that bulk work has under way.
+/// Runs `future`. Volume operations that begin in it wait only for urgent ones, not for the running bulk operations.
 ///
-/// For the few short operations that others depend on: hosts give up a VMFS datastore whose heartbeats take seconds.
+/// For the few short operations that others depend on: a host gives up a VMFS datastore if heartbeats take seconds.
 pub async fn urgently<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -22,7 +22,7 @@ pub async fn urgently<F: Future>(future: F) -> F::Output {
     .await
 }
 
-/// Restores what was polled before, also after a panic.
+/// Restores the previous value, also after a panic.
 struct Polled(bool);
 
 impl Drop for Polled {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The engine on `io_uring`: one ring per thread, driven by one task of the thread's runtime.
 //!
-//! Operations are queued by the futures that wait for them. The driver hands all that are queued to the kernel with one
-//! system call, after the tasks that were ready have run, and reaps at once what completed inline. The ring's descriptor
-//! is watched by the runtime for what completes later.
+//! Futures queue operations. After the ready tasks have run, the driver submits all queued operations with one system call, and
+//! reaps those that completed inline. The runtime watches the ring's descriptor for later completions.
 //!
-//! `unsafe` is here because the kernel works on memory by address: see [`Shared::submit`].
+//! `unsafe` is needed because the kernel accesses memory by address: see [`Shared::submit`].
 #![allow(unsafe_code)]
 
 #[cfg(test)]
@@ -33,15 +32,16 @@ use crate::Buffer;
 /// Entries of the submission queue; the completion queue has twice as many (`io_uring_setup(2)`).
 const SUBMISSION_ENTRIES: u32 = 256;
 
-/// Operations the kernel has at a time, so that the completion queue cannot overflow. More wait in [`Shared::queued`].
+/// Operations that the kernel holds at a time, so that the completion queue cannot overflow. Others wait in [`Shared::queued`].
 const MOST_IN_FLIGHT: usize = 2 * SUBMISSION_ENTRIES as usize;
 
-/// Kernel threads for operations that block: flushes, and everything on devices without `IOCB_NOWAIT`, such as zvols. Each
-/// holds one operation while that waits for its device; the kernel makes them as they are needed. Its default, four per CPU, lets a few
-/// flushes stop all the rest on a small machine. With these, several volumes can hang with all they have under way.
+/// Kernel threads for operations that block: flushes, and all operations on devices without `IOCB_NOWAIT`, such as zvols. A
+/// thread is occupied while its operation waits for the device; the kernel creates threads on demand. With the kernel's default
+/// (four per CPU), a few flushes stop everything else on a small machine. With this number, several volumes can hang with all
+/// their operations.
 const BOUNDED_WORKERS: u32 = 512;
 
-/// How often, and how long each time, the end of a ring that refuses to be waited for is waited for all the same.
+/// Attempts, and the pause between them, to wait for the end of a ring that returns an error for the wait.
 const MOST_WAITS: u32 = 1000;
 const WAIT: std::time::Duration = std::time::Duration::from_millis(10);
 
@@ -55,7 +55,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Ring>>> = const { RefCell::new(None) };
 }
 
-/// The calling thread's ring, if it started one.
+/// The calling thread's ring, if it has one.
 pub(super) fn current() -> Option<Rc<Ring>> {
     CURRENT.with_borrow(Clone::clone)
 }
@@ -67,11 +67,11 @@ pub(super) fn start() -> Result<(), EngineError> {
     }
     let uring = set_up()?;
     require_operations(&uring)?;
-    // Refused before Linux 5.15, which then keeps its own limit.
+    // Refused before Linux 5.15. Then the kernel's limit applies.
     let _ = uring
         .submitter()
         .register_iowq_max_workers(&mut [BOUNDED_WORKERS, 0]);
-    // SAFETY: an `IoUring` owns its descriptor, always gives the same, and closes it when dropped by the `AsyncFd`.
+    // SAFETY: an `IoUring` owns its descriptor, always returns the same one, and closes it when the `AsyncFd` drops it.
     let uring = unsafe { AsyncFd::register_with_interest(uring, Interest::READABLE) }
         .map_err(|error| EngineError::Watch(error.into()))?;
     let ring = Rc::new(Ring {
@@ -92,11 +92,11 @@ pub(super) fn start() -> Result<(), EngineError> {
     Ok(())
 }
 
-/// With `IORING_SETUP_COOP_TASKRUN` (Linux 5.19) a completion does not interrupt this thread while it computes; one that
-/// sleeps in `epoll_wait(2)` is woken. Older kernels refuse the flag with EINVAL, and interrupt.
+/// With `IORING_SETUP_COOP_TASKRUN` (Linux 5.19), a completion does not interrupt this thread while it computes. It does wake a
+/// thread that sleeps in `epoll_wait(2)`. Older kernels refuse the flag with EINVAL, and interrupt.
 ///
-/// Not `IORING_SETUP_DEFER_TASKRUN`: with it the kernel (seen with 6.18) can let a completion wait for the next
-/// `io_uring_enter(2)` without making the ring readable, and a sleeping thread never learns of it.
+/// Not `IORING_SETUP_DEFER_TASKRUN`: with it the kernel (seen with 6.18) can hold back a completion until the next
+/// `io_uring_enter(2)` without making the ring readable. A sleeping thread then never wakes.
 fn set_up() -> Result<IoUring, EngineError> {
     let cooperative = IoUring::builder()
         .setup_coop_taskrun()
@@ -131,44 +131,44 @@ pub(super) struct Ring {
 
 struct Shared {
     uring: AsyncFd<IoUring>,
-    /// Every operation that is not done, and results nobody has taken yet.
+    /// Operations that are not done, and results that no future has taken yet.
     slots: Slab<Slot>,
-    /// Keys of operations to hand to the kernel, in order.
+    /// Keys of operations that wait for submission, in order.
     queued: VecDeque<usize>,
-    /// Operations the kernel has, or finds in the submission queue.
+    /// Operations in the submission queue or in the kernel.
     in_flight: usize,
-    /// Operations ever put into the submission queue.
+    /// Count of entries put into the submission queue so far.
     pushed: u64,
-    /// Until when nothing is submitted, because the kernel was short of memory.
+    /// The pause in submissions while the kernel lacks memory.
     retry: Retry,
-    /// The kernel takes nothing more from this ring; what it has it still completes.
+    /// The ring accepts no more submissions. Operations that the kernel already holds still complete.
     broken: bool,
     driver: Option<Waker>,
-    /// The driver is gone, and nothing will complete any more.
+    /// The driver has ended; nothing completes any more.
     stopped: bool,
 }
 
 struct Slot {
     operation: Operation,
-    /// Run by a kernel thread that may block, because it could not be done without.
+    /// Whether a kernel thread may block for it, because it cannot be done otherwise.
     may_block: bool,
-    /// [`Shared::pushed`] when it was put into the submission queue last.
+    /// Value of [`Shared::pushed`] at its last submission.
     pushed: u64,
     state: SlotState,
 }
 
 enum SlotState {
-    /// Queued or with the kernel; who waits, if anybody does yet.
+    /// Queued, or in the kernel. The waker belongs to the future that waits, once it has been polled.
     Running(Option<Waker>),
-    /// As above, and nobody will ask for the result.
+    /// As `Running`, but the future was dropped.
     Abandoned,
     Finished(io::Result<()>),
-    /// The ring broke before the kernel had it: it has to go another way.
+    /// The ring broke before the kernel took the operation: the thread pool must run it.
     Refused,
 }
 
 impl Ring {
-    /// Queues `operation` and waits for its end. Dropping the future leaves the operation to run.
+    /// Queues `operation` and waits for its end. If the future is dropped, the operation still runs.
     pub(super) async fn run(self: Rc<Self>, operation: Operation) -> Result<Buffer, Failed> {
         let key = {
             let shared = &mut *self.shared.borrow_mut();
@@ -194,7 +194,7 @@ impl Ring {
         }
     }
 
-    /// Submits and reaps until nothing more can be done at once. Wakes those whose operations ended.
+    /// Submits and reaps until no progress is possible. Wakes the futures of operations that ended.
     fn turn(&self) {
         loop {
             let mut ended = Vec::new();
@@ -206,12 +206,12 @@ impl Ring {
                 if shared.broken {
                     abandoned = shared.refuse(&mut ended);
                 }
-                // The kernel takes no more after an entry that failed: those behind it are still in the queue.
+                // The kernel stops at an entry that fails: entries behind it are still in the queue.
                 let left = !shared.uring.get_mut().submission().is_empty();
                 let room = !shared.queued.is_empty() && shared.in_flight < MOST_IN_FLIGHT;
                 (left || room) && !shared.broken && !shared.retry.is_pending()
             };
-            // Outside the borrow: a waker that is dropped last drops its task, and so perhaps other completions.
+            // Outside the borrow: dropping the last waker drops its task, and perhaps other completions with it.
             ended.into_iter().for_each(Waker::wake);
             abandoned.into_iter().for_each(thread_pool::run_abandoned);
             if !again {
@@ -222,7 +222,7 @@ impl Ring {
 }
 
 impl Shared {
-    /// Hands queued operations to the kernel, as many as it may have, with one system call.
+    /// Submits queued operations with one system call, up to the limit.
     fn submit(&mut self) {
         if self.broken || self.retry.is_pending() {
             return;
@@ -256,10 +256,10 @@ impl Shared {
         }
         match enter(uring) {
             Ok(_) => self.retry.succeeded(),
-            // The next turn comes at once: what completed meanwhile is reaped before.
+            // The next turn follows at once, after reaping.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // EAGAIN: the kernel is short of memory. EBUSY: completions wait to be reaped, which comes next. Entries not taken
-            // stay in the queue.
+            // EAGAIN: the kernel lacks memory. EBUSY: completions must be reaped, which comes next. Entries that the kernel did
+            // not take are still in the queue.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -274,7 +274,7 @@ impl Shared {
         }
     }
 
-    /// No system call on this ring succeeds any more, or none did for long.
+    /// Marks the ring as broken: system calls on it fail, or have failed for too long.
     fn give_up(&mut self, error: &io::Error) {
         tracing::error!(%error, "io_uring_enter failed; this thread's I/O goes to the thread pool from now on");
         self.broken = true;
@@ -282,7 +282,8 @@ impl Shared {
         let _ = CURRENT.try_with(RefCell::take);
     }
 
-    /// Lets go of all that the kernel does not have: pushes the wakers of those who wait, gives back what nobody waits for.
+    /// Removes all operations that the kernel does not hold. Pushes the wakers of waiting futures; returns operations without a
+    /// future.
     fn refuse(&mut self, ended: &mut Vec<Waker>) -> Vec<Operation> {
         let untaken = self.uring.get_mut().submission().len() as u64;
         let taken = self.pushed - untaken;
@@ -307,7 +308,7 @@ impl Shared {
         abandoned
     }
 
-    /// Takes what the kernel completed; pushes the wakers of those who wait for it.
+    /// Takes the kernel's completions. Pushes the wakers of the waiting futures.
     fn reap(&mut self, ended: &mut Vec<Waker>) {
         for completed in self.uring.get_mut().completion() {
             self.in_flight -= 1;
@@ -338,7 +339,7 @@ impl Shared {
     }
 }
 
-/// Hands the submission queue to the kernel.
+/// Submits the queue to the kernel.
 fn enter(uring: &IoUring) -> io::Result<usize> {
     #[cfg(test)]
     if let Some(error) = tests::fault() {
@@ -352,7 +353,7 @@ fn entry(slot: &mut Slot) -> squeue::Entry {
     let position = slot.operation.position();
     let action = slot.operation.action();
     let rest = slot.operation.rest();
-    // The kernel moves at most MAX_RW_COUNT, below 2 GiB, at a time; the rest is handed in again.
+    // The kernel moves at most MAX_RW_COUNT (below 2 GiB) at a time; the rest is submitted again.
     let length = u32::try_from(rest.len()).unwrap_or(u32::MAX);
     let memory = rest.as_mut_ptr();
     let entry = match action {
@@ -378,12 +379,12 @@ fn entry(slot: &mut Slot) -> squeue::Entry {
 }
 
 impl Drop for Shared {
-    /// Waits for what the kernel still has: it works on memory that is freed next.
+    /// Waits for the operations that the kernel still holds: their memory is freed next.
     fn drop(&mut self) {
         let mut failures = 0;
         while self.in_flight > 0 {
             let waited = if self.broken {
-                // Nothing of the submission queue, whose operations are gone.
+                // Entries in the submission queue are not submitted: their operations no longer exist.
                 // SAFETY: no argument is passed.
                 unsafe {
                     self.uring
@@ -401,7 +402,7 @@ impl Drop for Shared {
             }
             failures += 1;
             if failures > MOST_WAITS {
-                // Better lost than written to by the kernel when it is another's.
+                // A leak is better than a write by the kernel to memory that has a new owner.
                 tracing::error!(
                     operations = self.in_flight,
                     "their memory is left to the kernel"
@@ -414,17 +415,17 @@ impl Drop for Shared {
     }
 }
 
-/// How an operation left the ring.
+/// How an operation ended for the ring.
 enum Ended {
     Completed(Result<Buffer, Failed>),
-    /// The kernel never had it, or not all of it.
+    /// The kernel did not take all of it.
     Refused(Operation),
 }
 
-/// The end of one operation. Dropped before, it gives up the result only.
+/// Future of an operation's end. Dropping it abandons only the result.
 struct Completion {
     ring: Rc<Ring>,
-    /// `None` once the result was given.
+    /// `None` after the result was returned.
     key: Option<usize>,
 }
 
@@ -481,7 +482,7 @@ impl Drop for Completion {
             SlotState::Refused => refused = Some(shared.slots.remove(key).operation),
             SlotState::Running(_) | SlotState::Abandoned => {}
         }
-        // What `before` holds may run code of others, which must not meet the borrow: see `Ring::turn`.
+        // Dropping `before` can run foreign code, which must not happen inside the borrow: see `Ring::turn`.
         drop(shared);
         drop(before);
         refused.into_iter().for_each(thread_pool::run_abandoned);
@@ -499,7 +500,7 @@ impl Future for Driver {
             self.0.turn();
             let shared = &mut *self.0.shared.borrow_mut();
             if shared.retry.poll(context).is_ready() {
-                // The pause is over already.
+                // The pause has ended.
                 continue;
             }
             match &mut shared.driver {
@@ -507,8 +508,7 @@ impl Future for Driver {
                 None => shared.driver = Some(context.waker().clone()),
             }
             match shared.uring.poll_read_ready(context) {
-                // What completed before this is cleared is reaped by the next turn; what completes after it makes the
-                // ring readable again.
+                // The next turn reaps completions from before this call. Later completions make the ring readable again.
                 Poll::Ready(Ok(mut ready)) => ready.clear_ready(),
                 // The runtime is shutting down.
                 Poll::Ready(Err(_)) => return Poll::Ready(()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a backend makes a range read as zeroes: by what costs least of that which it can do for certain.
+//! Makes a range read as zeroes, with the cheapest method that the backend supports.
 
 use std::fs::File;
 use std::io;
@@ -19,16 +19,16 @@ use crate::{Buffer, Stability, VolumeError};
 /// Most zeroes written at once, bytes.
 const ZEROES: u64 = 1 << 20;
 
-/// One way. After each the range reads as zeroes.
+/// A method to make a range read as zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// fallocate(2) with `FALLOC_FL_PUNCH_HOLE`. A file system frees whole blocks and writes zeroes to the rest. A block device
-    /// is sent a request to write zeroes that may unmap, never a mere discard.
+    /// receives a request to write zeroes that may unmap, never a plain discard.
     PunchHole,
-    /// fallocate(2) with `FALLOC_FL_ZERO_RANGE`: zeroes without transferring any, where the file system or device can, but it may
-    /// take space.
+    /// fallocate(2) with `FALLOC_FL_ZERO_RANGE`: zeroes without a data transfer, where the file system or device supports it. The
+    /// range may take space.
     ZeroRange,
-    /// `BLKDISCARD`, of whole granules: for drivers that return zeroes for what was discarded (zvols).
+    /// `BLKDISCARD` of whole granules, for drivers that return zeroes for discarded ranges (zvols).
     Discard,
 }
 
@@ -45,7 +45,7 @@ impl Way {
     }
 }
 
-/// Whether an error says that there is no such operation here, now and later.
+/// Whether the operation is not supported, now and later.
 fn is_unsupported(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -53,14 +53,14 @@ fn is_unsupported(error: &io::Error) -> bool {
     )
 }
 
-/// The ways of a volume, and what came of them.
+/// The methods that a volume supports.
 #[derive(Debug)]
 pub(crate) struct Clearing {
-    /// Best first. After the last zeroes are written.
+    /// Best first. After the last one, zeroes are written.
     ways: &'static [Way],
-    /// How many of them turned out not to be supported.
+    /// Number of methods that turned out to be unsupported.
     refused: AtomicUsize,
-    /// Unit in which the first gives space back, bytes, if it does.
+    /// Unit in which the first method frees space, bytes, if it does.
     granularity: Option<u32>,
 }
 
@@ -73,12 +73,12 @@ impl Clearing {
         }
     }
 
-    /// The best way left.
+    /// The best method that is not known to be unsupported.
     pub(crate) fn way(&self) -> Option<Way> {
         self.ways.get(self.refused.load(Ordering::Acquire)).copied()
     }
 
-    /// Takes the error of `way`. `None`: it is not supported, and will not be tried again.
+    /// Records the error of `way`. `None`: it is not supported, and is not tried again.
     pub(crate) fn refuse(&self, way: Way, error: io::Error) -> Option<io::Error> {
         if !is_unsupported(&error) {
             return Some(error);
@@ -89,12 +89,12 @@ impl Clearing {
             .compare_exchange(at, at + 1, Ordering::AcqRel, Ordering::Acquire);
         if first.is_ok() {
             let instead = self.way();
-            tracing::info!(?way, ?instead, %error, "a volume can't be cleared in this way; without another, zeroes are written");
+            tracing::info!(?way, ?instead, %error, "a volume does not support this method of clearing; the next one is used, or else zeroes are written");
         }
         None
     }
 
-    /// Unit in which space is given back, bytes.
+    /// Unit in which clearing frees space, bytes.
     pub(crate) fn granularity(&self) -> Option<u32> {
         self.granularity
             .filter(|_| self.refused.load(Ordering::Acquire) == 0)
@@ -102,13 +102,13 @@ impl Clearing {
 }
 
 impl Store {
-    /// Unit in which [`Store::clear`] gives space back, bytes.
+    /// Unit in which [`Store::clear`] frees space, bytes.
     pub(crate) fn granularity(&self) -> Option<u32> {
         self.clearing.granularity().filter(|_| !self.read_only)
     }
 
-    /// The range reads as zeroes from now on, and takes as little space as the backend can make it. In steps: dropped, the
-    /// future ends after the present one.
+    /// Makes the range read as zeroes, with as little space as the backend can. Works in steps: if the future is dropped, it ends
+    /// after the current step.
     pub(crate) async fn clear(
         &self,
         offset: u64,
@@ -122,7 +122,7 @@ impl Store {
         if length == 0 {
             return Ok(());
         }
-        // As for a cached write: it may be lost from here on, and again at its end.
+        // As for a cached write: it can be lost from here on, and again at its end.
         self.written.fetch_add(1, Ordering::AcqRel);
         self.clear_range(offset..offset + length).await?;
         self.written.fetch_add(1, Ordering::AcqRel);
@@ -164,7 +164,7 @@ impl Store {
         }
     }
 
-    /// Clears in one way, step by step. Gives where it ended, with the error if one ended it.
+    /// Clears with one method, step by step. Returns where it ended, with the error if there was one.
     async fn clear_middle(&self, way: Way, range: Range<u64>) -> Result<u64, (u64, io::Error)> {
         let mut pace = Pace::new();
         let mut at = range.start;
@@ -181,7 +181,7 @@ impl Store {
         Ok(at)
     }
 
-    /// Clears what is no whole granule. What reads as zeroes is left: it may take no space yet.
+    /// Clears a part that is not a whole granule. Skips ranges that read as zeroes, as they may take no space yet.
     async fn clear_edge(&self, range: Range<u64>) -> Result<(), VolumeError> {
         let mut at = range.start;
         while at < range.end {
@@ -226,7 +226,7 @@ mod tests {
             );
             assert_eq!(clearing.way(), Some(Way::ZeroRange));
         }
-        assert_eq!(clearing.granularity(), None, "no space comes back");
+        assert_eq!(clearing.granularity(), None, "no space is freed");
         assert!(
             clearing
                 .refuse(Way::ZeroRange, Errno::NOTTY.into())

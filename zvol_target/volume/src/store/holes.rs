@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which parts of a file hold data: `SEEK_DATA` and `SEEK_HOLE` of lseek(2).
+//! Finds the data in a file: `SEEK_DATA` and `SEEK_HOLE` of lseek(2).
 
 use std::fs::File;
 use std::io;
@@ -13,9 +13,9 @@ use crate::engine;
 use crate::{Allocation, Extent, Space, VolumeError};
 
 impl Store {
-    /// Extents of a regular file, `most` at most. `Hole` is what its file system says holds no data: an extent that is preallocated
-    /// and was never written is among them on ext4 and XFS, though it takes space. A file system that can't tell calls all
-    /// of it data. ZFS waits for a transaction group before it tells of a file that was just written.
+    /// At most `most` extents of a regular file. On ext4 and XFS, a preallocated extent that was never written is a `Hole`,
+    /// although it takes space. A file system without holes reports only data. On ZFS, the call waits for a transaction group if
+    /// the file was just written.
     pub(crate) async fn holes(
         &self,
         offset: u64,
@@ -45,14 +45,14 @@ impl Store {
     }
 }
 
-/// Extents from `offset` to `end`, or as many as may be; their edges are multiples of `block`, on the side of data.
+/// At most `most` extents from `offset` to `end`. Their edges are multiples of `block`; data is rounded outwards.
 fn extents(file: &File, offset: u64, end: u64, block: u64, most: usize) -> io::Result<Vec<Extent>> {
     let mut found: Vec<Extent> = Vec::new();
     let mut at = offset;
     while at < end && found.len() < most {
         let data = match seek(file, SeekFrom::Data(at)) {
             Ok(data) => (data - data % block).clamp(at, end),
-            // No data behind it: but only where there is file.
+            // No data behind it. It is a hole only up to the end of the file.
             Err(Errno::NXIO) if seek(file, SeekFrom::End(0))? >= end => end,
             Err(Errno::NXIO) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {
@@ -67,7 +67,7 @@ fn extents(file: &File, offset: u64, end: u64, block: u64, most: usize) -> io::R
             continue;
         }
         let hole = seek(file, SeekFrom::Hole(at))?.next_multiple_of(block);
-        // A hole smaller than a block, or one that was filled meanwhile, is none.
+        // A hole smaller than a block, or filled in the meantime, counts as data.
         let hole = hole.clamp(at + block, end);
         match found.last_mut() {
             Some(last) if last.allocation == Allocation::Allocated => last.length += hole - at,

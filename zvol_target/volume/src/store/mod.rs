@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the backends have in common: a descriptor with sizes, and the operations on it.
+//! The common part of the backends: a descriptor with sizes, and operations on it.
 
 mod clearing;
 mod holes;
@@ -24,12 +24,13 @@ use crate::{Buffer, Geometry, Stability, VolumeError};
 /// An open file or device.
 ///
 /// # Stable writes
-/// - Past the page cache a stable write is one write with `RWF_DSYNC` (pwritev2(2)): the kernel sends the data with `REQ_FUA`, one request, and the
-///   device's other writes are not made to wait as by a cache flush. A zvol commits its ZIL before it completes such a request (seen in
-///   `zil_commit_count` of OpenZFS 2.3.9: none for cached writes, no less than one for each stable write).
-/// - Through the page cache it is a cached write, and then an fdatasync(2) that all stable writes share which have completed by then: each
-///   `RWF_DSYNC` would wait for a writeback and a commit of the journal of its own. The fdatasync also writes back what is cached
-///   for other reasons.
+/// - Without the page cache, a stable write is one write with `RWF_DSYNC` (pwritev2(2)). The kernel sends the data with
+///   `REQ_FUA`, one request, and other writes of the device do not wait as for a cache flush. A zvol commits its ZIL before it
+///   completes such a request (seen in `zil_commit_count` of OpenZFS 2.3.9: none for cached writes, at least one for each stable
+///   write).
+/// - With the page cache, it is a cached write and then an fdatasync(2). All stable writes that have completed by then share it.
+///   With `RWF_DSYNC`, each would wait for a separate writeback and journal commit. The fdatasync also writes back all other dirty
+///   pages.
 pub(crate) struct Store {
     backing: Arc<Backing>,
     size_bytes: AtomicU64,
@@ -37,29 +38,31 @@ pub(crate) struct Store {
     physical_block_bytes: u32,
     read_only: bool,
     in_memory: bool,
-    /// For cached writes to a regular file of a file system that does not hang for long.
+    /// For cached writes to a regular file, if its file system does not hang for long.
     in_place: Option<InPlace>,
     classify: fn(io::Error) -> VolumeError,
     clearing: Clearing,
-    /// What writes that need new space meet with.
+    /// Decides whether writes may allocate new space.
     pub(crate) gate: Gate,
-    /// Counts cached writes, each when it begins and when it has completed. Starts at 1: who had the store before may have left
-    /// unflushed writes.
+    /// Counts each cached write twice: at its begin and at its end. Starts at 1, as the previous user can have left unflushed
+    /// writes.
     written: AtomicU64,
-    /// What `written` was when the last successful flush began: nothing since then, nothing to flush.
+    /// Value of `written` at the begin of the last successful flush. If `written` is still the same, no flush is needed.
     flushed: AtomicU64,
     /// Whether the kernel's page cache is used.
     page_cache: bool,
-    /// An operation found that the device is gone, as a zvol is when somebody exports its pool. The export waits until it is closed.
+    /// An operation found that the device no longer exists, as after an export of a zvol's pool. The export waits until it is
+    /// closed.
     gone: AtomicBool,
-    /// Cached writes may be lost. The kernel reports a failed writeback once and counts the pages as clean from then on, so that
-    /// the next fdatasync would succeed without them: until the volume is opened again no flush may.
+    /// Cached writes may be lost. The kernel reports a failed writeback once, and then treats the pages as clean. The next
+    /// fdatasync would succeed without them. So no flush succeeds until the volume is opened again.
     lost: AtomicBool,
-    /// That one report goes to whichever flush is first. Each is therefore alone: it must not succeed because another one got the report of its loss.
+    /// Allows one flush at a time. The kernel reports a failed writeback only to the first flush; a concurrent one would succeed
+    /// despite the loss.
     flushing: Mutex<()>,
 }
 
-/// A write that failed, with its data where that can be had.
+/// A write that failed, with its data if that is available.
 #[derive(Debug)]
 pub(crate) struct Unwritten {
     pub error: VolumeError,
@@ -75,7 +78,7 @@ impl From<VolumeError> for Unwritten {
     }
 }
 
-/// A flush that may report lost writes. Dropped without its result, the worst is assumed.
+/// A flush that can find lost writes. If it is dropped without a result, writes count as lost.
 struct Doubt<'a>(&'a Store);
 
 impl Doubt<'_> {
@@ -93,7 +96,7 @@ impl Drop for Doubt<'_> {
     }
 }
 
-/// What a backend finds out before it can make a [`Store`].
+/// What a backend knows before it creates a [`Store`].
 pub(crate) struct Facts {
     pub geometry: Geometry,
     pub read_only: bool,
@@ -101,21 +104,21 @@ pub(crate) struct Facts {
     pub in_memory: bool,
     /// Cached writes may run in the calling thread: a regular file on a local file system that never waits for long.
     pub prompt: bool,
-    /// What the backend makes of an error number.
+    /// Maps an error number.
     pub classify: fn(io::Error) -> VolumeError,
-    /// How it makes ranges read as zeroes.
+    /// How the backend makes ranges read as zeroes.
     pub clearing: Clearing,
 }
 
 impl Store {
     pub(crate) fn new(file: File, facts: Facts) -> Self {
         let page_cache = !fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
-        // What the one before left is stored now: where all writes are stable nothing is then ever unflushed, and one that fails
-        // is its own loss only.
+        // Store the dirty pages of the previous user now. If all writes are stable, no unflushed data exists afterwards, and a
+        // failed write loses only itself.
         let left_behind =
             (page_cache && !facts.read_only).then(|| retry_on_intr(|| fdatasync(&file)));
         if let Some(Err(error)) = left_behind {
-            tracing::warn!(%error, "what was in the page cache of a volume that is opened can't be stored; no flush of it succeeds");
+            tracing::warn!(%error, "cannot store the dirty pages that a volume had when it was opened; flushes of it fail until it is opened again");
         }
         let backing = Backing::new(file);
         Self {
@@ -154,7 +157,7 @@ impl Store {
         }
     }
 
-    /// Takes a new size; what does not fill a logical block at the end is not used.
+    /// Sets a new size, rounded down to whole logical blocks.
     pub(crate) fn resize(&self, size_bytes: u64) -> Geometry {
         let whole = size_bytes - size_bytes % u64::from(self.logical_block_bytes);
         self.size_bytes.store(whole, Ordering::Release);
@@ -179,7 +182,7 @@ impl Store {
         written.map_err(|unwritten| unwritten.error)
     }
 
-    /// [`Store::write`] that gives the data back when it fails.
+    /// Like [`Store::write`], but returns the data after a failure.
     pub(crate) async fn try_write(
         &self,
         offset: u64,
@@ -198,7 +201,7 @@ impl Store {
                 self.try_run(Action::WriteStable, offset, buffer).await?;
             }
             Stability::Stable | Stability::Cached => {
-                // From here on it may be lost, and again at its end: a flush that began in between may have missed it.
+                // It can be lost from here on, and again at its end: a concurrent flush may have missed it.
                 self.written.fetch_add(1, Ordering::AcqRel);
                 self.write_cached(offset, buffer).await?;
                 self.written.fetch_add(1, Ordering::AcqRel);
@@ -227,12 +230,12 @@ impl Store {
             return Ok(());
         }
         let _alone = self.flushing.lock().await;
-        // One that ran meanwhile may have covered this one's writes as well.
+        // A flush that ran in the meantime can have covered these writes.
         if self.is_flushed(written)? {
             return Ok(());
         }
         let written = self.written.load(Ordering::Acquire);
-        // Without the page cache nothing is lost by a flush that fails: the next one covers the same writes.
+        // Without the page cache, a failed flush loses nothing: the next one covers the same writes.
         let doubt = self.page_cache.then(|| Doubt(self));
         let result = self.run(Action::Synchronize, 0, Buffer::new(0)).await;
         match doubt {
@@ -251,10 +254,10 @@ impl Store {
         Ok(self.flushed.load(Ordering::Acquire) >= written)
     }
 
-    /// Whether the volume can go on as it is.
+    /// Whether the volume can still be used.
     ///
     /// # Errors
-    /// Why it has to be closed, and opened again.
+    /// Why it must be closed and opened again.
     pub(crate) fn check_usable(&self) -> Result<(), VolumeError> {
         if self.gone.load(Ordering::Acquire) {
             return Err(VolumeError::Gone(Errno::NXIO.into()));
@@ -265,7 +268,7 @@ impl Store {
         Ok(())
     }
 
-    /// What an error of the system means here.
+    /// Maps an error of the system.
     fn classified(&self, error: io::Error) -> VolumeError {
         let error = (self.classify)(error);
         if matches!(error, VolumeError::Gone(_)) {
@@ -281,7 +284,7 @@ impl Store {
         }
     }
 
-    /// Changes the file by a call in a thread, which counts as a cached write of the range.
+    /// Changes the file with a call in a thread. It counts as a cached write of the range.
     pub(crate) async fn change<T: Send + 'static>(
         &self,
         offset: u64,
@@ -292,14 +295,14 @@ impl Store {
             return Err(VolumeError::ReadOnly);
         }
         self.check(offset, length)?;
-        // It may be lost from here on, and again at its end: a flush that began in between may have missed it.
+        // It can be lost from here on, and again at its end: a concurrent flush may have missed it.
         self.written.fetch_add(1, Ordering::AcqRel);
         let changed = engine::call(&self.backing, move |backing| work(backing.file())).await;
         self.written.fetch_add(1, Ordering::AcqRel);
         changed.map_err(|error| self.classified(error))
     }
 
-    /// Checks the file by a call in a thread.
+    /// Reads properties of the file with a call in a thread.
     pub(crate) async fn inspect<T: Send + 'static>(
         &self,
         offset: u64,
@@ -364,8 +367,8 @@ impl Store {
     }
 }
 
-/// What most backends make of an error number: ENOSPC and EDQUOT mean that there is no space, EROFS that nothing may be
-/// written, ENXIO and ENODEV that the device is gone.
+/// The usual mapping of error numbers: ENOSPC and EDQUOT are lack of space, EROFS is read-only, ENXIO and ENODEV mean that the
+/// device no longer exists.
 pub(crate) fn classify(error: io::Error) -> VolumeError {
     if let Some(Errno::NXIO | Errno::NODEV) = Errno::from_io_error(&error) {
         return VolumeError::Gone(error);
@@ -451,7 +454,7 @@ macro_rules! volume_on_store {
                 self.store.gate.growth()
             }
 
-            fn set_thick(&self, thick: bool) -> $crate::ClonesUnderWay {
+            fn set_thick(&self, thick: bool) -> $crate::RunningClones {
                 self.store.gate.sharing.set_thick(thick)
             }
 
@@ -478,7 +481,7 @@ mod tests {
             classify(Errno::ROFS.into()),
             VolumeError::ReadOnly
         ));
-        // What the device says stays readable in the log.
+        // The log must still show the device's error.
         for errno in [Errno::IO, Errno::TIMEDOUT] {
             let VolumeError::Device(error) = classify(errno.into()) else {
                 panic!("{errno}");

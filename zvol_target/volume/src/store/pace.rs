@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long the steps of a long operation are, so that none holds a device for long.
+//! Chooses the length of the steps of a long operation, so that no step blocks the device for long.
 
 use std::time::Duration;
 
 const FIRST: u64 = 16 << 20;
 const SHORTEST: u64 = 4 << 20;
 const LONGEST: u64 = 8 << 30;
-/// A step that took less than the first may have a longer one after it; one that took more than the second a shorter one.
+/// A step faster than the first makes the next one longer; a step slower than the second makes it shorter.
 const QUICK: Duration = Duration::from_millis(10);
 const SLOW: Duration = Duration::from_millis(50);
 
-/// Lengthens steps while they are quick: a range that holds nothing is done in a few, and one that is full never keeps others
-/// out for long. (A discard holds the range lock of a zvol, and from Linux 6.15 on all I/O to the device.)
+/// Doubles the steps while they are fast: an empty range needs few steps, and steps in a full range stay short. (A discard holds
+/// the range lock of a zvol, and from Linux 6.15 on blocks all I/O of the device.)
 #[derive(Debug)]
 pub(crate) struct Pace {
     step: u64,
@@ -22,12 +22,12 @@ impl Pace {
         Self { step: FIRST }
     }
 
-    /// The next step from `offset` on, of `left` bytes: it ends at a multiple of the steps, which are powers of two.
+    /// End of the next step from `offset`, with `left` bytes to go: a multiple of the step length, which is a power of two.
     pub(crate) fn next(&self, offset: u64, left: u64) -> u64 {
         left.min(self.step - offset % self.step)
     }
 
-    /// A step took so long.
+    /// Records the duration of a step.
     pub(crate) fn note(&mut self, elapsed: Duration) {
         if elapsed < QUICK {
             self.step = (self.step * 2).min(LONGEST);
@@ -53,7 +53,7 @@ mod tests {
             pace.note(Duration::from_millis(1));
             steps += 1;
         }
-        assert!(steps < 10_000, "{steps} for 64 TiB that hold nothing");
+        assert!(steps < 10_000, "{steps} for 64 TiB of an empty range");
         for _ in 0..64 {
             pace.note(Duration::from_secs(1));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GUIDs of datasets, those of many requested together: a start with a thousand volumes runs `zfs` a few times for each pool.
+//! GUIDs of datasets. Requests are batched: the start of a target with a thousand volumes runs `zfs` a few times for each pool.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Sender, channel};
@@ -8,27 +8,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::pool_of;
 use super::program::{ProgramError, refused, run};
 
-/// Most names that one run is given: with the longest ones far from what execve(2) takes.
+/// Most names per run. Even with the longest names, this is far below the limit of execve(2).
 const MOST_NAMES: usize = 1000;
 
 /// Why the GUID of a dataset is not known.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuidError {
-    /// `zfs` did not tell.
+    /// `zfs` failed.
     #[error(transparent)]
     Program(Arc<ProgramError>),
-    /// There is no such dataset.
+    /// The dataset does not exist.
     #[error("there is no dataset {0}")]
     Absent(String),
-    /// The request that was batched with others ended by a panic.
+    /// The thread that ran a batch of requests panicked.
     #[error("no answer for the GUID of {0}: the request panicked")]
     NoAnswer(String),
 }
 
 type Answer = Result<u64, GuidError>;
 
-/// What `zfs` tells of some datasets of one pool: for each that is there a line with name and GUID.
+/// Runs `zfs` for some datasets of one pool: one line with name and GUID for each dataset that exists.
 type List = fn(&[&str]) -> Result<String, ProgramError>;
 
 struct Question {
@@ -36,14 +36,14 @@ struct Question {
     sender: Sender<Answer>,
 }
 
-/// By pool: requests that wait while an earlier batch of that pool runs. A pool that hangs does not delay others.
+/// Waiting requests by pool; an earlier batch of the pool is running. Pools do not wait for each other.
 static REQUESTS: Mutex<BTreeMap<String, Vec<Question>>> = Mutex::new(BTreeMap::new());
 
 fn requests() -> MutexGuard<'static, BTreeMap<String, Vec<Question>>> {
     REQUESTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `guid` (zfsprops(7)) of a dataset: another one for each copy, and the same after it was renamed.
+/// `guid` (zfsprops(7)) of a dataset. Each copy has a different one; a renamed dataset has the same.
 ///
 /// # Errors
 /// [`GuidError`].
@@ -72,7 +72,7 @@ fn guid_by(dataset: &str, list: List) -> Answer {
         .unwrap_or_else(|_| Err(GuidError::NoAnswer(dataset.to_owned())))
 }
 
-/// The turn to run `zfs` for a pool. After a panic, waiting requests fail, and the next request starts anew.
+/// The right to run `zfs` for a pool. After a panic, waiting requests fail, and the next request starts a new batch.
 struct Turn<'a> {
     pool: &'a str,
     over: bool,
@@ -97,7 +97,7 @@ fn ask(pool: &str, list: List) {
             };
             if waiting.is_empty() {
                 requests.remove(pool);
-                turn.over = true; // under the lock: from here on another one's turn may begin
+                turn.over = true; // under the lock: from here on another thread's turn can begin
                 return;
             }
             waiting.split_off(waiting.len().saturating_sub(MOST_NAMES))
@@ -109,7 +109,7 @@ fn ask(pool: &str, list: List) {
                 Ok(lines) => found(lines, dataset),
                 Err(error) => Err(GuidError::Program(Arc::clone(error))),
             };
-            // Nobody may wait any more.
+            // The requester may be gone.
             let _ = sender.send(answer);
         }
     }
@@ -126,9 +126,9 @@ fn found(lines: &str, dataset: &str) -> Answer {
 fn list(names: &[&str]) -> Result<String, ProgramError> {
     let mut arguments = vec!["list", "-Hp", "-o", "name,guid"];
     arguments.extend(names);
-    let (status, output, words) = run("zfs", &arguments)?;
-    if output.is_empty() && !status.success() && !words.contains("does not exist") {
-        return Err(refused("zfs", "list", words));
+    let (status, output, message) = run("zfs", &arguments)?;
+    if output.is_empty() && !status.success() && !message.contains("does not exist") {
+        return Err(refused("zfs", "list", message));
     }
     Ok(output)
 }
@@ -174,7 +174,7 @@ mod tests {
         {
             thread::yield_now();
         }
-        // Another pool is not waited for.
+        // A request for another pool does not wait.
         let other = guid_by("other/1", |_| Ok("other/1\t5\n".to_owned()));
         assert_eq!(other.unwrap(), 5);
         ALL_WAIT.wait();
@@ -191,7 +191,7 @@ mod tests {
         static WAITS: Barrier = Barrier::new(2);
         let panics: List = |_| {
             WAITS.wait();
-            panic!("no thread could be made");
+            panic!("cannot start a thread");
         };
         let leads = thread::spawn(move || guid_by("panic/a", panics));
         let waiting = || requests().get("panic").map(Vec::len);

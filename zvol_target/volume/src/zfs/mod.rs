@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the programs `zfs` and `zpool` tell of a dataset's space and identity, and do for it.
+//! Runs the programs `zfs` and `zpool` for the space and identity of datasets.
 //!
-//! As child processes: libzfs has no stable interface. Each is given up after a time, as a suspended pool answers nobody. All of
-//! this blocks its thread but `TransactionGroups`.
+//! They are child processes because libzfs has no stable interface. Each has a time limit, as a suspended pool never answers.
+//! Everything here blocks its thread, except `TransactionGroups`.
 
 mod guid;
 mod program;
@@ -20,28 +20,28 @@ pub use transaction_groups::last_write;
 
 use crate::ioctl;
 
-/// `sync` (zfsprops(7)): what happens to a write that should be stable.
+/// `sync` (zfsprops(7)): when a synchronous write completes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sync {
-    /// It is in the intent log before it completes.
+    /// When it is in the intent log.
     #[default]
     Standard,
-    /// So is every other write.
+    /// As `Standard`, and every other write is synchronous too.
     Always,
-    /// It completes before it is stable: a power cut loses it.
+    /// Before it is stable: a power cut loses it.
     Disabled,
 }
 
-/// Space of a dataset, bytes, each by the property of its name (zfsprops(7)); and its `sync`.
+/// Space of a dataset in bytes, each from the property of the same name (zfsprops(7)); and its `sync`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dataset {
-    /// Name, with the pool's.
+    /// Full name, with the pool.
     pub name: String,
-    /// `used`: all that is charged to it, `refreservation` included.
+    /// `used`: everything charged to it, including `refreservation`.
     pub used: u64,
-    /// `available`: what it can take more, what is reserved for it included.
+    /// `available`: what it can still take, including its reservations.
     pub available: u64,
-    /// `referenced`: all of its data, of a clone also what it shares with its origin.
+    /// `referenced`: all of its data. For a clone, this includes data shared with its origin.
     pub referenced: u64,
     /// `usedbydataset`.
     pub used_by_dataset: u64,
@@ -58,55 +58,55 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// What is reserved for it and not taken.
+    /// Reserved for it and not taken yet.
     pub fn reserved_bytes(&self) -> u64 {
         let by_reservation = self.reservation.saturating_sub(self.used);
         self.used_by_refreservation + by_reservation
     }
 
-    /// What it can take before it lives on what is reserved for it: what others can take too, quotas apart.
+    /// What it can take before it uses its reservation. Other datasets can take the same space. Quotas are ignored.
     pub fn unreserved_bytes(&self) -> u64 {
         self.available.saturating_sub(self.reserved_bytes())
     }
 }
 
-/// Space of a pool, bytes, each by the property of its name (zpoolprops(7)).
+/// Space of a pool in bytes, each from the property of the same name (zpoolprops(7)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pool {
     /// `size`, parity included.
     pub size: u64,
     /// `free`, parity included.
     pub free: u64,
-    /// `bclonesaved`: what sharing blocks saves; as much would be needed if all were overwritten.
+    /// `bclonesaved`: what shared blocks save, and what overwriting all of them would need.
     pub clone_saved: u64,
 }
 
-/// The dataset that a zvol is, by its present name (`BLKZNAME`).
+/// Current dataset name of a zvol (`BLKZNAME`).
 ///
 /// # Errors
-/// ENOTTY: it is no zvol.
+/// ENOTTY: it is not a zvol.
 pub fn dataset_of(zvol: &File) -> io::Result<String> {
     ioctl::zvol_name(zvol)
 }
 
-/// The pool that a dataset is in.
+/// The pool of a dataset.
 pub fn pool_of(dataset: &str) -> &str {
     dataset.split(['/', '@']).next().unwrap_or(dataset)
 }
 
 const DATASET_PROPERTIES: &str = "name,used,available,referenced,usedbydataset,usedbysnapshots,usedbyrefreservation,reservation,refreservation,sync";
 
-/// Space of datasets. One that is not there is not in the answer.
+/// Space of datasets. The result omits datasets that do not exist.
 ///
 /// # Errors
-/// [`ProgramError`] when none is.
+/// [`ProgramError`] if none of them exists.
 pub fn datasets(names: &[String]) -> Result<Vec<Dataset>, ProgramError> {
     let mut arguments = vec!["list", "-Hp", "-o", DATASET_PROPERTIES];
     arguments.extend(names.iter().map(String::as_str));
-    let (status, output, words) = run("zfs", &arguments)?;
+    let (status, output, message) = run("zfs", &arguments)?;
     let found: Vec<_> = output.lines().filter_map(parse_dataset).collect();
     if found.is_empty() && !status.success() {
-        return Err(refused("zfs", "list", words));
+        return Err(refused("zfs", "list", message));
     }
     Ok(found)
 }
@@ -148,7 +148,7 @@ pub fn pool(name: &str) -> Result<Pool, ProgramError> {
     )?;
     let mut words = output.split_whitespace().map(|word| word.parse().ok());
     let mut next = || words.next().flatten();
-    // Without the feature block_cloning there is nothing to be saved.
+    // Without the feature block_cloning, nothing is saved.
     match (next(), next()) {
         (Some(size), Some(free)) => Ok(Pool {
             size,
@@ -159,7 +159,7 @@ pub fn pool(name: &str) -> Result<Pool, ProgramError> {
     }
 }
 
-/// Ends the present transaction group of a pool, and waits for that.
+/// Ends the open transaction group of a pool, and waits until it is synced.
 ///
 /// # Errors
 /// [`ProgramError`].
@@ -167,8 +167,8 @@ pub fn sync(pool: &str) -> Result<(), ProgramError> {
     output_of("zpool", &["sync", pool]).map(drop)
 }
 
-/// What a zvol needs to be written full: what `zfs create` would reserve it for its metadata and what raidz adds, and all of that for each
-/// of its `copies`, which `zfs create` of OpenZFS 2.3.9 leaves out.
+/// Space of a fully written zvol: its size, its metadata and raidz overhead as `zfs create` reserves them, times `copies`. (`zfs
+/// create` of OpenZFS 2.3.9 ignores `copies`.)
 ///
 /// # Errors
 /// [`ProgramError`].
@@ -182,7 +182,7 @@ pub fn thick_bytes(dataset: &str, size: u64) -> Result<u64, ProgramError> {
     };
     let block = format!("volblocksize={block}");
     let size = size.to_string();
-    // Nothing is made (-n); the name is one that nobody has.
+    // -n creates nothing. The name must not exist.
     let name = format!("{}/zvaai-{}", pool_of(dataset), std::process::id());
     let arguments = ["create", "-nP", "-V", &size, "-o", &block, &name];
     let output = output_of("zfs", &arguments)?;
@@ -195,10 +195,10 @@ pub fn thick_bytes(dataset: &str, size: u64) -> Result<u64, ProgramError> {
     Ok(reserved.saturating_mul(copies.max(1)))
 }
 
-/// Sets a property that is a number of bytes; 0: none.
+/// Sets a property to a number of bytes; 0: none.
 ///
 /// # Errors
-/// [`ProgramError::Refused`] without the space or the permission, among others.
+/// [`ProgramError::Refused`], for example without the space or the permission.
 pub fn set(dataset: &str, property: &str, bytes: u64) -> Result<(), ProgramError> {
     let value = if bytes == 0 {
         format!("{property}=none")

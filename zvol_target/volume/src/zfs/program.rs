@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs `zfs` and `zpool`, none for ever, and few at a time of a pool that answers nobody.
+//! Runs `zfs` and `zpool` with a time limit. For a pool that hangs, it runs few at a time.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -12,82 +12,83 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::pool_of;
 
-/// How long a program may take.
+/// Time limit of a program.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Most that is read of what it says, bytes.
+/// Upper limit of a program's output, bytes.
 const MOST_OUTPUT: usize = 4 << 20;
 
-/// Between two checks whether a program that has said all has ended.
+/// Interval of the checks whether a program that has closed its output has ended.
 const ENDING_POLL: Duration = Duration::from_millis(2);
 
-/// How long no program is run for a pool where one was given up and hangs on; doubled with each that does.
+/// After a program of a pool was given up and still hangs, run none for that pool for this long. Doubled with each hanging
+/// program.
 const HANGING_PAUSE: Duration = Duration::from_secs(20);
 
-/// Most programs of a pool that hang on.
+/// Most programs of a pool that may hang.
 const MOST_HANGING: u32 = 5;
 
-/// Why a program did not do what it was to.
+/// Why a program failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// It could not be run, or not be read.
+    /// It could not be started, or its output not be read.
     #[error("{program}: {error}")]
     NotRun {
-        /// Its name.
+        /// Name of the program.
         program: &'static str,
-        /// What the system said.
         #[source]
+        /// Error of the system.
         error: io::Error,
     },
-    /// It did not end in time, and was killed.
+    /// It exceeded its time limit and was killed.
     #[error("{program} {what} has not ended for {} s; is the pool suspended?", PATIENCE.as_secs())]
     Slow {
-        /// Its name.
+        /// Name of the program.
         program: &'static str,
         /// Its first argument.
         what: String,
     },
-    /// It was not run: as many as may be hang on for the same pool, or one began to a moment ago.
+    /// It was not started: too many programs hang for the same pool, or one began to hang a moment ago.
     #[error("{program}: {hanging} programs for the pool {pool} hang; is it suspended?")]
     Hanging {
-        /// Its name.
+        /// Name of the program.
         program: &'static str,
         /// The pool.
         pool: String,
-        /// How many hang.
+        /// How many programs hang.
         hanging: u32,
     },
-    /// It refused; in its own words.
-    #[error("{program} {what}: {words}")]
+    /// It failed; with the program's error text.
+    #[error("{program} {what}: {message}")]
     Refused {
-        /// Its name.
+        /// Name of the program.
         program: &'static str,
         /// Its first argument.
         what: String,
-        /// What it said.
-        words: String,
+        /// Its error text.
+        message: String,
     },
 }
 
-/// What `zfs set` says of a reservation for which there is no space.
+/// Error text of `zfs set` for a reservation without enough space.
 const NO_SPACE: &str = "greater than available space";
 
-/// What `zfs set` says of a dataset that is not there.
+/// Error text of `zfs set` for a dataset that does not exist.
 const ABSENT: &str = "does not exist";
 
 impl ProgramError {
-    /// Whether there was no space for what was to be reserved.
+    /// Whether the space for a reservation was missing.
     pub fn is_no_space(&self) -> bool {
-        matches!(self, Self::Refused { words, .. } if words.contains(NO_SPACE))
+        matches!(self, Self::Refused { message, .. } if message.contains(NO_SPACE))
     }
 
-    /// Whether the dataset is not there.
+    /// Whether the dataset does not exist.
     pub fn is_absent(&self) -> bool {
-        matches!(self, Self::Refused { words, .. } if words.contains(ABSENT))
+        matches!(self, Self::Refused { message, .. } if message.contains(ABSENT))
     }
 }
 
-/// Programs that were given up and have not ended, by their pool.
+/// Programs that were given up and have not ended, by pool.
 static HANGING: Mutex<BTreeMap<String, Hanging>> = Mutex::new(BTreeMap::new());
 
 struct Hanging {
@@ -106,33 +107,37 @@ fn hanging() -> MutexGuard<'static, BTreeMap<String, Hanging>> {
     HANGING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(super) fn refused(program: &'static str, what: &str, words: impl Into<String>) -> ProgramError {
+pub(super) fn refused(
+    program: &'static str,
+    what: &str,
+    message: impl Into<String>,
+) -> ProgramError {
     ProgramError::Refused {
         program,
         what: what.to_owned(),
-        words: words.into().trim().to_owned(),
+        message: message.into().trim().to_owned(),
     }
 }
 
-/// Runs a program; what it prints, if it succeeds.
+/// Runs a program. Returns its output if it succeeds.
 pub(super) fn output_of(program: &'static str, arguments: &[&str]) -> Result<String, ProgramError> {
-    let (status, output, words) = run(program, arguments)?;
+    let (status, output, message) = run(program, arguments)?;
     if status.success() {
         return Ok(output);
     }
     Err(refused(
         program,
         arguments.first().unwrap_or(&""),
-        format!("{words} ({status})"),
+        format!("{message} ({status})"),
     ))
 }
 
-/// Runs a program to its end: its status, what it prints, and what it says of errors.
+/// Runs a program to its end. Returns its status, its output and its error text.
 pub(super) fn run(
     program: &'static str,
     arguments: &[&str],
 ) -> Result<(ExitStatus, String, String), ProgramError> {
-    // Each concerns one pool or datasets of one, named last.
+    // Each concerns one pool or its datasets; the last argument names it.
     let pool = pool_of(arguments.last().unwrap_or(&""));
     if let Some(known) = hanging().get(pool) {
         if known.keeps_others_off(Instant::now()) {
@@ -158,7 +163,7 @@ pub(super) fn run(
         Ok(status.map(|status| (status, texts)))
     });
     match ended {
-        Ok(Some((status, [output, words]))) => Ok((status, output, words)),
+        Ok(Some((status, [output, message]))) => Ok((status, output, message)),
         Ok(None) => {
             end(child, pool);
             let what = arguments.first().copied().unwrap_or_default().to_owned();
@@ -171,7 +176,7 @@ pub(super) fn run(
     }
 }
 
-/// Kills a program. One that hangs in the kernel ends when that lets it: another thread waits for it.
+/// Kills a program. If it hangs in the kernel, another thread waits for its end.
 fn end(mut child: Child, pool: &str) {
     let _ = child.kill();
     let pool = pool.to_owned();
@@ -190,12 +195,12 @@ fn end(mut child: Child, pool: &str) {
         forget(&ended);
     });
     if waits.is_err() {
-        // Nobody can wait for it: it does not count, as nobody would know when it ends.
+        // Without a thread, its end would go unnoticed: it does not count.
         forget(&pool);
     }
 }
 
-/// Counts one program less that hangs.
+/// Decreases the number of hanging programs.
 fn forget(pool: &str) {
     let mut hanging = hanging();
     if let Some(known) = hanging.get_mut(pool) {
@@ -206,10 +211,10 @@ fn forget(pool: &str) {
     }
 }
 
-/// Reads what a program prints to its standard output and error, until both end or the time is over.
+/// Reads a program's standard output and error, until both are closed or the time limit passes.
 fn read_all(child: &mut Child, until: Instant) -> io::Result<[String; 2]> {
     let mut texts = [Vec::new(), Vec::new()];
-    let (Some(mut output), Some(mut words)) = (child.stdout.take(), child.stderr.take()) else {
+    let (Some(mut output), Some(mut message)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::other("no pipes"));
     };
     let mut open = [true, true];
@@ -229,7 +234,7 @@ fn read_all(child: &mut Child, until: Instant) -> io::Result<[String; 2]> {
         {
             let mut polled = [
                 PollFd::new(&output, flags(open[0])),
-                PollFd::new(&words, flags(open[1])),
+                PollFd::new(&message, flags(open[1])),
             ];
             let left = Timespec::try_from(left).map_err(io::Error::other)?;
             rustix::io::retry_on_intr(|| poll(&mut polled, Some(&left)))?;
@@ -243,11 +248,11 @@ fn read_all(child: &mut Child, until: Instant) -> io::Result<[String; 2]> {
                 let read = if at == 0 {
                     output.read(&mut some)?
                 } else {
-                    words.read(&mut some)?
+                    message.read(&mut some)?
                 };
                 open[at] = read > 0;
                 if texts[at].len() + read > MOST_OUTPUT {
-                    return Err(io::Error::other("it says too much"));
+                    return Err(io::Error::other("its output is too long"));
                 }
                 texts[at].extend_from_slice(&some[..read]);
             }
@@ -274,11 +279,11 @@ mod tests {
 
     #[test]
     fn a_program_is_heard_to_its_end() {
-        let (status, output, words) =
+        let (status, output, message) =
             run("sh", &["-c", "seq 1 20000; echo no >&2; exit 3"]).unwrap();
         assert_eq!(status.code(), Some(3));
         assert!(output.ends_with("19999\n20000\n"));
-        assert_eq!(words, "no\n");
+        assert_eq!(message, "no\n");
         let absent = run("no such program", &[]);
         assert!(matches!(absent, Err(ProgramError::NotRun { .. })));
     }

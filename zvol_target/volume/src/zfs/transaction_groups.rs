@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ends of transaction groups, for writes that need one.
+//! Ends of transaction groups, for writes that must wait for one.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use super::sync;
 
-/// Wait in place of a transaction group that can't be requested: one ends by itself every 5 s (`zfs_txg_timeout`).
+/// Wait if a transaction group cannot be requested: one ends every 5 s anyway (`zfs_txg_timeout`).
 const WITHOUT_SYNC: Duration = Duration::from_secs(1);
 
-/// The last transaction group of a pool that has written anything; 0: none of those that are remembered. `None` where OpenZFS
-/// remembers none (`zfs_txg_history`).
+/// The last transaction group of a pool that has written anything; 0: none in the history. `None` if OpenZFS keeps no history
+/// (`zfs_txg_history`).
 pub fn last_write(pool: &str) -> Option<u64> {
     last_write_of(&std::fs::read_to_string(format!("/proc/spl/kstat/zfs/{pool}/txgs")).ok()?)
 }
@@ -34,26 +34,26 @@ fn last_write_of(history: &str) -> Option<u64> {
     Some(groups.fold(first, u64::max))
 }
 
-/// Ends of transaction groups of a pool, for writes that wait for one.
+/// Ends of a pool's transaction groups, for the writes that wait for one.
 #[derive(Debug)]
 pub(crate) struct TransactionGroups {
     pool: String,
-    /// How many were requested.
+    /// Number of requested transaction groups.
     synced: AtomicU64,
     syncing: tokio::sync::Mutex<()>,
-    /// Short writes that wait.
+    /// Permits for short writes to wait.
     short: tokio::sync::Semaphore,
-    /// The long write that waits.
+    /// Permit for one long write to wait.
     long: tokio::sync::Semaphore,
 }
 
-/// Most short writes of a pool that wait for a transaction group at a time. The others wait for these.
+/// Most short writes of a pool that wait for a transaction group at a time. Others wait for these.
 const MOST_SHORT: usize = 32;
 
 static POOLS: Mutex<BTreeMap<String, Arc<TransactionGroups>>> = Mutex::new(BTreeMap::new());
 
 impl TransactionGroups {
-    /// Those of a pool.
+    /// The shared object of a pool.
     pub(crate) fn of(pool: &str) -> Arc<Self> {
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         let known = pools.entry(pool.to_owned()).or_insert_with(|| {
@@ -68,18 +68,18 @@ impl TransactionGroups {
         Arc::clone(known)
     }
 
-    /// Waits until few enough writes of the pool wait for a transaction group.
+    /// Waits for a permit: the number of writes that wait for a transaction group is limited.
     pub(crate) async fn turn(&self, long: bool) -> Option<tokio::sync::SemaphorePermit<'_>> {
         let turns = if long { &self.long } else { &self.short };
         turns.acquire().await.ok()
     }
 
-    /// Waits until a transaction group has ended that began to end after this call. All that wait share one.
+    /// Waits for the end of a transaction group that began to end after this call. All callers share one.
     pub(crate) async fn next(&self) {
         let before = self.synced.load(Ordering::Acquire);
         let _asking = self.syncing.lock().await;
         if self.synced.load(Ordering::Acquire) > before {
-            // Requested after this call, and over: else the lock would be taken.
+            // A transaction group was requested after this call, and has ended; otherwise its requester would hold the lock.
             return;
         }
         self.synced.fetch_add(1, Ordering::AcqRel);
@@ -88,7 +88,7 @@ impl TransactionGroups {
         match synced {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(pool = self.pool, %error, "a transaction group is waited for in vain");
+                tracing::warn!(pool = self.pool, %error, "cannot wait for the end of a transaction group");
                 tokio::time::sleep(WITHOUT_SYNC).await;
             }
             Err(_) => tokio::time::sleep(WITHOUT_SYNC).await,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unmapping, writing zeroes, and what takes space, on real files and devices.
+//! Unmapping, writing zeroes, and allocation, on real files and devices.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -19,7 +19,7 @@ async fn fill(volume: &dyn Volume) {
     volume.write(0, whole, Stability::Stable).await.unwrap();
 }
 
-/// Reads all of it and compares: zeroes in the range, what `fill` wrote elsewhere.
+/// Reads the whole volume: zeroes in the ranges, the data of `fill` elsewhere.
 async fn only_these_are_zero(volume: &dyn Volume, ranges: &[(u64, u64)]) {
     let mut expected = pattern(SIZE as usize, 1);
     for &(offset, length) in ranges {
@@ -29,7 +29,7 @@ async fn only_these_are_zero(volume: &dyn Volume, ranges: &[(u64, u64)]) {
     assert!(found[..] == expected[..]);
 }
 
-/// Clears parts of a volume whose data is in the file `behind`.
+/// Clears parts of a volume whose data is stored in the file `behind`.
 async fn exercise(volume: &dyn Volume, behind: &Path) {
     let block = u64::from(volume.geometry().logical_block_bytes);
     for stability in [Stability::Cached, Stability::Stable] {
@@ -59,7 +59,7 @@ async fn exercise(volume: &dyn Volume, behind: &Path) {
             left <= full - 6 * MIB,
             "{left} of {full} bytes are still stored"
         );
-        // Zeroes over zeroes take no space.
+        // Writing zeroes over zeroes takes no space.
         for (offset, length) in ranges {
             volume
                 .write_zeroes(offset, length, stability)
@@ -71,7 +71,7 @@ async fn exercise(volume: &dyn Volume, behind: &Path) {
     }
     let granularity = u64::from(volume.unmap_granularity().unwrap());
     assert!(granularity % block == 0);
-    // All of it in one call.
+    // The whole volume in one call.
     volume.unmap(0, SIZE, Stability::Stable).await.unwrap();
     only_these_are_zero(volume, &[(0, SIZE)]).await;
     assert!(stored(behind) < MIB);
@@ -178,7 +178,7 @@ fn the_map_of_a_file_is_what_was_written_and_no_more() {
         assert_eq!(hole, [extent(5, 6, Allocation::Hole)]);
         let beyond = volume.allocation(SIZE, 512, 1).await;
         assert!(matches!(beyond, Err(VolumeError::OutOfRange { .. })));
-        // Gone behind our back: no hole, but an error.
+        // The file is shortened without the volume: an error, not a hole.
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.set_len(MIB).unwrap();
         let gone = volume.allocation(2 * MIB, MIB, 1).await;

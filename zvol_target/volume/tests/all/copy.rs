@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Copies between real files, and within one: what arrives, and what is said of how.
+//! Copies between real files, and inside one: the resulting data and the report.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -20,13 +20,13 @@ use volume::{
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 12 * MIB;
 
-/// Remembers what was locked, and when all was let go.
+/// Records the locked steps, and the number of locks that are held.
 #[derive(Default)]
 struct Recorded {
     steps: RefCell<Vec<Step>>,
     held: Rc<Cell<usize>>,
     most_held: Cell<usize>,
-    /// Steps that are let through.
+    /// Number of steps that are permitted.
     most: Option<usize>,
 }
 
@@ -65,7 +65,7 @@ async fn fill(volume: &dyn Volume, seed: u8) {
     volume.write(0, data, Stability::Stable).await.unwrap();
 }
 
-/// Copies and compares all of the destination with what it should be.
+/// Copies a range and checks the whole destination.
 async fn check(range: &CopyRange) -> (CopyReport, Recorded) {
     let source = content(&*range.source).await;
     let mut expected = content(&*range.destination).await;
@@ -109,7 +109,7 @@ fn two(directory: &Path) -> [Arc<dyn Volume>; 2] {
 
 #[test]
 fn what_cannot_be_cloned_is_read_and_written() {
-    // ext4 and the like.
+    // A file system such as ext4.
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     on_each_engine(async || {
         let [one, other] = two(directory.path());
@@ -139,7 +139,7 @@ fn holes_and_zeroes_become_holes() {
         fill(&*other, 2).await;
         fill(&*one, 1).await;
         one.unmap(MIB, 4 * MIB, Stability::Stable).await.unwrap();
-        // Zeroes that were written, most of them in whole granules.
+        // Zeroes as data, most of them in whole granules.
         let zeroes = Buffer::zeroed(2 * MIB as usize);
         let write = one.write(8 * MIB + 512, zeroes, Stability::Stable);
         write.await.unwrap();
@@ -194,7 +194,10 @@ fn on_xfs_blocks_are_shared_and_edges_copied() {
         let before = xfs.free();
         let (report, steps) = check(&range(&one, 0, &other, 0, SIZE)).await;
         assert_eq!(report.cloned_bytes, SIZE, "{report:?}");
-        assert!(xfs.free() >= before + SIZE - MIB, "what was there is freed");
+        assert!(
+            xfs.free() >= before + SIZE - MIB,
+            "the old blocks are freed"
+        );
         assert!(
             steps
                 .steps
@@ -202,7 +205,7 @@ fn on_xfs_blocks_are_shared_and_edges_copied() {
                 .iter()
                 .all(|step| step.length <= 4 * MIB)
         );
-        // Each is its own from then on.
+        // The volumes are independent from then on.
         fill(&*one, 3).await;
         assert!(content(&*other).await[..] == pattern(SIZE as usize, 1)[..]);
 
@@ -220,7 +223,7 @@ fn on_xfs_blocks_are_shared_and_edges_copied() {
         let (report, _) = check(&range(&one, 0, &other, 4096, 512)).await;
         assert_eq!((report.copied_bytes, report.cloned_bytes), (512, 0));
 
-        // Overlapping: far enough apart to be cloned, and not.
+        // Overlapping ranges: with a distance that permits clones, and with a shorter one.
         let (report, _) = check(&range(&one, 0, &one, 2 * MIB, 8 * MIB)).await;
         assert_eq!(report.cloned_bytes, 8 * MIB, "{report:?}");
         let (report, _) = check(&range(&one, 2 * MIB, &one, MIB, 8 * MIB)).await;
@@ -231,7 +234,7 @@ fn on_xfs_blocks_are_shared_and_edges_copied() {
             8 * MIB
         );
 
-        // A hole stays one.
+        // A hole of the source becomes a hole.
         one.unmap(4 * MIB, 4 * MIB, Stability::Stable)
             .await
             .unwrap();
@@ -288,7 +291,7 @@ fn an_error_says_which_side_and_the_report_how_far() {
         assert!((1 << 20..7 << 20).contains(&done), "{done}");
         assert!(content(&*other).await[..done] == pattern(SIZE as usize, 1)[..done]);
 
-        // The source ends early, behind its back.
+        // The source file is shortened without the volume.
         let path = directory.path().join("one/volume");
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.set_len(3 * MIB).unwrap();
@@ -303,7 +306,7 @@ fn an_error_says_which_side_and_the_report_how_far() {
     });
 }
 
-/// A volume whose disk is full when what was written is to be made stable.
+/// A volume whose disk is full at the time of the flush.
 struct Unflushed(Arc<dyn Volume>);
 
 impl Volume for Unflushed {
@@ -381,7 +384,7 @@ fn a_copy_is_cancelled_before_a_step() {
         let whole = range(&one, 0, &other, 0, SIZE);
         let ended = copy(&whole, Stability::Stable, &steps, &mut report).await;
         assert!(matches!(ended, Err(CopyError::Cancelled(_))));
-        // The first lock was that of a clone, which this file system refused.
+        // The first lock was for a clone, which this file system refused.
         assert_eq!((report.total_bytes(), steps.held.get()), (2 * MIB, 0));
     });
 }

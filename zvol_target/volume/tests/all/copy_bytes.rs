@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Copies of bytes that are no whole blocks, and between ends whose blocks have other lengths, against a model.
+//! Copies of bytes that are not whole blocks, and between volumes with different blocks, compared with a model.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ use volume::{
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 8 * MIB;
 
-/// A volume with logical blocks of this length: all else is refused, as a device does.
+/// A volume with logical blocks of this length. Like a device, it refuses everything else.
 struct Blocks(Arc<dyn Volume>, u32);
 
 impl Blocks {
@@ -101,7 +101,7 @@ impl Volume for Blocks {
     }
 }
 
-/// Locks nothing, and records the requests.
+/// Locks nothing, and records the requested steps.
 #[derive(Default)]
 struct Recorded(RefCell<Vec<Step>>);
 
@@ -117,7 +117,7 @@ async fn content(volume: &dyn Volume) -> Vec<u8> {
     whole.unwrap().to_vec()
 }
 
-/// Fills it with data that tells its position, but for these holes.
+/// Fills a volume with data that depends on its position, except for the holes.
 async fn fill(volume: &dyn Volume, seed: u8, holes: &[Range<u64>]) {
     let data = pattern(SIZE as usize, seed);
     volume.write(0, data, Stability::Stable).await.unwrap();
@@ -128,7 +128,7 @@ async fn fill(volume: &dyn Volume, seed: u8, holes: &[Range<u64>]) {
     }
 }
 
-/// Copies, and compares all of the destination with what it should be.
+/// Copies a range, and checks the whole destination.
 async fn check(
     source: &Arc<dyn Volume>,
     from: u64,
@@ -182,7 +182,7 @@ fn whole_blocks_of_other_lengths_are_copied_wherever_they_begin() {
         for (source_block, destination_block) in [(512, 4096), (4096, 512)] {
             let source = volume_in(directory.path(), "source", source_block);
             let destination = volume_in(directory.path(), "destination", destination_block);
-            // A hole whose edges are no multiples of 4096 in the destination.
+            // A hole whose edges are not multiples of 4096 in the destination.
             fill(&*source, 1, std::slice::from_ref(&(MIB..3 * MIB))).await;
             let [odd_source, odd_destination] = if source_block == 512 {
                 [512 * 3, 4096]
@@ -211,12 +211,12 @@ fn what_else_is_in_a_block_stays() {
             fill(&*source, 1, &[]).await;
             fill(&*destination, 2, &[]).await;
             for (from, to, length) in [
-                // Inside one block; over an edge; to an edge; from one.
+                // Inside one block; over an edge; up to an edge; from an edge.
                 (700, 901, 3),
                 (1, 4090, 20),
                 (5, 4000, 96),
                 (5, 8192, 1),
-                // The first and the last byte there is.
+                // The first and the last byte of the volume.
                 (0, SIZE - 1, 1),
                 (SIZE - 1, 0, 1),
                 (0, 1, SIZE - 1),
@@ -225,7 +225,7 @@ fn what_else_is_in_a_block_stays() {
             ] {
                 let (report, steps) = check(&source, from, &destination, to, length).await;
                 assert_eq!(report.copied_bytes, length);
-                // Nobody is kept out of more than the blocks at the edges.
+                // Partial steps lock only the blocks at the edges.
                 let partial = steps.iter().filter(|step| step.partial);
                 assert!(partial.clone().count() <= 2, "{steps:?}");
                 assert!(
@@ -243,7 +243,7 @@ fn any_bytes_between_any_blocks_and_over_holes() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let blocks = || prop_oneof![Just(512_u32), Just(4096)];
     let length = prop_oneof![1_u64..10_000, 1_u64..3 * MIB];
-    // Often at a block, and often aligned alike.
+    // Often at a block, and often with the same alignment.
     let offset = || {
         let any = 0_u64..4 * MIB;
         let block = (0_u64..1024).prop_map(|block| block * 4096);
@@ -266,7 +266,7 @@ fn any_bytes_between_any_blocks_and_over_holes() {
             let source = volume_in(directory.path(), "source", one);
             fill(&*source, 1, &holes).await;
             if same {
-                // Overlapping, as often as not.
+                // Often overlapping.
                 check(&source, from, &source, to, length).await;
             } else {
                 let destination = volume_in(directory.path(), "destination", other);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Volumes that may not take more space.
+//! Volumes that may not allocate new space.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use volume::{Buffer, Growth, OpenOptions, Stability, Volume, VolumeError};
 const SIZE: u64 = 8 << 20;
 const MIB: u64 = 1 << 20;
 
-/// The second MiB of `volume` is data, the others are not.
+/// Only the second MiB of `volume` is data.
 async fn exercise(volume: Arc<dyn Volume>) {
     let stable = Stability::Stable;
     let write = |offset, data| volume.write(offset, data, stable);
@@ -27,7 +27,7 @@ async fn exercise(volume: Arc<dyn Volume>) {
     for (offset, length) in [(MIB, 512), (2 * MIB - 65536, 65536)] {
         write(offset, pattern(length, 3)).await.unwrap();
     }
-    // What was refused has written nothing.
+    // A refused write has written nothing.
     let read = volume.read(0, Buffer::new(MIB as usize)).await.unwrap();
     assert!(read.iter().all(|&byte| byte == 0));
     let read = volume.read(MIB, Buffer::new(512)).await.unwrap();
@@ -36,7 +36,7 @@ async fn exercise(volume: Arc<dyn Volume>) {
     volume.unmap(4 * MIB, MIB, stable).await.unwrap();
     volume.set_growth(Growth::Limited(MIB));
     write(0, pattern(MIB as usize, 4)).await.unwrap();
-    // Overwrites go on; what needs more waits for another word.
+    // Overwrites succeed. A write that needs new space waits for the next grant.
     write(0, pattern(MIB as usize, 4)).await.unwrap();
     let mut waiting = pin!(write(4 * MIB, pattern(MIB as usize, 5)));
     let waited = tokio::time::timeout(Duration::from_millis(50), waiting.as_mut()).await;
@@ -66,7 +66,7 @@ fn a_file_overwrites_and_unmaps_but_takes_no_more() {
     });
 }
 
-/// A block device tells nothing of its allocation: what is not all zeroes is taken for allocated.
+/// A block device does not report its allocation: a block that is not all zeroes counts as allocated.
 #[test]
 fn a_device_without_a_map_is_read() {
     if !is_root() {

@@ -70,7 +70,7 @@ async fn refuses_what_does_not_fit(volume: &dyn Volume) {
     }
 }
 
-/// 32 tasks at once, each with its own blocks; some give up before the end.
+/// 32 tasks at once, each with separate blocks. Some drop their futures early.
 async fn concurrently(volume: std::sync::Arc<dyn Volume>) {
     let volume = Rc::new(volume);
     let tasks: Vec<_> = (0..32_u64)
@@ -96,7 +96,7 @@ async fn concurrently(volume: std::sync::Arc<dyn Volume>) {
     }
 }
 
-/// Polls `future` once, so that its operation is under way, and drops it.
+/// Polls `future` once, so that its operation runs, and drops it.
 async fn give_up<T>(future: impl Future<Output = T>) {
     let mut future = Box::pin(future);
     std::future::poll_fn(|context| {
@@ -141,7 +141,7 @@ fn a_short_operation_does_not_wait_for_all_long_ones() {
                 })
             })
             .collect();
-        // Behind all of them: tasks run in the order they were spawned in.
+        // Behind all of them: tasks run in the order of their start.
         let (volume, ended) = (volume.clone(), Rc::clone(&ended));
         let short = tokio::task::spawn_local(async move {
             let read = volume.read(0, Buffer::new(4096));
@@ -206,7 +206,7 @@ fn a_full_file_system_is_out_of_space() {
     if !is_root() {
         return;
     }
-    // A file on tmpfs is written in place, one on a small ext4 by the engine.
+    // A file on tmpfs is written in place, a file on a small ext4 by the engine.
     let tmpfs = Tmpfs::new(1 << 20);
     let path = sparse_file(tmpfs.0.path(), SIZE);
     on_each_engine(async || {
@@ -216,7 +216,7 @@ fn a_full_file_system_is_out_of_space() {
             .await;
         assert!(matches!(write, Err(VolumeError::OutOfSpace)), "{write:?}");
         let read = volume.read(2 << 20, Buffer::new(4096)).await.unwrap();
-        assert!(read.iter().all(|&byte| byte == 0), "reading goes on");
+        assert!(read.iter().all(|&byte| byte == 0), "reads still succeed");
     });
     let ext4 = Ext4::new();
     let path = sparse_file(ext4.directory.path(), 64 << 20);
@@ -234,7 +234,7 @@ fn after_cached_writes_were_lost_no_flush_succeeds() {
     if !is_root() {
         return;
     }
-    // A device with a page cache above and too little behind it: cached writes succeed, their writeback fails.
+    // A device with a page cache, and too little space behind it: cached writes succeed, and their writeback fails.
     let tmpfs = Tmpfs::new(1 << 20);
     let device = LoopDevice::new(&sparse_file(tmpfs.0.path(), SIZE), 512);
     on_each_engine(async || {
@@ -243,12 +243,12 @@ fn after_cached_writes_were_lost_no_flush_succeeds() {
         write.await.unwrap();
         let first = volume.flush().await;
         assert!(first.is_err(), "the writes cannot have been stored");
-        // The kernel has reported the error once, and would report success now.
+        // The kernel has reported the error once, and reports success from now on.
         for _ in 0..2 {
             let again = volume.flush().await;
             assert!(matches!(again, Err(VolumeError::Device(_))), "{again:?}");
         }
-        // The owner of the volume finds that it has to be opened again, which repairs it.
+        // `refresh` returns an error, so that the owner opens the volume again, which repairs it.
         assert!(matches!(volume.refresh(), Err(VolumeError::Device(_))));
         drop(volume);
         let volume = open(&device.0, options(Caching::PageCache));
@@ -315,7 +315,7 @@ fn of_many_flushes_at_once_none_hides_the_loss() {
         let volume = open(&device.0, options(Caching::PageCache));
         let write = volume.write(0, pattern(2 << 20, 1), Stability::Cached);
         write.await.unwrap();
-        // The kernel tells one of them, and the others that all is well.
+        // The kernel reports the error to one of them, and success to the others.
         let flushes: Vec<_> = (0..16)
             .map(|number| {
                 let volume = volume.clone();
@@ -345,7 +345,7 @@ fn a_flush_given_up_is_not_followed_by_a_good_one() {
             .write(0, pattern(4096, 1), Stability::Cached)
             .await
             .unwrap();
-        // The error it would have got is never reported again.
+        // The kernel never again reports the error that this flush missed.
         give_up(volume.flush()).await;
         let flushed = volume.flush().await;
         assert!(
@@ -404,7 +404,7 @@ fn a_file_system_that_became_read_only_refuses_writes() {
                 "{write:?}"
             );
             let read = volume.read(0, Buffer::new(4096)).await.unwrap();
-            assert!(read[..] == pattern(4096, 1)[..], "reading goes on");
+            assert!(read[..] == pattern(4096, 1)[..], "reads still succeed");
         });
     }
 }
@@ -450,7 +450,7 @@ fn a_file_system_that_hangs_holds_only_those_who_write_to_it() {
         before.await.unwrap();
         let frozen = Frozen::new(ext4.directory.path());
         let mut write = volume.write(0, pattern(4096, 2), Stability::Cached);
-        // This thread goes on, or the file system would thaw before the timer is checked.
+        // This thread must not block, or the file system would thaw before the timer is checked.
         let waited = tokio::time::timeout(Duration::from_millis(50), &mut write).await;
         assert!(waited.is_err(), "{waited:?}");
         drop(frozen);
@@ -458,7 +458,7 @@ fn a_file_system_that_hangs_holds_only_those_who_write_to_it() {
     });
 }
 
-/// A file system whose writers wait, until it is dropped or a few seconds are over.
+/// A file system that blocks its writers until it is dropped, or for a few seconds.
 struct Frozen(Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>);
 
 impl Frozen {
@@ -546,7 +546,7 @@ impl Ext4 {
 }
 
 impl Ext4 {
-    /// Whether some blocks of the device are `data`, whatever the file system has in memory.
+    /// Whether some blocks of the device are `data`, regardless of the page cache.
     fn device_holds(&self, data: &[u8]) -> bool {
         let device = std::fs::read(self.image.path().join("volume")).unwrap();
         device
@@ -625,7 +625,7 @@ fn a_runtime_that_ends_waits_for_the_kernel() {
             for task in 0..32_u64 {
                 let offset = task * (64 << 10);
                 give_up(volume.read(offset, Buffer::new(64 << 10))).await;
-                // One that is still awaited by a task when the runtime goes.
+                // A task still waits for this one when the runtime ends.
                 let path = path.clone();
                 tokio::task::spawn_local(async move {
                     let read_only = OpenOptions {

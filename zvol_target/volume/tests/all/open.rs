@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `open` accepts, what it refuses, and what it says.
+//! What `open` accepts and refuses, and its error texts.
 
 use std::fs::File;
 use std::path::Path;
@@ -135,11 +135,11 @@ fn five_hundred_volumes_are_refreshed_quickly() {
     }
     let taken = processor_time() - began;
     println!("{taken:?}");
-    // Once every two seconds, on a thread that has other things to do.
+    // The real interval is two seconds, on a busy thread.
     assert!(taken < Duration::from_millis(100), "{taken:?}");
 }
 
-/// Of this thread: what else the machine does is not its fault.
+/// Processor time of this thread: other load on the machine does not count.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.try_into().unwrap()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Copies of thick volumes: nothing of them is shared, also where one becomes thick during a copy.
+//! Copies of thick volumes: they share nothing, even if a volume becomes thick during a copy.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use volume::copy::{
     Steps, copy,
 };
 use volume::{
-    Allocation, Buffer, ClonesUnderWay, Extent, Geometry, LocalBoxFuture, OpenOptions, SharePermit,
+    Allocation, Buffer, Extent, Geometry, LocalBoxFuture, OpenOptions, RunningClones, SharePermit,
     Stability, Volume, VolumeError,
 };
 
@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 const SIZE: u64 = 32 * MIB;
 const STEP: u64 = 4 * MIB;
 
-/// A volume that can clone, in that it writes the pattern that its source has. It keeps the permits of the last clone.
+/// A volume that simulates a clone: it writes the pattern of its source. It holds the permits of the last clone.
 struct Cloning {
     below: Arc<dyn Volume>,
     file: std::fs::File,
@@ -65,7 +65,7 @@ impl Volume for Cloning {
         })
     }
 
-    fn set_thick(&self, thick: bool) -> ClonesUnderWay {
+    fn set_thick(&self, thick: bool) -> RunningClones {
         self.below.set_thick(thick)
     }
 
@@ -102,15 +102,15 @@ impl Volume for Cloning {
 struct Thickening {
     volume: Arc<Cloning>,
     steps_left: RefCell<usize>,
-    under_way: RefCell<Option<ClonesUnderWay>>,
+    running: RefCell<Option<RunningClones>>,
 }
 
 impl Steps for Thickening {
     fn lock(&self, _: Step) -> LocalBoxFuture<'_, Result<Box<dyn Any>, Cancelled>> {
         Box::pin(async move {
             let mut left = self.steps_left.borrow_mut();
-            if *left == 0 && self.under_way.borrow().is_none() {
-                *self.under_way.borrow_mut() = Some(self.volume.set_thick(true));
+            if *left == 0 && self.running.borrow().is_none() {
+                *self.running.borrow_mut() = Some(self.volume.set_thick(true));
             }
             *left = left.saturating_sub(1);
             Ok(Box::new(()) as Box<dyn Any>)
@@ -128,7 +128,7 @@ fn volume(directory: &Path) -> Arc<Cloning> {
     })
 }
 
-/// Copies a whole volume to another. One of them becomes thick after so many steps. Returns the bytes that were cloned.
+/// Copies a whole volume to another. After `steps` steps, one of them becomes thick. Returns the cloned bytes.
 async fn cloned(directory: &Path, source_is_thick: bool, steps: usize) -> u64 {
     let (source, destination) = (volume(directory), volume(directory));
     let data = pattern(SIZE as usize, 1);
@@ -147,7 +147,7 @@ async fn cloned(directory: &Path, source_is_thick: bool, steps: usize) -> u64 {
             &destination
         }),
         steps_left: RefCell::new(steps),
-        under_way: RefCell::default(),
+        running: RefCell::default(),
     };
     let mut report = CopyReport::default();
     let copied = copy(&range, Stability::Cached, &steps, &mut report).await;
@@ -155,12 +155,12 @@ async fn cloned(directory: &Path, source_is_thick: bool, steps: usize) -> u64 {
     let thick = report.fallback_bytes[FallbackReason::Thick as usize];
     assert_eq!(report.cloned_bytes + thick, SIZE, "{report:?}");
     assert_eq!(thick, report.copied_bytes);
-    if let Some(under_way) = steps.under_way.take() {
-        // The last clone keeps its permits until it is known to be over.
+    if let Some(running) = steps.running.take() {
+        // The last clone holds its permits until it is known to have ended.
         let permits = destination.permits.lock().unwrap().take();
-        assert_eq!(under_way.is_over(), permits.is_none());
+        assert_eq!(running.is_over(), permits.is_none());
         drop(permits);
-        assert!(under_way.is_over());
+        assert!(running.is_over());
     }
     report.cloned_bytes
 }

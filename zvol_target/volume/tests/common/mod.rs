@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the tests on real files and devices share.
+//! Shared by the tests on real files and devices.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fs::File;
@@ -20,7 +20,7 @@ pub fn runtime() -> LocalRuntime {
         .unwrap()
 }
 
-/// Runs `body` on `io_uring` and on the thread pool. A kernel that refuses `io_uring` leaves the thread pool.
+/// Runs `body` on `io_uring` and on the thread pool; only on the thread pool if the kernel refuses `io_uring`.
 pub fn on_each_engine<F: Future<Output = ()>>(body: impl Fn() -> F) {
     for choice in [EngineChoice::Automatic, EngineChoice::ThreadPool] {
         runtime().block_on(async {
@@ -42,7 +42,7 @@ pub fn sparse_file(directory: &Path, size: u64) -> PathBuf {
     path
 }
 
-/// Opens it once nobody else has it: the kernel gives up the files of a ring some time after the ring is gone.
+/// Opens a volume, after waiting for other users: the kernel closes the files of a ring some time after the ring.
 pub fn open(path: &Path, options: OpenOptions) -> Arc<dyn Volume> {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
@@ -56,7 +56,7 @@ pub fn open(path: &Path, options: OpenOptions) -> Arc<dyn Volume> {
     }
 }
 
-/// Bytes that tell their own position, and `seed`.
+/// Bytes that depend on their position and on `seed`.
 pub fn pattern(length: usize, seed: u8) -> Buffer {
     let mut buffer = Buffer::new(length);
     for (at, byte) in buffer.iter_mut().enumerate() {
@@ -155,7 +155,7 @@ impl Mounted {
         self.directory.path()
     }
 
-    /// Bytes that are free.
+    /// Free bytes.
     pub fn free(&self) -> u64 {
         let statistics = rustix::fs::statvfs(self.directory.path()).unwrap();
         statistics.f_bfree * statistics.f_frsize

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A ring whose submissions fail: nothing stands still, nothing is lost.
+//! Tests of a ring whose submissions fail: no operation hangs or is lost.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,19 +15,19 @@ use crate::Buffer;
 use crate::engine::{Action, Backing, Operation, run};
 
 thread_local! {
-    /// What the next submissions say instead of being made.
+    /// Error that the next submissions return; they are not made.
     static FAULT: Cell<Option<Errno>> = const { Cell::new(None) };
     static FAULTS: RefCell<u32> = const { RefCell::new(0) };
 }
 
-/// The fault of this submission.
+/// The error for this submission.
 pub(super) fn fault() -> Option<io::Error> {
     let fault = FAULT.get()?;
     FAULTS.with_borrow_mut(|count| *count += 1);
     Some(fault.into())
 }
 
-/// Runs `body` on a thread with a ring; where the kernel has none, not at all.
+/// Runs `body` on a thread with a ring. Does nothing if the kernel does not support `io_uring`.
 fn with_ring<F: Future<Output = ()>>(body: impl FnOnce() -> F) {
     let runtime = Builder::new_current_thread()
         .enable_all()
@@ -60,7 +60,7 @@ fn operation(backing: &Arc<Backing>, action: Action, number: u64) -> Operation {
     Operation::new(Arc::clone(backing), action, offset, buffer, false)
 }
 
-/// Writes as many blocks at once, and reads each back.
+/// Writes `count` blocks at once, and reads each back.
 async fn write_and_read(backing: &Arc<Backing>, count: u64) {
     let writes: Vec<_> = (0..count)
         .map(|number| {
@@ -89,7 +89,7 @@ fn a_kernel_short_of_memory_is_retried_while_others_run() {
         FAULT.set(Some(Errno::AGAIN));
         let write = operation(&backing, Action::Write, 3);
         let write = tokio::task::spawn_local(run(write));
-        // Another connection's turns meanwhile: none of them may wait for the ring.
+        // A second connection takes turns meanwhile: none of them may wait for the ring.
         let mut longest = Duration::ZERO;
         for _ in 0..50 {
             let began = Instant::now();
@@ -114,7 +114,7 @@ fn operations_of_a_broken_ring_go_to_threads() {
             let backing = backing();
             write_and_read(&backing, 4).await;
             FAULT.set(Some(errno));
-            // More than the submission queue holds: some are in it, some wait for it.
+            // More than fit into the submission queue: the others wait for it.
             write_and_read(&backing, 200).await;
             assert!(current().is_none(), "{errno}");
             write_and_read(&backing, 4).await;
@@ -155,7 +155,7 @@ fn operations_in_the_kernel_end_though_the_ring_broke() {
                 tokio::task::spawn_local(run(write))
             })
             .collect();
-        // Its first turn hands them all in.
+        // Its first turn submits all of them.
         let ring: Rc<_> = current().unwrap();
         while ring.shared.borrow().in_flight == 0 {
             tokio::task::yield_now().await;
