@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tells the SCSI layer who may log in to a target, and what a session has proven: a third-party copy may name logical units
-//! of other targets, which its initiator then has to be able to log in to.
+//! Passes the login rules of a target, and the account that a session has proven, to the SCSI layer. A third-party copy may name
+//! logical units of another target only if its initiator may log in there.
 
 use std::sync::OnceLock;
 
@@ -10,15 +10,15 @@ use zeroize::Zeroizing;
 
 use crate::config::{ChapAccount, TargetAccess, TargetDefinition};
 
-/// The proof of an account's name and secret, by a key of this process: whoever sees it can't try secrets on it. `None` when the operating
-/// system gave no random bytes; nothing is proven then.
+/// Proof of an account's name and secret: a hash with a key of this process, so that it cannot be used to try secrets. `None` if
+/// the operating system returned no random bytes; then nothing is proven.
 fn proof(account: &ChapAccount) -> Option<AccountProof> {
     static KEY: OnceLock<Option<[u8; 32]>> = OnceLock::new();
     let key = KEY.get_or_init(|| {
         let mut key = [0; 32];
         getrandom::fill(&mut key).ok().map(|()| key)
     });
-    // At most 255 bytes. Its length keeps name and secret apart.
+    // At most 255 bytes. The length separates name and secret.
     let name_length = [account.name.len() as u8];
     let parts = [
         &key.as_ref()?[..],
@@ -31,7 +31,7 @@ fn proof(account: &ChapAccount) -> Option<AccountProof> {
 }
 
 impl TargetDefinition {
-    /// Who may log in.
+    /// The login rules of the target.
     pub(crate) fn admission(&self) -> Admission {
         let initiators = match &self.access {
             TargetAccess::Any => LogicalUnitAccess::Any,
@@ -55,14 +55,14 @@ impl TargetDefinition {
         }
     }
 
-    /// What whoever logged in with the account has proven.
+    /// The proof of the account that a session logged in with.
     pub(crate) fn proven_by(&self, account: &str) -> Option<AccountProof> {
         let mut accounts = self.authentication.incoming.iter();
         proof(accounts.find(|known| known.name == account)?)
     }
 }
 
-/// Nobody may log in: the target is gone.
+/// The rules of a target that was removed: no initiator may log in.
 pub(crate) fn nobody() -> Admission {
     Admission {
         initiators: LogicalUnitAccess::Initiators(std::collections::BTreeSet::new()),
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(one, proof("esx", "correct horse battery"));
         assert_ne!(one, proof("esx", "correct horse cattery"));
         assert_ne!(one, proof("esy", "correct horse battery"));
-        // The border between name and secret counts.
+        // The border between name and secret is part of the proof.
         assert_ne!(one, proof("esxc", "orrect horse battery"));
         assert_eq!(format!("{one:?}"), "AccountProof(..)");
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections that have not logged in yet, or only for discovery: how many there may be, and which gives way to the next.
+//! Connections that have not logged in, or only for discovery: limits their number, and closes the oldest ones first.
 //!
-//! Whoever reaches a portal can open connections and say nothing. Such a flood costs a bounded number of them, and locks nobody
-//! out: it is always the oldest connection of the address with the most that gives way, so a host that opens a few, and logs
-//! in within milliseconds, keeps its own. Sessions are counted elsewhere and never give way.
+//! Anyone who reaches a portal can open connections and send nothing. The limit bounds the cost of such a flood. It locks no host
+//! out: the oldest connection of the address with the most connections is closed. A host that opens a few and logs in within
+//! milliseconds keeps them. Sessions have separate limits and are never closed for a new connection.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::convert::Infallible;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-/// The connections that are logging in.
+/// The connections that have not logged in.
 pub(crate) struct Arrivals {
     limit: usize,
     limit_per_peer: usize,
@@ -23,15 +23,15 @@ pub(crate) struct Arrivals {
 #[derive(Default)]
 struct State {
     next: u64,
-    /// Nothing is ever sent: dropping the sender is the message.
+    /// No message is ever sent: dropping the sender is the signal.
     all: BTreeMap<u64, oneshot::Sender<Infallible>>,
-    /// Numbers in ascending order; no entry is empty.
+    /// Numbers in ascending order; no queue is empty.
     by_peer: HashMap<IpAddr, VecDeque<u64>>,
-    /// Some gave way since there were fewer than half of the limit.
+    /// Connections were closed after the number was last below half of the limit.
     crowded: bool,
 }
 
-/// The place of one connection; free again when dropped.
+/// The place of one connection, free again when dropped.
 pub(crate) struct Arrival {
     arrivals: Arc<Arrivals>,
     number: u64,
@@ -50,11 +50,11 @@ impl Arrivals {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock; if something did, the maps are whole nevertheless.
+        // No code panics while it holds the lock; the maps would be consistent even then.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection came. Another gives way to it where a limit is reached.
+    /// Registers a connection. If a limit is reached, closes another connection.
     pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Arrival {
         let mut state = self.lock();
         let of_peer = state.by_peer.get(&peer).map_or(0, VecDeque::len);
@@ -86,7 +86,7 @@ impl State {
     fn most_crowded_peer(&self) -> Option<IpAddr> {
         self.by_peer
             .iter()
-            // Of several with as many, the one that has waited longest.
+            // Of several addresses with the same number, the one whose oldest connection has waited longest.
             .max_by_key(|(_, numbers)| (numbers.len(), std::cmp::Reverse(numbers.front().copied())))
             .map(|(peer, _)| *peer)
     }
@@ -95,10 +95,10 @@ impl State {
         let oldest = self.by_peer.get(&peer).and_then(VecDeque::front).copied();
         let Some(oldest) = oldest else { return };
         self.remove(oldest, peer);
-        debug!(%peer, "a connection that had not logged in gave way to another");
+        debug!(%peer, "a connection that had not logged in is closed for a newer one");
         if !self.crowded {
             self.crowded = true;
-            warn!(%peer, "connections come faster than they log in; the oldest give way");
+            warn!(%peer, "connections arrive faster than they log in; the oldest are closed");
         }
     }
 
@@ -114,8 +114,8 @@ impl State {
 }
 
 impl Arrival {
-    /// Ready when the connection has to give way.
-    pub async fn given_way(&mut self) {
+    /// Ready when the connection must close.
+    pub async fn evicted(&mut self) {
         match (&mut self.stays).await {
             Ok(never) => match never {},
             Err(_dropped) => {}
@@ -147,7 +147,7 @@ mod tests {
     fn stay(arrivals: &mut [Arrival]) -> Vec<bool> {
         arrivals
             .iter_mut()
-            .map(|arrival| arrival.given_way().now_or_never().is_none())
+            .map(|arrival| arrival.evicted().now_or_never().is_none())
             .collect()
     }
 
@@ -163,7 +163,7 @@ mod tests {
         let arrivals = Arc::new(Arrivals::new(4, 3));
         let mut all: Vec<_> = [9, 1, 1, 2, 3].map(|at| arrivals.enter(peer(at))).into();
         assert_eq!(stay(&mut all), [true, false, true, true, true]);
-        // Places are given back.
+        // Dropped connections free their places.
         all.truncate(1);
         assert_eq!(arrivals.lock().all.len(), 1);
         drop(all);
@@ -178,7 +178,7 @@ mod tests {
             let arrivals = Arc::new(Arrivals::new(16, 8));
             let mut lone = arrivals.enter(peer(200));
             let all: Vec<_> = flood.into_iter().map(|at| arrivals.enter(peer(at))).collect();
-            prop_assert!(lone.given_way().now_or_never().is_none());
+            prop_assert!(lone.evicted().now_or_never().is_none());
             let state = arrivals.lock();
             prop_assert!(state.all.len() <= 16);
             prop_assert!(state.by_peer.values().all(|numbers| numbers.len() <= 8));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the owner of a [`crate::Server`] says about targets, portals and accounts.
+//! Configuration of a [`crate::Server`]: targets, portals and accounts.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -12,20 +12,20 @@ use zeroize::Zeroizing;
 
 use crate::name::IscsiName;
 
-/// Shortest CHAP secret taken, bytes: 96 bits (RFC 7143 9.2.1).
+/// Shortest accepted CHAP secret, bytes: 96 bits (RFC 7143 9.2.1).
 pub const SECRET_LENGTH_MIN: usize = 12;
-/// Longest CHAP secret taken, bytes.
+/// Longest accepted CHAP secret, bytes.
 pub const SECRET_LENGTH_MAX: usize = 255;
-/// A secret of fewer different bytes was not chosen at random, as RFC 7143 9.2.1 wants it: of 12 random letters and digits not
-/// one in a hundred million has so few.
+/// RFC 7143 9.2.1 requires random secrets. A secret with fewer different bytes is not random: less than one in a hundred million
+/// secrets of 12 random letters and digits has so few.
 const SECRET_DISTINCT_BYTES_MIN: usize = 5;
 
-/// A CHAP secret. Its bytes never appear in `Debug` output, and do not stay in memory that is given back.
+/// A CHAP secret. `Debug` output does not contain it, and its memory is overwritten before it is freed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Takes a secret of 12 to 255 bytes.
+    /// Creates a secret of 12 to 255 bytes.
     ///
     /// # Errors
     /// [`ConfigurationError::SecretLength`], [`ConfigurationError::SecretWeak`].
@@ -57,32 +57,32 @@ pub struct ChapAccount {
     pub name: String,
     /// The secret.
     pub secret: Secret,
-    /// The initiators that may use the account; any if `None`.
+    /// The initiators that may use the account; `None`: all.
     pub initiators: Option<Vec<IscsiName>>,
 }
 
-/// Who has to prove what at login.
+/// CHAP accounts for both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Authentication {
-    /// Accounts of initiators. CHAP is required if there is one, and not done if there is none.
+    /// Accounts of initiators. If there is one, CHAP is required; if there is none, CHAP is not used.
     pub incoming: Vec<ChapAccount>,
-    /// The target's own account, for initiators that ask for it (mutual CHAP).
+    /// The target's account, for initiators that request mutual CHAP.
     pub outgoing: Option<ChapAccount>,
 }
 
 /// Which initiators may log in to a target and see it in discovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetAccess {
-    /// Whoever comes.
+    /// All initiators.
     Any,
-    /// These, and nobody if there are none.
+    /// Only these.
     Initiators(BTreeSet<IscsiName>),
 }
 
 /// One target port: a target in one portal group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetPort {
-    /// Portal group tag; the portals with this tag lead to the port.
+    /// Portal group tag. The portals with this tag belong to the port.
     pub portal_group_tag: u16,
     /// Relative target port identifier (SPC-5 7.7.6.8), 1 to 65535.
     pub relative_target_port: u16,
@@ -93,9 +93,9 @@ pub struct TargetPort {
 pub struct TargetDefinition {
     /// iSCSI name.
     pub name: IscsiName,
-    /// `TargetAlias`, shown to initiators.
+    /// `TargetAlias`, sent to initiators.
     pub alias: Option<String>,
-    /// The ports, each in another portal group; at least one.
+    /// The ports, at least one, each in a different portal group.
     pub ports: Vec<TargetPort>,
     /// Initiators that may log in and see the target in discovery.
     pub access: TargetAccess,
@@ -121,38 +121,38 @@ impl fmt::Debug for TargetDefinition {
 /// A network portal (RFC 7143 3.1): an address to listen at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Portal {
-    /// Address and port. Port 0 lets the system choose; an unspecified address means every local one of its family.
+    /// Address and port. With port 0 the system chooses; an unspecified address means all local addresses of its family.
     pub address: SocketAddr,
     /// Portal group it belongs to.
     pub group_tag: u16,
-    /// What discovery tells initiators instead of `address`, where address translation stands between (`TargetAddress`,
-    /// RFC 7143 13.8).
+    /// Address that discovery reports instead of `address`, behind address translation (`TargetAddress`, RFC 7143 13.8).
     pub advertised: Option<SocketAddr>,
 }
 
-/// How a server runs.
+/// Limits and timers of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Reactor threads; connections are spread over them. At least 1.
     pub reactors: usize,
-    /// Normal sessions at once, over all portals, each with its one connection; further logins are refused (0302h).
+    /// Limit of normal sessions, over all portals. Each has one connection. Further logins are refused (0302h).
     pub max_connections: usize,
-    /// The same, of one address. IPv6 addresses count by their first 64 bits, as a host has all of the others.
+    /// Limit of normal sessions of one address. An IPv6 address counts by its first 64 bits, as a host has all addresses with
+    /// this prefix.
     pub max_sessions_per_peer: usize,
-    /// The same, of one initiator name.
+    /// Limit of normal sessions of one initiator name.
     pub max_sessions_per_initiator: usize,
-    /// Connections at once that have not logged in, or only for discovery; further ones take the place of the oldest of the address that has the
-    /// most. At least 1.
+    /// Limit of connections that have not logged in, or only for discovery. A further one replaces the oldest connection of the
+    /// address with the most connections. At least 1.
     pub max_logins: usize,
-    /// The same, of one address.
+    /// The same limit for one address.
     pub max_logins_per_peer: usize,
     /// Time from accept to the end of login.
     pub login_timeout: Duration,
-    /// Silence of an initiator after which a NOP-In asks whether it is still there; as much again ends the connection.
+    /// After this time without data from an initiator, a NOP-In is sent. After the same time again, the connection is closed.
     pub keepalive_interval: Duration,
-    /// Memory for the data and commands of all sessions, bytes. When they hold more, the session that holds most is ended.
+    /// Memory for the data and commands of all sessions, bytes. Above it, the session that holds the most is closed.
     pub memory_budget: usize,
-    /// CHAP for discovery sessions at first.
+    /// Initial CHAP accounts for discovery sessions.
     pub discovery_authentication: Authentication,
 }
 
@@ -173,21 +173,21 @@ impl Default for ServerOptions {
     }
 }
 
-/// A configuration that is refused.
+/// Why a configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigurationError {
     /// A CHAP secret is too short or too long.
     #[error("a CHAP secret has {SECRET_LENGTH_MIN} to {SECRET_LENGTH_MAX} bytes")]
     SecretLength,
-    /// A CHAP secret repeats a few characters.
+    /// A CHAP secret repeats few characters.
     #[error(
         "a CHAP secret has at least {SECRET_DISTINCT_BYTES_MIN} different characters; choose it at random"
     )]
     SecretWeak,
-    /// A CHAP secret is the name it belongs to.
+    /// A CHAP secret equals its name.
     #[error("account \"{0}\": the CHAP secret must not be the name")]
     SecretIsName(String),
-    /// One secret for both directions (RFC 7143 9.2.1 forbids it).
+    /// One secret is used for both directions (forbidden by RFC 7143 9.2.1).
     #[error("account \"{0}\": incoming and outgoing CHAP secrets must differ")]
     SecretReused(String),
     /// A CHAP name is empty, too long, or has a NUL byte.
@@ -200,9 +200,7 @@ pub enum ConfigurationError {
     #[error("target {0} is there twice")]
     DuplicateTarget(IscsiName),
     /// A target has no port, two ports in one portal group, or the relative target port 0.
-    #[error(
-        "target {0}: at least one port, each in a portal group of its own, relative port not 0"
-    )]
+    #[error("target {0}: at least one port, each in a different portal group, relative port not 0")]
     Ports(IscsiName),
     /// An alias is longer than 255 bytes or has a NUL byte.
     #[error("target {0}: the alias has at most 255 bytes and no NUL")]

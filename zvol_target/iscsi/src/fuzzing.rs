@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entries for the fuzz targets (`zvol_target/fuzz`): a connection without the reactor's thread and listener, a login without a
+//! Entry points of the fuzz targets (`zvol_target/fuzz`): a connection without reactor thread and listener, and a login without a
 //! connection. Not part of the crate's interface.
 
 use std::collections::HashMap;
@@ -14,17 +14,17 @@ use crate::reactor;
 use crate::registry::Registry;
 use crate::{ConfigurationError, NegotiatedParameters, ServerOptions, TargetDefinition, text};
 
-/// Stands for both ends of a connection that has no addresses.
+/// Both addresses of a connection that has none.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// What the reactors of a server share, without reactors.
+/// The state that the reactors of a server share, without reactors.
 pub struct Site(Arc<Registry>);
 
 impl Site {
     /// A site that serves `targets`.
     ///
     /// # Errors
-    /// [`ConfigurationError`], as [`crate::Server`] says it.
+    /// The [`ConfigurationError`] of [`crate::Server`].
     pub fn new(
         options: ServerOptions,
         targets: Vec<TargetDefinition>,
@@ -39,7 +39,7 @@ impl Site {
         Ok(Self(Arc::new(registry)))
     }
 
-    /// Serves one connection from its first byte to its end, as a reactor does.
+    /// Serves one connection from its first to its last byte, like a reactor.
     pub fn serve(
         &self,
         stream: TcpStream,
@@ -49,12 +49,12 @@ impl Site {
         reactor::serve_stream(stream, (NOWHERE, NOWHERE), portal_group_tag, registry, None)
     }
 
-    /// Sessions there are.
+    /// Number of sessions.
     pub fn sessions(&self) -> usize {
         self.0.sessions().len()
     }
 
-    /// As the stop of a server: sessions get a message and end.
+    /// Like the stop of a server: sessions get a message and end.
     pub fn stop(&self) {
         self.0.stop();
     }
@@ -65,25 +65,25 @@ impl Site {
     }
 }
 
-/// A login phase under way.
+/// A running login phase.
 pub struct Exchange<'a>(Login<'a>);
 
-/// What follows from one Login Request.
+/// Result of one Login Request.
 #[derive(Debug)]
 pub enum LoginStep {
-    /// The login goes on.
+    /// The login continues.
     Respond(LoginResponse, Vec<u8>),
     /// The full feature phase would begin.
     Complete {
         /// The response.
         response: LoginResponse,
-        /// Its text.
+        /// Text of the response.
         text: Vec<u8>,
-        /// What was agreed on.
+        /// The negotiated parameters.
         parameters: NegotiatedParameters,
-        /// Who logged in.
+        /// Name of the initiator.
         initiator: String,
-        /// Whether it logged in to a target, not to discovery.
+        /// Whether it is a session with a target, not for discovery.
         to_target: bool,
         /// CHAP account, if one was used.
         account: Option<String>,
@@ -110,22 +110,22 @@ impl Exchange<'_> {
     }
 }
 
-/// The pairs of a text; `None` if it breaks the format.
+/// The pairs of a text; `None` if its format is wrong.
 pub fn parse_text(text: &[u8]) -> Option<Vec<(String, String)>> {
     text::parse(text).ok()
 }
 
-/// As login and text negotiation read a numerical value.
+/// Reads a numerical value like login and text negotiation.
 pub fn parse_number(value: &str) -> Option<u32> {
     text::parse_number(value)
 }
 
-/// As CHAP reads a binary value of at most `limit` bytes.
+/// Reads a binary value of at most `limit` bytes like CHAP.
 pub fn parse_binary(value: &str, limit: usize) -> Option<Vec<u8>> {
     text::parse_binary(value, limit)
 }
 
-/// As CHAP writes a binary value.
+/// Writes a binary value like CHAP.
 pub fn format_binary(bytes: &[u8]) -> String {
     text::format_binary(bytes)
 }

@@ -2,8 +2,8 @@
 //! An iSCSI target (RFC 7143), `ErrorRecoveryLevel` 0: everything between the socket and the SAM procedure calls of
 //! [`scsi::sam`].
 //!
-//! A [`Server`] has reactor threads; each connection, which is a session (`MaxConnections` is 1), lives on one of them as a
-//! single future that receives, runs commands and sends in turn. There is no channel and no lock on the way of a command.
+//! A [`Server`] has reactor threads. Each connection is a session (`MaxConnections` is 1), and a single future on one of these
+//! threads: it receives, runs commands and sends in turn. The path of a command has no channel and no lock.
 
 mod admission;
 mod arrivals;

@@ -7,11 +7,11 @@ use std::str::FromStr;
 /// Longest iSCSI name, bytes (4.2.7.1).
 const NAME_LENGTH_MAX: usize = 223;
 
-/// A valid iSCSI name, in the form it is compared in: lower case.
+/// A valid iSCSI name, in the form for comparisons: lower case.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IscsiName(String);
 
-/// A string that is no iSCSI name.
+/// Why a string is not an iSCSI name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Empty, or longer than 223 bytes.
@@ -24,18 +24,18 @@ pub enum NameError {
     #[error("an iSCSI name starts with \"iqn.\", \"eui.\" or \"naa.\"")]
     Type,
     /// "iqn." without a date and a naming authority.
-    #[error("an \"iqn.\" name goes on with yyyy-mm, a dot and a reversed domain name")]
+    #[error("after \"iqn.\" come yyyy-mm, a dot and a reversed domain name")]
     Qualified,
     /// "eui." without 16 hexadecimal digits.
-    #[error("an \"eui.\" name goes on with 16 hexadecimal digits")]
+    #[error("after \"eui.\" come 16 hexadecimal digits")]
     Eui,
     /// "naa." without 16 or 32 hexadecimal digits.
-    #[error("an \"naa.\" name goes on with 16 or 32 hexadecimal digits")]
+    #[error("after \"naa.\" come 16 or 32 hexadecimal digits")]
     Naa,
 }
 
 impl IscsiName {
-    /// The name.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -44,16 +44,16 @@ impl IscsiName {
 impl FromStr for IscsiName {
     type Err = NameError;
 
-    /// Reads a name and brings it into the form it is compared in.
+    /// Parses a name and converts it to lower case.
     ///
     /// # Errors
-    /// [`NameError`] says which rule is broken.
+    /// [`NameError`], with the violated rule.
     fn from_str(name: &str) -> Result<Self, NameError> {
         if name.is_empty() || name.len() > NAME_LENGTH_MAX {
             return Err(NameError::Length);
         }
-        // Letters beyond ASCII are allowed by RFC 3722, its normalisation is left to who made the name. The underscore is
-        // not, but Windows makes its name from a host name that may have one.
+        // RFC 3722 allows letters beyond ASCII; the creator of the name must have normalised them. It does not allow the
+        // underscore, but Windows copies one from the host name.
         let allowed =
             |letter: char| matches!(letter, '-' | '.' | ':' | '_') || letter.is_alphanumeric();
         if !name.chars().all(allowed) {
@@ -74,7 +74,7 @@ impl FromStr for IscsiName {
             Some(("naa.", _)) => return Err(NameError::Naa),
             _ => return Err(NameError::Type),
         }
-        // Lower-casing may lengthen letters beyond ASCII.
+        // Lower case can be longer beyond ASCII.
         if name.len() > NAME_LENGTH_MAX {
             return Err(NameError::Length);
         }

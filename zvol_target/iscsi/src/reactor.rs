@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Threads: one accepts, each of the others is a reactor that runs the sessions given to it.
+//! Threads of the server: one accepts connections, each of the others is a reactor that runs sessions.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -22,22 +22,22 @@ use crate::registry::{Registry, network_of};
 use crate::session::{Connection, Inbound};
 use crate::socket::limit_not_sent;
 
-/// Pause after accept fails for want of descriptors or memory.
+/// Pause after accept fails for lack of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Threads of a reactor for what blocks: several devices that answer nobody do not take them all.
+/// Threads of a reactor for blocking calls: enough for several devices that hang.
 const BLOCKING_THREADS: usize = 1024;
 
-/// A connection on its way to its reactor.
+/// A connection that waits for its reactor.
 struct Accepted {
     stream: std::net::TcpStream,
     group_tag: u16,
     arrival: Arrival,
-    /// Of the reactor.
+    /// Counts the connection of the reactor.
     counted: Counted,
 }
 
-/// Counts a connection while it is there.
+/// Counts a connection until it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -91,7 +91,7 @@ impl Reactor {
         })
     }
 
-    /// Waits until the sessions have ended; false if they have not in time. The acceptor must be gone.
+    /// Waits until the sessions have ended. False if they have not by `until`. Stop the acceptor first.
     pub fn join(self, until: Instant) -> bool {
         drop(self.connections);
         let left = until.saturating_duration_since(Instant::now());
@@ -121,7 +121,7 @@ async fn serve_all(mut accepted: mpsc::UnboundedReceiver<Accepted>, registry: &A
 
 fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
-        error!(%error, "a session failed; others go on");
+        error!(%error, "a session panicked; other sessions continue");
     }
 }
 
@@ -146,7 +146,7 @@ async fn serve(accepted: Accepted, registry: Arc<Registry>) {
     }
 }
 
-/// Serves one connection from its first byte to its end. `addresses` are the peer's and ours; `arrival` bounds its login.
+/// Serves one connection from its first to its last byte. `addresses` are the peer's and ours. `arrival` limits the login.
 pub(crate) async fn serve_stream(
     mut stream: TcpStream,
     addresses: (SocketAddr, SocketAddr),
@@ -162,14 +162,14 @@ pub(crate) async fn serve_stream(
         _ = stop.wait_for(|stop| *stop) => return,
         () = async {
             match &mut arrival {
-                Some(arrival) => arrival.given_way().await,
+                Some(arrival) => arrival.evicted().await,
                 None => std::future::pending().await,
             }
         } => return,
     };
     match login {
         Ok(Ok(login)) => {
-            // Strangers may open discovery sessions: those keep their place among the arrivals, and give way to others.
+            // Anyone can open a discovery session: it still counts as an arrival, and can be closed for a newer one.
             let place = match login.registration.record.session_type {
                 SessionType::Discovery => arrival,
                 SessionType::Normal => None,
@@ -178,35 +178,36 @@ pub(crate) async fn serve_stream(
             match place {
                 Some(mut place) => tokio::select! {
                     () = session => {}
-                    () = place.given_way() => {}
+                    () = place.evicted() => {}
                 },
                 None => session.await,
             }
         }
-        // Probes of monitors and port scanners do no more than this.
+        // Monitors and port scanners open connections and close them.
         Ok(Err(LoginFailure::Closed)) => debug!(peer = %addresses.0, "closed before login"),
         Ok(Err(error)) => warn!(peer = %addresses.0, %error, "login failed"),
         Err(_) => warn!(peer = %addresses.0, "login took too long"),
     }
 }
 
-/// Shortest time over which the load of reactors is measured.
+/// Shortest period of a load measurement.
 const MEASURED: Duration = Duration::from_secs(1);
 
-/// A reactor as the thread that accepts knows it.
+/// A reactor, for the thread that accepts.
 struct Choice {
     connections: mpsc::UnboundedSender<Accepted>,
     count: Arc<AtomicUsize>,
     metrics: RuntimeMetrics,
-    /// Time that it ran tasks, until the last measurement.
+    /// Time that it ran tasks, at the last measurement.
     ran: Duration,
-    /// Time that it ran tasks before the last measurement, per mille.
+    /// Share of the time in which it ran tasks before the last measurement, per mille.
     busy: u64,
-    /// Connections that it got since then.
+    /// Connections assigned after the last measurement.
     given: u64,
 }
 
-/// Gives each connection to the reactor with the least load: of those with about the same, to the one with the fewest connections.
+/// Assigns each connection to the reactor with the least load; if the load is about equal, to the one with the fewest
+/// connections.
 pub(crate) struct Spread {
     choices: Mutex<(Instant, Vec<Choice>)>,
     arrivals: Arc<Arrivals>,
@@ -232,7 +233,7 @@ impl Spread {
     }
 
     fn give(&self, stream: std::net::TcpStream, peer: IpAddr, group_tag: u16) {
-        // No code here panics while it holds the lock.
+        // No code panics while it holds the lock.
         let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
         let (measured, choices) = &mut *choices;
         let passed = measured.elapsed();
@@ -240,7 +241,7 @@ impl Spread {
             *measured += passed;
             choices.iter_mut().for_each(|choice| choice.measure(passed));
         }
-        // What a new connection is expected to add.
+        // Expected load of a new connection.
         let count = |choice: &Choice| choice.count.load(Ordering::Relaxed);
         let busy: u64 = choices.iter().map(|choice| choice.busy).sum();
         let each = busy / choices.iter().map(count).sum::<usize>().max(1) as u64;
@@ -250,7 +251,7 @@ impl Spread {
             .min_by_key(|choice| (load(choice), count(choice)));
         if let Some(choice) = least {
             choice.given += 1;
-            // Fails when the server stops, which closes the connection.
+            // It fails when the server stops; then the connection is closed.
             let _ = choice.connections.send(Accepted {
                 stream,
                 group_tag,
@@ -271,7 +272,7 @@ impl Choice {
     }
 }
 
-/// The thread that accepts connections; ended when dropped.
+/// The thread that accepts connections. Dropping it ends the thread.
 pub(crate) struct Acceptor {
     runtime: Handle,
     spread: Arc<Spread>,
@@ -279,7 +280,7 @@ pub(crate) struct Acceptor {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A portal that is listened at, until dropped: then its address is free when the drop is over.
+/// An open portal. Dropping it closes the portal; its address is free when the drop returns.
 pub(crate) struct Listening {
     close: Option<oneshot::Sender<()>>,
     closed: blocking::Receiver<()>,
@@ -288,7 +289,7 @@ pub(crate) struct Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         self.close = None;
-        // Nothing is sent: it is over when the other end is gone, with the listener or with the whole runtime.
+        // No message is sent: it returns when the sender is dropped, with the listener or with the runtime.
         let _ = self.closed.recv();
     }
 }
@@ -301,7 +302,7 @@ impl Acceptor {
         let thread = thread::Builder::new()
             .name("iscsi-accept".into())
             .spawn(move || {
-                // Ready when the sender is dropped; listeners go with the runtime.
+                // Ready when the sender is dropped; listeners end with the runtime.
                 let _ = runtime.block_on(stopped);
             })?;
         Ok(Self {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What all reactors share: targets, portals, sessions. Its lock is held for look-ups only, never while waiting.
+//! State that all reactors share: targets, portals, sessions. Its lock is held only for short lookups, never across an await.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -16,38 +16,38 @@ use crate::config::{Authentication, Portal, ServerOptions, TargetDefinition, Tar
 use crate::login::{Established, LoginStatus, NegotiatedParameters, SessionType};
 use crate::name::IscsiName;
 
-/// How long a login waits for the session it replaces to end: as long as its commands on the disk take.
+/// How long a login waits for the end of the session that it replaces, and of its commands.
 const REINSTATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// So many unknown initiators are remembered, the latest ones: anyone who reaches a portal can invent names.
+/// Number of recorded unknown initiators, the latest ones. Anyone who reaches a portal can invent names.
 const UNKNOWN_INITIATORS: usize = 32;
 
-/// An initiator that no target admits, and when it last tried to log in or looked for targets.
+/// An initiator that no target permits, and the time of its last login or discovery.
 #[derive(Clone, Debug)]
 pub struct UnknownInitiator {
-    /// Its iSCSI name, as it says.
+    /// Its iSCSI name.
     pub initiator: IscsiName,
     /// Its address.
     pub address: IpAddr,
-    /// When it came last.
+    /// Time of its last login or discovery.
     pub at: SystemTime,
 }
 
-/// Why a session is ended from outside.
+/// Why a session is ended by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum EndReason {
     /// The initiator logged in again.
     Reinstated = 1,
-    /// The target is not there any more, or not for this initiator.
+    /// The target was removed, or no longer permits the initiator.
     Removed = 2,
     /// The server stops.
     Shutdown = 3,
-    /// All sessions together hold too much memory, and this one holds most.
+    /// All sessions together hold too much memory, and this one holds the most.
     MemoryShort = 4,
 }
 
-/// Tells a session to end, from any thread.
+/// Ends a session, from any thread.
 #[derive(Default)]
 pub(crate) struct EndSignal {
     reason: AtomicU8,
@@ -63,7 +63,7 @@ impl EndSignal {
         self.waker.wake();
     }
 
-    /// The reason, once there is one; wakes the caller then.
+    /// Ready with the reason to end; wakes the caller then.
     pub fn poll(&self, context: &mut Context<'_>) -> Poll<EndReason> {
         self.waker.register(context.waker());
         match self.reason.load(Ordering::Acquire) {
@@ -80,7 +80,7 @@ impl EndSignal {
     }
 }
 
-/// Counters of a session. One reactor writes, any thread reads.
+/// Counters of a session. One reactor writes; any thread can read.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub commands: AtomicU64,
@@ -89,7 +89,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Adds without a locked instruction: there is one writer.
+    /// Adds without a locked instruction, as there is one writer.
     pub fn add(counter: &AtomicU64, count: u64) {
         counter.store(
             counter.load(Ordering::Relaxed).wrapping_add(count),
@@ -98,7 +98,7 @@ impl Counters {
     }
 }
 
-/// A session, as the registry knows it.
+/// A session in the registry.
 pub(crate) struct SessionRecord {
     pub tsih: u16,
     pub initiator: IscsiName,
@@ -113,13 +113,13 @@ pub(crate) struct SessionRecord {
     pub parameters: NegotiatedParameters,
     pub since: SystemTime,
     pub counters: Counters,
-    /// Memory that the session holds, bytes, as last reported.
+    /// Memory that the session held at its last report, bytes.
     pub held_bytes: AtomicUsize,
     pub end: EndSignal,
     ended: watch::Sender<bool>,
 }
 
-/// A session as [`crate::Server::sessions`] shows it.
+/// Data of a session, as returned by [`crate::Server::sessions`].
 #[derive(Clone, Debug)]
 pub struct SessionInformation {
     /// Target Session Identifying Handle.
@@ -132,7 +132,7 @@ pub struct SessionInformation {
     pub isid: [u8; 6],
     /// Kind of session.
     pub session_type: SessionType,
-    /// Target and port; none in a discovery session.
+    /// Target and port; `None` in a discovery session.
     pub target: Option<(IscsiName, TargetPort)>,
     /// CHAP account used, if any.
     pub account: Option<String>,
@@ -140,9 +140,9 @@ pub struct SessionInformation {
     pub peer: SocketAddr,
     /// Our address.
     pub local: SocketAddr,
-    /// What was negotiated.
+    /// The negotiated parameters.
     pub parameters: NegotiatedParameters,
-    /// When the login was complete.
+    /// End of the login.
     pub since: SystemTime,
     /// SCSI commands received.
     pub commands: u64,
@@ -186,7 +186,7 @@ impl SessionRecord {
     }
 }
 
-/// A session's place in the registry; given back when dropped.
+/// The place of a session in the registry. Dropping it removes the session.
 pub(crate) struct Registration {
     registry: Arc<Registry>,
     pub record: Arc<SessionRecord>,
@@ -212,10 +212,10 @@ pub(crate) struct Registry {
 #[derive(Default)]
 struct State {
     targets: HashMap<IscsiName, Arc<TargetDefinition>>,
-    /// What is listened at, with the address the system gave.
+    /// Open portals, with the addresses that the system chose.
     portals: Vec<Portal>,
     sessions: HashMap<u16, Arc<SessionRecord>>,
-    /// The latest first.
+    /// Latest first.
     unknown: VecDeque<UnknownInitiator>,
     discovery_authentication: Arc<Authentication>,
     last_tsih: u16,
@@ -238,11 +238,11 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock; if something did, the maps are whole nevertheless.
+        // No code panics while it holds the lock; the maps would be consistent even then.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session holds so much memory now. When all together hold more than the budget, the one that holds most is ended.
+    /// Records the memory that a session holds. If all sessions exceed the budget, ends the one that holds the most.
     pub fn set_held(&self, session: &SessionRecord, bytes: usize) {
         let before = session.held_bytes.swap(bytes, Ordering::Relaxed);
         if bytes < before {
@@ -256,7 +256,7 @@ impl Registry {
         }
     }
 
-    /// Ends the sessions that hold most, until what ending ones hold is at least `excess`.
+    /// Ends the sessions that hold the most, until ending sessions hold at least `excess` bytes.
     fn end_largest(&self, excess: usize) {
         let state = self.lock();
         let held = |session: &SessionRecord| session.held_bytes.load(Ordering::Relaxed);
@@ -273,7 +273,7 @@ impl Registry {
         }
     }
 
-    /// Nexus identifier, unique in this process per server.
+    /// A nexus identifier, unique for this server.
     pub fn new_nexus_identifier(&self) -> u64 {
         self.next_nexus.fetch_add(1, Ordering::Relaxed)
     }
@@ -298,7 +298,7 @@ impl Registry {
         self.lock().targets.get(name).cloned()
     }
 
-    /// Targets an initiator may log in to, by name.
+    /// Targets that permit an initiator, by name.
     pub fn visible_targets(&self, initiator: &IscsiName) -> Vec<Arc<TargetDefinition>> {
         let mut targets: Vec<_> = self
             .lock()
@@ -311,7 +311,7 @@ impl Registry {
         targets
     }
 
-    /// An initiator that no target admits came from this address.
+    /// Records an initiator that no target permits.
     pub fn remember_unknown(&self, initiator: IscsiName, address: IpAddr) {
         let unknown = &mut self.lock().unknown;
         unknown.retain(|one| one.initiator != initiator || one.address != address);
@@ -323,7 +323,7 @@ impl Registry {
         });
     }
 
-    /// Those that still no target admits, the latest first.
+    /// The recorded initiators that still no target permits, latest first.
     pub fn unknown_initiators(&self) -> Vec<UnknownInitiator> {
         let mut state = self.lock();
         let State {
@@ -333,7 +333,7 @@ impl Registry {
         unknown.iter().cloned().collect()
     }
 
-    /// Replaces all targets, and ends sessions that are not allowed any more.
+    /// Replaces all targets, and ends the sessions that are no longer permitted.
     pub fn set_targets(&self, targets: HashMap<IscsiName, Arc<TargetDefinition>>) {
         let mut state = self.lock();
         for target in targets.values() {
@@ -369,7 +369,7 @@ impl Registry {
         self.stop.subscribe()
     }
 
-    /// Admits no session from now on, and ends those there are.
+    /// Refuses new sessions, and ends the existing ones.
     pub fn stop(&self) {
         self.stop.send_replace(true);
         let mut state = self.lock();
@@ -379,10 +379,10 @@ impl Registry {
         }
     }
 
-    /// Enters a session whose login is about to complete. A session it replaces has ended before this returns.
+    /// Registers a session whose login is about to complete. The session that it replaces has ended before this returns.
     ///
     /// # Errors
-    /// The status to refuse the login with.
+    /// The status for the refusal of the login.
     pub async fn register(
         self: &Arc<Self>,
         login: &Established,
@@ -403,7 +403,7 @@ impl Registry {
                 replacing = true;
                 replaced.ended.subscribe()
             };
-            // Only when its last command has left the disk may a new command of the same initiator start.
+            // A new command of the initiator may start only after the old session's last command has ended.
             match tokio::time::timeout(REINSTATEMENT_TIMEOUT, ended.wait_for(|ended| *ended)).await
             {
                 Ok(_) => {}
@@ -420,7 +420,7 @@ impl Registry {
         local: SocketAddr,
     ) -> Result<Registration, LoginStatus> {
         if login.session_type == SessionType::Normal {
-            // Discovery sessions are bounded as connections that have not logged in are.
+            // Discovery sessions are limited together with connections that have not logged in.
             let sessions = || {
                 let all = state.sessions.values();
                 all.filter(|session| session.session_type == SessionType::Normal)
@@ -455,7 +455,7 @@ impl Registry {
             end: EndSignal::default(),
             ended: watch::Sender::new(false),
         });
-        // The targets may have changed since the login began.
+        // The targets can have changed during the login.
         if record.target.is_some() && !state.allows(&record) {
             return Err(LoginStatus::TargetRemoved);
         }
@@ -467,7 +467,7 @@ impl Registry {
     }
 }
 
-/// What limits count an address by: a host with IPv6 has all addresses that begin with the same 64 bits.
+/// The prefix that limits count an address by: an IPv6 host has all addresses with the same 64 bits.
 pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -479,7 +479,7 @@ pub(crate) fn network_of(address: IpAddr) -> IpAddr {
 }
 
 impl State {
-    /// Whether a session fits the targets as they are.
+    /// Whether the current targets permit a session.
     fn allows(&self, session: &SessionRecord) -> bool {
         session.target.as_ref().is_some_and(|(target, port)| {
             self.targets.get(&target.name).is_some_and(|current| {
@@ -490,7 +490,7 @@ impl State {
         })
     }
 
-    /// The session a login takes the place of.
+    /// The session that a login replaces.
     fn replaced_by(
         &self,
         login: &Established,
@@ -504,17 +504,17 @@ impl State {
             return Ok(same.next().cloned());
         }
         match self.sessions.get(&login.tsih) {
-            // Connection reinstatement (6.3.4): the only connection of the session is replaced, and all it ran ends.
+            // Connection reinstatement (6.3.4): replaces the only connection of the session, and ends all its commands.
             Some(session) if session.is_same_nexus(login) && session.cid == login.cid => {
                 Ok(Some(Arc::clone(session)))
             }
             // MaxConnections is 1.
             Some(session) if session.is_same_nexus(login) => Err(LoginStatus::TooManyConnections),
-            // The session is the initiator's, but of another target or portal group.
+            // The initiator's session belongs to a different target or portal group.
             Some(session) if session.initiator == login.initiator && session.isid == login.isid => {
                 Err(LoginStatus::CannotIncludeInSession)
             }
-            // Ended by us, a moment ago.
+            // The session ended a moment ago.
             None if replacing => Ok(same.next().cloned()),
             _ => Err(LoginStatus::SessionDoesNotExist),
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The server: what its owner can ask for, at any time and from any thread.
+//! The interface of the server. All methods can be called at any time, from any thread.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,43 +14,43 @@ use crate::config::{Authentication, ConfigurationError, Portal, ServerOptions, T
 use crate::reactor::{Acceptor, Listening, Reactor, Spread};
 use crate::registry::{Registry, SessionInformation, UnknownInitiator};
 
-/// Connections the system keeps for us until we accept them.
+/// Connections that the system queues until they are accepted.
 const BACKLOG: i32 = 256;
-/// How long a stop waits for sessions whose commands are still on the disk.
+/// How long a stop waits for sessions with running commands.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a request to the server failed.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The configuration is refused.
+    /// The configuration is invalid.
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
-    /// A portal can't be listened at.
+    /// A portal cannot be opened.
     #[error("cannot listen at {address}: {error}")]
     Listen {
         /// The portal's address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// A thread can't be started.
+    /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
 
-/// A portal that is listened at; dropping it ends that.
+/// An open portal. Dropping it closes the portal.
 struct Open {
-    /// As requested; the port may be 0.
+    /// The requested portal; its port can be 0.
     requested: Portal,
-    /// As the system gave it.
+    /// The portal with the system's choices.
     actual: Portal,
-    #[expect(dead_code, reason = "it is there to be dropped")]
+    #[expect(dead_code, reason = "dropping it closes the portal")]
     listening: Listening,
 }
 
-/// An iSCSI target server: threads of its own, configured from any thread.
+/// An iSCSI target server. It has separate threads, and can be configured from any thread.
 ///
-/// Dropping it is [`Server::stop`].
+/// Dropping it stops it like [`Server::stop`].
 pub struct Server {
     registry: Arc<Registry>,
     reactors: Vec<Reactor>,
@@ -59,10 +59,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the threads; there are no portals and no targets yet.
+    /// Starts the threads, without portals and targets.
     ///
     /// # Errors
-    /// [`ServerError::Configuration`] for options that make no sense, [`ServerError::Thread`].
+    /// [`ServerError::Configuration`] for invalid options, [`ServerError::Thread`].
     pub fn new(options: ServerOptions) -> Result<Self, ServerError> {
         options.discovery_authentication.validate()?;
         if options.reactors == 0 {
@@ -84,14 +84,13 @@ impl Server {
         })
     }
 
-    /// Listens at exactly these portals from now on. Connections of a portal that goes stay.
+    /// Opens exactly these portals. Connections of a closed portal continue.
     ///
-    /// A listener that goes and is in the way of one that comes (every address of the family, and one of them, at one port) is
-    /// closed first; others go last.
+    /// An old portal that conflicts with a new one is closed before: the same port, and one of the addresses is unspecified.
+    /// Other old portals are closed at the end.
     ///
     /// # Errors
-    /// [`ServerError::Listen`]; those there were are then listened at as before, and those that could be opened before the
-    /// error too.
+    /// [`ServerError::Listen`]. Then the old portals are open again, and also the new ones that were opened before the error.
     pub fn set_portals(&self, portals: &[Portal]) -> Result<(), ServerError> {
         let mut open = self.open();
         let going = |portal: &Open| !portals.contains(&portal.requested);
@@ -116,7 +115,7 @@ impl Server {
         if result.is_ok() {
             open.retain(|portal| !going(portal));
         } else {
-            // The ones that took their place are in their way now.
+            // The new portals conflict with the old ones that must be opened again.
             open.retain(|portal| {
                 let mut closed = closed.iter();
                 !closed.any(|&(_, old)| is_in_the_way(portal.actual, old))
@@ -128,7 +127,7 @@ impl Server {
                         .rev()
                         .take(1)
                         .for_each(|last| last.requested = requested),
-                    Err(error) => warn!(%error, "a portal is lost"),
+                    Err(error) => warn!(%error, "a portal cannot be opened again"),
                 }
             }
         }
@@ -136,9 +135,9 @@ impl Server {
         result
     }
 
-    /// Listens at those of these portals that are not listened at yet and can be; others stay.
+    /// Opens those of these portals that are not open and can be opened. Open portals are not changed.
     ///
-    /// Returns why the rest cannot be: an interface may get its address later.
+    /// Returns the other portals with their errors: an interface can get its address later.
     pub fn open_portals(&self, portals: &[Portal]) -> Vec<(Portal, ServerError)> {
         let mut open = self.open();
         let failed = portals.iter().filter_map(|&requested| {
@@ -182,18 +181,18 @@ impl Server {
             .set_portals(open.iter().map(|portal| portal.actual).collect());
     }
 
-    /// The portals listened at, with the ports the system chose.
+    /// The open portals, with the ports that the system chose.
     pub fn portals(&self) -> Vec<Portal> {
         self.registry.portals()
     }
 
     /// Serves exactly these targets from now on.
     ///
-    /// Sessions stay as long as their target has the same device and port and still admits their initiator; others are
-    /// notified and dropped. Changed CHAP accounts hold from the next login on.
+    /// A session continues if its target has the same device and port and still permits its initiator. Other sessions are
+    /// notified and closed. Changed CHAP accounts apply to new logins.
     ///
     /// # Errors
-    /// [`ConfigurationError`]; nothing has changed then.
+    /// [`ConfigurationError`]; then nothing has changed.
     pub fn set_targets(&self, targets: Vec<TargetDefinition>) -> Result<(), ConfigurationError> {
         check_targets(&targets)?;
         let targets = targets.into_iter();
@@ -202,10 +201,10 @@ impl Server {
         Ok(())
     }
 
-    /// Sets the CHAP accounts of discovery sessions, from the next login on.
+    /// Sets the CHAP accounts of discovery sessions. They apply to new logins.
     ///
     /// # Errors
-    /// [`ConfigurationError`]; nothing has changed then.
+    /// [`ConfigurationError`]; then nothing has changed.
     pub fn set_discovery_authentication(
         &self,
         authentication: Authentication,
@@ -215,19 +214,19 @@ impl Server {
         Ok(())
     }
 
-    /// The sessions there are, by TSIH.
+    /// All sessions, by TSIH.
     pub fn sessions(&self) -> Vec<SessionInformation> {
         self.registry.sessions()
     }
 
-    /// The last initiators that came and that no target admits, the latest first.
+    /// The last initiators that no target permits, latest first.
     pub fn unknown_initiators(&self) -> Vec<UnknownInitiator> {
         self.registry.unknown_initiators()
     }
 
-    /// Stops listening, tells initiators (asynchronous message, they come back by themselves) and drops their sessions.
+    /// Closes the portals, sends initiators an asynchronous message (they log in again later), and closes their sessions.
     ///
-    /// Blocks until commands under way have ended, 30 seconds at most; false if some had not.
+    /// Blocks until running commands have ended, at most 30 seconds; false if some have not.
     pub fn stop(mut self) -> bool {
         self.shut_down()
     }
@@ -244,7 +243,7 @@ impl Server {
             .drain(..)
             .fold(true, |all, reactor| reactor.join(until) && all);
         if !all {
-            warn!("commands are still under way after the server stopped");
+            warn!("commands are still running after the server stopped");
         }
         all
     }
@@ -254,10 +253,10 @@ impl Server {
     }
 }
 
-/// Checks what [`Server::set_targets`] would be given.
+/// Checks targets for [`Server::set_targets`].
 ///
 /// # Errors
-/// What it would refuse.
+/// The errors of [`Server::set_targets`].
 pub fn check_targets(targets: &[TargetDefinition]) -> Result<(), ConfigurationError> {
     let mut names = HashSet::with_capacity(targets.len());
     for target in targets {
@@ -269,10 +268,10 @@ pub fn check_targets(targets: &[TargetDefinition]) -> Result<(), ConfigurationEr
     Ok(())
 }
 
-/// Checks what [`Server::set_discovery_authentication`] would be given.
+/// Checks accounts for [`Server::set_discovery_authentication`].
 ///
 /// # Errors
-/// What it would refuse.
+/// The errors of [`Server::set_discovery_authentication`].
 pub fn check_authentication(authentication: &Authentication) -> Result<(), ConfigurationError> {
     authentication.validate()
 }
@@ -281,7 +280,7 @@ fn is_open(open: &[Open], requested: Portal) -> bool {
     open.iter().any(|portal| portal.requested == requested)
 }
 
-/// Whether the system does not let both be listened at: one address, or one of the two is every address of its family.
+/// Whether the system refuses to open both: equal addresses, or one of them is the unspecified address of the family.
 fn is_in_the_way(one: Portal, other: Portal) -> bool {
     let (one, other) = (one.address, other.address);
     let same_family = one.is_ipv4() == other.is_ipv4();
@@ -304,7 +303,7 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     )?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
-        // So that 0.0.0.0 and [::] can be two portals.
+        // Then 0.0.0.0 and [::] can be two portals.
         socket.set_only_v6(true)?;
     }
     socket.set_nonblocking(true)?;

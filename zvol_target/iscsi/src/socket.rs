@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one socket option no library has a call for.
+//! The socket option that no library in use supports.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::mem::size_of;
 use std::os::fd::AsRawFd;
 
-/// Bytes the socket takes that it can't send yet. More would only wait there, in front of all that is ready later.
+/// Bytes that the socket accepts before it has sent them. More would only delay later responses.
 static NOT_SENT_MOST: libc::c_int = 256 << 10;
 
-/// Sets `TCP_NOTSENT_LOWAT` (tcp(7)): writing stops when so much is not sent, whatever the size of the send buffer.
+/// Sets `TCP_NOTSENT_LOWAT` (tcp(7)): writing stops when this many bytes are unsent, for any size of the send buffer.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub(crate) fn limit_not_sent(socket: &impl AsRawFd) -> io::Result<()> {
-    // SAFETY: the descriptor is open for as long as `socket` is borrowed; the kernel reads `size_of::<c_int>()` bytes of a
-    // value that lives for ever.
+    // SAFETY: the descriptor is open while `socket` is borrowed; the kernel reads `size_of::<c_int>()` bytes of a static value.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

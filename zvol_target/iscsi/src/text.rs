@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text format (RFC 7143 6.1): `key=value` pairs, each ended by a NUL byte.
+//! Text format (RFC 7143 6.1): `key=value` pairs, each terminated by a NUL byte.
 
-/// Most bytes of one text negotiation, over all its continuation PDUs.
+/// Limit of one text negotiation over all its PDUs, bytes.
 pub(crate) const TEXT_LENGTH_MAX: usize = 64 << 10;
 /// Longest key name (6.1).
 const KEY_LENGTH_MAX: usize = 63;
@@ -15,7 +15,7 @@ pub(crate) enum TextError {
     Malformed,
 }
 
-/// Collects the text of PDUs that carry the C bit.
+/// Collects the text of PDUs with the C bit.
 #[derive(Default)]
 pub(crate) struct TextCollector {
     text: Vec<u8>,
@@ -31,13 +31,13 @@ impl TextCollector {
         Ok(())
     }
 
-    /// The pairs collected; the collector is empty afterwards.
+    /// Returns the collected pairs, and empties the collector.
     pub fn finish(&mut self) -> Result<Vec<(String, String)>, TextError> {
         parse(&std::mem::take(&mut self.text))
     }
 }
 
-/// Splits text into pairs, in their order.
+/// Splits text into pairs, in order.
 pub(crate) fn parse(text: &[u8]) -> Result<Vec<(String, String)>, TextError> {
     text.split(|&byte| byte == 0)
         // Some initiators pad with NUL bytes inside the data segment.
@@ -62,13 +62,13 @@ pub(crate) fn push(text: &mut Vec<u8>, key: &str, value: &str) {
     text.push(0);
 }
 
-/// Reads a numerical value: decimal or 0x hexadecimal constant (6.1).
+/// Parses a numerical value: decimal or 0x hexadecimal constant (6.1).
 pub(crate) fn parse_number(value: &str) -> Option<u32> {
     let (digits, radix) = match value.strip_prefix("0x").or(value.strip_prefix("0X")) {
         Some(digits) => (digits, 16),
         None => (value, 10),
     };
-    // from_str_radix would take a sign.
+    // from_str_radix would accept a sign.
     digits
         .bytes()
         .all(|byte| byte.is_ascii_hexdigit())
@@ -76,7 +76,7 @@ pub(crate) fn parse_number(value: &str) -> Option<u32> {
         .flatten()
 }
 
-/// Reads a binary value: 0x hexadecimal or 0b base64 constant (6.1), of at most `limit` bytes.
+/// Parses a binary value of at most `limit` bytes: 0x hexadecimal or 0b base64 constant (6.1).
 pub(crate) fn parse_binary(value: &str, limit: usize) -> Option<Vec<u8>> {
     let (prefix, digits) = value.split_at_checked(2)?;
     match prefix {
@@ -92,7 +92,7 @@ fn parse_hexadecimal(digits: &str, limit: usize) -> Option<Vec<u8>> {
     }
     let nibble = |digit: u8| char::from(digit).to_digit(16).map(|nibble| nibble as u8);
     let digits = digits.as_bytes();
-    // An odd number of digits has an unwritten leading zero.
+    // An odd number of digits has an implicit leading zero.
     let (first, pairs) = digits.split_at(digits.len() % 2);
     let mut bytes = first
         .iter()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Peers that mean harm, or are broken: nothing panics, memory stays bounded, others are served.
+//! Malicious and broken peers: nothing panics, memory has a limit, other hosts are served.
 
 mod support;
 
@@ -35,7 +35,7 @@ fn count_panics() {
     });
 }
 
-/// One test at a time: what the whole process holds is measured, and another's memory would count.
+/// Runs one test at a time: it measures the memory of the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -48,7 +48,7 @@ fn resident() -> usize {
     pages * 4096
 }
 
-/// Sends `bytes` again and again until the target takes no more for a while; returns what it took.
+/// Sends `bytes` repeatedly until the target accepts no more for a while. Returns the accepted bytes.
 fn flood(
     initiator: &mut Initiator,
     mut next: impl FnMut(&mut Initiator) -> Vec<u8>,
@@ -103,24 +103,24 @@ fn peers_that_do_not_read_cost_little_and_others_are_served() {
                     let bytes = pdu::encode(ping.encode(), &[], &[0; 8192], Digests::default());
                     flood(&mut initiator, |_| bytes.clone(), limit)
                 }
-                // Requests that are rejected, each with its header.
+                // Requests that are rejected, each with a copy of its header.
                 1 => {
                     let bytes = SnackRequest::default().encode().repeat(100);
                     flood(&mut initiator, |_| bytes.clone(), limit)
                 }
-                // Reads of 4 MiB; those outside the window are ignored, so there is no end to them.
+                // Reads of 4 MiB. Those outside the window are ignored, so the flood does not end.
                 _ => flood(
                     &mut initiator,
                     |initiator| initiator.read_command(0, 8192).encode().to_vec(),
                     100 * 48,
                 ),
             };
-            assert!(taken < limit, "{number}: the target took all of it");
+            assert!(taken < limit, "{number}: the target accepted all of it");
             initiator
         })
         .collect();
     let grown = resident().saturating_sub(before);
-    // What a thread allows all of them, and for each a command, answers and a receive buffer.
+    // The thread's memory for all of them, and for each a command, answers and a receive buffer.
     assert!(
         grown < (24 << 20) + stalled.len() * (8 << 20),
         "{} MiB for 8 stalled peers",
@@ -138,7 +138,7 @@ fn peers_that_do_not_read_cost_little_and_others_are_served() {
     assert_eq!(PANICS.load(Ordering::Relaxed), 0);
 }
 
-/// Data of commands whose turn never comes, a byte in a PDU.
+/// Data of commands whose turn never comes, one byte in each PDU.
 #[test]
 fn data_in_tiny_pieces_costs_no_more_than_the_data() {
     const COMMANDS: usize = 60;
@@ -171,25 +171,25 @@ fn data_in_tiny_pieces_costs_no_more_than_the_data() {
     assert!(grown < 32 << 20, "{} MiB", grown >> 20);
 }
 
-/// What a hostile peer sends after login.
+/// PDUs and bytes that a hostile peer sends after login.
 #[derive(Clone, Debug)]
 enum Act {
-    /// A header with a known opcode, the rest at random, and a matching data segment.
+    /// A header with a known opcode and random fields, and a matching data segment.
     Pdu {
         opcode: u8,
         header: [u8; 48],
         data: Vec<u8>,
     },
-    /// The same with small numbers, so that it hits what is there: tags, window, offsets.
+    /// The same with small numbers, which match existing tags, window and offsets.
     Near {
         opcode: u8,
         flags: u8,
         numbers: [u8; 8],
         data: Vec<u8>,
     },
-    /// A proper write, so that there is something to hit.
+    /// A valid write, as a target for the others.
     Write { blocks: u16, r#final: bool },
-    /// Bytes.
+    /// Random bytes.
     Bytes(Vec<u8>),
 }
 
@@ -229,7 +229,7 @@ fn bytes_of(act: &Act, initiator: &mut Initiator) -> Vec<u8> {
             let mut header = [0; 48];
             header[0] = *opcode;
             header[1] = *flags;
-            // The words from the Initiator Task Tag on; a 5 stands for the reserved value.
+            // The words from the Initiator Task Tag on; 5 means the reserved value.
             for (word, number) in header[16..].chunks_exact_mut(4).zip(numbers) {
                 word.fill(if *number == 5 { 0xff } else { 0 });
                 if *number < 5 {
@@ -273,7 +273,7 @@ proptest! {
                 bytes.extend(bytes_of(act, &mut hostile));
             }
             for part in bytes.chunks(cut) {
-                // The target may have closed the connection by now.
+                // The target can have closed the connection.
                 if hostile.stream.write_all(part).is_err() {
                     break;
                 }
@@ -319,7 +319,7 @@ fn a_peer_that_reads_late_gets_every_answer() {
         ..NopOut::default()
     };
     let bytes = pdu::encode(ping.encode(), &[], &[0; 8192], Digests::default());
-    // More than the target answers and the sockets hold.
+    // More than the target answers and the sockets buffer.
     let mut writer = initiator.stream.try_clone().unwrap();
     let count = 4000;
     let sender = std::thread::spawn(move || {
@@ -327,9 +327,9 @@ fn a_peer_that_reads_late_gets_every_answer() {
             writer.write_all(&bytes).unwrap();
         }
     });
-    // That nothing happens can't be waited for.
+    // The absence of an event has no condition to wait for.
     std::thread::sleep(Duration::from_millis(500));
-    assert!(!sender.is_finished(), "the target took it all");
+    assert!(!sender.is_finished(), "the target accepted all of it");
     for _ in 0..count {
         assert_eq!(initiator.receive().data.len(), 8192);
     }
@@ -341,7 +341,7 @@ fn reads_that_have_to_wait_for_memory_are_all_served() {
     let _alone = alone();
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
-    // 120 reads of 1 MiB at once, and writes in between: far more than a connection may hold.
+    // 120 reads of 1 MiB, and writes in between: far above a connection's memory.
     let commands: Vec<_> = (0..120).map(|_| initiator.read_command(0, 2048)).collect();
     for command in &commands {
         initiator.send(command.encode(), &[]);
@@ -351,7 +351,7 @@ fn reads_that_have_to_wait_for_memory_are_all_served() {
     wait_until("the first ones run", || {
         fixture.device.reads.load(Ordering::Relaxed) >= 8
     });
-    // That the others do not run can't be waited for.
+    // The absence of an event has no condition to wait for.
     std::thread::sleep(Duration::from_millis(300));
     let reads = fixture.device.reads.load(Ordering::Relaxed);
     assert!(reads < 60, "{reads} reads hold memory");

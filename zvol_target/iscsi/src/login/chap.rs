@@ -10,9 +10,9 @@ use crate::config::{Authentication, ChapAccount};
 use crate::name::IscsiName;
 use crate::text::{format_binary, parse_binary, parse_number, push};
 
-/// Bytes of the challenges made here.
+/// Bytes of our challenges.
 const CHALLENGE_LENGTH: usize = 32;
-/// Longest challenge, response or name taken (12.1.3: up to 1024 bytes of binary).
+/// Longest accepted challenge, response or name (12.1.3: up to 1024 bytes of binary).
 const VALUE_LENGTH_MAX: usize = 1024;
 
 /// Hash function of the responses, by its number in the IANA registry "PPP Authentication Algorithms".
@@ -59,11 +59,11 @@ pub(super) enum ChapError {
     Algorithm,
     #[error("wrong CHAP name or secret")]
     Refused,
-    #[error("our own challenge came back")]
+    #[error("the initiator sent our challenge back to us")]
     Reflection,
     #[error("mutual authentication was requested, but no outgoing account is configured")]
     NoOutgoingAccount,
-    #[error("the operating system gave no random bytes")]
+    #[error("the operating system returned no random bytes")]
     Random,
 }
 
@@ -74,14 +74,14 @@ pub(super) enum Chap {
     AwaitAlgorithm,
     /// The challenge was sent: `CHAP_N` and `CHAP_R` come next.
     AwaitResponse(Challenge),
-    /// The initiator is who it says it is.
+    /// The initiator has proven its account.
     Done {
         /// `CHAP_N`.
         account: String,
     },
 }
 
-/// A challenge of ours under way.
+/// A challenge that we sent.
 #[derive(Debug)]
 pub(super) struct Challenge {
     algorithm: Algorithm,
@@ -90,7 +90,7 @@ pub(super) struct Challenge {
 }
 
 impl Chap {
-    /// Handles the CHAP keys of one request, and writes our keys to `answer`.
+    /// Processes the CHAP keys of one request, and adds our keys to `answer`.
     pub fn step(
         &mut self,
         keys: &[(String, String)],
@@ -138,7 +138,7 @@ impl Chap {
                         .ok_or(ChapError::Malformed)?;
                     let challenge = parse_binary(find("CHAP_C")?, VALUE_LENGTH_MAX)
                         .ok_or(ChapError::Malformed)?;
-                    // 9.2.1: whoever sends our challenge back wants us to compute its own answer.
+                    // 9.2.1: an initiator that sends our challenge back wants our response to it.
                     if challenge == sent.bytes {
                         return Err(ChapError::Reflection);
                     }
@@ -162,7 +162,7 @@ impl Chap {
 }
 
 impl Challenge {
-    /// The account whose secret gives `response`. Takes as long for a wrong name as for a wrong secret.
+    /// The account whose secret matches `response`. Takes the same time for a wrong name and a wrong secret.
     fn check<'a>(
         &self,
         name: &str,
@@ -222,7 +222,7 @@ mod tests {
             .collect()
     }
 
-    /// Chooses `algorithm`; gives identifier and challenge.
+    /// Chooses `algorithm`; returns identifier and challenge.
     fn challenge(chap: &mut Chap, algorithm: &str) -> (u8, Vec<u8>) {
         let mut answer = Vec::new();
         let offered = keys(&[("CHAP_A", algorithm)]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The login phase on a socket.
+//! Runs the login phase on a socket.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -17,20 +17,20 @@ use crate::session::{COMMAND_WINDOW, Inbound, Outbound};
 pub(crate) struct LoggedIn {
     pub registration: Registration,
     pub parameters: NegotiatedParameters,
-    /// First `CmdSN` to come.
+    /// `CmdSN` of the first command.
     pub cmd_sn: u32,
     /// Next `StatSN` to send.
     pub stat_sn: u32,
 }
 
-/// Why a connection did not get through login.
+/// Why a login failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoginFailure {
     #[error("refused with status {0:#06x}")]
     Refused(u16),
     #[error("the initiator closed the connection")]
     Closed,
-    #[error("something else than a Login Request came (opcode {0:#04x})")]
+    #[error("expected a Login Request (opcode {0:#04x})")]
     NotLogin(u8),
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -50,7 +50,7 @@ pub(crate) async fn log_in(
     let mut stat_sn = None;
     loop {
         let (request, data) = receive(stream, inbound).await?;
-        // We count StatSN from where the initiator expects it to begin.
+        // StatSN begins at the initiator's ExpStatSN.
         let mut sequence = Sequence {
             cmd_sn: request.cmd_sn,
             stat_sn: *stat_sn.get_or_insert(request.exp_stat_sn),
@@ -121,14 +121,14 @@ impl Sequence {
     }
 }
 
-/// The next Login Request with its data segment.
+/// Receives the next Login Request with its data segment.
 async fn receive(
     stream: &mut TcpStream,
     inbound: &mut Inbound,
 ) -> Result<(LoginRequest, Vec<u8>), LoginFailure> {
     loop {
         let limit = LOGIN_DATA_SEGMENT_LENGTH;
-        // Refused by its first byte: what is no login need not be waited for.
+        // Refuse by the first byte, without waiting for the rest of a PDU that is not a login.
         if let Some(&first) = inbound.available().first() {
             if first & pdu::OPCODE_MASK != LoginRequest::OPCODE {
                 return Err(LoginFailure::NotLogin(first));

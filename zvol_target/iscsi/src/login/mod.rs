@@ -25,9 +25,9 @@ const SECURITY_NEGOTIATION: u8 = 0;
 const LOGIN_OPERATIONAL_NEGOTIATION: u8 = 1;
 const FULL_FEATURE_PHASE: u8 = 3;
 
-/// Data segment both sides take during login: the default of `MaxRecvDataSegmentLength`.
+/// Limit of data segments in both directions during login: the default of `MaxRecvDataSegmentLength`.
 pub(crate) const LOGIN_DATA_SEGMENT_LENGTH: usize = 8192;
-/// Keys an initiator may send in one login; RFC 7143 has 27.
+/// Limit of the keys in one login; RFC 7143 has 27.
 const KEYS_MAX: usize = 128;
 
 /// Why a login is refused: Status-Class and Status-Detail (11.13.5).
@@ -50,13 +50,13 @@ pub(crate) enum LoginStatus {
     OutOfResources = 0x0302,
 }
 
-/// A login that has come to its end.
+/// Result of a successful login.
 #[derive(Clone, Debug)]
 pub(crate) struct Established {
     pub initiator: IscsiName,
     pub initiator_alias: Option<String>,
     pub isid: [u8; 6],
-    /// As requested; 0 for a new session.
+    /// TSIH of the request; 0 for a new session.
     pub tsih: u16,
     pub cid: u16,
     pub session_type: SessionType,
@@ -65,18 +65,18 @@ pub(crate) struct Established {
     pub parameters: NegotiatedParameters,
 }
 
-/// What follows from one Login Request.
+/// Result of one Login Request.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// The login goes on after this response.
+    /// Send this response; the login continues.
     Respond(LoginResponse, Vec<u8>),
-    /// The full feature phase begins with this response, once the session is registered.
+    /// Register the session and send this response; then the full feature phase begins.
     Complete(LoginResponse, Vec<u8>, Box<Established>),
-    /// This response ends the connection.
+    /// Send this response and close the connection.
     Refuse(LoginResponse),
 }
 
-/// What the first request says of the session to be.
+/// The session that the first request describes.
 struct Leading {
     initiator: IscsiName,
     session_type: SessionType,
@@ -97,13 +97,13 @@ enum Security {
 pub(crate) struct Login<'a> {
     registry: &'a Registry,
     portal_group_tag: u16,
-    /// As it was when the login began.
+    /// The accounts at the begin of the login.
     discovery_authentication: Arc<Authentication>,
-    /// The fields that stay the same over the whole login.
+    /// The fields that must not change during the login.
     first: Option<LoginRequest>,
     stage: u8,
     leading: Option<Leading>,
-    /// The initiator's name, if no target admits it.
+    /// The initiator's name, if no target permits it.
     unknown: Option<IscsiName>,
     initiator_alias: Option<String>,
     security: Security,
@@ -114,7 +114,7 @@ pub(crate) struct Login<'a> {
 }
 
 impl<'a> Login<'a> {
-    /// A connection that came in by a portal of `portal_group_tag`.
+    /// The login of a connection to a portal of `portal_group_tag`.
     pub fn new(registry: &'a Registry, portal_group_tag: u16) -> Self {
         Self {
             registry,
@@ -133,7 +133,7 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Handles one request. Sequence numbers and TSIH of the response are the caller's.
+    /// Processes one request. The caller sets the sequence numbers and TSIH of the response.
     pub fn handle(&mut self, request: &LoginRequest, data: &[u8]) -> Step {
         match self.advance(request, data) {
             Ok(step) => step,
@@ -158,10 +158,10 @@ impl<'a> Login<'a> {
         if self.leading.is_none() {
             self.lead(&pairs, &mut answer)?;
         }
-        // FirstBurstLength is bounded by the result of MaxBurstLength.
+        // The limit of FirstBurstLength is the result of MaxBurstLength.
         pairs.sort_by_key(|(key, _)| key == "FirstBurstLength");
         self.answer(&pairs, &mut answer)?;
-        // Not in addition to a "Reject" of the initiator's: one key, one value.
+        // Not if the initiator sent "Reject": a key has one value.
         let answered = text::parse(&answer).is_ok_and(|pairs| {
             let mut keys = pairs.iter().map(|(key, _)| key);
             keys.any(|key| key == "MaxRecvDataSegmentLength")
@@ -191,7 +191,7 @@ impl<'a> Login<'a> {
     fn check_header(&mut self, request: &LoginRequest) -> Result<(), LoginStatus> {
         match &self.first {
             None => {
-                // This target speaks version 0 only, as RFC 7143 does.
+                // This target supports only version 0, as in RFC 7143.
                 if request.version_min > 0 {
                     return Err(LoginStatus::UnsupportedVersion);
                 }
@@ -225,7 +225,7 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Reads the keys that say who comes, and where to (6.3.1).
+    /// Reads the keys with initiator, target and session type (6.3.1).
     fn lead(
         &mut self,
         pairs: &[(String, String)],
@@ -259,8 +259,8 @@ impl<'a> Login<'a> {
                 .port(self.portal_group_tag)
                 .ok_or(LoginStatus::NotFound)?;
             if !found.admits(&initiator) {
-                // Not 0x0202, Authorization Failure: that would tell a stranger which targets there are.
-                info!(%initiator, target = %found.name, "not admitted: answered as if the target did not exist");
+                // Not 0x0202, Authorization Failure: the response must not disclose which targets exist.
+                info!(%initiator, target = %found.name, "initiator refused: the response is the same as for a missing target");
                 return Err(LoginStatus::NotFound);
             }
             if let Some(alias) = &found.alias {
@@ -324,7 +324,7 @@ impl<'a> Login<'a> {
             }
             match key.as_str() {
                 "InitiatorName" | "SessionType" | "TargetName" => {}
-                // 13.6, 13.8, 13.9: a target says these.
+                // 13.6, 13.8, 13.9: only a target sends these.
                 "TargetAlias" | "TargetAddress" | "TargetPortalGroupTag" => {
                     return Err(LoginStatus::InitiatorError);
                 }
@@ -332,7 +332,7 @@ impl<'a> Login<'a> {
                 "AuthMethod" if self.stage == SECURITY_NEGOTIATION => {
                     self.choose_method(value, answer)?;
                 }
-                // Answers to what we declared.
+                // Answers to our declarations.
                 _ if is_answer(value) => {}
                 _ => {
                     let result = self.parameters.negotiate(key, value, session_type);
@@ -382,7 +382,7 @@ impl<'a> Login<'a> {
         Ok(())
     }
 
-    /// Whether all is said that has to be said in this stage.
+    /// Whether this stage is complete.
     fn may_leave_stage(&self) -> Result<bool, LoginStatus> {
         if self.stage != SECURITY_NEGOTIATION {
             return Ok(true);
@@ -390,7 +390,7 @@ impl<'a> Login<'a> {
         match &self.security {
             Security::None => Ok(true),
             Security::Open if !self.is_chap_required() => Ok(true),
-            // Leaving without a word on authentication.
+            // The initiator leaves the stage without authentication.
             Security::Open => Err(LoginStatus::AuthenticationFailure),
             Security::Chap(chap) => Ok(matches!(chap, Chap::Done { .. })),
         }

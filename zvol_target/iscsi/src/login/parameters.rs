@@ -3,17 +3,17 @@
 
 use crate::text::parse_number;
 
-/// `MaxRecvDataSegmentLength` this target declares, bytes.
+/// `MaxRecvDataSegmentLength` that this target declares, bytes.
 pub const TARGET_MAX_RECV_DATA_SEGMENT_LENGTH: u32 = 256 << 10;
-/// Largest `MaxBurstLength` this target agrees to, bytes: one R2T asks for no more.
+/// Largest `MaxBurstLength` that this target accepts, bytes. An R2T requests at most this.
 const MAX_BURST_LENGTH: u32 = 1 << 20;
-/// Largest `FirstBurstLength` this target agrees to, bytes: a command window of it has to fit into memory.
+/// Largest `FirstBurstLength` that this target accepts, bytes. Memory must suffice for a full command window of it.
 const FIRST_BURST_LENGTH: u32 = 64 << 10;
-/// Largest `MaxOutstandingR2T` this target agrees to.
+/// Largest `MaxOutstandingR2T` that this target accepts.
 const MAX_OUTSTANDING_R2T: u32 = 8;
-/// Bounds of the keys that are a length of data (13.12 to 13.14).
+/// Limits of the keys for data lengths (13.12 to 13.14).
 const DATA_LENGTH_BOUNDS: std::ops::RangeInclusive<u32> = 512..=0x00ff_ffff;
-/// Seconds an initiator waits before it comes back, and that we keep a session without connection.
+/// Limits of `DefaultTime2Wait` and `DefaultTime2Retain`, seconds.
 const TIME_BOUNDS: std::ops::RangeInclusive<u32> = 0..=3600;
 
 /// Kind of a session (13.21).
@@ -25,7 +25,7 @@ pub enum SessionType {
     Discovery,
 }
 
-/// What a login agreed on. Lengths in bytes, times in seconds.
+/// Negotiated parameters. Lengths in bytes, times in seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // They are the standard's boolean keys.
 pub struct NegotiatedParameters {
@@ -35,19 +35,19 @@ pub struct NegotiatedParameters {
     pub data_digest: bool,
     /// No unsolicited Data-Out PDUs.
     pub initial_r2t: bool,
-    /// Data may come with the command.
+    /// Whether a command may carry data.
     pub immediate_data: bool,
-    /// Longest data segment the initiator takes.
+    /// Longest data segment that the initiator accepts.
     pub initiator_max_recv_data_segment_length: u32,
-    /// Longest data segment this target takes.
+    /// Longest data segment that this target accepts.
     pub target_max_recv_data_segment_length: u32,
     /// Longest sequence of Data-In, or of Data-Out for one R2T.
     pub max_burst_length: u32,
-    /// Most unsolicited data of a command, immediate data included.
+    /// Most unsolicited data of a command, including immediate data.
     pub first_burst_length: u32,
-    /// Wait before an initiator logs in again.
+    /// Time before an initiator logs in again.
     pub default_time2wait: u16,
-    /// Time a task would be kept for reassignment; always 0 at `ErrorRecoveryLevel` 0.
+    /// Time that a task waits for reassignment; always 0 at `ErrorRecoveryLevel` 0.
     pub default_time2retain: u16,
     /// R2Ts of one command outstanding at once.
     pub max_outstanding_r2t: u16,
@@ -81,28 +81,28 @@ impl Default for NegotiatedParameters {
     }
 }
 
-/// Whether a value is one of the answers that are no value of any key (6.2).
+/// Whether a value is one of the answers of 6.2, which are not values of a key.
 pub(crate) fn is_answer(value: &str) -> bool {
     matches!(value, "NotUnderstood" | "Irrelevant" | "Reject")
 }
 
-/// What is said back to one offered key.
+/// Answer to one offered key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The result.
     Value(String),
-    /// Nothing: the key was a declaration.
+    /// No answer: the key was a declaration.
     Nothing,
     /// "Reject": the value is not acceptable; the parameter keeps its default.
     Reject,
-    /// "Irrelevant": the key means nothing in this kind of session.
+    /// "Irrelevant": the key has no meaning in this kind of session.
     Irrelevant,
-    /// "`NotUnderstood`": the key is not known.
+    /// "`NotUnderstood`": the key is unknown.
     NotUnderstood,
 }
 
 impl Answer {
-    /// The value to be sent, if any.
+    /// The value to send, if any.
     pub fn as_value(&self) -> Option<&str> {
         match self {
             Self::Value(value) => Some(value),
@@ -114,7 +114,7 @@ impl Answer {
     }
 }
 
-/// Keys that mean nothing in a discovery session (their sections in 13 say so).
+/// Keys without meaning in a discovery session, according to their sections in 13.
 const IRRELEVANT_IN_DISCOVERY: [&str; 10] = [
     "MaxConnections",
     "InitialR2T",
@@ -129,9 +129,9 @@ const IRRELEVANT_IN_DISCOVERY: [&str; 10] = [
 ];
 
 impl NegotiatedParameters {
-    /// Answers one operational key offered by the initiator and takes over the result.
+    /// Answers an operational key of the initiator and stores the result.
     ///
-    /// `FirstBurstLength` must be offered after `MaxBurstLength` when both come: it is bounded by the other's result.
+    /// If both occur, pass `MaxBurstLength` before `FirstBurstLength`, whose limit is the other's result.
     pub(crate) fn negotiate(&mut self, key: &str, value: &str, session: SessionType) -> Answer {
         if session == SessionType::Discovery && IRRELEVANT_IN_DISCOVERY.contains(&key) {
             return Answer::Irrelevant;
@@ -140,16 +140,16 @@ impl NegotiatedParameters {
             "HeaderDigest" => digest(value, &mut self.header_digest),
             "DataDigest" => digest(value, &mut self.data_digest),
             "InitialR2T" => boolean(value, |offer| {
-                // Result function OR; we do not ask for it.
+                // Result function OR; we do not require it.
                 self.initial_r2t = offer;
                 offer
             }),
             "ImmediateData" => boolean(value, |offer| {
-                // Result function AND; we take it.
+                // Result function AND; we accept it.
                 self.immediate_data = offer;
                 offer
             }),
-            // Result function OR; we ask for both.
+            // Result function OR; we require both.
             "DataPDUInOrder" | "DataSequenceInOrder" => boolean(value, |_| true),
             "MaxRecvDataSegmentLength" => match number(value, DATA_LENGTH_BOUNDS) {
                 Some(length) => {
@@ -174,7 +174,7 @@ impl NegotiatedParameters {
                 None => Answer::Reject,
             },
             "DefaultTime2Wait" => match number(value, TIME_BOUNDS) {
-                // Result function maximum; we need no wait.
+                // Result function maximum; we need no time.
                 Some(offer) => {
                     self.default_time2wait = offer as u16;
                     Answer::Value(offer.to_string())
@@ -206,7 +206,7 @@ impl NegotiatedParameters {
                 }
                 None => Answer::Reject,
             },
-            // 13.23: the first of the initiator's list that we know.
+            // 13.23: the first value of the initiator's list that we support.
             "TaskReporting" => {
                 if value.split(',').any(|item| item == "RFC3720") {
                     Answer::Value("RFC3720".into())
@@ -217,8 +217,8 @@ impl NegotiatedParameters {
             // 13.25: obsolete, but never "NotUnderstood".
             "IFMarker" | "OFMarker" => boolean(value, |_| false),
             "InitiatorAlias" => Answer::Nothing,
-            // Keys that only a target sends (13.6, 13.8, 13.9), that have no place where they came (12.1, 13.3), or that
-            // are obsolete (13.25).
+            // Keys that only a target sends (13.6, 13.8, 13.9), that are not allowed here (12.1, 13.3), or that are obsolete
+            // (13.25).
             "TargetAlias"
             | "TargetAddress"
             | "TargetPortalGroupTag"
@@ -252,7 +252,7 @@ fn boolean(value: &str, result: impl FnOnce(bool) -> bool) -> Answer {
 }
 
 fn digest(value: &str, parameter: &mut bool) -> Answer {
-    // The first value of the initiator's list that we know (6.2.1).
+    // The first value of the initiator's list that we support (6.2.1).
     let Some(choice) = value
         .split(',')
         .find(|item| matches!(*item, "CRC32C" | "None"))

@@ -5,32 +5,32 @@
 const TYPE_EXTENDED_CDB: u8 = 1;
 /// Bidirectional Read Expected Data Transfer Length (11.2.2.4).
 const TYPE_BIDIRECTIONAL_READ_LENGTH: u8 = 2;
-/// Longest CDB: 16 bytes in the BHS and what an AHS of the size SPC allows adds.
+/// Longest CDB: 16 bytes in the BHS and an AHS of the largest size that SPC allows.
 pub const CDB_LENGTH_MAX: usize = 260;
 
-/// What the AHSs of a SCSI Command said.
+/// Content of the AHSs of a SCSI Command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdditionalHeaders<'a> {
     /// Bytes of the CDB after its first 16.
     pub extended_cdb: &'a [u8],
-    /// Bytes the initiator expects in, of a bidirectional command.
+    /// Bytes that the initiator expects from the read part of a bidirectional command.
     pub bidirectional_read_length: Option<u32>,
 }
 
-/// The AHSs break the rules of RFC 7143 11.2.2.
+/// The AHSs violate RFC 7143 11.2.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed additional header segment")]
 pub struct MalformedAdditionalHeader;
 
 impl<'a> AdditionalHeaders<'a> {
-    /// Reads the AHSs of one PDU.
+    /// Parses the AHSs of one PDU.
     ///
     /// # Errors
     /// [`MalformedAdditionalHeader`] for a length that does not fit, an unknown type, or one type twice.
     pub fn decode(mut bytes: &'a [u8]) -> Result<Self, MalformedAdditionalHeader> {
         let mut headers = Self::default();
         while let Some((&[high, low, kind, _], rest)) = bytes.split_first_chunk::<4>() {
-            // AHSLength counts from the byte after the type, which is the reserved one.
+            // AHSLength counts from the reserved byte after the type.
             let length = usize::from(u16::from_be_bytes([high, low]));
             let content = length.checked_sub(1).ok_or(MalformedAdditionalHeader)?;
             let value = rest.get(..content).ok_or(MalformedAdditionalHeader)?;
@@ -59,7 +59,7 @@ impl<'a> AdditionalHeaders<'a> {
         }
     }
 
-    /// The AHSs as they travel.
+    /// Encodes the AHSs.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut push = |kind: u8, value: &[u8]| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From bytes to PDUs and back: lengths, padding, digests (RFC 7143 11.2).
+//! Encodes and decodes PDUs: lengths, padding, digests (RFC 7143 11.2).
 
 use super::layout::{BHS_LENGTH, Header};
 
@@ -27,7 +27,7 @@ pub struct Lengths {
     pub data_segment: usize,
 }
 
-/// Bytes that are no PDU for this connection. The stream can't be followed any further.
+/// Why bytes are not a valid PDU. The connection must be closed: the begin of the next PDU is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// `DataSegmentLength` is above what the receiver declared.
@@ -52,7 +52,7 @@ pub const fn padding(length: usize) -> usize {
 }
 
 impl Lengths {
-    /// Reads the length fields.
+    /// Parses the length fields.
     pub fn of(header: &Header) -> Self {
         Self {
             additional_headers: usize::from(header[4]) * 4,
@@ -72,15 +72,15 @@ impl Lengths {
     }
 }
 
-/// Writes the length of the data segment into a header. No PDU made here has more than 16 MiB - 1.
+/// Sets `DataSegmentLength` in a header. Our PDUs have at most 16 MiB - 1.
 pub fn set_data_segment_length(header: &mut Header, length: usize) {
     let [_, high, middle, low] = (length as u32).to_be_bytes();
     header[5..8].copy_from_slice(&[high, middle, low]);
 }
 
-/// A PDU as bytes: `header` with its length fields set, AHSs, data segment, padding, digests.
+/// Encodes a PDU: `header` with its length fields, AHSs, data segment, padding, digests.
 ///
-/// `additional_headers` is cut to whole words, as it travels.
+/// `additional_headers` is cut to whole words.
 pub fn encode(
     mut header: Header,
     additional_headers: &[u8],
@@ -110,21 +110,21 @@ pub fn encode(
 pub struct Frame<'a> {
     /// Basic Header Segment.
     pub header: Header,
-    /// Additional Header Segments, undivided.
+    /// Additional Header Segments, not parsed.
     pub additional_headers: &'a [u8],
     /// Data segment without padding.
     pub data: &'a [u8],
-    /// Bytes of the buffer the PDU took.
+    /// Length of the PDU in the buffer, bytes.
     pub length: usize,
 }
 
-/// Basic Header Segment, Additional Header Segments, and the lengths they give.
+/// Basic Header Segment, Additional Header Segments, and their length fields.
 pub type Headers<'a> = (Header, &'a [u8], Lengths);
 
-/// Splits the headers off `bytes` and checks them; `None` while there are too few bytes.
+/// Splits the headers off `bytes` and checks them; `None` if the bytes do not suffice yet.
 ///
 /// # Errors
-/// [`FrameError`]; the data segment's length is checked against `data_segment_limit` here, before anyone takes memory for it.
+/// [`FrameError`]. It checks the length of the data segment against `data_segment_limit`, before memory is allocated for it.
 pub fn decode_headers(
     bytes: &[u8],
     digests: Digests,
@@ -151,7 +151,7 @@ pub fn decode_headers(
     Ok(Some((*header, &covered[BHS_LENGTH..], lengths)))
 }
 
-/// Takes one whole PDU off the front of `bytes`; `None` while it is not complete.
+/// Splits one whole PDU off `bytes`; `None` if it is not complete yet.
 ///
 /// # Errors
 /// [`FrameError`].

@@ -8,13 +8,13 @@ pdu! {
     /// NOP-Out (11.18).
     NopOut, opcode 0x00, byte 0 0, byte 1 0x80,
     {
-        /// I bit: delivered at once, does not use up a `CmdSN`.
+        /// I bit: immediate delivery, uses no `CmdSN`.
         immediate: bool = Bit(0, 0x40),
-        /// Logical Unit Number: copied from the NOP-In that is answered.
+        /// Logical Unit Number: copied from the answered NOP-In.
         lun: [u8; 8] = Bytes::<8>(8),
-        /// Initiator Task Tag; reserved value: no answer requested.
+        /// Initiator Task Tag; the reserved value requests no answer.
         initiator_task_tag: u32 = Word(16),
-        /// Target Transfer Tag: that of the NOP-In that is answered.
+        /// Target Transfer Tag: that of the answered NOP-In.
         target_transfer_tag: u32 = Word(20),
         /// `CmdSN`
         cmd_sn: u32 = Word(24),
@@ -31,9 +31,9 @@ pdu! {
         immediate: bool = Bit(0, 0x40),
         /// F bit: no unsolicited Data-Out follows.
         r#final: bool = Bit(1, 0x80),
-        /// R bit: data is expected in.
+        /// R bit: the initiator expects data.
         read: bool = Bit(1, 0x40),
-        /// W bit: data is sent out.
+        /// W bit: the initiator sends data.
         write: bool = Bit(1, 0x20),
         /// ATTR (11.3.1).
         attribute: u8 = Bits(1, 0x07),
@@ -83,7 +83,7 @@ pdu! {
     {
         /// T bit: ready for the next stage.
         transit: bool = Bit(1, 0x80),
-        /// C bit: the text goes on in the next PDU.
+        /// C bit: the text continues in the next PDU.
         r#continue: bool = Bit(1, 0x40),
         /// CSG: current stage.
         current_stage: u8 = Bits(1, 0x0c),
@@ -114,15 +114,15 @@ pdu! {
     {
         /// I bit.
         immediate: bool = Bit(0, 0x40),
-        /// F bit: the initiator is done with this negotiation.
+        /// F bit: the initiator ends this negotiation.
         r#final: bool = Bit(1, 0x80),
-        /// C bit: the text goes on in the next PDU.
+        /// C bit: the text continues in the next PDU.
         r#continue: bool = Bit(1, 0x40),
         /// Logical Unit Number.
         lun: [u8; 8] = Bytes::<8>(8),
         /// Initiator Task Tag.
         initiator_task_tag: u32 = Word(16),
-        /// Target Transfer Tag; reserved value at the start.
+        /// Target Transfer Tag; the reserved value at the begin.
         target_transfer_tag: u32 = Word(20),
         /// `CmdSN`
         cmd_sn: u32 = Word(24),
@@ -214,7 +214,7 @@ pub enum InitiatorPdu {
 }
 
 impl InitiatorPdu {
-    /// Reads a header; `None` for an opcode no initiator sends, or one not known here.
+    /// Decodes a header; `None` if the opcode is unknown or not an initiator's.
     pub fn decode(header: &Header) -> Option<Self> {
         Some(match header[0] & OPCODE_MASK {
             NopOut::OPCODE => Self::NopOut(NopOut::decode(header)),

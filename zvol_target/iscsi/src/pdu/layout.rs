@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a field lies in the Basic Header Segment, said once for both directions.
+//! Position of fields in the Basic Header Segment, for encoding and decoding.
 
 /// Length of the Basic Header Segment (RFC 7143 11.2.1).
 pub const BHS_LENGTH: usize = 48;
 
-/// A Basic Header Segment as it travels.
+/// A Basic Header Segment, encoded.
 pub type Header = [u8; BHS_LENGTH];
 
-/// Place and type of one field.
+/// Position and type of one field.
 pub(super) trait Locator {
     type Value;
     fn get(&self, header: &Header) -> Self::Value;
@@ -20,7 +20,7 @@ pub(super) struct Byte(pub usize);
 pub(super) struct Half(pub usize);
 /// Four bytes, big-endian.
 pub(super) struct Word(pub usize);
-/// `N` bytes as they are.
+/// `N` bytes, unchanged.
 pub(super) struct Bytes<const N: usize>(pub usize);
 /// One bit of a byte, by its mask.
 pub(super) struct Bit(pub usize, pub u8);
@@ -89,7 +89,7 @@ impl Locator for Bits {
     }
 }
 
-/// Declares a PDU: its opcode, the bits of byte 1 that are always set, and where its fields lie.
+/// Declares a PDU: its opcode, the bits of byte 1 that are always set, and the position of its fields.
 macro_rules! pdu {
     (
         $(#[$meta:meta])*
@@ -106,12 +106,12 @@ macro_rules! pdu {
             /// Operation code (RFC 7143 11.2.1.2).
             pub const OPCODE: u8 = $opcode;
 
-            /// Reads the fields; the opcode is known already, reserved bits are ignored.
+            /// Reads the fields. Does not check the opcode; ignores reserved bits.
             pub fn decode(header: &Header) -> Self {
                 Self { $( $field: $locator.get(header), )* }
             }
 
-            /// The header, its length fields still zero.
+            /// The header, with length fields of zero.
             pub fn encode(&self) -> Header {
                 let mut header = [0; BHS_LENGTH];
                 header[0] = $opcode | $zeroth;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Protocol Data Units (RFC 7143 11): one type per opcode, framing, digests.
 //!
-//! Both directions can be encoded and decoded: the tests speak as an initiator with the same code.
+//! Both directions can be encoded and decoded: the tests use the same code for their initiator.
 
 mod ahs;
 mod frame;

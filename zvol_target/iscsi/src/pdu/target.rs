@@ -10,9 +10,9 @@ pdu! {
     {
         /// Logical Unit Number.
         lun: [u8; 8] = Bytes::<8>(8),
-        /// Initiator Task Tag; reserved value when the target asks.
+        /// Initiator Task Tag; the reserved value in a NOP-In from the target's side.
         initiator_task_tag: u32 = Word(16),
-        /// Target Transfer Tag; reserved value when no answer is requested.
+        /// Target Transfer Tag; the reserved value requests no answer.
         target_transfer_tag: u32 = Word(20),
         /// `StatSN`
         stat_sn: u32 = Word(24),
@@ -201,7 +201,7 @@ pdu! {
         initiator_task_tag: u32 = Word(16),
         /// Target Transfer Tag.
         target_transfer_tag: u32 = Word(20),
-        /// `StatSN`: the next one, not used up.
+        /// `StatSN` of the next response; not used up.
         stat_sn: u32 = Word(24),
         /// `ExpCmdSN`
         exp_cmd_sn: u32 = Word(28),
@@ -244,7 +244,7 @@ pdu! {
 }
 
 pdu! {
-    /// Reject (11.17); its data segment is the header that is rejected.
+    /// Reject (11.17). Its data segment is the rejected header.
     Reject, opcode 0x3f, byte 0 0, byte 1 0x80,
     {
         /// Reason (11.17.1).
@@ -288,7 +288,7 @@ pub enum TargetPdu {
 }
 
 impl TargetPdu {
-    /// Reads a header; `None` for an opcode no target sends.
+    /// Decodes a header; `None` if the opcode is unknown or not a target's.
     pub fn decode(header: &Header) -> Option<Self> {
         Some(match header[0] & OPCODE_MASK {
             NopIn::OPCODE => Self::NopIn(NopIn::decode(header)),

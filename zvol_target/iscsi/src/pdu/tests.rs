@@ -108,7 +108,7 @@ proptest! {
     fn decoding_forgets_nothing_it_names(mut header: [u8; 48], opcode in 0u8..0x40) {
         header[0] = (header[0] & 0x40) | opcode;
         if let Some(once) = reencode(&header) {
-            // Reserved bits are dropped the first time; nothing changes after that.
+            // The first pass clears reserved bits; nothing changes after that.
             prop_assert_eq!(reencode(&once), Some(once));
             prop_assert_eq!(InitiatorPdu::decode(&once), InitiatorPdu::decode(&header));
             prop_assert_eq!(TargetPdu::decode(&once), TargetPdu::decode(&header));
@@ -136,7 +136,7 @@ proptest! {
         let mut bytes = encode(NopOut::default().encode(), &[], &data, digests);
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
-        // A flipped length field may ask for more bytes than there are; it never gives a PDU.
+        // A wrong length field can request more bytes than exist; it never results in a PDU.
         prop_assert!(!matches!(decode(&bytes, digests, 1 << 24), Ok(Some(_))));
     }
 

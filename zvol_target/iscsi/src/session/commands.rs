@@ -17,7 +17,7 @@ use crate::pdu::{DataOut, Header, RESERVED_TAG, ScsiCommand, reject};
 use crate::registry::Counters;
 
 impl Connection {
-    /// Takes in the headers of a SCSI Command with `immediate_data` bytes behind them; says where those go.
+    /// Processes the headers of a SCSI Command followed by `immediate_data` bytes. Returns the destination of these bytes.
     pub(super) fn receive_command(
         &mut self,
         header: &Header,
@@ -72,7 +72,8 @@ impl Connection {
                 identifier: u64::from(tag),
                 cdb,
                 attribute,
-                // A bidirectional command would hold its Data-In until all Data-Out has passed; no command here is one.
+                // A bidirectional command would hold its Data-In until all Data-Out has arrived. No supported command is
+                // bidirectional.
                 data_in_buffer_size: if command.write { 0 } else { read_length },
             }),
             immediate: command.immediate,
@@ -107,7 +108,7 @@ impl Connection {
         })
     }
 
-    /// The Data-Out of a command; broken from the start if unsolicited data comes that was not agreed on.
+    /// The Data-Out of a command. It has failed already if the command announces unsolicited data that was not negotiated.
     fn new_transfer(&self, command: &ScsiCommand, immediate_data: u32) -> Option<Rc<Transfer>> {
         if !command.write && immediate_data == 0 {
             return None;
@@ -136,7 +137,7 @@ impl Connection {
         Some(Rc::new(transfer))
     }
 
-    /// Takes in the headers of a Data-Out PDU with `length` bytes behind them; says where those go.
+    /// Processes the headers of a Data-Out PDU followed by `length` bytes. Returns the destination of these bytes.
     pub(super) fn receive_data_out(
         &mut self,
         header: &Header,
@@ -149,7 +150,7 @@ impl Connection {
         } else if let Some(tag) = self.solicited.task_of(data.target_transfer_tag) {
             tag
         } else {
-            // Data that a command requested before it ended is discarded.
+            // Discard data that a command requested before it ended.
             let issued = self
                 .next_transfer_tag
                 .wrapping_sub(data.target_transfer_tag);
@@ -158,7 +159,7 @@ impl Connection {
             }
             return Destination::Nobody;
         };
-        // So is unsolicited data of a command that is gone.
+        // Also discard unsolicited data of a command that has ended.
         let Some(task) = self.tasks.get(&tag) else {
             return Destination::Nobody;
         };
@@ -178,12 +179,12 @@ impl Connection {
         }
     }
 
-    /// A sequence of Data-Out has ended: a response may have waited for it.
+    /// Ends a sequence of Data-Out. A response may have waited for it.
     pub(super) fn end_sequence(&mut self, tag: u32) {
         self.respond_if_complete(tag);
     }
 
-    /// Gives a command to the SCSI target, in the order of `CmdSN`.
+    /// Passes a command to the SCSI target, in the order of `CmdSN`.
     pub(super) fn start(&mut self, tag: u32) {
         let (Some(task), Some(attachment)) = (self.tasks.get_mut(&tag), &self.nexus) else {
             return;
@@ -211,7 +212,7 @@ impl Connection {
         });
     }
 
-    /// Takes in what the SCSI target is done with.
+    /// Processes a result of the SCSI target.
     pub(super) fn finish(&mut self, finished: Finished) {
         match finished {
             Finished::Command {
@@ -235,8 +236,8 @@ impl Connection {
         }
     }
 
-    /// The initiator takes these commands for ended: their tags and places in the window are free, also of one that still runs
-    /// because its volume hangs.
+    /// Forgets commands that the initiator considers ended. Their tags and places in the window are free, even if a command still
+    /// runs because its volume hangs.
     fn give_up(&mut self, commands: &[(u32, u64)]) {
         for &(tag, number) in commands {
             if self.is_running_as(tag, number) {
@@ -271,7 +272,7 @@ impl Connection {
             .is_some_and(|transfer| transfer.failure_delivered());
         let completion = match outcome {
             Outcome::Completed(completion) => completion,
-            // The command gave up because the transfer broke; the initiator hears of that.
+            // The command ended because its transfer failed; the response reports that.
             Outcome::Aborted if failure_delivered => broken_transfer(),
             Outcome::Aborted => {
                 self.remove_task(tag);
@@ -285,7 +286,7 @@ impl Connection {
         self.respond_if_complete(tag);
     }
 
-    /// Responds to a command that has ended, unless data of it is still on its way.
+    /// Responds to a command that has ended, unless its data is still arriving.
     fn respond_if_complete(&mut self, tag: u32) {
         let complete = self.tasks.get(&tag).is_some_and(|task| {
             matches!(task.progress, Progress::Ended(_))
@@ -305,7 +306,7 @@ impl Connection {
         }
     }
 
-    /// Takes a task out; its place in the window is free.
+    /// Removes a task, and frees its place in the window.
     fn remove_task(&mut self, tag: u32) -> Option<Task> {
         let task = self.tasks.remove(&tag)?;
         if let Some(transfer) = &task.transfer {
@@ -321,7 +322,7 @@ impl Connection {
         Some(task)
     }
 
-    /// Drops a task the SCSI target does not have, or not any more. Nothing is reported of it.
+    /// Drops a task that the SCSI target does not run. No response is sent.
     pub(super) fn drop_task(&mut self, tag: u32) {
         let was_held = self.held.iter().find_map(|(&cmd_sn, held)| {
             matches!(held, Held::Command(other) if *other == tag).then_some(cmd_sn)
@@ -330,15 +331,14 @@ impl Connection {
             self.remove_task(tag);
             return;
         };
-        // Its turn in the order has not come yet; the window opens when it does.
+        // Its turn in the order is still to come; the window opens then.
         self.held.insert(cmd_sn, Held::Skipped);
         if let Some(transfer) = self.tasks.remove(&tag).and_then(|task| task.transfer) {
             transfer.close();
         }
     }
 
-    /// Drops the tasks of logical units that the SCSI target does not have, or not any more. Those behind `cmd_sn` in the
-    /// order stay.
+    /// Drops the tasks of logical units that the SCSI target does not run. Tasks after `cmd_sn` in the order are not affected.
     pub(super) fn drop_tasks_not_running(
         &mut self,
         cmd_sn: u32,
@@ -378,7 +378,7 @@ fn task_attribute(attribute: u8) -> Option<TaskAttribute> {
     })
 }
 
-/// The sense data is filled in from the failure when the response is made.
+/// The response takes its sense data from the failure.
 fn broken_transfer() -> Completion {
     Completion {
         status: Status::CheckCondition,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The connection: its state, its turn, its end.
+//! State and main loop of a connection, and its end.
 
 use std::collections::HashMap;
 use std::future::{Future as _, poll_fn};
@@ -33,26 +33,26 @@ use crate::pdu::{Digests, FrameError, LogoutRequest};
 use crate::registry::{EndReason, Registration, Registry};
 use crate::text::format_binary;
 
-/// Data-In that the initiator has not read, above which nothing more is received. Long data is bounded by [`Memory`]; short
-/// answers can add 64 KiB for each command of the window before this is checked again.
+/// Stop receiving while more Data-In than this is unread by the initiator, bytes. [`Memory`] limits long data; short answers can
+/// add 64 KiB for each command of the window before the next check.
 const UNREAD_DATA: usize = THREAD_MEMORY / 2;
-/// Data of requests that came before their turn, bytes: no initiator sends its pings and texts so.
+/// Limit of the data of requests that arrived early, bytes. Normal initiators do not send pings and texts out of order.
 pub(super) const EARLY_REQUESTS: usize = 64 << 10;
-/// Bytes of responses an initiator leaves unread, data apart, above which nothing more is received from it.
+/// Stop receiving while more bytes of responses than this, without data, are unread by the initiator.
 const UNREAD_RESPONSES: usize = 2 << 20;
-/// What a connection takes without any command, and a command without its data; bytes, about.
+/// Approximate memory of a connection without commands, and of a command without its data, bytes.
 const BYTES_OF_A_CONNECTION: usize = 128 << 10;
 const BYTES_OF_A_TASK: usize = 4 << 10;
-/// Rounds of receiving, running and sending before other connections have their turn.
+/// Receive, run and send this often before other connections have their turn.
 const ROUNDS: usize = 8;
-/// Intervals of the keepalive timer over which no byte of a command's outstanding Data-Out has come, after which the session
-/// ends: twice the interval at least. An initiator that is there but leaves a command without its data would hold up
-/// what is behind it in the logical unit for ever; at `ErrorRecoveryLevel` 0 there is no other recovery (7.1.5).
+/// End the session after this many keepalive intervals without a byte of a command's outstanding Data-Out, which is at least
+/// twice the interval. An initiator that never sends the data would block later commands of the logical unit.
+/// `ErrorRecoveryLevel` 0 has no other recovery (7.1.5).
 const DATA_OUT_INTERVALS: u32 = 3;
-/// How long the end of a session waits for its commands: those of a volume that works end within it, so that the next session of
-/// the initiator finds no unit fenced off.
+/// How long the end of a session waits for its commands. On a volume that works they end in this time, so that the initiator's
+/// next session finds no fenced unit.
 const END_OF_COMMANDS: Duration = Duration::from_millis(200);
-/// How long a message that goes before a close may take.
+/// Time limit of a message before the connection is closed.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a connection ends.
@@ -79,15 +79,15 @@ pub(crate) enum End {
 /// State of the keepalive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keepalive {
-    /// Something was received since the timer was set.
+    /// Data arrived since the timer was set.
     Heard,
-    /// Nothing was.
+    /// No data arrived.
     Quiet,
-    /// Nothing was, and a NOP-In is on its way.
+    /// No data arrived, and a NOP-In was sent.
     Pinged,
 }
 
-/// An I\_T nexus with its target. However it is dropped, the target is notified of the nexus loss.
+/// An I\_T nexus with its target. Dropping it always notifies the target of the nexus loss.
 pub(super) struct Attachment {
     pub nexus: Arc<Nexus>,
     pub target: Arc<dyn ScsiTarget>,
@@ -107,7 +107,7 @@ pub(crate) struct Connection {
     pub(super) long_data: LongData,
     pub(super) registry: Arc<Registry>,
     pub(super) registration: Registration,
-    /// The nexus and its target; none in a discovery session.
+    /// The nexus and its target; `None` in a discovery session.
     pub(super) nexus: Option<Attachment>,
     pub(super) parameters: NegotiatedParameters,
     pub(super) digests: Digests,
@@ -115,18 +115,18 @@ pub(crate) struct Connection {
     pub(super) stat_sn: u32,
     /// Commands by Initiator Task Tag.
     pub(super) tasks: HashMap<u32, Task>,
-    /// What came before its turn, by `CmdSN`.
+    /// Requests that arrived before their turn, by `CmdSN`.
     pub(super) held: HashMap<u32, Held>,
-    /// Immediate requests under way.
+    /// Number of running immediate requests.
     pub(super) immediate: u32,
     pub(super) running: FuturesUnordered<Running>,
-    /// Commands that the SCSI target was given so far.
+    /// Number of commands passed to the SCSI target.
     pub(super) started: u64,
     pub(super) requests: Rc<Requests>,
     pub(super) solicited: Solicited,
     pub(super) next_transfer_tag: u32,
     pub(super) incoming: Incoming,
-    /// The last data segment was long.
+    /// Whether the last data segment was long.
     pub(super) bulk: bool,
     pub(super) memory: Rc<Memory>,
     held_memory: HeldMemory,
@@ -137,7 +137,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A connection whose login is complete. `inbound` may hold bytes that came behind it.
+    /// A connection whose login is complete. `inbound` can hold bytes that follow the login.
     pub fn new(
         stream: TcpStream,
         inbound: Inbound,
@@ -199,20 +199,21 @@ impl Connection {
         }
     }
 
-    /// Serves the initiator until the connection ends. Ready when the last command has ended too; the initiator may log in before.
+    /// Serves the initiator until the connection ends. Ready when the last command has also ended; the initiator can log in
+    /// before that.
     pub async fn run(self) {
         let (mut running, held_memory) = self.serve().await;
         while running.next().await.is_some() {}
         drop(held_memory);
     }
 
-    /// Serves the initiator until the connection ends, and returns the commands that have not ended, and what counts their memory.
+    /// Serves the initiator until the connection ends. Returns the commands that have not ended, and their memory account.
     async fn serve(mut self) -> (FuturesUnordered<Running>, HeldMemory) {
         let end = poll_fn(|context| self.poll_turn(context)).await;
         let initiator = &self.registration.record.initiator;
         match &end {
             End::Ended(EndReason::MemoryShort) => {
-                warn!(%initiator, "the session held the most memory of all, and there is no more: it ends");
+                warn!(%initiator, "memory for sessions is exhausted; this session held the most and is closed");
             }
             End::Closed | End::Logout(_) | End::Ended(_) => {
                 debug!(%initiator, %end, "session ends");
@@ -239,13 +240,13 @@ impl Connection {
                 self.flush_last_words().await;
                 self.end_nexus().await;
             }
-            // A Reject may be queued.
+            // A Reject can be queued.
             End::Frame(_) | End::Protocol(_) => {
                 self.flush_last_words().await;
                 self.end_nexus().await;
             }
             End::Ended(EndReason::MemoryShort) => {
-                // At once, also what the kernel has: the initiator does not read it.
+                // Drop everything at once, including the kernel's send buffer: the initiator does not read it.
                 self.outbound = Outbound::default();
                 self.long_data = LongData::default();
                 let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
@@ -255,7 +256,7 @@ impl Connection {
                 self.end_nexus().await;
             }
         }
-        // From here on the initiator may log in again: units in which commands still run are fenced off from it.
+        // The initiator can log in again from here on. Units with running commands are fenced for it.
         let Self {
             stream,
             inbound,
@@ -279,12 +280,12 @@ impl Connection {
             stream, outbound, ..
         } = self;
         let flush = poll_fn(|context| outbound.poll_flush(stream, context));
-        // The connection is closed next, whether they got through or not.
+        // The connection is closed next in any case.
         let _ = timeout(LAST_WORDS_TIMEOUT, flush).await;
     }
 
-    /// Ends the nexus, and gives its commands [`END_OF_COMMANDS`] to end. One that runs longer is in an operation of a volume that
-    /// hangs, which nobody can call back.
+    /// Ends the nexus, and waits [`END_OF_COMMANDS`] for its commands. A command that runs longer waits for a volume that hangs,
+    /// and cannot be cancelled.
     async fn end_nexus(&mut self) {
         for task in self.tasks.values() {
             if let Some(transfer) = &task.transfer {
@@ -297,7 +298,7 @@ impl Connection {
         self.tasks.clear();
     }
 
-    /// One turn: receive, run, send, as often as there is something to do and others are not kept waiting.
+    /// One turn: receives, runs and sends while there is work, until other connections must have their turn.
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<End> {
         if let Poll::Ready(reason) = self.registration.record.end.poll(context) {
             return Poll::Ready(End::Ended(reason));
@@ -320,11 +321,11 @@ impl Connection {
                 Poll::Pending => false,
             };
             self.poll_running(context);
-            self.tell_window();
+            self.announce_window();
             if let Poll::Ready(Err(error)) = self.poll_send(context) {
                 return Poll::Ready(End::Io(error));
             }
-            // What was sent may have made room: for commands that wait, and for what is in the socket.
+            // Sent data can have freed memory, for commands that wait and for bytes in the socket.
             let granted = self.memory.serve(self.unread_data());
             let resumed = granted || (paused && !self.is_receiving_paused());
             if let Some(request) = self.logout.take() {
@@ -336,7 +337,7 @@ impl Connection {
                 return self.poll_keepalive(context);
             }
         }
-        // A connection that is never idle has its timer checked all the same.
+        // The timer of a connection that is never idle must be checked too.
         if self.timer.is_elapsed() {
             if let Poll::Ready(end) = self.poll_keepalive(context) {
                 return Poll::Ready(end);
@@ -346,7 +347,7 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Runs commands as far as they get, and asks for the data they wait for.
+    /// Runs commands until all wait, and requests the data that they wait for.
     pub(super) fn poll_running(&mut self, context: &mut Context<'_>) {
         while let Poll::Ready(Some(finished)) = self.running.poll_next_unpin(context) {
             self.finish(finished);
@@ -354,15 +355,15 @@ impl Connection {
         self.send_requests();
     }
 
-    /// Whether reading from the socket has to wait: for the initiator to read. Never for commands to end, as what is in the socket
-    /// may be what they wait for, or a ping.
+    /// Whether to stop reading from the socket until the initiator reads. It never waits for the end of commands: they can wait
+    /// for bytes in the socket, and a ping can be there too.
     pub(super) fn is_receiving_paused(&self) -> bool {
         self.outbound.staged_bytes() > UNREAD_RESPONSES || self.unread_data() > UNREAD_DATA
     }
 
-    /// Called once an interval: whether some command has waited too long for its Data-Out.
+    /// Called once an interval. Whether a command has waited too long for its Data-Out.
     fn is_data_out_missing(&self) -> bool {
-        // While we do not receive it is for us to go on.
+        // While receiving is paused, the delay is ours.
         let paused = self.is_receiving_paused();
         self.tasks
             .values()
@@ -371,14 +372,14 @@ impl Connection {
     }
 
     fn poll_keepalive(&mut self, context: &mut Context<'_>) -> Poll<End> {
-        // An elapsed check is cheap; the timer is polled only to set its waker anew.
+        // The check of the time is cheap; poll the timer only to register its waker again.
         while self.timer.is_elapsed() || self.timer.as_mut().poll(context).is_ready() {
             if self.is_data_out_missing() {
                 return Poll::Ready(End::DataOutMissing);
             }
             self.keepalive = match self.keepalive {
                 Keepalive::Heard => Keepalive::Quiet,
-                // A discovery session is for questions only; an idle one ends.
+                // A discovery session is short; close an idle one.
                 Keepalive::Quiet if self.nexus.is_none() => Keepalive::Pinged,
                 Keepalive::Quiet => {
                     self.push_ping();
@@ -396,8 +397,8 @@ impl Connection {
     }
 }
 
-/// Reads what the initiator still sends, until it closes: closing with bytes unread resets the connection, and what was
-/// sent last may be lost.
+/// Reads what the initiator still sends until it closes. Closing a connection with unread bytes resets it, and the last sent data
+/// can be lost.
 async fn linger(mut stream: TcpStream, mut inbound: Inbound) {
     let _ = SockRef::from(&stream).shutdown(Shutdown::Write);
     let drain = async {
@@ -409,6 +410,6 @@ async fn linger(mut stream: TcpStream, mut inbound: Inbound) {
             }
         }
     };
-    // Closed in any case when the time is over.
+    // Closed in any case after the timeout.
     let _ = timeout(LAST_WORDS_TIMEOUT, drain).await;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Data-In on its way to the initiator: short data at once, long data in turns, so that no answer waits behind megabytes.
+//! Data-In to the initiator: short data at once, long data in turns, so that no answer waits behind megabytes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,13 +15,13 @@ use crate::registry::Counters;
 
 /// Longest data that is queued whole, bytes.
 const SHORT: usize = 64 << 10;
-/// Long data in the send queue at a time, bytes. What follows goes behind the answers that are ready by then.
+/// Limit of long data in the send queue, bytes. Answers that become ready are queued before the rest.
 const QUEUED_MOST: usize = 256 << 10;
 
-/// Data of commands that have ended, not queued yet.
+/// Data of commands that have ended; not queued yet.
 #[derive(Default)]
 pub(super) struct LongData {
-    /// In the order of their turns.
+    /// In the order of turns.
     sequences: VecDeque<Sequence>,
     bytes: usize,
 }
@@ -37,16 +37,16 @@ struct Sequence {
     tag: u32,
     data: Rc<Buffer>,
     length: usize,
-    /// What was queued, in bytes and in PDUs.
+    /// Queued bytes and PDUs.
     queued: usize,
     data_sn: u32,
-    /// Goes with the last PDU (RFC 7143 11.7.3).
+    /// Sent with the last PDU (RFC 7143 11.7.3).
     status: Option<(Status, Residual)>,
 }
 
 impl Connection {
-    /// Data-In, the first `length` bytes of `data`. With a status it may leave in turn with other long data; without, it is
-    /// queued whole, and the number of PDUs returned.
+    /// Sends the first `length` bytes of `data` as Data-In. With a status, it can take turns with other long data. Without a
+    /// status, all of it is queued, and the number of PDUs returned.
     pub(super) fn push_data_in(
         &mut self,
         tag: u32,
@@ -77,8 +77,8 @@ impl Connection {
         sequence.data_sn
     }
 
-    /// Queues the next PDU: at most what the initiator takes in one, and no more than the rest of a burst of
-    /// `MaxBurstLength`, whose last PDU has the F bit.
+    /// Queues the next PDU. Its limits are the initiator's segment length and the rest of a burst of `MaxBurstLength`. The last
+    /// PDU of a burst has the F bit.
     fn queue_segment(&mut self, sequence: &mut Sequence) {
         let segment = self.parameters.initiator_max_recv_data_segment_length as usize;
         let burst = self.parameters.max_burst_length as usize;
@@ -89,7 +89,7 @@ impl Connection {
             initiator_task_tag: sequence.tag,
             target_transfer_tag: RESERVED_TAG,
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.tell_maximum(),
+            max_cmd_sn: self.window.announce_maximum(),
             data_sn: sequence.data_sn,
             buffer_offset: start as u32,
             r#final: end == burst_end,
@@ -109,7 +109,7 @@ impl Connection {
         sequence.data_sn += 1;
     }
 
-    /// Queues long data, a PDU of each command in turn, while less than `most` bytes of data are queued.
+    /// Queues long data, one PDU of each command in turn, until `most` bytes of data are queued.
     fn queue_long_data(&mut self, most: usize) {
         while self.outbound.data_bytes() < most {
             let Some(mut sequence) = self.long_data.sequences.pop_front() else {
@@ -124,18 +124,18 @@ impl Connection {
         }
     }
 
-    /// Queues all data of commands that have ended, for what must not overtake their status: the end of a task management
-    /// function that found them gone (11.6.1), a Logout Response, the last message of a session.
+    /// Queues all data of commands that have ended. Used before a PDU that must not overtake their status: the response of a task
+    /// management function that did not find them (11.6.1), a Logout Response, the last message of a session.
     pub(super) fn queue_all_data(&mut self) {
         self.queue_long_data(usize::MAX);
     }
 
-    /// Bytes of data the initiator has not read, queued or not.
+    /// Bytes of data that the initiator has not read, queued or not.
     pub(super) fn unread_data(&self) -> usize {
         self.outbound.data_bytes() + self.long_data.bytes
     }
 
-    /// Sends until nothing is left or the socket takes no more.
+    /// Sends until the queue is empty or the socket is full.
     pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             self.queue_long_data(QUEUED_MOST);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each request leads to, in the order of `CmdSN`.
+//! Executes the requests of the initiator in the order of `CmdSN`.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use crate::pdu::{
     Header, InitiatorPdu, LogoutRequest, NopOut, RESERVED_TAG, TaskManagementRequest, reject,
 };
 
-/// Immediate requests that may be under way at once.
+/// Limit of running immediate requests.
 pub(super) const IMMEDIATE_MAX: u32 = 32;
 
-/// How long a task management function waits for the end of what it aborts. Hosts that get no response end the session, and Linux keeps
-/// commands of all its logical units back meanwhile. Tasks that take longer fence their unit off.
+/// How long a task management function waits for the end of aborted tasks. A host without a response ends the session, and Linux
+/// delays commands of all its logical units in the meantime. Tasks that take longer fence their unit.
 const END_OF_TASKS: Duration = Duration::from_millis(500);
 
-/// What came before its turn.
+/// A request that arrived before its turn.
 pub(super) enum Held {
     /// A command, by Initiator Task Tag.
     Command(u32),
     /// Another request with its data segment.
     Request(Header, InitiatorPdu, Vec<u8>),
-    /// A command that was aborted before it came (RFC 7143 11.6.1 b).
+    /// A command that was aborted before it arrived (RFC 7143 11.6.1 b).
     Skipped,
 }
 
 impl Held {
-    /// Bytes of its data segment that are kept here.
+    /// Bytes of its data segment in this queue.
     fn bytes(&self) -> usize {
         match self {
             Self::Request(_, _, data) => data.len(),
@@ -65,7 +65,7 @@ pub(super) mod response {
 }
 
 impl Connection {
-    /// Takes in a complete request that is no SCSI command and no data.
+    /// Processes a complete request other than SCSI Command and Data-Out.
     pub(super) fn receive_request(
         &mut self,
         header: &Header,
@@ -77,7 +77,7 @@ impl Connection {
             InitiatorPdu::TaskManagementRequest(pdu) => (pdu.immediate, pdu.cmd_sn),
             InitiatorPdu::TextRequest(pdu) => (pdu.immediate, pdu.cmd_sn),
             InitiatorPdu::LogoutRequest(pdu) => (pdu.immediate, pdu.cmd_sn),
-            // No retransmission at ErrorRecoveryLevel 0 (11.16).
+            // ErrorRecoveryLevel 0 has no retransmission (11.16).
             _ => {
                 self.push_reject(reject::SNACK_REJECT, header);
                 return Ok(());
@@ -97,7 +97,7 @@ impl Connection {
                 if held + data.len() > EARLY_REQUESTS {
                     return Err(End::Protocol("too much text and ping data out of order"));
                 }
-                // A second request of the same CmdSN is ignored like any duplicate.
+                // Ignore a second request with the same CmdSN, like all duplicates.
                 self.held
                     .entry(cmd_sn)
                     .or_insert(Held::Request(*header, request, data));
@@ -107,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// Delivers what was held, as far as the order has no gap.
+    /// Processes queued requests until the order has a gap.
     pub(super) fn deliver_held(&mut self) -> Result<(), End> {
         while let Some(held) = self.held.remove(&self.window.expected()) {
             self.window.advance();
@@ -149,7 +149,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A request that used up a `CmdSN` has ended: the window opens by one.
+    /// Ends a request that used a `CmdSN`: the window opens by one.
     pub(super) fn release(&mut self, immediate: bool) {
         if !immediate {
             self.window.release();
@@ -157,7 +157,7 @@ impl Connection {
     }
 
     fn handle_nop_out(&mut self, request: &NopOut, data: &[u8]) {
-        // Without Initiator Task Tag it is the answer to a NOP-In of ours; that it came is enough.
+        // Without Initiator Task Tag, it is the answer to our NOP-In; nothing more to do.
         if request.initiator_task_tag != RESERVED_TAG {
             let limit = self.parameters.initiator_max_recv_data_segment_length as usize;
             self.push_pong(request, &data[..data.len().min(limit)]);
@@ -216,7 +216,7 @@ impl Connection {
             function::CLEAR_TASK_SET => TaskManagementFunction::ClearTaskSet(logical_unit),
             function::LOGICAL_UNIT_RESET => TaskManagementFunction::LogicalUnitReset(logical_unit),
             function::TARGET_WARM_RESET => TaskManagementFunction::TargetReset,
-            // It would end the sessions of hosts that share no logical unit with this one.
+            // It would end the sessions of hosts that share no logical unit with this initiator.
             function::TARGET_COLD_RESET => {
                 let response = response::FUNCTION_AUTHORIZATION_FAILED;
                 self.finish_management(&management, response);
@@ -249,7 +249,7 @@ impl Connection {
         let end_of_tasks = target.manage_tasks(nexus, function);
         let future = Box::pin(async {
             let ended = timeout(END_OF_TASKS, end_of_tasks).await;
-            // The units are fenced off from those that have not ended.
+            // The units are fenced for the tasks that have not ended.
             ended.unwrap_or(FunctionResponse::Complete)
         });
         self.running
@@ -257,7 +257,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Tag and number of the commands that the SCSI target has, of those chosen by tag and unit.
+    /// Tag and number of the SCSI target's running commands that `chosen` selects by tag and unit.
     fn running_tasks(&self, chosen: impl Fn(u32, LogicalUnitNumber) -> bool) -> Vec<(u32, u64)> {
         let running = self.tasks.iter().filter_map(|(&tag, task)| {
             let Progress::Running(number) = task.progress else {
@@ -274,13 +274,13 @@ impl Connection {
             .is_some_and(|task| matches!(task.progress, Progress::Running(_)))
     }
 
-    /// ABORT TASK of a command the SCSI target does not have (11.6.1).
+    /// ABORT TASK of a command that the SCSI target does not run (11.6.1).
     fn abort_before_start(&mut self, request: &TaskManagementRequest) -> u8 {
         if self.tasks.contains_key(&request.referenced_task_tag) {
             self.drop_task(request.referenced_task_tag);
             return response::FUNCTION_COMPLETE;
         }
-        // A command that did not arrive yet is taken as received and aborted.
+        // A command that has not arrived counts as received and aborted.
         match self.window.judge(request.ref_cmd_sn) {
             Arrival::Ignored => response::TASK_DOES_NOT_EXIST,
             _ if self.held.contains_key(&request.ref_cmd_sn) => response::TASK_DOES_NOT_EXIST,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The receive buffer: what one receive brought and was not yet used.
+//! The receive buffer: bytes that were received and not processed yet.
 
 use std::io;
 use std::pin::Pin;
@@ -13,8 +13,8 @@ use crate::pdu::HEADERS_LENGTH_MAX;
 /// Size of the buffer: many small PDUs in one receive.
 const CAPACITY: usize = 64 << 10;
 const _: () = assert!(CAPACITY > 2 * HEADERS_LENGTH_MAX);
-/// How much is received at once while long data segments come. They go straight to where they belong, only the start of
-/// each is copied from here.
+/// Length of a receive while long data segments arrive. They are received directly to their destination; only the start of each
+/// is copied from this buffer.
 const BULK_RECEIVE: usize = 4 << 10;
 
 /// Bytes received and not yet consumed.
@@ -33,12 +33,12 @@ impl Inbound {
         }
     }
 
-    /// What there is to consume.
+    /// The bytes to process.
     pub fn available(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Drops `count` bytes from the front; no more than there are.
+    /// Drops `count` bytes from the front; at most the available ones.
     pub fn consume(&mut self, count: usize) {
         self.start += count.min(self.end - self.start);
         if self.start == self.end {
@@ -47,14 +47,14 @@ impl Inbound {
         }
     }
 
-    /// Receives once; 0 bytes at the end of the stream. `bulk`: long data segments are expected.
+    /// Receives once. Returns 0 at the end of the stream. `bulk`: long data segments are expected.
     pub fn poll_receive(
         &mut self,
         stream: &mut TcpStream,
         context: &mut Context<'_>,
         bulk: bool,
     ) -> Poll<io::Result<usize>> {
-        // What is left is less than the headers of one PDU: whole ones were consumed.
+        // The rest is shorter than the headers of one PDU, as complete ones were processed.
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -72,9 +72,9 @@ impl Inbound {
         Poll::Ready(Ok(received))
     }
 
-    /// Receives once, first into `destination`, what is more into the buffer, which must be empty.
+    /// Receives once, first into `destination`, then into the buffer, which must be empty.
     ///
-    /// Returns how many bytes went to `destination`, and how many came in all; 0 of 0 at the end of the stream.
+    /// Returns the bytes in `destination`, and all received bytes; 0 of 0 at the end of the stream.
     pub fn poll_receive_into(
         &mut self,
         stream: &TcpStream,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory for long data: what the commands of one connection hold at a time.
+//! Limits the memory for long data of the commands of one connection.
 //!
-//! A command takes memory when it runs, never while it waits for others, so that those it waits for cannot lack what it
-//! holds. Each connection has a share of what its thread allows all of them. Of one that does not read its answers only
-//! [`UNREAD_COUNTED`] is missing to the others.
+//! A command takes memory when it runs, never while it waits for others: so it cannot block the commands that it waits for. Each
+//! connection has a share of its thread's memory. If a connection does not read its answers, only [`UNREAD_COUNTED`] of its
+//! memory reduces the shares of the others.
 //!
-//! All that a connection holds, short data too, counts for the budget of the process ([`HeldMemory`]).
+//! Everything that a connection holds, including short data, counts for the budget of the process ([`HeldMemory`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,24 +17,24 @@ use std::task::{Context, Poll, Waker};
 
 use crate::registry::{Registry, SessionRecord};
 
-/// Data up to this length needs no share, bytes: the command window bounds it, and the budget of the process.
+/// Data up to this length needs no share, bytes. The command window and the process's budget limit it.
 pub(super) const SHORT: usize = 64 << 10;
 /// Long data of all connections of a thread, bytes.
 pub(super) const THREAD_MEMORY: usize = 24 << 20;
-/// What a connection may hold whatever others hold, bytes; and one command alone may hold more.
+/// A connection may always hold this, bytes. A single command may hold more.
 const LEAST_SHARE: usize = 1 << 20;
-/// What a connection may hold when it is alone, bytes: what an initiator leaves unread is lost until it is dropped.
+/// Limit of a single connection, bytes. Unread data occupies it until the connection is closed.
 const MOST_SHARE: usize = THREAD_MEMORY / 3;
-/// Unread data of a connection that counts for the others: one that stalls takes no more from them, until it is dropped.
+/// Limit of unread data that counts for the other connections, so that a connection that stalls takes no more from them.
 const UNREAD_COUNTED: usize = THREAD_MEMORY / 8;
 
 thread_local! {
-    /// What all connections of this thread hold, unread data up to [`UNREAD_COUNTED`] each. Those that were there first may hold
-    /// more than their share is by now.
+    /// Sum over all connections of this thread, with unread data up to [`UNREAD_COUNTED`] each. Older connections can hold more
+    /// than their present share.
     static USED: Cell<usize> = const { Cell::new(0) };
-    /// Connections of this thread that hold or want memory.
+    /// Connections of this thread that hold or wait for memory.
     static ACTIVE: Cell<usize> = const { Cell::new(0) };
-    /// Connections of this thread that wait: what others give back may be for them.
+    /// Connections of this thread that wait: they are woken when others free memory.
     static WAITING: RefCell<Vec<Weak<Memory>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -46,11 +46,11 @@ pub(super) struct Memory {
 
 #[derive(Default)]
 struct State {
-    /// Held by commands.
+    /// Memory of commands.
     held: usize,
-    /// Held by commands for short data, and by unsolicited data.
+    /// Memory of commands for short data, and of unsolicited data.
     short: usize,
-    /// Held by data the initiator has not read.
+    /// Memory of data that the initiator has not read.
     unread: usize,
     waiting: VecDeque<Rc<Request>>,
     /// Counted in [`ACTIVE`].
@@ -76,10 +76,10 @@ impl State {
             || (used + bytes <= share && USED.get() + bytes <= THREAD_MEMORY)
     }
 
-    /// Keeps [`USED`] and [`ACTIVE`] right after any change.
+    /// Updates [`USED`] and [`ACTIVE`] after a change.
     fn count(&mut self) {
         let used = self.held + self.unread;
-        // What an initiator leaves unread beyond that is not for the others to do without.
+        // More unread data than this does not reduce the memory of others.
         let counted = self.held + self.unread.min(UNREAD_COUNTED);
         let less = counted < self.counted;
         USED.set(USED.get() - self.counted + counted);
@@ -96,7 +96,7 @@ impl State {
     }
 }
 
-/// Wakes connections that wait for memory; the one that is borrowed checks at the end of its turn anyway.
+/// Wakes connections that wait for memory. The connection that is borrowed checks at the end of its turn anyway.
 fn wake_waiting() {
     WAITING.with_borrow_mut(|waiting| {
         waiting.retain(|memory| {
@@ -116,7 +116,7 @@ fn wake_waiting() {
 }
 
 impl Memory {
-    /// Waits for memory for `bytes` of data; long data only. Requests are granted in their order.
+    /// Waits for memory for `bytes` of long data. Requests are granted in their order.
     pub fn take(self: &Rc<Self>, bytes: usize) -> Take {
         Take {
             memory: Rc::clone(self),
@@ -125,7 +125,7 @@ impl Memory {
         }
     }
 
-    /// Memory for `bytes` of data, if there is some now.
+    /// Memory for `bytes` of data, if available now.
     pub fn try_take(self: &Rc<Self>, bytes: usize) -> Option<Share> {
         let state = &mut *self.state.borrow_mut();
         if !state.waiting.is_empty() || !state.admits(bytes) {
@@ -150,13 +150,13 @@ impl Memory {
         }
     }
 
-    /// Bytes that commands hold, and data that waits for them or for the initiator.
+    /// Bytes of commands, and of data that waits for them or for the initiator.
     pub fn total(&self) -> usize {
         let state = self.state.borrow();
         state.held + state.short + state.unread
     }
 
-    /// Notes how much data the initiator has not read, and grants what there is room for; whether anything was granted.
+    /// Sets the unread data, and grants waiting requests. Returns whether a request was granted.
     pub fn serve(&self, unread: usize) -> bool {
         self.set_unread(unread);
         let state = &mut *self.state.borrow_mut();
@@ -175,7 +175,7 @@ impl Memory {
         granted
     }
 
-    /// Notes how much data the initiator has not read.
+    /// Sets the data that the initiator has not read.
     pub fn set_unread(&self, unread: usize) {
         let state = &mut *self.state.borrow_mut();
         state.unread = unread;
@@ -261,7 +261,7 @@ impl Drop for Take {
     }
 }
 
-/// Memory taken, given back when dropped.
+/// Granted memory, freed when dropped.
 pub(super) struct Share {
     memory: Rc<Memory>,
     bytes: usize,
@@ -278,13 +278,13 @@ impl Drop for Share {
     }
 }
 
-/// What a connection counts for in the budget of the process, until its last command has ended.
+/// A connection's part of the process's budget, until its last command has ended.
 pub(super) struct HeldMemory {
     registry: Arc<Registry>,
     record: Arc<SessionRecord>,
 }
 
-/// A change smaller than this is not reported to the registry, bytes: it is a memory location that all threads share.
+/// A smaller change is not reported to the registry, bytes: all threads write to that memory location.
 const STEP: usize = 64 << 10;
 
 impl HeldMemory {
@@ -295,7 +295,7 @@ impl HeldMemory {
         }
     }
 
-    /// The connection holds `bytes` now. When that is too much for the process, the one that holds most is ended.
+    /// Reports the memory of the connection. If the process exceeds its budget, the connection that holds the most is closed.
     pub fn set(&self, bytes: usize) {
         let known = self.record.held_bytes.load(Ordering::Relaxed);
         if bytes.abs_diff(known) >= STEP {
@@ -364,7 +364,7 @@ mod tests {
         let others: Vec<_> = (0..40).map(|_| Rc::new(Memory::default())).collect();
         let held: Vec<_> = others.iter().map(|memory| take(memory, MIB).1).collect();
         assert!(held.iter().all(Option::is_some));
-        // Each has its share, and that is used up.
+        // Each connection has used its share.
         let (_waiting, none) = take(&others[0], MIB);
         assert!(none.is_none());
     }

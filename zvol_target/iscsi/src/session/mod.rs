@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A session in full feature phase. It is its one connection (`MaxConnections` is 1), and one future on one reactor: it
-//! receives, runs commands and sends in turn, with no lock and no hand-off.
+//! A session in full feature phase. It has one connection (`MaxConnections` is 1), and is one future on one reactor. It receives,
+//! runs commands and sends in turn, without locks and hand-offs.
 
 mod commands;
 mod connection;

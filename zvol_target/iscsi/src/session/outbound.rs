@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The send queue: PDUs of one tick leave in one vectored write, data segments without a copy.
+//! The send queue: sends the PDUs of one turn with one vectored write. Data segments are not copied.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -13,13 +13,13 @@ use tokio::net::TcpStream;
 
 use crate::pdu::{Digests, Header, padding, set_data_segment_length};
 
-/// Pieces handed to one write.
+/// Slices per write.
 const SLICES: usize = 64;
-/// Memory kept for headers while nothing is queued.
+/// Size of the header memory that is not freed while the queue is empty.
 const STAGING_KEPT: usize = 16 << 10;
 
 enum Chunk {
-    /// So many bytes of the staging area.
+    /// Number of bytes of the staging area.
     Staged(usize),
     /// Bytes `start..end` of a command's data.
     Data {
@@ -29,12 +29,12 @@ enum Chunk {
     },
 }
 
-/// PDUs on their way out.
+/// Queued PDUs.
 #[derive(Default)]
 pub(crate) struct Outbound {
-    /// Headers, short data segments, padding and digests, in order; the chunks say where data comes in between.
+    /// Headers, short data segments, padding and digests, in order. `chunks` has the positions of other data in between.
     staging: Vec<u8>,
-    /// Bytes of `staging` that were sent already.
+    /// Bytes of `staging` that were sent.
     sent: usize,
     chunks: VecDeque<Chunk>,
     /// Bytes in data chunks.
@@ -47,12 +47,12 @@ impl Outbound {
         self.data_bytes
     }
 
-    /// Bytes queued that are not command data.
+    /// Queued bytes that are not command data.
     pub fn staged_bytes(&self) -> usize {
         self.staging.len() - self.sent
     }
 
-    /// Queues a PDU whose data segment is short: it is copied.
+    /// Queues a PDU and copies its short data segment.
     pub fn push(&mut self, mut header: Header, data: &[u8], digests: Digests) {
         set_data_segment_length(&mut header, data.len());
         self.stage_header(&header, digests);
@@ -105,7 +105,7 @@ impl Outbound {
         }
     }
 
-    /// Sends until the queue is empty or the socket takes no more.
+    /// Sends until the queue is empty or the socket is full.
     pub fn poll_flush(
         &mut self,
         stream: &mut TcpStream,

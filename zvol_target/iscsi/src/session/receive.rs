@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the socket to PDUs. Data segments of commands go to their memory as they come.
+//! Receives PDUs from the socket. Data segments of commands are received directly into their memory.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -12,12 +12,12 @@ use crate::pdu::{
 };
 use crate::registry::Counters;
 
-/// From this length on a data segment is received straight into its place.
+/// Data segments of this length or more are received directly to their destination.
 const BULK_SEGMENT: usize = 32 << 10;
 
-/// Where a data segment belongs.
+/// Destination of a data segment.
 pub(super) enum Destination {
-    /// A request with text or ping data, handled when complete.
+    /// A request with text or ping data, processed when complete.
     Request(InitiatorPdu, Vec<u8>),
     /// A command's data.
     Data {
@@ -25,14 +25,14 @@ pub(super) enum Destination {
         /// Initiator Task Tag.
         tag: u32,
         unsolicited: bool,
-        /// The sequence ends with it.
+        /// Whether the sequence ends with this PDU.
         last: bool,
     },
-    /// Nobody.
+    /// Discarded.
     Nobody,
 }
 
-/// The PDU on its way in.
+/// The PDU that is being received.
 pub(super) enum Incoming {
     /// Its headers are not complete.
     Headers,
@@ -41,15 +41,15 @@ pub(super) enum Incoming {
         header: pdu::Header,
         destination: Destination,
         lengths: Lengths,
-        /// Bytes still to come, padding and digest apart.
+        /// Bytes still to receive, without padding and digest.
         left: usize,
-        /// Digest of what came.
+        /// Digest of the received bytes.
         digest: u32,
     },
 }
 
 impl Connection {
-    /// Receives once and handles every PDU that is complete.
+    /// Receives once and processes every complete PDU.
     pub(super) fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<(), End>> {
         if self.is_receiving_paused() {
             return Poll::Pending;
@@ -95,7 +95,7 @@ impl Connection {
     }
 
     fn parse(&mut self, context: &mut Context<'_>) -> Result<(), End> {
-        // After a Logout Request nothing is checked any more.
+        // Nothing is processed after a Logout Request.
         while self.logout.is_none() {
             let progress = match &self.incoming {
                 Incoming::Headers => self.parse_headers(context)?,
@@ -108,7 +108,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles the headers of the next PDU; false if they are not complete.
+    /// Processes the headers of the next PDU; false if they are not complete.
     fn parse_headers(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         let limit = self.parameters.target_max_recv_data_segment_length as usize;
         let decoded = pdu::decode_headers(self.inbound.available(), self.digests, limit);
@@ -135,7 +135,7 @@ impl Connection {
                 let destination =
                     self.receive_command(&header, &command, cdb, read_length, length)?;
                 if length > 0 {
-                    // The command asks for its data now, which then goes straight to where it wants it.
+                    // The command requests its data now. Then it is received directly into its memory.
                     self.poll_running(context);
                 }
                 destination
@@ -176,7 +176,7 @@ impl Connection {
         };
     }
 
-    /// Takes what there is of a data segment; false if it is not complete.
+    /// Processes the available bytes of a data segment; false if it is not complete.
     fn parse_segment(&mut self) -> Result<bool, End> {
         let Incoming::Segment {
             destination,
@@ -227,7 +227,7 @@ impl Connection {
             return Ok(true);
         };
         if !intact {
-            // 7.8: a Reject; at ErrorRecoveryLevel 0 the session is what recovers (7.1.5).
+            // 7.8: send a Reject. At ErrorRecoveryLevel 0, recovery is a new session (7.1.5).
             self.push_reject(reject::DATA_DIGEST_ERROR, &header);
             return Err(End::Frame(FrameError::DataDigest));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is sent to the initiator.
+//! Responses and other PDUs to the initiator.
 
 use scsi::sam::{Completion, Status};
 
@@ -12,7 +12,7 @@ use crate::pdu::{
     ReadyToTransfer, Reject, ScsiResponse, TaskManagementResponse,
 };
 
-/// Reason codes of a Logout Request (11.14.1). There is none above.
+/// Reason codes of a Logout Request (11.14.1). Higher values are reserved.
 const LOGOUT_CLOSE_CONNECTION: u8 = 1;
 pub(super) const LOGOUT_REMOVE_FOR_RECOVERY: u8 = 2;
 /// Responses of a Logout Response (11.15.1).
@@ -21,10 +21,10 @@ const LOGOUT_CID_NOT_FOUND: u8 = 1;
 const LOGOUT_RECOVERY_NOT_SUPPORTED: u8 = 2;
 /// `AsyncEvent`: the target drops all connections of the session (11.9.1).
 const EVENT_ALL_CONNECTIONS_DROPPED: u8 = 3;
-/// `Time2Wait` after we dropped a connection: seconds before the initiator may log in again.
+/// `Time2Wait` after we closed a connection: seconds before the initiator may log in again.
 const TIME_TO_WAIT_AFTER_DROP: u16 = 2;
 
-/// Difference between what a command moves and what the initiator expects (11.4.5).
+/// Difference between the transferred data and the initiator's expectation (11.4.5).
 #[derive(Clone, Copy, Default)]
 pub(super) struct Residual {
     pub overflow: bool,
@@ -44,7 +44,7 @@ impl Residual {
 }
 
 impl Connection {
-    /// `StatSN` of a response, which uses it up.
+    /// Uses up the next `StatSN`.
     pub(super) fn take_stat_sn(&mut self) -> u32 {
         let stat_sn = self.stat_sn;
         self.stat_sn = stat_sn.wrapping_add(1);
@@ -91,7 +91,7 @@ impl Connection {
         let read_length = task
             .read_length
             .min(u32::try_from(available).unwrap_or(u32::MAX));
-        // 11.7.3: status goes with the data when there is nothing more to say.
+        // 11.7.3: the last Data-In can carry the status if the response has no other content.
         let collapse = completion.status == Status::Good && !bidirectional && read_length > 0;
         let mut data_pdus = 0;
         if let (Some(data), true) = (data_in, read_length > 0) {
@@ -114,8 +114,8 @@ impl Connection {
             initiator_task_tag: tag,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.tell_maximum(),
-            // 11.4.8: R2Ts count only where there was Data-In.
+            max_cmd_sn: self.window.announce_maximum(),
+            // 11.4.8: R2Ts count only for a command with Data-In.
             exp_data_sn: if data_pdus > 0 { data_pdus + r2ts } else { 0 },
             bidirectional_residual: if bidirectional { read.count } else { 0 },
             residual: residual.count,
@@ -147,7 +147,7 @@ impl Connection {
             target_transfer_tag,
             stat_sn: self.stat_sn,
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.tell_maximum(),
+            max_cmd_sn: self.window.announce_maximum(),
             r2t_sn: solicitation.r2t_sn,
             buffer_offset: solicitation.offset,
             desired_data_transfer_length: solicitation.length,
@@ -162,12 +162,12 @@ impl Connection {
             initiator_task_tag: tag,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.tell_maximum(),
+            max_cmd_sn: self.window.announce_maximum(),
         };
         self.push(pdu.encode(), &[]);
     }
 
-    /// The answer to a NOP-Out.
+    /// Answers a NOP-Out.
     pub(super) fn push_pong(&mut self, request: &NopOut, data: &[u8]) {
         let pdu = NopIn {
             lun: request.lun,
@@ -175,28 +175,28 @@ impl Connection {
             target_transfer_tag: RESERVED_TAG,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.tell_maximum(),
+            max_cmd_sn: self.window.announce_maximum(),
         };
         self.push(pdu.encode(), data);
     }
 
-    /// A NOP-In that wants an answer (11.19.1: it uses up no `StatSN`).
+    /// Sends a NOP-In that requests an answer (11.19.1: it uses up no `StatSN`).
     pub(super) fn push_ping(&mut self) {
         let pdu = NopIn {
             initiator_task_tag: RESERVED_TAG,
             target_transfer_tag: self.new_transfer_tag(),
             stat_sn: self.stat_sn,
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.tell_maximum(),
+            max_cmd_sn: self.window.announce_maximum(),
             ..NopIn::default()
         };
         self.push(pdu.encode(), &[]);
     }
 
-    /// A NOP-In that wants no answer, if the window has opened and no other PDU has said so (11.4.11): commands that end
-    /// without a response do that, as those that another nexus aborts.
-    pub(super) fn tell_window(&mut self) {
-        // Data that has its turn later will say so.
+    /// Sends a NOP-In that requests no answer, if the window has opened and no other PDU has announced it (11.4.11). This happens
+    /// when commands end without a response, for example aborted by another nexus.
+    pub(super) fn announce_window(&mut self) {
+        // Data-In that is sent later announces it.
         if !self.window.is_unannounced() || !self.long_data.is_empty() {
             return;
         }
@@ -205,7 +205,7 @@ impl Connection {
             target_transfer_tag: RESERVED_TAG,
             stat_sn: self.stat_sn,
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.tell_maximum(),
+            max_cmd_sn: self.window.announce_maximum(),
             ..NopIn::default()
         };
         self.push(pdu.encode(), &[]);
@@ -217,7 +217,7 @@ impl Connection {
             initiator_task_tag: RESERVED_TAG,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.tell_maximum(),
+            max_cmd_sn: self.window.announce_maximum(),
             data_sn: 0,
         };
         self.push(pdu.encode(), rejected);
@@ -237,14 +237,14 @@ impl Connection {
             initiator_task_tag: request.initiator_task_tag,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.tell_maximum(),
+            max_cmd_sn: self.window.announce_maximum(),
             time2wait: 0,
             time2retain: 0,
         };
         self.push(pdu.encode(), &[]);
     }
 
-    /// Whether a Logout Request ends this connection.
+    /// Whether a Logout Request closes this connection.
     pub(super) fn is_logout_for_us(&self, request: &LogoutRequest) -> bool {
         match request.reason {
             LOGOUT_CLOSE_CONNECTION => request.cid == self.registration.record.cid,
@@ -252,14 +252,14 @@ impl Connection {
         }
     }
 
-    /// Tells the initiator that its session ends from our side.
+    /// Announces the end of the session to the initiator.
     pub(super) fn push_connections_dropped(&mut self) {
         self.queue_all_data();
         let pdu = AsynchronousMessage {
             initiator_task_tag: RESERVED_TAG,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.tell_maximum(),
+            max_cmd_sn: self.window.announce_maximum(),
             event: EVENT_ALL_CONNECTIONS_DROPPED,
             parameter2: TIME_TO_WAIT_AFTER_DROP,
             ..AsynchronousMessage::default()

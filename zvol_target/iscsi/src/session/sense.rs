@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sense data of the transport's own conditions (RFC 7143 11.4.7.2), in fixed format (SPC-5 4.4.3).
+//! Sense data of transport errors (RFC 7143 11.4.7.2), in fixed format (SPC-5 4.4.3).
 
 use super::transfer::Failure;
 
 /// ABORTED COMMAND
 const SENSE_KEY_ABORTED_COMMAND: u8 = 0x0b;
 
-/// Sense data for a transfer the initiator broke.
+/// Sense data for a failed transfer.
 pub(crate) fn of_failure(failure: Failure) -> [u8; 18] {
     let (code, qualifier) = match failure {
         // WRITE ERROR - UNEXPECTED UNSOLICITED DATA

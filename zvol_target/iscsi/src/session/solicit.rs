@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! R2Ts: short transfers are requested at once, long ones in turns, so that what a host sends next is not far behind.
+//! R2Ts: requests short transfers at once, and long ones in turns, so that other data of a host does not wait behind them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,16 +7,16 @@ use super::connection::Connection;
 
 /// Longest transfer that is requested at once, bytes.
 const SHORT: u32 = 64 << 10;
-/// Bytes of long transfers requested at a time: no less than a fast link carries while an R2T travels, and what a short command
-/// finds ahead of it at worst.
+/// Limit of requested bytes of long transfers. It is at least the data that a fast link carries during the round trip of an R2T,
+/// and at most what may delay a short command.
 const SOLICITED_MOST: usize = 2 << 20;
 
-/// Data that was requested and has not come.
+/// Data that was requested and has not arrived.
 #[derive(Default)]
 pub(super) struct Solicited {
     /// By Target Transfer Tag.
     bursts: HashMap<u32, Burst>,
-    /// Long transfers that want data, by Initiator Task Tag, in the order of their turns.
+    /// Long transfers that need data, by Initiator Task Tag, in the order of turns.
     waiting: VecDeque<u32>,
     /// Sum of the bursts of long transfers, bytes.
     long_bytes: usize,
@@ -30,21 +30,21 @@ struct Burst {
 }
 
 impl Solicited {
-    /// Initiator Task Tag of an R2T under way.
+    /// Initiator Task Tag of an R2T that was sent.
     pub fn task_of(&self, target_transfer_tag: u32) -> Option<u32> {
         self.bursts
             .get(&target_transfer_tag)
             .map(|burst| burst.task)
     }
 
-    /// The sequence an R2T requested has come.
+    /// Ends an R2T whose sequence has arrived.
     pub fn forget(&mut self, target_transfer_tag: u32) {
         if let Some(burst) = self.bursts.remove(&target_transfer_tag) {
             self.long_bytes -= burst.counted;
         }
     }
 
-    /// The task has ended.
+    /// Ends the R2Ts of a task that has ended.
     pub fn forget_task(&mut self, tag: u32) {
         let long_bytes = &mut self.long_bytes;
         self.bursts.retain(|_, burst| {
@@ -58,7 +58,7 @@ impl Solicited {
 }
 
 impl Connection {
-    /// Sends the R2Ts that commands wait for, as far as it is their turn.
+    /// Sends the R2Ts that commands wait for, within the limit.
     pub(super) fn send_requests(&mut self) {
         while let Some(tag) = self.requests.pop() {
             let transfer = self.tasks.get(&tag).and_then(|task| task.transfer.as_ref());

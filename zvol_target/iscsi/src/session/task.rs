@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Commands and task management functions under way.
+//! Running commands and task management functions.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,13 +12,13 @@ use scsi::sam::{
 
 use super::transfer::Transfer;
 
-/// How far a command is.
+/// State of a command.
 pub(crate) enum Progress {
-    /// It waits for commands before it.
+    /// Waits for earlier commands.
     Waiting(Command),
-    /// The SCSI target has it, by the number of its [`Running::Command`].
+    /// The SCSI target runs it; the number is that of its [`Running::Command`].
     Running(u64),
-    /// It has ended; the response waits until data that was requested or announced has passed (RFC 7143 7.8).
+    /// Ended. The response waits until requested or announced data has arrived (RFC 7143 7.8).
     Ended(Completion),
 }
 
@@ -26,29 +26,29 @@ pub(crate) enum Progress {
 pub(crate) struct Task {
     pub logical_unit: LogicalUnitNumber,
     pub progress: Progress,
-    /// It used up no `CmdSN`.
+    /// Immediate delivery: it used no `CmdSN`.
     pub immediate: bool,
-    /// Data the initiator expects in.
+    /// Bytes that the initiator expects.
     pub read_length: u32,
-    /// Data the initiator sends.
+    /// Bytes that the initiator sends.
     pub write_length: u32,
     pub transfer: Option<Rc<Transfer>>,
 }
 
-/// A task management function under way.
+/// A running task management function.
 #[derive(Debug, Default)]
 pub(crate) struct Management {
     pub initiator_task_tag: u32,
     pub immediate: bool,
-    /// Commands it aborts that the SCSI target had before it: tag, and number.
+    /// Commands to abort that the SCSI target received before it: tag and number.
     pub aborts: Vec<(u32, u64)>,
 }
 
-/// What the SCSI target runs for a connection.
+/// An operation that the SCSI target runs for a connection.
 pub(crate) enum Running {
     Command {
         tag: u32,
-        /// A tag can be in use again while a command that was given up still runs.
+        /// The tag can be in use again while a command that was given up still runs.
         number: u64,
         future: LocalBoxFuture<'static, Outcome>,
     },
@@ -58,7 +58,7 @@ pub(crate) enum Running {
     },
 }
 
-/// What came out of it.
+/// Result of such an operation.
 pub(crate) enum Finished {
     Command {
         tag: u32,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text Requests in full feature phase (RFC 7143 11.10): discovery, and the few keys that may change then.
+//! Text Requests in full feature phase (RFC 7143 11.10): discovery, and the few keys that may change in this phase.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -11,13 +11,13 @@ use crate::name::IscsiName;
 use crate::pdu::{Header, RESERVED_TAG, TextRequest, TextResponse, reject};
 use crate::text::{self, TextCollector};
 
-/// A text negotiation under way; an initiator has one at a time.
+/// A running text negotiation; an initiator has at most one.
 #[derive(Default)]
 pub(super) struct TextNegotiation {
     collector: TextCollector,
-    /// What is still to be sent of the answer.
+    /// The rest of the answer.
     answer: Vec<u8>,
-    /// Target Transfer Tag that continues it, and the Initiator Task Tag it goes by.
+    /// Target Transfer Tag for the next request, and the Initiator Task Tag of the negotiation.
     tags: Option<(u32, u32)>,
 }
 
@@ -34,7 +34,7 @@ impl Connection {
         {
             return self.push_reject(reject::INVALID_PDU_FIELD, header);
         }
-        // 11.10.2: more text to come is no last request.
+        // 11.10.2: a request with more text to come cannot be final.
         let contradiction = request.r#continue && request.r#final;
         if contradiction || self.text.collector.push(data).is_err() {
             self.text = TextNegotiation::default();
@@ -48,7 +48,7 @@ impl Connection {
             return self.push_reject(reject::PROTOCOL_ERROR, header);
         };
         let mut answer = std::mem::take(&mut self.text.answer);
-        // Neither a key twice, nor a new question before the answer to the last one was fetched: answers stay bounded.
+        // A key may occur once, and a new request must wait for the rest of the answer: this limits the answer.
         let mut keys = HashSet::new();
         let twice = pairs.iter().any(|(key, _)| !keys.insert(key));
         if twice || (!answer.is_empty() && !pairs.is_empty()) {
@@ -56,7 +56,7 @@ impl Connection {
             return self.push_reject(reject::PROTOCOL_ERROR, header);
         }
         for (key, value) in &pairs {
-            // Answers without a request of ours; an answer to an answer would never end.
+            // Answers without a request of ours are ignored, so that no exchange is endless.
             if is_answer(value) {
                 continue;
             }
@@ -69,7 +69,7 @@ impl Connection {
         self.push_text(request, &answer, true);
     }
 
-    /// Sends one response. `complete`: the request was read whole, so the negotiation may end with it.
+    /// Sends one response. `complete`: the request was complete, so the negotiation can end.
     fn push_text(&mut self, request: &TextRequest, segment: &[u8], complete: bool) {
         let more = !self.text.answer.is_empty();
         let end = complete && !more && request.r#final;
@@ -87,7 +87,7 @@ impl Connection {
             target_transfer_tag: tag,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.window.expected(),
-            max_cmd_sn: self.window.tell_maximum(),
+            max_cmd_sn: self.window.announce_maximum(),
         };
         self.push(response.encode(), segment);
     }
@@ -102,9 +102,9 @@ impl Connection {
                 }
                 None => Answer::Reject,
             },
-            // 13.12: may be declared anew at any time.
+            // 13.12: may be declared at any time.
             "MaxRecvDataSegmentLength" => self.parameters.negotiate(key, value, session_type),
-            // The other keys belong to login, except for declarations that change nothing here.
+            // Other keys are for login, except declarations without effect here.
             _ => match self.parameters.clone().negotiate(key, value, session_type) {
                 unchanged @ (Answer::NotUnderstood | Answer::Nothing) => unchanged,
                 _ => Answer::Reject,
@@ -115,7 +115,7 @@ impl Connection {
         }
     }
 
-    /// Names and addresses (Appendix C); `None` for a value that is not allowed in this session.
+    /// Target names and addresses (Appendix C); `None` if this session does not allow the value.
     fn send_targets(&self, value: &str, session_type: SessionType) -> Option<Vec<u8>> {
         let record = &self.registration.record;
         let visible = self.registry.visible_targets(&record.initiator);
@@ -137,8 +137,8 @@ impl Connection {
         Some(text)
     }
 
-    /// Name and addresses of a target; nothing if it has no address to tell, as a name alone stands for the address the
-    /// initiator came to.
+    /// Name and addresses of a target. Nothing if no address is known: a name without address means the address that the
+    /// initiator connected to.
     fn describe(&self, target: &TargetDefinition, local: SocketAddr, text: &mut Vec<u8>) {
         let portals = self.registry.portals();
         let addresses: Vec<_> = portals
@@ -156,7 +156,7 @@ impl Connection {
     }
 }
 
-/// What discovery says of a portal to an initiator that came in at `local`; `None` when it can't reach it.
+/// Address of a portal for an initiator that connected to `local`; `None` if it cannot reach the portal.
 fn reachable_address(portal: &Portal, local: SocketAddr) -> Option<SocketAddr> {
     if let Some(advertised) = portal.advertised {
         return Some(advertised);
@@ -165,6 +165,6 @@ fn reachable_address(portal: &Portal, local: SocketAddr) -> Option<SocketAddr> {
     if !ip.is_unspecified() {
         return Some(portal.address);
     }
-    // Of all our addresses, the one it came to is the one we know it can reach.
+    // Of all local addresses, the initiator certainly reaches the one that it connected to.
     (ip.is_ipv4() == local.is_ipv4()).then(|| SocketAddr::new(local.ip(), portal.address.port()))
 }

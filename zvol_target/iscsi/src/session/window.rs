@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command window (RFC 7143 4.2.2.1): `CmdSN`, `ExpCmdSN`, `MaxCmdSN`.
 
-/// Commands an initiator may have under way in one session, immediate ones apart.
+/// Limit of running commands of a session, without immediate ones.
 pub(crate) const COMMAND_WINDOW: u32 = 512;
 
 /// Whether `a` is before `b` in serial number arithmetic (RFC 1982).
@@ -9,14 +9,14 @@ fn before(a: u32, b: u32) -> bool {
     a != b && b.wrapping_sub(a) < 1 << 31
 }
 
-/// Where a command stands in the order.
+/// Position of a command in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// It is the next one.
+    /// The next command.
     Next,
-    /// Another has to come before it.
+    /// After a gap.
     Early,
-    /// Outside the window or there already: to be ignored silently.
+    /// Outside the window or a duplicate: to be ignored without a response.
     Ignored,
 }
 
@@ -25,12 +25,12 @@ pub(crate) enum Arrival {
 pub(crate) struct CommandWindow {
     expected: u32,
     maximum: u32,
-    /// `MaxCmdSN` as last announced to the initiator.
+    /// `MaxCmdSN` as last sent to the initiator.
     announced: u32,
 }
 
 impl CommandWindow {
-    /// `first` is the `CmdSN` of the login, which is the first one expected after it.
+    /// `first` is the `CmdSN` of the login, and the first one expected after it.
     pub fn new(first: u32) -> Self {
         let maximum = first.wrapping_add(COMMAND_WINDOW - 1);
         Self {
@@ -45,18 +45,18 @@ impl CommandWindow {
         self.expected
     }
 
-    /// `MaxCmdSN`, for a PDU that tells the initiator.
-    pub fn tell_maximum(&mut self) -> u32 {
+    /// `MaxCmdSN`, for a PDU to the initiator.
+    pub fn announce_maximum(&mut self) -> u32 {
         self.announced = self.maximum;
         self.maximum
     }
 
-    /// Whether the window has opened since it was last announced.
+    /// Whether the window has opened since the last announcement.
     pub fn is_unannounced(self) -> bool {
         self.announced != self.maximum
     }
 
-    /// Judges a non-immediate command.
+    /// Classifies a non-immediate command.
     pub fn judge(self, cmd_sn: u32) -> Arrival {
         if cmd_sn == self.expected && !before(self.maximum, cmd_sn) {
             Arrival::Next
@@ -67,17 +67,17 @@ impl CommandWindow {
         }
     }
 
-    /// The next command was delivered.
+    /// Advances after the next command was delivered.
     pub fn advance(&mut self) {
         self.expected = self.expected.wrapping_add(1);
     }
 
-    /// A delivered command has ended: one more may come.
+    /// Opens the window by one, after a delivered command has ended.
     pub fn release(&mut self) {
         self.maximum = self.maximum.wrapping_add(1);
     }
 
-    /// Whether command `a` comes before command `b`.
+    /// Whether command `a` is before command `b`.
     pub fn precedes(a: u32, b: u32) -> bool {
         before(a, b)
     }
@@ -98,7 +98,7 @@ mod tests {
         let next = first.wrapping_add(COMMAND_WINDOW);
         assert_eq!(window.judge(next), Arrival::Ignored);
         // Closed: MaxCmdSN = ExpCmdSN - 1.
-        assert_eq!(window.tell_maximum().wrapping_add(1), window.expected());
+        assert_eq!(window.announce_maximum().wrapping_add(1), window.expected());
         window.release();
         assert!(window.is_unannounced());
         assert_eq!(window.judge(next), Arrival::Next);

@@ -24,7 +24,7 @@ fn silent_connections_lock_nobody_out() {
     };
     let fixture = Fixture::with(options, |_| {});
     let mut working = fixture.log_in();
-    // A host in the middle of its login: it has one connection, and the flood comes from four addresses.
+    // A host in the middle of its login: it has one connection, and the flood uses four addresses.
     let mut slow = Initiator::on(connect_from("127.0.0.9", fixture.address));
     slow.isid[5] = 9;
     let first = iscsi::pdu::LoginRequest {
@@ -39,7 +39,7 @@ fn silent_connections_lock_nobody_out() {
             Initiator::on(connect_from(&source, fixture.address))
         })
         .collect();
-    // Hosts log in: one of an address of its own, and one that shares that of a flooder.
+    // Hosts log in: one from its own address, and one from the address of a flooder.
     for (number, source) in [(1, "127.0.0.8"), (2, "127.0.0.2")] {
         let mut host = Initiator::on(connect_from(source, fixture.address));
         host.isid[5] = number;
@@ -49,7 +49,7 @@ fn silent_connections_lock_nobody_out() {
     let (response, _) = slow.login_step(slow.operational(), &[]);
     assert_eq!((response.status_class, response.transit), (0, true));
     assert_eq!(working.read(0, 1).len(), 512);
-    // All but the last 24 at most were closed.
+    // All but at most the last 24 were closed.
     for mut silent in flood.into_iter().take(200 - 24) {
         silent.expect_closed();
     }
@@ -78,7 +78,7 @@ fn discovery_sessions_lock_nobody_out() {
     host.isid[5] = 99;
     host.log_in(HOST, TARGET, FAST);
     host.ping();
-    // The oldest gave way, the youngest are served.
+    // The oldest were closed, the newest are served.
     flood[0].expect_closed();
     flood[39].ping();
 }
@@ -101,7 +101,7 @@ fn one_address_does_not_take_all_sessions() {
     let all: Vec<_> = (0..3).map(|number| log_in("127.0.0.2", number)).collect();
     assert!(all.iter().all(|(_, status)| *status == (0, 0)));
     assert_eq!(log_in("127.0.0.2", 3).1, (3, 2));
-    // It may take the place of its own, and another address has its own.
+    // It can replace a connection of the same address; other addresses are not affected.
     assert_eq!(log_in("127.0.0.2", 2).1, (0, 0));
     assert_eq!(log_in("127.0.0.3", 4).1, (0, 0));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Initiators that nobody here wrote: libiscsi's tools and qemu-img (Debian packages libiscsi-bin, qemu-utils).
+//! Independent initiators: libiscsi's tools and qemu-img (Debian packages libiscsi-bin, qemu-utils).
 
 use std::process::Command;
 

@@ -13,7 +13,8 @@ fn read_by(device: &MemoryTarget) -> usize {
     log.iter().filter(|cdb| cdb[0] == 0x28).count()
 }
 
-/// `count` reads of 1 MiB, fewer than one connection holds memory for, that have ended in the target while hardly anything was read here; their tags.
+/// `count` reads of 1 MiB, within the memory of one connection. They have ended in the target, while almost nothing was read
+/// here. Returns their tags.
 fn long_reads(fixture: &Fixture, initiator: &mut Initiator, count: usize) -> Vec<u32> {
     let commands: Vec<_> = (0..count)
         .map(|_| initiator.read_command(0, 2048))
@@ -55,7 +56,7 @@ fn long_reads_share_the_connection() {
     let mut initiator = Initiator::connect_with_small_buffer(fixture.address);
     initiator.log_in(HOST, TARGET, FAST);
     let tags = long_reads(&fixture, &mut initiator, COUNT);
-    // The first reads may have left before the others had run. Of the rest each begins before any of them ends.
+    // The first reads can have left before the others ran. Each of the others begins before any of them ends.
     let (mut begun, mut ended) = (HashSet::new(), 0);
     while ended < 3 {
         let received = initiator.receive();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What keeps commands flowing, and what ends a session that does not: window, memory, data that does not come.
+//! Commands keep flowing, and a session without progress ends: window, memory, missing data.
 
 use std::io::Write as _;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ fn neighbour(fixture: &Fixture) -> Initiator {
     other
 }
 
-/// As many commands as the window takes.
+/// Fills the window with commands.
 fn fill_window(fixture: &Fixture, initiator: &mut Initiator) -> Vec<ScsiCommand> {
     let commands: Vec<_> = (0..512)
         .map(|_| initiator.command(&[WAIT, 0, 0, 0, 0, 0]))
@@ -39,7 +39,7 @@ fn a_window_that_another_nexus_opens_is_announced() {
     let mut other = neighbour(&fixture);
     let tag = other.manage(LOGICAL_UNIT_RESET, None);
     assert_eq!(other.expect_managed(tag).response, 0);
-    // No command ends, so NOP-Ins announce it. They need no answer and use no StatSN.
+    // No command ends, so NOP-Ins announce the window. They need no answer and use no StatSN.
     let mut last = initiator.expect_nop_in();
     let stat_sn = last.stat_sn;
     while last.max_cmd_sn != 1 + 511 + 512 {
@@ -79,7 +79,7 @@ fn task_aborted_status_is_sent_when_the_target_gives_it() {
     initiator.ping();
 }
 
-/// A command that has ended waits for the data its initiator announced, which is behind all that others bring.
+/// A command that has ended waits for announced data, which comes behind the data of all others.
 #[test]
 fn a_refused_command_that_still_gets_data_leaves_its_memory_to_others() {
     let fixture = Fixture::new();
@@ -126,7 +126,7 @@ fn a_refused_command_that_still_gets_data_leaves_its_memory_to_others() {
     assert_eq!(initiator.read(0, 128), data);
 }
 
-/// Commands that come before their turn bring data that was not requested yet; the one they wait for is behind them in the socket.
+/// Early commands bring unsolicited data; the command that they wait for is behind them in the socket.
 #[test]
 fn what_early_commands_bring_does_not_keep_out_the_one_they_wait_for() {
     let fixture = Fixture::new();
@@ -155,7 +155,7 @@ fn what_early_commands_bring_does_not_keep_out_the_one_they_wait_for() {
     assert_eq!(initiator.read(0, 128), data);
 }
 
-/// Commands whose data nobody takes yet, as on a disk that stalls: what comes behind them is still heard.
+/// Commands with data that the target does not read, as on a disk that stalls: PDUs behind them are still processed.
 #[test]
 fn commands_that_hang_with_their_data_leave_pings_answered() {
     let fixture = Fixture::new();
@@ -182,7 +182,7 @@ fn commands_that_hang_with_their_data_leave_pings_answered() {
     }
 }
 
-/// Requests with data that wait for one that never comes.
+/// Requests with data wait for a request that never comes.
 #[test]
 fn early_pings_without_end_end_the_session() {
     let fixture = Fixture::new();
@@ -199,7 +199,7 @@ fn early_pings_without_end_end_the_session() {
             iscsi::pdu::encode(ping.encode(), &[], &data, initiator.digests)
         })
         .collect();
-    // The last one may meet a closed connection.
+    // The last one can find a closed connection.
     let _ = initiator.stream.write_all(&pings);
     initiator.expect_closed();
 }
@@ -255,7 +255,7 @@ fn data_that_comes_slowly_is_waited_for() {
     let r2t = initiator.expect_r2t(write.initiator_task_tag);
     let data = vec![7; 32 << 10];
     for (data_sn, part) in data.chunks(PART).enumerate() {
-        // Over all it takes longer than an initiator that sends nothing is waited for.
+        // In total, longer than the timeout for an initiator that sends nothing.
         std::thread::sleep(Duration::from_millis(300));
         let offset = (data_sn * PART) as u32;
         let pdu = DataOut {
@@ -284,7 +284,7 @@ fn unsolicited_data_goes_up_to_first_burst_length() {
     let mut initiator = Initiator::connect(fixture.address);
     let keys = [("InitialR2T", "No"), ("FirstBurstLength", "4096")];
     initiator.log_in(HOST, TARGET, &keys);
-    // 11.4.7.2: there is more to write, so the sequence must not end before.
+    // 11.4.7.2: the command has more data, so the sequence must not end early.
     let write = ScsiCommand {
         r#final: false,
         ..initiator.write_command(0, 16)
@@ -303,7 +303,7 @@ fn unsolicited_data_goes_up_to_first_burst_length() {
         (response.status, sense[4], sense[14], sense[15]),
         (2, 0x0b, 0x0c, 0x0d)
     );
-    // Immediate data alone may be less.
+    // Immediate data alone may be shorter.
     let write = initiator.write_command(0, 16);
     initiator.send(write.encode(), &[1; 1024]);
     let r2t = initiator.expect_r2t(write.initiator_task_tag);

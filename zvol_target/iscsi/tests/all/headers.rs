@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What PDUs carry besides their data: sequence numbers, additional headers, residuals, pings.
+//! Fields of PDUs: sequence numbers, additional headers, residuals, pings.
 
 use std::io::Write as _;
 
@@ -29,7 +29,7 @@ fn a_long_cdb_comes_whole() {
         };
         let command = initiator.command(&[0x7f]);
         send_with(&mut initiator, command.encode(), &additional.encode());
-        // The target in memory does not know it.
+        // The target in memory does not support it.
         let (response, sense) = initiator.expect_response(command.initiator_task_tag);
         assert_eq!((response.status, sense[14]), (2, 0x20));
         let log = fixture.device.log.lock().unwrap();
@@ -71,7 +71,7 @@ fn additional_headers_that_break_the_rules_end_the_session() {
     let command = initiator.command(&[0; 6]);
     send_with(&mut initiator, command.encode(), &malformed);
     initiator.expect_closed();
-    // Only a SCSI Command has any.
+    // Only a SCSI Command can have them.
     let mut initiator = fixture.log_in();
     let ping = NopOut {
         immediate: true,
@@ -104,7 +104,7 @@ fn stat_sn_counts_what_is_answered() {
         );
         let command = initiator.read_command(0, 1024);
         initiator.send(command.encode(), &[]);
-        // Of several PDUs only the one with the status has one.
+        // Of several PDUs, only the one with the status has one.
         let pdus = initiator.receive_data_in(command.initiator_task_tag).1;
         assert!(pdus.len() > 1);
         count(pdus.last().unwrap().stat_sn, true);
@@ -144,7 +144,7 @@ fn a_ping_is_echoed_as_far_as_the_initiator_takes_it() {
         panic!("{answer:?}");
     };
     assert_eq!(answer.data, data[..512]);
-    // It was not immediate, so it used up its CmdSN.
+    // It was not immediate, so it used its CmdSN.
     assert_eq!(
         (
             echo.initiator_task_tag,

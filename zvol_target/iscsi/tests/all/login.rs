@@ -16,7 +16,7 @@ fn guarded() -> Fixture {
     })
 }
 
-/// Sends one request with `keys`; expects to be refused with `status`, and the connection to be closed.
+/// Sends one request with `keys`. Expects a refusal with `status`, and the end of the connection.
 fn refused(
     fixture: &Fixture,
     change: impl FnOnce(&mut LoginRequest),
@@ -47,7 +47,7 @@ fn each_fault_of_an_initiator_has_its_status() {
         &[("InitiatorName", "host"), target],
         0x0200,
     );
-    // Only a target may say it.
+    // Only a target may send it.
     refused(
         &fixture,
         as_is,
@@ -150,7 +150,7 @@ fn initiators_that_no_target_admits_are_remembered() {
     fixture.log_in().ping();
     assert!(unknown(&fixture).is_empty());
     let other = |number: usize| format!("iqn.2001-04.com.example:other{number}");
-    // Refused, and twice: once in the list.
+    // Refused twice, and listed once.
     for _ in 0..2 {
         let name = other(0);
         let keys = [("InitiatorName", name.as_str()), ("TargetName", TARGET)];
@@ -161,7 +161,7 @@ fn initiators_that_no_target_admits_are_remembered() {
         fixture.server.unknown_initiators()[0].address,
         fixture.address.ip()
     );
-    // One that only looks for targets is let in, and finds none.
+    // Discovery is permitted, and finds no target.
     for number in 1..40 {
         let name = other(number);
         let keys = [
@@ -340,12 +340,12 @@ fn what_is_negotiated_is_answered_and_shown() {
 fn where_chap_is_required_nothing_else_gets_in() {
     let fixture = guarded();
     let who = [("InitiatorName", HOST), ("TargetName", TARGET)];
-    // Straight to the operational stage, without a word on authentication, and with None only.
+    // The initiator begins with the operational stage, without authentication or with None only.
     refused(&fixture, |_| {}, &who, 0x0201);
     refused(&fixture, |request| request.current_stage = 0, &who, 0x0201);
     let keys = [who[0], who[1], ("AuthMethod", "None")];
     refused(&fixture, |request| request.current_stage = 0, &keys, 0x0201);
-    // CHAP_R before there is a challenge.
+    // CHAP_R before a challenge.
     let keys = [
         who[0],
         who[1],
@@ -354,7 +354,7 @@ fn where_chap_is_required_nothing_else_gets_in() {
         ("CHAP_R", "0x00"),
     ];
     refused(&fixture, |request| request.current_stage = 0, &keys, 0x0201);
-    // Chosen, and then the stage is left.
+    // CHAP was chosen, but the initiator leaves the stage.
     let mut initiator = Initiator::connect(fixture.address);
     let request = LoginRequest {
         current_stage: 0,
@@ -398,7 +398,7 @@ fn chap_of_discovery_can_be_required_at_any_time() {
     set(authentication).unwrap();
     let keys = [("InitiatorName", HOST), ("SessionType", "Discovery")];
     refused(&fixture, |_| {}, &keys, 0x0201);
-    // Targets have accounts of their own.
+    // Targets have separate accounts.
     drop(fixture.log_in());
     set(Authentication::default()).unwrap();
     assert_ne!(discover(&fixture, "All"), "");
@@ -435,7 +435,7 @@ fn sessions_are_limited() {
     let first = fixture.log_in();
     let keys = [("InitiatorName", HOST), ("TargetName", TARGET)];
     refused(&fixture, |request| request.isid[5] = 1, &keys, 0x0302);
-    // The same initiator port once more takes the place of its own session.
+    // The same initiator port replaces its session.
     let second = fixture.log_in();
     drop(first);
     let first = second;
@@ -459,7 +459,7 @@ fn sessions_of_one_initiator_name_are_limited() {
     second.log_in(HOST, TARGET, FAST);
     let keys = [("InitiatorName", HOST), ("TargetName", TARGET)];
     refused(&fixture, |request| request.isid[5] = 2, &keys, 0x0302);
-    // Other hosts, and the initiator's own ports once more, are let in.
+    // Other hosts, and the initiator's own ports, are permitted.
     let mut other = Initiator::connect(fixture.address);
     other.log_in("iqn.2001-04.com.example:other", TARGET, FAST);
     fixture.log_in().ping();
@@ -493,7 +493,7 @@ fn discovery_names_targets_and_addresses() {
     assert_eq!(discover(&fixture, TARGET), expected);
     assert_eq!(discover(&fixture, "iqn.2001-04.com.example:none"), "");
     assert_eq!(discover(&fixture, ""), "SendTargets=Reject\0");
-    // In a normal session: the target itself, never all.
+    // In a normal session: its target, never all targets.
     let mut initiator = fixture.log_in();
     assert_eq!(send_targets(&mut initiator, ""), expected);
     assert_eq!(send_targets(&mut initiator, "All"), "SendTargets=Reject\0");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Logins that meet sessions and targets that are there, and logins that try to get round CHAP.
+//! Logins that conflict with existing sessions and targets, and attempts to bypass CHAP.
 
 use crate::support::{
     FAST, Fixture, HOST, Initiator, PORTAL_GROUP, TARGET, account, definition, wait_until,
@@ -22,7 +22,7 @@ fn status(response: &LoginResponse) -> u16 {
     u16::from_be_bytes([response.status_class, response.status_detail])
 }
 
-/// One request that starts a login and does not end it.
+/// Sends one request that starts a login and does not end it.
 fn begin(initiator: &mut Initiator) {
     let request = LoginRequest {
         transit: false,
@@ -60,7 +60,7 @@ fn sessions_of_a_removed_target_end_with_a_message_and_others_stay() {
     assert_eq!(fixture.server.sessions().len(), 1);
 }
 
-/// Joins the session `tsih` of `HOST` by a connection `cid` at `portal`.
+/// Logs in to the session `tsih` of `HOST` with a connection `cid` at `portal`.
 fn join(fixture: &Fixture, portal: usize, tsih: u16, cid: u16) -> u16 {
     let mut initiator = Initiator::connect(fixture.server.portals()[portal].address);
     initiator.tsih = tsih;
@@ -111,7 +111,7 @@ fn a_session_has_one_connection_in_one_portal_group() {
     second.ping();
 }
 
-/// Chooses CHAP with MD5; gives identifier and challenge in its text form.
+/// Chooses CHAP with MD5. Returns identifier and challenge as text.
 fn challenge(initiator: &mut Initiator) -> (LoginRequest, u8, String) {
     let request = LoginRequest {
         current_stage: 0,
@@ -149,7 +149,7 @@ fn a_reflected_challenge_is_refused_and_another_is_answered() {
         let mut initiator = Initiator::connect(fixture.address);
         let (request, identifier, ours) = challenge(&mut initiator);
         let right = response(identifier, SECRET, &ours);
-        // As other digits than those it came in.
+        // With different digits than it was received.
         let theirs = if reflect {
             format!("0x{}", ours[2..].to_uppercase())
         } else {
@@ -194,7 +194,7 @@ fn an_answer_to_the_challenge_of_another_connection_is_refused() {
     assert_eq!(status(&second.login_step(request, &keys).0), 0x0201);
 }
 
-/// One Login Request of somebody who does not know the secret.
+/// One Login Request of an initiator that does not know the secret.
 #[derive(Clone, Debug)]
 struct Attempt {
     transit: bool,

@@ -32,7 +32,7 @@ fn commands_run_in_the_order_of_their_numbers() {
     // A ping is answered; the commands wait for the first one.
     initiator.ping();
     assert_eq!(fixture.device.log.lock().unwrap().len(), 0);
-    // One that is there already, and one outside the window, are ignored.
+    // A duplicate, and a command outside the window, are ignored.
     initiator.send(
         ScsiCommand {
             initiator_task_tag: 1,
@@ -108,7 +108,7 @@ fn the_window_bounds_commands_under_way() {
     }
     let last = last.unwrap();
     assert_eq!((last.exp_cmd_sn, last.max_cmd_sn), (513, 1024));
-    // The other 88 were outside the window: they are sent again, as the initiator's rules say.
+    // The other 88 were outside the window: the initiator sends them again, as required.
     for command in &commands[512..] {
         initiator.send(command.encode(), &[]);
     }
@@ -141,7 +141,7 @@ fn an_aborted_command_gives_no_response() {
     let tag = initiator.manage(ABORT_TASK, Some(&command));
     assert_eq!(initiator.expect_managed(tag).response, 0);
     assert_eq!(fixture.device.task_count(), 0);
-    // A second time it is gone.
+    // The second time, the task does not exist.
     let tag = initiator.manage(ABORT_TASK, Some(&command));
     assert_eq!(initiator.expect_managed(tag).response, 1);
     initiator.ping();
@@ -155,7 +155,7 @@ fn a_write_that_waits_for_data_can_be_aborted_and_its_data_is_swallowed() {
     let command = initiator.write_command(0, 1024);
     initiator.send(command.encode(), &data[..1000]);
     let r2t = initiator.expect_r2t(command.initiator_task_tag);
-    // Part of it comes, the rest after the abort.
+    // A part of the data arrives before the abort, the rest after it.
     let part = DataOut {
         initiator_task_tag: r2t.initiator_task_tag,
         target_transfer_tag: r2t.target_transfer_tag,
@@ -192,7 +192,7 @@ fn a_command_that_waits_for_its_turn_can_be_aborted() {
     initiator.send(early.encode(), &[1; 512]);
     let tag = initiator.manage(ABORT_TASK, Some(&early));
     assert_eq!(initiator.expect_managed(tag).response, 0);
-    // One that has not come at all is taken as aborted too (11.6.1 b).
+    // A command that has not arrived counts as aborted too (11.6.1 b).
     let tag = initiator.manage(ABORT_TASK, Some(&missing));
     assert_eq!(initiator.expect_managed(tag).response, 0);
     initiator.send(missing.encode(), &[]);
@@ -241,7 +241,7 @@ fn a_cold_reset_is_refused_and_reaches_nobody() {
     assert_eq!(fixture.device.task_count(), 1);
 }
 
-/// A write with an R2T for all of its 64 KiB; `send` breaks the rules, and the sense data says how.
+/// A write with an R2T for all of its 64 KiB. `send` violates the protocol; `sense` is the expected sense data.
 fn broken_write(send: impl FnOnce(&mut Initiator, DataOut), sense: [u8; 3]) {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
@@ -258,7 +258,7 @@ fn broken_write(send: impl FnOnce(&mut Initiator, DataOut), sense: [u8; 3]) {
     let (response, data) = initiator.expect_response(command.initiator_task_tag);
     assert_eq!(response.status, 2);
     assert_eq!([data[4], data[14], data[15]], sense);
-    // The session goes on.
+    // The session continues.
     assert_eq!(initiator.read(0, 128), vec![0; 65536]);
 }
 
@@ -423,7 +423,7 @@ fn logout_ends_what_is_under_way_first() {
     let mut initiator = fixture.log_in();
     let command = initiator.command(&[WAIT, 0, 0, 0, 0, 0]);
     initiator.send(command.encode(), &[]);
-    // For recovery: not supported, the session goes on.
+    // For recovery: not supported, and the session continues.
     let logout = LogoutRequest {
         immediate: true,
         reason: 2,
@@ -465,7 +465,7 @@ fn a_second_login_replaces_the_session() {
     let mut new = fixture.log_in();
     old.expect_closed();
     assert_ne!(old.tsih, new.tsih);
-    // What the old one ran had ended before the new one was let in.
+    // The old session's commands had ended before the new login was accepted.
     assert_eq!(fixture.device.task_count(), 0);
     assert_eq!(new.read(0, 1).len(), 512);
     // Another ISID, or another name, is another session.
@@ -474,7 +474,7 @@ fn a_second_login_replaces_the_session() {
     third.log_in(HOST, TARGET, FAST);
     new.ping();
     assert_eq!(fixture.server.sessions().len(), 2);
-    // The connection of a session can be replaced too; the session keeps its handle.
+    // The connection of a session can be replaced too; the TSIH does not change.
     let mut again = Initiator::connect(fixture.address);
     again.tsih = new.tsih;
     again.log_in(HOST, TARGET, FAST);
@@ -494,7 +494,7 @@ fn a_login_does_not_wait_for_a_command_that_hangs() {
     let command = old.command(&[HANG, 0, 0, 0, 0, 0]);
     old.send(command.encode(), &[]);
     wait_until("it runs", || fixture.device.task_count() == 1);
-    // The session that only waits for its command takes no other one's place.
+    // A session that only waits for its command does not count.
     let began = Instant::now();
     let mut new = fixture.log_in();
     assert!(began.elapsed() < Duration::from_secs(3));
@@ -554,7 +554,7 @@ fn a_silent_initiator_is_pinged_and_then_dropped() {
 fn initiators_are_notified_when_their_target_is_removed_or_the_server_stops() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
-    // A change that does not concern the session leaves it alone.
+    // A change of other settings does not affect the session.
     let mut changed = definition(&fixture.device);
     changed.alias = None;
     fixture.server.set_targets(vec![changed.clone()]).unwrap();
@@ -599,7 +599,7 @@ fn portals_come_and_go_in_both_families() {
         .unwrap();
     let portals = fixture.server.portals();
     assert_eq!(portals.len(), 2);
-    // The one requested before is unchanged.
+    // The portal that existed before is unchanged.
     assert_eq!(portals[0], old);
     let mut second = Initiator::connect(portals[1].address);
     second.isid[5] = 2;

@@ -118,7 +118,7 @@ fn data_in_is_split_into_segments_and_bursts() {
 fn residuals_say_how_much_was_too_much_or_too_little() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
-    // Expects more than the command gives.
+    // The initiator expects more than the command returns.
     let command = ScsiCommand {
         expected_data_transfer_length: 4096,
         ..initiator.read_command(0, 2)
@@ -129,7 +129,7 @@ fn residuals_say_how_much_was_too_much_or_too_little() {
         (data.len(), pdus[0].underflow, pdus[0].residual),
         (1024, true, 3072)
     );
-    // Expects less.
+    // It expects less.
     let command = ScsiCommand {
         expected_data_transfer_length: 512,
         ..initiator.read_command(0, 2)
@@ -140,7 +140,7 @@ fn residuals_say_how_much_was_too_much_or_too_little() {
         (data.len(), pdus[0].overflow, pdus[0].residual),
         (512, true, 512)
     );
-    // Expects nothing at all.
+    // It expects nothing.
     let command = ScsiCommand {
         read: false,
         expected_data_transfer_length: 0,
@@ -149,7 +149,7 @@ fn residuals_say_how_much_was_too_much_or_too_little() {
     initiator.send(command.encode(), &[]);
     let (response, _) = initiator.expect_response(command.initiator_task_tag);
     assert_eq!((response.overflow, response.residual), (true, 1024));
-    // Sends less than the command wants, and more.
+    // It sends less than the command needs, and more.
     let command = ScsiCommand {
         expected_data_transfer_length: 512,
         ..initiator.write_command(0, 2)
@@ -303,7 +303,7 @@ fn a_new_session_goes_to_the_reactor_with_the_least_load() {
     let reactor = |session: usize| fixture.device.reactors.lock().unwrap()[session];
     let mut busy = log_in(0);
     let _idle = log_in(1);
-    assert_ne!(reactor(0), reactor(1), "none has load: one on each");
+    assert_ne!(reactor(0), reactor(1), "both are idle: one session on each");
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(1500) {
         busy.read(0, 2048);
@@ -312,7 +312,7 @@ fn a_new_session_goes_to_the_reactor_with_the_least_load() {
     assert_eq!(reactor(2), reactor(1));
 }
 
-/// How one write is cut up.
+/// How one write is split.
 #[derive(Clone, Debug)]
 struct Cut {
     blocks: u16,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Task management and the order of commands: what each function reaches, and what `RefCmdSN` says (RFC 7143 11.5, 11.6).
+//! Task management and the order of commands: which commands a function affects, and the meaning of `RefCmdSN` (RFC 7143 11.5,
+//! 11.6).
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use crate::support::{FAST, Fixture, HOST, Initiator, TARGET, wait_until};
 use iscsi::pdu::{RESERVED_TAG, ScsiCommand, TaskManagementRequest};
 
 const WAIT: [u8; 6] = [0xc0, 0, 0, 0, 0, 0];
-/// It does not end by an abort.
+/// An abort does not end it.
 const HANG: [u8; 6] = [0xc1, 0, 0, 0, 0, 0];
 const ABORT_TASK: u8 = 1;
 const ABORT_TASK_SET: u8 = 2;
@@ -40,11 +41,11 @@ fn abort_task_set_reaches_one_nexus_and_clear_task_set_all() {
         assert_eq!(response, FUNCTION_COMPLETE, "{function}");
         assert_eq!(fixture.device.task_count(), left);
     }
-    // The other one's window opens by that; nothing else is said of the command.
+    // The other initiator's window opens; the command gets no other response.
     assert_eq!(other.expect_nop_in().max_cmd_sn, 513);
 }
 
-/// ABORT TASK with all its numbers.
+/// ABORT TASK with the given numbers.
 fn abort(initiator: &mut Initiator, referenced_task_tag: u32, ref_cmd_sn: u32, cmd_sn: u32) -> u8 {
     let request = TaskManagementRequest {
         immediate: true,
@@ -69,14 +70,14 @@ fn an_abort_of_what_is_not_there_goes_by_ref_cmd_sn() {
     initiator.send(command.encode(), &[]);
     wait_until("it runs", || fixture.device.task_count() == 1);
     for (ref_cmd_sn, cmd_sn, expected) in [
-        // Delivered already under another tag, and outside the window.
+        // Delivered under another tag, and outside the window.
         (1, 5, TASK_DOES_NOT_EXIST),
         (0, 5, TASK_DOES_NOT_EXIST),
         (2000, 5, TASK_DOES_NOT_EXIST),
-        // Not before the request itself: of an immediate command that is gone, or not sent.
+        // Not before the request itself: an immediate command that has ended, or was not sent.
         (5, 5, TASK_DOES_NOT_EXIST),
         (6, 5, TASK_DOES_NOT_EXIST),
-        // Not come yet: taken as received and aborted (11.6.1 b), once.
+        // Not arrived yet: counts as received and aborted (11.6.1 b), once.
         (3, 5, FUNCTION_COMPLETE),
         (3, 5, TASK_DOES_NOT_EXIST),
         (2, 5, FUNCTION_COMPLETE),
@@ -84,7 +85,7 @@ fn an_abort_of_what_is_not_there_goes_by_ref_cmd_sn() {
         let response = abort(&mut initiator, 0x9999, ref_cmd_sn, cmd_sn);
         assert_eq!(response, expected, "RefCmdSN {ref_cmd_sn}");
     }
-    // 2 and 3 have had their turn: what comes under those numbers is ignored, and 4 is next.
+    // 2 and 3 are used up: later commands with these numbers are ignored, and 4 is next.
     for cmd_sn in [2, 3] {
         let late = ScsiCommand {
             cmd_sn,
@@ -99,7 +100,7 @@ fn an_abort_of_what_is_not_there_goes_by_ref_cmd_sn() {
     initiator.send(next.encode(), &[]);
     initiator.receive_data_in(next.initiator_task_tag);
     assert_eq!(fixture.device.log.lock().unwrap().len(), 2);
-    // A running task goes by its tag, whatever RefCmdSN says.
+    // A running task is found by its tag, for any RefCmdSN.
     let response = abort(&mut initiator, command.initiator_task_tag, 77, 5);
     assert_eq!(response, FUNCTION_COMPLETE);
     assert_eq!(fixture.device.task_count(), 0);
@@ -126,7 +127,7 @@ fn a_function_that_is_not_immediate_waits_for_the_commands_before_it() {
     let response = initiator.expect_managed(request.initiator_task_tag);
     assert_eq!(response.response, FUNCTION_COMPLETE);
     assert_eq!((response.exp_cmd_sn, response.max_cmd_sn), (4, 515));
-    // The target had both before.
+    // The target received both before.
     assert_eq!(fixture.device.log.lock().unwrap().len(), 2);
     initiator.ping();
 }

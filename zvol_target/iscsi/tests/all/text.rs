@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text Requests in full feature phase: keys that may change then, and what discovery tells at each portal.
+//! Text Requests in full feature phase: keys that may change in this phase, and discovery at each portal.
 
 use std::net::SocketAddr;
 
@@ -32,7 +32,7 @@ fn few_keys_may_change_after_login() {
     ] {
         assert_eq!(initiator.text(text), answer, "{text}");
     }
-    // What a declaration changes is seen at once.
+    // A declaration has an immediate effect.
     let segments = |initiator: &mut Initiator| {
         let command = initiator.read_command(0, 16);
         initiator.send(command.encode(), &[]);
@@ -77,7 +77,7 @@ fn malformed_text_is_rejected_and_the_session_goes_on() {
     }
     initiator.send(request.encode(), &[0xff, b'=', b'1', 0]);
     assert_eq!(initiator.expect_reject(), 4);
-    // A sequence goes by one Initiator Task Tag (11.10.3).
+    // A sequence uses one Initiator Task Tag (11.10.3).
     let first = TextRequest {
         r#final: false,
         r#continue: true,
@@ -150,8 +150,8 @@ fn discovery_tells_every_portal_of_every_group_a_target_has() {
     let open = fixture.server.portals();
     let port = |at: usize| open[at].address.port();
 
-    // Wildcard portals are reported as the address the initiator came to, if it is of their family; a target with no other portal is
-    // not named where it can't be reached.
+    // A wildcard portal is reported with the address that the initiator connected to, if it has the portal's family. A target
+    // without a reachable portal is omitted.
     let fixed = format!(
         "TargetAddress=127.0.0.1:{},1\0TargetAddress=127.0.0.2:{},1\0TargetAddress=[::1]:{},2\0",
         port(0),
@@ -173,7 +173,7 @@ fn discovery_tells_every_portal_of_every_group_a_target_has() {
     let other = discover(to("127.0.0.1", 0), "iqn.2001-04.com.example:other");
     assert!(other.contains("TargetName=iqn.2001-04.com.example:hidden\0"));
 
-    // A login goes to the group of its portal.
+    // A login belongs to the group of its portal.
     let mut initiator = Initiator::connect(to("::1", 2));
     let answers = initiator.log_in(HOST, TARGET, &[]);
     assert!(answers.contains(&("TargetPortalGroupTag".into(), "2".into())));

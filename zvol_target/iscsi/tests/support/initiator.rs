@@ -36,7 +36,7 @@ impl Initiator {
         Self::on(TcpStream::connect(address).unwrap())
     }
 
-    /// One whose system takes little data that was not read.
+    /// An initiator with a small receive buffer.
     pub fn connect_with_small_buffer(address: SocketAddr) -> Self {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
         socket.set_recv_buffer_size(64 << 10).unwrap();
@@ -73,7 +73,7 @@ impl Initiator {
         self.stream.write_all(&bytes).unwrap();
     }
 
-    /// The next PDU; `None` when the target has closed the connection.
+    /// The next PDU; `None` if the target has closed the connection.
     pub fn try_receive(&mut self) -> Option<Pdu> {
         loop {
             if let Some(frame) = pdu::decode(&self.received, self.digests, 1 << 24).unwrap() {
@@ -101,7 +101,7 @@ impl Initiator {
         assert!(self.try_receive().is_none(), "the connection is still open");
     }
 
-    /// One Login Request and its response.
+    /// Sends one Login Request; returns its response.
     pub fn login_step(
         &mut self,
         request: LoginRequest,
@@ -128,7 +128,7 @@ impl Initiator {
         (response, pairs.collect())
     }
 
-    /// The request that goes from the operational stage to the full feature phase.
+    /// The request that moves from the operational stage to the full feature phase.
     pub fn operational(&self) -> LoginRequest {
         LoginRequest {
             transit: true,
@@ -144,7 +144,7 @@ impl Initiator {
         }
     }
 
-    /// A whole login in one request, with no authentication.
+    /// A login with one request, without authentication.
     pub fn log_in(
         &mut self,
         initiator: &str,
@@ -202,7 +202,7 @@ impl Initiator {
         }
     }
 
-    /// Data-In up to its status, put together; every field of the order checked.
+    /// Receives Data-In up to its status. Checks the order fields and returns all data.
     pub fn receive_data_in(&mut self, tag: u32) -> (Vec<u8>, Vec<DataIn>) {
         let (mut data, mut pdus) = (Vec::new(), Vec::new());
         loop {
@@ -222,7 +222,7 @@ impl Initiator {
         }
     }
 
-    /// Data-In of several commands up to the last status, put together by tag, in the order they ended.
+    /// Receives Data-In of several commands up to the last status. Returns the data by tag, in the order of their ends.
     pub fn receive_all_data_in(&mut self, tags: &[u32]) -> Vec<(u32, Vec<u8>)> {
         let mut under_way: HashMap<u32, (Vec<u8>, u32)> = HashMap::new();
         let mut ended = Vec::new();
@@ -285,7 +285,7 @@ impl Initiator {
         reject.reason
     }
 
-    /// Sends `data`, which starts at `base`, as the R2T asks, in PDUs of at most `segment` bytes.
+    /// Sends `data`, which starts at `base`, for an R2T, in PDUs of at most `segment` bytes.
     pub fn satisfy(&mut self, r2t: &ReadyToTransfer, data: &[u8], base: usize, segment: usize) {
         let start = r2t.buffer_offset as usize - base;
         let burst = &data[start..start + r2t.desired_data_transfer_length as usize];
@@ -323,7 +323,7 @@ impl Initiator {
         let response = loop {
             match self.receive().pdu {
                 TargetPdu::TaskManagementResponse(response) => break response,
-                // That the window opened may be announced before.
+                // A NOP-In can announce the open window before.
                 TargetPdu::NopIn(pdu) if pdu.target_transfer_tag == RESERVED_TAG => {}
                 other => panic!("no Task Management Function Response: {other:?}"),
             }
@@ -341,7 +341,7 @@ impl Initiator {
         pdu
     }
 
-    /// Answers a NOP-In that asks.
+    /// Answers a NOP-In that requests an answer.
     pub fn answer(&mut self, ping: &NopIn) {
         assert_ne!(ping.target_transfer_tag, RESERVED_TAG);
         let answer = NopOut {
@@ -363,7 +363,7 @@ impl Initiator {
         self.expect_closed();
     }
 
-    /// A Text Request and the whole answer, fetched in as many pieces as it comes in.
+    /// Sends a Text Request and receives the whole answer, in as many parts as needed.
     pub fn text(&mut self, text: &str) -> String {
         let request = TextRequest {
             r#final: true,
@@ -395,7 +395,7 @@ impl Initiator {
         }
     }
 
-    /// A ping and its answer: what was sent before has been handled then.
+    /// Sends a ping and waits for its answer: earlier requests have been processed then.
     pub fn ping(&mut self) {
         let request = NopOut {
             immediate: true,

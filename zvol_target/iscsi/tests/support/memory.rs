@@ -17,7 +17,7 @@ const BLOCK: usize = 512;
 /// Vendor specific opcode: ends when [`MemoryTarget::release`] is called, or when aborted.
 pub const WAIT: u8 = 0xc0;
 
-/// Vendor specific opcode: as [`WAIT`], but an abort does not end it, like an operation of a disk that hangs.
+/// Vendor specific opcode: as [`WAIT`], but it does not end when aborted, like an operation of a disk that hangs.
 pub const HANG: u8 = 0xc1;
 
 #[derive(Clone)]
@@ -34,15 +34,15 @@ pub struct MemoryTarget {
     pub nexuses: Mutex<Vec<Nexus>>,
     /// Threads of all nexuses, in the order they were established.
     pub reactors: Mutex<Vec<ThreadId>>,
-    /// Most commands there were at once.
+    /// Highest number of concurrent commands.
     pub most_tasks: AtomicU64,
-    /// Commands in the order they came.
+    /// Commands in the order of their arrival.
     pub log: Mutex<Vec<Vec<u8>>>,
     /// READs that got memory.
     pub reads: AtomicU64,
-    /// Bytes a WRITE asks for at once.
+    /// Bytes that a WRITE requests at a time.
     pub write_chunk: Mutex<u32>,
-    /// Aborted commands end with TASK ABORTED status (SPC-5, TAS = 1) instead of without a word.
+    /// Whether aborted commands end with TASK ABORTED status (SPC-5, TAS = 1) instead of without a response.
     pub task_aborted_status: AtomicBool,
 }
 
@@ -62,7 +62,7 @@ impl MemoryTarget {
         }
     }
 
-    /// Lets commands with the opcode [`WAIT`] end.
+    /// Ends the commands with the opcode [`WAIT`].
     pub fn release(&self) {
         self.released.send_replace(true);
     }
@@ -121,7 +121,7 @@ impl MemoryTarget {
                 if block + count > blocks {
                     return Ok(check_condition(0x05, 0x21));
                 }
-                // No more than the initiator takes.
+                // At most what the initiator accepts.
                 let length = (count * BLOCK).min(command.data_in_buffer_size as usize);
                 let _memory = data_out.allocate(length as u32).await;
                 self.reads.fetch_add(1, Ordering::Relaxed);

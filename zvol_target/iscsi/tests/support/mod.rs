@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the tests of the target share: a SCSI target in memory and an initiator that speaks raw PDUs.
+//! Shared by the tests: a SCSI target in memory, and an initiator that sends raw PDUs.
 
-#![allow(dead_code)] // Each test program uses its share.
+#![allow(dead_code)] // Each test program uses a part.
 
 mod initiator;
 pub mod memory;
@@ -22,7 +22,7 @@ pub const TARGET: &str = "iqn.2001-04.com.example:disk";
 pub const HOST: &str = "iqn.2001-04.com.example:host";
 pub const PORTAL_GROUP: u16 = 7;
 
-/// A server on a port of its own, with one target in memory.
+/// A server on a free port, with one target in memory.
 pub struct Fixture {
     pub server: Server,
     pub device: Arc<MemoryTarget>,
@@ -56,7 +56,7 @@ impl Fixture {
         }
     }
 
-    /// A logged-in initiator with the parameters a fast initiator offers.
+    /// A logged-in initiator with the parameters of a fast initiator.
     pub fn log_in(&self) -> Initiator {
         let mut initiator = Initiator::connect(self.address);
         initiator.log_in(HOST, TARGET, FAST);
@@ -109,7 +109,7 @@ pub fn only(initiator: &str) -> TargetAccess {
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
     while !condition() {
-        assert!(Instant::now() < until, "waited in vain: {what}");
+        assert!(Instant::now() < until, "timeout: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -7,29 +7,29 @@ use scsi::sam::Buffer;
 
 use crate::session::memory::{Memory, Share};
 
-/// One piece of memory for all of a command's: what lands is bounded by what was agreed on, not by how it is cut into PDUs.
+/// One buffer for all unsolicited data of a command. Its size follows from the negotiated limit, not from the number of PDUs.
 #[derive(Default)]
 pub(super) struct Landing {
     buffer: Option<Buffer>,
-    /// For the buffer.
+    /// Memory account of the buffer.
     charge: Option<Share>,
-    /// Bytes the command has.
+    /// Bytes passed to the command.
     taken: usize,
-    /// Bytes in whole segments.
+    /// Bytes in complete segments.
     whole: usize,
-    /// Bytes there are.
+    /// Bytes in the buffer.
     filled: usize,
-    /// Bytes of the segment on its way in that are still to come.
+    /// Bytes of the current segment that are still to arrive.
     coming: usize,
 }
 
 impl Landing {
-    /// Whether there is nothing to take.
+    /// Whether no data is available.
     pub fn is_empty(&self) -> bool {
         self.taken == self.whole
     }
 
-    /// A segment of `length` bytes comes, of `most` bytes that may still come; false if it does not fit.
+    /// Begins a segment of `length` bytes; `most` bytes may still arrive. False if it does not fit.
     pub fn begin(&mut self, length: usize, most: usize) -> bool {
         let buffer = self.buffer.get_or_insert_with(|| Buffer::new(most));
         let fits = length <= buffer.len() - self.filled;
@@ -37,14 +37,14 @@ impl Landing {
         fits
     }
 
-    /// Counts the memory, where that was not done.
+    /// Charges the memory to the account, once.
     pub fn count(&mut self, memory: &Rc<Memory>) {
         if let (Some(buffer), None) = (&self.buffer, &self.charge) {
             self.charge = Some(memory.charge(buffer.len()));
         }
     }
 
-    /// Where the next `left` bytes of the segment go.
+    /// Memory for the last `left` bytes of the segment.
     pub fn memory(&mut self, left: usize) -> Option<&mut [u8]> {
         let buffer = self.buffer.as_mut()?;
         buffer.get_mut(self.filled..self.filled + left)
@@ -55,12 +55,12 @@ impl Landing {
         self.coming -= count;
     }
 
-    /// The segment is complete and its digest right.
+    /// Ends a segment that is complete, with the correct digest.
     pub fn end(&mut self) {
         self.whole = self.filled;
     }
 
-    /// Moves what there is to `destination`, as much as fits; how much that was.
+    /// Moves available data to `destination`. Returns the number of bytes.
     pub fn take_into(&mut self, destination: &mut [u8]) -> usize {
         let Some(source) = self
             .buffer
@@ -78,7 +78,7 @@ impl Landing {
         count
     }
 
-    /// The memory itself, if it holds exactly the `length` requested bytes.
+    /// The buffer itself, if it holds exactly the `length` requested bytes.
     pub fn take_whole(&mut self, length: usize) -> Option<Buffer> {
         if self.taken > 0 || self.whole != length || self.filled != length || self.coming > 0 {
             return None;
@@ -113,7 +113,7 @@ mod tests {
             for length in segments {
                 prop_assert!(!landing.begin(most - came + 1, most - came));
                 prop_assert!(landing.begin(length, most - came));
-                // In two parts, with a check in between: an incomplete segment is not taken.
+                // In two parts, with a check in between: an incomplete segment is not available.
                 for part in [length / 2, length - length / 2] {
                     for (at, byte) in landing.memory(part).unwrap().iter_mut().enumerate() {
                         *byte = (came + at) as u8;

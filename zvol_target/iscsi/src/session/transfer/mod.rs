@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The Data-Out of one command: from PDUs in order to `DataOut::receive`.
+//! The Data-Out of one command: passes the data of PDUs to `DataOut::receive`, in order.
 //!
-//! `DataPDUInOrder` and `DataSequenceInOrder` are always Yes, so bytes come in the order of their offsets: immediate data,
-//! unsolicited PDUs, then one R2T after the other. Memory is there before an R2T asks for bytes.
+//! `DataPDUInOrder` and `DataSequenceInOrder` are always Yes, so bytes arrive in the order of their offsets: immediate data,
+//! unsolicited PDUs, then one R2T after the other. Memory is allocated before an R2T requests bytes.
 
 mod landing;
 mod receive;
@@ -19,23 +19,23 @@ use crate::pdu;
 use landing::Landing;
 pub(crate) use receive::CommandBuffers;
 
-/// A transfer the initiator broke, as RFC 7143 11.4.7.2 tells the initiator.
+/// Why a transfer failed, by the conditions of RFC 7143 11.4.7.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// Unsolicited data that was not allowed.
     UnexpectedUnsolicitedData,
-    /// Not as much data as was requested, or other data.
+    /// The data differs from the request in amount or position.
     IncorrectAmountOfData,
     /// A Data-Out PDU is missing.
     ProtocolServiceCrcError,
 }
 
-/// What the connection has to do for its transfers, noted while commands are polled.
+/// Work of the connection for its transfers, collected while commands are polled.
 #[derive(Default)]
 pub(crate) struct Requests {
     /// Initiator Task Tags of commands that may need an R2T.
     waiting: RefCell<VecDeque<u32>>,
-    /// The connection has its turn, and checks here at the end of it.
+    /// The connection has its turn, and processes this at the end of it.
     in_turn: Cell<bool>,
     /// Wakes the connection.
     waker: RefCell<Option<Waker>>,
@@ -44,7 +44,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// The connection, which `waker` wakes, begins its turn.
+    /// Begins a turn of the connection, which `waker` wakes.
     pub fn begin_turn(&self, waker: &Waker) {
         self.in_turn.set(true);
         let mut known = self.waker.borrow_mut();
@@ -53,7 +53,7 @@ impl Requests {
         }
     }
 
-    /// The connection ends its turn.
+    /// Ends a turn of the connection.
     pub fn end_turn(&self) {
         self.in_turn.set(false);
     }
@@ -67,13 +67,13 @@ impl Requests {
         }
     }
 
-    /// A command to check.
+    /// The next command to check.
     pub fn pop(&self) -> Option<u32> {
         self.waiting.borrow_mut().pop_front()
     }
 }
 
-/// An R2T under way.
+/// An R2T that was sent.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     target_transfer_tag: u32,
@@ -83,7 +83,7 @@ struct Burst {
     data_sn: u32,
 }
 
-/// An R2T to be sent.
+/// An R2T to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Solicitation {
     /// `R2TSN`
@@ -94,40 +94,39 @@ pub(crate) struct Solicitation {
     pub length: u32,
 }
 
-/// Memory the command waits for.
+/// Memory that the command has provided for the next bytes.
 struct Requested {
     buffer: Buffer,
     filled: usize,
 }
 
-/// Where the data segment on its way in goes.
+/// Destination of the current data segment.
 enum Segment {
     None,
-    /// Into the memory the command waits for.
+    /// The memory of the command.
     Direct {
         left: usize,
     },
-    /// Into memory of its own, until the command asks for it.
+    /// A separate buffer, until the command requests the data.
     Landing {
         left: usize,
     },
-    /// Nowhere.
     Discarded,
 }
 
 struct State {
-    /// Bytes the command sends in all.
+    /// Bytes that the command sends in total.
     expected: u32,
-    /// Bytes arrived, in whole PDUs.
+    /// Bytes that have arrived in complete PDUs.
     arrived: u32,
-    /// Bytes given to the command.
+    /// Bytes passed to the command.
     handed: u32,
     landing: Landing,
-    /// Offset up to which data is unsolicited.
+    /// Offset up to which data may be unsolicited.
     unsolicited_most: u32,
     requested: Option<Requested>,
     segment: Segment,
-    /// Unsolicited PDUs still come, up to this offset.
+    /// Unsolicited PDUs are still to come, up to this offset.
     unsolicited_until: Option<u32>,
     unsolicited_data_sn: u32,
     bursts: VecDeque<Burst>,
@@ -135,17 +134,17 @@ struct State {
     solicited: u32,
     r2t_sn: u32,
     failure: Option<Failure>,
-    /// The failure was delivered to the command.
+    /// Whether the command has received the failure.
     failure_delivered: bool,
     nexus_lost: bool,
-    /// Intervals since something outstanding came.
+    /// Intervals since outstanding data arrived.
     silent_intervals: u32,
-    /// The command takes no more data.
+    /// The command accepts no more data.
     closed: bool,
     waker: Option<Waker>,
 }
 
-/// The Data-Out of one command, shared by its connection and the command.
+/// The Data-Out of one command; shared by connection and command.
 pub(crate) struct Transfer {
     tag: u32,
     requests: Rc<Requests>,
@@ -153,8 +152,7 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// `immediate`: bytes that come with the command. `unsolicited`: offset up to which data PDUs come after it without
-    /// being requested (its F bit is 0).
+    /// `immediate`: bytes in the command PDU. `unsolicited`: offset up to which unsolicited data PDUs follow (F bit 0).
     pub fn new(
         tag: u32,
         expected: u32,
@@ -192,35 +190,34 @@ impl Transfer {
         self.state.borrow().failure
     }
 
-    /// Whether the command itself saw the transfer fail.
+    /// Whether the command itself has received the failure.
     pub fn failure_delivered(&self) -> bool {
         self.state.borrow().failure_delivered
     }
 
-    /// Bytes the initiator announced.
+    /// Bytes that the initiator announced.
     pub fn expected(&self) -> u32 {
         self.state.borrow().expected
     }
 
-    /// Bytes announced that the command did not take.
+    /// Announced bytes that the command did not receive.
     pub fn left(&self) -> u32 {
         let state = self.state.borrow();
         state.expected - state.handed
     }
 
-    /// R2Ts sent so far.
+    /// Number of R2Ts sent.
     pub fn r2t_count(&self) -> u32 {
         self.state.borrow().r2t_sn
     }
 
-    /// Whether the initiator still has to send data that was requested or announced.
+    /// Whether requested or announced data is still to arrive.
     pub fn is_outstanding(&self) -> bool {
         let state = self.state.borrow();
         state.unsolicited_until.is_some() || !state.bursts.is_empty()
     }
 
-    /// An interval has passed; returns how many there were in which nothing came of what is outstanding. `excused`: this one
-    /// does not count.
+    /// Counts an interval. Returns the number of intervals without outstanding data. `excused`: do not count this one.
     pub fn count_silence(&self, excused: bool) -> u32 {
         let outstanding = self.is_outstanding();
         let mut state = self.state.borrow_mut();
@@ -232,7 +229,7 @@ impl Transfer {
         state.silent_intervals
     }
 
-    /// The initiator broke the rules: further data is discarded, the command fails.
+    /// Fails the transfer after a protocol error of the initiator; further data is discarded.
     pub fn fail(&self, failure: Failure) {
         let mut state = self.state.borrow_mut();
         state.failure.get_or_insert(failure);
@@ -240,7 +237,7 @@ impl Transfer {
         state.wake();
     }
 
-    /// The nexus is gone: the command fails.
+    /// Fails the transfer because the nexus was lost.
     pub fn lose_nexus(&self) {
         let mut state = self.state.borrow_mut();
         state.nexus_lost = true;
@@ -248,16 +245,16 @@ impl Transfer {
         state.wake();
     }
 
-    /// The command has ended: what comes is discarded.
+    /// Ends the transfer with the command; further data is discarded.
     pub fn close(&self) {
         let mut state = self.state.borrow_mut();
         state.closed = true;
         state.discard();
     }
 
-    /// Takes in a Data-Out header with `length` bytes; true if it was the last PDU of its sequence.
+    /// Processes a Data-Out header with `length` bytes. Returns true for the last PDU of its sequence.
     ///
-    /// A header out of place fails the transfer. Call [`Self::begin_segment`] next in either case.
+    /// An unexpected header fails the transfer. In both cases call [`Self::begin_segment`] next.
     pub fn accept(&self, header: &pdu::DataOut, length: u32) -> bool {
         let mut state = self.state.borrow_mut();
         state.silent_intervals = 0;
@@ -274,7 +271,7 @@ impl Transfer {
         header.r#final
     }
 
-    /// A data segment of `length` bytes comes now.
+    /// Begins a data segment of `length` bytes.
     pub fn begin_segment(&self, length: usize) {
         let mut state = self.state.borrow_mut();
         let space = match &state.requested {
@@ -302,7 +299,7 @@ impl Transfer {
         };
     }
 
-    /// Runs `fill` on the memory for what is left of the segment, `None` if it is to be discarded; it says how much it filled.
+    /// Calls `fill` with the memory for the rest of the segment, or `None` to discard it. `fill` returns the number of bytes.
     pub fn fill_segment<T>(&self, fill: impl FnOnce(Option<&mut [u8]>) -> (usize, T)) -> T {
         let state = &mut *self.state.borrow_mut();
         let memory = match (&mut state.segment, &mut state.requested) {
@@ -330,7 +327,7 @@ impl Transfer {
         result
     }
 
-    /// The segment is complete and its digest right. `last`: the sequence it belongs to ends with it.
+    /// Ends a data segment with the correct digest. `last`: its sequence ends too.
     pub fn end_segment(&self, length: u32, unsolicited: bool, last: bool) {
         let state = &mut *self.state.borrow_mut();
         state.arrived = state.arrived.saturating_add(length);
@@ -379,7 +376,7 @@ impl Transfer {
         })
     }
 
-    /// The R2T was given a tag and is on its way.
+    /// Records that the R2T was sent, with its tag.
     pub fn solicited(&self, solicitation: Solicitation, target_transfer_tag: u32) {
         let mut state = self.state.borrow_mut();
         state.silent_intervals = 0;
@@ -400,7 +397,7 @@ impl State {
         }
     }
 
-    /// Lets go of all memory; a segment under way is discarded too.
+    /// Frees all memory, and discards the current segment.
     fn discard(&mut self) {
         self.landing.clear();
         self.requested = None;
@@ -418,7 +415,7 @@ impl State {
         }
         self.unsolicited_data_sn = self.unsolicited_data_sn.wrapping_add(1);
         let left = until.saturating_sub(self.arrived);
-        // 11.4.7.2: when there is more to write than FirstBurstLength, unsolicited PDUs go up to just that.
+        // 11.4.7.2: if the command has more data than FirstBurstLength, unsolicited PDUs must reach exactly that length.
         let too_short = header.r#final && until < self.expected && length < left;
         let fits = header.buffer_offset == self.arrived && length <= left && !too_short;
         (!fits).then_some(Failure::IncorrectAmountOfData)
@@ -429,7 +426,7 @@ impl State {
             return Some(Failure::IncorrectAmountOfData);
         };
         if burst.target_transfer_tag != header.target_transfer_tag {
-            // Sequences come in the order of their R2Ts.
+            // Sequences must arrive in the order of their R2Ts.
             return Some(Failure::IncorrectAmountOfData);
         }
         if header.data_sn != burst.data_sn {
@@ -445,7 +442,7 @@ impl State {
         (header.r#final && burst.received < burst.length).then_some(Failure::IncorrectAmountOfData)
     }
 
-    /// Moves what landed into the memory the command waits for.
+    /// Moves buffered data into the command's memory.
     fn hand_over_landed(&mut self) {
         if let Some(requested) = &mut self.requested {
             let space = &mut requested.buffer[requested.filled..];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The side of a transfer that the command has.
+//! The command's side of a transfer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,15 +11,15 @@ use scsi::sam::{Buffer, DataOut, DeliveryError, LocalBoxFuture};
 use super::{Segment, Transfer};
 use crate::session::memory::{Memory, SHORT, Share};
 
-/// What a command has of its connection: the transfer of its Data-Out, if it sends any, and memory.
+/// The Data-Out transfer of a command, if it has one, and its memory.
 pub(crate) struct CommandBuffers {
     transfer: Option<Rc<Transfer>>,
     memory: Rc<Memory>,
-    /// For the bytes it received last.
+    /// Memory of the bytes that were received last.
     received: Option<Share>,
-    /// For those before, which may still be in use.
+    /// Memory of the bytes before, which can still be in use.
     before: Option<Share>,
-    /// For what it reads.
+    /// Memory of the bytes to read.
     allocated: Option<Share>,
 }
 
@@ -52,7 +52,7 @@ impl DataOut for CommandBuffers {
             transfer,
             length: Some(length),
         };
-        // The bytes before these are done with.
+        // The bytes before these are no longer in use.
         *received = None;
         let bytes = transfer.left().min(length) as usize;
         if bytes <= SHORT {
@@ -105,10 +105,10 @@ impl Drop for CommandBuffers {
     }
 }
 
-/// Waits for bytes. Dropped before they came, it gives up the transfer: no byte is handed over out of place.
+/// Waits for bytes. If dropped early, it fails the transfer: no byte may be delivered at the wrong position.
 struct Receive<'a> {
     transfer: &'a Transfer,
-    /// Until the first poll.
+    /// Set until the first poll.
     length: Option<u32>,
 }
 
@@ -128,7 +128,7 @@ impl Future for Receive<'_> {
         if let Some(length) = length {
             state.want(length);
         }
-        // A segment that still fills the memory has not passed its digest.
+        // The digest of a segment that still fills the memory was not checked yet.
         let complete = !matches!(state.segment, Segment::Direct { .. });
         match state.requested.take() {
             Some(requested) if complete && requested.filled == requested.buffer.len() => {
