@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Sizes, always in binary units, always the same number of digits. */
 
+import { text } from "../text";
+import { DECIMAL_SIGN, formatShort, formatWhole } from "./number";
+
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] as const;
 type Unit = (typeof UNITS)[number];
-
-const NUMBER = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
-const WHOLE = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 
 /** "1.5 TiB", of the service's decimal string or a number. At most three digits that count, and never "1,024 GiB". */
 export function formatBytes(value: string | number): string {
@@ -15,7 +15,7 @@ export function formatBytes(value: string | number): string {
     amount /= 1024;
     unit += 1;
   }
-  return `${unit === 0 ? WHOLE.format(amount) : NUMBER.format(amount)} ${UNITS[unit] ?? ""}`;
+  return `${unit === 0 ? formatWhole(amount) : formatShort(amount)} ${UNITS[unit] ?? ""}`;
 }
 
 /** "12.3 MiB/s". */
@@ -25,11 +25,12 @@ export function formatRate(bytesPerSecond: number): string {
 
 /** All digits, for who wants to be exact. */
 export function formatExactBytes(value: string | number): string {
-  return `${BigInt(value).toLocaleString()} bytes`;
+  return text.common.bytes(formatWhole(BigInt(value)));
 }
 
-/** One or two digits after a comma: "1,000 GB" is 1 GB for some and 1000 GB for others, so it is no size. */
-const SIZE = /^\s*([0-9]+(?:\.[0-9]+|,[0-9]{1,2})?)\s*([kmgtp]?)(i?b?)\s*$/i;
+/** After the sign of another language one or two digits: "1,000 GB" is 1 GB for some and 1000 GB for others, so it is no size. */
+const FRACTION = DECIMAL_SIGN === "," ? ",[0-9]+|\\.[0-9]{1,2}" : "\\.[0-9]+|,[0-9]{1,2}";
+const SIZE = new RegExp(`^\\s*([0-9]+(?:${FRACTION})?)\\s*([kmgtp]?)(i?b?)\\s*$`, "i");
 
 /** Bytes of a typed size: "2T", "1.5 TiB", "500 GiB"; null if it is no size. Units are binary. A number without a unit is no size. */
 export function parseBytes(typed: string): bigint | null {
@@ -54,5 +55,5 @@ export function formatShare(part: number, whole: number): string {
   const percent = (100 * part) / whole;
   if (percent > 0 && percent < 1) return "< 1 %";
   if (percent > 99 && percent < 100) return "> 99 %";
-  return `${WHOLE.format(percent)} %`;
+  return `${formatWhole(percent)} %`;
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Times: local ones, with their zone for who points at them. */
 
-const LOCAL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-const EXACT = new Intl.DateTimeFormat(undefined, {
+import { chosen } from "../text/chosen";
+
+const LOCAL = new Intl.DateTimeFormat(chosen.locale, { dateStyle: "medium", timeStyle: "short" });
+const EXACT = new Intl.DateTimeFormat(chosen.locale, {
   dateStyle: "full",
   timeStyle: "long",
 });
-const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+const RELATIVE = new Intl.RelativeTimeFormat(chosen.locale, { numeric: "auto" });
 
 const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, number])[] = [
   ["day", 86_400],
@@ -14,7 +16,7 @@ const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, number])[] = [
   ["minute", 60],
 ];
 
-const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+const DAY = new Intl.DateTimeFormat(chosen.locale, { dateStyle: "medium" });
 
 /** "22 Nov 2026". */
 export function formatDay(at: string): string {

@@ -3,6 +3,7 @@
 
 import { Card, CardBody, CardTitle, Title } from "@patternfly/react-core";
 import type { ReactNode } from "react";
+import { LanguageMenu } from "../shell/menus";
 import { text } from "../text";
 import { usePageTitle } from "./page";
 
@@ -18,7 +19,10 @@ export function Alone({ page, title, wide = false, children }: Props) {
   return (
     <main className="zv-alone">
       <div className={wide ? "zv-alone-wide" : "zv-alone-narrow"}>
-        <p className="zv-logo">{text.common.product}</p>
+        <div className="zv-alone-head">
+          <p className="zv-logo">{text.common.product}</p>
+          <LanguageMenu isNamed />
+        </div>
         <Card isLarge>
           <CardTitle>
             <Title headingLevel="h1" size="2xl">

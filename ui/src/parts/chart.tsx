@@ -5,6 +5,7 @@ import type { CSSProperties, KeyboardEvent, PointerEvent } from "react";
 import { formatTime } from "../format/time";
 import { nearest, timeTicks, valueTicks } from "../measures/scale";
 import { text } from "../text";
+import { chosen } from "../text/chosen";
 
 export interface Series {
   readonly name: string;
@@ -34,8 +35,8 @@ interface Props {
 
 const WIDTH = 1000;
 const HEIGHT = 100;
-const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
-const DATE = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+const CLOCK = new Intl.DateTimeFormat(chosen.locale, { timeStyle: "short" });
+const DATE = new Intl.DateTimeFormat(chosen.locale, { month: "short", day: "numeric" });
 
 /** A line through the values that are known, with gaps; a value alone is a dot. */
 export function pathOf(values: readonly (number | null)[], x: (place: number) => number, y: (value: number) => number): string {

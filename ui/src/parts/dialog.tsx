@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** A dialog that sends something: what it says, a form, the problem, and, where the service offers it, doing it nevertheless. */
 
-import { Button, Checkbox, Form, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
+import { Button, Checkbox, Form, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import { useId, useState, type ReactNode } from "react";
 import type { ApiProblem } from "../api/problem";
 import { text } from "../text";
@@ -9,6 +9,7 @@ import { currentProblem } from "./answered";
 import { TextField } from "./field";
 import { firstField } from "./focus";
 import type { News } from "./known";
+import { Modal } from "./patternfly";
 import { ProblemAlert } from "./problem-alert";
 
 interface Props {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /** A problem, as everywhere: what happened, what was not changed, what to do. */
 
-import { Alert, AlertActionLink, Content, List, ListItem } from "@patternfly/react-core";
+import { AlertActionLink, Content, List, ListItem } from "@patternfly/react-core";
 import type { ReactNode } from "react";
 import { isWithin, type ApiProblem } from "../api/problem";
 import { sentence } from "../format/sentence";
 import { text } from "../text";
 import type { News } from "./known";
+import { Alert } from "./patternfly";
 
 const SHOWN = 5;
 

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Who did or tried what, page by page; each entry with the former values and the requested ones. */
 
-import {
-  Button,
-  EmptyState,
-  EmptyStateBody,
-  Label,
-  SearchInput,
-  Toolbar,
-  ToolbarContent,
-  ToolbarItem,
-} from "@patternfly/react-core";
+import { Button, EmptyState, EmptyStateBody, Label, ToolbarContent, ToolbarItem } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useId, useState, type ReactNode } from "react";
@@ -19,6 +10,7 @@ import type { AuditEntry } from "../api/types";
 import { useAbout } from "../parts/about";
 import { Choice } from "../parts/choice";
 import { Screen } from "../parts/page";
+import { SearchInput, Toolbar } from "../parts/patternfly";
 import { QueryBoundary } from "../parts/states";
 import { Time } from "../parts/values";
 import { text } from "../text";

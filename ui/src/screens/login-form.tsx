@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Name, password and code, on the login page and over a page whose session has ended. */
 
-import { ActionGroup, Alert, Button, Form } from "@patternfly/react-core";
+import { ActionGroup, Button, Form } from "@patternfly/react-core";
 import { useCallback, useState, type FormEvent } from "react";
 import { asProblem } from "../api/problem";
 import { TextField } from "../parts/field";
 import { useFocus } from "../parts/focus";
+import { Alert } from "../parts/patternfly";
 import { ProblemAlert } from "../parts/problem-alert";
 import { useSecondsLeft } from "../parts/use-seconds-left";
 import { useSubmission } from "../parts/use-submission";

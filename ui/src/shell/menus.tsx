@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The menus of the masthead: who is logged in, and light or dark. */
+/** The menus of the masthead: who is logged in, the language, and light or dark. */
 
 import { Dropdown, DropdownItem, DropdownList, MenuToggle, type MenuToggleElement } from "@patternfly/react-core";
 import AdjustIcon from "@patternfly/react-icons/dist/esm/icons/adjust-icon";
+import LanguageIcon from "@patternfly/react-icons/dist/esm/icons/language-icon";
 import UserIcon from "@patternfly/react-icons/dist/esm/icons/user-icon";
 import { lazy, Suspense, useState, type ReactNode, type Ref } from "react";
 import { useNavigate } from "react-router";
 import { useSession } from "../session/session";
 import { text } from "../text";
+import { chosen, LANGUAGES, type Language } from "../text/chosen";
+import { chooseLanguage } from "./language";
 import { chooseTheme, readTheme, type Theme } from "./theme";
 
 const OwnPassword = lazy(() => import("../screens/people/own-password"));
@@ -66,6 +69,22 @@ export function ThemeMenu() {
             }}
           >
             {text.common.theme[one]}
+          </DropdownItem>
+        ))
+      }
+    </Menu>
+  );
+}
+
+/** Languages by their own names: who cannot read the page finds the other one. */
+export function LanguageMenu({ isNamed = false }: { readonly isNamed?: boolean }) {
+  const name = LANGUAGES[chosen.language];
+  return (
+    <Menu label={text.common.language(name)} icon={<LanguageIcon />} shown={isNamed ? name : undefined}>
+      {() =>
+        (Object.keys(LANGUAGES) as Language[]).map((one) => (
+          <DropdownItem key={one} isSelected={one === chosen.language} onClick={() => chooseLanguage(one)}>
+            <span lang={one}>{LANGUAGES[one]}</span>
           </DropdownItem>
         ))
       }

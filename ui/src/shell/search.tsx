@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Search over everything: a button of the masthead, and the key /. */
 
-import { Button, List, ListItem, Modal, ModalBody, ModalHeader, ModalVariant } from "@patternfly/react-core";
+import { Button, List, ListItem, ModalBody, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import SearchIcon from "@patternfly/react-icons/dist/esm/icons/search-icon";
 import { useQuery } from "@tanstack/react-query";
 import { useDeferredValue, useEffect, useState } from "react";
 import { Link, useNavigate } from "react-router";
 import { datastoresQuery, hostsQuery, jobsQuery, poolsQuery, snapshotSearchQuery } from "../api/queries";
 import { TextField } from "../parts/field";
+import { Modal } from "../parts/patternfly";
 import { text } from "../text";
 import { find } from "./find";
 

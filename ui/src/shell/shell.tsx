@@ -34,7 +34,7 @@ import { May, useSession } from "../session/session";
 import { text } from "../text";
 import { Boundary } from "./boundary";
 import { LoginAgain } from "./login-again";
-import { ThemeMenu, UserMenu } from "./menus";
+import { LanguageMenu, ThemeMenu, UserMenu } from "./menus";
 import { Search } from "./search";
 
 const CONTENT = "content";
@@ -149,6 +149,9 @@ function Top() {
               )}
               <ToolbarItem>
                 <Search />
+              </ToolbarItem>
+              <ToolbarItem>
+                <LanguageMenu />
               </ToolbarItem>
               <ToolbarItem>
                 <ThemeMenu />

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Short news that go by themselves: what was begun, and how what was begun here has ended. */
 
-import { Alert, AlertActionCloseButton, AlertGroup } from "@patternfly/react-core";
+import { AlertActionCloseButton, AlertGroup } from "@patternfly/react-core";
 import { createContext, use, useCallback, useRef, useState, type ReactNode } from "react";
+import { Alert } from "../parts/patternfly";
 import { text } from "../text";
 import { isPassing, shownWith, type Toast } from "./toast";
 

@@ -26,6 +26,7 @@ export const common = {
   pageTitle: (page: string) => `${page} · zvaai`,
   loading: (what: string) => `Loading ${what}`,
   notFound: { title: "Page not found", body: "The address may be old or mistyped.", action: "Go to the dashboard" },
+  language: (name: string) => `Language: ${name}`,
   theme: { label: "Appearance", light: "Light", dark: "Dark", system: "Same as system" },
   user: {
     menu: (name: string) => `User menu of ${name}`,
@@ -37,6 +38,12 @@ export const common = {
   },
   runningJobs: (count: number) => (count === 1 ? "1 job running" : `${count} jobs running`),
   openAlerts: (count: number) => (count === 1 ? "1 open alert" : `${count} open alerts`),
+  /** What screen readers say before a message. */
+  message: { danger: "Danger alert:", warning: "Warning alert:", success: "Success alert:", info: "Info alert:" },
+  bytes: (number: string) => `${number} bytes`,
+  reset: "Reset",
+  browse: "Browse…",
+  clear: "Clear",
   close: "Close",
   cancel: "Cancel",
   save: "Save",

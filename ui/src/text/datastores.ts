@@ -2,6 +2,7 @@
 /** Datastores: list, wizard, detail. */
 
 import type { Datastore } from "../api/types";
+import { formatWhole } from "../format/number";
 
 export const datastores = {
   title: "Datastores",
@@ -188,7 +189,7 @@ export const datastores = {
       someOff: (offloads: string) => `${offloads} is off for some hosts`,
       noFallback: "all copies shared blocks",
       fallback: (bytes: string) => `${bytes} copied, not cloned`,
-      clones: (count: number) => (count === 1 ? "1 clone requested" : `${count.toLocaleString()} clones requested`),
+      clones: (count: number) => (count === 1 ? "1 clone requested" : `${formatWhole(count)} clones requested`),
     },
     overview: {
       identity: "Identity",

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/** All text of the console, by where it is shown. */
+/** All text of the console, by where it is shown: English here, other languages in folders. */
 
 import { alerts } from "./alerts";
 import { audit } from "./audit";
+import { chosen } from "./chosen";
 import { common } from "./common";
 import { dashboard } from "./dashboard";
 import { datastores } from "./datastores";
@@ -21,7 +22,7 @@ import { search } from "./search";
 import { session } from "./session";
 import { system } from "./system";
 
-export const text = {
+export const en = {
   alerts,
   audit,
   common,
@@ -42,3 +43,8 @@ export const text = {
   session,
   system,
 };
+
+/** What each language has, and no more. */
+export type Texts = typeof en;
+
+export const text: Texts = chosen.text ?? en;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Pools and disks. */
 
+import { formatWhole } from "../format/number";
+
 export const pools = {
   title: "Pools and disks",
   one: "pool",
@@ -301,7 +303,7 @@ export const pools = {
       temperature: "Temperature",
       degrees: (now: number, limit: number | null) => (limit === null ? `${now} °C` : `${now} °C; at most ${limit} °C`),
       powerOn: "Powered on",
-      hours: (hours: number) => `${hours.toLocaleString()} hours`,
+      hours: (hours: number) => `${formatWhole(hours)} hours`,
       reallocated: "Reallocated sectors",
       pending: "Pending sectors",
       uncorrectable: "Uncorrectable errors",

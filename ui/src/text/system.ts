@@ -2,6 +2,7 @@
 /** The system page: versions, certificate, metrics, configuration, support bundles, receivers. */
 
 import type { Delivery, Receiver } from "../api/types";
+import { formatWhole } from "../format/number";
 
 export const system = {
   title: "System",
@@ -93,7 +94,7 @@ export const system = {
     source: "Configuration",
     choose: "Select one",
     fromPool: (pool: string) => `The copy on ${pool}`,
-    keep: (generation: number) => `The database of this appliance (generation ${generation.toLocaleString()})`,
+    keep: (generation: number) => `The database of this appliance (generation ${formatWhole(generation)})`,
     key: "Recovery key",
     keyHelp: "Needed if the copy was sealed with another key: of a lost server, for example",
   },

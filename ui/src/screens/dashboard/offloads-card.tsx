@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { datastoresQuery, offloadsQuery } from "../../api/queries";
 import type { Offloads } from "../../api/types";
+import { formatWhole } from "../../format/number";
 import { formatDuration } from "../../format/time";
 import { Meter } from "../../measures/meter";
 import {
@@ -107,7 +108,7 @@ function Nas({ counters, problem }: { readonly counters: ExportCounters | undefi
               </Figure>
             ))}
             <Figure name={words.refused} help={words.refusedHelp}>
-              {refusalsOf(counters).toLocaleString()}
+              {formatWhole(refusalsOf(counters))}
             </Figure>
           </dl>
           <Reasons fallbacks={counters.fallbacks} reasons={text.datastores.detail.vaai.nas.reasons} />

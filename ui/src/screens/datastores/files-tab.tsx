@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** VMDK files of an NFS datastore, page by page, with what each takes; and clones of them. */
 
-import { Alert, Button, EmptyState, EmptyStateBody } from "@patternfly/react-core";
+import { Button, EmptyState, EmptyStateBody } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useCallback, useState } from "react";
@@ -11,6 +11,7 @@ import type { Datastore, Job, VmdkFile } from "../../api/types";
 import { formatBytes } from "../../format/bytes";
 import { isActive, JobNews, JobProgress } from "../../parts/job";
 import { Panel } from "../../parts/panel";
+import { Alert } from "../../parts/patternfly";
 import { QueryBoundary } from "../../parts/states";
 import { Bytes, Time } from "../../parts/values";
 import { May } from "../../session/session";

@@ -2,6 +2,7 @@
 /** Which datastores are shown: of the address, so that a link or the back button shows the same. */
 
 import type { Datastore, Group, Load } from "../../api/types";
+import { chosen } from "../../text/chosen";
 import { freeOf } from "./summary";
 
 export interface Filter {
@@ -39,7 +40,7 @@ export type Column = "name" | "pool" | "lun" | "size" | "used" | "free" | "load"
 export type Loads = ReadonlyMap<string, Load>;
 export type Direction = "asc" | "desc";
 
-const COLLATOR = new Intl.Collator(undefined, { numeric: true });
+const COLLATOR = new Intl.Collator(chosen.locale, { numeric: true });
 const COMPARE: Readonly<Record<Exclude<Column, "load">, (one: Datastore, other: Datastore) => number>> = {
   name: (one, other) => COLLATOR.compare(one.name, other.name),
   pool: (one, other) => COLLATOR.compare(one.pool, other.pool),

@@ -5,8 +5,6 @@ import {
   EmptyStateActions,
   EmptyStateBody,
   EmptyStateFooter,
-  SearchInput,
-  Toolbar,
   ToolbarContent,
   ToolbarItem,
 } from "@patternfly/react-core";
@@ -18,6 +16,7 @@ import type { Datastore, Group } from "../../api/types";
 import { useBegun } from "../../parts/begun";
 import { Choice } from "../../parts/choice";
 import { Screen } from "../../parts/page";
+import { SearchInput, Toolbar } from "../../parts/patternfly";
 import { QueryBoundary } from "../../parts/states";
 import { May } from "../../session/session";
 import { text } from "../../text";

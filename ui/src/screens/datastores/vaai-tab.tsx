@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Offloads of one datastore: each primitive with where it is offered, how it was used, and why not in the best way. */
 
-import { Alert, Label } from "@patternfly/react-core";
+import { Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { groupsQuery, offloadsQuery } from "../../api/queries";
 import type { Datastore, Group } from "../../api/types";
+import { formatWhole } from "../../format/number";
 import {
   exportOf,
   lunsOf,
@@ -17,6 +18,7 @@ import {
 } from "../../measures/statistics";
 import { Fallbacks, Figure } from "../../parts/offloads";
 import { Panel } from "../../parts/panel";
+import { Alert } from "../../parts/patternfly";
 import { QueryBoundary } from "../../parts/states";
 import { Bytes } from "../../parts/values";
 import { text } from "../../text";
@@ -52,9 +54,7 @@ export function VaaiTab({ store }: { readonly store: Datastore }) {
             <div className="zv-below">
               <Panel title={words.fallbacks}>
                 <Fallbacks fallbacks={counters.fallbacks} reasons={words.reasons} />
-                {counters.miscompares > 0 && (
-                  <p className="zv-lead">{words.miscompares(counters.miscompares.toLocaleString())}</p>
-                )}
+                {counters.miscompares > 0 && <p className="zv-lead">{words.miscompares(formatWhole(counters.miscompares))}</p>}
               </Panel>
             </div>
           </>
@@ -96,11 +96,11 @@ function Primitives({ counters, groups }: { readonly counters: LunCounters; read
               <Td dataLabel={words.columns.on}>
                 <Offered primitive={primitive} groups={groups} />
               </Td>
-              <Td dataLabel={words.columns.used}>{used.operations.toLocaleString()}</Td>
+              <Td dataLabel={words.columns.used}>{formatWhole(used.operations)}</Td>
               <Td dataLabel={words.columns.bytes}>
                 <Bytes value={used.bytes} />
               </Td>
-              <Td dataLabel={words.columns.errors}>{used.errors.toLocaleString()}</Td>
+              <Td dataLabel={words.columns.errors}>{formatWhole(used.errors)}</Td>
             </Tr>
           );
         })}
@@ -179,9 +179,9 @@ function NasOperations({ counters }: { readonly counters: ExportCounters }) {
               <Td dataLabel={columns.operation}>
                 <b>{name}</b> <span className="zv-subtle">{help}</span>
               </Td>
-              <Td dataLabel={columns.requests}>{operations.toLocaleString()}</Td>
-              <Td dataLabel={columns.failed}>{errors.toLocaleString()}</Td>
-              <Td dataLabel={columns.refused}>{refused.toLocaleString()}</Td>
+              <Td dataLabel={columns.requests}>{formatWhole(operations)}</Td>
+              <Td dataLabel={columns.failed}>{formatWhole(errors)}</Td>
+              <Td dataLabel={columns.refused}>{formatWhole(refused)}</Td>
             </Tr>
           );
         })}

@@ -2,7 +2,6 @@
 /** The steps of the wizard for a new datastore. */
 
 import {
-  Alert,
   Checkbox,
   EmptyState,
   EmptyStateBody,
@@ -18,9 +17,11 @@ import { useState } from "react";
 import type { ApiProblem } from "../../api/problem";
 import type { Datastore, Group, Pool } from "../../api/types";
 import { formatBytes, formatShare } from "../../format/bytes";
+import { formatWhole } from "../../format/number";
 import { Facts } from "../../parts/facts";
 import { describedBy, Field, TextField } from "../../parts/field";
 import { useFocus } from "../../parts/focus";
+import { Alert } from "../../parts/patternfly";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { text } from "../../text";
 import { provisioned } from "./provisioned";
@@ -273,7 +274,7 @@ function VmfsSettings({ values, seen }: SettingsProps) {
       <Facts
         facts={[
           [review.dataset, <code key="dataset">{review.datasetNew(values.pool, values.name)}</code>],
-          [review.volsize, `${formatBytes(size.toString())} (${size.toLocaleString()})`],
+          [review.volsize, `${formatBytes(size.toString())} (${formatWhole(size)})`],
           [review.volblocksize, formatBytes(values.blockSize)],
           [review.compression, values.compression],
           [review.sync, "standard"],
@@ -297,7 +298,7 @@ function NfsSettings({ values, seen }: SettingsProps) {
   const { review } = words;
   const size = sizeOf(values) ?? 0n;
   const clients = clientsOf(values);
-  const quota = `${formatBytes(size.toString())} (${size.toLocaleString()})`;
+  const quota = `${formatBytes(size.toString())} (${formatWhole(size)})`;
   return (
     <>
       <h3 className="zv-review">{review.zfs}</h3>

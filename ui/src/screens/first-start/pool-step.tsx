@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import {
   ActionGroup,
-  Alert,
   Button,
   Checkbox,
   CodeBlock,
@@ -24,6 +23,7 @@ import type { Disk } from "../../api/types";
 import { answerTo, type Answered } from "../../parts/answered";
 import { TextField } from "../../parts/field";
 import { JobNews } from "../../parts/job";
+import { Alert } from "../../parts/patternfly";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { QueryBoundary } from "../../parts/states";
 import { useSubmission } from "../../parts/use-submission";

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Hosts and host groups: two tabs of one screen. Which one is in the address. */
 
-import {
-  Button,
-  EmptyState,
-  EmptyStateBody,
-  Label,
-  SearchInput,
-  Toolbar,
-  ToolbarContent,
-  ToolbarItem,
-} from "@patternfly/react-core";
+import { Button, EmptyState, EmptyStateBody, Label, ToolbarContent, ToolbarItem } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
@@ -18,6 +9,7 @@ import { Link } from "react-router";
 import { groupsQuery, hostsQuery, nfsClientsQuery, sessionsQuery } from "../../api/queries";
 import type { Group, Host, IscsiSession, NfsClient } from "../../api/types";
 import { Screen } from "../../parts/page";
+import { SearchInput, Toolbar } from "../../parts/patternfly";
 import { ScreenTabs, useTab } from "../../parts/screen-tabs";
 import { QueryBoundary } from "../../parts/states";
 import { May } from "../../session/session";

@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** A new pool, or more disks for one: what is chosen, a dry run that shows the layout, then doing it. */
 
-import {
-  ActionGroup,
-  Alert,
-  Button,
-  Checkbox,
-  CodeBlock,
-  CodeBlockCode,
-  Form,
-  FormGroup,
-  List,
-  ListItem,
-} from "@patternfly/react-core";
+import { ActionGroup, Button, Checkbox, CodeBlock, CodeBlockCode, Form, FormGroup, List, ListItem } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useState, type FormEvent } from "react";
 import { useNavigate, useParams } from "react-router";
@@ -24,6 +13,7 @@ import { answerTo, type Answered } from "../../parts/answered";
 import { ChoiceField, TextField } from "../../parts/field";
 import { Screen } from "../../parts/page";
 import { Panel } from "../../parts/panel";
+import { Alert } from "../../parts/patternfly";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { QueryBoundary } from "../../parts/states";
 import { useSubmission } from "../../parts/use-submission";

@@ -9,6 +9,7 @@ import { api } from "../../api/client";
 import { datastoresQuery, poolQuery } from "../../api/queries";
 import type { Pool } from "../../api/types";
 import { formatBytes } from "../../format/bytes";
+import { formatWhole } from "../../format/number";
 import { ActionsMenu, type Choice } from "../../parts/actions-menu";
 import { useBegun } from "../../parts/begun";
 import { Facts } from "../../parts/facts";
@@ -74,7 +75,7 @@ function PoolFacts({ pool }: { readonly pool: Pool }) {
         facts={[
           pool.status === "" ? null : [detail.status, pool.status],
           pool.action === "" ? null : [detail.action, pool.action],
-          [detail.errors, pool.error_count === 0 ? detail.noErrors : pool.error_count.toLocaleString()],
+          [detail.errors, pool.error_count === 0 ? detail.noErrors : formatWhole(pool.error_count)],
           [words.columns.scan, <ScanProgress key="scan" pool={pool} />],
           [words.columns.free, <Bytes key="free" value={pool.free} />],
           [words.columns.fragmentation, `${pool.fragmentation} %`],

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Importing a pool that is on the disks. */
 
-import { Alert, Checkbox, FormGroup, Radio } from "@patternfly/react-core";
+import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
 import { importableQuery } from "../../api/queries";
 import { TextField } from "../../parts/field";
 import { JobDialog, type Place } from "../../parts/job-dialog";
+import { Alert } from "../../parts/patternfly";
 import { QueryBoundary } from "../../parts/states";
 import { text } from "../../text";
 

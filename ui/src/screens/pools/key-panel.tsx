@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The key of a pool's encrypted datastores: whether it is loaded, kept, was exported, and somebody showed that he has it. */
 
-import { Alert, Button, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
+import { Button, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
@@ -14,6 +14,7 @@ import { Facts } from "../../parts/facts";
 import { TextField } from "../../parts/field";
 import { useKnown } from "../../parts/known";
 import { Panel } from "../../parts/panel";
+import { Alert } from "../../parts/patternfly";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { Time } from "../../parts/values";
 import { May } from "../../session/session";

@@ -6,6 +6,7 @@ import { Facts, type Fact } from "../../parts/facts";
 import { Time } from "../../parts/values";
 import { text } from "../../text";
 import { verdictOf, type Smart } from "./verdict";
+import { formatWhole } from "../../format/number";
 
 const words = text.pools.disks.smart;
 const STATUS = { failed: "danger", warning: "warning", passed: "success" } as const;
@@ -22,7 +23,7 @@ export function SmartLabel({ smart }: { readonly smart: Smart | null }) {
 
 export function SmartFacts({ smart }: { readonly smart: Smart | null }) {
   if (smart === null) return <p>{words.unread}</p>;
-  const number = (name: string, value: number | null): Fact => (value === null ? null : [name, value.toLocaleString()]);
+  const number = (name: string, value: number | null): Fact => (value === null ? null : [name, formatWhole(value)]);
   return (
     <Facts
       columns={2}

@@ -3,6 +3,7 @@
 
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import type { Pool, Vdev } from "../../api/types";
+import { formatWhole } from "../../format/number";
 import { Health } from "../../parts/health";
 import type { Place } from "../../parts/job-dialog";
 import { Bytes } from "../../parts/values";
@@ -53,9 +54,9 @@ export function VdevTree({ pool, onBegin }: Props) {
                 <Health of={vdev.health} errors={errorsOf(vdev)} />
               </Td>
               <Td dataLabel={columns.size}>{vdev.size === "0" ? "–" : <Bytes value={vdev.size} />}</Td>
-              <Td dataLabel={columns.read}>{vdev.read_errors.toLocaleString()}</Td>
-              <Td dataLabel={columns.write}>{vdev.write_errors.toLocaleString()}</Td>
-              <Td dataLabel={columns.checksum}>{vdev.checksum_errors.toLocaleString()}</Td>
+              <Td dataLabel={columns.read}>{formatWhole(vdev.read_errors)}</Td>
+              <Td dataLabel={columns.write}>{formatWhole(vdev.write_errors)}</Td>
+              <Td dataLabel={columns.checksum}>{formatWhole(vdev.checksum_errors)}</Td>
               <Td isActionCell>
                 {((vdev.vdevs ?? []).length === 0 || isRemovable(vdev, parent)) && (
                   <May least={isWhole(vdev) ? "admin" : "operator"}>

@@ -159,6 +159,8 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
           filename={file?.name ?? ""}
           filenameAriaLabel={words.chooseFile}
           hideDefaultPreview
+          browseButtonText={text.common.browse}
+          clearButtonText={text.common.clear}
           browseButtonAriaDescribedby={describedBy("backup-filename")}
           onFileInputChange={(_event, chosen) => void choose(chosen)}
           onClearClick={() => void choose(null)}

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Recovery mode: which copies of the configuration there are on pools, and the administrator's decision. */
 
-import { Alert, Button, Label } from "@patternfly/react-core";
+import { Button, Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
 import { recoveryQuery } from "../../api/queries";
 import type { Recovery } from "../../api/types";
+import { formatWhole } from "../../format/number";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { ChoiceField, TextField } from "../../parts/field";
 import { Panel } from "../../parts/panel";
+import { Alert } from "../../parts/patternfly";
 import { Time } from "../../parts/values";
 import { May } from "../../session/session";
 import { text } from "../../text";
@@ -55,7 +57,7 @@ function Copies({ recovery }: { readonly recovery: Recovery }) {
         {recovery.copies.map((one) => (
           <Tr key={`${one.pool} ${one.installation}`}>
             <Td dataLabel={columns.pool}>{one.pool}</Td>
-            <Td dataLabel={columns.generation}>{one.generation.toLocaleString()}</Td>
+            <Td dataLabel={columns.generation}>{formatWhole(one.generation)}</Td>
             <Td dataLabel={columns.written}>
               <Time at={new Date(one.written_at * 1000).toISOString()} />
             </Td>

@@ -22,6 +22,7 @@ import { Receivers } from "./receivers";
 import { RecoveryPanel } from "./recovery";
 
 const words = text.system;
+const METRICS = `${window.location.origin}/api/v1/metrics`;
 
 export default function SystemScreen() {
   const status = useQuery(statusQuery);
@@ -46,7 +47,7 @@ export default function SystemScreen() {
               clickTip={text.common.copied}
               textAriaLabel={words.metrics.address}
             >
-              {`${window.location.origin}/api/v1/metrics`}
+              {METRICS}
             </ClipboardCopy>
           </Panel>
         </GridItem>
