@@ -97,7 +97,7 @@ def read_certificate(call: Call) -> CertificateResponse:
     except (OSError, ValueError) as error:
         _log.warning("the certificate can't be read: %s", error)
         raise UnavailableError("the certificate's file can't be read; see the log of the API") from error
-    return CertificateResponse(**asdict(description), own=description.subject == description.issuer)
+    return CertificateResponse(**asdict(description), self_signed=description.subject == description.issuer)
 
 
 @resource.operation("PUT", "/certificate", role=Role.ADMIN, audit="certificate.change")
@@ -110,7 +110,7 @@ def change_certificate(call: Call, body: CertificateUpdate) -> CertificateRespon
     except OSError as error:
         _log.warning("the certificate can't be handed to nginx: %s", error)
         raise UnavailableError(f"{uploads} cannot be written, from where nginx takes the certificate") from error
-    return CertificateResponse(**asdict(certificate.described(given.certificate)), own=False)
+    return CertificateResponse(**asdict(certificate.described(given.certificate)), self_signed=False)
 
 
 @resource.operation("GET", "/readiness", role=Role.VIEWER)

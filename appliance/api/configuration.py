@@ -30,12 +30,15 @@ def _state(call: Call) -> dict[str, object]:
         return {
             "active": row.recovery_reason is not None,
             "reason": row.recovery_reason,
-            "since": row.recovery_since,
+            "began_at": row.recovery_began_at,
             "installation": row.id,
             "generation": row.generation,
             "has_key": row.sealed_key is not None,
             "suggested": recovery.suggested(copies),
-            "copies": [{"pool": copy.pool, **dict(copy.copy.header), "own": copy.is_own, "known": copy.known} for copy in copies],
+            "copies": [
+                {"pool": copy.pool, **dict(copy.copy.header), "this_installation": copy.is_own, "known": copy.known}
+                for copy in copies
+            ],
         }
 
 

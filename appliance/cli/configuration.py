@@ -82,7 +82,7 @@ def recover(
     print(f"this database: generation {response['generation']} of installation {response['installation']}")
     for copy in response["copies"]:
         when = datetime.fromtimestamp(copy["written_at"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        whose = "this installation" if copy["own"] else f"installation {copy['installation']}"
+        whose = "this installation" if copy["this_installation"] else f"installation {copy['installation']}"
         note = "" if copy["known"] else "; unknown to this database"
         print(f"pool {copy['pool']}: generation {copy['generation']} of {whose}, written {when}{note}")
     if response["suggested"]:

@@ -121,7 +121,7 @@ def sessions(run: Run) -> None:
     if not run.output.as_json:
         by_iqn = {iqn: response["name"] for response in run.client.all("/hosts") for iqn in response["iqns"]}
         rows = [{**session, "host": by_iqn.get(session["initiator"], "-")} for session in rows]
-        return run.output.rows(rows, "host", "initiator", "peer", "portal", "since", "account")
+        return run.output.rows(rows, "host", "initiator", "peer", "portal", "logged_in_at", "account")
     return run.output.raw(rows)
 
 

@@ -13,7 +13,7 @@ key = noun("key", "Export and confirm keys of encrypted pools.")
 key.table(
     "list",
     "/encryption-keys",
-    "pool key_status kept exported_at confirmed_at dataset",
+    "pool key_status stored exported_at confirmed_at dataset",
     "List keys of encrypted pools: loaded, stored here, exported, confirmed.",
 )
 

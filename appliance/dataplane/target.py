@@ -165,7 +165,7 @@ class LoggedIn:
     target: str
     peer: str
     portal: str
-    since: float
+    logged_in_at: float
     account: str | None
     portal_group: int | None = None
 

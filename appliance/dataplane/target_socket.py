@@ -202,7 +202,10 @@ class TargetSocket:
     def sessions(self, target: str) -> list[LoggedIn]:
         response = self._unless_missing("sessions.list", target=target)
         sessions = [session for session in (response["sessions"] if response else ()) if session["type"] == "normal"]
-        return [msgspec.convert({**session, "portal_group": session["portal_group_tag"]}, LoggedIn) for session in sessions]
+        return [
+            msgspec.convert({**session, "portal_group": session["portal_group_tag"], "logged_in_at": session["since"]}, LoggedIn)
+            for session in sessions
+        ]
 
     def unknown_initiators(self) -> list[UnknownInitiator]:
         """The latest first, 32 at most."""

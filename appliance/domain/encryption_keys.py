@@ -14,13 +14,13 @@ CRITICAL_AFTER_S = 86400.0
 
 @dataclass(frozen=True)
 class PoolKey:
-    """The encryption root of a pool, and its key; without times unless it is `kept` on this server."""
+    """The encryption root of a pool, and its key; without times unless it is `stored` on this server."""
 
     pool: str
     dataset: str
     algorithm: str
     key_status: KeyStatus
-    kept: bool
+    stored: bool
     made_at: int | None
     exported_at: int | None
     confirmed_at: int | None
@@ -47,6 +47,6 @@ def check_exported(keys: Iterable[PoolKey], pool: str, encrypted: int) -> None:
 
     `encrypted`: how many datastores of the pool are encrypted.
     """
-    if encrypted and any(key.pool == pool and key.kept and key.exported_at is None for key in keys):
+    if encrypted and any(key.pool == pool and key.stored and key.exported_at is None for key in keys):
         reason = f"Cannot create another encrypted datastore: nobody has exported the key of pool {pool}"
         raise ConflictError(f"{reason}. Run: zvaai key export {pool}", [pool])

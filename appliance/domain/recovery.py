@@ -93,7 +93,7 @@ def suggested(copies: Iterable[PoolCopy]) -> str | None:
 def enter(session: Session, why: str) -> None:
     row = installation(session)
     if row.recovery_reason is None:
-        row.recovery_since = time.time()
+        row.recovery_began_at = time.time()
     row.recovery_reason = why
     update_alerts(session, AREA, [Finding(f"{AREA}:database", "critical", "database", f"Recovery mode: {why}", _REMEDY)])
 
@@ -186,5 +186,5 @@ def _end_recovery(session: Session, copies: Iterable[PoolCopy]) -> None:
     session.refresh(row)  # triggers have counted
     highest = max((copy.copy.header.generation for copy in copies if copy.copy.header.installation == row.id), default=0)
     row.generation = row.decided_generation = max(row.generation, highest) + 1
-    row.recovery_reason = row.recovery_since = None
+    row.recovery_reason = row.recovery_began_at = None
     update_alerts(session, AREA, [])

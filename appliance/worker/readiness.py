@@ -114,7 +114,7 @@ def _keys(facts: Facts) -> Iterator[Check]:
     title = "Somebody has the pool's key"
     for key in facts.keys:
         pool = key.pool
-        if not key.kept:
+        if not key.stored:
             remedy = f"zvaai key keep {pool}, with the key as it was exported from the server that made it"
             yield Check("key", "The pool's key is here", FAILED, "without it nobody reads its encrypted datastores", remedy, pool)
         elif key.confirmed_at is None:

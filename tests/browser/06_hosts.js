@@ -84,8 +84,8 @@ test("its CHAP secret is removed", async () => {
 });
 
 test("a host shows its paths, its LUNs, and the commands for it", async () => {
-  const since = new Date().toISOString();
-  const path = { initiator: IQN, target: "iqn.2026-11.example.zvaai:datastores", since, account: null };
+  const loggedInAt = new Date().toISOString();
+  const path = { initiator: IQN, target: "iqn.2026-11.example.zvaai:datastores", logged_in_at: loggedInAt, account: null };
   const items = ["1", "2"].map((net) => ({ ...path, peer: `192.0.${net}.9:51000`, portal: `192.0.${net}.1:3260` }));
   await page.route("**/api/v1/sessions?*", (route) => route.fulfill({ json: { items, next_cursor: null } }));
   await page.reload();

@@ -44,10 +44,10 @@ class ConfigurationCopy(Answer):
     generation: int
     hash: str
     written_at: float
-    own: bool
+    this_installation: bool
     """Written by this appliance's installation."""
     known: bool
-    """This appliance's database has written it, or an admin has decided since."""
+    """This appliance's database has written it, or an admin has decided after it."""
 
 
 class RecoveryResponse(Answer):
@@ -55,7 +55,7 @@ class RecoveryResponse(Answer):
 
     active: bool
     reason: str | None
-    since: float | None
+    began_at: float | None
     installation: str
     generation: int
     """Generation of the configuration in the database: each change increases it."""

@@ -295,13 +295,13 @@ class FilesystemPage(Page[FilesystemResponse]):
 
 
 class KeyResponse(Versioned):
-    """The key of a pool's encrypted datastores. If `kept` is false, an admin must supply it. Export ends with `confirmed_at`."""
+    """The key of a pool's encrypted datastores. If `stored` is false, an admin must supply it. `confirmed_at` ends export."""
 
     pool: str
     dataset: str
     algorithm: str
     key_status: Literal["available", "unavailable"]
-    kept: bool
+    stored: bool
     exported_at: Time | None
     confirmed_at: Time | None
 

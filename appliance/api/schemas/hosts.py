@@ -123,7 +123,7 @@ class SessionOfHost(Answer):
     target: str
     peer: str
     portal: str
-    since: Time
+    logged_in_at: Time
     account: str | None
 
 

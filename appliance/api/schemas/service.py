@@ -50,7 +50,7 @@ class StatusResponse(Answer):
 
 
 class CertificateResponse(Answer):
-    """The certificate that nginx presents. `own`: it is self-signed, as the one that the appliance makes and renews."""
+    """The certificate that nginx presents. The appliance makes and renews self-signed ones."""
 
     subject: str
     issuer: str
@@ -60,7 +60,7 @@ class CertificateResponse(Answer):
     not_after: Time
     fingerprint: str
     """SHA-256, in pairs of hexadecimal digits."""
-    own: bool
+    self_signed: bool
 
 
 class CertificateUpdate(Model):

@@ -58,7 +58,7 @@ def test_the_certificate_resource_describes_the_served_certificate(appliance: Ap
     assert appliance.request("GET", "/certificate").status_code == 503, "it is not there yet"
     fingerprint = certificate.ensure(appliance.configuration.http.certificate.parent)
     response = appliance.request("GET", "/certificate", role="viewer").json
-    assert response is not None and response["fingerprint"] == fingerprint and response["own"]
+    assert response is not None and response["fingerprint"] == fingerprint and response["self_signed"]
     assert {"localhost", "127.0.0.1"} <= set(response["names"])
     assert response["subject"] == response["issuer"] and response["not_before"] < response["not_after"]
     assert "PRIVATE" not in str(response)
@@ -91,7 +91,7 @@ def reload(appliance: Appliance) -> Path:
 def test_an_uploaded_certificate_is_served_and_stays(uploading: Appliance) -> None:
     answer = uploading.request("PUT", "/certificate", {"certificate": CHAIN, "private_key": pem_of(LEAF)})
     assert answer.status_code == 200 and answer.json is not None, answer.text
-    assert answer.json["names"] == ["storage.example"] and not answer.json["own"]
+    assert answer.json["names"] == ["storage.example"] and not answer.json["self_signed"]
     (upload,) = uploading.configuration.http.uploads.iterdir()
     assert upload.stat().st_mode & 0o777 == 0o640
     served = reload(uploading)

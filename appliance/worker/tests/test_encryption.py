@@ -43,7 +43,7 @@ def test_a_life_under_one_key(appliance: Appliance) -> None:
     assert (response["encryption"], response["key_status"]) == ("aes-256-gcm", "available")
     assert appliance.get(f"/datastores/{plain}")["encryption"] is None
     never = {"exported_at": None, "confirmed_at": None}
-    assert key(appliance) | {"pool": "tank", "kept": True, "key_status": "available", **never} == key(appliance)
+    assert key(appliance) | {"pool": "tank", "stored": True, "key_status": "available", **never} == key(appliance)
     # A second one has the same root; a clone, a deleted and a restored datastore stay below it.
     assert appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}).status_code == 200
     appliance.datastore("more", encrypted=True)
@@ -93,7 +93,7 @@ def test_without_its_key_it_is_not_served_and_an_alert_is_raised(appliance: Appl
     lock(appliance)
     appliance.request("POST", "/reconcile")
     assert served(appliance) == {plain}
-    assert appliance.get(f"/datastores/{store}")["key_status"] == "unavailable" and not key(appliance)["kept"]
+    assert appliance.get(f"/datastores/{store}")["key_status"] == "unavailable" and not key(appliance)["stored"]
     assert any(store in alert["key"] and "its key" in alert["text"] for alert in appliance.get("/alerts")["items"])
     refused = appliance.job("POST", "/datastores", {"name": "new", "pool": "tank", "size": str(GIB), "encrypted": True}, "failed")
     assert "key" in refused["problem"]["text"]

@@ -312,7 +312,9 @@ def test_another_installations_pool_is_offered_only(sealed: Sealed, tmp_path: Pa
     sealed.restart(lambda: None)
     response = sealed.status()
     assert not response["active"] and sealed.reconcile() == 200
-    assert [one["pool"] for one in response["copies"] if not one["own"]] == ["rust"] and response["suggested"] == "rust"
+    assert [one["pool"] for one in response["copies"] if not one["this_installation"]] == ["rust"] and response[
+        "suggested"
+    ] == "rust"
     assert sealed.appliance.request("POST", "/recovery", {"from_pool": "tank"}).status_code == 422, "it is its own"
     assert sealed.appliance.request("POST", "/recovery", {"keep": True}).status_code == 409, "there is nothing to decide"
     sealed.recover(from_pool="rust", recovery_key=key)

@@ -25,7 +25,7 @@ def test_an_older_database_takes_the_pools_configuration(tmp_path: Path) -> None
 
         def on_pool() -> bool:
             recovery = appliance.json("recover")
-            return [one["generation"] for one in recovery["copies"] if one["own"]] == [recovery["generation"]]
+            return [one["generation"] for one in recovery["copies"] if one["this_installation"]] == [recovery["generation"]]
 
         wait_for(on_pool, "the pool has the configuration")
         database, older = appliance.directory / "state/appliance.sqlite", appliance.directory / "older"

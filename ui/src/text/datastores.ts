@@ -365,7 +365,7 @@ export const datastores = {
     hosts: {
       presented: "Presented to",
       sessions: "iSCSI sessions",
-      columns: { host: "Host", group: "Group", iqn: "iSCSI name", peer: "From", portal: "At portal", since: "Since" },
+      columns: { host: "Host", group: "Group", iqn: "iSCSI name", peer: "From", portal: "At portal", loggedInAt: "Since" },
       none: "Presented to no host group.",
       noSessions: "No host is logged in.",
       offline: "Not logged in",

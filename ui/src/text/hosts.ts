@@ -103,7 +103,7 @@ export const hosts = {
     facts: "Identity",
     created: "Added",
     paths: "iSCSI paths",
-    pathColumns: { iqn: "iSCSI name", peer: "From", portal: "At portal", account: "CHAP user", since: "Since" },
+    pathColumns: { iqn: "iSCSI name", peer: "From", portal: "At portal", account: "CHAP user", loggedInAt: "Since" },
     noIqns: "No iSCSI name: the host cannot log in to the target.",
     nfs: "NFS",
     nfsColumns: { address: "Address", seen: "Last seen", opens: "Open files", datastores: "May be using" },

@@ -165,7 +165,7 @@ export const pools = {
       status: "Key",
       available: "Loaded: encrypted datastores are served",
       unavailable: "Not loaded: encrypted datastores are not served",
-      kept: "Stored on this server",
+      stored: "Stored on this server",
       exported: "Exported",
       notExported: "Never",
       confirmed: "Confirmed",

@@ -99,7 +99,7 @@ const alert: Api.Alert = {
   ...{ raised_at: AT, cleared_at: null, acknowledged_at: null, acknowledged_by: null },
 };
 const key: Api.Key = {
-  ...{ etag: '"key"', pool: "tank", dataset: "tank/zvaai", algorithm: "aes-256-gcm", key_status: "available", kept: true },
+  ...{ etag: '"key"', pool: "tank", dataset: "tank/zvaai", algorithm: "aes-256-gcm", key_status: "available", stored: true },
   ...{ exported_at: null, confirmed_at: null },
 };
 const importable: Api.Importable = {
@@ -126,7 +126,7 @@ const status: Api.Status = {
 };
 const certificate: Api.Certificate = {
   ...{ subject: "CN=appliance", issuer: "CN=appliance", names: ["appliance"], not_before: AT, not_after: AT },
-  ...{ fingerprint: "00:11", own: true },
+  ...{ fingerprint: "00:11", self_signed: true },
 };
 const settings: components["schemas"]["IscsiSettings"] = { chap_required: false, target_chap_name: "storage" };
 
@@ -141,8 +141,18 @@ const network: Api.Network = {
   ],
 };
 export const recovery: Api.Recovery = {
-  ...{ active: false, reason: null, since: null, installation: "one", generation: 7, has_key: true, suggested: null },
-  copies: [{ pool: "tank", installation: "one", generation: 9, hash: "x", written_at: 1795000000, own: true, known: false }],
+  ...{ active: false, reason: null, began_at: null, installation: "one", generation: 7, has_key: true, suggested: null },
+  copies: [
+    {
+      pool: "tank",
+      installation: "one",
+      generation: 9,
+      hash: "x",
+      written_at: 1795000000,
+      this_installation: true,
+      known: false,
+    },
+  ],
 };
 const empty = { start: AT, step_seconds: 60 };
 const history: Api.History = {

@@ -134,7 +134,7 @@ function Sessions({ store }: { readonly store: Datastore }) {
                   <Th>{columns.iqn}</Th>
                   <Th>{columns.peer}</Th>
                   <Th>{columns.portal}</Th>
-                  <Th>{columns.since}</Th>
+                  <Th>{columns.loggedInAt}</Th>
                 </Tr>
               </Thead>
               <Tbody>
@@ -153,7 +153,7 @@ function Sessions({ store }: { readonly store: Datastore }) {
                         </Td>
                         <Td dataLabel={columns.peer}>{session?.peer ?? words.hosts.offline}</Td>
                         <Td dataLabel={columns.portal}>{session?.portal ?? "–"}</Td>
-                        <Td dataLabel={columns.since}>{session === null ? "–" : <Time at={session.since} ago />}</Td>
+                        <Td dataLabel={columns.loggedInAt}>{session === null ? "–" : <Time at={session.logged_in_at} ago />}</Td>
                       </Tr>
                     ));
                   }),

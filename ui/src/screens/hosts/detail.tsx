@@ -93,7 +93,7 @@ function Paths({ host, sessions }: { readonly host: Host; readonly sessions: rea
           <Th>{columns.peer}</Th>
           <Th>{columns.portal}</Th>
           <Th>{columns.account}</Th>
-          <Th>{columns.since}</Th>
+          <Th>{columns.loggedInAt}</Th>
         </Tr>
       </Thead>
       <Tbody>
@@ -109,7 +109,7 @@ function Paths({ host, sessions }: { readonly host: Host; readonly sessions: rea
               <Td dataLabel={columns.account} modifier="breakWord">
                 {session?.account ?? "–"}
               </Td>
-              <Td dataLabel={columns.since}>{session === null ? "–" : <Time at={session.since} ago />}</Td>
+              <Td dataLabel={columns.loggedInAt}>{session === null ? "–" : <Time at={session.logged_in_at} ago />}</Td>
             </Tr>
           ));
         })}

@@ -12,7 +12,7 @@ const KEY: Key = {
   dataset: "tank/zvaai-encrypted",
   algorithm: "aes-256-gcm",
   key_status: "available",
-  kept: true,
+  stored: true,
   exported_at: "2026-11-22T09:30:00.000Z",
   confirmed_at: null,
   etag: "one",

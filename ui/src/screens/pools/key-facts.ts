@@ -8,10 +8,10 @@ import { text } from "../../text";
 
 const words = text.pools.detail.key;
 
-export function factsOf({ key_status: status, kept, exported_at: exported, confirmed_at: confirmed }: Key): readonly Fact[] {
+export function factsOf({ key_status: status, stored, exported_at: exported, confirmed_at: confirmed }: Key): readonly Fact[] {
   return [
     [words.status, status === "available" ? words.available : words.unavailable],
-    [words.kept, kept ? text.common.yes : text.common.no],
+    [words.stored, stored ? text.common.yes : text.common.no],
     [words.exported, exported == null ? words.notExported : formatExactTime(exported)],
     [words.confirmed, confirmed == null ? words.notConfirmed : formatExactTime(confirmed)],
   ];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The key of a pool's encrypted datastores: whether it is loaded, kept, was exported, and somebody showed that he has it. */
+/** The key of a pool's encrypted datastores: whether it is loaded, stored, exported, and confirmed. */
 
 import { Button, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
@@ -40,10 +40,10 @@ export function KeyPanel({ pool }: { readonly pool: string }) {
 
 function KeyFacts({ found }: { readonly found: Key }) {
   const [chosen, setChosen] = useState<"export" | "confirm" | "keep" | null>(null);
-  // Shown and kept nowhere: gone with the dialog.
+  // Shown but not stored: closing the dialog forgets it.
   const [secret, setSecret] = useState<string | null>(null);
   const onClose = () => setChosen(null);
-  const open = found.kept && found.confirmed_at == null;
+  const open = found.stored && found.confirmed_at == null;
   return (
     <Panel title={words.detail.encryption} lead={words.detail.encryptionLead}>
       <Facts
@@ -51,7 +51,7 @@ function KeyFacts({ found }: { readonly found: Key }) {
           [facts.dataset, <code key="dataset">{found.dataset}</code>],
           [facts.algorithm, found.algorithm],
           [facts.status, found.key_status === "available" ? facts.available : facts.unavailable],
-          [facts.kept, found.kept ? text.common.yes : text.common.no],
+          [facts.stored, found.stored ? text.common.yes : text.common.no],
           [facts.exported, found.exported_at == null ? facts.notExported : <Time key="exported" at={found.exported_at} />],
           [facts.confirmed, found.confirmed_at == null ? facts.notConfirmed : <Time key="confirmed" at={found.confirmed_at} />],
         ]}
@@ -69,7 +69,7 @@ function KeyFacts({ found }: { readonly found: Key }) {
               </Button>
             </>
           )}
-          {!found.kept && <Button onClick={() => setChosen("keep")}>{words.keepKey.action}</Button>}
+          {!found.stored && <Button onClick={() => setChosen("keep")}>{words.keepKey.action}</Button>}
         </div>
       </May>
       {chosen === "export" && (

@@ -62,7 +62,8 @@ function Copies({ recovery }: { readonly recovery: Recovery }) {
               <Time at={new Date(one.written_at * 1000).toISOString()} />
             </Td>
             <Td dataLabel={columns.of}>
-              {one.own ? words.own : words.other} {!one.known && <Label status="warning">{words.unknown}</Label>}
+              {one.this_installation ? words.thisInstallation : words.other}{" "}
+              {!one.known && <Label status="warning">{words.unknown}</Label>}
             </Td>
           </Tr>
         ))}

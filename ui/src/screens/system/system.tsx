@@ -111,7 +111,7 @@ function CertificateFacts({ certificate }: { readonly certificate: Certificate }
           [words.certificate.fingerprint, <code key="fingerprint">{certificate.fingerprint}</code>],
         ]}
       />
-      <p className="zv-below">{certificate.own ? words.certificate.own : words.certificate.given}</p>
+      <p className="zv-below">{certificate.self_signed ? words.certificate.selfSigned : words.certificate.given}</p>
     </>
   );
 }
