@@ -31,7 +31,7 @@ from appliance.worker.service import Service
 _KEYS_KEPT_S = 86400
 _ROTATED_AFTER = 100
 _LONGEST_WAIT_S = 30
-_TELLING = {200, 201, 401}
+_TELLING = {200, 201, 401, 403}
 """What came of attempts of nobody in particular: logins, and those that failed, which have to wait."""
 _log = logging.getLogger(__name__)
 _ended = threading.Condition()
@@ -239,7 +239,8 @@ def forget_unfinished(store: Store) -> None:
 def _begin(declared: Declaration, call: Call) -> None:
     """The audit, before anything is changed: whoever dies while changing it has left a trace."""
     if declared.audit is not None:
-        call.name = _name(call)
+        # What somebody unknown typed as a name may be a password.
+        call.name = _name(call) if call.caller is not None else ""
         with call.context.store.session() as session:
             call.entry = _record(session, declared, call, None)
 

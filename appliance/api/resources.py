@@ -10,6 +10,7 @@ from appliance.api import (
     history,
     hosts,
     journal,
+    logins,
     metrics,
     network,
     pools,
@@ -23,6 +24,6 @@ from appliance.api import (
 )
 
 RESOURCES = (
-    sessions, users, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, network, portals, journal,
+    sessions, users, logins, appliance_resource, pools, datastores, files, snapshots, schedules, hosts, network, portals, journal,
     receivers, configuration, events, history, metrics, support,
 )  # fmt: skip

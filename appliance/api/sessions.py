@@ -20,11 +20,15 @@ from appliance.api.schemas.people import (
     UserResponse,
 )
 from appliance.database.models import User
-from appliance.domain import access, sealed_copy, second_factor
+from appliance.domain import access, logins, sealed_copy, second_factor
 from appliance.domain.access import Role
-from appliance.domain.errors import InvalidError, UnauthenticatedError
+from appliance.domain.errors import ForbiddenError, InvalidError, UnauthenticatedError
+from appliance.domain.logins import DIRECTORY
+from appliance.login import directory
+from appliance.login.directory import Person
 
 resource = Resource("sessions")
+_WRONG = "the name or the password is wrong"
 
 
 @resource.operation("GET", "/setup", role=None)
@@ -82,15 +86,27 @@ def log_in(call: Call, body: SessionCreate) -> SessionResponse:
         access.count_attempt(session, body.name, call.address)
     with store.reading() as session:
         user = session.scalar(select(User).where(User.name == body.name))
-    if not access.check_password(user, body.password) or user is None:
+    person = None
+    if user is None or user.source != logins.LOCAL:
+        person = _in_directory(call, body.name, body.password)
+    elif not access.check_password(user, body.password):
         # The audit has no name of it: what was typed there may be a password.
-        raise UnauthenticatedError("the name or the password is wrong")
-    if user.totp_secret is not None and body.code is None:
+        raise UnauthenticatedError(_WRONG)
+    if person is not None:
+        call.subject = person.name
+        if person.role is None:
+            raise ForbiddenError("no group of this user has a role here")
+        with store.reading() as session:
+            user = logins.known(session, DIRECTORY, person.name)
+    if user is not None and user.totp_secret is not None and body.code is None:
         with store.session() as session:
             access.forget_failure_of_address(session, body.name, call.address)
         raise InvalidError("code", "it is missing: this user has two-factor login", "the code of the app, or a recovery code")
-    call.subject = user.name
     with call.changing() as session:
+        if person is not None and person.role is not None:
+            user = logins.admit(session, DIRECTORY, person.name, person.role)
+        assert user is not None
+        call.subject = user.name
         second_factor.check(session, call.context.seal, user.id, body.code or "")
         access.forget_failures(session, body.name, call.address)
         cookie = access.begin_session(session, user.id, call.address)
@@ -161,9 +177,23 @@ def change_totp(call: Call, body: TotpUpdate) -> TotpCodesResponse:
     return TotpCodesResponse(enabled=body.secret is not None, recovery_codes=codes)
 
 
+def _in_directory(call: Call, name: str, password: str) -> Person:
+    """Raises UnauthenticatedError, UnavailableError."""
+    with call.context.store.reading() as session:
+        settings = logins.read(session, DIRECTORY)
+    person = None
+    if settings:
+        person = directory.authenticate(settings, logins.secret_of(call.context.seal, DIRECTORY, settings), name, password)
+    elif access.check_password(None, password):  # takes as long as with a user
+        raise AssertionError
+    if person is None:
+        raise UnauthenticatedError(_WRONG)
+    return person
+
+
 def user_response(user: User) -> UserResponse:
     """A user, for administrators."""
-    fields = {name: getattr(user, name) for name in ("id", "name", "role", "disabled", "created_at")}
+    fields = {name: getattr(user, name) for name in ("id", "name", "role", "source", "disabled", "created_at")}
     return UserResponse.model_validate({**fields, "totp": user.totp_secret is not None})
 
 
@@ -173,7 +203,12 @@ def confirm_password(call: Call, password: str, field: str) -> None:
     with store.session() as session:
         access.count_attempt(session, call.who.name, call.address)
         user = access.user(session, call.who.user_id)
-    if not access.check_password(user, password):
-        raise InvalidError(field, "this is not your password")
+    try:
+        if user.source == DIRECTORY:
+            _in_directory(call, user.name, password)
+        elif not access.check_password(user, password):
+            raise UnauthenticatedError
+    except UnauthenticatedError as error:
+        raise InvalidError(field, "this is not your password") from error
     with store.session() as session:
         access.forget_failures(session, call.who.name, call.address)

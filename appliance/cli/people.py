@@ -12,7 +12,7 @@ token = noun("token", "Manage your own API tokens.")
 Role = Annotated[str, typer.Option(help="viewer, operator or admin")]
 
 
-user.table("list", "/users", "name role disabled totp created_at", "List users.")
+user.table("list", "/users", "name role source disabled totp created_at", "List users.")
 
 
 @user.command("create")

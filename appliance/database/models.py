@@ -54,13 +54,17 @@ class PublishedCopy(Base):
 
 
 class User(Base):
-    """Who may log in. `role` is viewer, operator or admin. `totp_secret` is sealed; of recovery codes the hashes are here."""
+    """Who may log in. `role` is viewer, operator or admin. `totp_secret` is sealed; of recovery codes the hashes are here.
+
+    `source` is where the password is: "local", or a login of domain/logins.py.
+    """
 
     __tablename__ = "users"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
     role: Mapped[str]
-    password_hash: Mapped[str]
+    source: Mapped[str] = mapped_column(default="local")
+    password_hash: Mapped[str | None]
     totp_secret: Mapped[str | None]
     totp_used: Mapped[int] = mapped_column(default=0)
     """Time step of the last code, which is not taken again."""

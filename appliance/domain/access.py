@@ -133,6 +133,7 @@ def reset_admin(session: Session, name: str, password_hash: str) -> User:
     known = session.scalar(select(User).where(User.name == name))
     if known is None:
         return add_user(session, name, Role.ADMIN, password_hash)
+    known.source = "local"
     return change_user(
         session, known.id, role=Role.ADMIN, password_hash=password_hash, disabled=False, end_tokens=True, reset_totp=True
     )
@@ -153,12 +154,17 @@ def new_password(name: str, password: str) -> str:
 def add_user(session: Session, name: str, role: Role, password_hash: str) -> User:
     """A new user; the hash is `new_password`'s."""
     rows.check_name(session, User, name, problem="a user has this name")
-    if (session.scalar(select(func.count()).select_from(User)) or 0) >= USERS:
-        raise ConflictError(f"there are {USERS} users already")
+    check_room(session)
     user = User(id=str(uuid.uuid4()), name=name, role=role.label, password_hash=password_hash, created_at=time.time())
     session.add(user)
     session.flush()
     return user
+
+
+def check_room(session: Session) -> None:
+    """Raises ConflictError if there are too many users."""
+    if (session.scalar(select(func.count()).select_from(User)) or 0) >= USERS:
+        raise ConflictError(f"there are {USERS} users already")
 
 
 def user(session: Session, user_id: str) -> User:
@@ -179,9 +185,11 @@ def change_user(
     """
     Changes what is given. A new password and being disabled end the user's sessions, except `retained_session`.
 
-    Raises ConflictError where no admin would be left.
+    Raises ConflictError where no admin would be left, and for password and role of a user who has them elsewhere.
     """
     changed = user(session, user_id)
+    if changed.source != "local" and (password_hash is not None or role is not None):
+        raise ConflictError(f"password and role of this user come from the {changed.source}; change them there")
     if password_hash is not None:
         changed.password_hash = password_hash
     if role is not None:
@@ -208,7 +216,9 @@ def delete_user(session: Session, user_id: str) -> None:
 
 
 def _keep_an_admin(session: Session) -> None:
-    if not session.scalar(select(func.count()).select_from(User).where(User.role == "admin", User.disabled.is_(False))):
+    """One who can log in whatever servers are down."""
+    able = (User.role == "admin", User.source == "local", User.disabled.is_(False))
+    if not session.scalar(select(func.count()).select_from(User).where(*able)):
         raise ConflictError("the last admin who can log in has to stay one")
 
 
@@ -346,13 +356,15 @@ def add_token(
     """A token of the caller's own, and its secret, which is returned only here.
 
     Unless the password was `confirmed`, a session makes none, and a token none that lives longer than itself.
+    Nobody here learns when a user of another source has left: such a token lives no longer than a session.
     """
     if caller.cookie and not confirmed:
         raise InvalidError("password", "a session makes a token with the password only", "your password")
     if scope > caller.role:
         raise ForbiddenError(f"you are {caller.role.label}: a token of yours can't be {scope.label}")
     now = time.time()
-    expires_at = now + min(lifetime_s, TOKEN_LONGEST_S)
+    longest_s = TOKEN_LONGEST_S if user(session, caller.user_id).source == "local" else SESSION_LONGEST_S
+    expires_at = now + min(lifetime_s, longest_s)
     maker = session.get(Token, caller.credential)
     if maker is not None and not confirmed and expires_at > maker.expires_at:
         raise ForbiddenError("a token makes none that lives longer than itself without the password")

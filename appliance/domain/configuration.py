@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from appliance.database.generation import SETTINGS, STATE, TABLES
 from appliance.database.models import Base, Host, LoginSession, Schedule, Setting, User
-from appliance.domain import hosts
+from appliance.domain import hosts, logins
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.secrets import Seal, SealedError
 
@@ -25,6 +25,8 @@ type Content = dict[str, list[dict[str, Any]]]
 
 _SEALED = {"users": ("totp_secret",), "hosts": ("chap_secret",), "receivers": ("url", "secret")}
 """Columns that the database has sealed with the appliance's own key."""
+_SEALED_SETTINGS = {hosts.MUTUAL_SETTING: "secret", **logins.SECRETS}
+"""Settings, and the field of each that is sealed."""
 _SECRET = {"password_hash", "totp_secret", "recovery_codes", "chap_secret", "url", "secret", "certificate"}
 _RETAINED = {"users", "host_groups", "hosts", "schedules", "receivers"}
 """Tables whose rows other tables refer to, or that have state: rows that stay are changed, not made again."""
@@ -47,13 +49,16 @@ def collect(session: Session, seal: Seal, *, whole: bool = True) -> Content:
             row.update({column: opened(row[column]) for column in columns if row[column]})
     for row in content["settings"]:
         if row["name"] == hosts.MUTUAL_SETTING:
-            row["value"] = {"name": row["value"]["name"], "secret": opened(row["value"]["secret"])}
+            row["value"] = {"name": row["value"]["name"], "secret": row["value"]["secret"]}
+        secret = _SEALED_SETTINGS.get(row["name"])
+        if secret and row["value"][secret]:
+            row["value"] = {**row["value"], secret: opened(row["value"][secret])}
     return content
 
 
 def without_secrets(session: Session) -> Content:
     content = _read(session)
-    content["settings"] = [row for row in content["settings"] if row["name"] != hosts.MUTUAL_SETTING]
+    content["settings"] = [row for row in content["settings"] if row["name"] not in _SEALED_SETTINGS]
     return {
         name: [{column: value for column, value in row.items() if column not in _SECRET} for row in rows]
         for name, rows in content.items()
@@ -111,6 +116,8 @@ def _replace(session: Session, seal: Seal, content: Content, caller: str) -> Non
     for row in content["settings"]:
         if row["name"] == hosts.MUTUAL_SETTING:
             hosts.set_mutual(session, seal, (row["value"]["name"], row["value"]["secret"]))
+        elif row["name"] in logins.SECRETS:
+            logins.write(session, seal, row["name"], row["value"])
         else:
             session.merge(Setting(name=row["name"], value=row["value"]))
     # The target is given each CHAP secret again. A schedule that is new here runs when it is due, not at once.
@@ -143,7 +150,7 @@ def differences(before: Content, after: Content) -> list[str]:
     for name in sorted(new.keys() & old.keys()):
         for column, value in new[name].items():
             if value != old[name].get(column):
-                secret = column in _SECRET or name == f"setting {hosts.MUTUAL_SETTING}"
+                secret = column in _SECRET or name.removeprefix("setting ") in _SEALED_SETTINGS
                 label = column.replace("_", " ")
                 texts.append(
                     f"{name}: another {label}" if secret else f"{name}: {label} from {old[name].get(column)!r} to {value!r}"

@@ -8,6 +8,7 @@ screen; without it none are saved.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 from support.appliance import PORT, Appliance
 from support.programs import CACHE, REPOSITORY
+from support.slapd import slapd
 
 STORIES = sorted(Path(__file__).parent.glob("[0-9]*.js"))
 CONSOLE = CACHE / "console"
@@ -31,7 +33,13 @@ def environment(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.C
     """Environment of the stories: the appliance's address and its one-time code."""
     appliance = Appliance(tmp_path_factory.mktemp("console"))
     code = appliance.serve()
-    yield {
+    with slapd(tmp_path_factory.mktemp("slapd")) as directory:
+        yield _environment(appliance, code, pytestconfig) | {"ZVAAI_DIRECTORY": json.dumps(directory.settings())}
+    appliance.stop()
+
+
+def _environment(appliance: Appliance, code: str, pytestconfig: pytest.Config) -> dict[str, str]:
+    return {
         **os.environ,
         "ZVAAI_URL": f"https://localhost:{PORT}",
         "ZVAAI_SETUP_CODE": code,
@@ -41,7 +49,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.C
         "ZVAAI_LONG": "1" if pytestconfig.getoption("--long") else "0",
         "ZVAAI_FORMS_WALKED": str(appliance.directory / "forms-walked"),
     }
-    appliance.stop()
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.stem)

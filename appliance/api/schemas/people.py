@@ -49,6 +49,8 @@ class UserResponse(Versioned):
     id: str
     name: str
     role: RoleName
+    source: Literal["local", "directory"]
+    """Where the user's password is; of a directory's user the role is that of the last login."""
     disabled: bool
     totp: bool
     """Whether the user logs in with a second factor."""

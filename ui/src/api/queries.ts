@@ -309,6 +309,11 @@ export const userQuery = (id: string) =>
     queryFn: ({ signal }) => unwrap(api.GET("/api/v1/users/{user_id}", { params: { path: { user_id: id } }, signal })),
   });
 
+export const directoryQuery = queryOptions({
+  queryKey: ["directory"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/settings/directory", { signal })),
+});
+
 /** One's own, with a new secret each time. */
 export const totpQuery = queryOptions({
   queryKey: ["totp"],

@@ -13,6 +13,7 @@ export type Bundle = Item<"BundlePage">;
 export type Certificate = Schemas["CertificateResponse"];
 export type Datastore = Item<"DatastorePage">;
 export type DatastoreCreate = Schemas["DatastoreCreate"];
+export type Directory = Schemas["DirectoryResponse"];
 export type Disk = Item<"DiskPage">;
 export type VmdkFile = Item<"FilePage">;
 export type Group = Item<"GroupPage">;

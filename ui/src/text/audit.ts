@@ -28,6 +28,7 @@ export const audit = {
     alert: "Alerts",
     configuration: "Backup and restore",
     datastore: "Datastores",
+    directory: "Directory",
     host: "Hosts",
     host_group: "Host groups",
     job: "Jobs",

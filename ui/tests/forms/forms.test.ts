@@ -5,12 +5,12 @@ import { cleanup } from "@testing-library/react";
 import { afterEach, describe, expect, it } from "vitest";
 import { datastores } from "./of-datastores";
 import { hosts, schedules } from "./of-hosts";
-import { others, people, system } from "./of-people";
+import { directories, others, people, system } from "./of-people";
 import { firstStart, pools } from "./of-pools";
 import { formsInSources, functionsThatSend } from "./sources";
 import { walk } from "./walk";
 
-const FORMS = [...datastores, ...hosts, ...schedules, ...pools, ...firstStart, ...people, ...system, ...others];
+const FORMS = [...datastores, ...hosts, ...schedules, ...pools, ...firstStart, ...people, ...directories, ...system, ...others];
 
 afterEach(cleanup);
 

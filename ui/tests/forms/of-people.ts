@@ -125,6 +125,56 @@ export const people: readonly Form[] = [
   },
 ];
 
+const DIRECTORY = { at: "/users", version: '"directory"', answer: {} };
+const SERVERS = ["ldap://one.example", "ldaps://two.example"];
+const SETTINGS = { start_tls: true, base: "ou=people,dc=example", filter: "(uid={login})", admin: ["cn=storage, dc=example"] };
+
+export const directories: readonly Form[] = [
+  {
+    ...DIRECTORY,
+    form: "people SetDirectory",
+    open: ["Actions for the directory", "Set up"],
+    fill: {
+      Servers: SERVERS.join("\n"),
+      "Base DN": "ou=people,dc=example",
+      "Bind DN": "cn=reader,dc=example",
+      "Password of the bind DN": PASSWORD,
+      "Groups of viewers": "cn=some people,dc=example\ncn=others,dc=example",
+    },
+    send: ["Save"],
+    sends: [
+      "PUT",
+      "/settings/directory",
+      {
+        ...{ ...SETTINGS, servers: SERVERS, bind_dn: "cn=reader,dc=example", password: PASSWORD, operator: [] },
+        viewer: ["cn=some people,dc=example", "cn=others,dc=example"],
+      },
+    ],
+    marks: { servers: "Servers", base: "Base DN", filter: "Filter", bind_dn: "Bind DN", password: "Password of the bind DN" },
+    done: "The directory was set",
+  },
+  {
+    ...DIRECTORY,
+    form: "people TestDirectory",
+    version: undefined,
+    open: ["Actions for the directory", "Test"],
+    fill: { "Login name": "olga" },
+    send: ["Test"],
+    sends: ["POST", "/settings/directory/test", { name: "olga" }],
+    marks: { name: "Login name" },
+    answer: { problem: null, dn: "uid=olga", groups: [], role: "viewer" },
+    done: "olga logs in as Viewer",
+  },
+  {
+    ...DIRECTORY,
+    form: "people UnsetDirectory",
+    open: ["Actions for the directory", "Remove"],
+    send: ["Remove directory"],
+    sends: ["DELETE", "/settings/directory"],
+    done: "The directory was removed",
+  },
+];
+
 export const system: readonly Form[] = [
   {
     ...SYSTEM,

@@ -84,7 +84,16 @@ const schedule: Api.Schedule = {
   ...{ enabled: true, last_at: null, created_at: AT, kind: "snapshot", pool: null, at: "00:00", time_zone: "UTC" },
   ...{ hourly: 0, daily: 0, weekly: 0, monthly: 0, protect_days: 0 },
 };
-const user: Api.User = { etag: '"user"', id: ID.user, name: "olga", role: "viewer", disabled: false, totp: true, created_at: AT };
+const user: Api.User = {
+  etag: '"user"',
+  id: ID.user,
+  name: "olga",
+  role: "viewer",
+  source: "local",
+  disabled: false,
+  totp: true,
+  created_at: AT,
+};
 export const token: Api.ApiToken = {
   ...{ id: ID.token, name: "prometheus", scope: "viewer", created_at: AT, expires_at: "2100-01-01T00:00:00Z", used_at: null },
 };
@@ -92,6 +101,10 @@ export const receiver: Api.Receiver = {
   ...{ etag: '"receiver"', id: ID.receiver, name: "chat", url: "https://chat.example/hook", severity: "warning" },
   ...{ certificate: null, enabled: true, created_at: AT, last_delivery: null, waiting: 0 },
   ...{ kind: "webhook", sender: "", recipients: [], user: null },
+};
+export const directory: Api.Directory = {
+  ...{ etag: '"directory"', servers: ["ldaps://ldap.example.com"], start_tls: true, certificate: null, bind_dn: null },
+  ...{ base: "dc=example", filter: "(uid={login})", admin: ["cn=storage, dc=example"], operator: [], viewer: [] },
 };
 const bundle: Api.Bundle = { id: ID.bundle, created_at: AT, size: "4096" };
 const alert: Api.Alert = {
@@ -226,6 +239,7 @@ export const world: Readonly<Record<string, unknown>> = {
   },
   "/users": page(user),
   [`/users/${ID.user}`]: user,
+  "/settings/directory": directory,
   "/tokens": page(token),
   "/receivers": page(receiver),
   [`/receivers/${ID.receiver}`]: receiver,

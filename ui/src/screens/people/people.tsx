@@ -5,6 +5,7 @@ import { Grid, GridItem } from "@patternfly/react-core";
 import { Screen } from "../../parts/page";
 import { May } from "../../session/session";
 import { text } from "../../text";
+import { Directory } from "./directory";
 import { Tokens } from "./tokens";
 import { Users } from "./users";
 
@@ -15,6 +16,9 @@ export default function PeopleScreen() {
         <May least="admin">
           <GridItem span={12}>
             <Users />
+          </GridItem>
+          <GridItem span={12}>
+            <Directory />
           </GridItem>
         </May>
         <GridItem span={12}>

@@ -45,6 +45,7 @@ export function Users() {
                 <Tr key={user.id}>
                   <Td dataLabel={words.columns.name}>
                     {user.name} {user.id === session?.user && <Label isCompact>{words.you}</Label>}
+                    {user.source !== "local" && <Label isCompact>{words.source[user.source]}</Label>}
                   </Td>
                   <Td dataLabel={words.columns.role}>{text.common.user.role[user.role]}</Td>
                   <Td dataLabel={words.columns.state}>
@@ -59,8 +60,12 @@ export function Users() {
                       row
                       label={words.menu(user.name)}
                       choices={[
-                        { name: words.changeRole, onChoose: () => setChosen({ user, action: "role" }) },
-                        { name: words.reset, onChoose: () => setChosen({ user, action: "reset" }) },
+                        ...(user.source === "local"
+                          ? [
+                              { name: words.changeRole, onChoose: () => setChosen({ user, action: "role" as const }) },
+                              { name: words.reset, onChoose: () => setChosen({ user, action: "reset" as const }) },
+                            ]
+                          : []),
                         ...(user.totp
                           ? [{ name: words.resetTotp, onChoose: () => setChosen({ user, action: "totp" as const }) }]
                           : []),

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of logins at a directory. For admins only: the appliance connects to where they lead."""
+
+from sqlalchemy.orm import Session
+
+from appliance.api.operation import Call, Resource
+from appliance.api.schemas.common import Empty
+from appliance.api.schemas.logins import DirectoryResponse, DirectoryTest, DirectoryTestResponse, DirectoryUpdate
+from appliance.domain import logins
+from appliance.domain.access import Role
+from appliance.domain.errors import DomainError, NotFoundError
+from appliance.domain.logins import DIRECTORY, SECRETS, Settings
+from appliance.login import directory
+
+resource = Resource("logins")
+_BELONGS_TO = {DIRECTORY: ("servers", "start_tls", "certificate", "bind_dn")}
+"""To whom a stored secret is sent: for another it has to be given again."""
+
+
+def _changed(call: Call, session: Session, name: str, given: Settings) -> Settings:
+    """With the stored secret if none is given."""
+    secret, stored = SECRETS[name], logins.read(session, name)
+    if given[secret] is None and stored and all(stored[field] == given[field] for field in _BELONGS_TO[name]):
+        given[secret] = logins.secret_of(call.context.seal, name, stored)
+    return given
+
+
+def _directory(session: Session) -> DirectoryResponse:
+    return DirectoryResponse.model_validate(logins.read(session, DIRECTORY))
+
+
+@resource.operation("GET", "/settings/directory", role=Role.ADMIN)
+def read_directory(call: Call) -> DirectoryResponse:
+    """The directory for logins."""
+    with call.context.store.reading() as session:
+        return _directory(session)
+
+
+@resource.operation("PUT", "/settings/directory", role=Role.ADMIN, audit="directory.set", matches=True)
+def set_directory(call: Call, body: DirectoryUpdate) -> DirectoryResponse:
+    """Sets the directory for logins. Ends the sessions and tokens of its users."""
+    with call.changing() as session:
+        call.match(_directory(session))
+        settings = _changed(call, session, DIRECTORY, body.model_dump())
+        directory.check(settings)
+        logins.write(session, call.context.seal, DIRECTORY, settings)
+        return _directory(session)
+
+
+@resource.operation("DELETE", "/settings/directory", role=Role.ADMIN, audit="directory.unset", matches=True)
+def unset_directory(call: Call) -> Empty:
+    """Ends logins at the directory. Deletes its users, with sessions and tokens."""
+    with call.changing() as session:
+        call.match(_directory(session))
+        logins.remove(session, DIRECTORY)
+    return Empty()
+
+
+@resource.operation("POST", "/settings/directory/test", role=Role.ADMIN, audit="directory.test")
+def test_directory(call: Call, body: DirectoryTest) -> DirectoryTestResponse:
+    """Connects, binds and searches, and looks up a login name if one is given. It takes up to 25 s."""
+    with call.context.store.reading() as session:
+        settings = logins.read(session, DIRECTORY)
+    if not settings:
+        raise NotFoundError("setting", DIRECTORY)
+    try:
+        secret = logins.secret_of(call.context.seal, DIRECTORY, settings)
+        person = directory.look_up(settings, secret, body.name)
+    except DomainError as error:
+        return DirectoryTestResponse(problem=str(error))
+    if body.name and person is None:
+        return DirectoryTestResponse(problem="no entry, or more than one, has this login name")
+    if person is None:
+        return DirectoryTestResponse(problem=None)
+    role = person.role.label if person.role else None
+    problem = None if role else "no group of this user has a role"
+    return DirectoryTestResponse.model_validate({"problem": problem, "dn": person.dn, "groups": person.groups, "role": role})

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logins at other servers: an administrator sets up a directory, and a user of it logs in.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { survive } from "./forms.js";
+import { apiOf, closePage, inspect, logIn, openBrowser, openPage } from "./harness.js";
+
+const DIRECTORY = JSON.parse(process.env.ZVAAI_DIRECTORY);
+const PASSWORD = "directory battery staple";
+let browser;
+let page;
+before(async () => {
+  browser = await openBrowser();
+  page = await openPage(browser);
+  await logIn(page, { path: "/users" });
+});
+after(() => browser.close());
+
+const dialog = () => page.getByRole("dialog");
+const button = (name) => dialog().getByRole("button", { name, exact: true });
+
+async function act(action) {
+  await page.getByRole("button", { name: "Actions for the directory" }).click();
+  await page.getByRole("menuitem", { name: action }).click();
+}
+
+test("a directory is set up and tested", async () => {
+  await page.getByText("Only users of the appliance log in.").waitFor();
+  await act("Set up");
+  const fill = (name, value) => dialog().getByRole("textbox", { name, exact: true }).fill(value);
+  await fill("Servers", "ldaps://192.0.2.1");
+  await fill("Base DN", "no DN");
+  await fill("Groups of administrators", DIRECTORY.admin.join("\n"));
+  await button("Save").click();
+  await dialog().locator("#directory-base[aria-invalid=true]").waitFor();
+  await inspect(page, "directory-set");
+  await fill("Servers", DIRECTORY.servers.join("\n"));
+  await fill("Base DN", DIRECTORY.base);
+  await fill("Bind DN", DIRECTORY.bind_dn);
+  await dialog().getByLabel("Password of the bind DN").fill(DIRECTORY.password);
+  await fill("CA certificate of the servers (PEM)", DIRECTORY.certificate);
+  await survive(page, "people SetDirectory", button("Save"));
+  await button("Save").click();
+  await page.getByText("The directory was set").waitFor();
+  await act("Test");
+  await dialog().getByRole("textbox", { name: "Login name" }).fill("anna");
+  await survive(page, "people TestDirectory", button("Test"));
+  await button("Test").click();
+  await page.getByText("anna logs in as Administrator").waitFor();
+  await act("Test");
+  await dialog().getByRole("textbox", { name: "Login name" }).fill("*");
+  await button("Test").click();
+  await page.getByText("no entry, or more than one, has this login name").waitFor();
+});
+
+test("a user of the directory logs in, and is gone without it", async () => {
+  const theirs = await openPage(browser);
+  await logIn(theirs, { name: "anna", password: PASSWORD, path: "/users" });
+  await theirs.getByRole("row", { name: /^anna You Directory Administrator Active/ }).waitFor();
+  await theirs.getByRole("button", { name: "Actions for anna" }).click();
+  assert.equal(await theirs.getByRole("menuitem", { name: "Change role" }).count(), 0, "the directory has the role");
+  await theirs.keyboard.press("Escape");
+  await inspect(theirs, "users-directory");
+  await page.reload();
+  await act("Remove");
+  await survive(page, "people UnsetDirectory", button("Remove directory"));
+  await button("Remove directory").click();
+  await page.getByText("Only users of the appliance log in.").waitFor();
+  assert.ok((await apiOf(page).request("GET", "/users")).items.every((user) => user.source === "local"));
+  await theirs.goto("/users");
+  await theirs.getByRole("heading", { name: "Log in to zvaai" }).waitFor();
+  await closePage(theirs);
+});

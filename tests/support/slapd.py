@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenLDAP's slapd on the loopback interface, with users in groups and a certificate of an authority of the test."""
+
+import contextlib
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from support.authority import Authority, pem_of
+
+BASE = "dc=example,dc=com"
+READER, READER_PASSWORD = f"cn=reader,{BASE}", "the reader's password"
+PASSWORD = "directory battery staple"
+_CONFIGURATION = """
+include /etc/ldap/schema/core.schema
+include /etc/ldap/schema/cosine.schema
+include /etc/ldap/schema/nis.schema
+include /etc/ldap/schema/inetorgperson.schema
+modulepath /usr/lib/ldap
+moduleload back_mdb
+# As Active Directory: a bind without a password succeeds, as nobody.
+allow bind_anon_cred
+TLSCertificateFile {folder}/chain.pem
+TLSCertificateKeyFile {folder}/key.pem
+database mdb
+suffix "{base}"
+rootdn "cn=manager,{base}"
+directory {folder}/data
+access to attrs=userPassword by anonymous auth by * none
+access to * by dn.exact="{reader}" read by * none
+"""
+
+
+def _entry(dn: str, **values: str | list[str]) -> str:
+    lines = [f"{name}: {value}" for name, given in values.items() for value in ([given] if isinstance(given, str) else given)]
+    return "\n".join([f"dn: {dn}", *lines, "", ""])
+
+
+def person(uid: str) -> str:
+    return f"uid={uid},ou=people,{BASE}"
+
+
+def group(name: str) -> str:
+    return f"cn={name},ou=groups,{BASE}"
+
+
+def _content() -> str:
+    entries = _entry(BASE, objectClass=["dcObject", "organization"], o="example", dc="example")
+    entries += _entry(READER, objectClass=["organizationalRole", "simpleSecurityObject"], userPassword=READER_PASSWORD)
+    entries += "".join(_entry(f"ou={name},{BASE}", objectClass="organizationalUnit") for name in ("people", "groups"))
+    for uid in ("anna", "olga", "vera", "nobody", "viewer"):
+        entries += _entry(person(uid), objectClass="inetOrgPerson", cn=uid, sn=uid, userPassword=PASSWORD)
+    entries += _entry(group("admins"), objectClass="groupOfNames", member=[person("anna"), person("viewer")])
+    entries += _entry(group("operators"), objectClass="groupOfUniqueNames", uniqueMember=[person("olga"), person("anna")])
+    return entries + _entry(group("viewers"), objectClass="posixGroup", gidNumber="1", memberUid="vera")
+
+
+@dataclass
+class Slapd:
+    """A running one."""
+
+    ldap: str
+    ldaps: str
+    authority: str
+    process: subprocess.Popen[bytes]
+
+    def settings(self, **other: object) -> dict[str, object]:
+        """As the appliance takes them."""
+        groups = {"admin": [group("admins")], "operator": [group("operators")], "viewer": [group("viewers")]}
+        reader = {"bind_dn": READER, "password": READER_PASSWORD, "base": BASE}
+        return {"servers": [self.ldaps], "certificate": self.authority, **reader, **groups, **other}
+
+
+@contextlib.contextmanager
+def slapd(folder: Path, name: str = "localhost") -> Iterator[Slapd]:
+    """With a certificate for this name."""
+    authority, key = Authority(), ec.generate_private_key(ec.SECP256R1())
+    (folder / "data").mkdir()
+    (folder / "key.pem").write_text(pem_of(key))
+    (folder / "chain.pem").write_text(authority.sign(key, name))
+    (folder / "slapd.conf").write_text(_CONFIGURATION.format(folder=folder, base=BASE, reader=READER))
+    (folder / "content.ldif").write_text(_content())
+    subprocess.run(["/usr/sbin/slapadd", "-f", folder / "slapd.conf", "-l", folder / "content.ldif"], check=True)
+    with socket.socket() as first, socket.socket() as second:
+        ports = []
+        for free in (first, second):
+            free.bind(("127.0.0.1", 0))
+            ports.append(free.getsockname()[1])
+    ldap, ldaps = f"ldap://localhost:{ports[0]}", f"ldaps://localhost:{ports[1]}"
+    words = ["/usr/sbin/slapd", "-d", "0", "-f", str(folder / "slapd.conf"), "-h", f"{ldap} {ldaps}"]
+    with subprocess.Popen(words) as process:
+        try:
+            _wait_for(ports, process)
+            yield Slapd(ldap, ldaps, authority.certificate, process)
+        finally:
+            process.terminate()
+
+
+def _wait_for(ports: list[int], process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 30
+    for port in ports:
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert process.poll() is None and time.monotonic() < until, "slapd does not listen"
+            time.sleep(0.02)

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Logins at LDAP or Active Directory: settings, a test. */
+
+import { Switch, TextArea } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { api } from "../../api/client";
+import { directoryQuery } from "../../api/queries";
+import type { Directory as Settings, Role } from "../../api/types";
+import { ActionsMenu } from "../../parts/actions-menu";
+import { ChangeDialog } from "../../parts/change-dialog";
+import { Facts } from "../../parts/facts";
+import { describedBy, Field, LinesField, TextField } from "../../parts/field";
+import { useForm } from "../../parts/form";
+import { useKnown, useKnownForm, type Fact } from "../../parts/known";
+import { Panel } from "../../parts/panel";
+import { QueryBoundary } from "../../parts/states";
+import { useToast } from "../../shell/toasts";
+import { text } from "../../text";
+
+const words = text.people.directory;
+const ROLES: readonly Role[] = ["admin", "operator", "viewer"];
+const CHANGES = ["directory", "users"];
+const DIALOGS = { set: SetDirectory, test: TestDirectory, unset: UnsetDirectory } as const;
+
+interface Props {
+  readonly settings: Settings;
+  readonly onClose: () => void;
+}
+
+function factsOf(settings: Settings): readonly Fact[] {
+  const { servers = [], base = "", filter = "" } = settings;
+  return [
+    [words.servers, servers.join(", ")],
+    [words.base, base],
+    [words.filter, filter],
+    [words.bindDn, settings.bind_dn ?? text.common.none],
+    ...ROLES.map((role): Fact => [words.groups[role], (settings[role] ?? []).join("; ") || text.common.none]),
+  ];
+}
+
+export function Directory() {
+  const query = useQuery(directoryQuery);
+  const [chosen, setChosen] = useState<keyof typeof DIALOGS | null>(null);
+  const Dialog = chosen && DIALOGS[chosen];
+  return (
+    <Panel title={words.title} lead={words.lead}>
+      <QueryBoundary query={query} what={words.title}>
+        {(settings) => {
+          const isSet = (settings.servers ?? []).length > 0;
+          return (
+            <>
+              {isSet ? <Facts facts={factsOf(settings)} /> : <p>{words.empty}</p>}
+              <div className="zv-below">
+                <ActionsMenu
+                  label={words.menu}
+                  choices={[
+                    { name: words.set, onChoose: () => setChosen("set") },
+                    ...(isSet
+                      ? [
+                          { name: words.test, onChoose: () => setChosen("test") },
+                          { name: words.unset, danger: true, onChoose: () => setChosen("unset") },
+                        ]
+                      : []),
+                  ]}
+                />
+              </div>
+              {Dialog && <Dialog settings={settings} onClose={() => setChosen(null)} />}
+            </>
+          );
+        }}
+      </QueryBoundary>
+    </Panel>
+  );
+}
+
+/** DNs have commas and spaces. */
+function linesOf(typed: string): string[] {
+  return typed
+    .split("\n")
+    .map((line) => line.trim())
+    .filter((line) => line !== "");
+}
+
+function formOf(settings: Settings) {
+  const { servers = [], admin = [], operator = [], viewer = [] } = settings;
+  return {
+    servers: servers.join("\n"),
+    start_tls: settings.start_tls ?? true,
+    certificate: settings.certificate ?? "",
+    bind_dn: settings.bind_dn ?? "",
+    base: settings.base ?? "",
+    filter: settings.filter ?? "",
+    admin: admin.join("\n"),
+    operator: operator.join("\n"),
+    viewer: viewer.join("\n"),
+  };
+}
+
+function SetDirectory({ settings, onClose }: Props) {
+  const { known, form, change } = useKnownForm(settings, directoryQuery, factsOf, formOf);
+  const [password, setPassword] = useState("");
+  const { certificate, bind_dn, ...rest } = form;
+  const body = {
+    ...rest,
+    servers: linesOf(form.servers),
+    ...{ admin: linesOf(form.admin), operator: linesOf(form.operator), viewer: linesOf(form.viewer) },
+    ...(certificate.trim() === "" ? {} : { certificate }),
+    ...(bind_dn === "" ? {} : { bind_dn }),
+    ...(password === "" ? {} : { password }),
+  };
+  return (
+    <ChangeDialog
+      known={known}
+      title={words.setTitle}
+      lead={words.setLead}
+      submit={words.setSubmit}
+      ready={body.servers.length > 0 && form.base !== "" && form.filter !== ""}
+      knownFields={["servers", "certificate", "bind_dn", "password", "base", "filter", ...ROLES]}
+      body={() => body}
+      ask={(body, headers) => api.PUT("/api/v1/settings/directory", { body, headers })}
+      changes={CHANGES}
+      done={words.changed}
+      onClose={onClose}
+    >
+      {(problem) => {
+        const field = (name: "bind_dn" | "base" | "filter", label: string, help: string) => (
+          <TextField
+            id={`directory-${name}`}
+            label={label}
+            help={help}
+            value={form[name]}
+            onChange={(typed) => change({ [name]: typed })}
+            problem={problem?.at(name)}
+            required={name !== "bind_dn"}
+          />
+        );
+        return (
+          <>
+            <LinesField
+              id="directory-servers"
+              label={words.servers}
+              help={words.serversHelp}
+              value={form.servers}
+              onChange={(servers) => change({ servers })}
+              problem={problem?.at("servers")}
+              required
+            />
+            <Switch
+              id="directory-start-tls"
+              label={words.startTls}
+              isChecked={form.start_tls}
+              onChange={(_event, start_tls) => change({ start_tls })}
+            />
+            {field("base", words.base, words.baseHelp)}
+            {field("filter", words.filter, words.filterHelp)}
+            {field("bind_dn", words.bindDn, words.bindDnHelp)}
+            <TextField
+              id="directory-password"
+              label={words.password}
+              help={settings.bind_dn == null ? undefined : words.passwordHelp}
+              type="password"
+              autoComplete="new-password"
+              value={password}
+              onChange={setPassword}
+              problem={problem?.at("password")}
+            />
+            {ROLES.map((role) => (
+              <LinesField
+                key={role}
+                id={`directory-${role}`}
+                label={words.groups[role]}
+                help={words.groupsHelp}
+                value={form[role]}
+                onChange={(typed) => change({ [role]: typed })}
+                problem={problem?.at(role)}
+              />
+            ))}
+            <Field
+              id="directory-certificate"
+              label={words.certificate}
+              help={words.certificateHelp}
+              problem={problem?.at("certificate")}
+            >
+              <TextArea
+                id="directory-certificate"
+                value={form.certificate}
+                rows={3}
+                spellCheck={false}
+                aria-describedby={describedBy("directory-certificate")}
+                onChange={(_event, typed) => change({ certificate: typed })}
+              />
+            </Field>
+          </>
+        );
+      }}
+    </ChangeDialog>
+  );
+}
+
+function TestDirectory({ onClose }: Props) {
+  const tell = useToast();
+  const [{ name }, change] = useForm({ name: "" });
+  return (
+    <ChangeDialog
+      title={words.testTitle}
+      lead={words.testLead}
+      submit={words.testSubmit}
+      knownFields={["name"]}
+      body={() => (name === "" ? {} : { name })}
+      ask={(body, headers) => api.POST("/api/v1/settings/directory/test", { body, headers })}
+      changes={[]}
+      onDone={({ problem, role }) => {
+        if (problem != null) tell({ variant: "danger", title: words.testFailed, body: problem });
+        else tell({ variant: "success", title: role ? words.testRole(name, text.common.user.role[role]) : words.testDone });
+      }}
+      onClose={onClose}
+    >
+      {(problem) => (
+        <TextField
+          id="directory-test-name"
+          label={words.testName}
+          help={words.testNameHelp}
+          value={name}
+          onChange={(typed) => change({ name: typed })}
+          problem={problem?.at("name")}
+        />
+      )}
+    </ChangeDialog>
+  );
+}
+
+function UnsetDirectory({ settings, onClose }: Props) {
+  const known = useKnown(settings, directoryQuery, factsOf);
+  return (
+    <ChangeDialog
+      known={known}
+      danger
+      title={words.unsetTitle}
+      lead={words.unsetLead}
+      submit={words.unsetSubmit}
+      body={() => null}
+      ask={(_body, headers) => api.DELETE("/api/v1/settings/directory", { headers })}
+      changes={CHANGES}
+      done={words.removed}
+      onClose={onClose}
+    />
+  );
+}
