@@ -33,6 +33,8 @@ OPENZFS = os.environ.get("ZVAAI_ZFS", "2.3")
 _SUFFIX = "" if OPENZFS == "2.3" else f"-{OPENZFS}"
 KERNEL = CACHE / f"uml{_SUFFIX}"
 """What `build` made: kernel and modules; for 2.4 its user land too."""
+XSTATE = CACHE / "xstate/xstate.so"
+"""What lets the kernel run on processors with AMX (xstate.c)."""
 ZVOL_CLONE = CACHE / f"zvol_clone{_SUFFIX}" / "zvol_clone.ko"
 
 HOST_ADDRESS = "192.0.2.1"
@@ -272,7 +274,7 @@ class GuestProcess:
             stdin=subprocess.DEVNULL,
             stdout=options.console,
             stderr=(self._state / "start.log").open("wb"),
-            env={"TMPDIR": str(memory), "HOME": str(self._state), "PATH": os.environ["PATH"]},
+            env={"TMPDIR": str(memory), "HOME": str(self._state), "PATH": os.environ["PATH"], "LD_PRELOAD": str(XSTATE)},
             start_new_session=True,
         )
         os.setns(caller_network, os.CLONE_NEWNET)
