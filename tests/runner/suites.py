@@ -250,6 +250,16 @@ ONLY_LONG = (
         processors=1,
     ),
     Suite(
+        "soak",
+        "two hours of snapshots, clones, kills and upgrades while hosts write: nothing lost, memory flat",
+        Run.LONG,
+        files=["tests/machine/test_soak.py"],
+        network=True,
+        needs=[PACKAGES, MACHINE],
+        seconds=7800,
+        processors=1,
+    ),
+    Suite(
         "image",
         "the disk image on an emulated PC with UEFI: first boot, Debian's own kernel with both modules",
         Run.LONG,
