@@ -121,7 +121,7 @@ class TargetSimulator(TargetSocket):
                     raise TargetRefusedError(TAKEN, f"LUN {served.lun.number} is there")
             adopted = [served.lun.designation for served in current.luns if served.lun.designation]
             if any(set(_names(lun)) & set(designation.designators) for designation in adopted):
-                raise TargetRefusedError(-32602, "designation: it is another unit's")
+                raise TargetRefusedError(-32602, "designation: it belongs to another LUN")
             opened = self._opened(lun)
             if opened.state == "failed":
                 raise TargetRefusedError(NOT_SERVED, opened.reason)

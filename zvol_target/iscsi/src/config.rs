@@ -194,10 +194,10 @@ pub enum ConfigurationError {
     #[error("a CHAP name has 1 to 255 bytes and no NUL")]
     AccountName,
     /// Two incoming accounts have one name.
-    #[error("account \"{0}\" is there twice")]
+    #[error("account \"{0}\" occurs twice")]
     DuplicateAccount(String),
     /// Two targets have one name.
-    #[error("target {0} is there twice")]
+    #[error("target {0} occurs twice")]
     DuplicateTarget(IscsiName),
     /// A target has no port, two ports in one portal group, or the relative target port 0.
     #[error("target {0}: at least one port, each in a different portal group, relative port not 0")]

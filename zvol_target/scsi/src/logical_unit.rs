@@ -284,7 +284,7 @@ impl LogicalUnit {
     /// Unit serial number: the UUID's 32 hexadecimal digits, or the one it keeps.
     pub fn serial_number(&self) -> String {
         match &self.designation {
-            Some(kept) => kept.serial_number().to_owned(),
+            Some(retained) => retained.serial_number().to_owned(),
             None => identity::serial_number(self.options.uuid),
         }
     }

@@ -20,12 +20,12 @@ use crate::logs::LogFormat;
     about = "iSCSI target on zvols, block devices and files"
 )]
 pub struct CommandLine {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve until SIGTERM or SIGINT.
@@ -37,34 +37,34 @@ pub enum Command {
 /// Options of `serve`.
 #[derive(Debug, clap::Args)]
 pub struct ServeOptions {
-    /// Configuration file; made if it is not there.
+    /// Configuration file, created if it does not exist.
     #[arg(long)]
     pub config: PathBuf,
-    /// File with the key that CHAP secrets are sealed with (32 bytes in base64), such as a systemd credential; it must be there
-    /// [default: the configuration file's name with ".key", made at the first start].
+    /// File with the key for CHAP secrets (32 bytes in base64), such as a systemd credential. It must exist [default: the
+    /// configuration file's name with ".key", created at the first start].
     #[arg(long)]
     pub key: Option<PathBuf>,
     /// Path of the control socket.
     #[arg(long)]
     pub control: PathBuf,
-    /// User, by name or number, that may ask over the control socket as root and the daemon's own user may: it can change all that is
-    /// served. Can be repeated.
+    /// User, by name or number, who may call all methods over the control socket, like root and the daemon's user. Can be
+    /// repeated.
     #[arg(long, value_name = "USER")]
     pub allow_user: Vec<AllowedUser>,
-    /// Listen here instead of at the configuration's portals; port 0 lets the system choose. After "=": what discovery tells
-    /// initiators instead, where address translation stands between. Can be repeated.
+    /// Listen here instead of at the configuration's portals; with port 0 the system chooses. After "=": the address that
+    /// discovery reports instead, behind address translation. Can be repeated.
     #[arg(long, value_name = "ADDRESS:PORT[=ADDRESS:PORT]")]
     pub listen: Vec<Listen>,
     /// Reactor threads [default: one for each CPU].
     #[arg(long)]
     pub reactors: Option<NonZeroUsize>,
-    /// How blocks are read and written.
+    /// How to read and write blocks.
     #[arg(long, value_enum, default_value_t = Engine::Auto)]
     pub engine: Engine,
     /// Log level, or directives such as `info,iscsi=debug`.
     #[arg(long, default_value = "info")]
     pub log: String,
-    /// Form of the log.
+    /// Format of the log.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
     pub log_format: LogFormat,
 }
@@ -72,9 +72,9 @@ pub struct ServeOptions {
 /// Value of `--listen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// Where to listen.
+    /// Address to listen at.
     pub address: SocketAddr,
-    /// What discovery tells initiators instead.
+    /// Address that discovery reports instead.
     pub advertised: Option<SocketAddr>,
 }
 
@@ -101,7 +101,7 @@ pub struct CallOptions {
     pub control: PathBuf,
     /// Name of the method, such as `targets.list`.
     pub method: String,
-    /// Its parameters, a JSON object; `-` reads them from standard input, so that a secret is in no list of processes.
+    /// Parameters as a JSON object; `-` reads them from standard input, so that no process list shows a secret.
     #[arg(default_value = "{}")]
     pub params: String,
 }
@@ -109,9 +109,9 @@ pub struct CallOptions {
 /// [`EngineChoice`] by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Engine {
-    /// `io_uring` where the kernel allows it, else threads.
+    /// `io_uring` if the kernel permits it, else threads.
     Auto,
-    /// `io_uring`; fail where it cannot be had.
+    /// `io_uring`, or fail.
     Uring,
     /// A pool of threads.
     Threads,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `zvaai-target serve`: from configuration to a serving daemon, and to its end.
+//! `zvaai-target serve`: starts and stops the daemon.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,10 +20,10 @@ use crate::notify::{notify, watchdog_interval};
 use crate::service::{Parts, Service, ServiceError, Shared, poll_sizes, retry_failed};
 use crate::space;
 
-/// How often sizes are checked, and logical units that failed are tried again: their pool may have been imported.
+/// Interval of checks of sizes, and of retries of failed logical units, whose pool may be imported by then.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Why the daemon cannot serve.
+/// Why the daemon cannot start, or failed at its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {
@@ -51,7 +51,7 @@ pub enum DaemonError {
 }
 
 impl DaemonError {
-    /// Whether the same configuration will be refused again, so that somebody has to mend it first.
+    /// Whether the configuration is invalid, so that a restart cannot help.
     pub fn is_refused_configuration(&self) -> bool {
         match self {
             Self::Configuration(error) => error.is_refusal(),
@@ -71,12 +71,12 @@ pub fn serve(options: &ServeOptions) -> Result<(), DaemonError> {
         .enable_all()
         .build_local(LocalOptions::default())?;
     let result = runtime.block_on(run(options));
-    // A path that the system never opened must not hold up the end.
+    // Do not wait for a path that the system never opened.
     runtime.shutdown_background();
     result
 }
 
-/// Every connection, volume and control connection takes a descriptor, and the usual soft limit is 1024 of them.
+/// Connections, volumes and control connections need descriptors; the usual soft limit is 1024.
 fn raise_descriptor_limit() {
     let found = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -84,12 +84,12 @@ fn raise_descriptor_limit() {
         ..found
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, limit = ?found.current, "the limit of open files stays");
+        tracing::warn!(%error, limit = ?found.current, "cannot raise the limit of open files");
     }
 }
 
 async fn run(options: &ServeOptions) -> Result<(), DaemonError> {
-    // From here on a signal is waited for, not fatal.
+    // From here on, signals are received and do not end the process.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (file, configuration, vault) =
@@ -138,7 +138,7 @@ async fn run(options: &ServeOptions) -> Result<(), DaemonError> {
     }
 }
 
-/// Retries failed logical units, and a configuration file that is not stable yet; for ever.
+/// Retries failed logical units, and a configuration file that is not stable yet. Never returns.
 async fn maintain(service: &Shared) {
     let mut interval = tokio::time::interval(MAINTENANCE_INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -153,7 +153,7 @@ async fn maintain(service: &Shared) {
     }
 }
 
-/// Tells the service manager that this thread is alive, as often as it wants to hear it; for ever.
+/// Notifies the service manager regularly that this thread is alive. Never returns.
 async fn keep_watchdog_quiet() {
     match watchdog_interval() {
         Some(patience) => {
@@ -167,7 +167,7 @@ async fn keep_watchdog_quiet() {
     }
 }
 
-/// What the reactors will find, tried on this thread.
+/// Tests on this thread which engine the reactors can use.
 fn try_engine(choice: EngineChoice, reactors: usize) -> Result<Engine, EngineError> {
     let (name, refusal) = match engine::start(choice)? {
         EngineKind::Uring => ("io_uring", None),
@@ -189,7 +189,7 @@ fn portal(listen: Listen) -> iscsi::Portal {
     }
 }
 
-/// Says that it serves: one line on standard output, and to the service manager.
+/// Announces the start: one line on standard output, and a message to the service manager.
 fn announce(service: &Service) {
     let portals = service.portals();
     let portals: Vec<_> = portals

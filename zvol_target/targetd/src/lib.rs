@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon `zvaai-target`: reads what to serve, serves it, and takes changes over its control socket.
+//! The daemon `zvaai-target`: serves the targets of its configuration, and accepts changes over its control socket.
 //!
-//! [`service`] keeps configuration and running state the same; [`control`] is the only way to change them. The data path is
-//! elsewhere: `iscsi` calls `scsi`, `scsi` calls `volume`, on reactor threads of their own.
+//! [`service`] keeps configuration and running state equal; [`control`] is the only interface for changes. The data path is in
+//! other crates: `iscsi` calls `scsi`, and `scsi` calls `volume`, on reactor threads.
 
 pub mod command_line;
 pub mod configuration;

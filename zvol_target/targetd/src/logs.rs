@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Logs: structured, to standard error. What peers can cause again and again is limited in rate.
+//! Structured logs on standard error. Messages that peers can cause have a rate limit.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,14 +17,14 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Form of the log.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// Journal where standard error is one (`JOURNAL_STREAM`, systemd.exec(5)), else text.
+    /// `Journal` if standard error is the journal (`JOURNAL_STREAM`, systemd.exec(5)), else `Text`.
     Auto,
     /// A line: time, level, module, message, key=value.
     Text,
-    /// A line with its priority before it as the journal reads it (sd-daemon(3)), and without the time, which the journal has.
+    /// A line with a priority for the journal (sd-daemon(3)), and without time.
     Journal,
     /// A JSON object a line.
     Json,
@@ -33,7 +33,7 @@ pub enum LogFormat {
 /// Starts logging. `filter` is a level, or directives such as `info,iscsi=debug`.
 ///
 /// # Errors
-/// When `filter` is neither.
+/// If `filter` is invalid.
 pub fn start(format: LogFormat, filter: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|error| format!("--log {filter}: {error}"))?;
     let logs = tracing_subscriber::fmt()
@@ -49,21 +49,21 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Lines that each place of the code may write in [`PERIOD`].
+/// Most lines of one place in the code in [`PERIOD`].
 const MOST_LINES: u32 = 20;
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Modules that peers drive: each failed login and each failed command is a line.
+/// Modules whose events peers cause: each failed login and each failed command is a line.
 const DRIVEN_BY_PEERS: [&str; 2] = ["iscsi", "scsi"];
 
-/// Drops events of [`DRIVEN_BY_PEERS`] beyond [`MOST_LINES`] of one place. When that place writes again, how many were dropped is said first.
-/// Levels below INFO are for debugging, and not limited.
+/// Drops events of [`DRIVEN_BY_PEERS`] above [`MOST_LINES`] for each place in the code. The next line of that place reports the
+/// number of dropped lines. Levels below INFO are not limited.
 #[derive(Default)]
 struct RateLimit {
     places: Mutex<HashMap<Identifier, Written>>,
 }
 
-/// Lines of one place.
+/// Lines of one place in the code.
 struct Written {
     since: Instant,
     lines: u32,
@@ -71,7 +71,7 @@ struct Written {
 }
 
 impl Written {
-    /// Whether the place may write a line now: how many it was not allowed to before.
+    /// Whether the place may write a line now. `Some` has the number of lines dropped before.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if now.duration_since(self.since) >= PERIOD {
             self.since = now;
@@ -88,7 +88,7 @@ impl Written {
 
 impl RateLimit {
     fn admit(&self, place: Identifier, now: Instant) -> Option<u64> {
-        // No code here panics while it holds the lock.
+        // No code panics while it holds the lock.
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let written = places.entry(place).or_insert(Written {
             since: now,
@@ -111,7 +111,7 @@ impl<S: Subscriber> Layer<S> for RateLimit {
         };
         if dropped > 0 {
             let place = metadata.target();
-            tracing::warn!(place, dropped, "lines like the next one were not written");
+            tracing::warn!(place, dropped, "lines like the next one were dropped");
         }
         true
     }
@@ -126,12 +126,12 @@ where
     journal.with(RateLimit::default()).init();
 }
 
-/// Whether standard error is the stream that the service manager says leads to the journal.
+/// Whether standard error is the stream to the journal that the service manager announced.
 fn stderr_is_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
         return false;
     };
-    // Checked through /proc, as the standard library does not tell of a descriptor it did not open.
+    // The standard library has no metadata of a descriptor that it did not open.
     std::fs::metadata("/proc/self/fd/2")
         .is_ok_and(|stderr| stream == format!("{}:{}", stderr.st_dev(), stderr.st_ino()))
 }
@@ -145,7 +145,7 @@ impl Default for Journal {
     }
 }
 
-/// Priority of syslog(3) of a level, as the journal reads it before a line.
+/// The syslog(3) priority of a level, as prefix for the journal.
 fn priority(level: Level) -> &'static str {
     match level {
         Level::ERROR => "<3>",

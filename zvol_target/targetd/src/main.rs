@@ -8,7 +8,7 @@ use targetd::command_line::{CallOptions, Command, CommandLine, ServeOptions};
 use targetd::daemon::DaemonError;
 use targetd::{control, daemon, logs};
 
-/// A configuration that is refused (sysexits(3)): whoever starts the daemon again and again can leave it until that is mended.
+/// Exit status for an invalid configuration (sysexits(3)): a service manager must not restart the daemon.
 const EX_CONFIG: u8 = 78;
 
 fn main() -> ExitCode {

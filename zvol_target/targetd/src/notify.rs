@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Telling the service manager how things stand (`sd_notify(3)`).
+//! Messages to the service manager (`sd_notify(3)`).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Sends `state`, such as `READY=1`, to the socket in `NOTIFY_SOCKET`. Without one nothing is sent.
+/// Sends `state`, such as `READY=1`, to the socket in `NOTIFY_SOCKET`, if it is set.
 pub fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
@@ -22,8 +22,7 @@ pub fn notify(state: &str) {
     }
 }
 
-/// How long the service manager waits for `WATCHDOG=1` before it takes this process for stuck (`sd_watchdog_enabled(3)`);
-/// `None` when it does not.
+/// Time limit of the service manager for the next `WATCHDOG=1` (`sd_watchdog_enabled(3)`); `None`: no limit.
 pub fn watchdog_interval() -> Option<Duration> {
     let meant = std::env::var("WATCHDOG_PID").ok();
     if meant.is_some_and(|process| process != std::process::id().to_string()) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A SCSI device whose first use on a reactor thread starts that thread's I/O engine.
+//! A SCSI device that starts the I/O engine of a reactor thread at its first use there.
 //!
-//! The reactor threads belong to `iscsi`, which knows nothing of volumes; `volume` knows nothing of reactors. What runs on
-//! a reactor first, and of both sorts, is a nexus coming into being.
+//! The reactor threads belong to `iscsi`, which knows nothing of volumes; `volume` knows nothing of reactors. The creation of a
+//! nexus is the first event on a reactor that concerns both.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,22 +18,20 @@ thread_local! {
     static STARTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A [`Device`] on threads that are prepared for it.
+/// A [`Device`] that prepares its threads.
 pub struct ReactorDevice {
     device: Arc<Device>,
     engine: EngineChoice,
 }
 
 impl ReactorDevice {
-    /// `engine` is what each reactor thread asks for; the logical units of all devices with the same copy manager can be copied to each
-    /// other.
+    /// Each reactor thread starts `engine`. Logical units of all devices with the same copy manager can be copied to each other.
     pub fn new(device: Device, engine: EngineChoice, copy_manager: &Arc<CopyManager>) -> Self {
         let device = Arc::new(device);
         copy_manager.add(&device);
         Self { device, engine }
     }
 
-    /// The device.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -48,8 +46,10 @@ impl ScsiTarget for ReactorDevice {
         if !STARTED.replace(true) {
             match engine::start(self.engine) {
                 Ok(kind) => tracing::debug!(?kind, "reactor's I/O engine"),
-                // The volumes then use the thread pool.
-                Err(error) => tracing::warn!(%error, "reactor has no I/O engine of its own"),
+                // The volumes use the thread pool then.
+                Err(error) => {
+                    tracing::warn!(%error, "cannot start the I/O engine of a reactor; the thread pool is used");
+                }
             }
         }
         self.device.nexus_established(nexus);

@@ -22,8 +22,8 @@ const SCSI_NAME_STRING: u8 = 8;
 impl LogicalUnit {
     /// Its own names: designators with association 0, those that it keeps or those of its UUID.
     pub fn designators(&self) -> Vec<Designator> {
-        if let Some(kept) = self.designation() {
-            return kept.designators().to_vec();
+        if let Some(retained) = self.designation() {
+            return retained.designators().to_vec();
         }
         let vendor = *self.options.product.vendor();
         vec![

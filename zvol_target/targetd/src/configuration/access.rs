@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which initiators something is for, as the configuration file and the control socket write it.
+//! Access lists of initiators, as in the configuration file and on the control socket.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,25 +8,25 @@ use iscsi::IscsiName;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How "whoever comes" is written.
+/// Text form of [`Access::Any`].
 const ANY: &str = "any";
 
-/// Which initiators a target or a logical unit is for: `"any"`, or a list of their names.
+/// Initiators that may use a target or a logical unit: `"any"`, or a list of their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Whoever comes.
+    /// All initiators.
     Any,
-    /// These, and nobody if there are none.
+    /// Only these.
     Initiators(BTreeSet<IscsiName>),
 }
 
 impl Access {
-    /// The access of a target that says nothing of it: nobody's.
+    /// Default access of a target: no initiator.
     pub fn nobody() -> Self {
         Self::Initiators(BTreeSet::new())
     }
 
-    /// The access of a logical unit that says nothing of it: that of its target.
+    /// Default access of a logical unit: all initiators that may use its target.
     pub fn any() -> Self {
         Self::Any
     }

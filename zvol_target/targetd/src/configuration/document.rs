@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The configuration file's content: JSON, version 2.
+//! Content of the configuration file: JSON, version 2.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -15,34 +15,34 @@ use super::host_group::HostGroup;
 use super::sealing::SealedSecret;
 use super::space::{PoolSettings, ProvisioningChoice, Threshold};
 
-/// The `version` this program writes. It reads version 1 as well.
+/// The `version` that this program writes. It also reads version 1.
 pub const VERSION: u32 = 2;
 
 /// Port of iSCSI (RFC 7143 4.2.7, IANA).
 const ISCSI_PORT: u16 = 3260;
 
-/// All that is configured.
+/// The whole configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Configuration {
     /// [`VERSION`].
     pub version: u32,
-    /// Fingerprint of the key that the secrets are sealed with; absent while there was none.
+    /// Fingerprint of the key for the secrets; absent before the first key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_fingerprint: Option<String>,
-    /// Where to listen; absent: every IPv4 address, port 3260. The command line's `--listen` goes before.
+    /// Portals to open. Absent: every IPv4 address, port 3260. `--listen` on the command line overrides it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub portals: Option<Vec<Portal>>,
-    /// Portal groups there are or were. What a group's ports are known by is kept when its last portal goes.
+    /// Identifiers of the portal groups. They are retained when the last portal of a group is deleted.
     #[serde(default)]
     pub portal_groups: Vec<PortalGroup>,
-    /// Groups of hosts that are not offered all offloads.
+    /// Groups of hosts with disabled offloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_groups: Vec<HostGroup>,
     /// CHAP of discovery sessions.
     #[serde(default)]
     pub discovery: Accounts,
-    /// What is kept back of pools; one that is not named has defaults.
+    /// Settings of pools; other pools have the defaults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolSettings>,
     /// iSCSI targets.
@@ -66,15 +66,15 @@ impl Default for Configuration {
 }
 
 impl Configuration {
-    /// The portals to listen at where the command line says nothing.
+    /// The portals to open, unless the command line has some.
     pub fn portals(&self) -> Vec<Portal> {
         self.portals
             .clone()
             .unwrap_or_else(|| vec![Portal::everywhere()])
     }
 
-    /// Gives each portal group of `tags` identifiers if it has none: as relative target port identifier its tag, or the lowest
-    /// that no other group has.
+    /// Assigns identifiers to each portal group of `tags` that has none. The relative target port identifier is the tag, or else
+    /// the lowest free number.
     pub fn know_groups(&mut self, tags: impl IntoIterator<Item = u16>) {
         for tag in tags {
             if self.portal_groups.iter().any(|group| group.tag == tag) {
@@ -96,12 +96,12 @@ impl Configuration {
         self.portal_groups.sort_unstable_by_key(|group| group.tag);
     }
 
-    /// Whether anybody has CHAP accounts.
+    /// Whether any CHAP account exists.
     pub fn has_accounts(&self) -> bool {
         self.holders().any(|(_, accounts)| accounts.count() > 0)
     }
 
-    /// Every holder of CHAP accounts.
+    /// All owners of CHAP accounts.
     pub fn holders(&self) -> impl Iterator<Item = (Holder, &Accounts)> {
         let targets = self.targets.iter();
         let of_targets =
@@ -114,18 +114,18 @@ impl Configuration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Portal {
-    /// Address and port to listen at.
+    /// Address to listen at.
     pub address: SocketAddr,
     /// Target portal group tag.
     #[serde(default = "first_group")]
     pub group_tag: u16,
-    /// Address and port that discovery tells initiators instead, where address translation stands between.
+    /// Address and port that discovery reports instead, behind address translation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertised: Option<SocketAddr>,
 }
 
 impl Portal {
-    /// Every IPv4 address, iSCSI's own port, portal group 1.
+    /// Every IPv4 address, the iSCSI port, portal group 1.
     pub fn everywhere() -> Self {
         Self {
             address: (Ipv4Addr::UNSPECIFIED, ISCSI_PORT).into(),
@@ -150,21 +150,21 @@ impl From<Portal> for iscsi::Portal {
     }
 }
 
-/// What the target ports of a portal group are known by. Every target has one port in each group.
+/// Identifiers of the target ports of a portal group. Every target has one port in each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortalGroup {
     /// Target portal group tag (RFC 7143 13.9), 1 or more.
     pub tag: u16,
-    /// RELATIVE TARGET PORT IDENTIFIER (SPC-5 7.7.6.8), 1 or more, each group's own.
+    /// RELATIVE TARGET PORT IDENTIFIER (SPC-5 7.7.6.8), 1 or more, unique for each group.
     pub relative_target_port: u16,
-    /// TARGET PORT GROUP (SPC-5 7.7.6.9), 1 or more: ports of one target port group reach logical units alike.
+    /// TARGET PORT GROUP (SPC-5 7.7.6.9), 1 or more. Ports with the same number have the same access to logical units.
     #[serde(default = "first_group")]
     pub target_port_group: u16,
 }
 
 impl PortalGroup {
-    /// What is there without any portal.
+    /// The group that exists without any portal.
     pub const FIRST: Self = Self {
         tag: 1,
         relative_target_port: 1,
@@ -182,7 +182,7 @@ fn first_group() -> u16 {
 pub struct Target {
     /// iSCSI name, in lower case.
     pub name: String,
-    /// `TargetAlias` shown to initiators.
+    /// `TargetAlias`, sent to initiators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
     /// The initiators that may log in.
@@ -200,30 +200,30 @@ pub struct Target {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Accounts {
-    /// Whether CHAP is required also without any account, and then nobody can log in. Accounts require it in any case.
+    /// Whether CHAP is required even without an account: then nobody can log in. With accounts it is always required.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
     /// Accounts of initiators.
     #[serde(default)]
     pub incoming: Vec<Account>,
-    /// The account the target proves itself with (mutual CHAP).
+    /// The account with which the target authenticates itself (mutual CHAP).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual: Option<Account>,
 }
 
 impl Accounts {
-    /// How many there are.
+    /// Number of accounts.
     pub fn count(&self) -> usize {
         self.incoming.len() + usize::from(self.mutual.is_some())
     }
 
-    /// Whether nobody logs in without CHAP.
+    /// Whether CHAP is required.
     pub fn are_required(&self) -> bool {
         self.required || self.count() > 0
     }
 }
 
-/// Whose CHAP accounts are meant.
+/// Owner of CHAP accounts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Holder {
@@ -239,9 +239,9 @@ pub enum Holder {
 pub struct Account {
     /// `CHAP_N`.
     pub name: String,
-    /// The secret; what it was sealed for is this very place.
+    /// The secret, sealed for exactly this account.
     pub sealed_secret: SealedSecret,
-    /// The initiators that may use it; any if absent.
+    /// The initiators that may use the account; absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initiators: Option<Vec<String>>,
 }
@@ -252,17 +252,17 @@ pub struct Account {
 pub struct Lun {
     /// Logical unit number.
     pub number: u16,
-    /// What NAA name and serial number are derived from: belongs to the data, and never changes.
+    /// Source of the NAA name and the serial number. It belongs to the data and never changes.
     pub uuid: Uuid,
-    /// Names that hosts know it by from another target, and that it keeps.
+    /// Names from another target, retained so that hosts recognise the unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub designation: Option<KeptNames>,
-    /// Regular file or block device; absolute.
+    pub designation: Option<RetainedNames>,
+    /// Absolute path of a regular file or block device.
     pub path: PathBuf,
-    /// The dataset that the zvol at `path` has to be; absent: any, as in files of before.
+    /// GUID of the dataset that the zvol at `path` must be; absent in older files: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guid: Option<DatasetGuid>,
-    /// WCE: whether writes without FUA are cached until SYNCHRONIZE CACHE.
+    /// WCE (SBC-3): whether writes without FUA are cached until SYNCHRONIZE CACHE.
     #[serde(default)]
     pub write_cache: bool,
     /// Refuse writes.
@@ -271,41 +271,41 @@ pub struct Lun {
     /// PRODUCT IDENTIFICATION of INQUIRY, at most 16 ASCII characters.
     #[serde(default = "default_product")]
     pub product: String,
-    /// Whether the kernel's page cache is used.
+    /// Whether to use the kernel's page cache.
     #[serde(default, skip_serializing_if = "is_automatic")]
     pub caching: CachingChoice,
-    /// The initiators it is there for, among those the target admits.
+    /// The initiators that may use it, among those of the target.
     #[serde(default = "Access::any", skip_serializing_if = "Access::is_any")]
     pub initiators: Access,
-    /// Directory for the file with persistent reservations that survive a loss of power, absolute; without one none do.
+    /// Absolute directory of the file with persistent reservations that survive a power loss. Absent: none survive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservations: Option<PathBuf>,
-    /// How it gets its space.
+    /// Thin or thick.
     #[serde(default)]
     pub provisioning: ProvisioningChoice,
-    /// Soft threshold of its used space, for its hosts.
+    /// Soft threshold of its used space: its hosts get a warning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soft_threshold: Option<Threshold>,
-    /// What is reserved for its overwrites when the pool is full; absent: a part of the pool's size.
+    /// Space reserved for overwrites in a full pool; absent: a fraction of the pool's size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headroom_bytes: Option<u64>,
 }
 
-/// Names that a logical unit had before it was served here: vendor, unit serial number and designators. They never change.
+/// Names of a logical unit that was served by another target: vendor, unit serial number and designators. They never change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct KeptNames {
-    /// T10 VENDOR IDENTIFICATION of INQUIRY, at most 8 ASCII characters; our own if absent.
+pub struct RetainedNames {
+    /// T10 VENDOR IDENTIFICATION of INQUIRY, at most 8 ASCII characters; absent: "ZVAAI".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor: Option<String>,
     /// Unit serial number.
     pub serial_number: String,
-    /// [`scsi::Designator`]s as text, in the order hosts see them.
+    /// [`scsi::Designator`]s as text, in the order for hosts.
     pub designators: Vec<String>,
 }
 
-impl KeptNames {
-    /// As the SCSI device takes them.
+impl RetainedNames {
+    /// Converts them for the SCSI device.
     ///
     /// # Errors
     /// [`scsi::DesignationError`].
@@ -331,12 +331,12 @@ fn is_automatic(choice: &CachingChoice) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CachingChoice {
-    /// Files through the page cache, block devices past it.
+    /// With the page cache for files, without for block devices.
     #[default]
     Automatic,
-    /// Through the page cache.
+    /// With the page cache.
     PageCache,
-    /// Past it.
+    /// Without the page cache.
     Direct,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The configuration file: read at start, replaced as a whole, never half written.
+//! The configuration file: read at start, and replaced atomically.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,67 +20,55 @@ use super::validation::{Invalid, invalid};
 /// Why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the error texts name the fields")]
 pub enum FileError {
     /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         error: io::Error,
     },
-    /// It is no JSON of the expected form. The error names line and column.
-    #[error("{} is not a configuration: {error}; it was left as it is", path.display())]
+    /// It is not JSON of the expected form. The error contains line and column.
+    #[error("{} is not a configuration: {error}; the file was not changed", path.display())]
     Form {
-        /// The file.
         path: PathBuf,
-        /// What and where.
         #[source]
         error: serde_json::Error,
     },
-    /// Its content cannot be served.
-    #[error("{}, line {line}: {invalid}; the file was left as it is", path.display())]
+    /// Its content is invalid.
+    #[error("{}, line {line}: {invalid}; the file was not changed", path.display())]
     Content {
-        /// The file.
         path: PathBuf,
-        /// Line of the element, from 1; of what it is missing in if it is not there.
+        /// Line of the invalid element, from 1; if it is missing, of the element around it.
         line: usize,
-        /// What and where.
         #[source]
         invalid: Invalid,
     },
     /// The file cannot be written.
     #[error("cannot write {}: {error}", path.display())]
     Write {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         error: io::Error,
     },
-    /// The file was written, but its name in the directory could not be made stable.
-    #[error("{} is written, but might be the old one after a power cut: {error}", path.display())]
+    /// The file was written, but its directory entry may not be stable.
+    #[error("{} is written, but a power cut may undo that: {error}", path.display())]
     NotStable {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         error: io::Error,
     },
-    /// The key that secrets are sealed with.
+    /// A problem of the key for secrets.
     #[error("the key for CHAP secrets: {0}")]
     Key(#[from] KeyError),
     /// Another process holds the lock.
     #[error("{} is locked: another zvaai-target runs with it", path.display())]
-    Locked {
-        /// The lock file.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
 }
 
 impl FileError {
-    /// Whether the content of the file, or of its key's, is refused: reading it again will not help.
+    /// Whether the content of the file or of its key file is invalid: reading it again cannot help.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Form { .. } | Self::Content { .. } => true,
@@ -93,16 +81,16 @@ impl FileError {
     }
 }
 
-/// A lock on a file next to what is locked, held until dropped (flock(2)).
+/// A lock on a file next to the locked file (flock(2)), released when dropped.
 ///
-/// The file itself cannot carry it: it is replaced at each change.
+/// The file itself cannot have the lock, as each change replaces it.
 #[derive(Debug)]
 pub struct LockFile {
     _file: File,
 }
 
 impl LockFile {
-    /// Locks `PATH.lock`, at once or not.
+    /// Locks `PATH.lock`. Does not wait.
     ///
     /// # Errors
     /// [`FileError::Locked`], [`FileError::Write`].
@@ -135,18 +123,18 @@ pub struct ConfigurationFile {
     _lock: LockFile,
 }
 
-/// What begins every version.
+/// The first member of every version.
 #[derive(Deserialize)]
 struct Versioned {
     version: u32,
 }
 
 impl ConfigurationFile {
-    /// Locks the file at `path` and reads it; a file that is not there is an empty configuration. `key` is the key file if it is not
-    /// the one next to the configuration file.
+    /// Locks the file at `path` and reads it; a missing file is an empty configuration. `key` is the key file; `None`: next to
+    /// the configuration file.
     ///
     /// # Errors
-    /// [`FileError`]. The file is left as it is.
+    /// [`FileError`]; the file is not changed.
     pub fn open(
         path: &Path,
         key: Option<&Path>,
@@ -165,7 +153,7 @@ impl ConfigurationFile {
         Ok((this, configuration, vault))
     }
 
-    /// The file's path.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -197,7 +185,7 @@ impl ConfigurationFile {
                 Ok((configuration, vault))
             }
             other => {
-                let reason = format!("{other} is not known here, only {VERSION}");
+                let reason = format!("{other} is not supported, only {VERSION}");
                 Err(self.content(text, invalid("version", reason)))
             }
         }
@@ -218,12 +206,11 @@ impl ConfigurationFile {
         }
     }
 
-    /// Replaces the content: at every moment the file is the old or the new one, and the new one is on stable storage when
-    /// this returns.
+    /// Replaces the content atomically. The new file is on stable storage when this returns.
     ///
     /// # Errors
-    /// [`FileError::Write`]: the file is the old one. [`FileError::NotStable`]: it is the new one, which nobody can take
-    /// back, and whether a power cut would bring the old one again is not known until [`ConfigurationFile::sync`] succeeds.
+    /// [`FileError::Write`]: the old file is still there. [`FileError::NotStable`]: the new file is there, but until
+    /// [`ConfigurationFile::sync`] succeeds, a power cut can bring the old one back.
     pub fn store(&mut self, configuration: &Configuration) -> Result<(), FileError> {
         self.replace(configuration)
             .map_err(|error| FileError::Write {
@@ -234,7 +221,7 @@ impl ConfigurationFile {
         self.sync()
     }
 
-    /// Makes the last content that was stored stable if it is not.
+    /// Makes the last stored content stable, if it is not yet.
     ///
     /// # Errors
     /// [`FileError::NotStable`].
@@ -253,7 +240,7 @@ impl ConfigurationFile {
         let mut text = serde_json::to_vec_pretty(configuration)?;
         text.push(b'\n');
         let temporary = with_suffix(&self.path, ".new");
-        // One left by a crash is in nobody's use: the lock is held.
+        // A crash can leave one, which nobody uses: the lock is held.
         match fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -269,7 +256,7 @@ impl ConfigurationFile {
     }
 }
 
-/// Makes names in the directory of `path` stable.
+/// Makes the entries of the directory of `path` stable.
 pub(super) fn sync_directory_of(path: &Path) -> io::Result<()> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -6,7 +6,8 @@ use std::fmt;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// `guid` of a dataset (zfsprops(7)), in JSON a decimal string: most are beyond what a number in JSON keeps (RFC 8259 6).
+/// `guid` of a dataset (zfsprops(7)). In JSON it is a decimal string: numbers in JSON are too small for most of them (RFC 8259
+/// 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatasetGuid(pub u64);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups of hosts that are offered other offloads than all.
+//! Groups of hosts with disabled offloads.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use super::access::Access;
 use super::validation::{Invalid, TEXT_LENGTH_MAX, invalid};
 
-/// Hosts, and what they are not offered.
+/// Hosts with the same disabled offloads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostGroup {
-    /// What the administrator calls it.
+    /// Name that the administrator chose.
     pub name: String,
-    /// Its hosts; "any" stands for those in no other group.
+    /// Its hosts; "any" means hosts in no other group.
     pub initiators: Access,
     /// Offloads that are reported as unsupported to its hosts, and refused.
     pub disabled: BTreeSet<OffloadName>,
@@ -56,7 +56,7 @@ impl HostGroup {
     }
 }
 
-/// The groups as SCSI devices need them. A host in none is offered all, unless one is for "any".
+/// Converts the groups for SCSI devices. A host without group has all offloads, unless a group is for "any".
 pub fn offload_policy(groups: &[HostGroup]) -> OffloadPolicy {
     let mut policy = OffloadPolicy::default();
     for group in groups {
@@ -79,14 +79,14 @@ pub(super) fn validate(groups: &[HostGroup]) -> Result<(), Invalid> {
     let mut hosts = HashMap::new();
     let mut any = None;
     for (at, group) in groups.iter().enumerate() {
-        // By its name: who sets one group does not know of places in a list.
+        // The name, as a caller that sets one group does not know the index.
         let place = |field: &str| format!("host_groups[{:?}].{field}", group.name);
         if group.name.is_empty() || group.name.len() > TEXT_LENGTH_MAX {
             let reason = format!("has 1 to {TEXT_LENGTH_MAX} bytes");
             return Err(invalid(format!("host_groups[{at}].name"), reason));
         }
         if !names.insert(&group.name) {
-            let reason = format!("{:?} is there twice", group.name);
+            let reason = format!("{:?} occurs twice", group.name);
             return Err(invalid(place("name"), reason));
         }
         match &group.initiators {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The file the sealing key is in, and what becomes of accounts when it is not there.
+//! The file with the sealing key, and the handling of accounts without it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -12,107 +12,92 @@ use super::document::{Account, Configuration, Holder};
 use super::file::{sync_directory_of, with_suffix};
 use super::sealing::{Direction, NoRandomBytes, Purpose, SealingKey, SecretText, UnsealError};
 
-/// Why a key that secrets are sealed with is not to be had; with the remedy.
+/// Why the key for the secrets is not available, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the error texts name the fields")]
 pub enum MissedKey {
-    /// Its file is gone.
+    /// Its file is missing.
     #[error(
-        "{} is not there, and CHAP secrets are sealed with the key that was in it: put it back and start the daemon again, or \
-         delete all CHAP accounts and set them anew", path.display()
+        "{} is missing, and its key is needed for the CHAP secrets: restore the file and restart the daemon, or \
+         delete all CHAP accounts and set them again", path.display()
     )]
-    Lost {
-        /// The key file.
-        path: PathBuf,
-    },
-    /// Its file has another key.
+    Lost { path: PathBuf },
+    /// Its file contains a different key.
     #[error(
-        "{} holds another key than the one CHAP secrets are sealed with (its fingerprint is {found}, not {expected}): put the \
-         right one back and start the daemon again, or delete all CHAP accounts and set them anew", path.display()
+        "{} contains a different key than the CHAP secrets need (its fingerprint is {found}, not {expected}): restore the \
+         right key and restart the daemon, or delete all CHAP accounts and set them again", path.display()
     )]
     Other {
-        /// The key file.
         path: PathBuf,
-        /// Fingerprint of the key in it.
+        /// Fingerprint of the key in the file.
         found: String,
-        /// Fingerprint of the key that is needed.
+        /// Fingerprint of the required key.
         expected: String,
     },
 }
 
-/// Why the sealing key, or a secret sealed with it, cannot be used; with the remedy.
+/// Why the sealing key or a sealed secret cannot be used, with the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the error texts name the fields")]
 pub enum KeyError {
-    /// It is not there, though secrets are sealed with it.
+    /// The key is missing, although secrets are sealed with it.
     #[error(transparent)]
     Missed(#[from] MissedKey),
-    /// The file given on the command line is not there.
-    #[error("{} is not there; make it once: openssl rand -base64 32 > FILE, mode 0600", path.display())]
-    Missing {
-        /// The key file.
-        path: PathBuf,
-    },
-    /// The file's content is no key.
-    #[error("{} does not hold a key: it must be 32 bytes in base64, one line", path.display())]
-    Malformed {
-        /// The key file.
-        path: PathBuf,
-    },
+    /// The file of the command line does not exist.
+    #[error("{} does not exist; create it once: openssl rand -base64 32 > FILE, mode 0600", path.display())]
+    Missing { path: PathBuf },
+    /// The file does not contain a key.
+    #[error("{} does not contain a key: it must be 32 bytes in base64, one line", path.display())]
+    Malformed { path: PathBuf },
     /// Others can read the file.
-    #[error("{} can be read by everybody; chmod 600 it, and set the CHAP accounts anew if others had access", path.display())]
-    Exposed {
-        /// The key file.
-        path: PathBuf,
-    },
+    #[error("{} can be read by other users; set its mode to 600, and set the CHAP accounts again if others had access", path.display())]
+    Exposed { path: PathBuf },
     /// The file cannot be read or written.
     #[error("{}: {error}", path.display())]
     System {
-        /// The key file.
         path: PathBuf,
-        /// Why.
         #[source]
         error: io::Error,
     },
-    /// A secret is sealed with the right key, and cannot be unsealed.
+    /// A secret cannot be unsealed with the right key.
     #[error(
-        "the sealed secret of account {account:?} cannot be read: {error}; set the account anew"
+        "the sealed secret of account {account:?} cannot be read: {error}; set the account again"
     )]
     Unreadable {
-        /// `CHAP_N`.
         account: String,
-        /// Why.
         #[source]
         error: UnsealError,
     },
-    /// No random bytes.
+    /// The system returned no random bytes.
     #[error(transparent)]
     Random(#[from] NoRandomBytes),
 }
 
-/// Where the key is.
+/// Location of the key.
 #[derive(Clone, Debug)]
 pub struct KeyFile {
     path: PathBuf,
-    /// Made by the daemon when it is not there; one named on the command line never is.
-    own: bool,
+    /// Whether the daemon creates a missing file. It never creates one that the command line names.
+    may_create: bool,
 }
 
 impl KeyFile {
-    /// The file named on the command line, else the one next to the configuration file.
+    /// The file of the command line, else the file next to the configuration file.
     pub fn new(given: Option<&Path>, configuration: &Path) -> Self {
         match given {
             Some(path) => Self {
                 path: path.to_owned(),
-                own: false,
+                may_create: false,
             },
             None => Self {
                 path: with_suffix(configuration, ".key"),
-                own: true,
+                may_create: true,
             },
         }
     }
 
-    /// The key, if the file is there.
+    /// Reads the key; `None` if the file does not exist.
     fn read(&self) -> Result<Option<SealingKey>, KeyError> {
         const OTHERS: u32 = 0o007;
         let path = || self.path.clone();
@@ -121,7 +106,9 @@ impl KeyFile {
             error,
         };
         let mode = match fs::metadata(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.own => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.may_create => {
+                return Ok(None);
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(KeyError::Missing { path: path() });
             }
@@ -141,7 +128,7 @@ impl KeyFile {
         }
     }
 
-    /// Makes a key. It is on stable storage when this returns.
+    /// Creates a key. It is on stable storage when this returns.
     fn make(&self) -> Result<SealingKey, KeyError> {
         let key = SealingKey::generate()?;
         let write = || {
@@ -161,7 +148,7 @@ impl KeyFile {
             path: self.path.clone(),
             error,
         })?;
-        tracing::info!(path = %self.path.display(), "a key for CHAP secrets was made");
+        tracing::info!(path = %self.path.display(), "created a key for CHAP secrets");
         Ok(key)
     }
 }
@@ -174,13 +161,13 @@ pub struct Vault {
 }
 
 impl Vault {
-    /// Reads the key, or makes one where there was none and none is missed.
+    /// Reads the key, or creates one if no secret needs the old one.
     ///
-    /// A key that is lost or another than the accounts were sealed with is no error here: it is one of
-    /// [`Vault::unseal`], so that only what needs the key is not served.
+    /// A missing or different key is not an error here but of [`Vault::unseal`], so that everything that needs no key is still
+    /// served.
     ///
     /// # Errors
-    /// [`KeyError`] when the file cannot be read or made, or holds no key.
+    /// [`KeyError`] if the file cannot be read or created, or does not contain a key.
     pub fn open(file: KeyFile, configuration: &Configuration) -> Result<Self, KeyError> {
         let sealed = configuration.has_accounts();
         let key = match (file.read()?, &configuration.key_fingerprint) {
@@ -200,7 +187,7 @@ impl Vault {
         Ok(Self { file, key })
     }
 
-    /// Takes whatever key there is now, or makes one: for a configuration that has no sealed secret any more.
+    /// Uses the present key, or creates one, for a configuration without sealed secrets.
     fn renew(&mut self) -> Result<(), KeyError> {
         self.key = Ok(match self.file.read()? {
             Some(key) => key,
@@ -209,7 +196,7 @@ impl Vault {
         Ok(())
     }
 
-    /// The key, to seal what is in no configuration yet.
+    /// The key, for new secrets.
     ///
     /// # Errors
     /// [`MissedKey`].
@@ -217,15 +204,15 @@ impl Vault {
         self.key.as_ref().map_err(MissedKey::clone)
     }
 
-    /// Why nothing can be unsealed, if so.
+    /// Why no secret can be unsealed, if that is so.
     pub fn missed(&self) -> Option<&MissedKey> {
         self.key.as_ref().err()
     }
 
-    /// Makes an account of `secret` for `configuration`, which does not have it yet.
+    /// Creates an account of `secret` for `configuration`, which does not contain it yet.
     ///
     /// # Errors
-    /// [`KeyError::Missed`] as long as the configuration has accounts that need the right key.
+    /// [`KeyError::Missed`] while the configuration has accounts that need another key.
     pub fn seal(
         &mut self,
         configuration: &mut Configuration,
@@ -244,10 +231,10 @@ impl Vault {
         })
     }
 
-    /// The secret of an account.
+    /// Unseals the secret of an account.
     ///
     /// # Errors
-    /// [`KeyError::Unreadable`]; [`Vault::missed`] says more when all are.
+    /// [`KeyError::Unreadable`]. If no secret can be read, [`Vault::missed`] has the reason.
     pub fn unseal(
         &self,
         holder: &Holder,

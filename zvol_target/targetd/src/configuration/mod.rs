@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the daemon serves, as it stands on disk.
+//! The configuration on disk.
 
 mod access;
 mod document;
@@ -14,8 +14,8 @@ mod validation;
 
 pub use access::Access;
 pub use document::{
-    Account, Accounts, CachingChoice, Configuration, Holder, KeptNames, Lun, Portal, PortalGroup,
-    Target,
+    Account, Accounts, CachingChoice, Configuration, Holder, Lun, Portal, PortalGroup,
+    RetainedNames, Target,
 };
 pub use file::{ConfigurationFile, FileError, LockFile};
 pub use guid::DatasetGuid;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where in a JSON text an element is.
+//! Finds the line of an element in a JSON text.
 
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
-/// Line, from 1, of the element at `place` (such as `targets[0].luns[1].path`) in the JSON `text`; of the innermost one
-/// around it that is there if it is not. `None` when `text` is no JSON.
+/// Line, from 1, of the element at `place` (such as `targets[0].luns[1].path`) in the JSON `text`. If it is missing, the line of
+/// the innermost existing element around it. `None` if `text` is not JSON.
 pub(super) fn line_of(text: &str, place: &str) -> Option<usize> {
     let mut here: &RawValue = serde_json::from_str(text).ok()?;
     for step in place.split(['.', '[']) {
@@ -19,7 +19,7 @@ pub(super) fn line_of(text: &str, place: &str) -> Option<usize> {
             None => break,
         }
     }
-    // Borrowed values are slices of the text.
+    // Borrowed values are slices of `text`.
     let offset = here.get().as_ptr().addr() - text.as_ptr().addr();
     let before = text.get(..offset)?;
     Some(before.bytes().filter(|&byte| byte == b'\n').count() + 1)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CHAP secrets in the configuration file: sealed with a key of the target's own (XChaCha20-Poly1305).
+//! CHAP secrets in the configuration file, sealed with a key of the target (XChaCha20-Poly1305).
 //!
-//! What a secret was sealed for is authenticated with it, so that a sealed secret moved to another account, target or
-//! direction is no secret there.
+//! The purpose of a secret is authenticated with it: moved to another account, target or direction, a sealed secret is invalid.
 
 use std::fmt;
 
@@ -18,10 +17,10 @@ use super::document::Holder;
 
 /// Bytes of a key.
 const KEY_BYTES: usize = 32;
-/// Bytes of the nonce a sealed secret begins with.
+/// Bytes of the nonce, the begin of a sealed secret.
 const NONCE_BYTES: usize = 24;
 
-/// A secret as it is. Never shown by `Debug`, and gone from memory when dropped.
+/// A secret in plain text. `Debug` does not print it, and its memory is overwritten when dropped.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub struct SecretText(Zeroizing<String>);
@@ -33,7 +32,7 @@ impl From<String> for SecretText {
 }
 
 impl SecretText {
-    /// Its bytes.
+    /// The secret as bytes.
     pub fn expose(&self) -> &[u8] {
         self.0.as_bytes()
     }
@@ -50,30 +49,31 @@ impl fmt::Debug for SecretText {
 #[serde(transparent)]
 pub struct SealedSecret(String);
 
-/// Which way an account authenticates.
+/// Direction of authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// Initiators to the target.
+    /// Initiators authenticate themselves.
     Incoming,
-    /// The target to initiators.
+    /// The target authenticates itself to initiators.
     Mutual,
 }
 
-/// What a secret is sealed for.
+/// The account that a secret is sealed for.
 #[derive(Clone, Copy, Debug)]
 pub struct Purpose<'a> {
-    /// Whose account.
+    /// Owner of the account.
     pub holder: &'a Holder,
-    /// Which of its accounts.
+    /// Direction of authentication.
     pub direction: Direction,
     /// `CHAP_N`.
     pub account: &'a str,
-    /// The initiators that may use it.
+    /// The initiators that may use the account.
     pub initiators: Option<&'a [String]>,
 }
 
-/// [`Purpose::initiators`] as associated data: what was sealed for one initiator, when accounts had one at most, still is.
+/// [`Purpose::initiators`] as associated data. One initiator has the form of earlier versions, which had at most one, so that
+/// their secrets are still valid.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum BoundTo<'a> {
@@ -83,7 +83,7 @@ enum BoundTo<'a> {
 }
 
 impl Purpose<'_> {
-    /// As associated data: no two purposes have the same.
+    /// The associated data; different for each purpose.
     fn bytes(&self) -> Vec<u8> {
         let bound_to = match self.initiators {
             None => BoundTo::Any(()),
@@ -101,21 +101,21 @@ impl Purpose<'_> {
     }
 }
 
-/// The content could not be unsealed: it was sealed with another key or for something else, or altered.
+/// A secret cannot be unsealed: it was altered, or sealed with another key or for another purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it was altered, moved from another account, or sealed with another key")]
 pub struct UnsealError;
 
-/// The operating system gave no random bytes.
+/// The operating system returned no random bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the operating system gave no random bytes")]
+#[error("the operating system returned no random bytes")]
 pub struct NoRandomBytes;
 
-/// A key that secrets are sealed with.
+/// A key for secrets.
 pub struct SealingKey(Zeroizing<[u8; KEY_BYTES]>);
 
 impl SealingKey {
-    /// A new one.
+    /// Generates a key.
     ///
     /// # Errors
     /// [`NoRandomBytes`].
@@ -125,7 +125,7 @@ impl SealingKey {
         Ok(Self(key))
     }
 
-    /// Reads what [`SealingKey::to_text`] wrote: 32 bytes in base64, white space around them; `None` when it is anything else.
+    /// Parses the output of [`SealingKey::to_text`]: 32 bytes in base64, with optional white space around; else `None`.
     pub fn from_text(text: &str) -> Option<Self> {
         let bytes = Zeroizing::new(BASE64.decode(text.trim_ascii()).ok()?);
         let bytes: [u8; KEY_BYTES] = bytes.as_slice().try_into().ok()?;
@@ -137,7 +137,7 @@ impl SealingKey {
         Zeroizing::new(BASE64.encode(*self.0) + "\n")
     }
 
-    /// Tells keys apart without telling anything of them: the first half of a hash, in base64.
+    /// Identifies the key without disclosing it: the first half of a hash, in base64.
     pub fn fingerprint(&self) -> String {
         let hash = Sha256::new_with_prefix("zvaai-target key fingerprint")
             .chain_update(*self.0)
@@ -160,13 +160,13 @@ impl SealingKey {
             msg: secret.expose(),
             aad: &purpose.bytes(),
         };
-        // Fails for more than 256 GiB only.
+        // Fails only for more than 256 GiB.
         let sealed = self.cipher().encrypt(XNonce::from_slice(&nonce), payload);
         let sealed = sealed.unwrap_or_default();
         Ok(SealedSecret(BASE64.encode([&nonce[..], &sealed].concat())))
     }
 
-    /// Unseals what was sealed for exactly this `purpose`.
+    /// Unseals a secret that was sealed for exactly this `purpose`.
     ///
     /// # Errors
     /// [`UnsealError`].

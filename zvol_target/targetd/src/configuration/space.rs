@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is configured of space: how a LUN gets it, when hosts are warned, how much of a pool is kept back.
+//! Space settings: provisioning of a LUN, thresholds for warnings, headroom of pools.
 
 use scsi::Provisioning;
 use serde::{Deserialize, Serialize};
 
-/// How a LUN gets its space.
+/// Provisioning of a LUN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProvisioningChoice {
-    /// When it is written. Its blocks may be shared.
+    /// Blocks are allocated when written, and may be shared.
     #[default]
     Thin,
-    /// From the `refreservation` of its zvol. Its blocks are never shared.
+    /// The `refreservation` of the zvol covers its size. Blocks are never shared.
     Thick,
 }
 
@@ -28,18 +28,18 @@ impl From<ProvisioningChoice> for Provisioning {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Threshold {
-    /// Of the whole, 1 to 100.
+    /// Percent of the size, 1 to 100.
     Percent(u8),
-    /// So many.
+    /// Bytes.
     Bytes(u64),
 }
 
 impl Threshold {
-    /// In bytes, of `whole`.
+    /// The threshold in bytes, for a size of `whole` bytes.
     pub fn of(self, whole: u64) -> u64 {
         match self {
             Self::Percent(percent) => {
-                // Not more than the whole.
+                // At most the whole.
                 (u128::from(whole) * u128::from(percent.min(100)) / 100) as u64
             }
             Self::Bytes(bytes) => bytes,
@@ -47,13 +47,13 @@ impl Threshold {
     }
 }
 
-/// What is kept back of a pool, or of a file system with volumes.
+/// Settings of a pool, or of a file system with volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSettings {
-    /// Name of the pool; of a file system its mount point.
+    /// Name of the pool, or mount point of the file system.
     pub name: String,
-    /// With less than this left thin LUNs take no more; absent: a part of its size.
+    /// With less than this left, thin LUNs may not allocate more; absent: a fraction of the pool's size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headroom_bytes: Option<u64>,
     /// Soft threshold of the pool's used space, for the hosts of all its thin LUNs.

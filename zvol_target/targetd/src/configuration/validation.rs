@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a configuration must satisfy beyond its form.
+//! Rules for the content of a configuration.
 
 use std::collections::HashSet;
 
 use iscsi::IscsiName;
 use scsi::MAXIMUM_LOGICAL_UNIT_NUMBER;
 
-use super::document::{Account, Accounts, Configuration, KeptNames, Lun, Target, VERSION};
+use super::document::{Account, Accounts, Configuration, Lun, RetainedNames, Target, VERSION};
 use super::host_group;
 use super::sealing::SecretText;
 use super::space::Threshold;
 
-/// Least `headroom_bytes` of a LUN: half of it lets one write of 1 MiB through, which OpenZFS counts 24 times, and its metadata.
+/// Lowest `headroom_bytes` of a LUN. Half of it lets one write of 1 MiB pass, which OpenZFS counts 24 times, with its metadata.
 const LEAST_LUN_HEADROOM: u64 = 64 << 20;
 
-/// Most `headroom_bytes` of a LUN: 1 GiB is for what is under way in a fast pool, and it is reserved for each LUN.
+/// Highest `headroom_bytes` of a LUN. 1 GiB suffices for the dirty data of a fast pool, and each LUN reserves it.
 const MOST_LUN_HEADROOM: u64 = 64 << 30;
 
-/// Most `headroom_bytes` of a pool: more than any pool has.
+/// Highest `headroom_bytes` of a pool, more than any pool has.
 const MOST_HEADROOM: u64 = 1 << 60;
 
-/// Most names of one host: an `ESXi` host has one, one with independent adapters some more.
+/// Highest number of names of one host: an `ESXi` host has one, or some more with independent adapters.
 const INITIATORS_MAX: usize = 64;
 
 /// Longest `CHAP_N` and `TargetAlias`, bytes (RFC 7143 6.1: a text value).
 pub(super) const TEXT_LENGTH_MAX: usize = 255;
 
-/// Something in a configuration that cannot be served: where, and what is wrong with it.
+/// An invalid value in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {reason}")]
 pub struct Invalid {
     /// Path of the field, such as `targets[0].luns[1].path`.
     pub place: String,
-    /// What is wrong.
+    /// Why the value is invalid.
     pub reason: String,
 }
 
@@ -44,13 +44,13 @@ pub(super) fn invalid(place: impl Into<String>, reason: impl Into<String>) -> In
 }
 
 impl Configuration {
-    /// Checks all that can be known without opening anything.
+    /// Checks everything that can be checked without opening a file or device.
     ///
     /// # Errors
-    /// The first field that is wrong.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), Invalid> {
         if self.version != VERSION {
-            let reason = format!("{} is not known here, only {VERSION}", self.version);
+            let reason = format!("{} is not supported, only {VERSION}", self.version);
             return Err(invalid("version", reason));
         }
         self.validate_portals()?;
@@ -67,18 +67,21 @@ impl Configuration {
             if !names.insert(&target.name) {
                 return Err(invalid(
                     place + ".name",
-                    format!("{} is there twice", target.name),
+                    format!("{} occurs twice", target.name),
                 ));
             }
             for (index, lun) in target.luns.iter().enumerate() {
                 if !uuids.insert(lun.uuid) {
-                    // Two units with one NAA name look like one unit with two paths, and corrupt VMFS.
+                    // Hosts take two units with one NAA name for one unit with two paths, and corrupt VMFS.
                     let place = format!("{place}.luns[{index}].uuid");
-                    return Err(invalid(place, format!("{} is another unit's", lun.uuid)));
+                    return Err(invalid(
+                        place,
+                        format!("{} belongs to another LUN", lun.uuid),
+                    ));
                 }
                 if let Some(name) = names_of(lun).find(|name| !shown.insert(name.clone())) {
                     let place = format!("{place}.luns[{index}].designation");
-                    return Err(invalid(place, format!("{name} is another unit's")));
+                    return Err(invalid(place, format!("{name} belongs to another LUN")));
                 }
             }
         }
@@ -100,7 +103,7 @@ impl Configuration {
                 return Err(invalid(place + ".advertised", reason));
             }
             if !addresses.insert(portal.address) {
-                let reason = format!("{} is there twice", portal.address);
+                let reason = format!("{} occurs twice", portal.address);
                 return Err(invalid(place + ".address", reason));
             }
         }
@@ -124,7 +127,7 @@ impl Configuration {
                 return Err(invalid(place + ".headroom_bytes", reason));
             }
             if !names.insert(&pool.name) {
-                let reason = format!("{} is there twice", pool.name);
+                let reason = format!("{} occurs twice", pool.name);
                 return Err(invalid(place + ".name", reason));
             }
         }
@@ -147,11 +150,11 @@ impl Configuration {
             }
             if !tags.insert(group.tag) {
                 let place = format!("portal_groups[{at}].tag");
-                return Err(invalid(place, format!("{} is there twice", group.tag)));
+                return Err(invalid(place, format!("{} occurs twice", group.tag)));
             }
             if !ports.insert(group.relative_target_port) {
                 let place = format!("portal_groups[{at}].relative_target_port");
-                let reason = format!("{} is another group's", group.relative_target_port);
+                let reason = format!("{} belongs to another group", group.relative_target_port);
                 return Err(invalid(place, reason));
             }
         }
@@ -172,7 +175,7 @@ fn validate_target(target: &Target) -> Result<(), Invalid> {
     if name.as_str() != target.name {
         return Err(invalid(
             "name",
-            format!("write it as it is compared: {name}"),
+            format!("write it in canonical form: {name}"),
         ));
     }
     if !target.alias.as_deref().is_none_or(is_text_value) {
@@ -187,7 +190,7 @@ fn validate_target(target: &Target) -> Result<(), Invalid> {
         if !numbers.insert(lun.number) {
             return Err(invalid(
                 place + ".number",
-                format!("{} is there twice", lun.number),
+                format!("{} occurs twice", lun.number),
             ));
         }
     }
@@ -205,7 +208,7 @@ fn validate_accounts(accounts: &Accounts) -> Result<(), Invalid> {
         let place = format!("incoming[{at}]");
         validate_account(account).map_err(|error| within(&place, error))?;
         if !names.insert(&account.name) {
-            let reason = format!("{:?} is there twice", account.name);
+            let reason = format!("{:?} occurs twice", account.name);
             return Err(invalid(place + ".name", reason));
         }
     }
@@ -231,7 +234,7 @@ fn validate_account(account: &Account) -> Result<(), Invalid> {
     for (at, initiator) in initiators.iter().enumerate() {
         let place = format!("initiators[{at}]");
         if !names.insert(parse_name(&place, initiator)?) {
-            return Err(invalid(place, format!("{initiator} is there twice")));
+            return Err(invalid(place, format!("{initiator} occurs twice")));
         }
     }
     Ok(())
@@ -240,8 +243,8 @@ fn validate_account(account: &Account) -> Result<(), Invalid> {
 /// Checks the CHAP secret at `place` of the account `name`.
 ///
 /// # Errors
-/// When it has less than 12 bytes (96 bits, RFC 7143 9.2.1) or more than 255, is weak, or is the account's name, which everybody
-/// sees.
+/// If it has less than 12 bytes (96 bits, RFC 7143 9.2.1) or more than 255, is weak, or equals the account's name, which is
+/// public.
 pub fn check_secret(place: &str, name: &str, secret: &SecretText) -> Result<(), Invalid> {
     if let Err(error) = iscsi::Secret::new(secret.expose()) {
         return Err(invalid(place, error.to_string()));
@@ -262,11 +265,11 @@ fn validate_threshold(threshold: Option<Threshold>) -> Result<(), Invalid> {
     }
 }
 
-/// What hosts tell logical units apart by: each is one unit's only, and named once.
+/// Names by which hosts identify the unit; each once, and of no other unit.
 fn names_of(lun: &Lun) -> impl Iterator<Item = String> {
-    let (serial_number, designators) = if let Some(kept) = &lun.designation {
-        let serial_number = kept.serial_number.trim_end_matches('\0').to_owned();
-        (serial_number, kept.designators.clone())
+    let (serial_number, designators) = if let Some(retained) = &lun.designation {
+        let serial_number = retained.serial_number.trim_end_matches('\0').to_owned();
+        (serial_number, retained.designators.clone())
     } else {
         let naa = u128::from_be_bytes(scsi::naa(lun.uuid.into_bytes()));
         (
@@ -277,12 +280,12 @@ fn names_of(lun: &Lun) -> impl Iterator<Item = String> {
     std::iter::once(format!("serial number {serial_number}")).chain(designators)
 }
 
-fn validate_kept_names(kept: &KeptNames) -> Result<(), Invalid> {
-    if let Some(vendor) = &kept.vendor {
+fn validate_retained_names(retained: &RetainedNames) -> Result<(), Invalid> {
+    if let Some(vendor) = &retained.vendor {
         scsi::ProductIdentification::new(vendor, "", "")
             .map_err(|error| invalid("vendor", error.to_string()))?;
     }
-    for (at, text) in kept.designators.iter().enumerate() {
+    for (at, text) in retained.designators.iter().enumerate() {
         let place = format!("designators[{at}]");
         let designator: scsi::Designator = text
             .parse()
@@ -291,11 +294,11 @@ fn validate_kept_names(kept: &KeptNames) -> Result<(), Invalid> {
         if canonical != *text {
             return Err(invalid(
                 place,
-                format!("write it as it is compared: {canonical}"),
+                format!("write it in canonical form: {canonical}"),
             ));
         }
     }
-    match kept.designation() {
+    match retained.designation() {
         Ok(_) => Ok(()),
         Err(error @ scsi::DesignationError::SerialNumber) => {
             Err(invalid("serial_number", error.to_string()))
@@ -305,16 +308,15 @@ fn validate_kept_names(kept: &KeptNames) -> Result<(), Invalid> {
 }
 
 fn validate_lun(lun: &Lun) -> Result<(), Invalid> {
-    if let Some(kept) = &lun.designation {
-        validate_kept_names(kept).map_err(|error| within("designation", error))?;
+    if let Some(retained) = &lun.designation {
+        validate_retained_names(retained).map_err(|error| within("designation", error))?;
     }
     validate_threshold(lun.soft_threshold)?;
     if lun
         .headroom_bytes
         .is_some_and(|bytes| bytes < LEAST_LUN_HEADROOM)
     {
-        let reason =
-            format!("must be {LEAST_LUN_HEADROOM} or more: less lets no overwrite through");
+        let reason = format!("must be {LEAST_LUN_HEADROOM} or more: less permits no overwrite");
         return Err(invalid("headroom_bytes", reason));
     }
     if lun

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Users that may send requests over the control socket, in addition to root and the daemon's own.
+//! Users who may call methods over the control socket, in addition to root and the daemon's user.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -9,8 +9,8 @@ use nix::unistd::{Uid, User};
 
 /// A user by number or name.
 ///
-/// A name is looked up whenever somebody connects, and so means whoever has it then: a user that is made after the daemon has started
-/// may ask, and one that is gone leaves its number to nobody.
+/// A name is looked up at each connection. So a user who is created after the start of the daemon is accepted, and the number of
+/// a deleted user is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedUser {
     /// By number.
@@ -20,7 +20,7 @@ pub enum AllowedUser {
 }
 
 impl AllowedUser {
-    /// Whether the user with this number is meant. Blocks while the system looks a name up.
+    /// Whether it is the user with this number. Blocks during the lookup of a name.
     pub fn is(&self, uid: u32) -> bool {
         match self {
             Self::Number(number) => *number == uid,
@@ -28,7 +28,7 @@ impl AllowedUser {
         }
     }
 
-    /// Whether the system knows the name. Blocks.
+    /// Whether the system has a user of this name. Blocks.
     pub fn is_known(&self) -> bool {
         match self {
             Self::Number(_) => true,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `zvaai-target call`: one method of a running daemon.
+//! `zvaai-target call`: calls one method of a running daemon.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,31 +9,30 @@ use serde_json::{Value, json};
 
 use super::json_rpc::RpcError;
 
-/// Longest answer taken, in bytes.
+/// Longest accepted answer, bytes.
 const MOST_ANSWER_BYTES: u64 = 64 << 20;
 
-/// Why a call has no result.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the error texts name the fields")]
 pub enum CallError {
     /// No connection.
-    #[error("cannot connect to {}: {error}; is the daemon running, and are you root, its user or one it allows?", path.display())]
+    #[error("cannot connect to {}: {error}; is the daemon running, and are you root, its user or an allowed user?", path.display())]
     Connect {
-        /// The socket.
         path: PathBuf,
-        /// Why.
         #[source]
         error: io::Error,
     },
-    /// The connection broke, or closed without an answer.
-    #[error("the daemon gave no answer: {0}")]
+    /// The connection failed, or was closed without an answer.
+    #[error("the daemon did not answer: {0}")]
     NoAnswer(#[from] io::Error),
-    /// The daemon refused.
+    /// The daemon returned an error.
     #[error(transparent)]
     Refused(#[from] RpcError),
 }
 
-/// Calls `method` with `params` (an object) of the daemon at `socket`, and waits for the result.
+/// Calls `method` with `params` (an object) of the daemon at `socket`, and returns the result.
 ///
 /// # Errors
 /// [`CallError`].

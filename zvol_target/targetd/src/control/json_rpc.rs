@@ -1,49 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JSON-RPC 2.0 (jsonrpc.org/specification): a message in, a message out, whatever it stands for.
+//! JSON-RPC 2.0 (jsonrpc.org/specification): decodes messages, calls methods, encodes answers.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// Requests in one batch.
+/// Most requests in one batch.
 const MOST_REQUESTS: usize = 64;
 
-/// An error as the protocol reports it.
+/// An error of the protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
 #[error("{message} ({code})")]
 pub struct RpcError {
     /// Number of the error, see [`code`].
     pub code: i64,
-    /// One sentence that says what is wrong, and with what.
+    /// One sentence: what failed, and why.
     pub message: String,
 }
 
-/// Error numbers: those of the specification, and from -32000 down this daemon's.
+/// Error numbers: those of the specification, and from -32000 down those of this daemon.
 pub mod code {
-    /// The message is no JSON.
+    /// The message is not JSON.
     pub const PARSE_ERROR: i64 = -32700;
-    /// The JSON is no request.
+    /// The JSON is not a request.
     pub const INVALID_REQUEST: i64 = -32600;
-    /// There is no such method.
+    /// The method does not exist.
     pub const METHOD_NOT_FOUND: i64 = -32601;
-    /// The method does not take these parameters.
+    /// The parameters are invalid.
     pub const INVALID_PARAMS: i64 = -32602;
-    /// The daemon is at fault; its log says more.
+    /// An internal error; see the log.
     pub const INTERNAL_ERROR: i64 = -32603;
-    /// What the parameters name is not there.
+    /// The named object does not exist.
     pub const NOT_FOUND: i64 = -32001;
-    /// Something else is there already under the name or number.
+    /// Another object has the same name or number.
     pub const CONFLICT: i64 = -32002;
     /// The path cannot be served as a volume.
     pub const VOLUME: i64 = -32003;
     /// The configuration file could not be written; nothing was changed.
     pub const NOT_STORED: i64 = -32004;
-    /// The change is made and in the file, but it might be lost in a power cut.
+    /// The change was made and stored, but a power cut may undo it.
     pub const NOT_STABLE: i64 = -32005;
     /// The key for secrets is missing, or a secret cannot be read.
     pub const KEY: i64 = -32006;
-    /// The portal cannot be listened at, or portals are not to be changed.
+    /// The portal cannot be opened, or portals cannot be changed.
     pub const PORTAL: i64 = -32007;
-    /// Commands under way did not end in time; nothing was changed.
+    /// Running commands did not end in time; nothing was changed.
     pub const BUSY: i64 = -32008;
 }
 
@@ -57,12 +57,12 @@ impl RpcError {
     }
 }
 
-/// What runs methods.
+/// The methods of a server.
 pub trait Methods {
-    /// Runs one; `params` are its parameters by name.
+    /// Calls a method; `params` has its parameters by name.
     ///
     /// # Errors
-    /// Whatever is to be answered.
+    /// The error for the answer.
     fn call(
         &self,
         method: &str,
@@ -70,7 +70,7 @@ pub trait Methods {
     ) -> impl Future<Output = Result<Value, RpcError>>;
 }
 
-/// Answers one message: a request, a notification, or a batch of them. `None` when nothing is to be answered.
+/// Answers one message: a request, a notification, or a batch. `None` if no answer is due.
 pub async fn answer(message: &[u8], methods: &impl Methods) -> Option<Value> {
     match serde_json::from_slice(message) {
         Err(error) => Some(failure(
@@ -104,7 +104,7 @@ async fn answer_one(request: Value, methods: &impl Methods) -> Option<Value> {
         Ok(params) => methods.call(&method, params).await,
         Err(error) => Err(error),
     };
-    // A request without id is a notification, and not answered.
+    // A request without id is a notification, which has no answer.
     let id = id?;
     Some(match result {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// Adds `a` and `b`, and remembers being called.
+    /// Adds `a` and `b`, and counts its calls.
     #[derive(Default)]
     struct Adder(RefCell<u32>);
 

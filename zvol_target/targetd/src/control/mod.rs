@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control socket: JSON-RPC 2.0 in lines. The methods are documented in `docs/control.md`.
+//! The control socket: JSON-RPC 2.0, one message a line. Methods: `docs/control.md`.
 
 mod allowed_user;
 pub mod client;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control socket: who may connect, and messages as lines.
+//! The control socket: checks the user of a connection, and reads messages as lines.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -27,34 +27,27 @@ const MOST_CONNECTIONS: usize = 64;
 /// Why the control socket cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the error texts name the fields")]
 pub enum SocketError {
-    /// Something that is no socket has the path.
-    #[error("{} is there and is no socket; remove it or choose another path", path.display())]
-    NoSocket {
-        /// The path.
-        path: PathBuf,
-    },
-    /// Another daemon has the socket.
+    /// The path exists and is not a socket.
+    #[error("{} exists and is not a socket; remove it or choose another path", path.display())]
+    NoSocket { path: PathBuf },
+    /// Another daemon has the lock of the socket.
     #[error(transparent)]
     Lock(#[from] FileError),
-    /// A daemon that takes no lock listens.
+    /// A process without the lock listens there.
     #[error("another process listens at {}", path.display())]
-    InUse {
-        /// The path.
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     /// A system call failed.
     #[error("control socket {}: {error}", path.display())]
     System {
-        /// The path.
         path: PathBuf,
-        /// Its error.
         #[source]
         error: io::Error,
     },
 }
 
-/// A listening control socket. Its path is removed when this is dropped.
+/// A listening control socket. Dropping it removes its path.
 pub struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
@@ -63,8 +56,8 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens at `path` for root, the daemon's own user and `allowed`; replaces the socket of a process that is gone. Its mode is 0600,
-    /// or 0666 when there are others: who they are is checked when they connect.
+    /// Listens at `path` for root, the daemon's user and `allowed`. Replaces the socket of a process that has ended. Its mode is
+    /// 0600, or 0666 with other users: their number is checked when they connect.
     ///
     /// # Errors
     /// [`SocketError`].
@@ -72,7 +65,7 @@ impl ControlSocket {
         let lock = LockFile::next_to(path)?;
         remove_stale(path)?;
         for user in allowed.iter().filter(|user| !user.is_known()) {
-            tracing::warn!(%user, "--allow-user: there is no such user yet");
+            tracing::warn!(%user, "--allow-user: this user does not exist yet");
         }
         let mode = if allowed.is_empty() { 0o600 } else { 0o666 };
         let listener = listen(path, mode).map_err(|error| SocketError::System {
@@ -87,7 +80,7 @@ impl ControlSocket {
         })
     }
 
-    /// Serves connections with `methods`, until dropped. Tasks are spawned locally.
+    /// Serves connections with `methods` until dropped. Spawns local tasks.
     pub async fn serve(&self, methods: Rc<impl Methods + 'static>) {
         let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         loop {
@@ -106,7 +99,7 @@ impl ControlSocket {
                     });
                 }
                 Err(error) => {
-                    // Out of descriptors or memory: what is open may end.
+                    // Without descriptors or memory: wait until other connections end.
                     tracing::warn!(%error, "control socket: accept");
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 }
@@ -121,7 +114,7 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Removes a socket nobody listens at. Whoever would listen holds the lock.
+/// Removes a socket without a listener. Every listener would hold the lock.
 fn remove_stale(path: &Path) -> Result<(), SocketError> {
     let system = |error| SocketError::System {
         path: path.to_owned(),
@@ -148,7 +141,7 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
     }
 }
 
-/// The mode is set before the socket listens, so that there is no moment at which others could connect.
+/// Sets the mode before listening, so that no other user can connect in between.
 fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
@@ -158,18 +151,18 @@ fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
     UnixListener::from_std(std::os::fd::OwnedFd::from(socket).into())
 }
 
-/// Whether the user is root, the daemon's own or one of those allowed.
+/// Whether it is root, the daemon's user or an allowed user.
 async fn may_ask(uid: u32, allowed: Arc<[AllowedUser]>) -> bool {
     if uid == 0 || uid == rustix::process::geteuid().as_raw() {
         return true;
     }
-    // The system may ask a server on the network for a name.
+    // A lookup can use the network.
     tokio::task::spawn_blocking(move || allowed.iter().any(|user| user.is(uid)))
         .await
         .unwrap_or(false)
 }
 
-/// Answers the messages of one connection, one after the other.
+/// Answers the messages of one connection in order.
 async fn converse(
     mut stream: UnixStream,
     methods: &impl Methods,
@@ -197,7 +190,7 @@ async fn converse(
         } else {
             answer(&line, methods).await
         };
-        // It may have held a secret.
+        // It can contain a secret.
         line.zeroize();
         if let Some(answer) = answer {
             let mut answer = serde_json::to_vec(&answer)?;
@@ -205,7 +198,7 @@ async fn converse(
             sender.write_all(&answer).await?;
         }
         if too_long {
-            // Where the next message begins is not known.
+            // The begin of the next message is unknown.
             return Ok(());
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the file of a logical unit's reservations says: JSON, version 1.
+//! Content of the file with a logical unit's reservations: JSON, version 1.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 const VERSION: u32 = 1;
 
-/// The file. The checksum is of the text of `content`, as it stands.
+/// The file. The checksum is that of the exact text of `content`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -25,7 +25,7 @@ struct Document {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
-    /// Whose they are.
+    /// NAA name of the logical unit.
     naa: String,
     registrations: Vec<Registration>,
     reservation: Option<Reservation>,
@@ -39,7 +39,7 @@ struct Registration {
     key: Key,
 }
 
-/// Hexadecimal: numbers of JSON are not sure beyond 53 bits.
+/// Hexadecimal: numbers in JSON are exact only up to 53 bits.
 #[derive(Clone, Serialize, Deserialize)]
 struct Key(String);
 
@@ -48,7 +48,7 @@ struct Key(String);
 struct Reservation {
     #[serde(rename = "type")]
     kind: Kind,
-    /// Place in `registrations`; null where all of them hold it.
+    /// Index in `registrations`; null if all of them hold it.
     holder: Option<usize>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn naa_name(naa: [u8; 16]) -> String {
     format!("naa.{:032x}", u128::from_be_bytes(naa))
 }
 
-/// A reservation key as it is shown.
+/// Text form of a reservation key.
 pub(crate) fn key_name(key: u64) -> String {
     format!("0x{key:016x}")
 }
@@ -148,27 +148,27 @@ pub(super) fn format(
 }
 
 /// # Errors
-/// What is wrong, in words.
+/// Why the text is invalid.
 pub(super) fn parse(text: &str, naa: [u8; 16]) -> Result<PersistentReservations, String> {
     let document: Document = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if document.version != VERSION {
         let version = document.version;
         return Err(format!(
-            "version {version} is not known here, only {VERSION}"
+            "version {version} is not supported, only {VERSION}"
         ));
     }
     if document.checksum != checksum(document.content.get()) {
-        return Err("its checksum is another".to_owned());
+        return Err("its checksum is wrong".to_owned());
     }
     let content: Content =
         serde_json::from_str(document.content.get()).map_err(|error| error.to_string())?;
     if content.naa != naa_name(naa) {
-        return Err(format!("it is that of {}", content.naa));
+        return Err(format!("it belongs to {}", content.naa));
     }
     let mut nexuses = Vec::new();
     let mut registrations = BTreeMap::new();
     for registration in content.registrations {
-        let key = parse_key(&registration.key).ok_or("a key is none")?;
+        let key = parse_key(&registration.key).ok_or("a key is invalid")?;
         let nexus = RegisteredNexus {
             initiator_port: registration.initiator_port,
             relative_target_port: registration.relative_target_port,
@@ -184,7 +184,12 @@ pub(super) fn parse(text: &str, naa: [u8; 16]) -> Result<PersistentReservations,
             kind: kind.into(),
             holder: match holder {
                 None => None,
-                Some(at) => Some(nexuses.get(at).cloned().ok_or("its holder is nobody")?),
+                Some(at) => Some(
+                    nexuses
+                        .get(at)
+                        .cloned()
+                        .ok_or("its holder is not registered")?,
+                ),
             },
         }),
     };

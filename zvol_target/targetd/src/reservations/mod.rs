@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Persistent reservations that survive a loss of power: one file for each logical unit.
+//! Persistent reservations that survive a power loss: one file for each logical unit.
 //!
-//! They lie in a directory that each logical unit is given, and not next to the configuration: with the data, in a small dataset of the
-//! same pool, so that a pool that is imported elsewhere brings along who may write to it.
+//! They are in a directory of the logical unit, not next to the configuration: a small dataset of the same pool as the data. If
+//! the pool is imported on another server, the reservations come with it.
 
 mod document;
 
@@ -16,63 +16,56 @@ use std::path::{Path, PathBuf};
 use scsi::sam::LocalBoxFuture;
 use scsi::{PersistentReservations, ReservationStore};
 
-/// No sound file is nearly as long.
+/// Longest accepted file. A valid file is far smaller.
 const MAXIMUM_FILE_BYTES: u64 = 4 << 20;
 
-/// Why it is not known what is reserved.
+/// Why the reservations of a logical unit are unknown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the error texts name the fields")]
 pub enum ReservationFileError {
-    /// There was a file since the logical unit was given its directory.
+    /// The file is missing, although it was created with the logical unit.
     #[error(
-        "{}: the file with the LUN's reservations is not there: mount the dataset it is in, or put it back; reservations.clear writes \
-         one with nothing reserved",
+        "{}: the file with the LUN's reservations is missing: mount its dataset, or restore the file; reservations.clear writes \
+         an empty one",
         path.display()
     )]
-    Missing {
-        /// The file.
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
     /// It cannot be read.
     #[error("{}: the LUN's reservations cannot be read: {error}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         error: io::Error,
     },
-    /// What it says is not what was written.
+    /// The file was altered.
     #[error(
-        "{}: the file with the LUN's reservations is damaged ({reason}): put it back as it was; reservations.clear writes one with \
-         nothing reserved",
+        "{}: the file with the LUN's reservations is damaged ({reason}): restore it; reservations.clear writes \
+         an empty one",
         path.display()
     )]
     Damaged {
-        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: String,
     },
     /// It cannot be written.
     #[error("{}: the LUN's reservations cannot be stored: {error}", path.display())]
     Write {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         error: io::Error,
     },
 }
 
-/// What is known of the file of a logical unit before it is checked.
+/// What is known of a logical unit's file before it is opened.
 #[derive(Clone, Debug)]
 pub enum Beginning {
-    /// It is there. A directory whose dataset is not mounted must not pass for one with nothing reserved.
+    /// It must exist. An empty mount point must not count as a directory without reservations.
     Present,
-    /// The logical unit is new here: if there is no file there was none.
+    /// The logical unit is new: a missing file means no reservations.
     New,
-    /// The logical unit has these, and comes from another directory.
+    /// The logical unit comes from another directory with these reservations.
     Moved(PersistentReservations),
 }
 
@@ -84,7 +77,7 @@ pub struct ReservationFile {
 }
 
 impl ReservationFile {
-    /// The file in `directory` of the logical unit with this NAA name.
+    /// The file of the logical unit with this NAA name, in `directory`.
     pub fn new(directory: &Path, naa: [u8; 16]) -> Self {
         let name = format!("{}.json", document::naa_name(naa));
         Self {
@@ -93,8 +86,8 @@ impl ReservationFile {
         }
     }
 
-    /// Removes the file of a logical unit that is gone for good; whether there was one. What is not the file that was written for it stays,
-    /// wherever the directory is. Blocks.
+    /// Removes the file of a deleted logical unit. Returns whether it existed. Does not remove a file that belongs to another
+    /// unit. Blocks.
     ///
     /// # Errors
     /// [`ReservationFileError`].
@@ -118,7 +111,7 @@ impl ReservationFile {
         })
     }
 
-    /// What is stored, after making it so if it is to begin. Blocks.
+    /// Reads the stored reservations. For `New` and `Moved`, writes the file first. Blocks.
     ///
     /// # Errors
     /// [`ReservationFileError`].
@@ -179,11 +172,11 @@ impl ReservationFile {
         }
     }
 
-    /// Replaces the file: at every moment it is the old or the new one, and the new one is on stable storage when this returns. Blocks.
+    /// Replaces the file atomically. The new file is on stable storage when this returns. Blocks.
     fn write(&self, reservations: &PersistentReservations) -> io::Result<()> {
         let text = document::format(reservations, self.naa)?;
         let temporary = self.path.with_extension("json.new");
-        // One left by a crash is in nobody's use.
+        // A crash can leave one; nobody uses it.
         match fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -202,7 +195,7 @@ impl ReservationFile {
 }
 
 impl ReservationStore for ReservationFile {
-    /// On a thread of its own: a pool may take its time, and the reactor serves others.
+    /// On a separate thread: a pool can be slow, and the reactor serves other hosts.
     fn store(
         &self,
         reservations: PersistentReservations,
@@ -247,7 +240,7 @@ mod tests {
         for beginning in [Beginning::Present, Beginning::New] {
             assert_eq!(file.open(beginning).unwrap(), some());
         }
-        // What a crash left is in nobody's way.
+        // A file that a crash left is replaced.
         fs::write(file.path.with_extension("json.new"), "{").unwrap();
         let moved = file.open(Beginning::Moved(PersistentReservations::default()));
         assert_eq!(moved.unwrap(), PersistentReservations::default());
@@ -277,7 +270,7 @@ mod tests {
             assert!(damaged(&text[..at]), "cut at {at}");
         }
         assert!(damaged(&[0xff; 64]));
-        // Another unit's.
+        // The file of another unit.
         fs::write(&file.path, &text).unwrap();
         let other = ReservationFile::new(home.path(), [0x61; 16]);
         fs::copy(&file.path, &other.path).unwrap();

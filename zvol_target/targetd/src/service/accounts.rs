@@ -7,18 +7,18 @@ use crate::configuration::{
     Accounts, Configuration, Direction, Holder, Invalid, Purpose, SecretText, check_secret,
 };
 
-/// A CHAP account as it is to be.
+/// A new or changed CHAP account.
 #[derive(Debug)]
 pub struct AccountSetting {
-    /// Whose.
+    /// Owner of the account.
     pub holder: Holder,
-    /// Which of its accounts.
+    /// Direction of authentication.
     pub direction: Direction,
     /// `CHAP_N`.
     pub name: String,
     /// The secret.
     pub secret: SecretText,
-    /// The initiators that may use it.
+    /// The initiators that may use it; `None`: all.
     pub initiators: Option<Vec<String>>,
 }
 
@@ -34,7 +34,7 @@ impl Service {
         }
     }
 
-    /// Why nobody can log in with the accounts of a holder, if that is so: the key for its secrets is missing, or one of them
+    /// Why no initiator can log in with the accounts of a holder, if that is so: the key for the secrets is missing, or a secret
     /// cannot be read.
     ///
     /// # Errors
@@ -44,12 +44,12 @@ impl Service {
         Ok(unusable_accounts(holder, accounts, &self.vault))
     }
 
-    /// Sets an account by its name; there is one mutual account at most. CHAP is required from then on, until
-    /// [`Service::require_accounts`] says otherwise.
+    /// Sets an account by its name; there is at most one mutual account. From then on CHAP is required, until
+    /// [`Service::require_accounts`] changes that.
     ///
     /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`] for a weak secret or a mutual account alone,
-    /// [`ServiceError::Refused`] for a secret that another account has, [`ServiceError::Key`], [`ServiceError::NotStored`].
+    /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`] for a weak secret or a mutual account without others,
+    /// [`ServiceError::Refused`] for the secret of another account, [`ServiceError::Key`], [`ServiceError::NotStored`].
     pub fn set_account(&mut self, setting: &AccountSetting) -> Result<(), ServiceError> {
         check_secret("secret", &setting.name, &setting.secret)?;
         let mut candidate = self.configuration.clone();
@@ -69,7 +69,7 @@ impl Service {
         match setting.direction {
             Direction::Incoming => accounts.incoming.push(account),
             Direction::Mutual if accounts.incoming.is_empty() => {
-                let reason = "the target proves itself to initiators that do so too: set an account of theirs first";
+                let reason = "mutual CHAP needs an account of initiators: set one first";
                 return Err(invalid("mutual", reason).into());
             }
             Direction::Mutual => accounts.mutual = Some(account),
@@ -79,11 +79,10 @@ impl Service {
         self.change_targets(candidate)
     }
 
-    /// Says whether CHAP is required without any account too: nobody can log in then.
+    /// Sets whether CHAP is required even without accounts: then nobody can log in.
     ///
     /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`] when it shall not be and there are accounts,
-    /// [`ServiceError::NotStored`].
+    /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`] for `false` while accounts exist, [`ServiceError::NotStored`].
     pub fn require_accounts(
         &mut self,
         holder: &Holder,
@@ -98,11 +97,11 @@ impl Service {
         self.change_targets(candidate)
     }
 
-    /// Removes an account. CHAP stays required, also when it was the last one: nobody can log in then.
+    /// Deletes an account. CHAP is still required, even after the last one: then nobody can log in.
     ///
     /// # Errors
     /// [`ServiceError::NoTarget`], [`ServiceError::NoAccount`], [`ServiceError::Invalid`] for the last account of initiators
-    /// while there is a mutual one, [`ServiceError::NotStored`].
+    /// while a mutual account exists, [`ServiceError::NotStored`].
     pub fn delete_account(
         &mut self,
         holder: &Holder,
@@ -128,7 +127,7 @@ impl Service {
                 return Err(invalid("name", reason).into());
             }
         }
-        // As files of before may not say it yet.
+        // Older files may lack this setting.
         accounts.required = true;
         self.change_targets(candidate)
     }

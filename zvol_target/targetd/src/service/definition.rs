@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a configured target to what the iSCSI server and the SCSI device take.
+//! Converts a configured target for the iSCSI server and the SCSI device.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::configuration::{
 };
 use crate::reactor_device::ReactorDevice;
 
-/// Bytes of a secret that nobody knows.
+/// Bytes of a random secret that is not stored.
 const UNKNOWN_SECRET_BYTES: usize = 32;
 
-/// The iSCSI server's definition of a target with a port in each of `groups`.
+/// Definition of a target for the iSCSI server, with a port in each of `groups`.
 pub(super) fn definition(
     target: &Target,
     groups: &[PortalGroup],
@@ -44,7 +44,7 @@ pub(super) fn definition(
     })
 }
 
-/// The ports as the SCSI device needs them.
+/// The ports for the SCSI device.
 pub(super) fn scsi_ports(target: &str, groups: &[PortalGroup]) -> Vec<scsi::TargetPort> {
     let groups = groups.iter();
     groups
@@ -57,7 +57,7 @@ pub(super) fn scsi_ports(target: &str, groups: &[PortalGroup]) -> Vec<scsi::Targ
         .collect()
 }
 
-/// The access to a logical unit as the SCSI device needs it.
+/// The access list of a logical unit for the SCSI device.
 pub(super) fn unit_access(access: &Access) -> LogicalUnitAccess {
     match access {
         Access::Any => LogicalUnitAccess::Any,
@@ -68,8 +68,8 @@ pub(super) fn unit_access(access: &Access) -> LogicalUnitAccess {
     }
 }
 
-/// CHAP of a target or of discovery. When a secret cannot be read, or CHAP is required and there is no account of an initiator,
-/// CHAP with one that nobody knows: without any, the holder would be open to all.
+/// CHAP of a target or of discovery. If a secret cannot be read, or CHAP is required without an account of an initiator, the
+/// account has a random secret: without accounts, the holder would be open to all.
 pub(super) fn authentication(
     holder: &Holder,
     accounts: &Accounts,
@@ -84,7 +84,7 @@ pub(super) fn authentication(
     }
 }
 
-/// Why the accounts of a holder cannot be used, if so.
+/// Why the accounts of a holder cannot be used, if that is so.
 pub(super) fn unusable_accounts(
     holder: &Holder,
     accounts: &Accounts,
@@ -129,7 +129,7 @@ fn unsealed(
     })
 }
 
-/// CHAP that nobody passes.
+/// CHAP with a random secret: nobody can log in.
 fn closed() -> Result<Authentication, ServiceError> {
     let mut secret = zeroize::Zeroizing::new([0; UNKNOWN_SECRET_BYTES]);
     getrandom::fill(&mut *secret)

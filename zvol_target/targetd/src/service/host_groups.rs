@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What offloads hosts are offered.
+//! Groups of hosts with disabled offloads.
 
 use super::{Service, ServiceError};
 use crate::configuration::HostGroup;
 
 impl Service {
-    /// Sets a group of hosts by its name. Affected hosts get a unit attention with their next command.
+    /// Sets a group of hosts by its name. Affected hosts get a unit attention.
     ///
     /// # Errors
     /// [`ServiceError::Invalid`], [`ServiceError::NotStored`].
@@ -18,7 +18,7 @@ impl Service {
         self.change_targets(candidate)
     }
 
-    /// Removes a group: its hosts are offered what hosts in no group are.
+    /// Deletes a group: its hosts then have the offloads of hosts without group.
     ///
     /// # Errors
     /// [`ServiceError::NoHostGroup`], [`ServiceError::NotStored`].

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether what is opened is the dataset that a logical unit was configured with.
+//! Checks that an opened zvol is the dataset of the logical unit.
 //!
-//! A name says little: a replica can be imported, or received, under the name of a pool that is lost. Hosts that found it under the
-//! original's names would go on where it is behind, and write what the original then lacks.
+//! The name is not enough: a replica can be imported or received under the name of a lost pool. Hosts would continue on its older
+//! data, and write data that the original lacks.
 
 use std::path::Path;
 
@@ -11,55 +11,52 @@ use volume::zfs::{GuidError, guid};
 
 use crate::configuration::DatasetGuid;
 
-/// Why a volume is not the one that is meant, or not known to be.
+/// Why a volume is not the expected dataset, or is not known to be.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the error texts name the fields")]
 pub enum IdentityError {
-    /// Another one, such as a copy.
+    /// A different dataset, such as a copy.
     #[error(
-        "{path}: {dataset} has the GUID {found}, and the LUN is of the dataset with the GUID {expected}: it is a copy, or another \
-         volume of that name, and not served; bring back the one that is meant, or give the LUN the GUID of this one"
+        "{path}: {dataset} has the GUID {found}, and the LUN needs the dataset with the GUID {expected}: it is a copy, or another \
+         volume of that name, and is not served; restore the right dataset, or set the LUN's GUID to {found}"
     )]
     Other {
-        /// The path.
         path: String,
-        /// What was opened there.
+        /// Name of the dataset found.
         dataset: String,
         /// Its GUID.
         found: DatasetGuid,
-        /// That of the configuration.
+        /// GUID of the configuration.
         expected: DatasetGuid,
     },
     /// Only datasets have a GUID.
-    #[error("{path}: it is no zvol, and the LUN is of the dataset with the GUID {expected}")]
+    #[error("{path}: it is not a zvol, and the LUN needs the dataset with the GUID {expected}")]
     NotAZvol {
-        /// The path.
         path: String,
-        /// That of the configuration.
+        /// GUID of the configuration.
         expected: DatasetGuid,
     },
-    /// It has another name than in the request.
-    #[error("{path}: {dataset} was renamed while its GUID was looked up")]
+    /// The dataset was renamed during the check.
+    #[error("{path}: {dataset} was renamed while its GUID was read")]
     Renamed {
-        /// The path.
         path: String,
         /// Its name before.
         dataset: String,
     },
-    /// It could not be found out.
-    #[error("{path}: whether it is the dataset with the GUID {expected} is not known: {error}")]
+    /// The GUID could not be read.
+    #[error("{path}: cannot check that it is the dataset with the GUID {expected}: {error}")]
     Unknown {
-        /// The path.
         path: String,
-        /// That of the configuration.
+        /// GUID of the configuration.
         expected: DatasetGuid,
-        /// Why.
         #[source]
         error: GuidError,
     },
 }
 
-/// Makes sure that an open volume is the dataset with this GUID. It stays so while it is open, whatever is renamed. Blocks.
+/// Checks that an open volume is the dataset with this GUID. The result holds while the volume is open, even if datasets are
+/// renamed. Blocks.
 ///
 /// # Errors
 /// [`IdentityError`].
@@ -91,7 +88,7 @@ fn check_by(
             });
         }
     };
-    // The GUID was requested by name.
+    // The GUID was read by name.
     if name().as_ref() != Some(&dataset) {
         return Err(IdentityError::Renamed { path, dataset });
     }

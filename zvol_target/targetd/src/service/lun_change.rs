@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be changed of a logical unit.
+//! Changes of a logical unit.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use crate::configuration::{
     Access, CachingChoice, DatasetGuid, Lun, ProvisioningChoice, Threshold,
 };
 
-/// Where persistent reservations that survive a loss of power are stored.
+/// Location of the persistent reservations that survive a power loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReservationPlace {
     /// None survive.
     Nowhere,
-    /// In a file there.
+    /// In a file in this directory.
     Directory(PathBuf),
 }
 
@@ -24,13 +24,13 @@ impl From<Option<PathBuf>> for ReservationPlace {
     }
 }
 
-/// A setting that can be without a value.
+/// Change of an optional setting.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Setting<T> {
-    /// As before.
+    /// No change.
     #[default]
     Stays,
-    /// Another one, or none.
+    /// A new value, or none.
     To(T),
 }
 
@@ -49,12 +49,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Setting<T> {
     }
 }
 
-/// What is to be another than before; `None` stays.
+/// Settings to change; `None`: no change.
 #[derive(Clone, Debug, Default)]
 pub struct LunChange {
     /// Regular file or block device.
     pub path: Option<PathBuf>,
-    /// The dataset that the zvol there has to be.
+    /// GUID that the zvol must have.
     pub guid: Setting<Option<DatasetGuid>>,
     /// WCE.
     pub write_cache: Option<bool>,
@@ -62,17 +62,17 @@ pub struct LunChange {
     pub read_only: Option<bool>,
     /// PRODUCT IDENTIFICATION.
     pub product: Option<String>,
-    /// Whether the kernel's page cache is used.
+    /// Whether to use the kernel's page cache.
     pub caching: Option<CachingChoice>,
-    /// Whom it is there for.
+    /// The initiators that may use it.
     pub initiators: Option<Access>,
-    /// Where persistent reservations are stored.
+    /// Location of persistent reservations.
     pub reservations: Option<ReservationPlace>,
-    /// How it gets its space.
+    /// Thin or thick.
     pub provisioning: Option<ProvisioningChoice>,
     /// Soft threshold for hosts.
     pub soft_threshold: Setting<Option<Threshold>>,
-    /// What is reserved for overwrites.
+    /// Space reserved for overwrites, bytes.
     pub headroom_bytes: Setting<Option<u64>>,
 }
 

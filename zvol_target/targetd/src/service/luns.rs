@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Logical units: bringing up, changing while in use, taking away.
+//! Creates, changes and deletes logical units.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use super::{lun_of, maintenance, target_of};
 use crate::configuration::{Configuration, Lun};
 use crate::reservations::Beginning;
 
-/// How long a caller waits for the system to open a path.
+/// Time limit for the open of a path.
 pub(super) const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a caller waits for the system to tell a size.
+/// Time limit for a read of the size.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a change waits for the commands that are under way.
+/// Time limit for running commands to end before a change.
 pub const CLOSING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Adds a logical unit; false when it was there, with the same content, and then it is tried again if it had failed.
+/// Adds a logical unit. Returns false if it exists with the same settings; a failed one is tried again then.
 ///
 /// # Errors
 /// [`ServiceError::NoTarget`], [`ServiceError::LunDiffers`], [`ServiceError::Invalid`], [`ServiceError::Unusable`],
@@ -53,10 +53,9 @@ pub async fn create_lun(service: &Shared, target: &str, lun: &Lun) -> Result<boo
     Ok(true)
 }
 
-/// Changes a logical unit that may be in use; false when nothing is another than before.
+/// Changes a logical unit that can be in use. Returns false if nothing differs.
 ///
-/// Commands under way run to their end as they began. Where the path has to be opened again, hosts find the unit not ready
-/// meanwhile.
+/// Running commands end as they began. If the path must be opened again, hosts get NOT READY in the meantime.
 ///
 /// # Errors
 /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::Invalid`], [`ServiceError::Unusable`],
@@ -98,9 +97,9 @@ pub async fn change_lun(
     let closing = changed?;
     place.set_access(&new)?;
     place.end_clones(clones).await?;
-    // A count that began while clones still ran would miss what they share.
+    // A count that began while clones still ran would miss shared blocks.
     service.borrow_mut().space.usage.remove(&new.uuid);
-    // What began with the write cache may use it to its end.
+    // Commands that began with the write cache may use it to their end.
     let ended = closing.wait(CLOSING_TIMEOUT).await;
     if old.write_cache && !new.write_cache {
         place.flush().await?;
@@ -114,7 +113,7 @@ pub async fn change_lun(
     Ok(true)
 }
 
-/// Puts the changed unit in the place of the present one, and stores the configuration. Returns what has to close.
+/// Replaces the present unit with the changed one, and stores the configuration. Returns what must close.
 async fn exchange(
     place: &Place<'_>,
     old: &Lun,
@@ -128,7 +127,7 @@ async fn exchange(
     let cache_ends = old.write_cache && !new.write_cache;
     if !place.is_serving()? {
         place.store(candidate)?;
-        // With the reason it had; the new path, if there is one, is tried soon.
+        // With the same reason as before; a new path is tried soon.
         place.exchange_failed(new)?;
         return Ok(Closing::default());
     }
@@ -138,7 +137,7 @@ async fn exchange(
             place.reopen(old, new).await?
         } else {
             match open_within(new, OPENING_TIMEOUT, Beginning::Present).await {
-                // By this very unit, perhaps, after its volume was renamed.
+                // In use perhaps by this unit, after its volume was renamed.
                 Err(error) if error.is_in_use() => place.reopen(old, new).await?,
                 opened => {
                     is_closed = false;
@@ -158,7 +157,7 @@ async fn exchange(
     }
     place.store(candidate)?;
     let closing = place.exchange_options(new)?;
-    // Others may run on: they have the volume they began with.
+    // Other commands can continue: they have the old volume.
     Ok(if cache_ends {
         closing
     } else {
@@ -166,11 +165,11 @@ async fn exchange(
     })
 }
 
-/// Checks a logical unit's path again: a failed one is tried again, a new size is taken and reported to hosts.
+/// Checks the path of a logical unit: tries a failed one again, and reports a new size to hosts.
 ///
 /// # Errors
-/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`]; [`ServiceError::Size`] when its size cannot be read,
-/// [`ServiceError::Unusable`] when the system does not answer, and the one known before stays.
+/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`]; [`ServiceError::Size`] if the size cannot be read,
+/// [`ServiceError::Unusable`] if the system does not answer; then the old size is used.
 pub async fn refresh_lun(service: &Shared, target: &str, number: u16) -> Result<(), ServiceError> {
     service.borrow().lun(target, number)?;
     maintenance::retry_changed_lun(service, target, number).await;
@@ -202,7 +201,7 @@ pub async fn refresh_lun(service: &Shared, target: &str, number: u16) -> Result<
 }
 
 impl Service {
-    /// Removes a logical unit; commands it has may still run.
+    /// Deletes a logical unit; its commands may still run.
     ///
     /// # Errors
     /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::NotStored`].

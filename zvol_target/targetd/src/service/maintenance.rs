@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the daemon does by itself: it retries paths that failed, and notices those that disappeared or changed their size.
+//! Periodic maintenance: retries paths that failed, and detects paths that disappeared or changed their size.
 
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -13,19 +13,19 @@ use super::{LunState, Service, Shared, Unusable};
 use crate::configuration::Lun;
 use crate::reservations::Beginning;
 
-/// How long a caller waits for a failed path to be opened.
+/// How long a caller waits for the open of a failed path.
 const RETRY_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the others wait for the sizes of some.
+/// How long the other checks wait for slow size checks.
 const REFRESH_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sizes checked side by side.
+/// Number of parallel size checks.
 const REFRESHES_AT_ONCE: usize = 16;
 
-/// Between two checks whether a size is being checked.
+/// Poll interval while another check of the same size runs.
 const REFRESH_POLL: Duration = Duration::from_millis(10);
 
-/// Tries again whatever failed, and is not being tried already.
+/// Retries every failed logical unit that is not being retried already.
 pub async fn retry_failed(service: &Shared) {
     let failed: Vec<_> = {
         let service = service.borrow();
@@ -43,8 +43,8 @@ pub async fn retry_failed(service: &Shared) {
     }
 }
 
-/// Tries a failed logical unit again. Returns when that is done, or after [`RETRY_PATIENCE`] without a result: a path that the
-/// system still is opening is not tried again meanwhile, and `false` says that this is so.
+/// Retries a failed logical unit. Returns after the attempt, or false after [`RETRY_PATIENCE`]. A path that the system is still
+/// opening is not tried again.
 pub(super) async fn retry_lun(service: &Shared, target: &str, number: u16) -> bool {
     let lun = {
         let mut service = service.borrow_mut();
@@ -65,12 +65,12 @@ pub(super) async fn retry_lun(service: &Shared, target: &str, number: u16) -> bo
     };
     let attempt = attempt(Rc::clone(service), target.to_owned(), lun);
     let attempt = tokio::task::spawn_local(attempt);
-    // Dropped, it goes on by itself.
+    // If dropped, the attempt still completes.
     let _ = tokio::time::timeout(RETRY_PATIENCE, attempt).await;
     true
 }
 
-/// The same for somebody who knows that the path has changed: an attempt that began before that is waited for.
+/// Like [`retry_lun`] after a known change of the path: waits for an attempt that began before.
 pub(super) async fn retry_changed_lun(service: &Shared, target: &str, number: u16) {
     let until = Instant::now() + RETRY_PATIENCE;
     while !retry_lun(service, target, number).await && Instant::now() < until {
@@ -82,7 +82,7 @@ async fn attempt(service: Shared, target: String, lun: Lun) {
     let number = lun.number;
     let opened = open_apart(&lun, Instant::now(), Beginning::Present).await;
     let mut service = service.borrow_mut();
-    // It may have been changed or deleted while it was opened.
+    // It can have been changed or deleted during the attempt.
     let is_current = service.lun(&target, number).is_ok_and(|now| *now == lun);
     let Ok(running) = service.running_target(&target) else {
         return;
@@ -105,8 +105,8 @@ async fn attempt(service: Shared, target: String, lun: Lun) {
     }
 }
 
-/// Checks the sizes of what is served. A new one is reported to hosts; what has none any more has failed. A path that the system
-/// does not answer for holds up no other.
+/// Checks the sizes of the served units. Reports a new size to hosts; a unit without a size has failed. A path that does not
+/// answer delays no other path.
 pub async fn poll_sizes(service: &Shared) {
     let serving: Vec<_> = {
         let service = service.borrow();
@@ -132,13 +132,13 @@ pub async fn poll_sizes(service: &Shared) {
         let refreshes: Vec<_> = refreshes.collect();
         let until = tokio::time::Instant::now() + REFRESH_PATIENCE;
         for refresh in refreshes {
-            // Dropped, it goes on by itself.
+            // If dropped, the check still completes.
             let _ = tokio::time::timeout_at(until, refresh).await;
         }
     }
 }
 
-/// Checks a size, and waits `patience` for it. `None` when the system has not answered until then, or the unit is gone.
+/// Checks a size within `patience`. `None` if the system did not answer in time, or the unit no longer exists.
 pub(super) async fn refresh_within(
     service: &Shared,
     target: &str,
@@ -155,7 +155,7 @@ pub(super) async fn refresh_within(
         match tokio::time::timeout_at(until, attempt).await {
             Ok(Ok(Some(found))) => return Some(found),
             Ok(Ok(None)) if tokio::time::Instant::now() < until => {
-                // The daemon checks it by itself at this moment.
+                // The periodic check runs at this moment.
                 tokio::time::sleep(REFRESH_POLL).await;
             }
             _ => return None,
@@ -164,7 +164,7 @@ pub(super) async fn refresh_within(
     None
 }
 
-/// Checks a size on a thread of its own, as a file system may take its time. `None` when it is being checked already.
+/// Checks a size on a separate thread, as a file system can be slow. `None` if a check runs already.
 async fn refresh(
     service: &Shared,
     target: &str,
@@ -215,7 +215,7 @@ fn apply_size(
         return;
     }
     let reason = match found {
-        Ok(Geometry { size_bytes: 0, .. }) => "it has no size any more".to_owned(),
+        Ok(Geometry { size_bytes: 0, .. }) => "its size is 0".to_owned(),
         Ok(_) => {
             let _ = running.device.device().capacity_changed(number);
             return;
@@ -254,7 +254,7 @@ mod tests {
 
     const IQN: &str = "iqn.2026-11.example.zvaai:test";
 
-    /// A volume that does not report its size before the sender is gone.
+    /// A volume that reports its size only after the sender was dropped.
     struct Hanging {
         volume: Arc<dyn Volume>,
         refreshes: AtomicUsize,
@@ -299,7 +299,7 @@ mod tests {
         file.unwrap().set_len(mebibytes << 20).unwrap();
     }
 
-    /// A service with LUNs 0 and 1 of 1 MiB, named by their numbers.
+    /// A service with LUNs 0 and 1 of 1 MiB; the files have their numbers as names.
     async fn service(home: &Path) -> Shared {
         let lun = |number: u16| {
             let path = home.join(number.to_string());
@@ -362,7 +362,7 @@ mod tests {
             let unit =
                 |number| Arc::clone(&service.borrow().running_lun(IQN, number).unwrap().unit);
             assert_eq!(unit(1).volume().geometry().size_bytes, 2 << 20);
-            // No further check begins while the system still owes an answer. A refresh reports that.
+            // No further check begins while the system has not answered. A refresh reports that.
             poll().await.unwrap();
             let zero = Arc::downgrade(&unit(0));
             let refresh = |patience| refresh_within(&service, IQN, 0, &zero, patience);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is configured and what runs, kept the same: every change is checked, made, and stored before it is answered.
+//! Keeps configuration and running state equal: each change is checked, made and stored before its answer.
 //!
-//! All of it is on one thread. What waits (opening a path, the last commands of a unit) is in functions that take the
-//! service in its `RefCell` and borrow it between their waits only; their callers see to it that one change is made at a time.
+//! The whole service is on one thread. Functions that wait (for the open of a path, for the last commands of a unit) take the
+//! service in its `RefCell`, and borrow it only between their waits. Callers must make one change at a time.
 
 mod accounts;
 mod definition;
@@ -51,28 +51,28 @@ use crate::space::SpaceReport;
 use definition::{authentication, definition, scsi_ports, unusable_accounts};
 use running::{Running, open_apart};
 
-/// How long a start waits, before it listens, for paths that another process still has. The kernel gives up the files of a killed
-/// daemon's `io_uring` requests some time after that process is gone, and a host that meanwhile finds its LUN not ready takes
-/// it for lost. A path that the system takes longer to open is not waited for.
+/// How long a start waits for paths that another process still has open, before it listens. The kernel closes the files of a
+/// killed daemon's `io_uring` some time after the process has ended. A host that finds its LUN not ready then would treat it as
+/// lost. A start does not wait for a path that is slow to open.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a service is made of.
+/// Parameters of a service.
 pub struct Parts {
     /// The configuration file, locked.
     pub file: ConfigurationFile,
     /// Its content.
     pub configuration: Configuration,
-    /// The secrets in it.
+    /// Seals and unseals the secrets.
     pub vault: Vault,
     /// The iSCSI server, without portals.
     pub server: Server,
-    /// The command line's portals; the configured ones when empty.
+    /// The command line's portals; if empty, the configured ones are used.
     pub listen: Vec<Portal>,
-    /// What the server's threads use.
+    /// I/O engine of the server's threads.
     pub engine: EngineChoice,
 }
 
-/// The daemon's state.
+/// State of the daemon.
 pub struct Service {
     file: ConfigurationFile,
     configuration: Configuration,
@@ -82,22 +82,22 @@ pub struct Service {
     engine: EngineChoice,
     copy_manager: Arc<CopyManager>,
     listen: Vec<Portal>,
-    /// Configured portals that cannot be listened at, and why.
+    /// Configured portals that cannot be opened, with the reason.
     missing: Vec<(Portal, String)>,
     started: Instant,
-    /// What was found of space.
+    /// Results of the last space checks.
     pub space: SpaceReport,
-    /// Notified when a unit begins to serve, so that the space check begins at once.
+    /// Notified when a unit begins to serve, so that its space is checked at once.
     pub units_changed: Rc<Notify>,
 }
 
 impl Service {
-    /// Brings up what is configured. A logical unit that cannot be opened is logged, and not ready for hosts; a portal that
-    /// cannot be listened at is logged, and tried again ([`Service::retry_portals`]).
+    /// Starts everything in the configuration. A logical unit that cannot be opened is logged, and is not ready. A portal that
+    /// cannot be opened is logged, and tried again ([`Service::retry_portals`]).
     ///
     /// # Errors
-    /// [`ServiceError::Refused`] when the iSCSI server does not take the targets, [`ServiceError::Server`] when no portal
-    /// can be listened at, [`ServiceError::NotStored`] when portal groups could not be given identifiers.
+    /// [`ServiceError::Refused`] if the iSCSI server refuses the targets, [`ServiceError::Server`] if no portal can be opened,
+    /// [`ServiceError::NotStored`] if identifiers of portal groups cannot be stored.
     pub async fn start(parts: Parts) -> Result<Self, ServiceError> {
         let mut this = Self {
             file: parts.file,
@@ -122,21 +122,21 @@ impl Service {
         for (holder, accounts) in this.configuration.holders() {
             if let Some(error) = unusable_accounts(&holder, accounts, &this.vault) {
                 let holder = accounts::in_words(&holder);
-                tracing::error!(holder, %error, "nobody can log in: CHAP accounts cannot be used");
+                tracing::error!(holder, %error, "CHAP accounts cannot be used: nobody can log in");
             }
         }
-        // Targets before portals: an initiator that comes back at once must not get "target removed".
+        // Targets before portals: a host that logs in at once must not get "target removed".
         this.serve_targets(&this.configuration)?;
         this.open_portals()?;
         Ok(this)
     }
 
-    /// Stops serving; false if commands had not ended after half a minute. Blocks.
+    /// Stops serving. Returns false if commands have not ended after 30 s. Blocks.
     pub fn stop(&mut self) -> bool {
         self.server.take().is_none_or(Server::stop)
     }
 
-    /// Present configuration.
+    /// The present configuration.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }
@@ -146,7 +146,7 @@ impl Service {
         self.file.path()
     }
 
-    /// Sessions of initiators.
+    /// All sessions of initiators.
     pub fn sessions(&self) -> Vec<SessionInformation> {
         self.server
             .as_ref()
@@ -154,7 +154,7 @@ impl Service {
             .unwrap_or_default()
     }
 
-    /// Initiators that came and that no target admits.
+    /// Recent initiators that no target permits.
     pub fn unknown_initiators(&self) -> Vec<UnknownInitiator> {
         self.server
             .as_ref()
@@ -162,22 +162,22 @@ impl Service {
             .unwrap_or_default()
     }
 
-    /// Since when it runs.
+    /// Time of the start.
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// A configured logical unit as it runs.
+    /// The running state of a logical unit.
     pub fn running_lun(&self, target: &str, number: u16) -> Option<&RunningLun> {
         self.running.get(target)?.luns.get(&number)
     }
 
-    /// The SCSI device of a configured target.
+    /// The SCSI device of a target.
     pub fn device(&self, target: &str) -> Option<&Arc<ReactorDevice>> {
         self.running.get(target).map(|running| &running.device)
     }
 
-    /// A configured target.
+    /// The configuration of a target.
     ///
     /// # Errors
     /// [`ServiceError::NoTarget`].
@@ -188,7 +188,7 @@ impl Service {
             .ok_or_else(|| ServiceError::NoTarget(name.to_owned()))
     }
 
-    /// A configured logical unit.
+    /// The configuration of a logical unit.
     ///
     /// # Errors
     /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`].
@@ -201,7 +201,7 @@ impl Service {
             })
     }
 
-    /// Makes the last change stable if it is not yet. Until this succeeds no change should be answered as made.
+    /// Makes the last change stable if it is not yet. Do not report a change as successful before this succeeds.
     ///
     /// # Errors
     /// [`ServiceError::NotStored`] with [`FileError::NotStable`].
@@ -209,10 +209,10 @@ impl Service {
         Ok(self.file.sync()?)
     }
 
-    /// Takes a configuration whose targets or accounts differ, not their logical units.
+    /// Applies a configuration whose targets or accounts differ, but not their logical units.
     fn change_targets(&mut self, candidate: Configuration) -> Result<(), ServiceError> {
         candidate.validate()?;
-        // All checks before the file, and the file before any host notices: what is refused ends no session.
+        // First all checks, then the file, then the running state: a refused change ends no session.
         let prepared = self.prepare(&candidate)?;
         self.store(candidate)?;
         self.serve(prepared)
@@ -222,7 +222,7 @@ impl Service {
         self.serve(self.prepare(configuration)?)
     }
 
-    /// The definitions for the iSCSI server, which it will accept.
+    /// The definitions for the iSCSI server; it will accept them.
     fn prepare(&self, configuration: &Configuration) -> Result<Prepared, ServiceError> {
         let groups = self.served_groups(configuration);
         let mut targets = Vec::new();
@@ -264,7 +264,7 @@ impl Service {
         Ok(())
     }
 
-    /// The portal groups with a portal; every target has a port in each. Without any portal, one nobody reaches.
+    /// The portal groups that have a portal; every target has a port in each. Without any portal, a group that nobody reaches.
     fn served_groups(&self, configuration: &Configuration) -> Vec<PortalGroup> {
         let portals = self.desired_portals(configuration);
         let groups = configuration.portal_groups.iter().copied();
@@ -278,8 +278,7 @@ impl Service {
         served
     }
 
-    /// A configuration that is in its file is the present one, also where its file is not yet stable: nobody can take it
-    /// back. [`Service::sync`] is then what fails.
+    /// A configuration that was written is the present one, even if the file is not stable yet. Then [`Service::sync`] fails.
     fn store(&mut self, candidate: Configuration) -> Result<(), ServiceError> {
         match self.file.store(&candidate) {
             Ok(()) => {}
@@ -291,7 +290,7 @@ impl Service {
     }
 }
 
-/// Targets as the iSCSI server takes them, with their devices in the same order.
+/// Targets for the iSCSI server, and their devices in the same order.
 struct Prepared {
     offloads: OffloadPolicy,
     groups: Vec<PortalGroup>,
@@ -300,7 +299,7 @@ struct Prepared {
     discovery: Authentication,
 }
 
-/// Opens all logical units, side by side.
+/// Opens all logical units in parallel.
 async fn bring_up(
     configuration: &Configuration,
     engine: EngineChoice,
@@ -323,7 +322,7 @@ async fn bring_up(
     for target in &configuration.targets {
         all.insert(target.name.clone(), Running::empty(engine, copy_manager)?);
     }
-    // Those that wait for a release check once more when the time is over.
+    // Units that wait for another process check once more at the end.
     let until = tokio::time::Instant::from_std(release + Duration::from_secs(1));
     for (target, lun, opened) in opening {
         let opened = match tokio::time::timeout_at(until, opened).await {
@@ -367,5 +366,5 @@ fn lun_of<'a>(
         })
 }
 
-/// A service shared by what runs on its thread.
+/// A service that the tasks of its thread share.
 pub type Shared = Rc<RefCell<Service>>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a logical unit is, and what is done to it there while it is changed.
+//! Changes the running unit at a LUN's number.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::{Closing, LunState, RunningLun, ServiceError, Shared, Unusable, ident
 use crate::configuration::{Configuration, Invalid, Lun, ProvisioningChoice};
 use crate::reservations::Beginning;
 
-/// Between two checks of whether clones have ended.
+/// Poll interval for the end of clones.
 const CLONES_POLL: Duration = Duration::from_millis(2);
 
-/// A logical unit under change.
+/// The number of a logical unit that is being changed.
 pub(super) struct Place<'a> {
     pub(super) service: &'a Shared,
     pub(super) target: &'a str,
@@ -38,7 +38,7 @@ impl Place<'_> {
         Ok(matches!(lun.state, LunState::Serving { .. }))
     }
 
-    /// What has to survive a loss of power now; nothing where that is not known.
+    /// Reservations that must survive a power loss; none if they are unknown.
     fn reservations_to_persist(&self) -> PersistentReservations {
         let service = self.service.borrow();
         let running = service.running_lun(self.target, self.number);
@@ -47,11 +47,11 @@ impl Place<'_> {
             .unwrap_or_default()
     }
 
-    /// Refuses to leave what has to survive a loss of power without a place.
+    /// Refuses to remove the directory of reservations that must survive a power loss.
     pub(super) fn check_reservations(&self, new: &Lun) -> Result<(), ServiceError> {
         let nothing = PersistentReservations::default();
         if new.reservations.is_none() && self.reservations_to_persist() != nothing {
-            let reason = "hosts rely on reservations that survive a loss of power: have them removed first (reservations.list)";
+            let reason = "hosts rely on reservations that survive a loss of power: remove them first (reservations.list)";
             return Err(Invalid {
                 place: "reservations".to_owned(),
                 reason: reason.to_owned(),
@@ -61,7 +61,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Refuses a GUID that the volume which is served has not; one that is not served is checked when it is.
+    /// Refuses a GUID that the served volume does not have. A unit that is not served is checked when it is opened.
     pub(super) async fn check_identity(&self, lun: &Lun) -> Result<(), ServiceError> {
         let Some(expected) = lun.guid else {
             return Ok(());
@@ -83,8 +83,8 @@ impl Place<'_> {
         Ok(checked.map_err(Unusable::from)?)
     }
 
-    /// Makes the volume that is served thick or thin. A copy under way shares no blocks of a thick volume from its next step on; what is
-    /// returned are the steps before. Nothing is done where no volume is served.
+    /// Makes the served volume thick or thin. A running copy shares no blocks of a thick volume from its next step on; the result
+    /// are the earlier steps. Does nothing if no volume is served.
     pub(super) fn set_thick(&self, lun: &Lun) -> Result<RunningClones, ServiceError> {
         let service = self.service.borrow();
         match service.running_lun(self.target, self.number) {
@@ -131,7 +131,7 @@ impl Place<'_> {
         self.exchange(failed(lun, reason)?)
     }
 
-    /// Another unit without a volume in the place of one.
+    /// Replaces the unit with one without a volume.
     pub(super) fn exchange_failed(&self, new: &Lun) -> Result<(), ServiceError> {
         let state = {
             let mut service = self.service.borrow_mut();
@@ -144,7 +144,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Another unit on the same volume; what is over when the commands of the one before are.
+    /// Replaces the unit with another one on the same volume. The result is over when the commands of the old unit have ended.
     pub(super) fn exchange_options(&self, new: &Lun) -> Result<Closing, ServiceError> {
         let (volume, backend, closing, store) = {
             let service = self.service.borrow();
@@ -162,14 +162,14 @@ impl Place<'_> {
                 _ => return Err(self.absent()),
             }
         };
-        // The unit goes on with those of the one before.
+        // The new unit takes over the reservations of the old one.
         let reservations = store.map(|store| (store, PersistentReservations::default()));
         let unit = unit_on(volume, new, reservations)?;
         self.exchange(Opened { unit, backend }.into())?;
         Ok(closing)
     }
 
-    /// Closes the path of a unit and opens it as `new` has it. On an error the unit is as it was, or tries to be.
+    /// Closes the path of a unit, and opens it with the settings of `new`. After an error, the old unit is restored or retried.
     pub(super) async fn reopen(&self, old: &Lun, new: &Lun) -> Result<Opened, ServiceError> {
         let closing = self.exchange(RunningLun {
             unit: Arc::new(unit_not_ready(old)?),
@@ -179,7 +179,7 @@ impl Place<'_> {
             let beginning = if new.reservations == old.reservations {
                 Beginning::Present
             } else {
-                // No command changes them any more.
+                // No command can change them from now on.
                 Beginning::Moved(self.reservations_to_persist())
             };
             match open_within(new, OPENING_TIMEOUT, beginning).await {
@@ -205,7 +205,7 @@ impl Place<'_> {
         Ok(set.map_err(Unusable::from)?)
     }
 
-    /// Makes stable what was cached.
+    /// Flushes the cached data.
     pub(super) async fn flush(&self) -> Result<(), ServiceError> {
         let unit = {
             let service = self.service.borrow();

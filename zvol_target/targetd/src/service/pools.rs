@@ -5,7 +5,8 @@ use super::{Service, ServiceError};
 use crate::configuration::PoolSettings;
 
 impl Service {
-    /// Sets what is kept back of a pool, or of a file system. What is not given has its default. Holds from the next scan on.
+    /// Sets the headroom and threshold of a pool or file system. Absent values have their defaults. Takes effect with the next
+    /// scan.
     ///
     /// # Errors
     /// [`ServiceError::Invalid`], [`ServiceError::NotStored`].

@@ -9,7 +9,7 @@ use super::{Service, ServiceError};
 use crate::configuration::{Configuration, Portal, PortalGroup};
 
 impl Service {
-    /// Portals listened at, with the ports the system chose.
+    /// Open portals, with the ports that the system chose.
     pub fn portals(&self) -> Vec<iscsi::Portal> {
         self.server
             .as_ref()
@@ -17,12 +17,12 @@ impl Service {
             .unwrap_or_default()
     }
 
-    /// Whether the portals are the command line's, so that they cannot be changed.
+    /// Whether the command line has the portals, so that they cannot be changed.
     pub fn portals_are_given(&self) -> bool {
         !self.listen.is_empty()
     }
 
-    /// What is listened at with a configuration.
+    /// The portals to open for a configuration.
     pub(super) fn desired_portals(&self, configuration: &Configuration) -> Vec<iscsi::Portal> {
         if self.portals_are_given() {
             return self.listen.clone();
@@ -31,15 +31,15 @@ impl Service {
         portals.map(iscsi::Portal::from).collect()
     }
 
-    /// Configured portals that cannot be listened at, and why.
+    /// Configured portals that cannot be opened, with the reason.
     pub fn missing_portals(&self) -> &[(iscsi::Portal, String)] {
         &self.missing
     }
 
-    /// Listens at what is configured, as far as it can be had.
+    /// Opens the configured portals, as far as possible.
     ///
     /// # Errors
-    /// [`ServiceError::Server`] when nothing of it can be.
+    /// [`ServiceError::Server`] if none can be opened.
     pub(super) fn open_portals(&mut self) -> Result<(), ServiceError> {
         let Some(server) = &self.server else {
             return Ok(());
@@ -58,7 +58,7 @@ impl Service {
         }
     }
 
-    /// Tries again to listen where it could not be done: an interface may have got its address.
+    /// Tries again to open missing portals: an interface can have its address by now.
     pub fn retry_portals(&mut self) {
         let Some(server) = &self.server else {
             return;
@@ -70,14 +70,14 @@ impl Service {
         let failed = server.open_portals(&missing);
         for portal in &missing {
             if failed.iter().all(|(still, _)| still != portal) {
-                tracing::info!(address = %portal.address, "portal is listened at");
+                tracing::info!(address = %portal.address, "portal is open");
             }
         }
         let failed = failed.into_iter();
         self.missing = failed.map(|(p, error)| (p, error.to_string())).collect();
     }
 
-    /// Listens at one more portal; false when it was there.
+    /// Opens one more portal. Returns false if it exists.
     ///
     /// # Errors
     /// [`ServiceError::PortalsGiven`], [`ServiceError::PortalDiffers`], [`ServiceError::Invalid`], [`ServiceError::Server`],
@@ -95,11 +95,10 @@ impl Service {
         self.change_portals(portals).map(|()| true)
     }
 
-    /// Puts `portal` in the place of the one at `address`. Connections that came in there stay, as long as their portal group
-    /// has a portal.
+    /// Replaces the portal at `address`. Its connections continue as long as its portal group has a portal.
     ///
     /// # Errors
-    /// As [`Service::create_portal`], and [`ServiceError::NoPortal`].
+    /// The errors of [`Service::create_portal`], and [`ServiceError::NoPortal`].
     pub fn change_portal(
         &mut self,
         address: SocketAddr,
@@ -111,7 +110,7 @@ impl Service {
         self.change_portals(portals)
     }
 
-    /// Listens at one portal less. Connections that came in there stay, as long as their portal group has a portal.
+    /// Closes a portal. Its connections continue as long as its portal group has a portal.
     ///
     /// # Errors
     /// [`ServiceError::PortalsGiven`], [`ServiceError::NoPortal`], [`ServiceError::NotStored`].
@@ -122,8 +121,8 @@ impl Service {
         self.change_portals(portals)
     }
 
-    /// Sets what the ports of a portal group are known by. Sessions that came in by the group end when its relative target
-    /// port identifier is another than before: to their hosts it is another port.
+    /// Sets the identifiers of a portal group's ports. If the relative target port identifier changes, sessions of the group end:
+    /// for their hosts it is a different port.
     ///
     /// # Errors
     /// [`ServiceError::NoGroup`], [`ServiceError::Invalid`], [`ServiceError::NotStored`].
@@ -159,7 +158,7 @@ impl Service {
         changed
     }
 
-    /// Listens at the portals of `configuration`, but for those that were missing before: others can be changed meanwhile.
+    /// Opens the portals of `configuration`, except those that were missing before: other portals can still be changed.
     fn listen_as(&self, configuration: &Configuration) -> Result<(), ServiceError> {
         if let Some(server) = &self.server {
             let mut portals = self.desired_portals(configuration);

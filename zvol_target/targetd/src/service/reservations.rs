@@ -15,18 +15,18 @@ use super::{Service, ServiceError, Shared, Unusable};
 use crate::configuration::Invalid;
 use crate::reservations::ReservationFile;
 
-/// How long a path that is being opened is waited for.
+/// How long to wait for a path that is being opened.
 const OPENING_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between two checks whether it is.
+/// Poll interval for that.
 const OPENING_POLL: Duration = Duration::from_millis(10);
 
 impl Service {
-    /// The registrations and the reservation of a logical unit, and what of them is stored.
+    /// The registrations and the reservation of a logical unit, and whether they are stored.
     ///
     /// # Errors
-    /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`]; [`ServiceError::Unusable`] while it is not known, as the unit was never
-    /// served.
+    /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`]; [`ServiceError::Unusable`] before the unit was first served, as they
+    /// are unknown.
     pub fn reservations(
         &self,
         target: &str,
@@ -41,13 +41,13 @@ impl Service {
             Some((present, unit.reservations_to_persist()?))
         });
         known.ok_or_else(|| {
-            let reason = "what is reserved is not known: the LUN has not been served yet";
+            let reason = "the reservations are unknown: the LUN has not been served yet";
             Unusable::Description(reason.to_owned()).into()
         })
     }
 }
 
-/// A logical unit whose path nobody tries again before this is dropped.
+/// Stops retries of a logical unit's path until it is dropped.
 struct HeldOff {
     service: Shared,
     target: String,
@@ -89,11 +89,12 @@ impl Drop for HeldOff {
     }
 }
 
-/// Removes every registration and reservation of a logical unit, also where its file is missing or damaged; it is then tried again.
+/// Removes every registration and reservation of a logical unit, even if its file is missing or damaged. Then tries to serve the
+/// unit.
 ///
 /// # Errors
-/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::ReservationsNotStored`]; [`ServiceError::Busy`] while its path
-/// is being opened and that takes long.
+/// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::ReservationsNotStored`]; [`ServiceError::Busy`] while its
+/// path is being opened for too long.
 pub async fn clear_reservations(
     service: &Shared,
     target: &str,
@@ -108,7 +109,7 @@ pub async fn clear_reservations(
         service.lun(target, number)?;
         service.device(target).cloned().ok_or_else(absent)?
     };
-    // What is opened at this moment may have read them before.
+    // An open that is running can have read them already.
     let held = HeldOff::new(service, target, number).await?;
     let cleared = device.device().clear_reservations(number).await;
     drop(held);
@@ -124,11 +125,11 @@ pub async fn clear_reservations(
     Ok(())
 }
 
-/// Removes from `directory` what a logical unit left there that is gone for good; whether there was anything.
+/// Removes the reservation file of a deleted logical unit from `directory`. Returns whether it existed.
 ///
 /// # Errors
-/// [`ServiceError::Invalid`] while a LUN has the identity, or for a directory that is not absolute; [`ServiceError::Unusable`] when the
-/// file cannot be removed.
+/// [`ServiceError::Invalid`] while a LUN has this identity, or for a relative directory; [`ServiceError::Unusable`] if the file
+/// cannot be removed.
 pub async fn forget_reservations(
     service: &Shared,
     directory: &Path,
@@ -151,10 +152,7 @@ pub async fn forget_reservations(
         luns.any(|lun| lun.uuid == uuid)
     };
     if is_there {
-        return refused(
-            "uuid",
-            format!("{uuid} is a LUN that is there: delete it first"),
-        );
+        return refused("uuid", format!("the LUN {uuid} exists: delete it first"));
     }
     let file = ReservationFile::new(directory, scsi::naa(uuid.into_bytes()));
     let removed = tokio::task::spawn_blocking(move || file.remove()).await;

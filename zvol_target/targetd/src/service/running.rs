@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Targets that run: their devices, and the state of each logical unit.
+//! Running targets: their devices, and the state of each logical unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -19,72 +19,65 @@ use crate::configuration::{DatasetGuid, Lun, ProvisioningChoice};
 use crate::reactor_device::ReactorDevice;
 use crate::reservations::{Beginning, ReservationFile, ReservationFileError};
 
-/// T10 VENDOR IDENTIFICATION of everything served.
+/// T10 VENDOR IDENTIFICATION of all logical units.
 const VENDOR: &str = "ZVAAI";
 
-/// PRODUCT REVISION LEVEL, four characters at most.
+/// PRODUCT REVISION LEVEL, at most four characters.
 const REVISION: &str = concat!(
     env!("CARGO_PKG_VERSION_MAJOR"),
     ".",
     env!("CARGO_PKG_VERSION_MINOR")
 );
 
-/// Between two checks of a path that another process still has.
+/// Poll interval for a path that another process still has open.
 const RELEASE_POLL: Duration = Duration::from_millis(20);
 
 /// Why a path cannot be served as a logical unit.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the error texts name the fields")]
 pub enum Unusable {
     /// It cannot be opened.
     #[error(transparent)]
     Open(#[from] volume::OpenError),
-    /// It is not the dataset that is meant, or not known to be.
+    /// It is not the expected dataset, or is not known to be.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// SCSI has no form for its geometry.
+    /// SCSI cannot express its geometry.
     #[error("{path}: {error}")]
     Geometry {
-        /// The path.
         path: String,
-        /// What is wrong.
         #[source]
         error: scsi::LogicalUnitError,
     },
-    /// It was open, and is gone.
-    #[error("{path}: its device or file is gone ({reason}); bring it back")]
+    /// It was open, and no longer exists.
+    #[error("{path}: its device or file no longer exists ({reason}); restore it")]
     Gone {
-        /// The path.
         path: String,
-        /// How that showed.
+        /// Error or observation.
         reason: String,
     },
-    /// Opening it takes longer than anybody should wait.
+    /// Opening it takes too long.
     #[error("{path}: the system has not opened it for {seconds} s; is its pool suspended?")]
     Slow {
-        /// The path.
         path: String,
-        /// How long it was waited for.
+        /// How long the caller has waited.
         seconds: u64,
     },
-    /// What is reserved on it is not known.
+    /// Its reservations are unknown.
     #[error(transparent)]
     Reservations(#[from] ReservationFileError),
-    /// A check of its size takes longer than anybody should wait.
+    /// A check of its size takes too long.
     #[error("{path}: the system has not reported its size for {seconds} s; is its pool suspended?")]
     Silent {
-        /// The path.
         path: String,
-        /// How long it was waited for.
+        /// How long the caller has waited.
         seconds: u64,
     },
-    /// It should be thick, and is no zvol.
+    /// It is configured as thick, and is not a zvol.
     #[error("{path}: only a zvol can be thick; make the LUN thin, or serve a zvol")]
-    Thick {
-        /// The path.
-        path: String,
-    },
-    /// The number or product cannot be used.
+    Thick { path: String },
+    /// The number or product is invalid.
     #[error("{0}")]
     Description(String),
 }
@@ -94,7 +87,7 @@ impl Unusable {
         matches!(self, Self::Open(error) if matches!(error.problem, Problem::InUse))
     }
 
-    /// The GUID of the dataset that was found instead of the one that is meant.
+    /// GUID of the dataset found, if it is not the expected one.
     pub fn other_dataset(&self) -> Option<DatasetGuid> {
         match self {
             Self::Identity(IdentityError::Other { found, .. }) => Some(*found),
@@ -114,27 +107,27 @@ impl From<InventoryError> for Unusable {
 pub enum LunState {
     /// Hosts can use it.
     Serving {
-        /// What its path was found to be.
+        /// Backend of its path.
         backend: Backend,
     },
-    /// Hosts find it not ready. Its path is tried again and again.
+    /// Hosts get NOT READY. Its path is tried again regularly.
     Failed {
-        /// Why.
+        /// Cause of the failure.
         reason: Unusable,
     },
-    /// Hosts find it not ready while its path is opened in another way.
+    /// Hosts get NOT READY while its path is opened with other settings.
     Changing,
 }
 
-/// A logical unit that runs.
+/// A running logical unit.
 pub struct RunningLun {
-    /// The unit; one without a volume unless the state is [`LunState::Serving`].
+    /// The unit; without a volume unless the state is [`LunState::Serving`].
     pub unit: Arc<LogicalUnit>,
-    /// How it is.
+    /// State of the unit.
     pub state: LunState,
 }
 
-/// A logical unit on its volume, not yet served.
+/// A logical unit on its volume; not served yet.
 pub(super) struct Opened {
     pub unit: Arc<LogicalUnit>,
     pub backend: Backend,
@@ -151,13 +144,13 @@ impl From<Opened> for RunningLun {
     }
 }
 
-/// A target that runs.
+/// A running target.
 pub(super) struct Running {
     pub device: Arc<ReactorDevice>,
     pub luns: BTreeMap<u16, RunningLun>,
-    /// Logical units whose path is being opened at this moment.
+    /// Numbers of logical units whose path is being opened.
     pub opening: BTreeSet<u16>,
-    /// Logical units whose size is being checked at this moment.
+    /// Numbers of logical units whose size is being checked.
     pub refreshing: BTreeMap<u16, Weak<LogicalUnit>>,
 }
 
@@ -172,7 +165,7 @@ impl Running {
         })
     }
 
-    /// Adds a logical unit, one that is not ready if it could not be opened.
+    /// Adds a logical unit; if it could not be opened, one that is not ready.
     pub fn insert(&mut self, lun: &Lun, opened: Result<Opened, Unusable>) -> Result<(), Unusable> {
         let running = match opened {
             Ok(opened) => opened.into(),
@@ -187,7 +180,7 @@ impl Running {
         Ok(())
     }
 
-    /// Puts another unit in the place of one. Commands of that run to their end on it.
+    /// Replaces a unit. Its commands run to their end on the old one.
     pub fn replace(&mut self, number: u16, running: RunningLun) -> Result<Closing, Unusable> {
         let unit = Arc::clone(&running.unit);
         let old = self.device.device().replace_logical_unit(number, unit)?;
@@ -196,7 +189,7 @@ impl Running {
     }
 }
 
-/// A unit without its volume, which holds the place.
+/// A unit without volume, for the number of a failed one.
 pub(super) fn failed(lun: &Lun, reason: Unusable) -> Result<RunningLun, Unusable> {
     Ok(RunningLun {
         unit: Arc::new(unit_not_ready(lun)?),
@@ -204,7 +197,7 @@ pub(super) fn failed(lun: &Lun, reason: Unusable) -> Result<RunningLun, Unusable
     })
 }
 
-/// Volumes that were given up, and close when their last command has ended; or units whose volume another has.
+/// Volumes that are closing: they close with their last command. Also units whose volume another unit took over.
 #[derive(Default)]
 pub struct Closing {
     volumes: Vec<Weak<dyn Volume>>,
@@ -220,7 +213,7 @@ impl Closing {
         }
     }
 
-    /// The end of the commands that a unit has, whatever becomes of its volume.
+    /// The end of a unit's present commands, without its volume.
     pub(super) fn of_commands(unit: &Arc<LogicalUnit>) -> Self {
         Self {
             volumes: Vec::new(),
@@ -228,13 +221,13 @@ impl Closing {
         }
     }
 
-    /// Whether all are closed: their files and devices are free for others.
+    /// Whether all are closed: their files and devices are free.
     pub fn is_over(&self) -> bool {
         self.volumes.iter().all(|gone| gone.strong_count() == 0)
             && self.units.iter().all(|gone| gone.strong_count() == 0)
     }
 
-    /// Waits until [`Closing::is_over`], for a time; whether it is.
+    /// Waits for [`Closing::is_over`], at most `patience`. Returns whether it is over.
     pub async fn wait(&self, patience: Duration) -> bool {
         let until = tokio::time::Instant::now() + patience;
         let mut pause = Duration::from_millis(1);
@@ -252,8 +245,8 @@ fn product(vendor: &str, text: &str) -> Result<ProductIdentification, Unusable> 
 }
 
 pub(super) fn unit_options(lun: &Lun) -> Result<LogicalUnitOptions, Unusable> {
-    let kept = lun.designation.as_ref();
-    let vendor = kept.and_then(|kept| kept.vendor.as_deref());
+    let retained = lun.designation.as_ref();
+    let vendor = retained.and_then(|retained| retained.vendor.as_deref());
     Ok(LogicalUnitOptions {
         uuid: lun.uuid.into_bytes(),
         product: product(vendor.unwrap_or(VENDOR), &lun.product)?,
@@ -262,20 +255,20 @@ pub(super) fn unit_options(lun: &Lun) -> Result<LogicalUnitOptions, Unusable> {
     })
 }
 
-/// With the names it keeps from another target, if it does.
+/// Adds the names from another target, if it has some.
 fn named(unit: LogicalUnit, lun: &Lun) -> Result<LogicalUnit, Unusable> {
-    let Some(kept) = &lun.designation else {
+    let Some(retained) = &lun.designation else {
         return Ok(unit);
     };
-    let designation = kept.designation();
+    let designation = retained.designation();
     let designation = designation.map_err(|error| Unusable::Description(error.to_string()))?;
     Ok(unit.with_designation(designation))
 }
 
-/// Where persistent reservations are stored, with what is.
+/// The store of persistent reservations, and its content.
 pub(super) type StoredReservations = (Arc<dyn ReservationStore>, PersistentReservations);
 
-/// The logical unit of `lun` on a volume that is open already.
+/// The logical unit of `lun` on an open volume.
 pub(super) fn unit_on(
     volume: Arc<dyn Volume>,
     lun: &Lun,
@@ -294,13 +287,13 @@ pub(super) fn unit_on(
     }))
 }
 
-/// The logical unit of `lun` without its volume.
+/// The logical unit of `lun` without volume.
 pub(super) fn unit_not_ready(lun: &Lun) -> Result<LogicalUnit, Unusable> {
     let unit = named(LogicalUnit::not_ready(unit_options(lun)?), lun)?;
     Ok(match &lun.reservations {
         Some(directory) => {
             let file = ReservationFile::new(directory, unit.naa());
-            // What is in it is checked when the unit is ready.
+            // The file is checked when the unit becomes ready.
             unit.with_reservation_store(Arc::new(file), PersistentReservations::default())
         }
         None => unit,
@@ -319,7 +312,7 @@ fn open_reservations(
     Ok(Some((Arc::new(file), content)))
 }
 
-/// A file cannot be thick.
+/// Fails if `lun` is thick and the volume is a file.
 pub(super) fn require_zvol(volume: &dyn Volume, lun: &Lun) -> Result<(), Unusable> {
     if lun.provisioning == ProvisioningChoice::Thick && volume.dataset().is_none() {
         let path = lun.path.display().to_string();
@@ -349,8 +342,8 @@ fn open(lun: &Lun, beginning: Beginning) -> Result<Opened, Unusable> {
     })
 }
 
-/// Opens the path of `lun` on another thread, as the system may take its time. When another process has the path, waits until
-/// `release` for it to go.
+/// Opens the path of `lun` on another thread, as the system can be slow. If another process has the path open, waits until
+/// `release`.
 pub(super) async fn open_apart(
     lun: &Lun,
     release: Instant,
@@ -370,7 +363,7 @@ pub(super) async fn open_apart(
         .unwrap_or_else(|error| Err(Unusable::Description(error.to_string())))
 }
 
-/// [`open_apart`], and an error when it takes longer than `patience`. What it opens later is closed at once.
+/// Like [`open_apart`], with an error after `patience`. A later result is closed at once.
 pub(super) async fn open_within(
     lun: &Lun,
     patience: Duration,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Targets, and who may use what.
+//! Targets, and access to targets and logical units.
 
 use super::definition::unit_access;
 use super::running::Running;
@@ -7,8 +7,8 @@ use super::{Closing, Service, ServiceError, lun_of, target_of};
 use crate::configuration::{Access, Accounts, Target};
 
 impl Service {
-    /// Makes a target without logical units; false when it was there. `initiators` not given: nobody for a new target, as
-    /// they are for one that was there.
+    /// Creates a target without logical units. Returns false if it exists. `initiators` of `None`: no initiator for a new target,
+    /// no change for an existing one.
     ///
     /// # Errors
     /// [`ServiceError::TargetDiffers`], [`ServiceError::Invalid`], [`ServiceError::NotStored`].
@@ -47,7 +47,7 @@ impl Service {
         changed.map(|()| true)
     }
 
-    /// Gives a target another alias, or none.
+    /// Sets or removes the alias of a target.
     ///
     /// # Errors
     /// [`ServiceError::NoTarget`], [`ServiceError::Invalid`], [`ServiceError::NotStored`].
@@ -57,7 +57,7 @@ impl Service {
         self.change_targets(candidate)
     }
 
-    /// Ends a target's sessions and removes it with its logical units; what it served may still be closing.
+    /// Ends a target's sessions, and deletes it with its logical units. Its volumes may still be closing afterwards.
     ///
     /// # Errors
     /// [`ServiceError::NoTarget`], [`ServiceError::NotStored`].
@@ -71,7 +71,7 @@ impl Service {
         Ok(Closing::of(luns.map(|lun| lun.unit)))
     }
 
-    /// Sets which initiators may log in. Sessions of others end.
+    /// Sets which initiators may log in. Sessions of other initiators end.
     ///
     /// # Errors
     /// [`ServiceError::NoTarget`], [`ServiceError::NotStored`].
@@ -81,8 +81,8 @@ impl Service {
         self.change_targets(candidate)
     }
 
-    /// Sets which of the initiators that the target admits a logical unit is there for. Sessions stay; others' commands to it
-    /// find no logical unit from now on.
+    /// Sets which of the target's initiators may use a logical unit. Sessions continue; for other initiators' commands, the
+    /// logical unit no longer exists.
     ///
     /// # Errors
     /// [`ServiceError::NoTarget`], [`ServiceError::NoLun`], [`ServiceError::NotStored`].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When each pool is updated: again and again, and at once when a LUN is new.
+//! Schedules the updates of each pool: periodically, and at once for a new LUN.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,16 +16,16 @@ use super::update::{Known, update};
 use crate::configuration::Lun;
 use crate::service::{LunState, Shared};
 
-/// Between two checks of what is due.
+/// Interval of the checks for due updates.
 const TICK: Duration = Duration::from_millis(250);
 
-/// How often it is tried again to find the store of a volume.
+/// Interval of attempts to find the store of a volume.
 const PLACE_PAUSE: Duration = Duration::from_secs(10);
 
-/// Until the next update of a store whose figures could not be read.
+/// Time to the next update after an error.
 const AFTER_ERROR: Duration = Duration::from_secs(2);
 
-/// Where units are, and the state of each store.
+/// Location of units, and state of each store.
 #[derive(Default)]
 struct Monitor {
     places: BTreeMap<Uuid, Place>,
@@ -34,15 +34,15 @@ struct Monitor {
 
 type SharedMonitor = Rc<RefCell<Monitor>>;
 
-/// Where the volume of a unit is.
+/// Location of a unit's volume.
 struct Place {
     unit: Weak<LogicalUnit>,
-    /// `None` until it is found, or when it cannot be.
+    /// `None` until it is found, or if it cannot be found.
     store: Option<Store>,
     tried: Instant,
 }
 
-/// Monitors the space of all that is served; for ever.
+/// Monitors the space of all served units. Never returns.
 pub async fn monitor(service: &Shared) {
     let monitor = SharedMonitor::default();
     let mut interval = tokio::time::interval(TICK);
@@ -87,7 +87,7 @@ impl Monitor {
         }
     }
 
-    /// Takes the state of a store for an update: no other update takes it, as the store is busy.
+    /// Takes the state of a store for an update. The store is busy then, so that no other update takes it.
     fn take_known(&mut self, store: &Store) -> Option<Known> {
         let present = self.stores.get_mut(store)?;
         let stand_in = Known {
@@ -98,12 +98,13 @@ impl Monitor {
         Some(std::mem::replace(present, stand_in))
     }
 
-    /// Puts it back. A store without LUNs, of which nothing has to be released, is forgotten: then this returns false.
+    /// Returns the state after an update. Forgets a store without LUNs and without reservations to release, and returns false
+    /// then.
     fn put_known(&mut self, store: Store, mut known: Known, began: Instant) -> bool {
         known.busy = false;
         let mut places = self.places.values();
         let is_used = places.any(|place| place.store.as_ref() == Some(&store));
-        // A unit may have come during the update.
+        // A unit can have been added during the update.
         let present = self.stores.remove(&store);
         if present.is_some_and(|present| present.due >= began) {
             known.due = Instant::now();
@@ -116,7 +117,7 @@ impl Monitor {
     }
 }
 
-/// Units that are served, with their LUNs.
+/// Served units with their LUNs.
 fn serving(service: &Shared) -> Vec<(Lun, Weak<LogicalUnit>)> {
     let service = service.borrow();
     let targets = service.configuration().targets.iter();
@@ -129,7 +130,8 @@ fn serving(service: &Shared) -> Vec<(Lun, Weak<LogicalUnit>)> {
     .collect()
 }
 
-/// Finds the stores of new units. The store of a unit that is gone is due at once: its reservation may have to be released.
+/// Finds the stores of new units. The store of a unit that no longer exists is due at once: its reservation may have to be
+/// released.
 fn find_places(service: &Shared, monitor: &SharedMonitor) {
     let serving = serving(service);
     let now = Instant::now();
@@ -213,7 +215,7 @@ async fn update_store(service: &Shared, monitor: &SharedMonitor, store: Store) {
         Err(error) => {
             report_unknown(service, &store, &mut known, &error);
             if error.is_gone() && members.is_empty() {
-                // There is nothing left to release.
+                // Nothing is left to release.
                 known.luns.clear();
             }
             AFTER_ERROR
@@ -226,7 +228,7 @@ async fn update_store(service: &Shared, monitor: &SharedMonitor, store: Store) {
     }
 }
 
-/// Whether any LUN may have been written since its limit was set.
+/// Whether a LUN can have been written after its limit was set.
 fn were_written(known: &Known, members: &[(Lun, Weak<LogicalUnit>)]) -> bool {
     members.iter().any(|(lun, unit)| {
         let of_lun = known.luns.get(&lun.uuid);
@@ -238,11 +240,11 @@ fn were_written(known: &Known, members: &[(Lun, Weak<LogicalUnit>)]) -> bool {
     })
 }
 
-/// The figures could not be read: limits and reservations do not change, and the problem is reported.
+/// Reports that the figures could not be read. Limits and reservations do not change.
 fn report_unknown(service: &Shared, store: &Store, known: &mut Known, error: &StoreError) {
     let text = error.to_string();
     if known.problem.as_ref() != Some(&text) {
-        tracing::warn!(pool = store.name(), %error, "its space is unknown: LUNs may use what there is");
+        tracing::warn!(pool = store.name(), %error, "cannot read the space of a pool; the limits of its LUNs do not change");
     }
     let pools = &mut service.borrow_mut().space.pools;
     pools.entry(store.name()).or_default().problem = Some(text.clone());

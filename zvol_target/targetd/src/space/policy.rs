@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What follows from the figures of a pool and its LUNs. Facts and measurements: docs/space.md.
+//! Decisions from the figures of a pool and its LUNs. Facts and measurements: docs/space.md.
 
 use std::time::Duration;
 
@@ -9,44 +9,44 @@ use volume::zfs::{Dataset, Pool};
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Between two updates of a pool, at most and at least.
+/// Longest and shortest time between two updates of a pool.
 const LONGEST: Duration = Duration::from_secs(5);
 const SHORTEST: Duration = Duration::from_millis(500);
 
-/// What writers may take of a pool in a second, bytes: the next update comes before they could have taken the headroom.
+/// Highest write rate of a pool, bytes per second: the next update comes before writers at this rate can use up the headroom.
 const FASTEST_WRITERS: u64 = 2 * GIB;
 
-/// With less than this above the headroom, writers could take it all between two updates, also where updates are slow.
+/// With less than this above the headroom, writers could use it up between two updates, even if updates are slow.
 fn near(total: u64) -> u64 {
     (total / 4).min(8 * GIB)
 }
 
-/// Whether a pool of `total` bytes with `left` bytes left is near its end.
+/// Whether a pool of `total` bytes is nearly full, with `left` bytes left.
 pub(super) fn is_near(total: u64, left: u64, headroom: u64) -> bool {
     left.saturating_sub(headroom) < near(total)
 }
 
-/// Figures of a pool, or of a file system, bytes.
+/// Figures of a pool or a file system, bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PoolFigures {
-    /// What can be used of it in all.
+    /// Usable size.
     pub total: u64,
-    /// What is left for every user.
+    /// Available to every user.
     pub available: u64,
-    /// What is on its disks free, in the unit of `total`: more than `available` by what is reserved and what OpenZFS keeps back.
+    /// Free on its disks, in the unit of `total`. It exceeds `available` by reservations and slop.
     pub free: u64,
-    /// What OpenZFS keeps back.
+    /// Space that OpenZFS holds back.
     pub slop: u64,
-    /// What sharing of blocks saves.
+    /// Space saved by shared blocks.
     pub saved: u64,
 }
 
 impl PoolFigures {
-    /// Of a pool, by its root dataset.
+    /// Figures of a pool, from its root dataset.
     pub fn of_pool(root: &Dataset, pool: &Pool) -> Self {
         let slop = slop(pool.size);
         let total = root.used.saturating_add(root.available);
-        // With parity `free` and `size` are more than datasets can have. Saved blocks count as used, and take nothing.
+        // With parity, `free` and `size` exceed what datasets can use. Saved blocks count as used, but take no space.
         let whole = total.saturating_add(slop).saturating_sub(pool.clone_saved);
         let free = if pool.size == 0 {
             0
@@ -63,7 +63,7 @@ impl PoolFigures {
         }
     }
 
-    /// Of a file system that is no pool.
+    /// Figures of a file system other than ZFS.
     pub fn of_file_system(total: u64, available: u64) -> Self {
         Self {
             total,
@@ -75,30 +75,29 @@ impl PoolFigures {
     }
 }
 
-/// What OpenZFS keeps back of a pool (`spa_get_slop_space()`, `spa_slop_shift` 5): a 32nd, 128 MiB to 128 GiB, but not more than
-/// half of it.
+/// Slop space of a pool (`spa_get_slop_space()`, `spa_slop_shift` 5): 1/32, from 128 MiB to 128 GiB, but at most half of the
+/// pool.
 fn slop(size: u64) -> u64 {
     (size / 32).max((128 * MIB).min(size / 2)).min(128 * GIB)
 }
 
-/// With less available than this, thin LUNs may not allocate more: a 64th of the pool, 64 MiB to 4 GiB. It is for writes of other
-/// users, snapshots and metadata.
+/// Default headroom: with less available, thin LUNs may not allocate more. 1/64 of the pool, from 64 MiB to 4 GiB, for writes of
+/// other users, snapshots and metadata.
 pub(super) fn headroom(total: u64) -> u64 {
     (total / 64).clamp(64 * MIB, 4 * GIB).min(total / 8)
 }
 
-/// The same of a file system that overwrites in place, and needs none for that.
+/// Default headroom of a file system that overwrites in place, and needs no space for that.
 pub(super) fn file_headroom(total: u64) -> u64 {
     (total / 64).min(GIB)
 }
 
-/// Half of it lets a write of 1 MiB through, and heartbeats at the same time.
+/// Half of it suffices for a write of 1 MiB together with heartbeats.
 const LEAST_LUN_HEADROOM: u64 = 128 * MIB;
 
-/// What is reserved for the overwrites of a LUN when nothing else is left. OpenZFS demands 24 times what is written and not in the
-/// pool yet: with 1 GiB, 43 MiB go at once, or 150 to 300 random writes that each change an indirect block of their own.
-/// Of a small pool less, so that all LUNs together take no more than a 16th of it, where that leaves each the 128 MiB that it needs to
-/// live on.
+/// Default reservation for the overwrites of a LUN in a full pool. OpenZFS demands 24 times the data that is written and not in
+/// the pool yet. 1 GiB lets 43 MiB pass at once, or 150 to 300 random writes that each change a separate indirect block. In a
+/// small pool it is less, so that all LUNs together take at most 1/16 of the pool, but at least 128 MiB for each LUN.
 pub(super) fn lun_headroom(total: u64, luns: usize) -> u64 {
     let luns = (luns as u64).max(1);
     (total / 64)
@@ -106,16 +105,16 @@ pub(super) fn lun_headroom(total: u64, luns: usize) -> u64 {
         .clamp(LEAST_LUN_HEADROOM, GIB)
 }
 
-/// What a LUN can take of what is nobody's and of its own `refreservation`, for new space.
+/// Space that a LUN can allocate: unreserved space, and the rest of its `refreservation`.
 pub(super) fn left_for_growth(dataset: &Dataset) -> u64 {
     let own = dataset.used_by_refreservation;
     dataset.unreserved_bytes().saturating_add(own)
 }
 
-/// How much a thin LUN may write before the next update near the end of its pool, with `held` bytes reserved for it.
+/// Bytes that a thin LUN may write before the next update of a nearly full pool, with `held` bytes reserved for it.
 ///
-/// A write takes from what is reserved when nothing else is left. Where others could fill the pool between two updates, growth leaves
-/// half of the LUN's headroom for overwrites.
+/// A write uses the reservation if nothing else is left. If others could fill the pool between two updates, growth may use half
+/// of the LUN's headroom; the rest is for overwrites.
 pub(super) fn limit(growth: Growth, held: u64, headroom: u64) -> Growth {
     match growth {
         Growth::Allowed => Growth::Limited(held.saturating_sub(headroom / 2)),
@@ -123,7 +122,7 @@ pub(super) fn limit(growth: Growth, held: u64, headroom: u64) -> Growth {
     }
 }
 
-/// Whether LUNs may take more with `left` bytes left. Once refused, there must be a quarter more than the headroom again.
+/// Whether LUNs may allocate more, with `left` bytes left. After a refusal, 5/4 of the headroom must be available first.
 pub(super) fn growth(before: Growth, left: u64, headroom: u64) -> Growth {
     let needed = match before {
         Growth::Allowed | Growth::Limited(_) => headroom,
@@ -136,8 +135,8 @@ pub(super) fn growth(before: Growth, left: u64, headroom: u64) -> Growth {
     }
 }
 
-/// What `reservation` of a zvol should be, when it should be another: what the zvol uses and `headroom`. `left` is what is left for
-/// every user. Not for every change: 3 to 5 quarters of the headroom will do.
+/// The new `reservation` of a zvol, if it must change: used space plus `headroom`. `left` is available to every user. Small
+/// changes are skipped: 3/4 to 5/4 of the headroom is close enough.
 pub(super) fn reservation(dataset: &Dataset, headroom: u64, left: u64) -> Option<u64> {
     let held = dataset.reservation.saturating_sub(dataset.used);
     let desired = if held < headroom - headroom / 4 {
@@ -147,16 +146,16 @@ pub(super) fn reservation(dataset: &Dataset, headroom: u64, left: u64) -> Option
     } else {
         return None;
     };
-    // A little more now and then only: each costs a transaction group.
+    // Grow it in large steps: each change costs a transaction group.
     let worth = desired.abs_diff(held) >= (headroom / 16).max(1);
     worth.then_some(dataset.used.saturating_add(desired))
 }
 
-/// Whether more is reserved than is free on the disks.
+/// Whether reservations exceed the free space on the disks.
 ///
-/// A write within a reservation is not held against the pool's space. Overwriting a shared block takes new space though, and
-/// with nothing else left that comes from what OpenZFS keeps back for itself; when that is used up the pool is suspended
-/// (seen, docs/space.md). So reservations of thin LUNs end before: then OpenZFS itself refuses.
+/// A write within a reservation is not checked against the pool's space. But an overwrite of a shared block needs new space. If
+/// nothing else is left, it uses the slop space; when that is used up, the pool is suspended (seen, docs/space.md). So
+/// reservations of thin LUNs are released before: then OpenZFS refuses the writes.
 pub(super) fn is_overcommitted(before: bool, pool: &PoolFigures, held: u64) -> bool {
     if pool.saved == 0 || pool.available > 0 {
         return false;
@@ -165,8 +164,8 @@ pub(super) fn is_overcommitted(before: bool, pool: &PoolFigures, held: u64) -> b
     pool.free < held.saturating_add(pool.slop / 8 * eighths)
 }
 
-/// When the next update is due: before the fastest writers could have taken half of what is above the headroom; where more is shared
-/// than there is space for, as often as can be.
+/// Time to the next update: before the fastest writers could use up half of the space above the headroom. If more is shared than
+/// space is available, as often as possible.
 pub(super) fn next_update(pool: &PoolFigures, left: u64, headroom: u64, refused: bool) -> Duration {
     if refused {
         return if pool.saved > left {
@@ -257,7 +256,7 @@ mod tests {
         assert_eq!(next(120, 164, 1000), Some(184));
         // After UNMAP.
         assert_eq!(next(20, 164, 1000), Some(84));
-        // Near the end what there is; with nothing left, nothing.
+        // When the pool is nearly full, the available space; with nothing left, no change.
         assert_eq!(next(150, 164, 10), Some(174));
         assert_eq!(next(150, 164, 0), None);
         assert_eq!(next(150, 100, 3), None);
@@ -290,7 +289,7 @@ mod tests {
 
     #[test]
     fn figures_of_a_full_pool_as_measured() {
-        // A pool of 2 GiB, two zvols that share 384 MiB, 64 MiB held for each, filled by a file.
+        // A pool of 2 GiB with two zvols that share 384 MiB, 64 MiB reserved for each, filled by a file.
         let root = Dataset {
             used: (1_746_818_560 - 4_194_304) + 402_653_184 + 2 * 64 * MIB,
             ..Dataset::default()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Space at the last update, for the control socket.
+//! Results of the last space update, for the control socket.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +16,20 @@ pub struct SpaceReport {
     pub pools: BTreeMap<String, PoolSpace>,
     /// LUNs by UUID. A LUN whose space is unknown is absent.
     pub luns: BTreeMap<Uuid, LunSpace>,
-    /// What blocks of LUNs share, by UUID.
+    /// Usage and sharing of LUNs' blocks, by UUID.
     pub usage: BTreeMap<Uuid, LunUsage>,
 }
 
 /// A pool, or a file system with volumes; bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolSpace {
-    /// What its users can have in all.
+    /// Usable size.
     pub total_bytes: u64,
-    /// What is left for every user.
+    /// Available to every user.
     pub available_bytes: u64,
     /// With less available, thin LUNs may not allocate more.
     pub headroom_bytes: u64,
-    /// What is wrong.
+    /// Problem of the last update.
     pub problem: Option<String>,
 }
 
@@ -42,22 +42,22 @@ pub struct LunSpace {
     pub dataset: Option<String>,
     /// Whether it may allocate more.
     pub growth: Growth,
-    /// What it uses.
+    /// Used space.
     pub used_bytes: u64,
-    /// All of its data, of a clone also what it shares with its origin.
+    /// All of its data. For a clone, this includes data shared with its origin.
     pub referenced_bytes: u64,
-    /// What it can use in addition.
+    /// Space that it can use in addition.
     pub available_bytes: u64,
-    /// What is reserved for it and unused.
+    /// Reserved for it and unused.
     pub held_bytes: u64,
-    /// What should be reserved for its overwrites.
+    /// Space to reserve for its overwrites.
     pub headroom_bytes: u64,
     /// `refreservation` of the zvol.
     pub refreservation_bytes: Option<u64>,
-    /// Of a thick LUN: whether the `refreservation` covers its size.
+    /// Whether the `refreservation` of a thick LUN covers its size.
     pub covered: Option<bool>,
     /// `sync` of the zvol.
     pub sync: Option<Sync>,
-    /// What is wrong.
+    /// Problem of the last update.
     pub problem: Option<String>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The `reservation` of a zvol: what it uses and the headroom for its overwrites. Other writers of the pool cannot take it.
+//! The `reservation` of a zvol: its used space plus the headroom for overwrites. Other writers of the pool cannot use it.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::update::{Known, Terms};
 use crate::configuration::{Lun, ProvisioningChoice};
 use crate::service::Shared;
 
-/// How long a reservation that could not be set is not tried again.
+/// Pause after a reservation could not be set.
 const RETRY: Duration = Duration::from_secs(30);
 
 /// State of a LUN between updates.
@@ -22,16 +22,16 @@ const RETRY: Duration = Duration::from_secs(30);
 pub(super) struct KnownLun {
     volume: Option<Weak<dyn Volume>>,
     pub growth: Growth,
-    /// The limit that the volume has.
+    /// The current limit of the volume.
     pub limit: Growth,
-    /// The zvol whose `reservation` this LUN has.
+    /// The zvol whose `reservation` was set for this LUN.
     reserved_on: Option<String>,
     pub problem: Option<String>,
     failed: Option<Instant>,
 }
 
 impl KnownLun {
-    /// Starts anew when the LUN is on another volume. Its old reservation is released by [`release_unused`].
+    /// Resets the state if the LUN is on another volume. [`release_unused`] releases the old reservation.
     pub fn follow(&mut self, volume: &Arc<dyn Volume>) {
         let address = |volume: *const dyn Volume| volume.cast::<()>();
         let known = self.volume.as_ref().map(|known| address(known.as_ptr()));
@@ -48,7 +48,7 @@ impl KnownLun {
         self.failed.is_none_or(|failed| failed.elapsed() >= RETRY)
     }
 
-    /// Sets the reservation of the zvol, if it should be another. Returns what is then reserved and unused.
+    /// Sets the reservation of the zvol, if it must change. Returns the reserved and unused bytes.
     pub async fn reserve(&mut self, terms: &Terms, lun: &Lun, dataset: &Dataset) -> u64 {
         let mut present = dataset.clone();
         let problem = self.set_reservation(terms, lun, &mut present).await.err();
@@ -86,31 +86,31 @@ impl KnownLun {
                     present.reservation = bytes;
                     self.failed = None;
                 }
-                // Another writer took it since the figures were read. The next update sees what is left.
+                // Another writer took the space after the figures were read. The next update has new figures.
                 Err(error) if error.is_no_space() => {}
                 Err(error) => {
                     self.failed = Some(Instant::now());
-                    return Err(format!("no space is reserved for its overwrites: {error}"));
+                    return Err(format!("cannot reserve space for its overwrites: {error}"));
                 }
             }
         }
         if ends {
             return Err(
-                "no space is reserved for its overwrites: the pool shares more than it can hold apart. Add vdevs, or delete data".into(),
+                "no space is reserved for its overwrites: shared blocks exceed the free space of the pool. Add vdevs, or delete data".into(),
             );
         }
-        // A `refreservation` that is not written yet is for new data.
+        // The unused part of a `refreservation` is for new data.
         let held = present.reservation.saturating_sub(present.used);
         if held < headroom / 4 {
             return Err(format!(
-                "of {headroom} bytes for its overwrites only {held} are reserved: the pool is full. Add vdevs, or delete data"
+                "only {held} of {headroom} bytes are reserved for its overwrites: the pool is full. Add vdevs, or delete data"
             ));
         }
         Ok(())
     }
 }
 
-/// Sets `reservation` on a thread that may block; 0: none.
+/// Sets `reservation` in bytes on a blocking thread; 0: none.
 async fn set_reservation(dataset: &str, bytes: u64) -> Result<(), ProgramError> {
     let name = dataset.to_owned();
     let set = tokio::task::spawn_blocking(move || zfs::set(&name, "reservation", bytes)).await;
@@ -122,7 +122,7 @@ async fn set_reservation(dataset: &str, bytes: u64) -> Result<(), ProgramError> 
     })
 }
 
-/// Releases the reservations of LUNs of a pool that are deleted, or are on another zvol now.
+/// Releases the reservations of LUNs of a pool that were deleted or moved to another zvol.
 pub(super) async fn release_unused(
     service: &Shared,
     pool: &str,
@@ -149,13 +149,13 @@ pub(super) async fn release_unused(
         let member = present.iter().find(|(present, _)| present == uuid);
         let stays = match member {
             Some((_, dataset)) => lun.reserved_on.is_none() || lun.reserved_on == *dataset,
-            // It may not be ready now.
+            // Its unit may not be ready now.
             None => configured.contains(uuid) && !elsewhere.contains(uuid),
         };
         if stays {
             continue;
         }
-        // Another LUN may be on the zvol now, or this one under a new name.
+        // The zvol can belong to another LUN, or to this one under a new name.
         let zvol = lun.reserved_on.clone();
         let zvol = zvol.filter(|zvol| !present.iter().any(|(_, used)| used.as_ref() == Some(zvol)));
         if let Some(zvol) = zvol {
@@ -164,7 +164,7 @@ pub(super) async fn release_unused(
             }
             match set_reservation(&zvol, 0).await {
                 Err(error) if !error.is_absent() => {
-                    tracing::warn!(dataset = zvol, %error, "the reservation of a LUN that is gone stays for now");
+                    tracing::warn!(dataset = zvol, %error, "cannot release the reservation of a LUN that no longer exists; trying again later");
                     lun.failed = Some(Instant::now());
                     continue;
                 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the figures of a pool or a file system. All of it blocks.
+//! Reads the figures of a pool or a file system. Every function blocks.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,17 +12,17 @@ use volume::zfs::{self, Dataset, Pool, ProgramError};
 
 use super::policy::{self, PoolFigures};
 
-/// What volumes are in.
+/// The pool or file system of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Store {
-    /// A pool, by its name.
+    /// A pool, by name.
     Pool(String),
     /// A file system, by its mount point.
     FileSystem(PathBuf),
 }
 
 impl Store {
-    /// What the volume at `path` is in; `None` when that is unknown, as for block devices.
+    /// The store of the volume at `path`; `None` if it is unknown, as for block devices.
     pub fn of(volume: &dyn Volume, path: &Path) -> Option<Self> {
         if let Some(dataset) = volume.dataset() {
             return Some(Self::Pool(zfs::pool_of(&dataset).to_owned()));
@@ -33,7 +33,7 @@ impl Store {
             .then(|| Self::FileSystem(mount_point(&path, file.dev())))
     }
 
-    /// By which it is configured and shown.
+    /// Name in configuration and reports.
     pub fn name(&self) -> String {
         match self {
             Self::Pool(name) => name.clone(),
@@ -42,7 +42,7 @@ impl Store {
     }
 }
 
-/// The outermost folder of `path` that is of the file system `device`.
+/// The outermost directory of `path` on the file system `device`.
 fn mount_point(path: &Path, device: u64) -> PathBuf {
     let folders = path.ancestors().skip(1);
     let of_it =
@@ -63,7 +63,7 @@ pub(super) enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the store is not there any more.
+    /// Whether the store no longer exists.
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Program(error) => error.is_absent(),
@@ -73,7 +73,7 @@ impl StoreError {
     }
 }
 
-/// Figures of a store.
+/// Figures of a store and its volumes.
 #[derive(Debug)]
 pub(super) struct Found {
     pub pool: PoolFigures,
@@ -81,7 +81,7 @@ pub(super) struct Found {
     pub datasets: Vec<Option<Dataset>>,
 }
 
-/// What `zfs` and `zpool` say of a pool. Until a transaction group writes to the pool, they say the same again.
+/// Output of `zfs` and `zpool` for a pool. It is the same until a transaction group writes to the pool.
 #[derive(Debug)]
 pub(super) struct Figures {
     written: Option<u64>,
@@ -91,7 +91,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Of a pool and datasets in it.
+    /// Figures of a pool and some of its datasets.
     fn read(pool: &str, names: Vec<String>) -> Result<Self, ProgramError> {
         Ok(Self {
             written: zfs::last_write(pool),
@@ -106,9 +106,9 @@ impl Figures {
     }
 }
 
-/// Reads the figures of a store and of the volumes in it. The volumes are dropped before anything blocks. With `sync`, a transaction
-/// group of a pool that is near its end is synced first: the figures lack what is not in the pool yet. Runs no program while the
-/// figures `before` hold, which are replaced.
+/// Reads the figures of a store and of its volumes. Drops the volumes before anything blocks. With `sync`, syncs a transaction
+/// group of a nearly full pool first, as the figures do not include dirty data. Runs no program while the figures `before` are
+/// still valid; replaces them otherwise.
 pub(super) fn read(
     store: &Store,
     volumes: Vec<Option<Arc<dyn Volume>>>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What follows from the figures of a store: limits of its LUNs, their reservations, and what hosts and administrators see.
+//! Applies the figures of a store: sets the limits and reservations of its LUNs, and reports to hosts and administrators.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,18 +18,18 @@ use super::{LunSpace, PoolSpace};
 use crate::configuration::{Lun, PoolSettings, ProvisioningChoice};
 use crate::service::Shared;
 
-/// How long a file may take to report its own space.
+/// Time limit for a file to report its space.
 const FILE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// State of a store between updates.
 pub(super) struct Known {
     pub due: Instant,
-    /// An update is under way.
+    /// Whether an update is running.
     pub busy: bool,
     pub overcommitted: bool,
     pub problem: Option<String>,
     pub luns: BTreeMap<Uuid, KnownLun>,
-    /// As last read.
+    /// Figures of the last update.
     pub figures: Option<Arc<Figures>>,
 }
 
@@ -46,21 +46,21 @@ impl Default for Known {
     }
 }
 
-/// What holds for all LUNs of a store.
+/// Values that apply to all LUNs of a store.
 pub(super) struct Terms {
     name: String,
     pool: PoolFigures,
     headroom: u64,
     settings: Option<PoolSettings>,
-    /// Of a LUN without a setting of its own.
+    /// Headroom of a LUN without the setting.
     lun_headroom: u64,
     pub overcommitted: bool,
-    /// What this update has reserved so far.
+    /// Bytes reserved so far in this update.
     pub taken: Cell<u64>,
 }
 
 impl Terms {
-    /// What should be reserved for the overwrites of a LUN.
+    /// Space to reserve for the overwrites of a LUN.
     pub fn headroom_of(&self, lun: &Lun) -> u64 {
         lun.headroom_bytes.unwrap_or(self.lun_headroom)
     }
@@ -69,7 +69,7 @@ impl Terms {
 /// A served LUN, with its unit and the figures of its zvol.
 type Member = ((Lun, Weak<LogicalUnit>), Option<Dataset>);
 
-/// Applies what follows from the figures. Returns when the next update is due.
+/// Applies the figures. Returns the time of the next update.
 pub(super) async fn update(
     service: &Shared,
     store: &Store,
@@ -80,14 +80,14 @@ pub(super) async fn update(
     release_unused(service, &store.name(), known, &members).await;
     let mut members: Vec<Member> = members.into_iter().zip(found.datasets).collect();
     let terms = terms(service, store, known, found.pool, &members);
-    // Reservations that become smaller go first.
+    // Reservations that become smaller come first.
     members.sort_by_key(|((lun, _), dataset)| {
         let desired = |used: u64| used.saturating_add(terms.headroom_of(lun));
         dataset
             .as_ref()
             .is_none_or(|dataset| dataset.reservation < desired(dataset.used))
     });
-    // All volumes have their limits before anything is reserved: that takes its time.
+    // First set the limits of all volumes: setting reservations takes time.
     let (left, refused) = limit_all(service, &terms, known, &members).await;
     for ((lun, unit), dataset) in &members {
         let (Some(dataset), Some(of_lun)) = (dataset, known.luns.get_mut(&lun.uuid)) else {
@@ -102,7 +102,7 @@ pub(super) async fn update(
         }
     }
     known.problem = terms.overcommitted.then(|| {
-        "shared blocks were overwritten until nothing was left: no space is reserved for thin LUNs. Add vdevs, or delete data".to_owned()
+        "overwrites of shared blocks have used up the free space: no space is reserved for thin LUNs. Add vdevs, or delete data".to_owned()
     });
     let shown = PoolSpace {
         total_bytes: terms.pool.total,
@@ -138,7 +138,7 @@ fn terms(
     let held = |(_, dataset): &Member| dataset.as_ref().map_or(0, Dataset::reserved_bytes);
     let mut held: u64 = members.iter().map(held).sum();
     if known.overcommitted {
-        // What was released counts as if it were reserved: it is to come back.
+        // Released reservations count as reserved, as they must be set again.
         let thin = |((lun, _), _): &&Member| lun.provisioning == ProvisioningChoice::Thin;
         let thin = members.iter().filter(thin).count() as u64;
         held = held.saturating_add(lun_headroom.saturating_mul(thin));
@@ -147,7 +147,7 @@ fn terms(
     if overcommitted && !known.overcommitted {
         tracing::error!(
             pool = name,
-            "more is shared than can be overwritten: no space is reserved for thin LUNs until there is space again"
+            "shared blocks exceed the free space: no space is reserved for thin LUNs until space is free"
         );
     }
     known.overcommitted = overcommitted;
@@ -162,7 +162,7 @@ fn terms(
     }
 }
 
-/// Sets the limit of each volume. Returns the least that any LUN has left, and whether any may not allocate more.
+/// Sets the limit of each volume. Returns the lowest space left of any LUN, and whether any may not allocate more.
 async fn limit_all(
     service: &Shared,
     terms: &Terms,
@@ -179,7 +179,7 @@ async fn limit_all(
         of_lun.follow(unit.volume());
         let space = match dataset {
             Some(dataset) => Some(zvol_space(terms, lun, &unit, dataset, of_lun)),
-            // A file; or a zvol that was renamed or destroyed this moment.
+            // A file; or a zvol that was renamed or destroyed a moment ago.
             None => file_space(terms, &unit, of_lun).await,
         };
         let Some(space) = space else {
@@ -217,7 +217,7 @@ fn zvol_space(
         let left = policy::left_for_growth(dataset);
         known.growth = policy::growth(known.growth, left, terms.headroom);
         let is_near = policy::is_near(terms.pool.total, left, terms.headroom);
-        // Where nothing may be reserved, there is nothing to spare.
+        // If nothing may be reserved, there is no reservation to protect.
         let may_reserve = known.problem.is_none() || held > 0;
         let limit = if is_near && may_reserve {
             policy::limit(known.growth, held, headroom)
@@ -280,7 +280,7 @@ async fn file_space(terms: &Terms, unit: &LogicalUnit, known: &mut KnownLun) -> 
     })
 }
 
-/// The unit, if it still is the LUN's: another may have replaced it during the update.
+/// The unit, if it is still the LUN's: the update can have replaced it.
 fn served(service: &Shared, lun: &Lun, unit: &Weak<LogicalUnit>) -> Option<Arc<LogicalUnit>> {
     let unit = unit.upgrade()?;
     let service = service.borrow();
@@ -292,10 +292,10 @@ fn served(service: &Shared, lun: &Lun, unit: &Weak<LogicalUnit>) -> Option<Arc<L
     is_served.then_some(unit)
 }
 
-/// Gives the figures to the unit, which warns its hosts, and to the control socket.
+/// Passes the figures to the unit, which warns its hosts, and to the control socket.
 fn publish(service: &Shared, terms: &Terms, lun: &Lun, unit: &LogicalUnit, space: LunSpace) {
     let size = unit.volume().geometry().size_bytes;
-    // The users of the pool together reach its threshold when so much is left.
+    // The users of the pool together reach its threshold with this much left.
     let of_pool = terms.settings.as_ref().and_then(|pool| pool.soft_threshold);
     let left_at = |threshold: u64| {
         let left = terms.pool.total.saturating_sub(threshold);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Allocated, shared and unique bytes of a LUN, counted by the pool's block reference table.
+//! Allocated, shared and unique bytes of a LUN, counted in the pool's block reference table.
 //!
-//! Counting a large LUN takes seconds to minutes. Who waits gets an answer within a second; the count goes on.
+//! Counting a large LUN takes seconds to minutes. The caller gets an answer within a second; the count continues.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,33 +14,33 @@ use volume::{BlockUsage, Volume, zfs};
 
 use crate::service::{LunState, RunningLun, Shared};
 
-/// How long a caller waits for a count: the answer is there within a second.
+/// How long a caller waits for a count: an answer comes within a second.
 const PATIENCE: Duration = Duration::from_millis(900);
 
 /// Counts of one LUN.
 #[derive(Default)]
 pub struct LunUsage {
-    /// The last one that came to its end.
+    /// The last complete count.
     last: Option<Counted>,
-    /// The one under way.
+    /// The running count.
     current: Option<Rc<Count>>,
 }
 
 /// Bytes of a LUN at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// When its blocks were so.
+    /// Time of this state.
     pub as_of: SystemTime,
-    /// What they use.
+    /// Usage of its blocks.
     pub usage: BlockUsage,
 }
 
-/// What is known of a LUN.
+/// What is known about the bytes of a LUN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
     /// Exact at a time.
     Counted(Counted),
-    /// Not counted yet, or nothing can count it: at most so many bytes are allocated, where that is known.
+    /// Not counted yet, or it cannot be counted: an upper limit of the allocated bytes, if known.
     AtMost(Option<u64>),
 }
 
@@ -50,7 +50,7 @@ struct Count {
     ended: Notify,
 }
 
-/// What the blocks of a LUN use; `None` when no LUN with this UUID is served. Waits at most [`PATIENCE`].
+/// Usage of the blocks of a LUN; `None` if no LUN with this UUID is served. Waits at most [`PATIENCE`].
 pub async fn usage(service: &Shared, uuid: Uuid) -> Option<Usage> {
     let volume = volume_of(service, uuid)?;
     let present = {
@@ -72,7 +72,7 @@ pub async fn usage(service: &Shared, uuid: Uuid) -> Option<Usage> {
             count.ended.notified().await;
         }
     };
-    // What is known then is the answer.
+    // Without a result in time, return what is known.
     let _ = tokio::time::timeout(PATIENCE, ended).await;
     let space = &service.borrow().space;
     let last = space.usage.get(&uuid).and_then(|usage| usage.last);
@@ -104,7 +104,7 @@ async fn run(service: Shared, uuid: Uuid, volume: Arc<dyn Volume>, count: Rc<Cou
     };
     let counted = counted(&volume).await;
     if let Some(of_lun) = service.borrow_mut().space.usage.get_mut(&uuid) {
-        // The LUN may have changed meanwhile.
+        // The LUN can have changed in the meantime.
         let is_current = |current: &Rc<Count>| Rc::ptr_eq(current, &count);
         if of_lun.current.as_ref().is_some_and(is_current) {
             of_lun.current = None;
@@ -115,13 +115,13 @@ async fn run(service: Shared, uuid: Uuid, volume: Arc<dyn Volume>, count: Rc<Cou
     count.ended.notify_waiters();
 }
 
-/// Counts a volume from its beginning to its end. It can be closed meanwhile: then nothing is known.
+/// Counts a whole volume. `None` if it is closed in the meantime.
 async fn counted(volume: &Weak<dyn Volume>) -> Option<Counted> {
     let dataset = volume.upgrade()?.dataset()?;
-    // Clones of a moment ago count too.
+    // Include clones that were made a moment ago.
     let synced = tokio::task::spawn_blocking(move || zfs::sync(zfs::pool_of(&dataset))).await;
     if let Err(error) = synced.ok()? {
-        tracing::warn!(%error, "what blocks of a LUN share is not counted");
+        tracing::warn!(%error, "cannot count the shared blocks of a LUN");
         return None;
     }
     let as_of = SystemTime::now();
@@ -134,7 +134,7 @@ async fn counted(volume: &Weak<dyn Volume>) -> Option<Counted> {
         match volume.usage(usage.counted_bytes).await {
             Ok(next) => usage.add(&next?),
             Err(error) => {
-                tracing::warn!(%error, "what blocks of a LUN share is not counted");
+                tracing::warn!(%error, "cannot count the shared blocks of a LUN");
                 return None;
             }
         }

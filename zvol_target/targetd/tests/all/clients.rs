@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Initiators nobody here wrote, on a LUN of the real daemon.
+//! Independent initiators on a LUN of the real daemon.
 
 use std::fs;
 use std::io::Write;
@@ -32,7 +32,7 @@ fn an_image_goes_there_and_comes_back() {
     let mut file = fs::File::create(&image).unwrap();
     let mut word = 1_u64;
     for _ in 0..(24 << 20) / 8 {
-        // xorshift64: content that repeats nowhere.
+        // xorshift64: content without repetitions.
         word ^= word << 13;
         word ^= word >> 7;
         word ^= word << 17;
@@ -88,7 +88,7 @@ fn a_new_size_is_seen() {
     file.set_len(32 << 20).unwrap();
     daemon.call("luns.refresh", &json!({"target": IQN, "number": 0}));
     assert_eq!(size(), (32 << 20).to_string());
-    // And without a request.
+    // Also without a request.
     file.set_len(64 << 20).unwrap();
     wait_until("the size to be seen", || {
         let listed = daemon.call("luns.list", &json!({"target": IQN}));

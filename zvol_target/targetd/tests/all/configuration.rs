@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Configurations that are refused: the line and the reason are named, and nothing is changed.
+//! Invalid configurations: the error names line and reason, and nothing is changed.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ const UUIDS: [&str; 2] = [
     "4f1c6d2e-903b-4a57-8c01-223344556602",
 ];
 
-/// Eight lines: the two LUNs are in the sixth and seventh.
+/// Eight lines; the two LUNs are in the sixth and seventh.
 fn with_luns(first: &str, second: &str) -> String {
     format!(
         "{{\n\"version\": 2,\n\"targets\": [{{\n\"name\": \"{IQN}\",\n\"luns\": [\n{first},\n{second}\n]}}]}}"
@@ -31,12 +31,12 @@ fn the_line_and_the_reason_are_named() {
         (
             with_luns(&good, &lun(0, 1, "")),
             7,
-            "targets[0].luns[1].number: 0 is there twice",
+            "targets[0].luns[1].number: 0 occurs twice",
         ),
         (
             with_luns(&good, &lun(1, 0, "")),
             7,
-            "targets[0].luns[1].uuid: 4f1c6d2e-903b-4a57-8c01-223344556601 is another unit's",
+            "targets[0].luns[1].uuid: 4f1c6d2e-903b-4a57-8c01-223344556601 belongs to another LUN",
         ),
         (
             with_luns(&lun(0, 0, ", \"product\": \"seventeen letters\""), &good),
@@ -81,12 +81,12 @@ fn the_line_and_the_reason_are_named() {
         (
             with_luns(&good, &lun(1, 1, "")).replace(IQN, "iqn.disk"),
             4,
-            "targets[0].name: an \"iqn.\" name goes on with",
+            "targets[0].name: after \"iqn.\" come",
         ),
         (
             "{\"version\": 2,\n\"portals\": [{\"address\": \"127.0.0.1:3260\"},\n{\"address\": \"127.0.0.1:3260\"}]}".into(),
             3,
-            "portals[1].address: 127.0.0.1:3260 is there twice",
+            "portals[1].address: 127.0.0.1:3260 occurs twice",
         ),
         (
             "{\"version\": 2,\n\"portals\": [{\"address\": \"localhost\"}]}".into(),
@@ -96,12 +96,12 @@ fn the_line_and_the_reason_are_named() {
         (
             "{\"version\": 2,\n\"portal_groups\": [{\"tag\": 1, \"relative_target_port\": 1},\n{\"tag\": 2, \"relative_target_port\": 1}]}".into(),
             3,
-            "portal_groups[1].relative_target_port: 1 is another group's",
+            "portal_groups[1].relative_target_port: 1 belongs to another group",
         ),
         (
             "{\"version\": 2, \"targets\": [\n{\"name\": \"iqn.2026-11.example:a\"},\n{\"name\": \"iqn.2026-11.example:a\"}]}".into(),
             3,
-            "targets[1].name: iqn.2026-11.example:a is there twice",
+            "targets[1].name: iqn.2026-11.example:a occurs twice",
         ),
         ("{\n\n\"targets\": []}".into(), 3, "missing field `version`"),
         ("{\n\"version\": 2,\n".into(), 3, "EOF"),

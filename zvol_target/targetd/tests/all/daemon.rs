@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's life: start, refusal to start, changes, crash, return, stop.
+//! The daemon's life: start, refused start, changes, crash, restart, stop.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -114,7 +114,7 @@ fn a_missing_path_stops_no_other_lun_and_is_served_when_it_appears() {
     assert_eq!(refreshed["lun"]["state"], "serving");
     drop(daemon);
 
-    // And without a request.
+    // Also without a request.
     fs::rename(&gone, home.path("elsewhere")).unwrap();
     let daemon = Daemon::start(&home);
     fs::rename(home.path("elsewhere"), &gone).unwrap();
@@ -138,7 +138,7 @@ fn a_start_waits_for_a_volume_that_another_process_still_has() {
         std::thread::sleep(std::time::Duration::from_millis(500));
         drop(held);
     });
-    // `start` returns when the portal listens: the LUN must be there by then.
+    // `start` returns when the portal is open: the LUN must be served by then.
     let daemon = Daemon::start(&home);
     let listed = daemon.call("luns.list", &json!({"target": IQN}));
     assert_eq!(listed["luns"][0]["state"], "serving", "{listed}");
@@ -158,7 +158,7 @@ fn a_broken_configuration_is_refused_and_kept() {
         ),
         (
             "{\n\"version\": 3}".to_owned(),
-            "line 2: version: 3 is not known here",
+            "line 2: version: 3 is not supported",
         ),
         (target(r#", "colour": "red""#), "unknown field `colour`"),
         (
@@ -192,7 +192,7 @@ fn a_change_that_cannot_be_stored_is_not_made() {
     let home = Home::new();
     let daemon = Daemon::start(&home);
     daemon.create_target();
-    // The temporary file's name is taken by what cannot be removed as a file.
+    // A directory has the name of the temporary file, so that it cannot be removed as a file.
     fs::create_dir(home.path("target.json.new")).unwrap();
     let create = json!({"name": "iqn.2026-11.example:second", "initiators": "any"});
     assert_eq!(daemon.refusal("targets.create", &create), -32004);
@@ -207,7 +207,7 @@ fn a_change_that_cannot_be_stored_is_not_made() {
     );
 }
 
-/// The system gives no guarantee about a directory's entries after fsync(2) of it failed.
+/// After a failed fsync(2) of a directory, its entries may not be stable.
 #[test]
 fn a_change_that_may_not_survive_is_made_and_said_to_be_so_until_it_is_stable() {
     let home = Home::new();
@@ -217,7 +217,7 @@ fn a_change_that_may_not_survive_is_made_and_said_to_be_so_until_it_is_stable() 
         .args(["-f", "-qq", "-o"])
         .arg(home.path("strace"))
         .args(["-P", directory, "-e", "trace=fsync"])
-        // The start makes the key and the file. Then: what the change does, and what its answer does.
+        // The start creates the key and the file; the later calls belong to the change and to its answer.
         .args(["-e", "inject=fsync:error=EIO:when=3..4"])
         .arg(env!("CARGO_BIN_EXE_zvaai-target"))
         .args(home.command().get_args());
@@ -229,7 +229,7 @@ fn a_change_that_may_not_survive_is_made_and_said_to_be_so_until_it_is_stable() 
         said.contains("-32005") && said.contains("power cut"),
         "{said}"
     );
-    // What the file says, the daemon does.
+    // The daemon follows the file.
     let file = fs::read_to_string(home.path("target.json")).unwrap();
     assert!(file.contains(IQN));
     let discovered = run("iscsi-ls", &[&format!("iscsi://{}", daemon.portal)]);
@@ -277,7 +277,7 @@ fn something_else_in_the_sockets_place_is_kept() {
     let home = Home::new();
     fs::write(home.path("control.sock"), "letters").unwrap();
     let refusal = home.hindered();
-    assert!(refusal.contains("is no socket"), "{refusal}");
+    assert!(refusal.contains("is not a socket"), "{refusal}");
     assert_eq!(
         fs::read_to_string(home.path("control.sock")).unwrap(),
         "letters"
@@ -359,7 +359,7 @@ fn logs_have_the_form_their_reader_takes() {
         let record: Value = serde_json::from_str(line).unwrap();
         assert!(record["level"].is_string() && record["fields"]["message"].is_string());
     }
-    // Standard error is the file `log` then, of which the service manager tells device and inode.
+    // Standard error is the file `log`; JOURNAL_STREAM contains its device and inode.
     let log = fs::File::create(home.path("log")).unwrap();
     let metadata = log.metadata().unwrap();
     let stream = format!(
@@ -399,10 +399,10 @@ fn the_limit_of_open_files_is_the_hard_one() {
 #[test]
 fn other_users_are_not_answered() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can be somebody else");
+        println!("skipped: only root can become another user");
         return;
     }
-    // Where everybody can reach it, so that nothing but the peer's identity stands in the way.
+    // In a directory that every user can reach, so that only the check of the peer can refuse.
     let home = Home(tempfile::tempdir().unwrap());
     let _daemon = Daemon::start(&home);
     let reachable = home.path("control.sock");
@@ -429,7 +429,7 @@ fn other_users_are_not_answered() {
     let stranger = call("65534");
     assert!(!stranger.status.success());
     let said = String::from_utf8_lossy(&stranger.stderr).into_owned();
-    assert!(said.contains("gave no answer"), "{said}");
+    assert!(said.contains("did not answer"), "{said}");
 }
 
 #[test]
@@ -444,7 +444,7 @@ fn messages_are_lines_and_bounded() {
         .unwrap();
     assert_eq!(next()["error"]["code"], -32700);
     assert_eq!(next()["result"]["targets"], 0);
-    // The daemon may close before it has read all.
+    // The daemon can close the connection before it has read everything.
     let _ = stream.write_all(&vec![b' '; (1 << 20) + 1]);
     assert_eq!(next()["error"]["code"], -32600);
     assert!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The examples of docs/control.md, run in their order on the real daemon.
+//! Runs the examples of docs/control.md, in their order, on the real daemon.
 
 use std::process::{Child, Command, Stdio};
 
@@ -9,7 +9,7 @@ use targetd::control::client::CallError;
 
 const TEXT: &str = include_str!("../../../docs/control.md");
 
-/// What differs from run to run; only that it is there is checked.
+/// Members that differ between runs: only their presence is checked.
 const CHANGING: [&str; 11] = [
     "address",
     "configuration",
@@ -24,7 +24,7 @@ const CHANGING: [&str; 11] = [
     "portal",
 ];
 
-/// Blocks with the language `json`, with what follows it, and their text.
+/// Code blocks with the language `json`, their info strings and texts.
 fn blocks() -> Vec<(&'static str, &'static str)> {
     let parts = TEXT.split("```json ").skip(1);
     parts
@@ -35,7 +35,7 @@ fn blocks() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// Same members and texts; numbers are numbers.
+/// Compares members and texts; all numbers are equal.
 fn assert_alike(documented: &Value, answered: &Value, place: &str) {
     match (documented, answered) {
         (Value::Object(documented), Value::Object(answered)) => {
@@ -73,7 +73,7 @@ impl Initiator {
         let child = Command::new("iscsi-perf")
             .args(["-i", "iqn.1998-01.com.vmware:esx1", "-t", "600", &url])
             .stdout(Stdio::null())
-            // It says so when its LUN is deleted.
+            // It prints an error when its LUN is deleted.
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -99,7 +99,7 @@ impl Drop for Initiator {
 fn examples_are_answered_as_documented() {
     let home = Home::new();
     home.volume("first", 64);
-    // The documentation's portals are other ones here, so that it runs concurrently with others.
+    // Other portals than in the documentation, so that tests can run in parallel.
     let ports = [free_address("127.0.0.1"), free_address("127.0.0.1")];
     let first = json!({"version": 2, "portals": [{"address": ports[0]}]});
     std::fs::write(home.path("target.json"), first.to_string()).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Offloads that some hosts are not offered.
+//! Offloads that are disabled for some hosts.
 
 use crate::common::{Daemon, HOST, Home, Host, INQUIRY_CHANGED};
 use serde_json::json;
@@ -30,18 +30,18 @@ fn a_host_gets_a_unit_attention_at_once_and_others_none() {
     assert_eq!(other.attentions(0), []);
     assert_eq!(unmap(&mut host), Err(INVALID_OPERATION_CODE));
     unmap(&mut other).unwrap();
-    // The same again is nothing new.
+    // The same group again changes nothing.
     daemon.call("host_groups.set", &group);
     assert_eq!(host.attentions(0), []);
     let listed = daemon.call("host_groups.list", &json!({}));
     assert_eq!(listed, json!({"host_groups": [group]}));
-    // All others.
+    // All other hosts.
     let rest = json!({"name": "rest", "initiators": "any", "disabled": ["unmap", "write_same"]});
     daemon.call("host_groups.set", &rest);
     assert!(other.attentions(0).contains(&INQUIRY_CHANGED));
     assert_eq!(host.attentions(0), []);
     assert_eq!(unmap(&mut other), Err(INVALID_OPERATION_CODE));
-    // It holds for targets and sessions to come, and after a restart.
+    // It applies to later targets and sessions, and after a restart.
     drop(daemon);
     let daemon = Daemon::start(&home);
     let mut host = Host::log_in(&daemon.portal, HOST);

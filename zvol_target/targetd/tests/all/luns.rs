@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Logical units while hosts use them: changed, masked, without their path, of another size.
+//! Changes of logical units in use: settings, access, missing path, new size.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -19,7 +19,7 @@ fn set_len(path: &Path, mebibytes: u64) {
     file.set_len(mebibytes << 20).unwrap();
 }
 
-/// A daemon with LUN 0 of 16 MiB, and a host that has fetched the unit attentions of a new session.
+/// Starts a daemon with LUN 0 of 16 MiB, and a host without pending unit attentions.
 fn with_host(home: &Home) -> (Daemon, Host) {
     let daemon = Daemon::start(home);
     daemon.create_target();
@@ -52,7 +52,7 @@ fn a_lun_without_its_path_holds_its_place_until_the_path_appears() {
     };
     fs::remove_file(&path).unwrap();
     let daemon = Daemon::start(&home);
-    // One session, all the time.
+    // One session for the whole test.
     let mut host = Host::log_in(&daemon.portal, HOST);
     host.attentions(0);
     assert_eq!(host.test_unit_ready(0), Err(NOT_READY));
@@ -125,7 +125,7 @@ fn a_masked_lun_is_not_there_and_sessions_stay() {
     assert_eq!(host.luns(), [0]);
     let mut other = Host::log_in(&daemon.portal, "iqn.2026-11.example:other");
     assert_eq!(other.luns(), [0, 1]);
-    // Masks are kept.
+    // Access lists survive a restart.
     daemon.signal(Signal::KILL);
     daemon.wait();
     let daemon = Daemon::start(&home);
@@ -212,7 +212,7 @@ fn read_only_and_path_change_under_a_host() {
     change(&daemon, &json!({"read_only": false}));
     host.attentions(0);
     host.write(0, 3, 0x22).unwrap();
-    // The same data under another name, as after a rename.
+    // A copy of the data under another name, as after a rename.
     fs::copy(home.path("volume"), home.path("moved")).unwrap();
     let lun = change(&daemon, &json!({"path": home.path("moved")}));
     assert_eq!(lun["state"], "serving");
@@ -221,18 +221,18 @@ fn read_only_and_path_change_under_a_host() {
     host.write(0, 3, 0x33).unwrap();
     let moved = fs::read(home.path("moved")).unwrap();
     assert_eq!(moved[3 * 512..4 * 512], [0x33; 512]);
-    // The path it had is free.
+    // The old path is free.
     volume::open(&home.path("volume"), volume::OpenOptions::default())
         .map(drop)
         .unwrap();
-    // The same volume under another name: nobody but this LUN has it.
+    // The same volume under another name: only this LUN has it open.
     fs::rename(home.path("moved"), home.path("renamed")).unwrap();
     change(&daemon, &json!({"path": home.path("renamed")}));
     host.wait_for(0, Ok(()));
     assert_eq!(host.read(0, 3).unwrap(), [0x33; 512]);
     let nowhere = json!({"target": IQN, "number": 0, "path": home.path("nowhere")});
     assert_eq!(daemon.refusal("luns.change", &nowhere), -32003);
-    assert_eq!(host.read(0, 3).unwrap(), [0x33; 512], "as it was");
+    assert_eq!(host.read(0, 3).unwrap(), [0x33; 512], "unchanged");
 }
 
 #[test]
@@ -254,9 +254,9 @@ fn the_write_cache_is_off_when_the_last_write_that_may_use_it_has_ended() {
             change(daemon, &json!({"write_cache": false}));
             done.send(()).unwrap();
         });
-        // New commands have it so already.
+        // New commands use the new setting already.
         wait_until("the write cache to be off", || {
-            // MODE SENSE(6) of the Caching mode page; the change may come right before it, and is reported then.
+            // MODE SENSE(6) of the Caching mode page. A change before it is reported with it.
             let page = persist(|| host.execute(0, &[0x1a, 0x08, 0x08, 0, 255, 0], &[]));
             page[4 + 2] & 0x04 == 0
         });
@@ -277,7 +277,7 @@ fn the_write_cache_is_off_when_the_last_write_that_may_use_it_has_ended() {
     });
 }
 
-/// What a host does: again after a unit attention, and while the unit is not ready.
+/// Repeats a command like a host: after a unit attention, and while the unit is not ready.
 fn persist<T>(mut command: impl FnMut() -> Result<T, Sense>) -> T {
     loop {
         match command() {
@@ -353,7 +353,7 @@ fn counters_are_kept_for_luns_sessions_and_hosts() {
     assert_eq!(sessions, [(2, 512, 1), (6, 6 * 512, 0)]);
     assert_eq!(found["hosts"][0]["initiator"], HOST);
     assert_eq!(found["luns"][0]["write"]["operations"], 5);
-    // A host's counts outlive its sessions.
+    // The counters of a host outlive its sessions.
     drop((host, second));
     crate::common::wait_until("the sessions to end", || {
         daemon.call("statistics.get", &json!({}))["sessions"] == json!([])
@@ -367,7 +367,7 @@ fn names_of_another_target_are_kept_and_no_others() {
     let home = Home::new();
     let daemon = Daemon::start(&home);
     daemon.create_target();
-    let kept = |number: u16, serial: &str, designators: &[&str]| {
+    let retained = |number: u16, serial: &str, designators: &[&str]| {
         let mut lun = lun(number, &home.volume(&format!("volume{number}"), 16));
         lun["product"] = json!("first");
         lun["designation"] =
@@ -375,13 +375,13 @@ fn names_of_another_target_are_kept_and_no_others() {
         json!({"target": IQN, "lun": lun})
     };
     let naa = "naa.60014051234567890abcdef012345678";
-    let first = kept(0, "first\0", &[naa, "t10.LIO-ORG first:1234\0"]);
+    let first = retained(0, "first\0", &[naa, "t10.LIO-ORG first:1234\0"]);
     let created = daemon.call("luns.create", &first);
     assert_eq!(created["lun"]["designation"], first["lun"]["designation"]);
     assert_eq!(created["lun"]["naa"], naa);
     assert_eq!(created["lun"]["serial_number"], "first\0");
     assert_eq!(daemon.call("luns.create", &first)["created"], false);
-    // Those of a UUID count as well.
+    // Names that follow from a UUID count too.
     daemon.create_lun(1, &home.volume("plain", 16));
     let plain = daemon.call("luns.list", &json!({"target": IQN}))["luns"][1]["naa"].clone();
     for (at, (serial, designators)) in [
@@ -403,7 +403,7 @@ fn names_of_another_target_are_kept_and_no_others() {
     .into_iter()
     .enumerate()
     {
-        let refusal = daemon.refusal("luns.create", &kept(2, serial, &designators));
+        let refusal = daemon.refusal("luns.create", &retained(2, serial, &designators));
         assert_eq!(refusal, -32602, "{at}");
     }
     let change = json!({"target": IQN, "number": 0, "designation": null});
@@ -432,7 +432,7 @@ fn a_volume_without_guid_is_not_served_if_a_guid_is_configured() {
     assert_eq!(host.luns(), [0]);
     host.write(0, 7, 0xa5).unwrap();
 
-    // Not after a start either, and its place is kept.
+    // Also after a restart; the number of the LUN is not free.
     daemon.signal(Signal::KILL);
     daemon.wait();
     let text = fs::read_to_string(home.path("target.json")).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tests of what this crate shows to others, as one program: it is linked once, and its tests wait side by side.
+//! The tests of this crate's public interface, in one program: it is linked once, and its tests wait in parallel.
 
 mod clients;
 mod common;

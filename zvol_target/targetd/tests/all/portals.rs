@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Portals and portal groups: changed while hosts use them, and kept.
+//! Portals and portal groups: changes while hosts use them, and storage.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -106,7 +106,7 @@ fn portals_come_change_and_go_and_are_kept() {
         found.contains(&format!("{first},1")) && found.contains(&format!("{second},2")),
         "{found}"
     );
-    // Another address for the second one; who came in there stays.
+    // A new address for the second portal; its connections continue.
     daemon.call(
         "portals.change",
         &json!({"address": second, "portal": {"address": third, "group_tag": 2}}),
@@ -120,7 +120,7 @@ fn portals_come_change_and_go_and_are_kept() {
     let mut again = Host::log_in(&third.to_string(), HOST);
     again.attentions(0);
     assert_eq!(port_designators(&mut again), two);
-    // The last portal of a group takes its sessions along; others do not notice.
+    // Deleting the last portal of a group ends its sessions. Other sessions continue.
     let mut host = Host::log_in(&first.to_string(), HOST);
     host.attentions(0);
     daemon.call("portals.delete", &json!({"address": third}));
@@ -134,7 +134,7 @@ fn portals_come_change_and_go_and_are_kept() {
     );
     let listed = daemon.call("portals.list", &json!({}));
     assert_eq!(listed["fixed"], false);
-    // What the group was known by is kept for its return.
+    // The identifiers of the group are retained.
     assert_eq!(
         listed["groups"],
         json!([{"tag": 1, "relative_target_port": 1, "target_port_group": 1},
@@ -197,7 +197,7 @@ fn every_address_becomes_one_of_them_and_back() {
     TcpStream::connect(one).unwrap();
     change(one, every).unwrap();
     TcpStream::connect(other).unwrap();
-    // What cannot be had leaves every address listened at.
+    // If one cannot be opened, all other portals are open.
     let absent = SocketAddr::new("192.0.2.1".parse().unwrap(), one.port());
     assert!(change(every, absent).is_err());
     assert_eq!(addresses(&daemon), [every.to_string()]);
@@ -232,12 +232,12 @@ fn a_portal_that_is_missing_at_the_start_keeps_no_other_from_serving() {
     assert_eq!(addresses(&daemon), [first.to_string()]);
     assert_eq!(failed(), [absent.to_string(), later.to_string()]);
     run("iscsi-inq", &[&daemon.url(0)]);
-    // Others can be changed meanwhile.
+    // Other portals can be changed in the meantime.
     let more = free_address("127.0.0.1");
     daemon.call("portals.create", &json!({"address": more}));
     TcpStream::connect(more).unwrap();
     drop(taken);
-    wait_until("the portal to be had", || failed() == [absent.to_string()]);
+    wait_until("the portal to be open", || failed() == [absent.to_string()]);
     Host::log_in(&later.to_string(), HOST).attentions(0);
     daemon.call("portals.delete", &json!({"address": absent}));
     assert!(failed().is_empty());
@@ -250,7 +250,7 @@ fn without_any_portal_that_can_be_had_it_does_not_start() {
     std::fs::write(home.path("target.json"), configuration.to_string()).unwrap();
     let output = command(&home).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    // Not for ever, so not what a refused configuration ends with.
+    // The error is temporary: the exit status is not that of an invalid configuration.
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("cannot listen at 192.0.2.1:3260"), "{said}");
 }

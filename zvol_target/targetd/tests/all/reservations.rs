@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Persistent reservations that survive, and what becomes of a LUN whose reservations are not known.
+//! Persistent reservations that survive a restart, and LUNs with unknown reservations.
 
 use std::fs;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ fn what_shall_survive_is_there_after_a_kill() {
     let daemon = reserved(&home, APTPL);
     assert_eq!(other(&daemon).write(0, 0, 1), Err(RESERVATION_CONFLICT));
     let before = reservations(&daemon);
-    // Killed.
+    // A kill.
     drop(daemon);
     let daemon = Daemon::start(&home);
     assert_eq!(reservations(&daemon), before);
@@ -89,7 +89,7 @@ fn what_shall_survive_is_there_after_a_kill() {
     assert_eq!(other(&daemon).write(0, 0, 1), Err(RESERVATION_CONFLICT));
     let mut host = holder(&daemon);
     host.write(0, 0, 1).unwrap();
-    // By its own will nothing is to survive any more.
+    // With APTPL=0, the holder ends the persistence.
     out(&mut host, REGISTER_AND_IGNORE, 0, KEY, 0).unwrap();
     assert_eq!(reservations(&daemon)["survives_power_loss"], false);
     assert_eq!(other(&daemon).write(0, 0, 1), Err(RESERVATION_CONFLICT));
@@ -132,7 +132,7 @@ fn a_lun_whose_reservations_are_not_known_is_not_served() {
     ] {
         match damage {
             Some(damage) => fs::write(&file, damage).unwrap(),
-            // As when its dataset is not mounted.
+            // As if its dataset were not mounted.
             None => fs::remove_file(&file).unwrap(),
         }
         let daemon = Daemon::start(&home);
@@ -140,19 +140,19 @@ fn a_lun_whose_reservations_are_not_known_is_not_served() {
         assert_eq!(shown["state"], "failed");
         let reason = shown["reason"].as_str().unwrap();
         assert!(reason.contains(file.to_str().unwrap()), "{reason}");
-        assert!(reason.contains("put it back"), "{reason}");
+        assert!(reason.contains("restore the file"), "{reason}");
         let of = json!({"target": IQN, "number": 0});
         assert_eq!(daemon.refusal("reservations.list", &of), -32003);
         let mut host = Host::log_in(&daemon.portal, OTHER);
         host.wait_for(0, Err(NOT_READY));
         assert_eq!(host.write(0, 0, 1), Err(NOT_READY));
-        // Put back as it was, it is served again, to whom it was reserved.
+        // After the file is restored, the LUN is served again with its reservation.
         fs::write(&file, &good).unwrap();
         host.wait_for(0, Ok(()));
         assert_eq!(host.write(0, 0, 1), Err(RESERVATION_CONFLICT));
         holder(&daemon).write(0, 0, 1).unwrap();
     }
-    // Or declared to be free.
+    // The administrator can also clear the reservations.
     fs::write(&file, "nothing").unwrap();
     let daemon = Daemon::start(&home);
     assert_eq!(lun_state(&daemon)["state"], "failed");
@@ -211,12 +211,12 @@ fn reservations_move_with_their_directory_and_stay_through_other_changes() {
         members.extend(change.as_object().unwrap().clone());
         params
     };
-    for kept in [
+    for other in [
         json!({"product": "another"}),
         json!({"read_only": true}),
         json!({"read_only": false}),
     ] {
-        daemon.call("luns.change", &change(&kept));
+        daemon.call("luns.change", &change(&other));
         assert_eq!(reservations(&daemon)["survives_power_loss"], true);
     }
     let none = change(&json!({"reservations": null}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CHAP secrets at rest: sealed, readable with the right key only, and nobody gets in without them.
+//! CHAP secrets in the file: sealed, readable only with the right key; without them nobody can log in.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const SECRET: &str = "correct-horse-battery";
 const OTHER: &str = "iqn.2026-11.example.zvaai:other";
 
-/// A daemon with a guarded target and an open one, a LUN each.
+/// A daemon with a target that requires CHAP, and an open one, with a LUN each.
 fn guarded(home: &Home) -> Daemon {
     let daemon = Daemon::start(home);
     daemon.create_target();
@@ -40,7 +40,7 @@ fn configuration(home: &Home) -> Value {
     serde_json::from_slice(&fs::read(home.path("target.json")).unwrap()).unwrap()
 }
 
-/// Nobody gets into the guarded target, with or without the secret; the other one is served.
+/// The first target refuses all logins, with and without the secret; the open one is served.
 fn assert_closed(daemon: &Daemon, said: &str) {
     assert!(fails("iscsi-inq", &[&with_secret(daemon)]));
     assert!(fails("iscsi-inq", &[&url(daemon, "", IQN, 0)]));
@@ -73,16 +73,19 @@ fn secrets_survive_a_restart_sealed() {
 fn without_the_key_nobody_gets_in_and_it_can_be_put_back() {
     let home = Home::new();
     drop(guarded(&home));
-    let (key, kept) = (home.path("target.json.key"), home.path("kept"));
-    fs::rename(&key, &kept).unwrap();
+    let (key, moved) = (home.path("target.json.key"), home.path("moved"));
+    fs::rename(&key, &moved).unwrap();
     {
         let daemon = Daemon::start(&home);
-        assert_closed(&daemon, "target.json.key is not there");
-        assert!(!key.exists(), "no new key while the old one is missed");
+        assert_closed(&daemon, "target.json.key is missing");
+        assert!(
+            !key.exists(),
+            "no new key is created while secrets need the old one"
+        );
         let set = json!({"target": OTHER, "name": "x", "secret": "another good secret", "initiators": "any"});
         assert_eq!(daemon.refusal("accounts.set", &set), -32006);
     }
-    fs::rename(&kept, &key).unwrap();
+    fs::rename(&moved, &key).unwrap();
     let daemon = Daemon::start(&home);
     run("iscsi-inq", &[&with_secret(&daemon)]);
 }
@@ -99,7 +102,7 @@ fn with_another_key_nobody_gets_in_until_the_accounts_are_set_anew() {
     )
     .unwrap();
     let daemon = Daemon::start(&home);
-    assert_closed(&daemon, "holds another key");
+    assert_closed(&daemon, "contains a different key");
     daemon.call(
         "accounts.set",
         &json!({"target": IQN, "name": "host", "secret": SECRET, "initiators": "any"}),
@@ -131,14 +134,17 @@ fn a_lost_key_is_repaired_without_any_target_falling_open() {
     daemon.call("accounts.set", &mine);
     run("iscsi-inq", &[&with_secret(&daemon)]);
     assert!(!open(IQN, 0) && !open(OTHER, 1));
-    // Neither does a restart in the midst of it open one.
+    // A restart in this state does not open the target.
     drop(daemon);
     let daemon = Daemon::start(&home);
     assert!(fails("iscsi-inq", &[&url(&daemon, "", OTHER, 1)]));
     let listed = daemon.call("accounts.list", &json!({"target": OTHER}));
     assert_eq!(listed["required"], true);
     let problem = listed["problem"].as_str().unwrap();
-    assert!(problem.contains("there is no account"), "{problem}");
+    assert!(
+        problem.contains("no account of an initiator exists"),
+        "{problem}"
+    );
     let guest = json!({"target": OTHER, "name": "guest", "secret": SECRET, "initiators": "any"});
     daemon.call("accounts.set", &guest);
     let user = format!("guest%{SECRET}@");
@@ -186,7 +192,7 @@ fn a_mutual_account_alone_in_the_file_opens_nothing() {
     *accounts = json!({"mutual": accounts["mutual"]});
     fs::write(home.path("target.json"), edited.to_string()).unwrap();
     let daemon = Daemon::start(&home);
-    assert_closed(&daemon, "there is no account");
+    assert_closed(&daemon, "no account of an initiator exists");
 }
 
 #[test]
@@ -206,7 +212,7 @@ fn a_sealed_secret_in_another_place_opens_nothing() {
     let accounts = daemon.call("accounts.list", &json!({"target": OTHER}));
     let problem = accounts["problem"].as_str().unwrap();
     assert!(
-        problem.contains("\"host\"") && problem.contains("set the account anew"),
+        problem.contains("\"host\"") && problem.contains("set the account again"),
         "{problem}"
     );
 }
@@ -264,11 +270,11 @@ fn a_key_from_elsewhere_is_taken_as_it_is() {
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(text.contains(said) && text.contains("credential"), "{text}");
     };
-    refused("is not there; make it once");
+    refused("does not exist; create it once");
     fs::write(&key, "not a key\n").unwrap();
-    refused("can be read by everybody");
+    refused("can be read by other users");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
-    refused("does not hold a key");
+    refused("does not contain a key");
     fs::remove_file(&key).unwrap();
     fs::write(&key, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
@@ -300,7 +306,7 @@ fn an_account_is_for_the_initiators_it_names() {
         let listed = daemon.call("accounts.list", &json!({"target": IQN}));
         assert_eq!(listed["incoming"][0]["initiators"], json!(NAMES));
         assert!(NAMES.iter().all(|name| gets_in(daemon, name)));
-        // Another host that knows the secret.
+        // Another host with the same secret.
         assert!(!gets_in(daemon, "iqn.1998-01.com.vmware:esx2"));
     };
     check(&daemon);
@@ -333,7 +339,7 @@ fn an_account_is_for_the_initiators_it_names() {
     let daemon = Daemon::start(&home);
     check(&daemon);
     drop(daemon);
-    // A name more in the file, without the secret, opens nothing.
+    // Adding a name to the file, without the secret, permits nothing.
     let mut edited = configuration(&home);
     let account = &mut edited["targets"][0]["authentication"]["incoming"][0];
     account["initiators"] = json!([NAMES[0], NAMES[1], "iqn.1998-01.com.vmware:esx2"]);

@@ -25,7 +25,7 @@ pub(super) fn list(service: &Service, params: &Of) -> Result<Value, RpcError> {
 #[serde(deny_unknown_fields)]
 pub(super) struct Set {
     target: String,
-    /// The target itself if absent.
+    /// Absent: the target itself.
     number: Option<u16>,
     initiators: Access,
 }

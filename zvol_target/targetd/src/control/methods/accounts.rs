@@ -8,7 +8,7 @@ use super::{RpcError, canonical, code};
 use crate::configuration::{Access, Account, Direction, Holder, SecretText};
 use crate::service::{AccountSetting, Service};
 
-/// Whose accounts: exactly one of the two is given.
+/// The owner of accounts: exactly one of the two is set.
 fn holder(target: Option<&str>, discovery: bool) -> Result<Holder, RpcError> {
     match (target, discovery) {
         (Some(name), false) => Ok(Holder::Target(canonical(name)?)),
@@ -43,7 +43,7 @@ pub(super) fn list(service: &Service, params: &List) -> Result<Value, RpcError> 
     )
 }
 
-/// Secrets stay here.
+/// Does not return secrets.
 pub(super) fn show(service: &Service, holder: &Holder) -> Result<Value, RpcError> {
     let show = |account: &Account| match &account.initiators {
         Some(names) => json!({"name": account.name, "initiators": names}),
@@ -72,7 +72,7 @@ pub(super) struct Set {
     mutual: bool,
 }
 
-/// As [`Access`], but names are checked with the account.
+/// Like [`Access`], but the names are checked with the account.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Names {
@@ -80,10 +80,11 @@ enum Names {
     Word(String),
 }
 
-/// Who may use the account; `None` stands for any.
+/// The initiators that may use the account; `None`: all.
 ///
 /// # Errors
-/// Nothing is said of an account of initiators: whoever learns its secret could then log in by any name, and end that host's sessions.
+/// If an account of initiators has no list. Otherwise anyone with its secret could log in with any name, and end that host's
+/// sessions.
 fn initiators(given: Option<Names>, mutual: bool) -> Result<Option<Vec<String>>, RpcError> {
     let refused = || {
         RpcError::new(

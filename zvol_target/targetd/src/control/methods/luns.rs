@@ -49,8 +49,8 @@ fn show(service: &Service, lun: &Lun, running: Option<&RunningLun>) -> Value {
     if let Some(guid) = lun.guid {
         shown["guid"] = json!(guid);
     }
-    if let Some(kept) = &lun.designation {
-        shown["designation"] = json!(kept);
+    if let Some(retained) = &lun.designation {
+        shown["designation"] = json!(retained);
     }
     if let Some(directory) = &lun.reservations {
         shown["reservations"] = json!(directory);
@@ -104,13 +104,13 @@ fn show(service: &Service, lun: &Lun, running: Option<&RunningLun>) -> Value {
     shown
 }
 
-/// Why a power cut can lose writes of a zvol that hosts were answered GOOD for. `sync` is unknown until the figures of its pool are read.
+/// Why a power cut can lose completed writes of a zvol. `sync` is `None` until the figures of its pool were read.
 fn durability_risks(sync: Option<Sync>, write_through: bool) -> Vec<&'static str> {
     let mut risks = Vec::new();
     if sync == Some(Sync::Disabled) {
         risks.push("sync_disabled");
     }
-    // With `sync=always` the intent log has every write, whatever the block layer drops.
+    // With `sync=always`, the intent log has every write, even if the block layer drops the flags.
     if write_through && sync != Some(Sync::Always) {
         risks.push("write_through");
     }
@@ -149,7 +149,7 @@ pub(super) struct Change {
     product: Option<String>,
     caching: Option<CachingChoice>,
     initiators: Option<Access>,
-    /// `null` means none, which is not the same as no word on it.
+    /// `null` removes the directory; an absent field does not change it.
     #[serde(default, deserialize_with = "present")]
     reservations: Option<ReservationPlace>,
     provisioning: Option<ProvisioningChoice>,

@@ -21,16 +21,16 @@ use super::json_rpc::{Methods, RpcError, code};
 use crate::configuration::FileError;
 use crate::service::{CLOSING_TIMEOUT, Closing, ServiceError, Shared};
 
-/// The methods, on a service.
+/// The methods of a service.
 pub struct ControlMethods {
     service: Shared,
     engine: status::Engine,
-    /// Held by the one change that is being made.
+    /// Held during a change: one change at a time.
     change: Mutex<()>,
 }
 
 impl ControlMethods {
-    /// Methods on `service`; `engine` is what `status` says of the reactors.
+    /// Methods of `service`; `status` reports `engine`.
     pub fn new(service: Shared, engine: status::Engine) -> Self {
         Self {
             service,
@@ -46,7 +46,7 @@ impl Methods for ControlMethods {
     async fn call(&self, method: &str, params: Map<String, Value>) -> Result<Value, RpcError> {
         let result = self.dispatch(method, params).await;
         match &result {
-            // The parameters may hold secrets, and are not logged.
+            // Parameters can contain secrets: do not log them.
             Ok(_) if is_question(method) || method == "lun.space" => {
                 tracing::debug!(method, "control");
             }
@@ -68,7 +68,7 @@ impl ControlMethods {
         let (answer, closing) = {
             let _one_at_a_time = self.change.lock().await;
             let answer = self.change(method, params).await?;
-            // What is made is in the file; whether for good is known only now.
+            // The change is in the file; only now it is known to be stable.
             self.service.borrow_mut().sync()?;
             answer
         };
@@ -115,7 +115,7 @@ impl ControlMethods {
         }
     }
 
-    /// Makes a change: its answer, or what has to close before it is answered.
+    /// Makes a change. Returns its answer, or what must close before the answer.
     async fn change(
         &self,
         method: &str,
@@ -166,7 +166,7 @@ fn unknown(method: &str) -> RpcError {
     )
 }
 
-/// Parameters of methods that take none.
+/// Parameters of methods without parameters.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct None {}
@@ -205,7 +205,7 @@ impl From<ServiceError> for RpcError {
     }
 }
 
-/// An iSCSI name as it is compared: in lower case.
+/// An iSCSI name in the form for comparisons: lower case.
 fn canonical(name: &str) -> Result<String, RpcError> {
     let name: iscsi::IscsiName = name
         .parse()

@@ -57,7 +57,7 @@ pub(super) fn get(service: &Service, params: &Of) -> Result<Value, RpcError> {
     }))
 }
 
-/// Adds the counters to what says whose they are.
+/// Adds the counters to the object that identifies their owner.
 fn counted(mut who: Value, statistics: &Statistics) -> Value {
     let Statistics {
         read,

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::portals;
 use crate::service::{LunState, Service};
 
-/// What the reactors run on.
+/// The I/O engine of the reactors.
 #[derive(Clone, Debug)]
 pub struct Engine {
-    /// How many there are.
+    /// Number of reactors.
     pub reactors: usize,
     /// `io_uring` or `threads`.
     pub name: &'static str,
-    /// Why not `io_uring`, when it was configured.
+    /// Why not `io_uring`, if it was configured.
     pub refusal: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn status(service: &Service, engine: &Engine) -> Value {
     })
 }
 
-/// Memory the process has (proc(5): the second field of statm, in pages); `None` where there is no /proc.
+/// Resident memory of the process, bytes (proc(5): the second field of statm, in pages); `None` without /proc.
 fn resident_bytes() -> Option<usize> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: usize = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;

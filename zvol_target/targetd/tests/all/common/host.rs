@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A host that stays logged in, and sees every status it is given.
+//! A host that stays logged in, and records every status.
 
 use iscsi::pdu::{ScsiCommand, TargetPdu};
 
@@ -29,15 +29,15 @@ pub const RESERVATION_CONFLICT: Sense = (0xff, 0x18, 0x00);
 pub struct Host(pub Initiator);
 
 impl Host {
-    /// Logs in as `name`, in the order the tests want it, without CHAP.
+    /// Logs in as `name` without CHAP, in the order of the tests.
     pub fn log_in(portal: &str, name: &str) -> Self {
         let initiator = Initiator::connect(portal.parse().unwrap());
-        // Sessions of one host are notified apart by their ISID.
+        // The ISID separates the sessions of one host.
         let port = initiator.stream.local_addr().unwrap().port();
         Self::by_port(initiator, name, port)
     }
 
-    /// As the initiator port that is the same again in later sessions.
+    /// Logs in with the initiator port of an earlier session.
     pub fn log_in_as(portal: &str, name: &str, port: u16) -> Self {
         Self::by_port(Initiator::connect(portal.parse().unwrap()), name, port)
     }
@@ -48,7 +48,7 @@ impl Host {
         Self(initiator)
     }
 
-    /// Runs a command of at most 64 KiB of Data-In, or with the Data-Out given (immediate).
+    /// Runs a command with at most 64 KiB of Data-In, or with the given immediate Data-Out.
     pub fn execute(&mut self, lun: u8, cdb: &[u8], data_out: &[u8]) -> Result<Vec<u8>, Sense> {
         let mut logical_unit = [0; 8];
         logical_unit[1] = lun;
@@ -77,7 +77,7 @@ impl Host {
                 }
                 TargetPdu::ScsiResponse(response) => {
                     assert_eq!(response.status, 2, "CHECK CONDITION");
-                    // After the length of the sense data; fixed format.
+                    // Behind the length of the sense data; fixed format.
                     let sense = &received.data[2..];
                     return Err((sense[2] & 0x0f, sense[12], sense[13]));
                 }
@@ -90,7 +90,7 @@ impl Host {
         self.execute(lun, &TEST_UNIT_READY, &[]).map(drop)
     }
 
-    /// The unit attentions that are pending.
+    /// Returns the pending unit attentions.
     pub fn attentions(&mut self, lun: u8) -> Vec<Sense> {
         let mut found = Vec::new();
         loop {
@@ -101,7 +101,7 @@ impl Host {
         }
     }
 
-    /// Tests the unit until it answers so; what it answered before.
+    /// Tests the unit until it returns `answer`. Returns the earlier answers.
     pub fn wait_for(&mut self, lun: u8, answer: Result<(), Sense>) -> Vec<Sense> {
         let mut before = Vec::new();
         wait_until(&format!("LUN {lun} to answer {answer:?}"), || {
@@ -117,7 +117,7 @@ impl Host {
         self.execute(lun, &cdb, &[]).unwrap()
     }
 
-    /// Numbers in REPORT LUNS.
+    /// Numbers from REPORT LUNS.
     pub fn luns(&mut self) -> Vec<u8> {
         let mut cdb = [0; 12];
         cdb[0] = 0xa0;
@@ -134,7 +134,7 @@ impl Host {
         (number(0) + 1) * number(4)
     }
 
-    /// WCE of the Caching mode page, by MODE SENSE(6).
+    /// WCE of the Caching mode page, from MODE SENSE(6).
     pub fn write_cache(&mut self, lun: u8) -> bool {
         let data = self
             .execute(lun, &[0x1a, 0x08, 0x08, 0, 255, 0], &[])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the tests share: the real daemon, on files in a directory of its own.
+//! Shared by the tests: the real daemon, on files in a temporary directory.
 
 mod host;
 #[path = "../../../../iscsi/tests/support/initiator.rs"]
@@ -24,7 +24,7 @@ use tempfile::TempDir;
 pub const IQN: &str = "iqn.2026-11.example.zvaai:test";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A directory for a daemon and its volumes.
+/// The directory of a daemon and its volumes.
 pub struct Home(pub TempDir);
 
 impl Home {
@@ -36,7 +36,7 @@ impl Home {
         self.0.path().join(name)
     }
 
-    /// A sparse file to serve.
+    /// Creates a sparse file to serve.
     pub fn volume(&self, name: &str, mebibytes: u64) -> PathBuf {
         let path = self.path(name);
         File::create(&path)
@@ -58,13 +58,13 @@ impl Home {
         command
     }
 
-    /// Starts a daemon that is expected to refuse its configuration; what it says.
+    /// Starts a daemon that must refuse its configuration. Returns its output.
     pub fn refused(&self) -> String {
         const EX_CONFIG: i32 = 78;
         self.ended(EX_CONFIG)
     }
 
-    /// Starts a daemon that is expected not to serve for another reason, which may pass; what it says.
+    /// Starts a daemon that must fail for a temporary reason. Returns its output.
     pub fn hindered(&self) -> String {
         self.ended(1)
     }
@@ -127,7 +127,7 @@ impl Daemon {
             .unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
-    /// The code a call is refused with.
+    /// The error code of a refused call.
     pub fn refusal(&self, method: &str, params: &Value) -> i64 {
         match self.try_call(method, params) {
             Err(CallError::Refused(error)) => error.code,
@@ -171,7 +171,7 @@ impl Drop for Daemon {
     }
 }
 
-/// An address nobody listens at, and that no client is given as its own: below the ports the system chooses.
+/// An address without a listener, below the ports that the system assigns to clients.
 pub fn free_address(ip: &str) -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id() * 16;
@@ -184,7 +184,7 @@ pub fn free_address(ip: &str) -> SocketAddr {
     }
 }
 
-/// A LUN with an identity that follows from its number.
+/// A LUN whose identity follows from its number.
 pub fn lun(number: u16, path: &Path) -> Value {
     json!({
         "number": number,
