@@ -4,13 +4,14 @@
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas import datastores as schemas
-from appliance.api.schemas.common import ForceQuery, ListQuery
+from appliance.api.schemas.common import ForceQuery, ListQuery, Page
 from appliance.api.schemas.journal import JobResponse
 from appliance.api.sessions import confirm_password
 from appliance.domain import datastores, requests
 from appliance.domain.access import Role
 from appliance.domain.errors import NotFoundError
 from appliance.worker import encryption
+from appliance.zfs.model import Filesystem, Volume
 
 resource = Resource("datastores")
 
@@ -21,12 +22,12 @@ def find(call: Call, datastore_id: str) -> schemas.DatastoreResponse:
 
 
 @resource.operation("GET", "/datastores", role=Role.VIEWER)
-def list_datastores(call: Call, query: schemas.DatastoreQuery) -> schemas.DatastorePage:
+def list_datastores(call: Call, query: schemas.DatastoreQuery) -> Page[schemas.DatastoreResponse]:
     """Active ones, deleted ones that can be restored, and copies, which are not served."""
     stores = [
         store for store in call.worker.datastores() if query.state in (None, store.state) and query.kind in (None, store.kind)
     ]
-    return schemas.DatastorePage.model_validate(page(stores, query, lambda store: f"{store.name}\0{store.id}"))
+    return page(schemas.DatastoreResponse, stores, query, lambda store: f"{store.name}\0{store.id}")
 
 
 @resource.job("POST", "/datastores", Role.OPERATOR, "datastore.create")
@@ -104,21 +105,15 @@ def forget_datastore(call: Call, datastore_id: str, query: ForceQuery) -> JobRes
 
 
 @resource.operation("GET", "/volumes", role=Role.VIEWER)
-def list_volumes(call: Call, query: ListQuery) -> schemas.VolumePage:
+def list_volumes(call: Call, query: ListQuery) -> Page[schemas.VolumeResponse]:
     """All volumes; those without a datastore can be adopted."""
     known = _datastores_by_dataset(call)
-    volumes = page(call.worker.inventory().volumes, query, lambda volume: volume.name)
-    return schemas.VolumePage.model_validate(
-        volumes.each(
-            lambda volume: schemas.VolumeResponse(
-                dataset=volume.name,
-                size=volume.volsize,
-                block_size=volume.volblocksize,
-                guid=volume.guid,
-                datastore=known.get(volume.name),
-            )
-        )
-    )
+
+    def shown(volume: Volume) -> dict[str, object]:
+        sizes = {"size": volume.volsize, "block_size": volume.volblocksize}
+        return {"dataset": volume.name, **sizes, "guid": volume.guid, "datastore": known.get(volume.name)}
+
+    return page(schemas.VolumeResponse, call.worker.inventory().volumes, query, lambda volume: volume.name, shown)
 
 
 def _datastores_by_dataset(call: Call) -> dict[str, str]:
@@ -132,23 +127,16 @@ def adopt_volume(call: Call, body: schemas.AdoptRequest) -> JobResponse:
 
 
 @resource.operation("GET", "/filesystems", role=Role.VIEWER)
-def list_filesystems(call: Call, query: ListQuery) -> schemas.FilesystemPage:
+def list_filesystems(call: Call, query: ListQuery) -> Page[schemas.FilesystemResponse]:
     """All file systems but those of the appliance itself; those without a datastore can be adopted (volumes/adopt)."""
     known = _datastores_by_dataset(call)
-    filesystems = page(call.worker.filesystems(), query, lambda filesystem: filesystem.name)
-    return schemas.FilesystemPage.model_validate(
-        filesystems.each(
-            lambda filesystem: schemas.FilesystemResponse(
-                dataset=filesystem.name,
-                used=filesystem.space.used,
-                quota=filesystem.refquota,
-                record_size=filesystem.recordsize,
-                mountpoint=filesystem.mountpoint,
-                guid=filesystem.guid,
-                datastore=known.get(filesystem.name),
-            )  # fmt: skip
-        )
-    )
+
+    def shown(filesystem: Filesystem) -> dict[str, object]:
+        sizes = {"used": filesystem.space.used, "quota": filesystem.refquota, "record_size": filesystem.recordsize}
+        named = {"dataset": filesystem.name, "guid": filesystem.guid, "datastore": known.get(filesystem.name)}
+        return {**named, **sizes, "mountpoint": filesystem.mountpoint}
+
+    return page(schemas.FilesystemResponse, call.worker.filesystems(), query, lambda filesystem: filesystem.name, shown)
 
 
 def _key(call: Call, pool: str) -> schemas.KeyResponse:
@@ -163,9 +151,9 @@ def _root(call: Call, pool: str) -> str:
 
 
 @resource.operation("GET", "/encryption-keys", role=Role.VIEWER)
-def list_keys(call: Call, query: ListQuery) -> schemas.KeyPage:
+def list_keys(call: Call, query: ListQuery) -> Page[schemas.KeyResponse]:
     """Keys of pools with encrypted datastores: whether they are loaded, stored, exported and confirmed."""
-    return schemas.KeyPage.model_validate(page(encryption.listed(call.context, call.worker.fresh), query, lambda key: key.pool))
+    return page(schemas.KeyResponse, encryption.listed(call.context, call.worker.fresh), query, lambda key: key.pool)
 
 
 @resource.operation("POST", "/encryption-keys/<pool>/export", role=Role.ADMIN, audit="key.export")

@@ -3,7 +3,8 @@
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import after, encoded, page
-from appliance.api.schemas.files import FileCloneCreate, FilePage, FileQuery, FolderPage, FolderQuery, RestoreVmCreate
+from appliance.api.schemas.common import Page
+from appliance.api.schemas.files import FileCloneCreate, FilePage, FileQuery, FolderEntry, FolderQuery, RestoreVmCreate
 from appliance.api.schemas.journal import JobResponse
 from appliance.domain import requests
 from appliance.domain.access import Role
@@ -27,13 +28,11 @@ def clone_file(call: Call, datastore_id: str, body: FileCloneCreate) -> JobRespo
 
 
 @resource.operation("GET", "/datastores/<datastore_id>/snapshots/<name>/folder", role=Role.VIEWER, conflicts=True)
-def list_folder(call: Call, datastore_id: str, name: str, query: FolderQuery) -> FolderPage:
+def list_folder(call: Call, datastore_id: str, name: str, query: FolderQuery) -> Page[FolderEntry]:
     """Lists a folder of a snapshot of an NFS datastore, or its root."""
     after(query)  # a wrong cursor is refused first
-    entries = page(vm_operations.listed(call.context, datastore_id, name, query.folder), query, lambda entry: entry.name)
-    return FolderPage.model_validate(
-        entries.each(lambda entry: {"name": entry.name, "kind": entry.kind, "size": entry.size, "modified_at": entry.modified})
-    )
+    entries = vm_operations.listed(call.context, datastore_id, name, query.folder)
+    return page(FolderEntry, entries, query, lambda entry: entry.name)
 
 
 @resource.job("POST", "/datastores/<datastore_id>/snapshots/<name>/restore-vm", Role.OPERATOR, "vm.restore")

@@ -4,7 +4,7 @@
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas import history as schemas
-from appliance.api.schemas.common import ListQuery
+from appliance.api.schemas.common import ListQuery, Page
 from appliance.domain import hosts
 from appliance.domain.access import Role
 from appliance.domain.datastores import find
@@ -23,9 +23,9 @@ def read_datastore_history(call: Call, datastore_id: str, query: schemas.History
 
 
 @resource.operation("GET", "/load", role=Role.VIEWER)
-def list_load(call: Call, query: ListQuery) -> schemas.DatastoreLoadPage:
+def list_load(call: Call, query: ListQuery) -> Page[schemas.DatastoreLoad]:
     """Operations and throughput of each datastore over the last 10 s."""
-    return schemas.DatastoreLoadPage.model_validate(page(call.worker.history.load(), query, lambda load: load.datastore))
+    return page(schemas.DatastoreLoad, call.worker.history.load(), query, lambda load: load.datastore)
 
 
 @resource.operation("GET", "/hosts/<host_id>/history", role=Role.VIEWER)

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas import hosts as schemas
-from appliance.api.schemas.common import Empty, ForceQuery, ListQuery
+from appliance.api.schemas.common import Empty, ForceQuery, ListQuery, Page
 from appliance.database.models import Host, HostGroup
 from appliance.domain import hosts
 from appliance.domain.access import Role
@@ -50,12 +50,13 @@ def _logged_in(call: Call) -> list[str]:
 
 
 @resource.operation("GET", "/hosts", role=Role.VIEWER)
-def list_hosts(call: Call, query: ListQuery) -> schemas.HostPage:
-    """All hosts."""
+def list_hosts(call: Call, query: ListQuery) -> Page[schemas.HostResponse]:
+    """All hosts, by name."""
     with call.context.store.reading() as session:
-        rows = page(session.scalars(select(Host).order_by(Host.name)).all(), query, lambda host: host.name)
-        iqns = hosts.all_initiators(session)
-        return schemas.HostPage.model_validate(rows.each(lambda host: _host(session, host, iqns.get(host.id, []))))
+        rows, iqns = session.scalars(select(Host).order_by(Host.name)).all(), hosts.all_initiators(session)
+        return page(
+            schemas.HostResponse, rows, query, lambda host: host.name, lambda host: _host(session, host, iqns.get(host.id, []))
+        )
 
 
 @resource.operation("POST", "/hosts", role=Role.OPERATOR, audit="host.create", status=201)
@@ -144,11 +145,11 @@ def delete_chap(call: Call, host_id: str, query: ForceQuery) -> schemas.HostResp
 
 
 @resource.operation("GET", "/host-groups", role=Role.VIEWER)
-def list_groups(call: Call, query: ListQuery) -> schemas.GroupPage:
-    """All host groups."""
+def list_groups(call: Call, query: ListQuery) -> Page[schemas.GroupResponse]:
+    """All host groups, by name."""
     with call.context.store.reading() as session:
-        rows = page(session.scalars(select(HostGroup).order_by(HostGroup.name)).all(), query, lambda group: group.name)
-        return schemas.GroupPage.model_validate(rows.each(lambda group: _group(session, group)))
+        rows = session.scalars(select(HostGroup).order_by(HostGroup.name)).all()
+        return page(schemas.GroupResponse, rows, query, lambda group: group.name, lambda group: _group(session, group))
 
 
 @resource.operation("POST", "/host-groups", role=Role.OPERATOR, audit="host_group.create", status=201)
@@ -189,25 +190,23 @@ def delete_group(call: Call, group_id: str) -> Empty:
 
 
 @resource.operation("GET", "/sessions", role=Role.VIEWER)
-def list_sessions(call: Call, query: ListQuery) -> schemas.SessionPage:
+def list_sessions(call: Call, query: ListQuery) -> Page[schemas.SessionOfHost]:
     """Sessions of the iSCSI target, with their paths."""
     sessions = sorted(call.context.sessions(), key=lambda session: (session.initiator, session.peer))
-    return schemas.SessionPage.model_validate(page(sessions, query, lambda session: f"{session.initiator}\0{session.peer}"))
+    return page(schemas.SessionOfHost, sessions, query, lambda session: f"{session.initiator}\0{session.peer}")
 
 
 @resource.operation("GET", "/unknown-initiators", role=Role.VIEWER)
-def list_unknown(call: Call, query: ListQuery) -> schemas.UnknownInitiatorPage:
+def list_unknown(call: Call, query: ListQuery) -> Page[schemas.UnknownInitiatorResponse]:
     """The last 32 iSCSI initiators of no host that tried to log in or looked for targets, since the target started."""
     with call.context.store.reading() as session:
         known = {iqn for iqns in hosts.all_initiators(session).values() for iqn in iqns}
     unknown = [initiator for initiator in call.context.target.unknown_initiators() if initiator.initiator not in known]
     unknown.sort(key=lambda initiator: (initiator.initiator, initiator.address))
-    return schemas.UnknownInitiatorPage.model_validate(
-        page(unknown, query, lambda initiator: f"{initiator.initiator}\0{initiator.address}")
-    )
+    return page(schemas.UnknownInitiatorResponse, unknown, query, lambda initiator: f"{initiator.initiator}\0{initiator.address}")
 
 
 @resource.operation("GET", "/nfs-clients", role=Role.VIEWER)
-def list_clients(call: Call, query: ListQuery) -> schemas.ClientPage:
+def list_clients(call: Call, query: ListQuery) -> Page[schemas.ClientResponse]:
     """Clients that the NFS server knows, and the datastores each may be using."""
-    return schemas.ClientPage.model_validate(page(call.worker.nfs_clients(), query, lambda client: client.address))
+    return page(schemas.ClientResponse, call.worker.nfs_clients(), query, lambda client: client.address)

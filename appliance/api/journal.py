@@ -6,6 +6,7 @@ from sqlalchemy import select
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import before_number, newest_first
 from appliance.api.schemas import journal as schemas
+from appliance.api.schemas.common import Page
 from appliance.database.models import Alert, AuditEntry, Job
 from appliance.domain import jobs, journal
 from appliance.domain.access import Role
@@ -14,13 +15,13 @@ resource = Resource("journal")
 
 
 @resource.operation("GET", "/jobs", role=Role.VIEWER)
-def list_jobs(call: Call, query: schemas.JobQuery) -> schemas.JobPage:
+def list_jobs(call: Call, query: schemas.JobQuery) -> Page[schemas.JobResponse]:
     """Jobs, the newest first."""
     with call.context.store.reading() as session:
         chosen = select(Job).where(Job.sequence < before_number(query)).order_by(Job.sequence.desc()).limit(query.limit + 1)
         if query.state is not None:
             chosen = chosen.where(Job.state == query.state)
-        return schemas.JobPage.model_validate(newest_first(session.scalars(chosen), query, lambda job: job.sequence))
+        return newest_first(schemas.JobResponse, session.scalars(chosen), query, lambda job: job.sequence)
 
 
 @resource.operation("GET", "/jobs/<job_id>", role=Role.VIEWER)
@@ -45,13 +46,13 @@ def abandon_job(call: Call, job_id: str) -> schemas.JobResponse:
 
 
 @resource.operation("GET", "/alerts", role=Role.VIEWER)
-def list_alerts(call: Call, query: schemas.AlertQuery) -> schemas.AlertPage:
+def list_alerts(call: Call, query: schemas.AlertQuery) -> Page[schemas.AlertResponse]:
     """Alerts, the newest first. By default only open ones."""
     with call.context.store.reading() as session:
         chosen = select(Alert).where(Alert.id < before_number(query)).order_by(Alert.id.desc()).limit(query.limit + 1)
         if query.open:
             chosen = chosen.where(Alert.cleared_at.is_(None))
-        return schemas.AlertPage.model_validate(newest_first(session.scalars(chosen), query, lambda alert: alert.id))
+        return newest_first(schemas.AlertResponse, session.scalars(chosen), query, lambda alert: alert.id)
 
 
 @resource.operation("POST", "/alerts/<int:alert_id>/acknowledge", role=Role.OPERATOR, audit="alert.acknowledge")
@@ -62,7 +63,7 @@ def acknowledge_alert(call: Call, alert_id: int) -> schemas.AlertResponse:
 
 
 @resource.operation("GET", "/audit", role=Role.ADMIN)
-def list_audit(call: Call, query: schemas.AuditQuery) -> schemas.AuditPage:
+def list_audit(call: Call, query: schemas.AuditQuery) -> Page[schemas.AuditResponse]:
     """Audit entries, newest first."""
     with call.context.store.reading() as session:
         chosen = (
@@ -75,4 +76,4 @@ def list_audit(call: Call, query: schemas.AuditQuery) -> schemas.AuditPage:
             chosen = chosen.where((AuditEntry.action == query.action) | of_kind)
         if query.refused is not None:
             chosen = chosen.where(AuditEntry.status >= 400 if query.refused else AuditEntry.status < 400)
-        return schemas.AuditPage.model_validate(newest_first(session.scalars(chosen), query, lambda entry: entry.id))
+        return newest_first(schemas.AuditResponse, session.scalars(chosen), query, lambda entry: entry.id)

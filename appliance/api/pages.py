@@ -5,29 +5,28 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
-from appliance.api.schemas.common import ListQuery
+from appliance.api.schemas.common import ListQuery, Page
+from appliance.api.types import Answer
 from appliance.domain.errors import InvalidError
 
 
-@dataclass(frozen=True)
-class Page[T]:
-    """Part of a list, and the cursor of the next part."""
-
-    items: list[T]
-    next_cursor: str | None
-
-    def each[R](self, make: Callable[[T], R]) -> Page[R]:
-        return Page([make(item) for item in self.items], self.next_cursor)
-
-
-def page[T](items: Sequence[T], query: ListQuery, key: Callable[[T], str]) -> Page[T]:
-    """A page of a list in memory, sorted by a unique `key`."""
+def page[T, R: Answer](
+    answer: type[R], items: Sequence[T], query: ListQuery, key: Callable[[T], str], shown: Callable[[T], object] | None = None
+) -> Page[R]:
+    """A page of a list in memory, sorted by a unique `key`. `shown` makes the answer of an item."""
     begin = after(query)
-    rest = [item for item in items if begin is None or key(item) > begin]
-    shown = rest[: query.limit]
-    return Page(shown, encoded(key(shown[-1])) if len(rest) > len(shown) else None)
+    return _page(answer, [item for item in items if begin is None or key(item) > begin], query, key, shown)
+
+
+def _page[T, R: Answer](
+    answer: type[R], rest: list[T], query: ListQuery, key: Callable[[T], str], shown: Callable[[T], object] | None = None
+) -> Page[R]:
+    chosen = rest[: query.limit]
+    cursor = encoded(key(chosen[-1])) if len(rest) > len(chosen) else None
+    answers: list[object] = [item if shown is None else shown(item) for item in chosen]
+    made: Page[R] = Page[answer].model_validate({"items": answers, "next_cursor": cursor})  # type: ignore[valid-type]
+    return made
 
 
 def after(query: ListQuery) -> str | None:
@@ -35,11 +34,9 @@ def after(query: ListQuery) -> str | None:
     return _decode(query.cursor)
 
 
-def newest_first[T](items: Iterable[T], query: ListQuery, number: Callable[[T], int]) -> Page[T]:
+def newest_first[T, R: Answer](answer: type[R], items: Iterable[T], query: ListQuery, number: Callable[[T], int]) -> Page[R]:
     """A page of a list that the database has sorted, with one item more than the page."""
-    listed = list(items)
-    shown = listed[: query.limit]
-    return Page(shown, encoded(str(number(shown[-1]))) if len(listed) > len(shown) else None)
+    return _page(answer, list(items), query, lambda item: str(number(item)))
 
 
 def before_number(query: ListQuery) -> int:

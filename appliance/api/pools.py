@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas import pools as schemas
-from appliance.api.schemas.common import ForceQuery, ListQuery
+from appliance.api.schemas.common import ForceQuery, ListQuery, Page
 from appliance.api.schemas.journal import JobResponse
 from appliance.domain import requests
 from appliance.domain.access import Role
@@ -20,10 +20,9 @@ resource = Resource("pools")
 
 
 @resource.operation("GET", "/pools", role=Role.VIEWER)
-def list_pools(call: Call, query: ListQuery) -> schemas.PoolPage:
+def list_pools(call: Call, query: ListQuery) -> Page[schemas.PoolResponse]:
     """Imported pools with their vdevs, space and last scan."""
-    pools = page(call.worker.pools(), query, lambda pool_and_limits: pool_and_limits[0].name)
-    return schemas.PoolPage.model_validate(pools.each(lambda pool_and_limits: _shown(*pool_and_limits)))
+    return page(schemas.PoolResponse, call.worker.pools(), query, lambda row: row[0].name, lambda row: _shown(*row))
 
 
 def _shown(pool: Pool, limits: Thresholds) -> schemas.PoolResponse:
@@ -78,9 +77,9 @@ def destroy_pool(call: Call, name: str, query: ForceQuery) -> JobResponse:
 
 
 @resource.operation("GET", "/disks", role=Role.VIEWER)
-def list_disks(call: Call, query: ListQuery) -> schemas.DiskPage:
+def list_disks(call: Call, query: ListQuery) -> Page[schemas.DiskResponse]:
     """Block devices that could be a pool's, and by what they are used."""
-    return schemas.DiskPage.model_validate(page(call.worker.watch.disks(), query, lambda report: report.disk.path).each(_disk))
+    return page(schemas.DiskResponse, call.worker.watch.disks(), query, lambda report: report.disk.path, _disk)
 
 
 def _disk(report: DiskReport) -> schemas.DiskResponse:
@@ -89,10 +88,10 @@ def _disk(report: DiskReport) -> schemas.DiskResponse:
 
 
 @resource.operation("GET", "/importable-pools", role=Role.VIEWER)
-def list_importable(call: Call, query: ListQuery) -> schemas.ImportablePage:
+def list_importable(call: Call, query: ListQuery) -> Page[schemas.ImportableResponse]:
     """Pools on the machine's devices that are not imported."""
     pools = sorted(call.context.engine.importable(), key=lambda pool: pool.guid)
-    return schemas.ImportablePage.model_validate(page(pools, query, lambda pool: f"{pool.guid:020}"))
+    return page(schemas.ImportableResponse, pools, query, lambda pool: f"{pool.guid:020}")
 
 
 @resource.operation("POST", "/pools/plan", role=Role.ADMIN, audit="pool.plan")

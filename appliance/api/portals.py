@@ -3,8 +3,8 @@
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
-from appliance.api.schemas.common import Empty, ForceQuery, ListQuery
-from appliance.api.schemas.portals import PortalCreate, PortalPage, PortalResponse, PortalUpdate
+from appliance.api.schemas.common import Empty, ForceQuery, ListQuery, Page
+from appliance.api.schemas.portals import PortalCreate, PortalResponse, PortalUpdate
 from appliance.dataplane.target import Portal
 from appliance.domain.access import Role
 from appliance.domain.addresses import Address, join_portal, local_addresses, reachable, split_portal
@@ -43,11 +43,11 @@ def _address(body: PortalCreate) -> str:
 
 
 @resource.operation("GET", "/portals", role=Role.VIEWER)
-def list_portals(call: Call, query: ListQuery) -> PortalPage:
+def list_portals(call: Call, query: ListQuery) -> Page[PortalResponse]:
     """All portals, with the network interfaces that lead to them."""
     local = local_addresses()
     shown = [_shown(portal, local) for portal in call.context.target.portals()]
-    return PortalPage.model_validate(page(sorted(shown, key=lambda portal: portal.address), query, lambda portal: portal.address))
+    return page(PortalResponse, sorted(shown, key=lambda portal: portal.address), query, lambda portal: portal.address)
 
 
 @resource.operation("POST", "/portals", role=Role.ADMIN, audit="portal.create", status=201)

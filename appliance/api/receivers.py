@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import before_number, newest_first, page
 from appliance.api.schemas import receivers as schemas
-from appliance.api.schemas.common import Empty, ListQuery
+from appliance.api.schemas.common import Empty, ListQuery, Page
 from appliance.database.models import Delivery, Receiver
 from appliance.domain import receivers
 from appliance.domain.access import Role
@@ -44,11 +44,12 @@ def _check(call: Call, url: str, certificate: str | None = None) -> None:
 
 
 @resource.operation("GET", "/receivers", role=Role.ADMIN)
-def list_receivers(call: Call, query: ListQuery) -> schemas.ReceiverPage:
+def list_receivers(call: Call, query: ListQuery) -> Page[schemas.ReceiverResponse]:
     """All of them, with how their last delivery ended."""
     with call.context.store.reading() as session:
-        rows = page(session.scalars(select(Receiver).order_by(Receiver.name)).all(), query, lambda receiver: receiver.name)
-        return schemas.ReceiverPage.model_validate(rows.each(lambda receiver: _shown(session, call.context.seal, receiver)))
+        rows, seal = session.scalars(select(Receiver).order_by(Receiver.name)).all(), call.context.seal
+        shown = [_shown(session, seal, receiver) for receiver in rows]
+        return page(schemas.ReceiverResponse, shown, query, lambda receiver: receiver.name)
 
 
 @resource.operation("POST", "/receivers", role=Role.ADMIN, audit="receiver.create", status=201)
@@ -124,7 +125,7 @@ def test_receiver(call: Call, receiver_id: str) -> schemas.DeliveryResponse:
 
 
 @resource.operation("GET", "/receivers/<receiver_id>/deliveries", role=Role.ADMIN)
-def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> schemas.DeliveryPage:
+def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> Page[schemas.DeliveryResponse]:
     """Sent and pending deliveries, newest first. The newest 200 completed ones are stored."""
     with call.context.store.reading() as session:
         receivers.find(session, receiver_id)
@@ -134,4 +135,4 @@ def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> schemas.D
             .order_by(Delivery.id.desc())
             .limit(query.limit + 1)
         )
-        return schemas.DeliveryPage.model_validate(newest_first(session.scalars(chosen), query, lambda delivery: delivery.id))
+        return newest_first(schemas.DeliveryResponse, session.scalars(chosen), query, lambda delivery: delivery.id)

@@ -7,9 +7,9 @@ from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
-from appliance.api.schemas.common import Empty, ListQuery
+from appliance.api.schemas.common import Empty, ListQuery, Page
 from appliance.api.schemas.journal import JobResponse
-from appliance.api.schemas.snapshots import RoomResponse, ScheduleCreate, SchedulePage, ScheduleResponse, ScheduleUpdate
+from appliance.api.schemas.snapshots import RoomResponse, ScheduleCreate, ScheduleResponse, ScheduleUpdate
 from appliance.database.models import Schedule
 from appliance.domain import requests, schedules
 from appliance.domain.access import Role
@@ -20,11 +20,11 @@ resource = Resource("schedules")
 
 
 @resource.operation("GET", "/schedules", role=Role.VIEWER)
-def list_schedules(call: Call, query: ListQuery) -> SchedulePage:
+def list_schedules(call: Call, query: ListQuery) -> Page[ScheduleResponse]:
     """All of them."""
     with call.context.store.reading() as session:
         rows = session.scalars(select(Schedule).order_by(Schedule.name)).all()
-        return SchedulePage.model_validate(page(rows, query, lambda schedule: schedule.name))
+        return page(ScheduleResponse, rows, query, lambda schedule: schedule.name)
 
 
 @resource.operation("POST", "/schedules", role=Role.OPERATOR, audit="schedule.create", status=201)

@@ -4,7 +4,7 @@
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas import snapshots as schemas
-from appliance.api.schemas.common import ListQuery
+from appliance.api.schemas.common import ListQuery, Page
 from appliance.api.schemas.journal import JobResponse
 from appliance.domain import holds, requests
 from appliance.domain.access import Role
@@ -18,18 +18,22 @@ _LATEST = 10**11
 
 
 @resource.operation("GET", "/datastores/<datastore_id>/snapshots", role=Role.VIEWER)
-def list_snapshots(call: Call, datastore_id: str, query: ListQuery) -> schemas.SnapshotPage:
+def list_snapshots(call: Call, datastore_id: str, query: ListQuery) -> Page[schemas.SnapshotResponse]:
     """Snapshots of a datastore, oldest first."""
     snapshots = [
         (f"{snapshot.creation:012}{index:08}", snapshot) for index, snapshot in enumerate(call.worker.snapshots(datastore_id))
     ]
-    return schemas.SnapshotPage.model_validate(
-        page(snapshots, query, lambda numbered: numbered[0]).each(lambda numbered: _shown(datastore_id, numbered[1]))
+    return page(
+        schemas.SnapshotResponse,
+        snapshots,
+        query,
+        lambda numbered: numbered[0],
+        lambda numbered: _shown(datastore_id, numbered[1]),
     )
 
 
 @resource.operation("GET", "/snapshots", role=Role.VIEWER)
-def search_snapshots(call: Call, query: schemas.SnapshotQuery) -> schemas.SnapshotPage:
+def search_snapshots(call: Call, query: schemas.SnapshotQuery) -> Page[schemas.SnapshotResponse]:
     """Snapshots of all datastores, newest first."""
     stores = {store.dataset: store for store in call.worker.datastores()}
     words = query.search.lower().split()
@@ -39,9 +43,7 @@ def search_snapshots(call: Call, query: schemas.SnapshotQuery) -> schemas.Snapsh
         if snapshot.dataset in stores and all(word in f"{stores[snapshot.dataset].name}@{snapshot.tag}".lower() for word in words)
     ]
     matching.sort(key=lambda keyed: keyed[0])
-    return schemas.SnapshotPage.model_validate(
-        page(matching, query, lambda keyed: keyed[0]).each(lambda keyed: _shown(keyed[1], keyed[2]))
-    )
+    return page(schemas.SnapshotResponse, matching, query, lambda keyed: keyed[0], lambda keyed: _shown(keyed[1], keyed[2]))
 
 
 def _shown(datastore_id: str, snapshot: Snapshot) -> schemas.SnapshotResponse:
@@ -65,12 +67,13 @@ def delete_snapshot(call: Call, datastore_id: str, name: str) -> JobResponse:
 
 
 @resource.operation("GET", "/datastores/<datastore_id>/snapshots/<name>/holds", role=Role.VIEWER)
-def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> schemas.HoldPage:
+def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> Page[schemas.HoldResponse]:
     """Holds of a snapshot, by tag."""
-    holds_page = page(hold_operations.listed(call.context, datastore_id, name, call.worker.fresh), query, lambda hold: hold.tag)
-    return schemas.HoldPage.model_validate(
-        holds_page.each(lambda hold: {"tag": hold.tag, "created_at": hold.created, "of": holds.owner(hold.tag)})
-    )
+    listed = hold_operations.listed(call.context, datastore_id, name, call.worker.fresh)
+    return page(
+        schemas.HoldResponse, listed, query, lambda hold: hold.tag,
+        lambda hold: {"tag": hold.tag, "created_at": hold.created, "of": holds.owner(hold.tag)},
+    )  # fmt: skip
 
 
 @resource.job("POST", "/datastores/<datastore_id>/snapshots/<name>/holds", Role.OPERATOR, "snapshot.hold")

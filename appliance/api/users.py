@@ -5,14 +5,12 @@ from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
-from appliance.api.schemas.common import Empty, ListQuery
+from appliance.api.schemas.common import Empty, ListQuery, Page
 from appliance.api.schemas.people import (
     TokenCreate,
     TokenCreated,
-    TokenPage,
     TokenResponse,
     UserCreate,
-    UserPage,
     UserResponse,
     UserUpdate,
 )
@@ -25,11 +23,11 @@ resource = Resource("users")
 
 
 @resource.operation("GET", "/users", role=Role.ADMIN)
-def list_users(call: Call, query: ListQuery) -> UserPage:
+def list_users(call: Call, query: ListQuery) -> Page[UserResponse]:
     """All users."""
     with call.context.store.reading() as session:
         users = session.scalars(select(User).order_by(User.name)).all()
-        return UserPage.model_validate(page(users, query, lambda user: user.name).each(user_response))
+        return page(UserResponse, users, query, lambda user: user.name, user_response)
 
 
 @resource.operation("POST", "/users", role=Role.ADMIN, audit="user.create", status=201)
@@ -75,11 +73,11 @@ def delete_user(call: Call, user_id: str) -> Empty:
 
 
 @resource.operation("GET", "/tokens", role=Role.VIEWER)
-def list_tokens(call: Call, query: ListQuery) -> TokenPage:
+def list_tokens(call: Call, query: ListQuery) -> Page[TokenResponse]:
     """One's own API tokens."""
     with call.context.store.reading() as session:
         tokens = session.scalars(select(Token).where(Token.user_id == call.who.user_id).order_by(Token.id)).all()
-        return TokenPage.model_validate(page(tokens, query, lambda token: token.id))
+        return page(TokenResponse, tokens, query, lambda token: token.id)
 
 
 @resource.operation("POST", "/tokens", role=Role.VIEWER, audit="token.create", status=201)

@@ -36,7 +36,7 @@ class Entry:
     """"folder", "file" or "other"."""
     size: int
     """Of a file, in bytes."""
-    modified: int
+    modified_at: int
 
 
 class Folders(ABC):
@@ -92,7 +92,7 @@ class SnapshotFolders(Folders):
                 size = status.st_size if kind == "file" else 0
                 with contextlib.suppress(UnicodeEncodeError):  # a name that is no text is skipped
                     entry.name.encode()
-                    rows.append(Entry(name=entry.name, kind=kind, size=size, modified=int(status.st_mtime)))
+                    rows.append(Entry(name=entry.name, kind=kind, size=size, modified_at=int(status.st_mtime)))
         return sorted(rows, key=lambda entry: entry.name)
 
     def read_text(self, snapshot: str, path: str) -> bytes:

@@ -45,6 +45,11 @@ class Page[T](Answer):
     items: list[T]
     next_cursor: str | None
 
+    @classmethod
+    def model_parametrized_name(cls, params: tuple[type, ...]) -> str:
+        """The schema's name in the API: HostPage of HostResponse."""
+        return f"{params[0].__name__.removesuffix('Response')}Page"
+
 
 class ForceQuery(Model):
     """`force` does what is otherwise refused because hosts are logged in."""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from appliance.api.schemas.common import ListQuery, Page
+from appliance.api.schemas.common import ListQuery
 from appliance.api.types import (
     Answer,
     Bytes,
@@ -114,10 +114,6 @@ class DatastoreSpace(Answer):
     admitted: Bytes | None = None
     counting: bool = False
     problem: str = ""
-
-
-class DatastorePage(Page[DatastoreResponse]):
-    """Datastores, by name."""
 
 
 class ClientAccess(Model):
@@ -274,10 +270,6 @@ class VolumeResponse(Answer):
     datastore: str | None
 
 
-class VolumePage(Page[VolumeResponse]):
-    """Volumes, by name."""
-
-
 class FilesystemResponse(Answer):
     """A file system, and the datastore it is."""
 
@@ -290,10 +282,6 @@ class FilesystemResponse(Answer):
     datastore: str | None
 
 
-class FilesystemPage(Page[FilesystemResponse]):
-    """File systems, by name."""
-
-
 class KeyResponse(Versioned):
     """The key of a pool's encrypted datastores. If `stored` is false, an admin must supply it. `confirmed_at` ends export."""
 
@@ -304,10 +292,6 @@ class KeyResponse(Versioned):
     stored: bool
     exported_at: Time | None
     confirmed_at: Time | None
-
-
-class KeyPage(Page[KeyResponse]):
-    """Keys, by pool."""
 
 
 class KeySecret(Answer):

@@ -68,10 +68,6 @@ class FolderEntry(Answer):
     modified_at: Time
 
 
-class FolderPage(Page[FolderEntry]):
-    """Entries, by name."""
-
-
 class RestoreVmCreate(Model):
     """`folder`: the VM's, by its path in the snapshot. `name`: of the restored VM, and of its folder, next to the original."""
 

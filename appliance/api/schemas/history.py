@@ -5,7 +5,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Model, Time
 
 Values = list[float | None]
@@ -52,10 +51,6 @@ class DatastoreLoad(Answer):
     datastore: str
     operations: float
     bytes: float
-
-
-class DatastoreLoadPage(Page[DatastoreLoad]):
-    """By datastore. While the target or the NFS server is away, its datastores are left out."""
 
 
 class CapacitySeries(Answer):

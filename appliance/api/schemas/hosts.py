@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Identifier, Model, Name, Time, Versioned
 from appliance.domain import hosts
 from appliance.domain.errors import InvalidError
@@ -58,10 +57,6 @@ class HostResponse(Versioned):
     created_at: Time
 
 
-class HostPage(Page[HostResponse]):
-    """Hosts, by name."""
-
-
 class ChapUpdate(Chap):
     """`force`: also while the host is logged in by its present secret."""
 
@@ -98,10 +93,6 @@ class GroupResponse(Versioned):
     created_at: Time
 
 
-class GroupPage(Page[GroupResponse]):
-    """Host groups, by name."""
-
-
 class GroupCreate(Model):
     """A new host group."""
 
@@ -127,20 +118,12 @@ class SessionOfHost(Answer):
     account: str | None
 
 
-class SessionPage(Page[SessionOfHost]):
-    """A session with its path."""
-
-
 class UnknownInitiatorResponse(Answer):
     """An iSCSI initiator of no host. It tried to log in or looked for targets, last `at`."""
 
     initiator: str
     address: str
     at: Time
-
-
-class UnknownInitiatorPage(Page[UnknownInitiatorResponse]):
-    """Unknown initiators, by iSCSI name."""
 
 
 class ClientResponse(Answer):
@@ -150,7 +133,3 @@ class ClientResponse(Answer):
     seen_at: Time
     opens: int
     datastores: list[str]
-
-
-class ClientPage(Page[ClientResponse]):
-    """Clients, by address."""

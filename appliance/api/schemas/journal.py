@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.schemas.common import ListQuery, Page
+from appliance.api.schemas.common import ListQuery
 from appliance.api.types import Answer, Name, Time
 
 
@@ -49,10 +49,6 @@ class JobResponse(Answer):
     ended_at: Time | None
 
 
-class JobPage(Page[JobResponse]):
-    """Jobs, the newest first."""
-
-
 class AlertResponse(Answer):
     """Something to know of."""
 
@@ -66,10 +62,6 @@ class AlertResponse(Answer):
     cleared_at: Time | None
     acknowledged_at: Time | None
     acknowledged_by: str | None
-
-
-class AlertPage(Page[AlertResponse]):
-    """Alerts, the newest first."""
 
 
 class AuditQuery(ListQuery):
@@ -100,7 +92,3 @@ class AuditResponse(Answer):
     after: dict[str, object] | None
     status: int | None
     """HTTP status; null while the request is running, and after a crash during it."""
-
-
-class AuditPage(Page[AuditResponse]):
-    """The audit, the newest first."""

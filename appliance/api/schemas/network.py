@@ -3,7 +3,6 @@
 
 from typing import Literal
 
-from appliance.api.schemas.common import Page
 from appliance.api.types import Answer
 
 
@@ -53,7 +52,3 @@ class PingResponse(Answer):
     """Bytes of the largest packet that passes; null if none was answered."""
     result: Literal["ok", "failed"]
     text: str
-
-
-class PingPage(Page[PingResponse]):
-    """Pings, by address."""

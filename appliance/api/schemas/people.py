@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Model, Name, Password, Time, Versioned
 
 Code = Annotated[str, Field(min_length=1, max_length=64)]
@@ -62,10 +61,6 @@ class SetupResponse(UserResponse):
 
     recovery_key: str
     """Opens the copies of the configuration on pools. Shown once; the appliance does not store it."""
-
-
-class UserPage(Page[UserResponse]):
-    """Users."""
 
 
 class UserCreate(Model):
@@ -133,10 +128,6 @@ class TokenResponse(Answer):
     created_at: Time
     expires_at: Time
     used_at: Time | None
-
-
-class TokenPage(Page[TokenResponse]):
-    """Tokens."""
 
 
 class TokenCreate(Model):

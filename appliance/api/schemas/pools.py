@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Bytes, Guid, Model, Time, Versioned
 
 
@@ -78,10 +77,6 @@ class PoolResponse(Versioned):
     critical_percent: int = 90
 
 
-class PoolPage(Page[PoolResponse]):
-    """Pools."""
-
-
 Device = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
 PoolName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
@@ -120,10 +115,6 @@ class DiskResponse(Answer):
     """Null until the disk was read."""
 
 
-class DiskPage(Page[DiskResponse]):
-    """Disks, by path."""
-
-
 class ImportableResponse(Answer):
     """A pool on the machine's devices that is not imported; with a `last_host` importing needs force."""
 
@@ -134,10 +125,6 @@ class ImportableResponse(Answer):
     action: str
     last_host: str | None
     devices: list[str]
-
-
-class ImportablePage(Page[ImportableResponse]):
-    """Pools that can be imported."""
 
 
 class VdevCreate(Model):

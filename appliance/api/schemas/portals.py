@@ -5,7 +5,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Model
 
 PortalAddress = Annotated[str, Field(min_length=3, max_length=64)]
@@ -24,10 +23,6 @@ class PortalResponse(Answer):
     """Network interfaces by which hosts reach it."""
     problem: str
     """Why the target does not listen there, or empty."""
-
-
-class PortalPage(Page[PortalResponse]):
-    """Portals, by address."""
 
 
 class PortalCreate(Model):

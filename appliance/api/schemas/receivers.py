@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Model, Name, Time, Versioned
 
 Severity = Literal["info", "warning", "critical"]
@@ -32,10 +31,6 @@ class DeliveryResponse(Answer):
     ended_at: Time | None
 
 
-class DeliveryPage(Page[DeliveryResponse]):
-    """Deliveries, the newest first."""
-
-
 class ReceiverResponse(Versioned):
     """A receiver: webhook, e-mail or syslog by the scheme of its `url`."""
 
@@ -54,10 +49,6 @@ class ReceiverResponse(Versioned):
     last_delivery: DeliveryResponse | None
     waiting: int
     """Deliveries that are still to be made."""
-
-
-class ReceiverPage(Page[ReceiverResponse]):
-    """Receivers, by name."""
 
 
 class ReceiverCreate(Model):

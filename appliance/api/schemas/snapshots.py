@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.schemas.common import ListQuery, Page
+from appliance.api.schemas.common import ListQuery
 from appliance.api.schemas.datastores import ClientAccess, Groups, Squash, Versions
 from appliance.api.schemas.pools import PoolName
 from appliance.api.types import Answer, Bytes, DatastoreName, Guid, Identifier, Lun, Model, Name, SnapshotName, Time, Versioned
@@ -27,10 +27,6 @@ class SnapshotResponse(Answer):
     """Nobody can destroy it before."""
 
 
-class SnapshotPage(Page[SnapshotResponse]):
-    """Snapshots, oldest first."""
-
-
 class SnapshotQuery(ListQuery):
     """`search`: words that occur in DATASTORE@SNAPSHOT, in upper or lower case."""
 
@@ -43,10 +39,6 @@ class HoldResponse(Answer):
     tag: str
     created_at: Time
     of: Literal["user", "appliance", "openzfs"]
-
-
-class HoldPage(Page[HoldResponse]):
-    """Holds, by tag."""
 
 
 class HoldCreate(Model):
@@ -120,10 +112,6 @@ class RoomResponse(Answer):
     needed: Bytes
     available: Bytes
     datastores: list[RoomOfDatastore]
-
-
-class SchedulePage(Page[ScheduleResponse]):
-    """Schedules, by name."""
 
 
 At = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]

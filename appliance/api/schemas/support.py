@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Support bundles."""
 
-from appliance.api.schemas.common import Page
 from appliance.api.types import Answer, Bytes, Time
 
 
@@ -11,7 +10,3 @@ class BundleResponse(Answer):
     id: str
     created_at: Time
     size: Bytes
-
-
-class BundlePage(Page[BundleResponse]):
-    """Support bundles, by identifier."""
