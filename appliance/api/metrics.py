@@ -269,6 +269,15 @@ def _nfs(families: _Families, context: Context, stores: list[Datastore]) -> None
 
 def _counted_nfs(families: _Families, what: str, row: Row, labels: dict[str, str], bounds: list[int]) -> None:
     """A row of VAAI-NAS's `statistics.get` (docs/vaai_nas.md)."""
+    for operation in ("read", "write"):
+        moved = row.operations[operation]
+        labelled = {**labels, "operation": operation}
+        families.counter(f"{what}_operations", "Reads and writes that ended.", moved.operations, **labelled)
+        families.counter(f"{what}_bytes", "Moved by reads and writes.", moved.bytes, **labelled)
+        if bounds and moved.operations:
+            buckets = cumulative(bounds, moved.latency.counts, moved.operations)
+            families.histogram(f"{what}_operation_duration_seconds", "In the NFS server.", buckets,
+                               moved.latency.total_microseconds / 1e6, **labelled)  # fmt: skip
     for operation in NFS_OPERATIONS:
         counts = row.operations.get(operation)
         if counts is None:

@@ -115,25 +115,6 @@ class Export:
 
 
 @dataclass(frozen=True)
-class Transfer:
-    bytes_requested: int
-    bytes_transferred: int
-    operations: int
-    errors: int
-    latency_ns: int
-    """Sum over all operations."""
-
-
-@dataclass(frozen=True)
-class ExportStatistics:
-    """Transfers by a version of NFS. `protocol` is ganesha's name: NFSv3, NFSv40, NFSv41, NFSv42."""
-
-    protocol: str
-    read: Transfer
-    write: Transfer
-
-
-@dataclass(frozen=True)
 class ServedExport:
     export_id: int
     path: str
@@ -201,10 +182,6 @@ class ExportControl(ABC):
     @abstractmethod
     def files(self) -> Mapping[int, str]:
         """Export files by number: the exports after a restart. Does not call the daemon; raises only OSError."""
-
-    @abstractmethod
-    def statistics(self) -> Mapping[int, Sequence[ExportStatistics]]:
-        """Reads and writes since the daemon's start by export number and version of NFS, without unused ones."""
 
     @abstractmethod
     def add(self, export: Export) -> None:

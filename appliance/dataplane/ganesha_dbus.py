@@ -10,7 +10,7 @@ import contextlib
 import ipaddress
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,12 @@ from appliance.dataplane.ganesha import (
     Export,
     ExportControl,
     ExportRefusedError,
-    ExportStatistics,
     GaneshaAnswerError,
     GaneshaDeniedError,
     GaneshaUnreachableError,
     NfsClient,
     NoSuchExportError,
     ServedExport,
-    Transfer,
     quoted,
     with_rights,
 )
@@ -39,7 +37,6 @@ from appliance.dataplane.ganesha import (
 _NAME = "org.ganesha.nfsd"
 _EXPORTS = DBusAddress("/org/ganesha/nfsd/ExportMgr", bus_name=_NAME, interface="org.ganesha.nfsd.exportmgr")
 _CLIENT_MANAGER = DBusAddress("/org/ganesha/nfsd/ClientMgr", bus_name=_NAME, interface="org.ganesha.nfsd.clientmgr")
-_STATISTICS = DBusAddress("/org/ganesha/nfsd/ExportMgr", bus_name=_NAME, interface="org.ganesha.nfsd.exportstats")
 
 # Errors of the bus, not of the daemon; it is unknown whether the daemon executed the request.
 _UNREACHABLE = {
@@ -212,16 +209,6 @@ class Ganesha(ExportControl):
         self._check_folder()
         self._file(export_id).unlink(missing_ok=True)
         _sync(self._folder)
-
-    def statistics(self) -> Mapping[int, Sequence[ExportStatistics]]:
-        done, problem, *rest = self._call(_STATISTICS, "GetNFSIO")
-        if not done:
-            raise ExportRefusedError(str(problem))
-        _time, entries = rest
-        by_export: dict[int, list[ExportStatistics]] = {}
-        for number, protocol, read, write in entries:
-            by_export.setdefault(number, []).append(ExportStatistics(protocol, Transfer(*read[:5]), Transfer(*write[:5])))
-        return by_export
 
 
 def _seconds(timestamp: tuple[int, int]) -> float | None:

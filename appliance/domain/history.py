@@ -23,45 +23,36 @@ _SHORTEST_TREND_S, _LONGEST_FORECAST_S = DAY_S, 5 * 365 * DAY_S
 
 @dataclass
 class Counters:
-    """Of a LUN or export, or of several together: what grew since they began. None where it is not counted."""
+    """Of a LUN or export, or of several together: what grew since they began."""
 
-    io: list[int] | None = None
+    io: list[int] = field(default_factory=lambda: [0] * len(IO))
     offloads: list[int] = field(default_factory=lambda: [0] * len(OFFLOADS))
     latency: list[int] = field(default_factory=list)
-    """Reads and writes, by the target's buckets."""
+    """Reads and writes, by the buckets that target and NFS server have in common."""
 
     @classmethod
-    def of_lun(cls, row: Row) -> Counters:
-        """Of a LUN, or of a host of the target."""
+    def of_row(cls, row: Row) -> Counters:
+        """Of a LUN, an export or a host. The NFS server has no zeroed and no unmapped bytes."""
         read, write = row.operations["read"], row.operations["write"]
         return cls(
             io=[read.operations, write.operations, read.bytes, write.bytes],
-            offloads=[row.offload[name] for name in OFFLOADS],
+            offloads=[row.offload.get(name, 0) for name in OFFLOADS],
             latency=_sum(read.latency.counts, write.latency.counts),
         )
 
-    @classmethod
-    def of_export(cls, row: Row) -> Counters:
-        """Of an export, or of a host of the NFS server, which counts clones only."""
-        return cls(offloads=[row.offload["cloned_bytes"], row.offload["copied_bytes"], 0, 0])
-
     def add(self, other: Counters) -> None:
-        if other.io is not None:
-            self.io = _sum(self.io or [], other.io)
+        self.io = _sum(self.io, other.io)
         self.offloads = _sum(self.offloads, other.offloads)
         self.latency = _sum(self.latency, other.latency)
 
     def growth(self, before: Counters) -> Counters | None:
         """What grew since then; None where counting began anew."""
-        io = None if self.io is None or before.io is None else _grown(self.io, before.io)
-        offloads, latency = _grown(self.offloads, before.offloads), _grown(self.latency, before.latency)
-        if offloads is None or latency is None or (io is None and self.io is not None and before.io is not None):
-            return None
-        return Counters(io, offloads, latency)
+        io, offloads = _grown(self.io, before.io), _grown(self.offloads, before.offloads)
+        latency = _grown(self.latency, before.latency)
+        return None if io is None or offloads is None or latency is None else Counters(io, offloads, latency)
 
     def rates(self, seconds: float, bounds: Sequence[int]) -> list[float | None]:
-        io: list[float | None] = [None] * len(IO) if self.io is None else [value / seconds for value in self.io]
-        return [*io, *(value / seconds for value in self.offloads), percentile(bounds, self.latency, 0.5)]
+        return [*(value / seconds for value in (*self.io, *self.offloads)), percentile(bounds, self.latency, 0.5)]
 
     def peaks(self, bounds: Sequence[int]) -> list[float | None]:
         return [percentile(bounds, self.latency, 0.99)]

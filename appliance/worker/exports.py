@@ -2,7 +2,7 @@
 """The NFS server's exports: queries by the worker, changes through the root helper."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from appliance.dataplane.ganesha import (
     Clients,
@@ -10,7 +10,6 @@ from appliance.dataplane.ganesha import (
     ExportControl,
     ExportRefusedError,
     ExportSettings,
-    ExportStatistics,
     ServedExport,
 )
 from appliance.helper.client import HelperClient
@@ -42,9 +41,6 @@ class ExportsByHelper(ExportControl):
 
     def clients(self) -> Clients:
         return self._queries.clients()
-
-    def statistics(self) -> Mapping[int, Sequence[ExportStatistics]]:
-        return self._queries.statistics()
 
     def add(self, export: Export) -> None:
         """Raises ValueError for an export that the helper cannot make."""

@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from appliance.database.models import Host
 from appliance.database.series import Layout, Part, Sample, SeriesFiles
-from appliance.dataplane.ganesha import ExportRefusedError, ExportStatistics, GaneshaUnreachableError
+from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.domain import hosts, statistics
 from appliance.domain.datastores import NFS, Datastore
 from appliance.domain.errors import DomainError
@@ -154,7 +154,10 @@ class History:
         return {datastore_key(store.id): pool_key(guids[store.pool]) for store in stores if store.pool in guids}
 
     def _counters(self, stores: Iterable[Datastore]) -> tuple[dict[str, Counters], list[int]]:
-        """Of each datastore and host, by key; and the bounds of latency. A data plane that does not answer is left out."""
+        """Of each datastore and host, by key; and the bounds of latency. A data plane that does not answer is left out.
+
+        Target and NFS server have the same bounds.
+        """
         counters_by_key: dict[str, Counters] = {}
         bounds: list[int] = []
 
@@ -169,33 +172,23 @@ class History:
             result = statistics.of_target(self._context.target.statistics(self._context.configuration.target.name))
             bounds = result.bounds
             for row in result.stores:
-                add(datastore_key(row.subject), Counters.of_lun(row))
+                add(datastore_key(row.subject), Counters.of_row(row))
             for row in result.hosts:
-                add(by_name.get(row.subject), Counters.of_lun(row))
-        exports = {path: store.id for store in stores if store.kind == NFS for path in (store.path, store.share) if path}
+                add(by_name.get(row.subject), Counters.of_row(row))
+        active = [store for store in stores if store.kind == NFS and store.state == "active"]
+        exports = {path: store.id for store in active for path in (store.path, store.share) if path}
         if exports:
-            with contextlib.suppress(GaneshaUnreachableError, ExportRefusedError):
-                transfers = self._context.nfs.statistics()
-                for store in stores:
-                    if store.export is not None and store.state == "active":
-                        add(datastore_key(store.id), _of_transfers(transfers.get(store.export, ())))
             with contextlib.suppress(GaneshaUnreachableError):
                 result = statistics.of_nfs(self._context.files.counters())
+                bounds = result.bounds
+                for store in active:  # an unused export has no row
+                    add(datastore_key(store.id), Counters())
                 for row in result.stores:
                     if (store_id := exports.get(row.subject)) is not None:
-                        add(datastore_key(store_id), Counters.of_export(row))
+                        add(datastore_key(store_id), Counters.of_row(row))
                 for row in result.hosts:
-                    add(by_name.get(row.subject), Counters.of_export(row))
+                    add(by_name.get(row.subject), Counters.of_row(row))
         return counters_by_key, bounds
-
-
-def _of_transfers(protocols: Iterable[ExportStatistics]) -> Counters:
-    """Reads and writes of an export, of all versions of NFS together. The NFS server has no buckets of latency."""
-    counters = Counters(io=[0] * len(IO))
-    for transfer in protocols:
-        read, write = transfer.read, transfer.write
-        counters.add(Counters(io=[read.operations, write.operations, read.bytes_transferred, write.bytes_transferred]))
-    return counters
 
 
 def datastore_key(identifier: str) -> str:

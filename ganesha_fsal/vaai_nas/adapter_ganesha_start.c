@@ -106,14 +106,13 @@ static bool vaai_nas_xdr_result(XDR *xdrs, void *where)
     return XDR_PUTBYTES(xdrs, (char *)bytes, sizeof(bytes));
 }
 
-static void vaai_nas_to_caller(struct svc_req *request, struct vaai_nas_caller *caller)
+/* The address as text: that of IPv4 also for a client that IPv6 maps. */
+static void vaai_nas_host_name(const struct sockaddr *address, char host[VAAI_NAS_HOST_SIZE])
 {
-    const struct sockaddr *address = (const struct sockaddr *)svc_getrpccaller(request->rq_xprt);
     const struct sockaddr_in6 *version6 = (const struct sockaddr_in6 *)address;
     const void *number = &version6->sin6_addr;
     int family = AF_INET6;
 
-    *caller = (struct vaai_nas_caller){.request = request};
     if (address->sa_family == AF_INET) {
         family = AF_INET;
         number = &((const struct sockaddr_in *)address)->sin_addr;
@@ -122,16 +121,16 @@ static void vaai_nas_to_caller(struct svc_req *request, struct vaai_nas_caller *
         number = &version6->sin6_addr.s6_addr[12];
     }
     if ((address->sa_family != AF_INET && address->sa_family != AF_INET6) ||
-        inet_ntop(family, number, caller->host, sizeof(caller->host)) == NULL)
-        strcpy(caller->host, "unknown");
+        inet_ntop(family, number, host, VAAI_NAS_HOST_SIZE) == NULL)
+        strcpy(host, "unknown");
 }
 
 static int vaai_nas_serve(nfs_arg_t *arguments_of_any, struct svc_req *request, nfs_res_t *result)
 {
     const struct arguments *arguments = (const struct arguments *)arguments_of_any;
-    struct vaai_nas_caller caller;
+    struct vaai_nas_caller caller = {.request = request};
 
-    vaai_nas_to_caller(request, &caller);
+    vaai_nas_host_name((const struct sockaddr *)svc_getrpccaller(request->rq_xprt), caller.host);
     vaai_nas_procedure22_serve(service, &caller, arguments->request, arguments->fault, (struct procedure22_result *)result);
     return NFS_REQ_OK;
 }
@@ -215,6 +214,17 @@ int vaai_nas_start(config_file_t file, struct config_error_type *errors)
     vaai_nas_register_procedure22();
     vaai_nas_start_control_socket();
     return 0;
+}
+
+void vaai_nas_count_client_transfer(bool write, bool succeeded, uint64_t bytes, uint64_t microseconds)
+{
+    char host[VAAI_NAS_HOST_SIZE];
+
+    if (service == NULL || op_ctx == NULL || op_ctx->caller_addr == NULL || op_ctx->ctx_export == NULL)
+        return;
+    vaai_nas_host_name((const struct sockaddr *)op_ctx->caller_addr, host);
+    vaai_nas_count_transfer(vaai_nas_service_counters(service), host, op_ctx_export_path(op_ctx), write, succeeded, bytes,
+                            microseconds);
 }
 
 /* Exports cannot be changed meanwhile. A clone that has not ended keeps the export's files in use, as an NFS operation would. */

@@ -35,6 +35,7 @@ static void control_add_row(void *context, const char *host, const char *export_
         json_object_object_add(operation, "operations", json_object_new_uint64(of->operations));
         json_object_object_add(operation, "errors", json_object_new_uint64(of->errors));
         json_object_object_add(operation, "refused", json_object_new_uint64(of->refused));
+        json_object_object_add(operation, "bytes", json_object_new_uint64(of->bytes));
         json_object_object_add(operation, "latency", control_latency(of));
         json_object_object_add(row, vaai_nas_operation_name((enum vaai_nas_operation)i), operation);
     }

@@ -30,6 +30,7 @@ static const char *const names[VAAI_NAS_OPERATION_COUNT] = {
     [VAAI_NAS_OPERATION_CAPABILITIES] = "capabilities", [VAAI_NAS_OPERATION_CLONE] = "clone",
     [VAAI_NAS_OPERATION_FAST_CLONE] = "fast_clone",     [VAAI_NAS_OPERATION_RESERVE] = "reserve",
     [VAAI_NAS_OPERATION_STATISTICS] = "statistics",     [VAAI_NAS_OPERATION_JOB] = "job",
+    [VAAI_NAS_OPERATION_READ] = "read",                 [VAAI_NAS_OPERATION_WRITE] = "write",
 };
 
 const char *vaai_nas_operation_name(enum vaai_nas_operation operation)
@@ -129,6 +130,19 @@ void vaai_nas_count(struct vaai_nas_counters *counters, const char *host, const 
         of->operations++;
         of->errors += status != VAAI_NAS_OK;
         of->refused += counters_is_refusal(status);
+        of->total_microseconds += microseconds;
+        of->latency[counters_bucket(microseconds)]++;
+    });
+}
+
+void vaai_nas_count_transfer(struct vaai_nas_counters *counters, const char *host, const char *export_path, bool write,
+                             bool succeeded, uint64_t bytes, uint64_t microseconds)
+{
+    FOR_BOTH(set, counters, host, export_path, {
+        struct vaai_nas_operation_counters *of = &set->operation[write ? VAAI_NAS_OPERATION_WRITE : VAAI_NAS_OPERATION_READ];
+        of->operations++;
+        of->errors += !succeeded;
+        of->bytes += bytes;
         of->total_microseconds += microseconds;
         of->latency[counters_bucket(microseconds)]++;
     });

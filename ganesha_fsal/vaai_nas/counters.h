@@ -2,13 +2,14 @@
 #ifndef VAAI_NAS_COUNTERS_H
 #define VAAI_NAS_COUNTERS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "../fileops/clone.h"
 #include "adapter.h"
 #include "status.h"
 
-/* Requests and bytes by outcome, per export and per host. Thread-safe. Counted since the start of the daemon. */
+/* Requests of VAAI-NAS, reads and writes, and bytes by outcome, per export and per host. Thread-safe. Counted since the start of the daemon. */
 
 enum vaai_nas_operation {
     VAAI_NAS_OPERATION_CAPABILITIES,
@@ -17,6 +18,8 @@ enum vaai_nas_operation {
     VAAI_NAS_OPERATION_RESERVE,
     VAAI_NAS_OPERATION_STATISTICS,
     VAAI_NAS_OPERATION_JOB, /* status, list, cancel */
+    VAAI_NAS_OPERATION_READ,
+    VAAI_NAS_OPERATION_WRITE,
     VAAI_NAS_OPERATION_COUNT
 };
 
@@ -28,6 +31,7 @@ struct vaai_nas_operation_counters {
     uint64_t operations; /* ended, with success or without */
     uint64_t errors;     /* unsuccessful operations */
     uint64_t refused;    /* of those: by access checks, or because a guarantee is impossible */
+    uint64_t bytes;      /* of reads and writes */
     uint64_t total_microseconds;
     uint64_t latency[VAAI_NAS_LATENCY_BUCKETS];
 };
@@ -46,6 +50,10 @@ void vaai_nas_counters_free(struct vaai_nas_counters *counters);
 /* One operation ended. `export_path` is "" if it was refused before its export was known. */
 void vaai_nas_count(struct vaai_nas_counters *counters, const char *host, const char *export_path,
                     enum vaai_nas_operation operation, enum vaai_nas_status status, uint64_t microseconds);
+
+/* A read or write ended. */
+void vaai_nas_count_transfer(struct vaai_nas_counters *counters, const char *host, const char *export_path, bool write,
+                             bool succeeded, uint64_t bytes, uint64_t microseconds);
 
 /* Bytes of a clone by method. */
 void vaai_nas_count_clone(struct vaai_nas_counters *counters, const char *host, const char *export_path,

@@ -38,7 +38,7 @@ void vaai_nas_service_free(struct vaai_nas_service *service)
     free(service);
 }
 
-const struct vaai_nas_counters *vaai_nas_service_counters(const struct vaai_nas_service *service)
+struct vaai_nas_counters *vaai_nas_service_counters(const struct vaai_nas_service *service)
 {
     return service->counters;
 }

@@ -73,7 +73,7 @@ void vaai_nas_service_free(struct vaai_nas_service *service);
 void vaai_nas_service_set_problem(struct vaai_nas_service *service, const char *problem);
 void vaai_nas_service_problem(struct vaai_nas_service *service, char problem[VAAI_NAS_REASON_SIZE]);
 
-const struct vaai_nas_counters *vaai_nas_service_counters(const struct vaai_nas_service *service);
+struct vaai_nas_counters *vaai_nas_service_counters(const struct vaai_nas_service *service);
 
 /* `handle` is a directory of the export. */
 enum vaai_nas_status vaai_nas_get_capabilities(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,

@@ -11,7 +11,6 @@ from appliance.dataplane.ganesha import (
     Export,
     ExportControl,
     ExportRefusedError,
-    ExportStatistics,
     NfsClient,
     NoSuchExportError,
     ServedExport,
@@ -32,7 +31,6 @@ class GaneshaSimulator(ExportControl):
         self.known: list[NfsClient] = []
         """Response of `clients`, set by tests."""
         self.used: dict[int, float] = {}
-        self.transfers: dict[int, list[ExportStatistics]] = {}
         """When each export was last used, set by tests."""
 
     def served(self) -> list[ServedExport]:
@@ -64,9 +62,6 @@ class GaneshaSimulator(ExportControl):
             if self._exports.pop(export_id, None) is None:
                 raise NoSuchExportError(f"there is no export {export_id}")
             self.used.pop(export_id, None)
-
-    def statistics(self) -> dict[int, list[ExportStatistics]]:
-        return dict(self.transfers)
 
     def forget(self, export_id: int) -> None:
         """Removes the file of a served export."""

@@ -22,7 +22,7 @@ class HistoryQuery(Model):
 class LoadSeries(Answer):
     """Operations, and bytes, by the second. Latency of reads and writes: the median is averaged over a point, p99 is its maximum.
 
-    Of an NFS datastore there is no latency; of an NFS client there are offloads only. The rest is null.
+    Latency without reads and writes is null.
     """
 
     read_operations: Values

@@ -62,9 +62,10 @@ def test_metrics_match_the_state(appliance: Appliance) -> None:
 
 ROW: dict[str, Any] = {
     one: {"operations": 0, "errors": 0, "refused": 0, "latency": {"total_microseconds": 0, "counts": []}}
-    for one in NFS_OPERATIONS
+    for one in (*NFS_OPERATIONS, "read", "write")
 } | {
     "clone": {"operations": 3, "errors": 1, "refused": 1, "latency": {"total_microseconds": 700, "counts": [0] * 7 + [3]}},
+    "read": {"operations": 4, "bytes": 8192, "latency": {"total_microseconds": 100, "counts": [0] * 5 + [4]}},
     "offload": {
         "cloned_bytes": 1 << 30,
         "copied_bytes": 40,
@@ -117,6 +118,9 @@ def test_exports_their_clients_and_what_is_offloaded(counting: Appliance, monkey
     assert value(metrics, "zvaai_export_offload_errors", datastore=files, operation="clone") == 1
     assert value(metrics, "zvaai_export_offloaded_bytes", datastore=files, kind="cloned") == 1 << 30
     assert value(metrics, "zvaai_export_offloaded_bytes", datastore="", name="/others", kind="copied") == 40
+    assert value(metrics, "zvaai_export_operations", datastore=files, operation="read") == 4
+    assert value(metrics, "zvaai_nfs_host_bytes", host=NFS_HOST, operation="read") == 8192
+    assert "zvaai_export_operation_duration_seconds" in metrics
     assert value(metrics, "zvaai_export_fallback_bytes", datastore=files, reason="dirty") == 40
     assert value(metrics, "zvaai_nfs_host_offloaded_bytes", host=NFS_HOST, kind="cloned") == 1 << 30
     buckets = {one.labels["le"]: one.value for one in metrics["zvaai_export_offload_duration_seconds"].samples

@@ -26,15 +26,17 @@ def test_what_fell_began_anew() -> None:
     assert grown.peaks(BOUNDS) == [1.99]
 
 
-def test_an_export_counts_offloads_only() -> None:
+def test_an_export_has_no_zeroed_bytes() -> None:
     offload = {"cloned_bytes": 100, "copied_bytes": 50, "hole_bytes": 9, "reserved_bytes": 9, "fallback_bytes": {}}
-    grown = Counters.of_export(row({"export": "/files", "offload": offload}, "export")).growth(Counters())
-    assert grown is not None and grown.rates(10, BOUNDS) == [None, None, None, None, 10, 5, 0, 0, None]
+    read = {"operations": 20, "bytes": 4096, "latency": {"counts": [0, 20]}}
+    counters = Counters.of_row(row({"export": "/files", "read": read, "write": {}, "offload": offload}, "export"))
+    grown = counters.growth(Counters())
+    assert grown is not None and grown.rates(10, BOUNDS) == [2, 0, 409.6, 0, 10, 5, 0, 0, 1.5]
 
 
 def test_a_sum_has_what_any_of_its_parts_counts() -> None:
     total = Counters()
-    total.add(Counters(None, [1, 0, 0, 0], []))
+    total.add(Counters(offloads=[1, 0, 0, 0]))
     total.add(Counters([1, 2, 3, 4], [1, 0, 0, 0], [0, 1]))
     total.add(Counters([1, 2, 3, 4], [1, 0, 0, 0], [5]))
     assert total == Counters([2, 4, 6, 8], [3, 0, 0, 0], [5, 1])

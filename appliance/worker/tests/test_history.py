@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 from simulators.appliance import Appliance
-from simulators.ganesha import GaneshaSimulator
 from simulators.target import TargetSimulator
 
 from appliance.database.series import SeriesFiles
-from appliance.dataplane.ganesha import ExportStatistics, Transfer
 from appliance.dataplane.target import TargetUnreachableError
 from appliance.domain.history import CAPACITY, DAY_S, HOUR_S, PEAKS, RATES
 
@@ -102,28 +100,30 @@ def test_a_gap_where_the_target_was_away_or_began_anew(appliance: Appliance, mon
     assert result["read_operations"][-6:] == [10.0, None, None, 10.0, None, 10.0]
 
 
-def test_load_and_clones_of_an_nfs_datastore(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_latency_and_clones_of_an_nfs_datastore(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An export has a row for each name by which hosts use it."""
     Counting(appliance, monkeypatch)
-    assert isinstance(appliance.nfs, GaneshaSimulator)
-    store = appliance.nfs_datastore("nfs1")
-    share = appliance.get(f"/datastores/{store}")["share"]
+    assert appliance.request("POST", "/hosts", {"name": "esx1", "iqns": [], "addresses": ["192.0.2.7"]}).status_code == 201
+    (host,) = (entry["id"] for entry in appliance.get("/hosts")["items"])
+    used, unused = appliance.nfs_datastore("nfs1"), appliance.nfs_datastore("nfs2")
+    share = appliance.get(f"/datastores/{used}")["share"]
+    path = appliance.service.context.datastores()[0].path
     end = int(time.time()) // 10 * 10
-    number = appliance.get(f"/datastores/{store}")["export"]
     for step in range(2):
-        some, none = Transfer(0, 40960 * step, 10 * step, 0, 0), Transfer(0, 0, 0, 0, 0)
-        # Of both versions of NFS together.
-        appliance.nfs.transfers = {
-            number: [ExportStatistics("NFSv3", some, none), ExportStatistics("NFSv41", some, some)],
-            number + 1: [ExportStatistics("NFSv3", some, none)],
-        }
-        row = {"export": share, "offload": {"cloned_bytes": 4096 * 10 * step, "copied_bytes": 0}}
-        monkeypatch.setattr(appliance.service.context.files, "counters", lambda row=row: {"exports": [row], "hosts": []})
+        rows = [counted(10 * step, cloned=4096 * 10 * step, export=share), counted(20 * step, export=path)] if step else []
+        hosts = [counted(30 * step, host="192.0.2.7")]
+        response = {"latency_bounds_microseconds": BOUNDS, "exports": rows, "hosts": hosts}
+        monkeypatch.setattr(appliance.service.context.files, "counters", lambda response=response: response)
         appliance.service.history.collect(end - 10 + 10 * step)
-    series = appliance.get(f"/datastores/{store}/history?range=hour&end={end}")["load"]["series"]
-    assert series["cloned_bytes"][-1] == 4096
-    assert (series["read_operations"][-1], series["write_operations"][-1]) == (2, 1)
-    assert (series["read_bytes"][-1], series["write_bytes"][-1]) == (8192, 4096) and series["p99_ms"][-1] is None
-    assert appliance.get("/load")["items"] == [{"datastore": store, "operations": 3, "bytes": 12288}]
+    for subject, cloned in ((f"datastores/{used}", 4096), (f"hosts/{host}", 0)):
+        series = appliance.get(f"/{subject}/history?range=hour&end={end}")["load"]["series"]
+        assert (series["read_operations"][-1], series["read_bytes"][-1], series["write_operations"][-1]) == (3, 12288, 0)
+        assert series["cloned_bytes"][-1] == cloned
+        assert 1 <= series["p50_ms"][-1] <= series["p99_ms"][-1] <= 2.1
+    series = appliance.get(f"/datastores/{unused}/history?range=hour&end={end}")["load"]["series"]
+    assert series["read_operations"][-1] == 0 and series["p99_ms"][-1] is None
+    load = {entry["datastore"]: (entry["operations"], entry["bytes"]) for entry in appliance.get("/load")["items"]}
+    assert load == {used: (3, 12288), unused: (0, 0)}
 
 
 def test_p99_is_consolidated_by_its_maximum(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from appliance.dataplane.ganesha import (
     NoSuchExportError,
 )
 from appliance.dataplane.ganesha_dbus import Ganesha
+from appliance.dataplane.vaai_nas import VaaiNas
+from appliance.domain import statistics
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def control(nfs_store: Path, tmp_path: Path) -> Iterator[tuple[Ganesha, daemon.G
     with message_bus(tmp_path / "bus") as address:
         environment = {"DBUS_SYSTEM_BUS_ADDRESS": address}
         always = daemon.Export(1, nfs_store / "always", "/always")
-        blocks = f'%dir "{folder}/*.conf"\n'
+        blocks = f'VAAI_NAS {{ Control_Socket = "{tmp_path}/vaai-nas.socket"; }}\n%dir "{folder}/*.conf"\n'
         with daemon.running_ganesha(tmp_path / "ganesha", [always], environment=environment, blocks=blocks) as server:
             yield Ganesha(folder, address), server, nfs_store
 
@@ -130,18 +132,24 @@ def test_file_system_that_is_no_longer_exported_is_let_go(
         wait_for(lambda: not used(), "the daemon has nothing open in it")
 
 
-def test_statistics_are_of_one_export(control: tuple[Ganesha, daemon.Ganesha, Path]) -> None:
+def test_reads_and_writes_are_counted_by_export_and_host(control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path) -> None:
+    """Operations, bytes and duration, of all versions of NFS together."""
     client, _server, store = control
     client.add(Export(2, store / "one", "/one", access="RW"))
     with mounted("/one") as one, mounted("/one", 4) as four:
         one.write_file("/made", bytes(100_000))
         assert len(four.read_file("/made")) == 100_000
-    found = {entry.protocol: entry for entry in client.statistics()[2]}
-    assert found["NFSv3"].write.bytes_transferred == 100_000
-    assert found["NFSv3"].write.operations >= 1
-    assert found["NFSv40"].read.bytes_transferred == 100_000
-    assert found["NFSv40"].write.bytes_transferred == 0
-    assert 1 not in client.statistics()
+    counted = statistics.of_nfs(VaaiNas(tmp_path / "vaai-nas.socket").counters())
+    (host,) = counted.hosts
+    exports = [row for row in counted.stores if row.subject in ("/one", str(store / "one"))]
+    assert host.subject == "127.0.0.1" and exports
+    for rows in ([host], exports):
+        for kind in ("read", "write"):
+            operations = [row.operations[kind] for row in rows]
+            assert sum(one.bytes for one in operations) == 100_000
+            number = sum(one.operations for one in operations)
+            assert number >= 1 and number == sum(sum(one.latency.counts) for one in operations)
+            assert 0 < sum(one.latency.total_microseconds for one in operations) < 60_000_000
 
 
 def test_an_absent_daemon_has_its_own_error(control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path) -> None:
