@@ -2,5 +2,27 @@
 /** German. */
 
 import { en, type Texts } from "..";
+import { alerts } from "./alerts";
+import { audit } from "./audit";
+import { common } from "./common";
+import { dashboard } from "./dashboard";
+import { history } from "./history";
+import { jobs } from "./jobs";
+import { problems } from "./problems";
+import { readiness } from "./readiness";
+import { search } from "./search";
+import { session } from "./session";
 
-export const de: Texts = { ...en };
+export const de: Texts = {
+  ...en,
+  alerts,
+  audit,
+  common,
+  dashboard,
+  history,
+  jobs,
+  problems,
+  readiness,
+  search,
+  session,
+};

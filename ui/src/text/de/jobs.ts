@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+import type { Texts } from "..";
+
+export const jobs: Texts["jobs"] = {
+  title: "Jobs",
+  lead: "Jobs laufen weiter, wenn Sie die Seite verlassen, und nach einem Neustart der Appliance.",
+  columns: { kind: "Job", subject: "Betrifft", state: "Zustand", actor: "Von", started: "Beginn", took: "Dauer" },
+  empty: { title: "Noch keine Jobs", body: "Änderungen am Speicher laufen als Jobs und stehen hier." },
+  cancel: "Abbrechen",
+  cancelFailed: "Der Job wurde nicht abgebrochen",
+  step: "Schritt",
+  created: "Angefordert",
+  ended: "Ende",
+  problem: "Grund des Fehlers",
+  shortcomings: "Warnungen",
+  traces: "Nach dem Fehler",
+  list: "Jobs, neueste zuerst",
+  open: (kind) => `${kind} öffnen`,
+};
