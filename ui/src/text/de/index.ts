@@ -6,10 +6,14 @@ import { alerts } from "./alerts";
 import { audit } from "./audit";
 import { common } from "./common";
 import { dashboard } from "./dashboard";
+import { datastores } from "./datastores";
+import { files } from "./files";
 import { history } from "./history";
+import { hosts } from "./hosts";
 import { jobs } from "./jobs";
 import { problems } from "./problems";
 import { readiness } from "./readiness";
+import { schedules } from "./schedules";
 import { search } from "./search";
 import { session } from "./session";
 
@@ -19,10 +23,14 @@ export const de: Texts = {
   audit,
   common,
   dashboard,
+  datastores,
+  files,
   history,
+  hosts,
   jobs,
   problems,
   readiness,
+  schedules,
   search,
   session,
 };
