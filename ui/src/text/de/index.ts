@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** German. */
 
-import { en, type Texts } from "..";
+import type { Texts } from "..";
 import { alerts } from "./alerts";
 import { audit } from "./audit";
 import { common } from "./common";
@@ -11,14 +11,18 @@ import { files } from "./files";
 import { history } from "./history";
 import { hosts } from "./hosts";
 import { jobs } from "./jobs";
+import { network } from "./network";
+import { people } from "./people";
+import { pools } from "./pools";
+import { portals } from "./portals";
 import { problems } from "./problems";
 import { readiness } from "./readiness";
 import { schedules } from "./schedules";
 import { search } from "./search";
 import { session } from "./session";
+import { system } from "./system";
 
 export const de: Texts = {
-  ...en,
   alerts,
   audit,
   common,
@@ -28,9 +32,14 @@ export const de: Texts = {
   history,
   hosts,
   jobs,
+  network,
+  people,
+  pools,
+  portals,
   problems,
   readiness,
   schedules,
   search,
   session,
+  system,
 };
