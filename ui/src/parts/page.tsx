@@ -27,7 +27,7 @@ export function Screen({ title, lead, actions, parent, children }: Props) {
     <>
       <PageSection>
         {parent && (
-          <Breadcrumb className="zv-breadcrumb">
+          <Breadcrumb aria-label={text.common.breadcrumb} className="zv-breadcrumb">
             <BreadcrumbItem
               render={({ className }) => (
                 <Link className={className} to={parent.to}>

@@ -9,6 +9,7 @@ export const common = {
   product: "zvaai",
   skip: "Skip to content",
   navigation: "Navigation",
+  breadcrumb: "Breadcrumb",
   pages: {
     dashboard: "Dashboard",
     datastores: "Datastores",

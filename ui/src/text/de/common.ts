@@ -7,6 +7,7 @@ export const common: Texts["common"] = {
   product: "zvaai",
   skip: "Zum Inhalt springen",
   navigation: "Navigation",
+  breadcrumb: "Pfad zu dieser Seite",
   pages: {
     dashboard: "Dashboard",
     datastores: "Datastores",
