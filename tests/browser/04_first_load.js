@@ -2,9 +2,8 @@
 // The first load: size, depth of requests, time; the measurements themselves; a thousand datastores.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { apiOf, closePage, ensureAdmin, ensureDatastore, logIn, inspect, openBrowser, openPage, typeLogin, URL_ } from "./harness.js";
+import { apiOf, closePage, ensureAdmin, ensureDatastore, logIn, inspect, openBrowser, openPage, LARGEST_BYTES, typeLogin, URL_, weighing } from "./harness.js";
 
-const LARGEST_BYTES = 500_000;
 const DEEPEST = 2;
 /** Processor time of a page with cached parts until it can be used. */
 const LONGEST_LOAD_MS = 500;
@@ -25,13 +24,10 @@ after(() => browser.close());
 test("a first load is below 500 kB as sent, and no request of the API waits for more than one other", async () => {
   const page = await openPage(browser);
   await ensureAdmin(page);
-  const sizes = [];
-  const weigh = (request) => sizes.push(request.sizes().then(({ responseBodySize }) => responseBodySize));
-  page.on("requestfinished", weigh);
+  const weigh = weighing(page);
   await typeLogin(page);
   await page.getByText("Throughput and latency").waitFor();
-  page.off("requestfinished", weigh); // a request that ends while the page closes has no size
-  const bytes = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
+  const bytes = await weigh();
   assert.ok(bytes < LARGEST_BYTES, `${bytes} bytes`);
 
   // A request belongs to the next wave if it starts after the end of another one and reads something else. The stream of events, which
