@@ -53,6 +53,7 @@ export const common = {
   yes: "Yes",
   no: "No",
   none: "None",
+  unset: "Not set",
   never: "Never",
   copy: "Copy",
   copied: "Copied",

@@ -111,7 +111,7 @@ function Mounts({ store }: { readonly store: Datastore }) {
 function LastSnapshot({ store }: { readonly store: Datastore }) {
   const { data } = useQuery(snapshotsQuery(store.id));
   const last = data?.toSorted((one, other) => one.created_at.localeCompare(other.created_at)).at(-1);
-  if (last === undefined) return <>{data === undefined ? "–" : text.common.none}</>;
+  if (last === undefined) return <>{data === undefined ? "–" : text.datastores.detail.snapshots.empty.title}</>;
   return (
     <>
       {last.name}, <Time at={last.created_at} ago />

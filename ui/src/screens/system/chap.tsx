@@ -37,7 +37,7 @@ export function Chap() {
             <Facts
               facts={[
                 [words.required, settings.chap_required ? text.common.yes : text.common.no],
-                [words.target, settings.target_chap_name ?? text.common.none],
+                [words.target, settings.target_chap_name ?? text.common.unset],
               ]}
             />
             <div className="zv-below">

@@ -41,7 +41,7 @@ function factsOf({ name, url, severity, certificate, enabled }: Receiver): reado
     [words.name, name],
     [words.url, url],
     [words.severityLabel, words.severity[severity]],
-    [words.certificate, certificate == null ? text.common.none : words.certificateEnd(endOf(certificate))],
+    [words.certificate, certificate == null ? text.common.unset : words.certificateEnd(endOf(certificate))],
     [words.switchOn, enabled ? text.common.yes : text.common.no],
   ];
 }

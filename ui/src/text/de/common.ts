@@ -54,6 +54,7 @@ export const common: Texts["common"] = {
   yes: "Ja",
   no: "Nein",
   none: "Keine",
+  unset: "Nicht gesetzt",
   never: "Nie",
   copy: "Kopieren",
   copied: "Kopiert",
