@@ -4,8 +4,7 @@
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas import datastores as schemas
-from appliance.api.schemas.common import ForceQuery, ListQuery, Page
-from appliance.api.schemas.journal import JobResponse
+from appliance.api.schemas.common import ListQuery, Page
 from appliance.api.sessions import confirm_password
 from appliance.domain import datastores, requests
 from appliance.domain.access import Role
@@ -13,7 +12,7 @@ from appliance.domain.errors import NotFoundError
 from appliance.worker import encryption
 from appliance.zfs.model import Filesystem, Volume
 
-resource = Resource("datastores")
+resource = Resource("datastores", datastore_id="id")
 
 
 def find(call: Call, datastore_id: str) -> schemas.DatastoreResponse:
@@ -28,12 +27,6 @@ def list_datastores(call: Call, query: schemas.DatastoreQuery) -> Page[schemas.D
         store for store in call.worker.datastores() if query.state in (None, store.state) and query.kind in (None, store.kind)
     ]
     return page(schemas.DatastoreResponse, stores, query, lambda store: f"{store.name}\0{store.id}")
-
-
-@resource.job("POST", "/datastores", Role.OPERATOR, "datastore.create")
-def create_datastore(call: Call, body: schemas.DatastoreCreate) -> JobResponse:
-    """An empty datastore for VMFS or NFS, served to its hosts as soon as the job has ended."""
-    return call.submit(requests.CreateDatastore.of(body))
 
 
 @resource.operation("GET", "/datastores/<datastore_id>", role=Role.VIEWER)
@@ -52,58 +45,6 @@ def read_space(call: Call, datastore_id: str) -> schemas.DatastoreSpace:
     return schemas.DatastoreSpace.model_validate({"thick": store.thick, "size": store.size, **counted})
 
 
-@resource.job("PATCH", "/datastores/<datastore_id>", Role.OPERATOR, "datastore.change", matches=True)
-def change_datastore(call: Call, datastore_id: str, body: schemas.DatastoreUpdate) -> JobResponse:
-    """Name, threshold, host groups; LUN number; thick; of NFS clients, versions, squash. To take from who uses it needs `force`.
-
-    The path that hosts mount stays when an NFS datastore gets another name.
-    """
-    call.match(find(call, datastore_id))
-    return call.submit(requests.ChangeDatastore.of(body, id=datastore_id))
-
-
-@resource.job("DELETE", "/datastores/<datastore_id>", Role.OPERATOR, "datastore.delete", matches=True)
-def delete_datastore(call: Call, datastore_id: str, query: ForceQuery) -> JobResponse:
-    """Moves it to the trash. It can be restored until it is purged. Refused while hosts use it, unless forced."""
-    call.match(find(call, datastore_id))
-    return call.submit(requests.DeleteDatastore(id=datastore_id, force=query.force))
-
-
-@resource.job("POST", "/datastores/<datastore_id>/grow", Role.OPERATOR, "datastore.grow", matches=True)
-def grow_datastore(call: Call, datastore_id: str, body: schemas.GrowRequest) -> JobResponse:
-    """Grows the datastore. The target reports the new size to its hosts."""
-    call.match(find(call, datastore_id))
-    return call.submit(requests.GrowDatastore(id=datastore_id, size=body.size))
-
-
-@resource.job("POST", "/datastores/<datastore_id>/quota", Role.OPERATOR, "datastore.quota", matches=True)
-def set_quota(call: Call, datastore_id: str, body: schemas.QuotaUpdate) -> JobResponse:
-    """Changes the quota of an NFS datastore, never below its used space."""
-    call.match(find(call, datastore_id))
-    return call.submit(requests.SetQuota(id=datastore_id, size=body.size))
-
-
-@resource.job("POST", "/datastores/<datastore_id>/restore", Role.OPERATOR, "datastore.restore", matches=True)
-def restore_datastore(call: Call, datastore_id: str, body: schemas.RestoreRequest) -> JobResponse:
-    """A deleted one comes back with the same identity."""
-    call.match(find(call, datastore_id))
-    return call.submit(requests.RestoreDatastore.of(body, id=datastore_id))
-
-
-@resource.job("POST", "/datastores/<datastore_id>/purge", Role.ADMIN, "datastore.purge", matches=True)
-def purge_datastore(call: Call, datastore_id: str) -> JobResponse:
-    """Destroys a deleted one with its snapshots. There is no way back."""
-    call.match(find(call, datastore_id))
-    return call.submit(requests.PurgeDatastore(id=datastore_id))
-
-
-@resource.job("POST", "/datastores/<datastore_id>/forget", Role.ADMIN, "datastore.forget", matches=True)
-def forget_datastore(call: Call, datastore_id: str, query: ForceQuery) -> JobResponse:
-    """Gives up a missing one: its LUN number and host groups are free again."""
-    call.match(find(call, datastore_id))
-    return call.submit(requests.ForgetDatastore(id=datastore_id, force=query.force))
-
-
 @resource.operation("GET", "/volumes", role=Role.VIEWER)
 def list_volumes(call: Call, query: ListQuery) -> Page[schemas.VolumeResponse]:
     """All volumes; those without a datastore can be adopted."""
@@ -118,12 +59,6 @@ def list_volumes(call: Call, query: ListQuery) -> Page[schemas.VolumeResponse]:
 
 def _datastores_by_dataset(call: Call) -> dict[str, str]:
     return {store.dataset: store.id for store in call.worker.datastores()}
-
-
-@resource.job("POST", "/volumes/adopt", Role.ADMIN, "datastore.adopt")
-def adopt_volume(call: Call, body: schemas.AdoptRequest) -> JobResponse:
-    """Makes a datastore of a volume or a file system that is none, or of a copy."""
-    return call.submit(requests.AdoptDataset.of(body))
 
 
 @resource.operation("GET", "/filesystems", role=Role.VIEWER)
@@ -178,3 +113,16 @@ def keep_key(call: Call, pool: str, body: schemas.KeyUpdate) -> schemas.KeyRespo
     call.context.keys.store_key(_root(call, pool), bytes.fromhex(body.secret))
     call.worker.scheduler.request()
     return _key(call, pool)
+
+
+resource.job("POST", "/datastores", Role.OPERATOR, requests.DatastoreCreate)
+resource.job("PATCH", "/datastores/<datastore_id>", Role.OPERATOR, requests.DatastoreUpdate, matches=find)
+resource.job("DELETE", "/datastores/<datastore_id>", Role.OPERATOR, requests.DeleteDatastore, query=True, matches=find)
+resource.job("POST", "/datastores/<datastore_id>/grow", Role.OPERATOR, requests.GrowRequest, matches=find)
+resource.job("POST", "/datastores/<datastore_id>/quota", Role.OPERATOR, requests.QuotaUpdate, matches=find)
+resource.job("POST", "/datastores/<datastore_id>/restore", Role.OPERATOR, requests.RestoreRequest, matches=find)
+resource.job("POST", "/datastores/<datastore_id>/purge", Role.ADMIN, requests.PurgeDatastore, matches=find)
+resource.job("POST", "/datastores/<datastore_id>/forget", Role.ADMIN, requests.ForgetDatastore, query=True, matches=find)
+resource.job("POST", "/datastores/<datastore_id>/clone", Role.OPERATOR, requests.CloneCreate)
+resource.job("POST", "/datastores/<datastore_id>/promote", Role.OPERATOR, requests.PromoteDatastore)
+resource.job("POST", "/volumes/adopt", Role.ADMIN, requests.AdoptRequest)

@@ -4,13 +4,12 @@
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import after, encoded, page
 from appliance.api.schemas.common import Page
-from appliance.api.schemas.files import FileCloneCreate, FilePage, FileQuery, FolderEntry, FolderQuery, RestoreVmCreate
-from appliance.api.schemas.journal import JobResponse
+from appliance.api.schemas.files import FilePage, FileQuery, FolderEntry, FolderQuery
 from appliance.domain import requests
 from appliance.domain.access import Role
 from appliance.worker import file_operations, vm_operations
 
-resource = Resource("files")
+resource = Resource("files", datastore_id="id", name="snapshot")
 
 
 @resource.operation("GET", "/datastores/<datastore_id>/files", role=Role.VIEWER, conflicts=True)
@@ -21,12 +20,6 @@ def list_files(call: Call, datastore_id: str, query: FileQuery) -> FilePage:
     return FilePage.model_validate({"items": files, "next_cursor": cursor, "complete": files_page.complete})
 
 
-@resource.job("POST", "/datastores/<datastore_id>/files/clone", Role.OPERATOR, "file.clone")
-def clone_file(call: Call, datastore_id: str, body: FileCloneCreate) -> JobResponse:
-    """A clone of one file, made by the NFS server. Its job can be cancelled, and reports the bytes cloned and copied."""
-    return call.submit(requests.CloneFile.of(body, id=datastore_id))
-
-
 @resource.operation("GET", "/datastores/<datastore_id>/snapshots/<name>/folder", role=Role.VIEWER, conflicts=True)
 def list_folder(call: Call, datastore_id: str, name: str, query: FolderQuery) -> Page[FolderEntry]:
     """Lists a folder of a snapshot of an NFS datastore, or its root."""
@@ -35,7 +28,5 @@ def list_folder(call: Call, datastore_id: str, name: str, query: FolderQuery) ->
     return page(FolderEntry, entries, query, lambda entry: entry.name)
 
 
-@resource.job("POST", "/datastores/<datastore_id>/snapshots/<name>/restore-vm", Role.OPERATOR, "vm.restore")
-def restore_vm(call: Call, datastore_id: str, name: str, body: RestoreVmCreate) -> JobResponse:
-    """Restores one VM from a snapshot of an NFS datastore, next to the original. Folder and descriptors get the new name."""
-    return call.submit(requests.RestoreVm(id=datastore_id, snapshot=name, folder=body.folder, name=body.name))
+resource.job("POST", "/datastores/<datastore_id>/files/clone", Role.OPERATOR, requests.FileCloneCreate)
+resource.job("POST", "/datastores/<datastore_id>/snapshots/<name>/restore-vm", Role.OPERATOR, requests.RestoreVmCreate)

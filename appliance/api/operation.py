@@ -5,8 +5,8 @@ A declaration says the path, who may (`role`; None: anybody), what the audit cal
 one), what it takes and what it returns. The HTTP process (appliance/gateway) makes routes and the OpenAPI document of these,
 and runs no view. The worker does (execution.py).
 
-To add an operation, write a view with `Resource.operation` or `Resource.job` in the module of its resource. A new module also
-needs a place in RESOURCES of appliance/api/resources.py.
+To add an operation, write a view with `Resource.operation`, or declare a job with `Resource.job`, in the module of its resource.
+A new module also needs a place in RESOURCES of appliance/api/resources.py.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
@@ -25,11 +25,10 @@ from appliance.api.types import Versioned, entity_tag
 from appliance.api.wire import HttpRequest, Response
 from appliance.domain import jobs
 from appliance.domain.access import Caller, Role
-from appliance.domain.errors import (
-    DomainError,
-)
+from appliance.domain.errors import DomainError
 from appliance.domain.requests import Request
 from appliance.worker.context import Context
+from appliance.worker.executor import BY_REQUEST
 from appliance.worker.service import Service
 
 COOKIE = "__Host-zvaai"
@@ -200,8 +199,9 @@ def etag(model: BaseModel) -> str:
 class Resource:
     """Operations of one resource."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, /, **names: str) -> None:
+        """`names`: of requests for jobs, what the path names."""
+        self.name, self.names = name, names
         self.declarations: list[Declaration] = []
 
     def operation(
@@ -233,9 +233,38 @@ class Resource:
 
         return declare
 
-    def job(self, method: str, path: str, role: Role, audit: str, *, matches: bool = False) -> Callable[[View], View]:
-        """Declares an operation that starts a job, which is its response."""
-        return self.operation(method, path, role=role, audit=audit, status=202, matches=matches)
+    def job(
+        self,
+        method: str,
+        path: str,
+        role: Role,
+        request: type[Request],
+        *,
+        query: bool = False,
+        matches: Callable[..., BaseModel] | None = None,
+        check: Callable[[Call, Any], object] | None = None,
+    ) -> None:
+        """Declares that a request starts a job, which is its response. Its text and its name in the audit are the operation's.
+
+        The fields of the request are the body, or with `query` the query. `matches` returns what If-Match is about, by the path.
+        `check` may refuse the request, or set what only the appliance knows.
+        """
+        operation = BY_REQUEST[request]
+
+        def view(call: Call, body: Request | None = None, query: Request | None = None, **path: str) -> JobResponse:
+            if matches is not None:
+                call.match(matches(call, *path.values()))
+            sent = (body or query or request()).of(**{self.names.get(name, name): value for name, value in path.items()})
+            if check is not None:
+                check(call, sent)
+            return call.submit(sent)
+
+        noun, verb = operation.kind.split(".")
+        view.__name__, view.__doc__ = f"{verb}_{noun}", operation.__doc__
+        view.__annotations__ = {"return": JobResponse}
+        if request.model_fields:
+            view.__annotations__["query" if query else "body"] = request
+        self.operation(method, path, role=role, audit=operation.kind, status=202, matches=matches is not None)(view)
 
 
 def without_secrets(value: object) -> dict[str, object] | None:

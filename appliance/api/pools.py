@@ -6,8 +6,7 @@ from dataclasses import asdict, fields
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas import pools as schemas
-from appliance.api.schemas.common import ForceQuery, ListQuery, Page
-from appliance.api.schemas.journal import JobResponse
+from appliance.api.schemas.common import ListQuery, Page
 from appliance.domain import requests
 from appliance.domain.access import Role
 from appliance.domain.capacity import Thresholds
@@ -16,7 +15,7 @@ from appliance.domain.errors import ForbiddenError, NotFoundError
 from appliance.worker import pool_operations
 from appliance.zfs.model import Pool
 
-resource = Resource("pools")
+resource = Resource("pools", name="pool")
 
 
 @resource.operation("GET", "/pools", role=Role.VIEWER)
@@ -39,41 +38,9 @@ def read_pool(call: Call, name: str) -> schemas.PoolResponse:
     raise NotFoundError("pool", name)
 
 
-@resource.job("PATCH", "/pools/<name>", Role.OPERATOR, "pool.change", matches=True)
-def change_pool(call: Call, name: str, body: schemas.PoolUpdate) -> JobResponse:
-    """Sets the pool's capacity alert thresholds. They are stored with the pool."""
-    call.match(read_pool(call, name))
-    return call.submit(requests.ChangePool.of(body, pool=name))
-
-
-@resource.job("POST", "/pools/<name>/scrub", Role.OPERATOR, "pool.scrub")
-def scrub(call: Call, name: str, body: schemas.ScrubRequest) -> JobResponse:
-    """Starts, pauses or stops the scrub. The pool shows its progress."""
-    return call.submit(requests.ScrubPool(pool=name, action=body.action))
-
-
-def _only_admins(call: Call, force: bool) -> None:
-    if force and call.who.role < Role.ADMIN:
+def _only_admins_force(call: Call, request: requests.ReplaceRequest) -> None:
+    if request.force and call.who.role < Role.ADMIN:
         raise ForbiddenError("only an admin may force this: it destroys what the device carries")
-
-
-@resource.job("POST", "/pools/<name>/trim", Role.OPERATOR, "pool.trim")
-def trim(call: Call, name: str, body: schemas.TrimRequest) -> JobResponse:
-    """Starts or stops the trim of a pool. Its devices show the progress."""
-    return call.submit(requests.TrimPool(pool=name, action=body.action))
-
-
-@resource.job("POST", "/pools/<name>/upgrade", Role.ADMIN, "pool.upgrade")
-def upgrade_pool(call: Call, name: str) -> JobResponse:
-    """Enables all features of this OpenZFS. Older versions can't import the pool afterwards."""
-    return call.submit(requests.UpgradePool(pool=name))
-
-
-@resource.job("DELETE", "/pools/<name>", Role.ADMIN, "pool.destroy", matches=True)
-def destroy_pool(call: Call, name: str, query: ForceQuery) -> JobResponse:
-    """Destroys a pool that has no datastores. Refused while it has other datasets, unless forced."""
-    call.match(read_pool(call, name))
-    return call.submit(requests.DestroyPool(pool=name, force=query.force))
 
 
 @resource.operation("GET", "/disks", role=Role.VIEWER)
@@ -95,64 +62,23 @@ def list_importable(call: Call, query: ListQuery) -> Page[schemas.ImportableResp
 
 
 @resource.operation("POST", "/pools/plan", role=Role.ADMIN, audit="pool.plan")
-def plan_pool(call: Call, body: schemas.PlanCreate) -> schemas.PlanResponse:
+def plan_pool(call: Call, body: requests.PlanCreate) -> schemas.PlanResponse:
     """The layout that making or extending would give. Refused as that would be; changes nothing."""
-    request = requests.PlanPool.of(body)
-    layout = pool_operations.dry_run(call.context, request)
-    return schemas.PlanResponse(layout=layout, warnings=pool_operations.warnings(request.vdevs))
+    layout = pool_operations.dry_run(call.context, body.name, body.specs, force=body.force, extend=body.extend)
+    return schemas.PlanResponse(layout=layout, warnings=pool_operations.warnings(body.specs))
 
 
-@resource.job("POST", "/pools", Role.ADMIN, "pool.create")
-def create_pool(call: Call, body: schemas.PoolCreate) -> JobResponse:
-    """A new pool on empty disks."""
-    return call.submit(requests.CreatePool.of(body))
-
-
-@resource.job("POST", "/pools/import", Role.ADMIN, "pool.import")
-def import_pool(call: Call, body: schemas.ImportRequest) -> JobResponse:
-    """With its datastores, which keep their identities."""
-    return call.submit(requests.ImportPool.of(body))
-
-
-@resource.job("POST", "/pools/<name>/export", Role.ADMIN, "pool.export")
-def export_pool(call: Call, name: str, query: ForceQuery) -> JobResponse:
-    """Its datastores go out of service first. Refused while hosts are logged in, unless forced."""
-    return call.submit(requests.ExportPool(pool=name, force=query.force))
-
-
-@resource.job("POST", "/pools/<name>/extend", Role.ADMIN, "pool.extend")
-def extend_pool(call: Call, name: str, body: schemas.ExtendRequest) -> JobResponse:
-    """By more vdevs. Only spares, cache and log devices can be taken out again."""
-    return call.submit(requests.ExtendPool.of(body, name=name))
-
-
-@resource.job("POST", "/pools/<name>/replace", Role.OPERATOR, "pool.replace")
-def replace_device(call: Call, name: str, body: schemas.ReplaceRequest) -> JobResponse:
-    """Starts the resilver onto a new device; the pool shows its progress. Only an admin may force it onto a device with data."""
-    _only_admins(call, body.force)
-    return call.submit(requests.ReplaceDevice.of(body, pool=name))
-
-
-@resource.job("POST", "/pools/<name>/attach", Role.OPERATOR, "pool.attach")
-def attach_device(call: Call, name: str, body: schemas.ReplaceRequest) -> JobResponse:
-    """Attaches a new device to a single one, or to a mirror, and starts the resilver. Only an admin may force it."""
-    _only_admins(call, body.force)
-    return call.submit(requests.AttachDevice.of(body, pool=name))
-
-
-@resource.job("POST", "/pools/<name>/detach", Role.ADMIN, "pool.detach")
-def detach_device(call: Call, name: str, body: schemas.DeviceName) -> JobResponse:
-    """Detaches a device from its mirror, or ends a replacement."""
-    return call.submit(requests.DetachDevice(pool=name, device=body.device))
-
-
-@resource.job("POST", "/pools/<name>/remove", Role.ADMIN, "pool.remove")
-def remove_device(call: Call, name: str, body: schemas.DeviceName) -> JobResponse:
-    """Removes a spare, a cache or a log device; a mirror of logs as a whole."""
-    return call.submit(requests.RemoveDevice(pool=name, device=body.device))
-
-
-@resource.job("POST", "/pools/<name>/device", Role.OPERATOR, "pool.device")
-def change_device(call: Call, name: str, body: schemas.DeviceUpdate) -> JobResponse:
-    """Offline, online, or its error counters cleared."""
-    return call.submit(requests.ChangeDevice.of(body, pool=name))
+resource.job("POST", "/pools", Role.ADMIN, requests.PoolCreate)
+resource.job("PATCH", "/pools/<name>", Role.OPERATOR, requests.PoolUpdate, matches=read_pool)
+resource.job("DELETE", "/pools/<name>", Role.ADMIN, requests.DestroyPool, query=True, matches=read_pool)
+resource.job("POST", "/pools/import", Role.ADMIN, requests.ImportRequest)
+resource.job("POST", "/pools/<name>/export", Role.ADMIN, requests.ExportPool, query=True)
+resource.job("POST", "/pools/<name>/extend", Role.ADMIN, requests.ExtendRequest)
+resource.job("POST", "/pools/<name>/scrub", Role.OPERATOR, requests.ScrubRequest)
+resource.job("POST", "/pools/<name>/trim", Role.OPERATOR, requests.TrimRequest)
+resource.job("POST", "/pools/<name>/upgrade", Role.ADMIN, requests.UpgradePool)
+resource.job("POST", "/pools/<name>/replace", Role.OPERATOR, requests.ReplaceRequest, check=_only_admins_force)
+resource.job("POST", "/pools/<name>/attach", Role.OPERATOR, requests.AttachRequest, check=_only_admins_force)
+resource.job("POST", "/pools/<name>/detach", Role.ADMIN, requests.DetachRequest)
+resource.job("POST", "/pools/<name>/remove", Role.ADMIN, requests.RemoveRequest)
+resource.job("POST", "/pools/<name>/device", Role.OPERATOR, requests.DeviceUpdate)

@@ -8,9 +8,9 @@ from typing import NotRequired, TypedDict
 
 from pydantic import ValidationError
 
-from appliance.api.types import PATTERNS
 from appliance.api.wire import FieldError
 from appliance.domain.errors import DomainError
+from appliance.domain.fields import PATTERNS
 
 MEDIA_TYPE = "application/problem+json"
 _PATTERN = re.compile("String should match pattern '(.*)'")

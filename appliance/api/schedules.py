@@ -67,20 +67,20 @@ def read_room(call: Call, schedule_id: str) -> RoomResponse:
     return RoomResponse.model_validate(thick.room(call.context, row.datastores))
 
 
-@resource.job("POST", "/schedules/<schedule_id>/run", Role.OPERATOR, "schedule.run")
+@resource.operation("POST", "/schedules/<schedule_id>/run", role=Role.OPERATOR, audit="schedule.run", status=202)
 def run_schedule(call: Call, schedule_id: str) -> JobResponse:
     """Takes its snapshots now, or starts its scrub, also while it is disabled. Its next slot stays the same."""
     with call.context.store.reading() as session:
         row = schedules.schedule(session, schedule_id)
     if row.kind == schedules.SCRUB:
-        return call.submit(requests.ScrubPool(pool=str(row.pool), action="start", schedule=row.id))
+        return call.submit(requests.ScrubRequest(action="start").of(pool=str(row.pool), schedule=row.id))
     active = {store.id for store in call.worker.datastores() if store.state == "active"}
     chosen = [identifier for identifier in row.datastores if identifier in active]
     if not chosen:
         raise ConflictError("none of its datastores is there", row.datastores)
     name = schedules.snapshot_name(row, time.time())
     days = row.protect_days
-    return call.submit(requests.CreateSnapshots(name=name, datastores=chosen, schedule=row.id, protect_days=days))
+    return call.submit(requests.SnapshotCreate(name=name, datastores=chosen, protect_days=days).of(schedule=row.id))
 
 
 @resource.operation("DELETE", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.delete", matches=True)

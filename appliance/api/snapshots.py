@@ -5,14 +5,13 @@ from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas import snapshots as schemas
 from appliance.api.schemas.common import ListQuery, Page
-from appliance.api.schemas.journal import JobResponse
 from appliance.domain import holds, requests
 from appliance.domain.access import Role
 from appliance.domain.retention import protected_until
 from appliance.worker import hold_operations
 from appliance.zfs.model import Snapshot
 
-resource = Resource("snapshots")
+resource = Resource("snapshots", datastore_id="id", name="snapshot")
 _LATEST = 10**11
 """Seconds since 1970: later than any snapshot."""
 
@@ -54,18 +53,6 @@ def _shown(datastore_id: str, snapshot: Snapshot) -> schemas.SnapshotResponse:
     )  # fmt: skip
 
 
-@resource.job("POST", "/snapshots", Role.OPERATOR, "snapshot.create")
-def create_snapshots(call: Call, body: schemas.SnapshotCreate) -> JobResponse:
-    """Creates snapshots of one or more datastores of a pool, in one atomic step."""
-    return call.submit(requests.CreateSnapshots.of(body))
-
-
-@resource.job("DELETE", "/datastores/<datastore_id>/snapshots/<name>", Role.ADMIN, "snapshot.delete")
-def delete_snapshot(call: Call, datastore_id: str, name: str) -> JobResponse:
-    """Refused while clones depend on it, or it is held."""
-    return call.submit(requests.DeleteSnapshot(id=datastore_id, snapshot=name))
-
-
 @resource.operation("GET", "/datastores/<datastore_id>/snapshots/<name>/holds", role=Role.VIEWER)
 def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> Page[schemas.HoldResponse]:
     """Holds of a snapshot, by tag."""
@@ -76,39 +63,13 @@ def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> Pa
     )  # fmt: skip
 
 
-@resource.job("POST", "/datastores/<datastore_id>/snapshots/<name>/holds", Role.OPERATOR, "snapshot.hold")
-def hold_snapshot(call: Call, datastore_id: str, name: str, body: schemas.HoldCreate) -> JobResponse:
-    """Adds a hold: the snapshot cannot be destroyed by a request, a schedule, a rollback, or with its datastore."""
-    return call.submit(requests.HoldSnapshot(id=datastore_id, snapshot=name, tag=body.tag))
+def _set_may_destroy(call: Call, request: requests.RollbackRequest) -> None:
+    request.of(may_destroy=call.who.role >= Role.ADMIN)
 
 
-@resource.job("DELETE", "/datastores/<datastore_id>/snapshots/<name>/holds/<tag>", Role.ADMIN, "snapshot.release")
-def release_snapshot(call: Call, datastore_id: str, name: str, tag: str) -> JobResponse:
-    """A hold. Refused for those of the appliance itself, and of `zfs send`: they end with what they are for."""
-    return call.submit(requests.ReleaseSnapshot(id=datastore_id, snapshot=name, tag=tag))
-
-
-@resource.job("POST", "/datastores/<datastore_id>/snapshots/<name>/rollback", Role.OPERATOR, "snapshot.rollback")
-def roll_back(call: Call, datastore_id: str, name: str, body: schemas.RollbackRequest) -> JobResponse:
-    """Rolls a datastore back. Later writes are lost.
-
-    Refused while hosts are logged in, unless forced. An admin may destroy newer snapshots, by name or with `force`, but none
-    that is held, protected or cloned.
-    """
-    may_destroy = call.who.role >= Role.ADMIN
-    request = requests.RollBack(
-        id=datastore_id, snapshot=name, force=body.force, destroy=list(body.destroy), may_destroy=may_destroy
-    )
-    return call.submit(request)
-
-
-@resource.job("POST", "/datastores/<datastore_id>/clone", Role.OPERATOR, "snapshot.clone")
-def clone_datastore(call: Call, datastore_id: str, body: schemas.CloneCreate) -> JobResponse:
-    """An instant copy with an identity of its own; hosts resignature it."""
-    return call.submit(requests.CloneDatastore.of(body, id=datastore_id))
-
-
-@resource.job("POST", "/datastores/<datastore_id>/promote", Role.OPERATOR, "datastore.promote")
-def promote_datastore(call: Call, datastore_id: str) -> JobResponse:
-    """Makes a clone independent of its origin, so that the origin can be purged. The shared snapshots become the clone's."""
-    return call.submit(requests.PromoteDatastore(id=datastore_id))
+_SNAPSHOT = "/datastores/<datastore_id>/snapshots/<name>"
+resource.job("POST", "/snapshots", Role.OPERATOR, requests.SnapshotCreate)
+resource.job("DELETE", _SNAPSHOT, Role.ADMIN, requests.DeleteSnapshot)
+resource.job("POST", f"{_SNAPSHOT}/holds", Role.OPERATOR, requests.HoldCreate)
+resource.job("DELETE", f"{_SNAPSHOT}/holds/<tag>", Role.ADMIN, requests.ReleaseSnapshot)
+resource.job("POST", f"{_SNAPSHOT}/rollback", Role.OPERATOR, requests.RollbackRequest, check=_set_may_destroy)

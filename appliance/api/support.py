@@ -20,7 +20,7 @@ def list_bundles(call: Call, query: ListQuery) -> Page[BundleResponse]:
     return page(BundleResponse, bundles, query, lambda bundle: bundle.id)
 
 
-@resource.job("POST", "/support-bundles", Role.ADMIN, "support.create")
+@resource.operation("POST", "/support-bundles", role=Role.ADMIN, audit="support.create", status=202)
 def create_bundle(call: Call) -> JobResponse:
     """A job that makes one; its result has the identifier."""
     return call.submit(requests.CreateBundle())

@@ -16,9 +16,12 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from appliance.domain.errors import InvalidError
+from appliance.domain.fields import Model
 
 PROPERTY = "zvaai:designation"
 
@@ -30,6 +33,55 @@ _FORMS = (
 _SERIAL = re.compile(r"(?=.{1,252}$)[ -~]+\0?", re.DOTALL)
 _BINARY, _ASCII = 1, 2
 _PRINTABLE = re.compile(r"[ -~]*")
+
+
+Shown = Annotated[str, Field(max_length=16, pattern=r"^[ -~]*$")]
+Text = Annotated[str, Field(min_length=1, max_length=253)]
+Digits = Annotated[str, Field(min_length=1, max_length=34, pattern=r"^(0x)?[0-9A-Fa-f]+$")]
+PageText = Annotated[str, Field(min_length=8, max_length=16384)]
+
+
+class LioNames(Model):
+    """LIO: values in its configfs folder wwn: `vpd_unit_serial`, `product_id`, `vendor_id` and `company_id`."""
+
+    system: Literal["lio"]
+    unit_serial: Annotated[str, Field(min_length=8, max_length=128, pattern=r"^[ -~]+$")]
+    model: Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[ -~]+$")]
+    vendor: Shown = "LIO-ORG"
+    company_id: Digits = "001405"
+
+
+class ScstNames(Model):
+    """SCST: the device's attributes with these names."""
+
+    system: Literal["scst"]
+    usn: Text
+    t10_vend_id: Shown
+    vend_specific_id: Text
+    prod_id: Shown
+    t10_dev_id: Text | None = None
+    eui64_id: Digits | None = None
+    naa_id: Digits | None = None
+
+
+class PageNames(Model):
+    """Any target: vital product data pages 80h and 83h that a host reads, in hexadecimal; vendor and product of INQUIRY."""
+
+    system: Literal["pages"]
+    page_80: PageText
+    page_83: PageText
+    vendor: Shown
+    product: Shown
+
+
+class GivenNames(Model):
+    """Names in the target's format."""
+
+    system: Literal["given"]
+    serial_number: Text
+    designators: Annotated[list[Text], Field(min_length=1, max_length=8)]
+    vendor: Shown = "ZVAAI"
+    product: Shown = "zvaai volume"
 
 
 @dataclass(frozen=True)

@@ -1,138 +1,183 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests for jobs: one type for each, from the body of HTTP to the operation that plans it."""
+"""Requests for jobs: one type for each, which is the body of HTTP too, and what the operation gets that plans it."""
 
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-import msgspec
-from msgspec import UNSET, UnsetType
-from pydantic import BaseModel
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
-from appliance.domain.errors import InvalidError
-from appliance.zfs.model import VdevSpec
+from appliance.domain.designation import GivenNames, LioNames, PageNames, ScstNames
+from appliance.domain.fields import BytesInput, DatastoreName, Identifier, Lun, Model, Percent, SnapshotName
+from appliance.zfs.model import Redundancy, Role, VdevSpec
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of them. A field that defaults to UNSET is not changed unless it is given; null has a meaning of its own there."""
+class Request(Model):
+    """What the path of HTTP names, and what only the appliance sets, is in private attributes: no body has it."""
 
-    @classmethod
-    def of(cls, body: BaseModel, **path: str) -> Self:
-        """From a body, and what the path names. Raises InvalidError for what this request does not have."""
-        defaults = {field.name: field.default for field in msgspec.structs.fields(cls)}
-        given: dict[str, object] = dict(path)
-        for name, value in body.model_dump().items():
-            if name not in defaults:
-                if value not in (None, False):
-                    raise InvalidError(name, f"{cls.__name__} has no such field", ", ".join(defaults))
-            elif name in body.model_fields_set or defaults[name] is not UNSET:
-                given[name] = value
-        return msgspec.convert(given, cls)
+    def of(self, **values: Any) -> Self:
+        """Sets the private attributes of these names."""
+        for name, value in values.items():
+            setattr(self, f"_{name}", value)
+        return self
+
+
+class OfDatastore(Request):
+    _id: str = PrivateAttr("")
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+
+class OfSnapshot(OfDatastore):
+    _snapshot: str = PrivateAttr("")
+
+    @property
+    def snapshot(self) -> str:
+        return self._snapshot
+
+
+class OfPool(Request):
+    _pool: str = PrivateAttr("")
+
+    @property
+    def pool(self) -> str:
+        return self._pool
 
 
 # --- datastores
 
-
-class ShownRequest(Request, frozen=True, kw_only=True):
-    """How hosts see a datastore: `lun` is of VMFS; `clients`, `versions` and `squash` are of NFS. Null: as before, or usual."""
-
-    host_groups: list[str] | None = None
-    lun: int | None = None
-    clients: list[str] | None = None
-    versions: list[str] | None = None
-    squash: str | None = None
+Groups = Annotated[list[Identifier], Field(max_length=256)]
+Clients = Annotated[list[Annotated[str, Field(min_length=2, max_length=64, pattern=r"^[0-9A-Fa-f:./]+$")]], Field(max_length=256)]
+Versions = Annotated[list[Literal["3", "4"]], Field(min_length=1, max_length=2)]
+Squash = Literal["none", "root", "all"]
+Kind = Literal["vmfs", "nfs"]
 
 
-class CreateDatastore(ShownRequest, frozen=True, kw_only=True):
-    """A new one. `size` in bytes; `soft_threshold` in percent of it."""
+class ShownRequest(Request):
+    """How hosts see a datastore. `lun` is of VMFS, the rest but `host_groups` of NFS. Null: as before, or the default.
 
-    kind: Literal["vmfs", "nfs"] = "vmfs"
-    name: str
-    pool: str
-    size: int
-    block_size: int | None = None
-    record_size: int | None = None
+    Access for any host that reaches the server needs `anyone`.
+    """
+
+    anyone: bool = False
+    clients: Clients | None = None
+    lun: Lun | None = None
+    host_groups: Groups | None = None
+    versions: Versions | None = None
+    squash: Squash | None = None
+
+    @field_validator("clients")
+    @classmethod
+    def _anyone(cls, clients: list[str] | None, info: ValidationInfo) -> list[str] | None:
+        if not info.data.get("anyone") and (wide := [client for client in clients or () if client.endswith("/0")]):
+            raise ValueError(f"{', '.join(wide)} lets any host that reaches the server mount it; anyone (--anyone) allows that")
+        return clients
+
+
+class DatastoreCreate(ShownRequest):
+    """A new datastore: `size` in bytes, 1 GiB to 64 TiB, a multiple of 1 MiB. `soft_threshold` in percent of it.
+
+    `lun` and `block_size` are of VMFS; `record_size`, `clients` (addresses and networks, in addition to the addresses of the
+    host groups), `versions` and `squash` (who is nobody on the server; ESXi needs "none") of NFS. `thick`: all its space is
+    reserved, and it shares no blocks.
+    """
+
+    kind: Kind = "vmfs"
+    name: DatastoreName
+    pool: Annotated[str, Field(min_length=1, max_length=255)]
+    size: BytesInput
+    block_size: Literal[8192, 16384, 32768, 65536, 131072] | None = None
+    record_size: Literal[8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576] | None = None
     thick: bool = False
-    compression: str = "lz4"
-    sync: str = "standard"
-    soft_threshold: int | None = None
+    compression: Literal["lz4", "zstd", "zstd-fast", "off"] = "lz4"
+    sync: Literal["standard", "always", "disabled"] = "standard"
+    soft_threshold: Percent | None = None
     encrypted: bool = False
 
 
-class ChangeDatastore(Request, frozen=True, kw_only=True):
-    id: str
-    name: str | None = None
-    soft_threshold: int | None | UnsetType = UNSET
-    lun: int | None = None
-    host_groups: list[str] | None = None
-    clients: list[str] | None = None
-    versions: list[str] | None = None
-    squash: str | None = None
+class DatastoreUpdate(ShownRequest, OfDatastore):
+    """Fields to change; a `soft_threshold` of null takes it away.
+
+    `thick` is changed alone: to thick only while it shares no blocks, and the pool has room; to thin at any time.
+    """
+
+    name: DatastoreName | None = None
+    soft_threshold: Percent | None = None
     thick: bool | None = None
     force: bool = False
 
 
-class GrowDatastore(Request, frozen=True, kw_only=True):
-    """To `size` bytes."""
+class GrowRequest(OfDatastore):
+    """The new size in bytes."""
 
-    id: str
-    size: int
-
-
-class SetQuota(Request, frozen=True, kw_only=True):
-    """Of an NFS datastore, in bytes."""
-
-    id: str
-    size: int
+    size: BytesInput
 
 
-class DeleteDatastore(Request, frozen=True, kw_only=True):
-    id: str
+class QuotaUpdate(OfDatastore):
+    """The new quota in bytes, larger or smaller; not below what the datastore holds."""
+
+    size: BytesInput
+
+
+class DeleteDatastore(OfDatastore):
     force: bool = False
 
 
-class RestoreDatastore(ShownRequest, frozen=True, kw_only=True):
-    """A deleted one, with its own name unless another is given."""
+class RestoreRequest(ShownRequest, OfDatastore):
+    """Restores it from the trash. Null: as before its deletion, without groups that are deleted since."""
 
-    id: str
-    name: str | None = None
-
-
-class PurgeDatastore(Request, frozen=True, kw_only=True):
-    id: str
+    name: DatastoreName | None = None
 
 
-class AdoptDataset(ShownRequest, frozen=True, kw_only=True):
-    """`known_as`: see designation.known_as."""
+class PurgeDatastore(OfDatastore):
+    pass
 
-    dataset: str
-    name: str
+
+class ForgetDatastore(OfDatastore):
+    force: bool = False
+
+
+class PromoteDatastore(OfDatastore):
+    pass
+
+
+class AdoptRequest(ShownRequest):
+    """A volume or file system that is no datastore, or a copy; `keep` takes the identity it claims, if no other has it.
+
+    With that it takes the place of what it is a copy of: fields that are left out are as hosts saw the original.
+
+    `known_as` are the names hosts know it by from another target, which it keeps.
+    """
+
+    dataset: Annotated[str, Field(min_length=1, max_length=255)]
+    name: DatastoreName
     identity: Literal["new", "keep"] = "new"
-    known_as: Mapping[str, Any] | None = None
-
-
-class ForgetDatastore(Request, frozen=True, kw_only=True):
-    id: str
-    force: bool = False
+    known_as: Annotated[LioNames | ScstNames | PageNames | GivenNames, Field(discriminator="system")] | None = None
 
 
 # --- snapshots
 
 
-class CreateSnapshots(Request, frozen=True, kw_only=True):
-    """Of datastores of one pool; `schedule` is the one that takes them. Nobody can destroy them for `protect_days`."""
+class SnapshotCreate(Request):
+    """Snapshots of one or several datastores of a pool, in one atomic step."""
 
-    name: str
-    datastores: list[str]
-    schedule: str | None = None
-    protect_days: int = 0
+    name: SnapshotName
+    datastores: Annotated[list[Identifier], Field(min_length=1, max_length=256)]
+    protect_days: Annotated[int, Field(ge=0, le=3650)] = 0
+    """So long nobody can destroy them."""
+    _schedule: str | None = PrivateAttr(None)
+    """The schedule that takes them."""
+
+    @property
+    def schedule(self) -> str | None:
+        return self._schedule
 
 
-class DeleteSnapshot(Request, frozen=True, kw_only=True):
-    id: str
-    snapshot: str
+class DeleteSnapshot(OfSnapshot):
+    pass
 
 
-class RetireSnapshots(Request, frozen=True, kw_only=True):
+class RetireSnapshots(Request):
     """By retention: full `names` of snapshots of a pool; `about` are their datastores. Protection of the `expired` has ended."""
 
     pool: str
@@ -141,175 +186,183 @@ class RetireSnapshots(Request, frozen=True, kw_only=True):
     expired: list[str] = []
 
 
-class RollBack(Request, frozen=True, kw_only=True):
-    """Datastore `id` to a snapshot. `destroy`: newer snapshots that go. `may_destroy`: whether the caller may destroy any."""
+class RollbackRequest(OfSnapshot):
+    """`destroy`: newer snapshots that may be destroyed. `force`: also while hosts are logged in, destroying all newer ones."""
 
-    id: str
-    snapshot: str
     force: bool = False
-    destroy: list[str] = []
-    may_destroy: bool = False
+    destroy: Annotated[list[SnapshotName], Field(max_length=10_000)] = []
+    _may_destroy: bool = PrivateAttr(False)
+
+    @property
+    def may_destroy(self) -> bool:
+        """Whether the caller may destroy newer snapshots."""
+        return self._may_destroy
 
 
-class CloneDatastore(ShownRequest, frozen=True, kw_only=True):
-    """Of a snapshot of datastore `id`, or of now."""
+class CloneCreate(ShownRequest, OfDatastore):
+    """An instant copy, of a snapshot or of now."""
 
-    id: str
-    name: str
-    snapshot: str | None = None
-
-
-class PromoteDatastore(Request, frozen=True, kw_only=True):
-    id: str
+    name: DatastoreName
+    snapshot: SnapshotName | None = None
 
 
-class HoldSnapshot(Request, frozen=True, kw_only=True):
-    id: str
-    snapshot: str
-    tag: str
+class HoldCreate(OfSnapshot):
+    """`tag` says who needs the snapshot, or what for; those that begin with zvaai are the appliance's own."""
+
+    tag: SnapshotName
 
 
-class ReleaseSnapshot(Request, frozen=True, kw_only=True):
-    id: str
-    snapshot: str
-    tag: str
+class ReleaseSnapshot(OfSnapshot):
+    _tag: str = PrivateAttr("")
+
+    @property
+    def tag(self) -> str:
+        return self._tag
 
 
 # --- pools
 
+Device = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
+PoolName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
-class PlanPool(Request, frozen=True, kw_only=True):
-    """The layout that creating, or with `extend` extending, would give. No job."""
 
-    name: str
-    vdevs: list[VdevSpec]
-    extend: bool = False
+class VdevCreate(Model):
+    """A vdev to make; a stripe makes each device one of its own."""
+
+    devices: Annotated[list[Device], Field(min_length=1, max_length=64)]
+    redundancy: Literal["stripe", "mirror", "raidz1", "raidz2", "raidz3"] = "stripe"
+    role: Literal["data", "log", "cache", "spare", "special", "dedup"] = "data"
+
+
+class VdevsRequest(Request):
+    vdevs: Annotated[list[VdevCreate], Field(min_length=1, max_length=32)]
     force: bool = False
 
+    @property
+    def specs(self) -> list[VdevSpec]:
+        return [
+            VdevSpec(devices=tuple(vdev.devices), redundancy=Redundancy(vdev.redundancy), role=Role(vdev.role))
+            for vdev in self.vdevs
+        ]
 
-class CreatePool(Request, frozen=True, kw_only=True):
-    """On empty devices. A device's block is 2 to the power of `ashift` bytes, which can't be changed later."""
 
-    name: str
-    vdevs: list[VdevSpec]
-    ashift: int = 12
+class PoolCreate(VdevsRequest):
+    """A new pool. `force` overrides what a device carries, never that it is in use now.
+
+    Blocks of its devices have 2 to the power of `ashift` bytes, which can't be changed later: 12 (4 KiB) fits nearly all disks.
+    """
+
+    name: PoolName
+    ashift: Annotated[int, Field(ge=9, le=16)] = 12
     autotrim: bool = False
+
+
+class PlanCreate(VdevsRequest):
+    """The layout that would be created, or with `extend` added."""
+
+    name: PoolName
+    extend: bool = False
+
+
+class ExtendRequest(OfPool, VdevsRequest):
+    """Vdevs to add."""
+
+
+class DestroyPool(OfPool):
     force: bool = False
 
 
-class DestroyPool(Request, frozen=True, kw_only=True):
-    """One without datastores; `force`: with the other datasets that are in it."""
+class UpgradePool(OfPool):
+    pass
 
-    pool: str
+
+class ExportPool(OfPool):
     force: bool = False
 
 
-class ExtendPool(Request, frozen=True, kw_only=True):
-    name: str
-    vdevs: list[VdevSpec]
+Thresholds = Annotated[int, Field(ge=1, le=100)]
+
+
+class PoolUpdate(OfPool):
+    """Omitted fields do not change; null sets the default: 80 and 90."""
+
+    warning_percent: Thresholds | None = None
+    critical_percent: Thresholds | None = None
+
+
+class ReplaceRequest(OfPool):
+    """`device` is a name or GUID from the pool's vdevs."""
+
+    device: Device
+    new_device: Device
     force: bool = False
 
 
-class ChangePool(Request, frozen=True, kw_only=True):
-    """Thresholds of capacity alerts, in percent. Null is the usual."""
-
-    pool: str
-    warning_percent: int | None | UnsetType = UNSET
-    critical_percent: int | None | UnsetType = UNSET
+class AttachRequest(ReplaceRequest):
+    """`device` is a name or GUID from the pool's vdevs."""
 
 
-class ReplaceDevice(Request, frozen=True, kw_only=True):
-    """`device` by path, name or GUID."""
+class DeviceUpdate(OfPool):
+    """Action on a device of the pool, given by name or GUID."""
 
-    pool: str
-    device: str
-    new_device: str
-    force: bool = False
-
-
-class ChangeDevice(Request, frozen=True, kw_only=True):
-    """`clear` resets its error counters."""
-
-    pool: str
-    device: str
+    device: Device
     action: Literal["offline", "online", "clear"]
 
 
-class AttachDevice(Request, frozen=True, kw_only=True):
-    """`device` by path, name or GUID, which `new_device` then mirrors."""
+class DetachRequest(OfPool):
+    """A device of the pool, by name, path or GUID."""
 
-    pool: str
-    device: str
-    new_device: str
-    force: bool = False
+    device: Device
 
 
-class DetachDevice(Request, frozen=True, kw_only=True):
-    """From its mirror; `device` by path, name or GUID."""
-
-    pool: str
-    device: str
+class RemoveRequest(DetachRequest):
+    """A spare, a cache or a log device, by name, path or GUID."""
 
 
-class RemoveDevice(Request, frozen=True, kw_only=True):
-    """A spare, cache or log; `device` by path, name or GUID."""
-
-    pool: str
-    device: str
-
-
-class TrimPool(Request, frozen=True, kw_only=True):
-    pool: str
+class TrimRequest(OfPool):
     action: Literal["start", "stop"]
 
 
-class UpgradePool(Request, frozen=True, kw_only=True):
-    pool: str
+class ImportRequest(Request):
+    """`pool` is a name or GUID."""
 
-
-class ImportPool(Request, frozen=True, kw_only=True):
-    """`pool` by name or GUID."""
-
-    pool: str
-    new_name: str | None = None
+    pool: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[!-~]+$")]
+    new_name: PoolName | None = None
     force: bool = False
 
 
-class ExportPool(Request, frozen=True, kw_only=True):
-    """Its datastores go out of service first."""
-
-    pool: str
-    force: bool = False
-
-
-class ScrubPool(Request, frozen=True, kw_only=True):
-    """Starts, pauses or stops it. `schedule` is the one that starts it."""
-
-    pool: str
+class ScrubRequest(OfPool):
     action: Literal["start", "pause", "stop"]
-    schedule: str | None = None
+    _schedule: str | None = PrivateAttr(None)
+    """The schedule that starts it."""
+
+    @property
+    def schedule(self) -> str | None:
+        return self._schedule
 
 
 # --- others
 
+FilePath = Annotated[str, Field(min_length=1, max_length=1023)]
 
-class CloneFile(Request, frozen=True, kw_only=True):
-    """A file of NFS datastore `id`, by paths in it."""
 
-    id: str
-    source: str
-    destination: str
+class FileCloneCreate(OfDatastore):
+    """One file to a new name, both paths in the datastore, as in `vm/disk-flat.vmdk`. The folder has to be there, the name not.
+
+    `fast` shares all blocks or is refused; otherwise what can't be shared is copied.
+    """
+
+    source: FilePath
+    destination: FilePath
     fast: bool = False
 
 
-class RestoreVm(Request, frozen=True, kw_only=True):
-    """From a snapshot of NFS datastore `id`: the VM's folder, by its path in the snapshot, to folder `name` next to it."""
+class RestoreVmCreate(OfSnapshot):
+    """`folder`: the VM's, by its path in the snapshot. `name`: of the restored VM, and of its folder, next to the original."""
 
-    id: str
-    snapshot: str
-    folder: str
-    name: str
+    folder: Annotated[str, Field(min_length=1, max_length=1023)]
+    name: Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class CreateBundle(Request, frozen=True, kw_only=True):
+class CreateBundle(Request):
     """A support bundle."""

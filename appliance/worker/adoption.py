@@ -30,14 +30,14 @@ class AdoptPlan(DatastorePlan, frozen=True, kw_only=True):
     mounted: bool
 
 
-class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
-    """Makes a datastore of a dataset that is none, or of a copy: with a new identity, or the one it claims if nobody has it."""
+class Adopt(Operation[requests.AdoptRequest, AdoptPlan]):
+    """Makes a datastore of a volume, a file system or a copy: with a new identity, or the one it claims if nobody has it."""
 
     kind = "datastore.adopt"
     _left = (identity.DELETED, identity.SHOWN_TO, identity.SOFT_THRESHOLD, identity.THICK, designation.PROPERTY)
     """Of what it was a copy of; goes before its identity counts."""
 
-    def plan(self, context: Context, request: requests.AdoptDataset) -> AdoptPlan:
+    def plan(self, context: Context, request: requests.AdoptRequest) -> AdoptPlan:
         """Two with one identity are never made."""
         stores = context.datastores()
         dataset = context.scan(60).dataset(request.dataset)
@@ -96,7 +96,7 @@ class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
 
     @staticmethod
     def _names(
-        context: Context, request: requests.AdoptDataset, dataset: Dataset, stores: list[domain.Datastore]
+        context: Context, request: requests.AdoptRequest, dataset: Dataset, stores: list[domain.Datastore]
     ) -> Designation | None:
         """Names from another target, which must not belong to another datastore or planned job."""
         names = identity.claimed_designation(dataset) if request.identity == "keep" else None
@@ -105,7 +105,7 @@ class Adopt(Operation[requests.AdoptDataset, AdoptPlan]):
                 raise InvalidError("known_as", "the identity that is kept has names already", "identity new, or nothing here")
             if not isinstance(dataset, Volume):
                 raise InvalidError("known_as", "only a volume has the names of a disk", "nothing here")
-            names = designation.known_as(request.known_as)
+            names = designation.known_as(request.known_as.model_dump())
         if names is None:
             return None
         domain.check_designation(stores, names, dataset.name)

@@ -25,12 +25,12 @@ class CreatePlan(DatastorePlan, frozen=True, kw_only=True):
     shown: Shown
 
 
-class Create(Operation[requests.CreateDatastore, CreatePlan]):
-    """An empty datastore with its own identity, served: a zvol for VMFS, or a file system for NFS."""
+class Create(Operation[requests.DatastoreCreate, CreatePlan]):
+    """Creates an empty datastore for VMFS (a zvol) or NFS (a file system), and serves it to its hosts."""
 
     kind = "datastore.create"
 
-    def plan(self, context: Context, request: requests.CreateDatastore) -> CreatePlan:
+    def plan(self, context: Context, request: requests.DatastoreCreate) -> CreatePlan:
         kind = KINDS[request.kind]
         check_fields(kind, request)
         if all(pool.name != request.pool for pool in context.scan(60).pools):
@@ -86,10 +86,23 @@ class Create(Operation[requests.CreateDatastore, CreatePlan]):
         steps.take_back(context, plan.dataset, plan.uuid)
 
 
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """None changes nothing. A threshold of None takes it away."""
+
+    name: str | None
+    lun: int | None
+    soft_threshold: int | msgspec.UnsetType | None = msgspec.UNSET
+    host_groups: list[str] | None
+    clients: list[str] | None
+    versions: list[str] | None
+    squash: str | None
+    thick: bool | None
+
+
 class ChangePlan(DatastorePlan, frozen=True, kw_only=True):
     """`changes` as they were requested; the rest is how the datastore was then. `loses`: hosts may lose it."""
 
-    changes: requests.ChangeDatastore
+    changes: Changes
     kind: str
     number: int | None
     export: int | None
@@ -106,12 +119,15 @@ class ChangePlan(DatastorePlan, frozen=True, kw_only=True):
         return None if self.changes.thick == self.was_thick else self.changes.thick
 
 
-class Change(Operation[requests.ChangeDatastore, ChangePlan]):
-    """Name, threshold, LUN number, host groups, thick or thin; of an NFS datastore clients, versions, squash."""
+class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
+    """Changes name, threshold, LUN number, host groups or thick; of NFS also clients, versions and squash.
+
+    Taking it away from hosts that use it needs `force`. The path that hosts mount stays when an NFS datastore gets another name.
+    """
 
     kind = "datastore.change"
 
-    def plan(self, context: Context, request: requests.ChangeDatastore) -> ChangePlan:
+    def plan(self, context: Context, request: requests.DatastoreUpdate) -> ChangePlan:
         """Taking it away from hosts that are logged in needs force."""
         stores = context.datastores()
         store = domain.find(stores, request.id, "active")
@@ -132,12 +148,14 @@ class Change(Operation[requests.ChangeDatastore, ChangePlan]):
         narrower = store.kind == domain.NFS and _takes_away(store, request)
         if narrower:
             steps.unused(context, store, request.force, "fewer clients, fewer versions or squashing may take it away from them")
+        given = request.model_dump(exclude=set() if "soft_threshold" in request.model_fields_set else {"soft_threshold"})
         if request.clients is not None:
-            request = msgspec.structs.replace(request, clients=exports.check_clients(request.clients))
+            given["clients"] = exports.check_clients(request.clients)
         return ChangePlan(
-            **of_datastore(store), changes=request, kind=store.kind, number=store.lun, export=store.export,
-            share=store.share, called=store.name, was_thick=store.thick, becoming_thick=bool(request.thick), size=store.size,
-            loses=fewer_groups or narrower, force=request.force, claims=Claims(name=request.name, lun=request.lun),
+            **of_datastore(store), changes=msgspec.convert(given, Changes), kind=store.kind, number=store.lun,
+            export=store.export, share=store.share, called=store.name, was_thick=store.thick, size=store.size,
+            becoming_thick=bool(request.thick), loses=fewer_groups or narrower, force=request.force,
+            claims=Claims(name=request.name, lun=request.lun),
         )  # fmt: skip
 
     def run(self, context: Context, plan: ChangePlan, job_id: str, advance: Advance) -> DatastoreResult:
@@ -183,7 +201,7 @@ class Change(Operation[requests.ChangeDatastore, ChangePlan]):
             steps.serve(context, plan.uuid, plan.pools, self.kind)
 
 
-def _takes_away(store: domain.Datastore, request: requests.ChangeDatastore) -> bool:
+def _takes_away(store: domain.Datastore, request: requests.DatastoreUpdate) -> bool:
     fewer = ((store.clients, request.clients), (store.versions, request.versions))
     if any(after is not None and set(before) - set(after) for before, after in fewer):
         return True
@@ -208,17 +226,17 @@ def _sized(store: domain.Datastore, size: int) -> SizePlan:
     )  # fmt: skip
 
 
-class Grow(Operation[requests.GrowDatastore, SizePlan]):
-    """A larger volume, or quota; hosts see it at once."""
+class Grow(Operation[requests.GrowRequest, SizePlan]):
+    """Grows a datastore. The target reports the new size to its hosts."""
 
     kind = "datastore.grow"
 
-    def plan(self, context: Context, request: requests.GrowDatastore) -> SizePlan:
+    def plan(self, context: Context, request: requests.GrowRequest) -> SizePlan:
         store = domain.find(context.datastores(), request.id, "active")
         if store.kind == domain.NFS:
             if request.size < store.size:
                 raise InvalidError("size", "this is less than now: set its quota", f"{store.size} or more")
-            return Quota().plan(context, requests.SetQuota(id=request.id, size=request.size))
+            return Quota().plan(context, requests.QuotaUpdate.model_construct(size=request.size).of(id=request.id))
         domain.check_size(request.size, store.block_size)
         if request.size < store.size:
             raise InvalidError(
@@ -249,12 +267,12 @@ class Grow(Operation[requests.GrowDatastore, SizePlan]):
             Quota().undo(context, plan)
 
 
-class Quota(Operation[requests.SetQuota, SizePlan]):
-    """Of an NFS datastore: larger or smaller, never below what it has, or what the files of a thick one need."""
+class Quota(Operation[requests.QuotaUpdate, SizePlan]):
+    """Changes the quota of an NFS datastore, never below its used space or what the files of a thick one need."""
 
     kind = "datastore.quota"
 
-    def plan(self, context: Context, request: requests.SetQuota) -> SizePlan:
+    def plan(self, context: Context, request: requests.QuotaUpdate) -> SizePlan:
         """OpenZFS refuses it too, but says less."""
         store = domain.find(context.datastores(), request.id, "active")
         if store.kind != domain.NFS:

@@ -70,12 +70,12 @@ class DevicePlan(ActionPlan, frozen=True, kw_only=True):
     device: str
 
 
-class ReplaceDevice(PoolChange[requests.ReplaceDevice, NewDevicePlan]):
-    """Begins the resilver onto a new device; the pool shows its progress."""
+class ReplaceDevice(PoolChange[requests.ReplaceRequest, NewDevicePlan]):
+    """Starts the resilver onto a new device; the pool shows its progress. Only an admin may force it onto a device with data."""
 
     kind, step = "pool.replace", "replacing the device"
 
-    def plan(self, context: Context, request: requests.ReplaceDevice) -> NewDevicePlan:
+    def plan(self, context: Context, request: requests.ReplaceRequest) -> NewDevicePlan:
         """Refuses a new device that does not exist, is in use, or is too small."""
         pool = find_pool(context, request.pool)
         old = find_device(pool, request.device)
@@ -91,12 +91,12 @@ class ReplaceDevice(PoolChange[requests.ReplaceDevice, NewDevicePlan]):
             context.engine.replace(plan.pool, plan.guid, plan.new_device, force=plan.force)
 
 
-class AttachDevice(PoolChange[requests.AttachDevice, NewDevicePlan]):
-    """Attaches a device to a single one, or to a mirror, and starts the resilver."""
+class AttachDevice(PoolChange[requests.AttachRequest, NewDevicePlan]):
+    """Attaches a new device to a single one, or to a mirror, and starts the resilver. Only an admin may force it."""
 
     kind, step = "pool.attach", "attaching the device"
 
-    def plan(self, context: Context, request: requests.AttachDevice) -> NewDevicePlan:
+    def plan(self, context: Context, request: requests.AttachRequest) -> NewDevicePlan:
         """Refuses a new device that does not exist, is in use, or is too small, and what can't be mirrored."""
         pool = find_pool(context, request.pool)
         old = find_device(pool, request.device)
@@ -114,16 +114,16 @@ class AttachDevice(PoolChange[requests.AttachDevice, NewDevicePlan]):
             context.engine.attach(plan.pool, plan.guid, plan.new_device, force=plan.force)
 
 
-def _new_device(pool: Pool, old: Vdev, request: requests.ReplaceDevice | requests.AttachDevice) -> NewDevicePlan:
+def _new_device(pool: Pool, old: Vdev, request: requests.ReplaceRequest | requests.AttachRequest) -> NewDevicePlan:
     return NewDevicePlan(**of_pool(pool.name), guid=str(old.guid), new_device=request.new_device, force=request.force)
 
 
-class ChangeDevice(PoolChange[requests.ChangeDevice, DevicePlan]):
-    """Offline, online, or its error counters cleared."""
+class ChangeDevice(PoolChange[requests.DeviceUpdate, DevicePlan]):
+    """Takes a device offline or online, or clears its error counters."""
 
     kind, step = "pool.device", "changing the device"
 
-    def plan(self, context: Context, request: requests.ChangeDevice) -> DevicePlan:
+    def plan(self, context: Context, request: requests.DeviceUpdate) -> DevicePlan:
         """Pool and device must exist, and the last copy of data stays online."""
         pool = find_pool(context, request.pool)
         if request.device not in {name for vdev in pool.vdevs for name in (vdev.name, str(vdev.guid)) if vdev.vdevs}:
@@ -141,12 +141,12 @@ class ChangeDevice(PoolChange[requests.ChangeDevice, DevicePlan]):
             context.engine.clear(plan.pool, plan.device)
 
 
-class DetachDevice(PoolChange[requests.DetachDevice, DevicePlan]):
+class DetachDevice(PoolChange[requests.DetachRequest, DevicePlan]):
     """Detaches a device from its mirror, or ends a replacement."""
 
     kind, step = "pool.detach", "detaching the device"
 
-    def plan(self, context: Context, request: requests.DetachDevice) -> DevicePlan:
+    def plan(self, context: Context, request: requests.DetachRequest) -> DevicePlan:
         """It must be one of several copies."""
         pool = find_pool(context, request.pool)
         device = find_device(pool, request.device)
@@ -169,12 +169,12 @@ def _is_copied(vdevs: tuple[Vdev, ...], device: Vdev) -> bool:
     )
 
 
-class RemoveDevice(PoolChange[requests.RemoveDevice, DevicePlan]):
+class RemoveDevice(PoolChange[requests.RemoveRequest, DevicePlan]):
     """Removes a spare, a cache or a log device; a mirror of logs as a whole."""
 
     kind, step = "pool.remove", "removing the device"
 
-    def plan(self, context: Context, request: requests.RemoveDevice) -> DevicePlan:
+    def plan(self, context: Context, request: requests.RemoveRequest) -> DevicePlan:
         pool = find_pool(context, request.pool)
         top = _top_of(pool, request.device)
         if top.role not in REMOVABLE:

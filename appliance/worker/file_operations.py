@@ -141,13 +141,13 @@ class CloneFileResult(Result, frozen=True, kw_only=True):
     copied_because: dict[str, str]
 
 
-class CloneFile(Operation[requests.CloneFile, CloneFilePlan]):
-    """One file of an NFS datastore to a new name in it, by the NFS server."""
+class CloneFile(Operation[requests.FileCloneCreate, CloneFilePlan]):
+    """Clones one file by the NFS server. The job can be cancelled, and reports the bytes cloned and copied."""
 
     kind = "file.clone"
     cancellable = True
 
-    def plan(self, context: Context, request: requests.CloneFile) -> CloneFilePlan:
+    def plan(self, context: Context, request: requests.FileCloneCreate) -> CloneFilePlan:
         """The NFS server checks the rest when it begins."""
         store, export = exported(context, request.id)
         check_path("source", request.source)

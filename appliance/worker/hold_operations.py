@@ -42,12 +42,12 @@ def _tags(context: Context, datastore: str, snapshot: str) -> list[str]:
     return [hold.tag for hold in listed(context, datastore, snapshot, newest=60)]
 
 
-class Hold(Operation[requests.HoldSnapshot, HoldPlan]):
-    """A snapshot can't be destroyed from then on: by users, schedules, a rollback, or with its datastore."""
+class Hold(Operation[requests.HoldCreate, HoldPlan]):
+    """Adds a hold: the snapshot cannot be destroyed by a request, a schedule, a rollback, or with its datastore."""
 
     kind = "snapshot.hold"
 
-    def plan(self, context: Context, request: requests.HoldSnapshot) -> HoldPlan:
+    def plan(self, context: Context, request: requests.HoldCreate) -> HoldPlan:
         store = domain.find(context.datastores(), request.id, "active")
         holds.check_new(request.tag, _tags(context, request.id, request.snapshot))
         return _plan(store, request.snapshot, request.tag)
@@ -62,7 +62,7 @@ class Hold(Operation[requests.HoldSnapshot, HoldPlan]):
 
 
 class Release(Operation[requests.ReleaseSnapshot, HoldPlan]):
-    """Of a deleted datastore too, which could not be purged else."""
+    """Releases a hold. Refused for holds of the appliance and of `zfs send`: they end by themselves."""
 
     kind = "snapshot.release"
 

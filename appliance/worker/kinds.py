@@ -18,7 +18,7 @@ from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.identity import Identity
 from appliance.domain.jobs import Claims
-from appliance.domain.requests import CreateDatastore, Request, ShownRequest
+from appliance.domain.requests import DatastoreCreate, Request, ShownRequest
 from appliance.domain.thick import with_slack
 from appliance.worker import thick
 from appliance.worker.context import Context
@@ -138,7 +138,7 @@ class Vmfs:
     layout = VolumeLayout
     shown = ShownLun
 
-    def decide_new(self, request: CreateDatastore, pool: Pool) -> VolumeLayout:
+    def decide_new(self, request: DatastoreCreate, pool: Pool) -> VolumeLayout:
         size, block_size = request.size, request.block_size or domain.BLOCK_SIZE
         domain.check_size(size, block_size)
         reserved = thick_refreservation(size, block_size) if request.thick else 0
@@ -197,7 +197,7 @@ class Nfs:
     layout = FilesystemLayout
     shown = ShownExport
 
-    def decide_new(self, request: CreateDatastore, pool: Pool) -> FilesystemLayout:
+    def decide_new(self, request: DatastoreCreate, pool: Pool) -> FilesystemLayout:
         domain.check_quota(request.size)
         reserved = with_slack(request.size) if request.thick else 0
         thick.check_room(pool, reserved)

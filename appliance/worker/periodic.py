@@ -74,12 +74,12 @@ class Periodic:
     def _submit_due(self, schedule: Schedule, datastores: list[str], key: str) -> None:
         actor = f"schedule {schedule.name}"
         if schedule.kind == schedules.SCRUB:
-            scrub = requests.ScrubPool(pool=str(schedule.pool), action="start", schedule=schedule.id)
+            scrub = requests.ScrubRequest(action="start").of(pool=str(schedule.pool), schedule=schedule.id)
             self._executor.submit(scrub, actor, key=key)
         elif datastores:
             name, days = schedules.snapshot_name(schedule, self.now()), schedule.protect_days
-            take = requests.CreateSnapshots(name=name, datastores=datastores, schedule=schedule.id, protect_days=days)
-            self._executor.submit(take, actor, key=key)
+            take = requests.SnapshotCreate(name=name, datastores=datastores, protect_days=days)
+            self._executor.submit(take.of(schedule=schedule.id), actor, key=key)
 
     def _overdue(self) -> None:
         """Updates alerts of schedules whose latest snapshots are too old."""

@@ -42,11 +42,10 @@ def update_capacity_alerts(context: Context) -> None:
         capacity.keep(session, inventory.pools, context.pool_thresholds)
 
 
-def dry_run(context: Context, request: requests.PlanPool) -> list[str]:
-    """The layout that making or extending would give; refused as that would be, and nothing changes."""
-    engine = context.engine
-    change = engine.add_vdevs if request.extend else engine.create_pool
-    return list(change(request.name, request.vdevs, force=request.force, dry_run=True).layout)
+def dry_run(context: Context, name: str, vdevs: Sequence[VdevSpec], *, force: bool, extend: bool = False) -> list[str]:
+    """The layout that creating, or with `extend` extending, would give. Refused as that would be; nothing changes."""
+    change = context.engine.add_vdevs if extend else context.engine.create_pool
+    return list(change(name, vdevs, force=force, dry_run=True).layout)
 
 
 def warnings(vdevs: Sequence[VdevSpec]) -> list[str]:
@@ -66,14 +65,16 @@ class VdevsPlan(PoolPlan, frozen=True, kw_only=True):
     properties: dict[str, str] = {}
 
 
-class CreatePool(PoolChange[requests.CreatePool, VdevsPlan]):
+class CreatePool(PoolChange[requests.PoolCreate, VdevsPlan]):
+    """Creates a pool on empty disks."""
+
     kind, step = "pool.create", "making it"
 
-    def plan(self, context: Context, request: requests.CreatePool) -> VdevsPlan:
+    def plan(self, context: Context, request: requests.PoolCreate) -> VdevsPlan:
         """A dry run reports conflicts."""
-        dry_run(context, requests.PlanPool(name=request.name, vdevs=request.vdevs, force=request.force))
+        dry_run(context, request.name, request.specs, force=request.force)
         properties = {"ashift": str(request.ashift), "autotrim": "on" if request.autotrim else "off"}
-        return VdevsPlan(**of_pool(request.name), vdevs=request.vdevs, properties=properties, force=request.force)
+        return VdevsPlan(**of_pool(request.name), vdevs=request.specs, properties=properties, force=request.force)
 
     def change(self, context: Context, plan: VdevsPlan) -> None:
         """Resumed, it finds its own pool by its devices."""
@@ -85,16 +86,16 @@ class CreatePool(PoolChange[requests.CreatePool, VdevsPlan]):
                 raise
 
 
-class ExtendPool(PoolChange[requests.ExtendPool, VdevsPlan]):
-    """Adds vdevs to a pool; only spares, cache and log devices can be taken out again."""
+class ExtendPool(PoolChange[requests.ExtendRequest, VdevsPlan]):
+    """Adds vdevs to a pool. Only spares, cache and log devices can be removed again."""
 
     kind, step = "pool.extend", "adding devices"
 
-    def plan(self, context: Context, request: requests.ExtendPool) -> VdevsPlan:
+    def plan(self, context: Context, request: requests.ExtendRequest) -> VdevsPlan:
         """A dry run reports conflicts."""
-        name = find_pool(context, request.name).name
-        dry_run(context, requests.PlanPool(name=name, vdevs=request.vdevs, force=request.force, extend=True))
-        return VdevsPlan(**of_pool(name), vdevs=request.vdevs, force=request.force)
+        name = find_pool(context, request.pool).name
+        dry_run(context, name, request.specs, force=request.force, extend=True)
+        return VdevsPlan(**of_pool(name), vdevs=request.specs, force=request.force)
 
     def change(self, context: Context, plan: VdevsPlan) -> None:
         """Devices that are in the pool already were added before a crash."""
@@ -111,16 +112,17 @@ class ThresholdsPlan(PoolPlan, frozen=True, kw_only=True):
     critical: int | None | UnsetType = UNSET
 
 
-class ChangePool(Operation[requests.ChangePool, ThresholdsPlan]):
-    """Capacity alert thresholds. Stored in the pool, so that they move with it."""
+class ChangePool(Operation[requests.PoolUpdate, ThresholdsPlan]):
+    """Sets the pool's capacity alert thresholds. They are stored in the pool and move with it."""
 
     kind = "pool.change"
 
-    def plan(self, context: Context, request: requests.ChangePool) -> ThresholdsPlan:
+    def plan(self, context: Context, request: requests.PoolUpdate) -> ThresholdsPlan:
         """What is not given stays; null is the usual."""
         pool, usual = find_pool(context, request.pool), capacity.Thresholds()
         now = capacity.thresholds(context.scan(60), context.pool_thresholds).get(pool.name, usual)
-        warning, critical = request.warning_percent, request.critical_percent
+        given = request.model_dump(include=request.model_fields_set)
+        warning, critical = given.get("warning_percent", UNSET), given.get("critical_percent", UNSET)
         replace(
             now,
             warning=now.warning if warning is UNSET else usual.warning if warning is None else warning,
@@ -151,12 +153,12 @@ class ImportPlan(PoolPlan, frozen=True, kw_only=True):
     guid: str | None = None
 
 
-class ImportPool(Operation[requests.ImportPool, ImportPlan]):
-    """With its datastores, which are served with the identities they have."""
+class ImportPool(Operation[requests.ImportRequest, ImportPlan]):
+    """Imports a pool. Its datastores keep their identities and are served."""
 
     kind = "pool.import"
 
-    def plan(self, context: Context, request: requests.ImportPool) -> ImportPlan:
+    def plan(self, context: Context, request: requests.ImportRequest) -> ImportPlan:
         """The job scans the devices, which can take minutes."""
         name = request.new_name or request.pool
         if any(pool.name == name for pool in context.scan(60).pools):
@@ -226,7 +228,7 @@ class ExportPlan(PoolPlan, frozen=True, kw_only=True):
 
 
 class ExportPool(Operation[requests.ExportPool, ExportPlan]):
-    """Its datastores are taken out of service first."""
+    """Takes the datastores of a pool out of service, then exports it. Refused while hosts are logged in, unless forced."""
 
     kind = "pool.export"
 
@@ -261,7 +263,7 @@ class DestroyPlan(PoolPlan, frozen=True, kw_only=True):
 
 
 class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
-    """Destroys a pool that has no datastores."""
+    """Destroys a pool that has no datastores. Refused while it has other datasets, unless forced."""
 
     kind, step = "pool.destroy", "destroying it"
 
@@ -290,10 +292,12 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
             context.engine.destroy_pool(plan.pool)
 
 
-class Scrub(PoolChange[requests.ScrubPool, ActionPlan]):
+class Scrub(PoolChange[requests.ScrubRequest, ActionPlan]):
+    """Starts, pauses or stops the scrub. The pool shows its progress."""
+
     kind, step = "pool.scrub", "changing the scrub"
 
-    def plan(self, context: Context, request: requests.ScrubPool) -> ActionPlan:
+    def plan(self, context: Context, request: requests.ScrubRequest) -> ActionPlan:
         name = find_pool(context, request.pool).name
         return ActionPlan(**of_pool(name), action=request.action, schedule=request.schedule)
 
@@ -302,10 +306,12 @@ class Scrub(PoolChange[requests.ScrubPool, ActionPlan]):
         {"start": engine.scrub_start, "pause": engine.scrub_pause, "stop": engine.scrub_stop}[plan.action](plan.pool)
 
 
-class TrimPool(PoolChange[requests.TrimPool, ActionPlan]):
+class TrimPool(PoolChange[requests.TrimRequest, ActionPlan]):
+    """Starts or stops the trim of a pool. Its devices show the progress."""
+
     kind, step = "pool.trim", "changing the trim"
 
-    def plan(self, context: Context, request: requests.TrimPool) -> ActionPlan:
+    def plan(self, context: Context, request: requests.TrimRequest) -> ActionPlan:
         return ActionPlan(**of_pool(find_pool(context, request.pool).name), action=request.action)
 
     def change(self, context: Context, plan: ActionPlan) -> None:

@@ -40,12 +40,12 @@ class SnapshotsPlan(Plan, frozen=True, kw_only=True):
     protected_until: int | None = None
 
 
-class TakeSnapshot(Operation[requests.CreateSnapshots, SnapshotsPlan]):
-    """Of one or several datastores of a pool, in one atomic step."""
+class TakeSnapshot(Operation[requests.SnapshotCreate, SnapshotsPlan]):
+    """Creates snapshots of one or more datastores of a pool, in one atomic step."""
 
     kind = "snapshot.create"
 
-    def plan(self, context: Context, request: requests.CreateSnapshots) -> SnapshotsPlan:
+    def plan(self, context: Context, request: requests.SnapshotCreate) -> SnapshotsPlan:
         """All have to be there, in one pool, without such a snapshot."""
         stores = context.datastores(60)
         if not re.fullmatch(TAG, request.name):
@@ -120,6 +120,8 @@ class SnapshotPlan(Plan, frozen=True, kw_only=True):
 
 
 class DeleteSnapshot(Operation[requests.DeleteSnapshot, SnapshotPlan]):
+    """Destroys a snapshot. Refused while clones depend on it, or it is held."""
+
     kind = "snapshot.delete"
 
     def plan(self, context: Context, request: requests.DeleteSnapshot) -> SnapshotPlan:
@@ -187,12 +189,16 @@ class RollbackPlan(Plan, frozen=True, kw_only=True):
     done: bool = False
 
 
-class Rollback(Operation[requests.RollBack, RollbackPlan]):
-    """Rolls a datastore back to a snapshot. Later writes are lost."""
+class Rollback(Operation[requests.RollbackRequest, RollbackPlan]):
+    """Rolls a datastore back to a snapshot. Later writes are lost.
+
+    Refused while hosts are logged in, unless forced. An admin may destroy newer snapshots, by name or with `force`, but none
+    that is held, protected or cloned.
+    """
 
     kind = "snapshot.rollback"
 
-    def plan(self, context: Context, request: requests.RollBack) -> RollbackPlan:
+    def plan(self, context: Context, request: requests.RollbackRequest) -> RollbackPlan:
         """Refused while hosts are logged in or newer snapshots would go, unless forced; while those are held or cloned, too."""
         store, name = _snapshot_of(context, request.id, request.snapshot)
         force = request.force
@@ -258,12 +264,12 @@ class ClonePlan(Plan, frozen=True, kw_only=True):
     shown: Shown
 
 
-class Clone(Operation[requests.CloneDatastore, ClonePlan]):
-    """An instant copy of a datastore with an identity of its own. Hosts have to resignature VMFS on it."""
+class Clone(Operation[requests.CloneCreate, ClonePlan]):
+    """Clones a datastore at once. The clone has its own identity, so hosts must resignature VMFS on it."""
 
     kind = "snapshot.clone"
 
-    def plan(self, context: Context, request: requests.CloneDatastore) -> ClonePlan:
+    def plan(self, context: Context, request: requests.CloneCreate) -> ClonePlan:
         stores = context.datastores(60)
         store = domain.find(stores, request.id, "active")
         steps.check_name(context, stores, request.name)
@@ -325,9 +331,9 @@ class PromotePlan(DatastorePlan, frozen=True, kw_only=True):
 
 
 class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
-    """Makes a clone independent of its origin: the snapshots up to its own origin become the clone's.
+    """Makes a clone independent of its origin, so that the origin can be purged. The shared snapshots become the clone's.
 
-    The origin then is a clone itself, and can be purged. No data is copied, and hosts notice nothing.
+    The origin then is a clone itself. No data is copied, and hosts notice nothing.
     """
 
     kind = "datastore.promote"

@@ -10,14 +10,12 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from msgspec import UNSET
-
 from appliance.dataplane.vaai_nas import FileRefusedError, SharedSpace
 from appliance.domain import datastores as domain
 from appliance.domain import identity
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, InvalidError
-from appliance.domain.requests import ChangeDatastore
+from appliance.domain.requests import DatastoreUpdate
 from appliance.domain.thick import with_slack
 from appliance.worker.context import Context
 from appliance.worker.errors import as_domain_errors
@@ -40,9 +38,9 @@ def check_room(pool: Pool, needed: int) -> None:
         raise ConflictError(text, [pool.name])
 
 
-def check_change(context: Context, store: Datastore, request: ChangeDatastore) -> None:
-    given = {name: getattr(request, name) for name in request.__struct_fields__ if name not in ("id", "thick", "force")}
-    others = sorted(name for name, value in given.items() if value not in (None, UNSET))
+def check_change(context: Context, store: Datastore, request: DatastoreUpdate) -> None:
+    given = request.model_dump(exclude={"thick", "force", "anyone"}, exclude_none=True)
+    others = sorted(given)
     if others:
         raise InvalidError("thick", f"it is changed alone, not with {', '.join(others)}", "in a request of its own")
     if request.thick:

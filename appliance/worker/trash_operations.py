@@ -3,7 +3,6 @@
 
 import time
 
-import msgspec
 from sqlalchemy import select
 
 from appliance.database.models import HostGroup
@@ -29,7 +28,7 @@ class DeletePlan(DatastorePlan, frozen=True, kw_only=True):
 
 
 class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
-    """Moves a datastore to the trash: no longer served, restorable until it is purged."""
+    """Moves a datastore to the trash. It can be restored until it is purged. Refused while hosts use it, unless forced."""
 
     kind = "datastore.delete"
 
@@ -83,12 +82,12 @@ class RestorePlan(DatastorePlan, frozen=True, kw_only=True):
     shown: Shown
 
 
-class Restore(Operation[requests.RestoreDatastore, RestorePlan]):
+class Restore(Operation[requests.RestoreRequest, RestorePlan]):
     """Restores a datastore from the trash, with the same identity."""
 
     kind = "datastore.restore"
 
-    def plan(self, context: Context, request: requests.RestoreDatastore) -> RestorePlan:
+    def plan(self, context: Context, request: requests.RestoreRequest) -> RestorePlan:
         """Its name may be taken meanwhile: then another is needed."""
         stores = context.datastores()
         store = domain.find(stores, request.id, "deleted")
@@ -121,21 +120,15 @@ class Restore(Operation[requests.RestoreDatastore, RestorePlan]):
         return steps.serve(context, uuid, plan.pools, self.kind)
 
 
-def _as_before(
-    context: Context, request: requests.RestoreDatastore, recorded: identity.Identity | None
-) -> requests.RestoreDatastore:
+def _as_before(context: Context, request: requests.RestoreRequest, recorded: identity.Identity | None) -> requests.RestoreRequest:
     """What it does not say, as it was before the deletion."""
     before = (recorded.shown_to if recorded else None) or identity.ShownTo()
     with context.store.reading() as session:
         existing = set(session.scalars(select(HostGroup.id)))
     groups = [group_id for group_id in before.host_groups if group_id in existing]
-    return msgspec.structs.replace(
-        request,
-        host_groups=groups if request.host_groups is None else request.host_groups,
-        clients=list(before.clients) or None if request.clients is None else request.clients,
-        versions=list(before.versions or ()) or None if request.versions is None else request.versions,
-        squash=request.squash or before.squash,
-    )
+    shown: dict[str, list[str] | str | None] = {"host_groups": groups, "squash": before.squash}
+    shown |= {"clients": list(before.clients) or None, "versions": list(before.versions or ()) or None}
+    return request.model_copy(update={name: value for name, value in shown.items() if getattr(request, name) is None})
 
 
 def _unmark(context: Context, dataset: str) -> None:
@@ -193,7 +186,7 @@ class ForgetPlan(Plan, frozen=True, kw_only=True):
 
 
 class Forget(Operation[requests.ForgetDatastore, ForgetPlan]):
-    """A missing datastore: its LUN number and host groups are free again, and hosts find no LUN any more."""
+    """Forgets a missing datastore: its LUN number and host groups are free again."""
 
     kind = "datastore.forget"
 

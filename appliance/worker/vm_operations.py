@@ -61,13 +61,13 @@ class RestoreVmResult(Result, frozen=True, kw_only=True):
     total_bytes: str
 
 
-class RestoreVm(Operation[requests.RestoreVm, RestoreVmPlan]):
-    """Restores a copy of a VM next to the original, with the new name in its descriptors. OpenZFS shares blocks if it can."""
+class RestoreVm(Operation[requests.RestoreVmCreate, RestoreVmPlan]):
+    """Restores one VM from a snapshot of an NFS datastore, next to the original. Folder and descriptors get the new name."""
 
     kind = "vm.restore"
     cancellable = True
 
-    def plan(self, context: Context, request: requests.RestoreVm) -> RestoreVmPlan:
+    def plan(self, context: Context, request: requests.RestoreVmCreate) -> RestoreVmPlan:
         """The folder must be that of one VM, and its disks in it."""
         store, snapshot = _nfs(context, request.id, request.snapshot, 0)
         if store.thick:

@@ -3,7 +3,8 @@
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Model
+from appliance.api.types import Answer
+from appliance.domain.fields import Model
 
 
 class Empty(Answer):

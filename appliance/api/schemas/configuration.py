@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Model, Password
+from appliance.api.types import Answer
+from appliance.domain.fields import Model, Password
 
 
 class BackupCreate(Model):

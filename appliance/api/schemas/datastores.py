@@ -3,31 +3,12 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field
 
 from appliance.api.schemas.common import ListQuery
-from appliance.api.types import (
-    Answer,
-    Bytes,
-    BytesInput,
-    DatastoreName,
-    Guid,
-    Identifier,
-    Lun,
-    Model,
-    Password,
-    Percent,
-    Time,
-    Versioned,
-)
-
-Groups = Annotated[list[Identifier], Field(max_length=256)]
-
-
-Clients = Annotated[list[Annotated[str, Field(min_length=2, max_length=64, pattern=r"^[0-9A-Fa-f:./]+$")]], Field(max_length=256)]
-Versions = Annotated[list[Literal["3", "4"]], Field(min_length=1, max_length=2)]
-Squash = Literal["none", "root", "all"]
-Kind = Literal["vmfs", "nfs"]
+from appliance.api.types import Answer, Bytes, Guid, Time, Versioned
+from appliance.domain.fields import Model, Password
+from appliance.domain.requests import Kind
 
 
 class DatastoreQuery(ListQuery):
@@ -114,150 +95,6 @@ class DatastoreSpace(Answer):
     admitted: Bytes | None = None
     counting: bool = False
     problem: str = ""
-
-
-class ClientAccess(Model):
-    """Clients of NFS. Access for any host that reaches the server needs `anyone`."""
-
-    anyone: Annotated[bool, Field(exclude=True)] = False
-    clients: Clients | None = None
-
-    @field_validator("clients")
-    @classmethod
-    def _anyone(cls, clients: list[str] | None, info: ValidationInfo) -> list[str] | None:
-        if not info.data.get("anyone") and (wide := [client for client in clients or () if client.endswith("/0")]):
-            raise ValueError(f"{', '.join(wide)} lets any host that reaches the server mount it; anyone (--anyone) allows that")
-        return clients
-
-
-class DatastoreCreate(ClientAccess):
-    """A new datastore: `size` in bytes, 1 GiB to 64 TiB, a multiple of 1 MiB. `soft_threshold` in percent of it.
-
-    `lun` and `block_size` are of VMFS; `record_size`, `clients` (addresses and networks, in addition to the addresses of the
-    host groups), `versions` and `squash` (who is nobody on the server; ESXi needs "none") of NFS. `thick`: all its space is
-    reserved, and it shares no blocks.
-    """
-
-    kind: Kind = "vmfs"
-    name: DatastoreName
-    pool: Annotated[str, Field(min_length=1, max_length=255)]
-    size: BytesInput
-    block_size: Literal[8192, 16384, 32768, 65536, 131072] | None = None
-    record_size: Literal[8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576] | None = None
-    thick: bool = False
-    compression: Literal["lz4", "zstd", "zstd-fast", "off"] = "lz4"
-    sync: Literal["standard", "always", "disabled"] = "standard"
-    soft_threshold: Percent | None = None
-    lun: Lun | None = None
-    host_groups: Groups = []
-    versions: Versions | None = None
-    squash: Squash | None = None
-    encrypted: bool = False
-
-
-class DatastoreUpdate(ClientAccess):
-    """Fields to change; a `soft_threshold` of null takes it away.
-
-    `thick` is changed alone: to thick only while it shares no blocks, and the pool has room; to thin at any time.
-    """
-
-    name: DatastoreName | None = None
-    soft_threshold: Percent | None = None
-    lun: Lun | None = None
-    host_groups: Groups | None = None
-    versions: Versions | None = None
-    squash: Squash | None = None
-    thick: bool | None = None
-    force: bool = False
-
-
-class GrowRequest(Model):
-    """The new size in bytes."""
-
-    size: BytesInput
-
-
-class QuotaUpdate(Model):
-    """The new quota in bytes, larger or smaller; not below what the datastore holds."""
-
-    size: BytesInput
-
-
-class RestoreRequest(ClientAccess):
-    """Restores it from the trash. Null: as before its deletion, without groups that are deleted since."""
-
-    name: DatastoreName | None = None
-    lun: Lun | None = None
-    host_groups: Groups | None = None
-    versions: Versions | None = None
-    squash: Squash | None = None
-
-
-Shown = Annotated[str, Field(max_length=16, pattern=r"^[ -~]*$")]
-Text = Annotated[str, Field(min_length=1, max_length=253)]
-Digits = Annotated[str, Field(min_length=1, max_length=34, pattern=r"^(0x)?[0-9A-Fa-f]+$")]
-PageText = Annotated[str, Field(min_length=8, max_length=16384)]
-
-
-class LioNames(Model):
-    """LIO: values in its configfs folder wwn: `vpd_unit_serial`, `product_id`, `vendor_id` and `company_id`."""
-
-    system: Literal["lio"]
-    unit_serial: Annotated[str, Field(min_length=8, max_length=128, pattern=r"^[ -~]+$")]
-    model: Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[ -~]+$")]
-    vendor: Shown = "LIO-ORG"
-    company_id: Digits = "001405"
-
-
-class ScstNames(Model):
-    """SCST: the device's attributes with these names."""
-
-    system: Literal["scst"]
-    usn: Text
-    t10_vend_id: Shown
-    vend_specific_id: Text
-    prod_id: Shown
-    t10_dev_id: Text | None = None
-    eui64_id: Digits | None = None
-    naa_id: Digits | None = None
-
-
-class PageNames(Model):
-    """Any target: vital product data pages 80h and 83h that a host reads, in hexadecimal; vendor and product of INQUIRY."""
-
-    system: Literal["pages"]
-    page_80: PageText
-    page_83: PageText
-    vendor: Shown
-    product: Shown
-
-
-class GivenNames(Model):
-    """Names in the target's format."""
-
-    system: Literal["given"]
-    serial_number: Text
-    designators: Annotated[list[Text], Field(min_length=1, max_length=8)]
-    vendor: Shown = "ZVAAI"
-    product: Shown = "zvaai volume"
-
-
-class AdoptRequest(ClientAccess):
-    """A volume or file system that is no datastore, or a copy; `keep` takes the identity it claims, if no other has it.
-
-    With that it takes the place of what it is a copy of: fields that are left out are as hosts saw the original.
-
-    `known_as` are the names hosts know it by from another target, which it keeps.
-    """
-
-    dataset: Annotated[str, Field(min_length=1, max_length=255)]
-    name: DatastoreName
-    identity: Literal["new", "keep"] = "new"
-    known_as: Annotated[LioNames | ScstNames | PageNames | GivenNames, Field(discriminator="system")] | None = None
-    lun: Lun | None = None
-    host_groups: Groups | None = None
-    versions: Versions | None = None
-    squash: Squash | None = None
 
 
 class VolumeResponse(Answer):

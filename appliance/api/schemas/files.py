@@ -6,9 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from appliance.api.schemas.common import ListQuery, Page
-from appliance.api.types import Answer, Bytes, Model, Time
-
-FilePath = Annotated[str, Field(min_length=1, max_length=1023)]
+from appliance.api.types import Answer, Bytes, Time
 
 
 class FileQuery(ListQuery):
@@ -42,17 +40,6 @@ class FilePage(Page[FileResponse]):
     complete: bool
 
 
-class FileCloneCreate(Model):
-    """One file to a new name, both paths in the datastore, as in `vm/disk-flat.vmdk`. The folder has to be there, the name not.
-
-    `fast` shares all blocks or is refused; otherwise what can't be shared is copied.
-    """
-
-    source: FilePath
-    destination: FilePath
-    fast: bool = False
-
-
 class FolderQuery(ListQuery):
     """Which folder of the snapshot; empty for its root."""
 
@@ -66,10 +53,3 @@ class FolderEntry(Answer):
     kind: Literal["folder", "file", "other"]
     size: Bytes
     modified_at: Time
-
-
-class RestoreVmCreate(Model):
-    """`folder`: the VM's, by its path in the snapshot. `name`: of the restored VM, and of its folder, next to the original."""
-
-    folder: Annotated[str, Field(min_length=1, max_length=1023)]
-    name: Annotated[str, Field(min_length=1, max_length=200)]

@@ -5,7 +5,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Model, Time
+from appliance.api.types import Answer, Time
+from appliance.domain.fields import Model
 
 Values = list[float | None]
 

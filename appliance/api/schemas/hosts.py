@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from appliance.api.types import Answer, Identifier, Model, Name, Time, Versioned
+from appliance.api.types import Answer, Time, Versioned
 from appliance.domain import hosts
 from appliance.domain.errors import InvalidError
+from appliance.domain.fields import Identifier, Model, Name
 
 Offload = Literal["compare_and_write", "extended_copy", "write_same", "unmap", "token"]
 

@@ -6,7 +6,8 @@ from typing import Annotated
 from pydantic import Field
 
 from appliance.api.schemas.people import RoleName
-from appliance.api.types import Answer, Model, Versioned
+from appliance.api.types import Answer, Versioned
+from appliance.domain.fields import Model
 
 Certificate = Annotated[str, Field(max_length=65536)]
 Dn = Annotated[str, Field(min_length=1, max_length=512)]

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from appliance.api.types import Answer, Bytes, Guid, Model, Time, Versioned
+from appliance.api.types import Answer, Bytes, Guid, Time, Versioned
 
 
 class VdevResponse(Answer):
@@ -77,10 +75,6 @@ class PoolResponse(Versioned):
     critical_percent: int = 90
 
 
-Device = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
-PoolName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
-
-
 class SmartResponse(Answer):
     """SMART data of a disk; null if the disk reports none. Without SMART, `available` is false, with the reason."""
 
@@ -127,99 +121,8 @@ class ImportableResponse(Answer):
     devices: list[str]
 
 
-class VdevCreate(Model):
-    """A vdev to make; a stripe makes each device one of its own."""
-
-    devices: Annotated[list[Device], Field(min_length=1, max_length=64)]
-    redundancy: Literal["stripe", "mirror", "raidz1", "raidz2", "raidz3"] = "stripe"
-    role: Literal["data", "log", "cache", "spare", "special", "dedup"] = "data"
-
-
-Vdevs = Annotated[list[VdevCreate], Field(min_length=1, max_length=32)]
-
-
-class PoolCreate(Model):
-    """A new pool. `force` overrides what a device carries, never that it is in use now.
-
-    Blocks of its devices have 2 to the power of `ashift` bytes, which can't be changed later: 12 (4 KiB) fits nearly all disks.
-    """
-
-    name: PoolName
-    vdevs: Vdevs
-    ashift: Annotated[int, Field(ge=9, le=16)] = 12
-    autotrim: bool = False
-    force: bool = False
-
-
-class ExtendRequest(Model):
-    """Vdevs to add."""
-
-    vdevs: Vdevs
-    force: bool = False
-
-
-class PlanCreate(Model):
-    """The layout that would be created, or with `extend` added."""
-
-    name: PoolName
-    vdevs: Vdevs
-    extend: bool = False
-    force: bool = False
-
-
 class PlanResponse(Answer):
     """The layout as `zpool status` would print it."""
 
     layout: list[str]
     warnings: list[str]
-
-
-Percent = Annotated[int, Field(ge=1, le=100)]
-
-
-class PoolUpdate(Model):
-    """Omitted fields do not change; null sets the default: 80 and 90."""
-
-    warning_percent: Percent | None = None
-    critical_percent: Percent | None = None
-
-
-class ReplaceRequest(Model):
-    """`device` is a name or GUID from the pool's vdevs."""
-
-    device: Device
-    new_device: Device
-    force: bool = False
-
-
-class DeviceName(Model):
-    """A device of the pool, by name, path or GUID."""
-
-    device: Device
-
-
-class TrimRequest(Model):
-    """Action."""
-
-    action: Literal["start", "stop"]
-
-
-class DeviceUpdate(Model):
-    """Action on a device of the pool, given by name or GUID."""
-
-    device: Device
-    action: Literal["offline", "online", "clear"]
-
-
-class ImportRequest(Model):
-    """`pool` is a name or GUID."""
-
-    pool: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[!-~]+$")]
-    new_name: PoolName | None = None
-    force: bool = False
-
-
-class ScrubRequest(Model):
-    """Action."""
-
-    action: Literal["start", "pause", "stop"]

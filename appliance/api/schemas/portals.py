@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Model
+from appliance.api.types import Answer
+from appliance.domain.fields import Model
 
 PortalAddress = Annotated[str, Field(min_length=3, max_length=64)]
 GroupTag = Annotated[int, Field(ge=1, le=65535)]

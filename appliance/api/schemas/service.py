@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Bytes, Model, Time
+from appliance.api.types import Answer, Bytes, Time
+from appliance.domain.fields import Model
 
 
 class TargetState(Answer):

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from appliance.api.schemas.common import ListQuery
-from appliance.api.schemas.datastores import ClientAccess, Groups, Squash, Versions
-from appliance.api.schemas.pools import PoolName
-from appliance.api.types import Answer, Bytes, DatastoreName, Guid, Identifier, Lun, Model, Name, SnapshotName, Time, Versioned
+from appliance.api.types import Answer, Bytes, Guid, Time, Versioned
+from appliance.domain.fields import Identifier, Model, Name
+from appliance.domain.requests import PoolName
 
 
 class SnapshotResponse(Answer):
@@ -39,39 +39,6 @@ class HoldResponse(Answer):
     tag: str
     created_at: Time
     of: Literal["user", "appliance", "openzfs"]
-
-
-class HoldCreate(Model):
-    """`tag` says who needs the snapshot, or what for; those that begin with zvaai are the appliance's own."""
-
-    tag: SnapshotName
-
-
-class SnapshotCreate(Model):
-    """Snapshots of one or several datastores of a pool, in one atomic step."""
-
-    name: SnapshotName
-    datastores: Annotated[list[Identifier], Field(min_length=1, max_length=256)]
-    protect_days: Annotated[int, Field(ge=0, le=3650)] = 0
-    """So long nobody can destroy them."""
-
-
-class CloneCreate(ClientAccess):
-    """An instant copy, of a snapshot or of now."""
-
-    name: DatastoreName
-    snapshot: SnapshotName | None = None
-    lun: Lun | None = None
-    host_groups: Groups = []
-    versions: Versions | None = None
-    squash: Squash | None = None
-
-
-class RollbackRequest(Model):
-    """`destroy`: newer snapshots that may be destroyed. `force`: also while hosts are logged in, destroying all newer ones."""
-
-    force: bool = False
-    destroy: Annotated[list[SnapshotName], Field(max_length=10_000)] = []
 
 
 class ScheduleResponse(Versioned):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from simulators.ganesha import GaneshaSimulator
 from simulators.storage import assembled
 from simulators.target import TargetSimulator
@@ -148,8 +147,9 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.store.close()
 
 
-def _new(name: str) -> requests.CreateDatastore:
-    return requests.CreateDatastore(name=name, pool="tank", size=GIB, kind="nfs" if name.startswith("nfs") else "vmfs")
+def _new(name: str) -> requests.DatastoreCreate:
+    kind = "nfs" if name.startswith("nfs") else "vmfs"
+    return requests.DatastoreCreate.model_construct(name=name, pool="tank", size=GIB, kind=kind)
 
 
 def made(world: World, name: str) -> str:
@@ -158,34 +158,34 @@ def made(world: World, name: str) -> str:
 
 def snapshotted(world: World, name: str) -> str:
     store = made(world, name)
-    world.job(requests.CreateSnapshots(name="one", datastores=[store]))
+    world.job(requests.SnapshotCreate(name="one", datastores=[store]))
     return store
 
 
 def deleted(world: World, name: str) -> str:
     store = made(world, name)
-    world.job(requests.DeleteDatastore(id=store))
+    world.job(requests.DeleteDatastore().of(id=store))
     return store
 
 
 SCRIPTS: dict[str, tuple[Callable[[World, str], str], Callable[[str, str], Request]]] = {
     "create": (lambda world, name: "", lambda store, name: _new(name)),
-    "change": (made, lambda store, name: requests.ChangeDatastore(id=store, name=f"{name}-new", soft_threshold=50, lun=777)),
-    "grow": (made, lambda store, name: requests.GrowDatastore(id=store, size=2 * GIB)),
-    "delete": (made, lambda store, name: requests.DeleteDatastore(id=store)),
-    "restore": (deleted, lambda store, name: requests.RestoreDatastore(id=store)),
-    "purge": (deleted, lambda store, name: requests.PurgeDatastore(id=store)),
-    "snapshot": (made, lambda store, name: requests.CreateSnapshots(name="one", datastores=[store])),
-    "unsnapshot": (snapshotted, lambda store, name: requests.DeleteSnapshot(id=store, snapshot="one")),
-    "rollback": (snapshotted, lambda store, name: requests.RollBack(id=store, snapshot="one")),
-    "hold": (snapshotted, lambda store, name: requests.HoldSnapshot(id=store, snapshot="one", tag="audit")),
-    "clone": (made, lambda store, name: requests.CloneDatastore(id=store, name=f"{name}-clone")),
+    "change": (made, lambda store, name: requests.DatastoreUpdate(name=f"{name}-new", soft_threshold=50, lun=777).of(id=store)),
+    "grow": (made, lambda store, name: requests.GrowRequest.model_construct(size=2 * GIB).of(id=store)),
+    "delete": (made, lambda store, name: requests.DeleteDatastore().of(id=store)),
+    "restore": (deleted, lambda store, name: requests.RestoreRequest().of(id=store)),
+    "purge": (deleted, lambda store, name: requests.PurgeDatastore().of(id=store)),
+    "snapshot": (made, lambda store, name: requests.SnapshotCreate(name="one", datastores=[store])),
+    "unsnapshot": (snapshotted, lambda store, name: requests.DeleteSnapshot().of(id=store, snapshot="one")),
+    "rollback": (snapshotted, lambda store, name: requests.RollbackRequest().of(id=store, snapshot="one")),
+    "hold": (snapshotted, lambda store, name: requests.HoldCreate(tag="audit").of(id=store, snapshot="one")),
+    "clone": (made, lambda store, name: requests.CloneCreate(name=f"{name}-clone").of(id=store)),
 }
 SCRIPTS |= {f"nfs-{name}": SCRIPTS[name] for name in ("grow", "delete", "restore", "purge", "snapshot", "rollback", "clone")} | {
-    "nfs-create": (lambda world, name: "", lambda store, name: replace(_new(name), clients=["192.0.2.0/24"])),
+    "nfs-create": (lambda world, name: "", lambda store, name: _new(name).model_copy(update={"clients": ["192.0.2.0/24"]})),
     "nfs-change": (
         made,
-        lambda store, name: requests.ChangeDatastore(id=store, name=f"{name}-new", soft_threshold=50, clients=["192.0.2.9"]),
+        lambda store, name: requests.DatastoreUpdate(name=f"{name}-new", soft_threshold=50, clients=["192.0.2.9"]).of(id=store),
     ),
 }
 
@@ -206,7 +206,7 @@ def test_a_worker_that_dies_anywhere(script: str, after: bool, world: World, mon
         assert job.state == jobs.SUCCEEDED, (points, job.problem)
         world.check()
         if script == "change":  # the number is needed again
-            world.job(requests.ChangeDatastore(id=store, lun=100 + points + 50 * after))
+            world.job(requests.DatastoreUpdate(lun=100 + points + 50 * after).of(id=store))
         if not died:
             break
         points += 1
@@ -229,7 +229,7 @@ def test_a_rollback_is_not_done_again_once_hosts_may_write(world: World, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(world.target, "create_lun", create_lun)
-        job_id = world.executor.submit(requests.RollBack(id=store, snapshot="one"), "test")
+        job_id = world.executor.submit(requests.RollbackRequest().of(id=store, snapshot="one"), "test")
         world.executor._thread.join(120)
     assert len(rollbacks) == 1
     written = world.simulator.volume(dataset).space.written

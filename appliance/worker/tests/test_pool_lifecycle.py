@@ -129,7 +129,7 @@ def test_a_job_that_is_resumed_destroys_no_other_pool_of_the_name(appliance: App
     disks = free_disks(appliance)[:2]
     appliance.job("POST", "/pools", {"name": "fast", "vdevs": [mirror(*disks)]})
     context, operation = appliance.service.context, DestroyPool()
-    plan = operation.plan(context, requests.DestroyPool(pool="fast"))
+    plan = operation.plan(context, requests.DestroyPool().of(pool="fast"))
     appliance.job("DELETE", "/pools/fast")
     appliance.job("POST", "/pools", {"name": "fast", "vdevs": [mirror(*disks)]})
     operation.run(context, plan, "resumed", lambda *_: None)
