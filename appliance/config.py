@@ -48,8 +48,6 @@ class Http(_Section):
 
 
 class Target(_Section):
-    """The iSCSI target: its control socket, and the name it has for hosts."""
-
     control: Path = Path("/run/zvaai-target/control.sock")
     name: Annotated[str, Field(pattern=r"^iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[a-z0-9.:-]+)?$", max_length=223)] = (
         "iqn.2026-11.zvaai:datastores"
@@ -68,14 +66,10 @@ class Nfs(_Section):
 
 
 class Storage(_Section):
-    """The root helper, which has OpenZFS."""
-
     helper: Path = Path("/run/zvaai-helper/helper.sock")
 
 
 class Alerts(_Section):
-    """Where alerts may be sent to."""
-
     trusted_networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = ()
     """To these also without TLS, and though their addresses are the appliance's own or a link's."""
 
@@ -104,17 +98,14 @@ class Configuration(_Section):
 
     @property
     def database(self) -> Path:
-        """The SQLite file."""
         return self.state_directory / "appliance.sqlite"
 
     @property
     def audit_directory(self) -> Path:
-        """Older entries of the audit."""
         return self.state_directory / "audit"
 
     @property
     def support_directory(self) -> Path:
-        """Support bundles."""
         return self.state_directory / "support"
 
     @property
@@ -124,7 +115,6 @@ class Configuration(_Section):
 
     @property
     def worker_socket(self) -> Path:
-        """Where the worker is asked."""
         return self.runtime_directory / "worker.sock"
 
     @property

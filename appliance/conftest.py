@@ -37,7 +37,6 @@ def one_round_is_enough() -> Iterator[None]:
 
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
-    """A running appliance with simulated storage and target."""
     with running(tmp_path / "appliance") as appliance:
         yield appliance
 

@@ -53,7 +53,6 @@ def describe(file: Path) -> Description:
 
 
 def described(certificate: x509.Certificate) -> Description:
-    """Description of a certificate."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -140,8 +139,6 @@ def _replace(file: Path, content: bytes, mode: int) -> None:
 
 @dataclass(frozen=True)
 class Given:
-    """A certificate with its issuers, and its key: PEM."""
-
     certificate: x509.Certificate
     chain: bytes
     key: bytes

@@ -48,8 +48,6 @@ _NAMED: dict[str, type[Host | HostGroup | Schedule | User | Token | Receiver | J
 
 
 class Refused(Exception):  # noqa: N818  # not a failure
-    """Refusal of a request by the API process or a schema."""
-
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem["detail"])
         self.problem = problem
@@ -57,8 +55,6 @@ class Refused(Exception):  # noqa: N818  # not a failure
 
 @dataclass
 class Outcome:
-    """The response, before it goes to the HTTP process."""
-
     status: int
     headers: dict[str, str]
     content: bytes | Path | Stream
@@ -115,7 +111,6 @@ def _carried_out(declared: Declaration, call: Call) -> Outcome:
 
 
 def failed() -> Outcome:
-    """A request that failed by our fault."""
     return _refusal(problem(500, "internal", "the service is at fault; see its log"))
 
 

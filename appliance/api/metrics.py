@@ -51,8 +51,6 @@ MOST_HOSTS = 512
 
 
 class _Families(Collector):
-    """The families of one answer."""
-
     def __init__(self) -> None:
         self._families: dict[str, Metric] = {}
         self._seen: set[tuple[str, ...]] = set()

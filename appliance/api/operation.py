@@ -73,7 +73,6 @@ class Call:
 
     @property
     def address(self) -> str:
-        """Address of the client."""
         return self.request.address[:64]
 
     @property
@@ -83,7 +82,6 @@ class Call:
 
     @property
     def who(self) -> Caller:
-        """The caller of an operation that has a role."""
         assert self.caller is not None
         return self.caller
 
@@ -150,8 +148,6 @@ View = TypeVar("View", bound=Callable[..., BaseModel | Response])
 
 @dataclass(frozen=True)
 class Declaration:
-    """Declaration of an operation."""
-
     name: str
     view: Callable[..., BaseModel | Response]
     method: str
@@ -197,8 +193,6 @@ def etag(model: BaseModel) -> str:
 
 
 class Resource:
-    """Operations of one resource."""
-
     def __init__(self, name: str, /, **names: str) -> None:
         """`names`: of requests for jobs, what the path names."""
         self.name, self.names = name, names

@@ -192,7 +192,6 @@ def _in_directory(call: Call, name: str, password: str) -> Person:
 
 
 def user_response(user: User) -> UserResponse:
-    """A user, for administrators."""
     fields = {name: getattr(user, name) for name in ("id", "name", "role", "source", "disabled", "created_at")}
     return UserResponse.model_validate({**fields, "totp": user.totp_secret is not None})
 

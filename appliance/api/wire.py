@@ -29,8 +29,6 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """An HTTP request."""
-
     operation: str
     """Name of the declaration: "datastores.create_datastore"."""
     target: str

@@ -140,8 +140,6 @@ class NfsClient:
 
 @dataclass(frozen=True)
 class Clients:
-    """Clients of the daemon since its start or the reset of its counters."""
-
     now: float
     started_at: float
     known: tuple[NfsClient, ...]

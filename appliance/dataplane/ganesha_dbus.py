@@ -228,7 +228,6 @@ def _address(text: str) -> str:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Replaces a file atomically, on stable storage."""
     new = path.with_suffix(".new")
     _write(new, data)
     new.rename(path)

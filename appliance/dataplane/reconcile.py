@@ -55,8 +55,6 @@ class DesiredState:
 
 @dataclass(frozen=True)
 class Difference[Control]:
-    """A step, with a text that describes the difference."""
-
     text: str
     apply: Callable[[Control], None]
     subject: str = ""
@@ -68,7 +66,6 @@ Differences = list[Difference[TargetSocket]]
 def step[Control, **P](
     method: Callable[Concatenate[Control, P], object], *arguments: P.args, **named: P.kwargs
 ) -> Callable[[Control], None]:
-    """A call of this method, with these arguments."""
     return methodcaller(method.__name__, *arguments, **named)
 
 

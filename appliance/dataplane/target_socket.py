@@ -175,7 +175,6 @@ class TargetSocket:
         ]
 
     def create_portal(self, portal: Portal) -> None:
-        """Adds a portal, unless it exists."""
         self._call("portals.create", **_portal(portal))
 
     def change_portal(self, address: str, portal: Portal) -> None:

@@ -59,8 +59,6 @@ class FileStatistics:
 
 @dataclass(frozen=True)
 class ExportSpace:
-    """Admitted space of an export in bytes."""
-
     thick: bool
     size: int
     """Size of a thick export, the limit for the sum of its files."""

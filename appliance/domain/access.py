@@ -152,7 +152,6 @@ def new_password(name: str, password: str) -> str:
 
 
 def add_user(session: Session, name: str, role: Role, password_hash: str) -> User:
-    """A new user; the hash is `new_password`'s."""
     rows.check_name(session, User, name, problem="a user has this name")
     check_room(session)
     user = User(id=str(uuid.uuid4()), name=name, role=role.label, password_hash=password_hash, created_at=time.time())

@@ -74,7 +74,6 @@ def keep(session: Session, pools: Iterable[Pool], known: Mapping[int, Thresholds
 
 
 def stored_thresholds(session: Session) -> dict[int, Thresholds]:
-    """What `keep` has kept, by the pool's GUID."""
     setting = session.get(Setting, _KEPT)
     return {int(guid): Thresholds(*values) for guid, values in setting.value.items()} if setting else {}
 

@@ -159,7 +159,6 @@ def differences(before: Content, after: Content) -> list[str]:
 
 
 def _named(content: Content) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each row by what it is called."""
     groups = {row["id"]: row["name"] for row in content["host_groups"]}
     owners = {row["id"]: row["name"] for row in content["hosts"]}
     shown = {row["datastore"]: f"LUN {row['lun']}" for row in content["presentations"]}

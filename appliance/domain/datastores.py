@@ -106,8 +106,6 @@ class Datastore:
 
 @dataclass(frozen=True)
 class Inventory:
-    """What ZFS has, at one moment."""
-
     at: float
     pools: tuple[Pool, ...] = ()
     volumes: tuple[Volume, ...] = ()

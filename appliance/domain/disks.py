@@ -64,7 +64,6 @@ def identity(disk: Disk) -> str:
 
 
 def silent(disk: Disk, health: DiskHealth) -> Finding:
-    """Of a disk that had SMART, and does not answer now."""
     text = f"disk {disk.path} {disk.serial} does not answer SMART requests: {health.reason}"
     return Finding(f"{AREA}:silent:{identity(disk)}", "warning", disk.path, text, "check the disk and its cables; replace it")
 

@@ -99,7 +99,6 @@ def url_of(seal: Seal, receiver: Receiver) -> str:
 
 
 def new_secret() -> str:
-    """As Standard Receivers have it: 256 bits."""
     return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
 
 

@@ -41,8 +41,6 @@ class RecoveryModeError(ConflictError):
 
 @dataclass(frozen=True)
 class PoolCopy:
-    """The newest copy of one installation on a pool."""
-
     pool: str
     copy: Copy
     is_own: bool

@@ -120,7 +120,6 @@ def delete(session: Session, schedule_id: str) -> None:
 
 
 def slot(row: Schedule, now: float) -> float:
-    """The newest that is not after `now`."""
     return schedule_times.latest_slot(now, row.every_minutes, row.at, row.time_zone)
 
 

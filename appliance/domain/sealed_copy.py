@@ -98,8 +98,6 @@ def write(session: Session, seal: Seal) -> Copy | None:
 
 @dataclass(frozen=True)
 class Opened:
-    """What was in a copy, and its key."""
-
     content: Content = field(repr=False)
     key: bytes = field(repr=False)
 

@@ -69,7 +69,6 @@ def enable(session: Session, seal: Seal, user_id: str, secret: str, code: str) -
 
 
 def disable(session: Session, user_id: str) -> None:
-    """Turns it off."""
     user = session.get_one(User, user_id)
     user.totp_secret, user.totp_used, user.recovery_codes = None, 0, []
 

@@ -42,8 +42,6 @@ class Row:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of one data plane. `bounds` of latency in microseconds."""
-
     bounds: list[int]
     stores: list[Row]
     hosts: list[Row]

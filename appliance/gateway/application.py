@@ -26,7 +26,6 @@ _log = logging.getLogger(__name__)
 
 
 def create(worker: Worker) -> APIFlask:
-    """A WSGI application that has requests carried out by `worker`."""
     application = APIFlask("zvaai", title="zvaai", version=__version__, spec_path="/api/v1/openapi.json", docs_path=None)
     application.config.update(
         OPENAPI_VERSION="3.1.0",

@@ -37,8 +37,6 @@ def _talk(connection: socket.socket, message: bytes) -> protocol.Answer:
 
 
 class _Connections:
-    """Connections to the helper: one per running call, and some idle ones."""
-
     def __init__(self, path: Path, seconds: float) -> None:
         self._path, self._seconds = path, seconds
         self._idle: list[socket.socket] = []

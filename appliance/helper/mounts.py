@@ -135,8 +135,6 @@ def elsewhere(filesystems: Iterable[Filesystem], directories: Collection[str]) -
 
 
 class Mounts:
-    """Checks and actions before and after operations that mount."""
-
     def __init__(
         self,
         directories: Collection[str],

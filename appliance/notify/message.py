@@ -10,8 +10,6 @@ _WHAT = {"alert.raised": "", "alert.changed": " (changed)", "alert.cleared": " (
 
 @dataclass(frozen=True)
 class Message:
-    """Something that a receiver is to get."""
-
     event: str
     kind: str
     at: float

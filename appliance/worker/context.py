@@ -68,8 +68,6 @@ class ConfigurationRecovery(Protocol):
 
 @dataclass
 class Context:
-    """Context of a worker, made by worker.assembly."""
-
     configuration: Configuration
     store: Store
     engine: ZfsEngine

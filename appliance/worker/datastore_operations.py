@@ -128,7 +128,6 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
     kind = "datastore.change"
 
     def plan(self, context: Context, request: requests.DatastoreUpdate) -> ChangePlan:
-        """Taking it away from hosts that are logged in needs force."""
         stores = context.datastores()
         store = domain.find(stores, request.id, "active")
         if request.name is not None:

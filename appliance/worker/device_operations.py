@@ -124,7 +124,6 @@ class ChangeDevice(PoolChange[requests.DeviceUpdate, DevicePlan]):
     kind, step = "pool.device", "changing the device"
 
     def plan(self, context: Context, request: requests.DeviceUpdate) -> DevicePlan:
-        """Pool and device must exist, and the last copy of data stays online."""
         pool = find_pool(context, request.pool)
         if request.device not in {name for vdev in pool.vdevs for name in (vdev.name, str(vdev.guid)) if vdev.vdevs}:
             device = find_device(pool, request.device)
@@ -147,7 +146,6 @@ class DetachDevice(PoolChange[requests.DetachRequest, DevicePlan]):
     kind, step = "pool.detach", "detaching the device"
 
     def plan(self, context: Context, request: requests.DetachRequest) -> DevicePlan:
-        """It must be one of several copies."""
         pool = find_pool(context, request.pool)
         device = find_device(pool, request.device)
         if not _is_copied(pool.vdevs, device):

@@ -57,7 +57,6 @@ def exported(context: Context, datastore_id: str, newest: float = 0) -> tuple[Da
 
 
 def admitted(context: Context, store: Datastore) -> Admitted:
-    """Admitted space of an NFS datastore's files, counted by the NFS server."""
     try:
         space = context.files.space(store.export or 0)
     except (FileRefusedError, GaneshaUnreachableError) as error:

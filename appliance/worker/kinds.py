@@ -50,8 +50,6 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VolumeLayout(_Layout, frozen=True, kw_only=True, tag_field="kind", tag=domain.VMFS):
-    """Of a new zvol."""
-
     block_size: int
 
     def make(self, context: Context, dataset: str, path: str, user_properties: Mapping[str, str]) -> int:
@@ -90,8 +88,6 @@ Layout = VolumeLayout | FilesystemLayout
 
 
 class ShownLun(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=domain.VMFS):
-    """A datastore as hosts see it over iSCSI."""
-
     lun: int
     host_groups: tuple[str, ...]
 
@@ -106,8 +102,6 @@ class ShownLun(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
 
 
 class ShownExport(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=domain.NFS):
-    """A datastore as hosts see it over NFS."""
-
     export: int
     share: str
     host_groups: tuple[str, ...]
@@ -132,8 +126,6 @@ Shown = ShownLun | ShownExport
 
 
 class Vmfs:
-    """A zvol that hosts see as a LUN."""
-
     name = domain.VMFS
     layout = VolumeLayout
     shown = ShownLun
@@ -191,8 +183,6 @@ class Vmfs:
 
 
 class Nfs:
-    """A file system that hosts mount."""
-
     name = domain.NFS
     layout = FilesystemLayout
     shown = ShownExport

@@ -51,8 +51,6 @@ class Clock:
 
 @dataclass(frozen=True)
 class Network:
-    """All of it."""
-
     hostname: str
     dns_servers: list[str]
     search_domains: list[str]

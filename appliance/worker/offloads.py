@@ -103,6 +103,5 @@ def _counts(counted: Row) -> Counts:
 
 
 def nested(counts: Counts) -> Json:
-    """As `offload` of statistics.get has them."""
     plain: Json = {kind: value for kind, value in counts.items() if "." not in kind}
     return plain | {"fallback_bytes": {kind.partition(".")[2]: value for kind, value in counts.items() if "." in kind}}

@@ -82,7 +82,6 @@ class Periodic:
             self._executor.submit(take.of(schedule=schedule.id), actor, key=key)
 
     def _overdue(self) -> None:
-        """Updates alerts of schedules whose latest snapshots are too old."""
         inventory = self._context.scan(self._newest())
         with self._context.store.reading() as session:
             names = {store.dataset: store.id for store in domain.datastores(inventory, session) if store.state == "active"}

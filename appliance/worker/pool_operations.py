@@ -319,8 +319,6 @@ class TrimPool(PoolChange[requests.TrimRequest, ActionPlan]):
 
 
 class UpgradeResult(PoolResult, frozen=True, kw_only=True):
-    """Features that were not enabled before."""
-
     features: list[str] | UnsetType = UNSET
 
 

@@ -29,8 +29,6 @@ class Content:
 
 @dataclass
 class _Reading:
-    """Of one pool, in one thread."""
-
     pool: str
     began: float = field(default_factory=time.monotonic)
     ended: float | None = None

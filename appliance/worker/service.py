@@ -30,8 +30,6 @@ from appliance.zfs.model import Filesystem, Pool, Snapshot
 
 @dataclass(frozen=True)
 class NfsClient:
-    """A client of the NFS server, and the datastores that it may be using."""
-
     address: str
     seen_at: float
     opens: int
@@ -100,7 +98,6 @@ class Service:
         return [(pool, limits.get(pool.name, Thresholds())) for pool in inventory.pools]
 
     def snapshots(self, datastore: str) -> list[Snapshot]:
-        """Snapshots of a datastore, oldest first."""
         dataset = domain.find(self.datastores(), datastore).dataset
         return [snapshot for snapshot in self.inventory().snapshots if snapshot.dataset == dataset]
 

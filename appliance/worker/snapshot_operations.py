@@ -46,7 +46,6 @@ class TakeSnapshot(Operation[requests.SnapshotCreate, SnapshotsPlan]):
     kind = "snapshot.create"
 
     def plan(self, context: Context, request: requests.SnapshotCreate) -> SnapshotsPlan:
-        """All have to be there, in one pool, without such a snapshot."""
         stores = context.datastores(60)
         if not re.fullmatch(TAG, request.name):
             raise InvalidError(
@@ -114,8 +113,6 @@ def held(context: Context, snapshots: Sequence[Snapshot], *, of_one: bool = Fals
 
 
 class SnapshotPlan(Plan, frozen=True, kw_only=True):
-    """Its full name."""
-
     name: str
 
 
@@ -125,7 +122,6 @@ class DeleteSnapshot(Operation[requests.DeleteSnapshot, SnapshotPlan]):
     kind = "snapshot.delete"
 
     def plan(self, context: Context, request: requests.DeleteSnapshot) -> SnapshotPlan:
-        """Refused while clones depend on it, or it is held."""
         store, name = _snapshot_of(context, request.id, request.snapshot)
         chosen = next(snapshot for snapshot in context.scan(60).snapshots if snapshot.name == name)
         if chosen.clones:

@@ -222,8 +222,6 @@ def snapshot_room(dataset: Volume | Filesystem) -> int:
 
 @dataclass(frozen=True)
 class RoomOfDatastore:
-    """What a snapshot of a datastore needs."""
-
     datastore: str
     name: str
     needed: int

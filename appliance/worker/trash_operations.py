@@ -33,7 +33,6 @@ class Delete(Operation[requests.DeleteDatastore, DeletePlan]):
     kind = "datastore.delete"
 
     def plan(self, context: Context, request: requests.DeleteDatastore) -> DeletePlan:
-        """Refused while hosts are logged in, unless forced."""
         store = domain.find(context.datastores(), request.id, "active")
         steps.unused(context, store, request.force, "deleting it takes it away from them")
         steps.unreserved(context, store, request.force)
@@ -150,7 +149,6 @@ class Purge(Operation[requests.PurgeDatastore, PurgePlan]):
     kind = "datastore.purge"
 
     def plan(self, context: Context, request: requests.PurgeDatastore) -> PurgePlan:
-        """Refused while clones depend on it, or snapshots of it are held."""
         store = domain.find(context.datastores(), request.id, "deleted")
         if held := [
             snapshot.name for snapshot in context.scan(60).snapshots if snapshot.dataset == store.dataset and snapshot.holds

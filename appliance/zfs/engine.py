@@ -38,8 +38,6 @@ LONGEST_STATUS = 256 << 10
 
 
 class ZfsEngine(ABC):
-    """Operations of OpenZFS that the appliance needs."""
-
     # --- pools: zpool(8)
 
     @abstractmethod

@@ -29,8 +29,6 @@ _PART_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Entry of a folder in a snapshot."""
-
     name: str
     kind: str
     """"folder", "file" or "other"."""

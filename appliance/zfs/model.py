@@ -90,8 +90,6 @@ class VdevSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vdev:
-    """A vdev of a pool, with its children."""
-
     name: str
     """"mirror-0", "raidz1-1", "replacing-0"; a device's path."""
     kind: str
@@ -222,8 +220,6 @@ class PoolPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A block device usable for a pool."""
-
     path: str
     """Preferred name, below /dev/disk/by-id if possible."""
     device: str
@@ -344,8 +340,6 @@ class Filesystem(Dataset):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetList:
-    """File systems and volumes, sorted by name."""
-
     filesystems: list[Filesystem]
     volumes: list[Volume]
 

@@ -19,8 +19,6 @@ MIN_VOLBLOCKSIZE, MAX_VOLBLOCKSIZE = 512, 16 << 20
 
 
 class On(Flag):
-    """Kinds of datasets that have a property."""
-
     FILESYSTEM = auto()
     VOLUME = auto()
     BOTH = FILESYSTEM | VOLUME

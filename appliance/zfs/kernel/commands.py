@@ -30,8 +30,6 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a program ended."""
-
     status: int
     output: bytes
     complaint: str

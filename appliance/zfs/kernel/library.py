@@ -17,8 +17,6 @@ MAX_STUCK = 8
 
 
 class Library:
-    """libzfs_core, loaded at the first call."""
-
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._lock = threading.Lock()
