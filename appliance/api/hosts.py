@@ -12,6 +12,7 @@ from appliance.database.models import Host, HostGroup
 from appliance.domain import hosts
 from appliance.domain.access import Role
 from appliance.domain.datastores import NFS, VMFS, kinds_shown
+from appliance.worker.service import ClientResponse
 
 resource = Resource("hosts")
 
@@ -207,6 +208,6 @@ def list_unknown(call: Call, query: ListQuery) -> Page[schemas.UnknownInitiatorR
 
 
 @resource.operation("GET", "/nfs-clients", role=Role.VIEWER)
-def list_clients(call: Call, query: ListQuery) -> Page[schemas.ClientResponse]:
+def list_clients(call: Call, query: ListQuery) -> Page[ClientResponse]:
     """Clients that the NFS server knows, and the datastores each may be using."""
-    return page(schemas.ClientResponse, call.worker.nfs_clients(), query, lambda client: client.address)
+    return page(ClientResponse, call.worker.nfs_clients(), query, lambda client: client.address)

@@ -5,7 +5,7 @@ import contextlib
 
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas.common import Page
-from appliance.api.schemas.network import NetworkResponse, PingResponse
+from appliance.api.schemas.network import NetworkResponse
 from appliance.domain import hosts
 from appliance.domain.access import Role
 from appliance.domain.addresses import split_portal
@@ -22,7 +22,7 @@ def read_network(call: Call) -> NetworkResponse:
 
 
 @resource.operation("POST", "/hosts/<host_id>/ping", role=Role.OPERATOR, audit="host.ping")
-def ping_host(call: Call, host_id: str) -> Page[PingResponse]:
+def ping_host(call: Call, host_id: str) -> Page[ping.PingResponse]:
     """Pings each known address of a host at full MTU: those that are set, and those of its iSCSI sessions."""
     with call.context.store.reading() as session:
         host = hosts.host(session, host_id)
@@ -31,4 +31,4 @@ def ping_host(call: Call, host_id: str) -> Page[PingResponse]:
         addresses |= {split_portal(each.peer)[0] for each in call.context.sessions() if each.initiator in iqns}
     if not addresses:
         raise ConflictError("no address of the host is known: it is not logged in, and no address is set", [name])
-    return Page[PingResponse].model_validate({"items": ping.ping(sorted(addresses)), "next_cursor": None})
+    return Page[ping.PingResponse].model_validate({"items": ping.ping(sorted(addresses)), "next_cursor": None})

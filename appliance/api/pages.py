@@ -7,11 +7,10 @@ import base64
 from collections.abc import Callable, Iterable, Sequence
 
 from appliance.api.schemas.common import ListQuery, Page
-from appliance.api.types import Answer
 from appliance.domain.errors import InvalidError
 
 
-def page[T, R: Answer](
+def page[T, R](
     answer: type[R], items: Sequence[T], query: ListQuery, key: Callable[[T], str], shown: Callable[[T], object] | None = None
 ) -> Page[R]:
     """A page of a list in memory, sorted by a unique `key`. `shown` makes the answer of an item."""
@@ -19,7 +18,7 @@ def page[T, R: Answer](
     return _page(answer, [item for item in items if begin is None or key(item) > begin], query, key, shown)
 
 
-def _page[T, R: Answer](
+def _page[T, R](
     answer: type[R], rest: list[T], query: ListQuery, key: Callable[[T], str], shown: Callable[[T], object] | None = None
 ) -> Page[R]:
     chosen = rest[: query.limit]
@@ -34,7 +33,7 @@ def after(query: ListQuery) -> str | None:
     return _decode(query.cursor)
 
 
-def newest_first[T, R: Answer](answer: type[R], items: Iterable[T], query: ListQuery, number: Callable[[T], int]) -> Page[R]:
+def newest_first[T, R](answer: type[R], items: Iterable[T], query: ListQuery, number: Callable[[T], int]) -> Page[R]:
     """A page of a list that the database has sorted, with one item more than the page."""
     return _page(answer, list(items), query, lambda item: str(number(item)))
 

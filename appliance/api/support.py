@@ -5,7 +5,6 @@ from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas.common import Empty, ListQuery, Page
 from appliance.api.schemas.journal import JobResponse
-from appliance.api.schemas.support import BundleResponse
 from appliance.api.wire import Response
 from appliance.domain import requests, support
 from appliance.domain.access import Role
@@ -14,10 +13,10 @@ resource = Resource("support")
 
 
 @resource.operation("GET", "/support-bundles", role=Role.ADMIN)
-def list_bundles(call: Call, query: ListQuery) -> Page[BundleResponse]:
+def list_bundles(call: Call, query: ListQuery) -> Page[support.BundleResponse]:
     """Support bundles; the newest five are stored."""
     bundles = sorted(support.bundles(call.context.configuration.support_directory), key=lambda bundle: bundle.id)
-    return page(BundleResponse, bundles, query, lambda bundle: bundle.id)
+    return page(support.BundleResponse, bundles, query, lambda bundle: bundle.id)
 
 
 @resource.operation("POST", "/support-bundles", role=Role.ADMIN, audit="support.create", status=202)

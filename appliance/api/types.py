@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base classes of responses, and the types of their fields: sizes and GUIDs as strings, times."""
+"""Base classes of responses."""
 
-import datetime
 import hashlib
 import json
 from collections.abc import Set
-from typing import Annotated, ClassVar, Self
+from typing import ClassVar, Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
-    PlainSerializer,
-    WithJsonSchema,
     model_validator,
 )
 from pydantic.config import JsonDict
@@ -47,14 +44,3 @@ class Versioned(Answer):
     def _tag(self) -> Self:
         self.etag = entity_tag(self.model_dump(mode="json", exclude={"etag", *self.MEASURED}))
         return self
-
-
-Bytes = Annotated[int, PlainSerializer(str, return_type=str), WithJsonSchema({"type": "string", "pattern": "^[0-9]+$"})]
-Guid = Bytes
-
-
-def _as_time(value: float) -> str:
-    return datetime.datetime.fromtimestamp(value, datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-Time = Annotated[float, PlainSerializer(_as_time, return_type=str), WithJsonSchema({"type": "string", "format": "date-time"})]

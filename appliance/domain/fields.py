@@ -1,16 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of fields that requests have: sizes as strings, names, numbers with their ranges."""
+"""Types of fields of requests and responses: sizes and GUIDs as strings, times, names, numbers with their ranges."""
 
+import datetime
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 
 class Model(BaseModel):
     """Base class of what is sent to the API. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+Bytes = Annotated[int, PlainSerializer(str, return_type=str), WithJsonSchema({"type": "string", "pattern": "^[0-9]+$"})]
+Guid = Bytes
+
+
+def _as_time(value: float) -> str:
+    return datetime.datetime.fromtimestamp(value, datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+Time = Annotated[float, PlainSerializer(_as_time, return_type=str), WithJsonSchema({"type": "string", "format": "date-time"})]
 
 
 def _from_digits(value: object) -> int:

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.domain.errors import NotFoundError
+from appliance.domain.fields import Bytes, Time
 
 KEPT = 5
 _SUFFIX = ".tar.gz"
 
 
 @dataclass(frozen=True)
-class Bundle:
+class BundleResponse:
+    """A support bundle."""
+
     id: str
-    created_at: float
-    size: int
+    created_at: Time
+    size: Bytes
 
 
 def file_of(folder: Path, bundle_id: str) -> Path:
@@ -25,9 +28,9 @@ def file_of(folder: Path, bundle_id: str) -> Path:
     return folder / f"{bundle_id}{_SUFFIX}"
 
 
-def bundles(folder: Path) -> list[Bundle]:
+def bundles(folder: Path) -> list[BundleResponse]:
     files = [(file, file.stat()) for file in folder.glob(f"*{_SUFFIX}")] if folder.is_dir() else []
-    listed = [Bundle(file.name.removesuffix(_SUFFIX), status.st_mtime, status.st_size) for file, status in files]
+    listed = [BundleResponse(file.name.removesuffix(_SUFFIX), status.st_mtime, status.st_size) for file, status in files]
     return sorted(listed, key=lambda bundle: (-bundle.created_at, bundle.id))
 
 

@@ -14,6 +14,7 @@ from appliance.domain import datastores as domain
 from appliance.domain import jobs, requests
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, DomainError, InvalidError, StorageError
+from appliance.domain.fields import Bytes, Time
 from appliance.domain.files import check_path
 from appliance.domain.jobs import Plan, Result
 from appliance.worker.context import Context
@@ -35,17 +36,22 @@ class Admitted:
 
 
 @dataclass(frozen=True)
-class MeasuredFile:
-    """A VMDK file, with its statistics (FileStatistics) if they were measured in time."""
+class FileResponse:
+    """A VMDK file that holds data, by its path in the datastore.
+
+    Sizes in bytes, as of `as_of`: of the file (`total`), of its blocks (`allocated`), of those that nothing else shares
+    (`unique`, an upper bound unless `unique_exact`), that a snapshot also holds (`snapshot`), and that are `deduplicated`. Null
+    is what the NFS server had no time to find out.
+    """
 
     path: str
-    total: int
-    allocated: int
-    unique: int | None = None
-    unique_exact: bool = False
-    snapshot: int | None = None
-    deduplicated: int | None = None
-    as_of: float | None = None
+    total: Bytes
+    allocated: Bytes
+    unique: Bytes | None
+    unique_exact: bool
+    snapshot: Bytes | None
+    deduplicated: Bytes | None
+    as_of: Time | None
 
 
 def exported(context: Context, datastore_id: str, newest: float = 0) -> tuple[Datastore, int]:
@@ -87,7 +93,7 @@ def refusal(error: FileRefusedError, name: str, paths: Mapping[str, str]) -> Dom
     return ConflictError(reason, [name])
 
 
-def listed(context: Context, datastore: str, after: str, limit: int) -> tuple[list[MeasuredFile], FilePage]:
+def listed(context: Context, datastore: str, after: str, limit: int) -> tuple[list[FileResponse], FilePage]:
     """A page of an NFS datastore's VMDK files. Values that were not measured in time are None."""
     store, export = exported(context, datastore, context.configuration.worker.inventory_seconds)
     try:
@@ -97,11 +103,11 @@ def listed(context: Context, datastore: str, after: str, limit: int) -> tuple[li
     until = time.monotonic() + MEASURING_SECONDS
     rows = []
     for listed_file in page.files:
-        file = MeasuredFile(listed_file.path, listed_file.total, listed_file.allocated)
+        file = FileResponse(listed_file.path, listed_file.total, listed_file.allocated, None, False, None, None, None)
         left = until - time.monotonic()
         if left > 0:
             try:
-                file = MeasuredFile(listed_file.path, **vars(context.files.statistics(export, listed_file.path, left)))
+                file = FileResponse(listed_file.path, **vars(context.files.statistics(export, listed_file.path, left)))
             except FileRefusedError:  # it was removed, or is busy
                 pass
             except GaneshaUnreachableError:

@@ -5,6 +5,7 @@ import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from jeepney import DBusAddress, new_method_call
@@ -29,7 +30,7 @@ class Interface:
     name: str
     kind: str
     """ethernet, or the kind of a virtual one: bond, vlan, bridge, veth."""
-    state: str
+    state: Literal["up", "no link", "down"]
     """up, no link, or down."""
     mac: str
     mtu: int
@@ -45,8 +46,8 @@ class Interface:
 class Clock:
     """Time synchronisation; None if unknown."""
 
-    synchronized: bool | None = None
-    zone: str | None = None
+    synchronized: bool | None
+    zone: str | None
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,9 @@ def _interface(link: _Link, members: list[str]) -> Interface:
         detail = f"{data.get('id')} of {link.link}"
     elif kind == "bond":
         detail = str(data.get("mode", ""))
-    state = "down" if "UP" not in link.flags else "up" if "LOWER_UP" in link.flags else "no link"
+    state: Literal["up", "no link", "down"] = (
+        "down" if "UP" not in link.flags else "up" if "LOWER_UP" in link.flags else "no link"
+    )
     return Interface(
         name=link.ifname, kind=kind or "ethernet", state=state, mac=link.address, mtu=link.mtu, speed=_speed(link.ifname),
         addresses=[f"{address.local}/{address.prefixlen}" for address in link.addr_info if address.scope != "link"],
@@ -143,6 +146,6 @@ def _clock(bus: str) -> Clock:
         with open_dbus_connection(bus=bus) as connection:
             (properties,) = unwrap_msg(connection.send_and_get_reply(message, timeout=_TIMEOUT_S))
     except (OSError, KeyError, DBusErrorResponse):
-        return Clock()
+        return Clock(None, None)
     values = {name: value for name, (_signature, value) in properties.items()}
     return Clock(values.get("NTPSynchronized"), values.get("Timezone"))

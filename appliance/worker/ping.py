@@ -28,48 +28,49 @@ _AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Reach:
-    """What passes between this server and an address: packets of up to `largest` bytes; None if no packet was answered."""
+class PingResponse:
+    """Packets that pass between this server and an address, without fragmentation."""
 
     address: str
     interface: str | None
     mtu: int | None
     """Of the interface, in bytes."""
     largest: int | None
+    """Bytes of the largest packet that passes; None if none was answered."""
     result: Literal["ok", "failed"]
     text: str
 
 
-def ping(addresses: Sequence[str]) -> list[Reach]:
+def ping(addresses: Sequence[str]) -> list[PingResponse]:
     """Each address, concurrently: up to 10 s. Raises UnavailableError if this process may not ping."""
     interfaces = network.interfaces()
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         return list(threads.map(lambda address: _reach(address, interfaces), addresses))
 
 
-def _reach(address: str, interfaces: Sequence[network.Interface]) -> Reach:
+def _reach(address: str, interfaces: Sequence[network.Interface]) -> PingResponse:
     try:
         with _Echo(address) as echo:
             interface = _with_address(interfaces, echo.source)
             if interface is None:
-                return Reach(address, None, None, None, "failed", f"No network interface leads to {address}.")
+                return PingResponse(address, None, None, None, "failed", f"No network interface leads to {address}.")
             if not echo.passes(_SMALL, _FIRST_S):
                 text = f"{address} does not answer. Check cable, VLAN and firewall."
-                return Reach(address, interface.name, interface.mtu, None, "failed", text)
+                return PingResponse(address, interface.name, interface.mtu, None, "failed", text)
             largest = _largest(echo, interface.mtu)
     except PermissionError as error:
         raise UnavailableError("services may not ping: set net.ipv4.ping_group_range to 0 2147483647 (sysctl)") from error
     except OSError as error:
-        return Reach(address, None, None, None, "failed", f"{address} cannot be reached: {error.strerror}.")
+        return PingResponse(address, None, None, None, "failed", f"{address} cannot be reached: {error.strerror}.")
     if largest == interface.mtu:
         text = f"Packets of {largest} bytes, the MTU of {interface.name}, pass between this server and {address}."
-        return Reach(address, interface.name, interface.mtu, largest, "ok", text)
+        return PingResponse(address, interface.name, interface.mtu, largest, "ok", text)
     what = "Jumbo frames do" if interface.mtu > 1500 >= largest else f"Packets of {interface.mtu} bytes do"  # noqa: PLR2004
     text = (
         f"{what} not pass between this server and {address}: the largest packet that passes is {largest} bytes. "
         f"Set the MTU of {interface.name}, {interface.mtu}, on each switch port and on the host."
     )
-    return Reach(address, interface.name, interface.mtu, largest, "failed", text)
+    return PingResponse(address, interface.name, interface.mtu, largest, "failed", text)
 
 
 def _with_address(interfaces: Sequence[network.Interface], source: str) -> network.Interface | None:

@@ -13,6 +13,7 @@ from appliance.domain.addresses import Address
 from appliance.domain.capacity import Thresholds
 from appliance.domain.datastores import Datastore, Inventory
 from appliance.domain.errors import DomainError, NotFoundError
+from appliance.domain.fields import Time
 from appliance.domain.readiness import Check
 from appliance.worker import encryption, file_operations, pool_operations, readiness
 from appliance.worker.context import Context
@@ -29,9 +30,11 @@ from appliance.zfs.model import Filesystem, Pool, Snapshot
 
 
 @dataclass(frozen=True)
-class NfsClient:
+class ClientResponse:
+    """A client of the NFS server, and the datastores that it may use and that somebody has used lately."""
+
     address: str
-    seen_at: float
+    seen_at: Time
     opens: int
     datastores: list[str]
 
@@ -128,14 +131,14 @@ class Service:
         with as_domain_errors():
             return self.context.target.status()
 
-    def nfs_clients(self) -> list[NfsClient]:
+    def nfs_clients(self) -> list[ClientResponse]:
         clients, users = self.context.nfs_users()
         used: dict[str, list[str]] = {}
         for store in sorted(users):
             for user in users[store]:
                 used.setdefault(user.address, []).append(store)
         return [
-            NfsClient(client.address, client.seen_at, client.opens, used.get(client.address, []))
+            ClientResponse(client.address, client.seen_at, client.opens, used.get(client.address, []))
             for client in sorted(clients.known, key=lambda client: client.address)
         ]
 

@@ -15,6 +15,7 @@ from appliance.domain import datastores as domain
 from appliance.domain import identity
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.fields import Bytes
 from appliance.domain.requests import DatastoreUpdate
 from appliance.domain.thick import with_slack
 from appliance.worker.context import Context
@@ -222,9 +223,11 @@ def snapshot_room(dataset: Volume | Filesystem) -> int:
 
 @dataclass(frozen=True)
 class RoomOfDatastore:
+    """Space for the next snapshot of a thick datastore, at most its size."""
+
     datastore: str
     name: str
-    needed: int
+    needed: Bytes
 
 
 @dataclass(frozen=True)

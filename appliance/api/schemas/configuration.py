@@ -15,28 +15,6 @@ class BackupCreate(Model):
     password: Password
 
 
-class CopyHeader(Answer):
-    """The part of a copy that is readable without a key."""
-
-    version: int
-    installation: str
-    generation: int
-    hash: str
-    written_at: float
-
-
-class BackupResponse(Answer):
-    """To be stored as it is, as one file. The recovery key opens it."""
-
-    header: CopyHeader
-    appliance_seal: str
-    """The key of the copy, sealed with the appliance's own."""
-    recovery_seal: str
-    """The key of the copy, sealed with the recovery key."""
-    sealed: str
-    """The configuration, by AES-256-GCM."""
-
-
 class ConfigurationCopy(Answer):
     """A copy of the configuration on a pool, sealed; the newest of its installation there."""
 

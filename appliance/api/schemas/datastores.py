@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from appliance.api.schemas.common import ListQuery
-from appliance.api.types import Answer, Bytes, Guid, Time, Versioned
-from appliance.domain.fields import Model, Password
+from appliance.api.types import Answer, Versioned
+from appliance.domain.designation import Designation
+from appliance.domain.fields import Bytes, Guid, Model, Password, Time
 from appliance.domain.requests import Kind
 
 
@@ -16,15 +17,6 @@ class DatastoreQuery(ListQuery):
 
     kind: Kind | None = None
     state: Literal["active", "deleted", "copy", "missing"] | None = None
-
-
-class DesignationResponse(Answer):
-    """Names that hosts know a datastore by from another target, and that it keeps."""
-
-    vendor: str
-    product: str
-    serial_number: str
-    designators: list[str]
 
 
 class DatastoreResponse(Versioned):
@@ -65,7 +57,7 @@ class DatastoreResponse(Versioned):
     copy_reason: str | None
     copy_of: str | None
     host_groups: list[str]
-    designation: DesignationResponse | None
+    designation: Designation | None
     available: Bytes
     export: int | None
     share: str | None

@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from appliance.api.schemas.common import ListQuery, Page
-from appliance.api.types import Answer, Bytes, Time
+from appliance.api.types import Answer
+from appliance.domain.fields import Bytes, Time
+from appliance.worker.file_operations import FileResponse
 
 
 class FileQuery(ListQuery):
@@ -14,24 +16,6 @@ class FileQuery(ListQuery):
 
     limit: int = Field(50, ge=1, le=200)
     cursor: str | None = Field(None, max_length=2048)
-
-
-class FileResponse(Answer):
-    """A VMDK file that holds data, by its path in the datastore.
-
-    Sizes in bytes, as of `as_of`: of the file (`total`), of its blocks (`allocated`), of those that nothing else shares
-    (`unique`, an upper bound unless `unique_exact`), that a snapshot also holds (`snapshot`), and that are `deduplicated`. Null
-    is what the NFS server had no time to find out.
-    """
-
-    path: str
-    total: Bytes
-    allocated: Bytes
-    unique: Bytes | None
-    unique_exact: bool
-    snapshot: Bytes | None
-    deduplicated: Bytes | None
-    as_of: Time | None
 
 
 class FilePage(Page[FileResponse]):

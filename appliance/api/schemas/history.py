@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Time
-from appliance.domain.fields import Model
+from appliance.api.types import Answer
+from appliance.domain.fields import Model, Time
 
 Values = list[float | None]
 
@@ -44,14 +44,6 @@ class Load(Answer):
     start: Time
     step_seconds: int
     series: LoadSeries
-
-
-class DatastoreLoad(Answer):
-    """Load of a datastore, by the second, over the last 10 s."""
-
-    datastore: str
-    operations: float
-    bytes: float
 
 
 class CapacitySeries(Answer):

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from appliance.api.types import Answer, Time, Versioned
+from appliance.api.types import Answer, Versioned
 from appliance.domain import hosts
 from appliance.domain.errors import InvalidError
-from appliance.domain.fields import Identifier, Model, Name
+from appliance.domain.fields import Identifier, Model, Name, Time
 
 Offload = Literal["compare_and_write", "extended_copy", "write_same", "unmap", "token"]
 
@@ -125,12 +125,3 @@ class UnknownInitiatorResponse(Answer):
     initiator: str
     address: str
     at: Time
-
-
-class ClientResponse(Answer):
-    """A client of the NFS server. Which datastores it uses is concluded: those it may, and that somebody has used lately."""
-
-    address: str
-    seen_at: Time
-    opens: int
-    datastores: list[str]

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from appliance.api.schemas.common import ListQuery
-from appliance.api.types import Answer, Time
-from appliance.domain.fields import Name
+from appliance.api.types import Answer
+from appliance.domain.fields import Name, Time
 
 
 class JobQuery(ListQuery):

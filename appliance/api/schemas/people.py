@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Time, Versioned
-from appliance.domain.fields import Model, Name, Password
+from appliance.api.types import Answer, Versioned
+from appliance.domain.fields import Model, Name, Password, Time
 
 Code = Annotated[str, Field(min_length=1, max_length=64)]
 RoleName = Literal["viewer", "operator", "admin"]

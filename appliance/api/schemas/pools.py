@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from appliance.api.types import Answer, Bytes, Guid, Time, Versioned
+from appliance.api.types import Answer, Versioned
+from appliance.domain.fields import Bytes, Guid, Time
 
 
 class VdevResponse(Answer):

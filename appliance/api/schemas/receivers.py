@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Time, Versioned
-from appliance.domain.fields import Model, Name
+from appliance.api.types import Answer, Versioned
+from appliance.domain.fields import Model, Name, Time
 
 Severity = Literal["info", "warning", "critical"]
 Url = Annotated[str, Field(min_length=8, max_length=2048)]

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.api.types import Answer, Bytes, Time
-from appliance.domain.fields import Model
+from appliance.api.types import Answer
+from appliance.domain.fields import Bytes, Model, Time
 
 
 class TargetState(Answer):

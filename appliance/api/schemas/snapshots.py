@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from appliance.api.schemas.common import ListQuery
-from appliance.api.types import Answer, Bytes, Guid, Time, Versioned
-from appliance.domain.fields import Identifier, Model, Name
+from appliance.api.types import Answer, Versioned
+from appliance.domain.fields import Bytes, Guid, Identifier, Model, Name, Time
 from appliance.domain.requests import PoolName
+from appliance.worker.thick import RoomOfDatastore
 
 
 class SnapshotResponse(Answer):
@@ -63,14 +64,6 @@ class ScheduleResponse(Versioned):
     last_at: Time | None
     """When its last job that succeeded ended."""
     created_at: Time
-
-
-class RoomOfDatastore(Answer):
-    """Space for the next snapshot of a thick datastore, at most its size."""
-
-    datastore: str
-    name: str
-    needed: Bytes
 
 
 class RoomResponse(Answer):
