@@ -53,11 +53,11 @@ def list_receivers(call: Call, query: ListQuery) -> Page[schemas.ReceiverRespons
 
 
 @resource.operation("POST", "/receivers", role=Role.ADMIN, audit="receiver.create", status=201)
-def create_receiver(call: Call, body: schemas.ReceiverCreate) -> schemas.ReceiverCreated:
+def create_receiver(call: Call, body: receivers.ReceiverCreate) -> schemas.ReceiverCreated:
     """Adds a receiver. Only this response has the secret of a webhook."""
     _check(call, body.url, body.certificate)
     with call.changing() as session:
-        receiver, secret = receivers.add(session, call.context.seal, **body.model_dump())
+        receiver, secret = receivers.add(session, call.context.seal, body)
         response = schemas.ReceiverCreated.model_validate(
             {**dict(_shown(session, call.context.seal, receiver)), "secret": secret}
         )
@@ -73,7 +73,7 @@ def read_receiver(call: Call, receiver_id: str) -> schemas.ReceiverResponse:
 
 
 @resource.operation("PATCH", "/receivers/<receiver_id>", role=Role.ADMIN, audit="receiver.change", matches=True)
-def change_receiver(call: Call, receiver_id: str, body: schemas.ReceiverUpdate) -> schemas.ReceiverResponse:
+def change_receiver(call: Call, receiver_id: str, body: receivers.ReceiverUpdate) -> schemas.ReceiverResponse:
     """Changes the given fields. Waiting deliveries go to the new address."""
     if body.url is not None or body.certificate is not None:
         _check(call, body.url or "https://unchanged/", body.certificate)

@@ -9,7 +9,7 @@ from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas.common import Empty, ListQuery, Page
 from appliance.api.schemas.journal import JobResponse
-from appliance.api.schemas.snapshots import RoomResponse, ScheduleCreate, ScheduleResponse, ScheduleUpdate
+from appliance.api.schemas.snapshots import RoomResponse, ScheduleResponse
 from appliance.database.models import Schedule
 from appliance.domain import requests, schedules
 from appliance.domain.access import Role
@@ -28,11 +28,11 @@ def list_schedules(call: Call, query: ListQuery) -> Page[ScheduleResponse]:
 
 
 @resource.operation("POST", "/schedules", role=Role.OPERATOR, audit="schedule.create", status=201)
-def create_schedule(call: Call, body: ScheduleCreate) -> ScheduleResponse:
+def create_schedule(call: Call, body: schedules.ScheduleCreate) -> ScheduleResponse:
     """Creates a schedule. Its first snapshot is taken at once. The datastores must be active and in one pool."""
     call.worker.check_scheduled(body.datastores, body.pool)
     with call.changing() as session:
-        response = ScheduleResponse.model_validate(schedules.add(session, schedules.Settings(**body.model_dump())))
+        response = ScheduleResponse.model_validate(schedules.add(session, body))
     call.subject = response.id
     call.changed()
     return response
@@ -46,7 +46,7 @@ def read_schedule(call: Call, schedule_id: str) -> ScheduleResponse:
 
 
 @resource.operation("PATCH", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.change", matches=True)
-def change_schedule(call: Call, schedule_id: str, body: ScheduleUpdate) -> ScheduleResponse:
+def change_schedule(call: Call, schedule_id: str, body: schedules.ScheduleUpdate) -> ScheduleResponse:
     """Changes the given fields. Only an admin may lower what it retains or protects."""
     if body.datastores is not None:
         with call.context.store.reading() as session:

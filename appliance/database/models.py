@@ -306,7 +306,7 @@ class IdempotencyKey(Base):
 
 
 class Schedule(Base):
-    """Snapshots of datastores, taken by the clock in one atomic step; or the scrub of a pool. domain/schedules.py: Settings."""
+    """Snapshots of datastores in one atomic step, or the scrub of a pool, by the clock (domain/schedules.py: ScheduleCreate)."""
 
     __tablename__ = "schedules"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -14,15 +14,17 @@ import secrets
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
+from pydantic import Field
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import Alert, Delivery, Receiver
 from appliance.domain import rows
 from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.fields import Model, Name
 from appliance.domain.secrets import Seal, SealedError
 
 SEVERITIES = ("info", "warning", "critical")
@@ -46,6 +48,47 @@ _REFUSALS = 10
 _LONGEST_TEXT = 2000
 _TEST_S = 300
 """No test takes so long."""
+
+
+Severity = Literal["info", "warning", "critical"]
+Url = Annotated[str, Field(min_length=8, max_length=2048)]
+MailAddress = Annotated[str, Field(max_length=320)]
+Recipients = Annotated[list[MailAddress], Field(max_length=32)]
+Certificate = Annotated[str, Field(max_length=65536)]
+
+
+class ReceiverCreate(Model):
+    """A new receiver of alerts of a severity and above.
+
+    `url` is `https://HOST/PATH` of a webhook; `smtps://HOST[:465]`, or `smtp://HOST[:587]` with STARTTLS, of a mail server;
+    `syslog+tls://HOST[:6514]`, `syslog+tcp://HOST[:601]`, `syslog://HOST[:514]` by UDP, or `syslog:///dev/log` of this server.
+    `sender`, `recipients`, `user` and `password` are of e-mail.
+    """
+
+    name: Name
+    url: Url
+    severity: Severity = "warning"
+    certificate: Certificate | None = None
+    """Certificate of the authority that signs the receiver's, as PEM; without, the system's authorities are trusted."""
+    enabled: bool = True
+    sender: MailAddress = ""
+    recipients: Recipients = Field(default_factory=list)
+    user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    password: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+
+
+class ReceiverUpdate(Model):
+    """Fields to change. A receiver stays of its kind."""
+
+    name: Name | None = None
+    url: Url | None = None
+    severity: Severity | None = None
+    certificate: Certificate | None = None
+    enabled: bool | None = None
+    sender: MailAddress | None = None
+    recipients: Recipients | None = None
+    user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    password: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
 
 
 def find(session: Session, receiver_id: str) -> Receiver:
@@ -102,31 +145,15 @@ def new_secret() -> str:
     return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
 
 
-def add(
-    session: Session,
-    seal: Seal,
-    *,
-    name: str,
-    url: str,
-    severity: str,
-    certificate: str | None,
-    enabled: bool,
-    sender: str = "",
-    recipients: Sequence[str] = (),
-    user: str | None = None,
-    password: str | None = None,
-) -> tuple[Receiver, str | None]:
-    """A new one; and of a webhook its secret, which is shown this once."""
-    rows.check_name(session, Receiver, name)
-    check_mail(url, sender, recipients, user, password)
+def add(session: Session, seal: Seal, new: ReceiverCreate) -> tuple[Receiver, str | None]:
+    """A new receiver, and the secret of a webhook, which is shown only once."""
+    rows.check_name(session, Receiver, new.name)
+    check_mail(new.url, new.sender, new.recipients, new.user, new.password)
     if (session.scalar(select(func.count()).select_from(Receiver)) or 0) >= RECEIVERS:
         raise ConflictError(f"there are {RECEIVERS} receivers already")
-    secret = new_secret() if kind_of(url) == WEBHOOK else None
-    sealed = seal.seal(secret or password or "")
-    added = Receiver(
-        id=str(uuid.uuid4()), name=name, url=seal.seal(url), severity=severity, certificate=certificate, enabled=enabled,
-        secret=sealed, sender=sender, recipients=list(recipients), user=user, created_at=time.time(),
-    )  # fmt: skip
+    secret = new_secret() if kind_of(new.url) == WEBHOOK else None
+    values = new.model_dump(exclude={"password"}) | {"url": seal.seal(new.url)}
+    added = Receiver(id=str(uuid.uuid4()), **values, secret=seal.seal(secret or new.password or ""), created_at=time.time())
     session.add(added)
     session.flush()
     return added, secret

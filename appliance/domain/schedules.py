@@ -5,9 +5,9 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -15,7 +15,9 @@ from appliance.database.models import Schedule
 from appliance.domain import rows, schedule_times
 from appliance.domain.datastores import Datastore
 from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError
+from appliance.domain.fields import Identifier, Model, Name
 from appliance.domain.journal import Finding, update_alerts
+from appliance.domain.requests import PoolName
 from appliance.domain.retention import SCHEDULE, Retention, is_of_schedule
 from appliance.zfs.model import Snapshot
 
@@ -42,24 +44,36 @@ def check_datastores(stores: Sequence[Datastore], selected: Sequence[str]) -> No
         raise InvalidError("datastores", f"they are in several pools: {', '.join(pools)}", allowed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """All of a schedule that an admin sets. `kind`: snapshots of datastores, or the scrub of a pool."""
+At = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+TimeZone = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9_+/-]*$")]
+Every = Annotated[int, Field(ge=5, le=527040)]
+Keep = Annotated[int, Field(ge=1, le=1000)]
+Tier = Annotated[int, Field(ge=0, le=1000)]
+Days = Annotated[int, Field(ge=0, le=3650)]
+Scheduled = Annotated[list[Identifier], Field(max_length=256)]
 
-    name: str
+
+class ScheduleCreate(Model):
+    """Snapshots of `datastores` of one pool, in one atomic step, or with kind `scrub` the scrub of a `pool`.
+
+    It runs at `at` in `time_zone`, and from there each `every_minutes`: a part of a day, or whole days. It retains the newest
+    `keep` snapshots of each datastore, and the newest of so many hours, days, weeks and months. A snapshot that it took can't be
+    destroyed for `protect_days`, by nobody.
+    """
+
+    name: Name
     kind: Literal["snapshot", "scrub"] = "snapshot"
-    datastores: Sequence[str] = ()
-    pool: str | None = None
-    every_minutes: int
-    at: str = "00:00"
-    time_zone: str = "UTC"
-    keep: int = 1
-    hourly: int = 0
-    daily: int = 0
-    weekly: int = 0
-    monthly: int = 0
-    protect_days: int = 0
-    """So long nobody can destroy a snapshot that the schedule took."""
+    datastores: Scheduled = []
+    pool: PoolName | None = None
+    every_minutes: Every
+    at: At = "00:00"
+    time_zone: TimeZone = "UTC"
+    keep: Keep = 1
+    hourly: Tier = 0
+    daily: Tier = 0
+    weekly: Tier = 0
+    monthly: Tier = 0
+    protect_days: Days = 0
     enabled: bool = True
 
     def check(self) -> None:
@@ -74,21 +88,34 @@ class Settings:
             raise InvalidError("datastores", "snapshots are of datastores", "identifiers of datastores, and no pool")
 
 
-def settings(row: Schedule) -> Settings:
-    return Settings(**{field.name: getattr(row, field.name) for field in fields(Settings)})
+class ScheduleUpdate(Model):
+    """Fields to change."""
+
+    name: Name | None = None
+    datastores: Scheduled | None = None
+    every_minutes: Every | None = None
+    at: At | None = None
+    time_zone: TimeZone | None = None
+    keep: Keep | None = None
+    hourly: Tier | None = None
+    daily: Tier | None = None
+    weekly: Tier | None = None
+    monthly: Tier | None = None
+    protect_days: Days | None = None
+    enabled: bool | None = None
 
 
 def retention(row: Schedule) -> Retention:
     return Retention(row.keep, row.hourly, row.daily, row.weekly, row.monthly, row.time_zone)
 
 
-def add(session: Session, new: Settings) -> Schedule:
+def add(session: Session, new: ScheduleCreate) -> Schedule:
     """The first snapshot is taken at once, the first scrub in the next slot. Raises InvalidError, ConflictError."""
     new.check()
     rows.check_name(session, Schedule, new.name)
     if (session.scalar(select(func.count()).select_from(Schedule)) or 0) >= SCHEDULES:
         raise ConflictError(f"there are {SCHEDULES} schedules already")
-    values = {**vars(new), "datastores": list(dict.fromkeys(new.datastores))}
+    values = {**new.model_dump(), "datastores": list(dict.fromkeys(new.datastores))}
     now = time.time()
     added = Schedule(id=str(uuid.uuid4()), **values, created_at=now, attempted_at=now if new.kind == SCRUB else None)
     session.add(added)
@@ -99,8 +126,8 @@ def add(session: Session, new: Settings) -> Schedule:
 def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may_destroy: bool) -> Schedule:
     """Changes what is given. Raises ForbiddenError for what destroys snapshots, unless the caller may."""
     changed = schedule(session, schedule_id)
-    before, retained = settings(changed), retention(changed)
-    after = replace(before, **values)
+    before = ScheduleCreate.model_construct(**{name: getattr(changed, name) for name in ScheduleCreate.model_fields})
+    after, retained = before.model_copy(update=dict(values)), retention(changed)
     after.check()
     if after.name != before.name:
         rows.check_name(session, Schedule, after.name, schedule_id)

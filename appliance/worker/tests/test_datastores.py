@@ -420,7 +420,7 @@ def test_a_worker_that_dies_before_it_notes_that_a_schedule_was_taken(
     now = time.time() // 300 * 300 + 60  # not at the end of a slot
     appliance.service.periodic.now = lambda: now
     with appliance.store.session() as session:
-        schedules.add(session, schedules.Settings(name="often", datastores=[store], every_minutes=5, keep=2))
+        schedules.add(session, schedules.ScheduleCreate(name="often", datastores=[store], every_minutes=5, keep=2))
     with monkeypatch.context() as patch:
         patch.setattr(schedules, "attempted", lambda *_: (_ for _ in ()).throw(Killed()))
         with pytest.raises(Killed):
