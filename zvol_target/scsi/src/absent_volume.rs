@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! In the place of a volume that cannot be opened.
+//! The volume of a logical unit that is not ready.
 
 use std::io;
 
 use volume::{Buffer, Geometry, LocalBoxFuture, Stability, Volume, VolumeError};
 
-/// No bytes. A unit on it is not ready, so it gets no commands; if it did, they would fail.
+/// A volume without bytes. Its unit is not ready and receives no medium commands; they would fail.
 #[derive(Debug)]
 pub(crate) struct AbsentVolume;
 
 fn absent<T: 'static>() -> LocalBoxFuture<'static, Result<T, VolumeError>> {
-    let error = io::Error::new(io::ErrorKind::NotConnected, "the volume is not there");
+    let error = io::Error::new(io::ErrorKind::NotConnected, "the volume is not open");
     Box::pin(std::future::ready(Err(VolumeError::Gone(error))))
 }
 

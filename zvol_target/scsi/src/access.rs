@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which hosts a logical unit is there for.
+//! Access of hosts to a logical unit.
 
 use std::collections::BTreeSet;
 
-/// Hosts that may use a logical unit; for others its number is one without a logical unit (LUN masking).
+/// Hosts that may use a logical unit. For other hosts, the number has no logical unit (LUN masking).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LogicalUnitAccess {
     /// Every host that reaches the device.

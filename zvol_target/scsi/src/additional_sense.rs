@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Additional sense codes in use here (SPC-5 annex F.2).
+//! Additional sense codes that this crate reports (SPC-5 annex F.2).
 
 /// ADDITIONAL SENSE CODE and ADDITIONAL SENSE CODE QUALIFIER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -8,7 +8,7 @@ pub(crate) struct AdditionalSense {
     pub(crate) qualifier: u8,
 }
 
-/// Declares each code under its standard's name.
+/// Declares each code with its name in the standard.
 macro_rules! additional_sense {
     ($($name:ident = $code:literal / $qualifier:literal;)*) => {
         impl AdditionalSense {

@@ -3,10 +3,10 @@
 
 use crate::sam::LogicalUnitNumber;
 
-/// Largest number that flat space addressing can carry (SAM-5 4.7: 14 bits).
+/// Largest number in flat space addressing (SAM-5 4.7: 14 bits).
 pub const MAXIMUM_LOGICAL_UNIT_NUMBER: u16 = 0x3fff;
 
-/// REPORT LUNS well-known logical unit, as it travels (SPC-5, W-LUN 01h).
+/// REPORT LUNS well-known logical unit, encoded (SPC-5, W-LUN 01h).
 pub(crate) const REPORT_LUNS_WELL_KNOWN: LogicalUnitNumber =
     LogicalUnitNumber([0xc1, 0x01, 0, 0, 0, 0, 0, 0]);
 
@@ -17,7 +17,7 @@ pub(crate) enum Address {
     Number(u16),
     /// The REPORT LUNS well-known logical unit.
     ReportLuns,
-    /// A form or level this device has no logical units under.
+    /// A form or level without logical units of this device.
     Elsewhere,
 }
 
@@ -34,7 +34,7 @@ impl From<LogicalUnitNumber> for Address {
             return Self::Elsewhere;
         }
         match first & METHOD {
-            // A bus identifier other than zero would name another bus (SAM-5 4.7).
+            // A bus identifier other than zero would mean another bus (SAM-5 4.7).
             PERIPHERAL_DEVICE if first == 0 => Self::Number(u16::from(second)),
             FLAT_SPACE => Self::Number(u16::from_be_bytes([first & !METHOD, second])),
             _ => Self::Elsewhere,
@@ -42,7 +42,7 @@ impl From<LogicalUnitNumber> for Address {
     }
 }
 
-/// The form REPORT LUNS gives a number in: peripheral device addressing below 256, flat space above.
+/// Encodes a number for REPORT LUNS: peripheral device addressing below 256, else flat space addressing.
 pub(crate) fn logical_unit_number(number: u16) -> LogicalUnitNumber {
     const FLAT_SPACE: u16 = 0x4000;
     let form = if number < 256 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fields of a command descriptor block (SPC-5 4.2).
 
-/// A command descriptor block; a field that lies beyond its end reads as zero.
+/// A command descriptor block. A field beyond its end reads as zero.
 ///
-/// [`crate::command_table`] refuses a block shorter than its command before any field is read.
+/// [`crate::command_table`] refuses a block that is too short for its command before any field is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cdb<'a>(pub(crate) &'a [u8]);
 
@@ -39,15 +39,15 @@ impl Cdb<'_> {
         self.byte(0)
     }
 
-    /// LOGICAL BLOCK ADDRESS and TRANSFER LENGTH (or VERIFICATION LENGTH, NUMBER OF LOGICAL BLOCKS), where the CDB formats
-    /// of 6, 10, 12 and 16 bytes have them; the format follows from the operation code's group (SPC-5 4.2).
+    /// LOGICAL BLOCK ADDRESS, and TRANSFER LENGTH (or VERIFICATION LENGTH, NUMBER OF LOGICAL BLOCKS), at their positions in CDBs
+    /// of 6, 10, 12 and 16 bytes. The operation code's group determines the format (SPC-5 4.2).
     pub(crate) fn block_range(self) -> BlockRange {
         let (address, blocks, blocks_at) = match self.operation_code() >> 5 {
             0 => {
                 let address =
                     u32::from_be_bytes([0, self.byte(1) & 0x1f, self.byte(2), self.byte(3)]);
                 let length = self.byte(4);
-                // SBC-4: zero stands for 256 in the 6-byte commands.
+                // SBC-4: zero means 256 in the 6-byte commands.
                 (
                     u64::from(address),
                     if length == 0 { 256 } else { u32::from(length) },
@@ -66,14 +66,14 @@ impl Cdb<'_> {
     }
 }
 
-/// Logical blocks a command addresses.
+/// Logical blocks of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockRange {
     /// First logical block address.
     pub(crate) address: u64,
     /// Number of logical blocks.
     pub(crate) blocks: u32,
-    /// Byte of the CDB where the number of blocks stands, for a field pointer.
+    /// Byte of the CDB with the number of blocks, for a field pointer.
     pub(crate) blocks_at: u16,
 }
 

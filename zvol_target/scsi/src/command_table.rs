@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every command a logical unit knows, once: dispatch, checks of reserved bits and REPORT SUPPORTED OPERATION CODES all read
-//! this table.
+//! Table of all supported commands. Dispatch, checks of reserved bits and REPORT SUPPORTED OPERATION CODES use it.
 
 use crate::additional_sense::AdditionalSense;
 use crate::cdb::Cdb;
@@ -10,7 +9,7 @@ use crate::reservations::persistent_reserve_out::ServiceAction;
 use crate::sense::Sense;
 use crate::statistics::Family;
 
-/// What a command does.
+/// The function of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     TestUnitReady,
@@ -59,18 +58,17 @@ pub(crate) enum Operation {
     ReceiveRodTokenInformation,
 }
 
-/// One command.
 #[derive(Debug)]
 pub(crate) struct CommandDescription {
     pub(crate) operation: Operation,
     pub(crate) family: Family,
-    /// What it is switched with; `None` when it is always there.
+    /// The offload that enables it; `None` if it is always enabled.
     pub(crate) offload: Option<Offload>,
-    /// Another offload that it belongs to: it is there when one of the two is.
+    /// A second offload: the command is enabled if one of the two is.
     pub(crate) also: Option<Offload>,
     pub(crate) has_service_action: bool,
-    /// CDB usage data (SPC-5): the operation code, then a one for every bit that is checked; in byte 1 of a command
-    /// with a service action, that action in bits 4 to 0. As long as the CDB.
+    /// CDB usage data (SPC-5): the operation code, then a one for every checked bit. In byte 1 of a command with a service
+    /// action, bits 4 to 0 are the action. It is as long as the CDB.
     pub(crate) usage: &'static [u8],
 }
 
@@ -84,25 +82,25 @@ impl CommandDescription {
             .then(|| self.usage[1] & SERVICE_ACTION)
     }
 
-    /// The command as one that is switched.
+    /// The command, enabled by an offload.
     const fn switched_with(mut self, offload: Offload) -> Self {
         self.offload = Some(offload);
         self
     }
 
-    /// The command as one that is there with another offload too.
+    /// The command, enabled by a second offload too.
     const fn and_with(mut self, offload: Offload) -> Self {
         self.also = Some(offload);
         self
     }
 
-    /// Whether it is on for a host with these offloads.
+    /// Whether it is enabled for a host with these offloads.
     pub(crate) fn is_on(&self, offloads: Offloads) -> bool {
         let contains = |offload| offloads.contains(offload);
         self.offload.is_none_or(contains) || self.also.is_some_and(contains)
     }
 
-    /// Whether a pending unit attention is left for a later command (SAM-5 5.14).
+    /// Whether it runs without reporting a pending unit attention (SAM-5 5.14).
     pub(crate) fn runs_despite_unit_attention(&self) -> bool {
         matches!(
             self.operation,
@@ -110,7 +108,7 @@ impl CommandDescription {
         )
     }
 
-    /// Whether the command needs nothing of the volume: identity, inventory, and what the device server itself can do (SPC-5).
+    /// Whether the command does not need the volume: identity, inventory, and functions of the device server (SPC-5).
     pub(crate) fn runs_while_not_ready(&self) -> bool {
         matches!(
             self.operation,
@@ -124,8 +122,8 @@ impl CommandDescription {
         )
     }
 
-    /// How the command stands to reservations (SPC-5 table "Commands that are allowed in the presence of various reservations", the same
-    /// of SBC-4; SPC-2 for RESERVE).
+    /// Conflicts of the command with reservations (SPC-5 table "Commands that are allowed in the presence of various
+    /// reservations", and that of SBC-4; SPC-2 for RESERVE).
     pub(crate) fn reservation_rule(&self, cdb: Cdb) -> ReservationRule {
         const START: u8 = 0x01;
         match self.operation {
@@ -176,7 +174,7 @@ impl CommandDescription {
         }
     }
 
-    /// Refuses a CDB that is too short or has a bit set that the command does not define.
+    /// Refuses a CDB that is too short or sets an undefined bit.
     fn check(&self, cdb: Cdb) -> Result<(), Sense> {
         if cdb.0.len() < self.usage.len() {
             return Err(Sense::illegal_request(
@@ -232,9 +230,9 @@ const fn service_action(
 
 /// Sorted by operation code, then service action.
 ///
-/// Of the obsolete fields none is accepted: PMI and the address of READ CAPACITY, `FUA_NV`, `SYNC_NV`, RELADR. Neither are fields
-/// of functions that are not there: protection information, duration limits, saved pages, NACA. GROUP NUMBER, as DPO, is advice:
-/// taken, and without effect.
+/// Obsolete fields are not supported: PMI and the address of READ CAPACITY, `FUA_NV`, `SYNC_NV`, RELADR. Nor are fields of
+/// missing functions: protection information, duration limits, saved pages, NACA. GROUP NUMBER and DPO are hints: accepted, and
+/// without effect.
 #[rustfmt::skip]
 pub(crate) static COMMANDS: &[CommandDescription] = &[
     command(Operation::TestUnitReady, Family::Other, &[0x00, 0, 0, 0, 0, 0]),
@@ -347,8 +345,7 @@ pub(crate) static COMMANDS: &[CommandDescription] = &[
     command(Operation::ReadDefectData, Family::Other, &[0xb7, 0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
 ];
 
-/// Commands with the operation code, offered or not: one, or one for each service action; none when the code is not
-/// supported.
+/// Commands with the operation code, enabled or not: one, or one for each service action; empty if the code is not supported.
 pub(crate) fn with_operation_code(code: u8) -> &'static [CommandDescription] {
     let first = COMMANDS.partition_point(|command| command.operation_code() < code);
     let rest = COMMANDS.get(first..).unwrap_or_default();
@@ -359,10 +356,10 @@ pub(crate) fn with_operation_code(code: u8) -> &'static [CommandDescription] {
     rest.get(..count).unwrap_or_default()
 }
 
-/// The command a CDB asks for among those that are `offered`, its reserved bits checked.
+/// The command of a CDB among those that are `offered`, with its reserved bits checked.
 ///
 /// # Errors
-/// The sense data to report: INVALID COMMAND OPERATION CODE, or INVALID FIELD IN CDB.
+/// Sense data for the host: INVALID COMMAND OPERATION CODE, or INVALID FIELD IN CDB.
 pub(crate) fn find(
     cdb: Cdb,
     offered: impl Fn(&CommandDescription) -> bool,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names that a logical unit had before it was served here, and keeps: of LIO, SCST or another target.
+//! Names that a logical unit retains from another target, such as LIO or SCST.
 //!
-//! By them a host knows a disk again. `ESXi` takes a VMFS datastore whose disk has other names for a copy of it, and does not mount it.
+//! Hosts identify a disk by its names. `ESXi` treats a VMFS datastore on a disk with other names as a copy, and does not mount
+//! it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,16 +21,16 @@ pub(crate) const EUI_64: u8 = 2;
 /// DESIGNATOR TYPE.
 pub(crate) const NAA: u8 = 3;
 
-/// Most of [`Designation::designators`]. Other targets show three at most.
+/// Limit of [`Designation::designators`]. Other targets have at most three.
 pub const DESIGNATORS_MAX: usize = 8;
 
-/// Longest unit serial number and designator, in bytes, so that a page holds all of them.
+/// Longest unit serial number and designator, bytes, so that all of them fit into a page.
 pub const NAME_BYTES_MAX: usize = 252;
 
 /// Why a name was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DesignationError {
-    /// It begins like none.
+    /// Unknown prefix.
     #[error(
         "a designator is \"naa.\" or \"eui.\" with hexadecimal digits, or \"t10.\" with a text"
     )]
@@ -37,36 +38,37 @@ pub enum DesignationError {
     /// Not hexadecimal.
     #[error("after \"naa.\" and \"eui.\" come hexadecimal digits only")]
     Hexadecimal,
-    /// Of an NAA designator, by its first digit.
+    /// Wrong length or first digit of an NAA designator.
     #[error(
         "an NAA name begins with 2, 3 or 5 and has 16 hexadecimal digits, or with 6 and has 32 (SPC-5 7.7.6.6)"
     )]
     Naa,
-    /// Of an EUI-64 based designator.
+    /// Wrong length of an EUI-64 based designator.
     #[error("an EUI-64 based name has 16, 24 or 32 hexadecimal digits (SPC-5 7.7.6.5)")]
     Eui,
-    /// Of a T10 vendor ID based designator.
+    /// Wrong T10 vendor ID based designator.
     #[error(
-        "after \"t10.\" come the vendor, filled up with spaces to 8 characters, and what tells its devices apart: printable ASCII, at \
+        "after \"t10.\" come the vendor, padded with spaces to 8 characters, and an identifier: printable ASCII, at \
          most {NAME_BYTES_MAX} characters (SPC-5 7.7.6.4); one zero may end it"
     )]
     T10,
-    /// Of a unit serial number.
+    /// Wrong unit serial number.
     #[error(
         "a serial number has 1 to {NAME_BYTES_MAX} characters of printable ASCII (SPC-5 7.7.18); one zero may end it"
     )]
     SerialNumber,
-    /// Of the list.
+    /// Too many designators, or none.
     #[error("has 1 to {DESIGNATORS_MAX} designators")]
     Count,
-    /// Of the vendor.
+    /// Wrong vendor.
     #[error(transparent)]
     Vendor(#[from] IdentityError),
 }
 
 /// A designator with association 0, the logical unit (SPC-5 7.7.6).
 ///
-/// As text: `naa.` or `eui.` with lower-case hexadecimal digits, or `t10.` with the vendor filled up to eight characters and the rest.
+/// Text form: `naa.` or `eui.` with lower-case hexadecimal digits, or `t10.` with the vendor padded to eight characters and the
+/// identifier.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Designator {
     code_set: u8,
@@ -194,7 +196,7 @@ fn hexadecimal(text: &str) -> Result<Vec<u8>, DesignationError> {
         .collect())
 }
 
-/// Printable ASCII. LIO ends its serial number and T10 designator with a zero that it counts: hosts compare that too.
+/// Printable ASCII. LIO ends its serial number and T10 designator with a zero that belongs to the name for hosts.
 fn is_text(text: &str) -> bool {
     let printable = text.strip_suffix('\0').unwrap_or(text);
     text.len() <= NAME_BYTES_MAX
@@ -202,7 +204,7 @@ fn is_text(text: &str) -> bool {
         && printable.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
 }
 
-/// The names a unit keeps.
+/// Retained names of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Designation {
     serial_number: String,
@@ -210,7 +212,7 @@ pub struct Designation {
 }
 
 impl Designation {
-    /// Unit serial number and designators, in the order hosts see them.
+    /// Unit serial number and designators, in the order for hosts.
     ///
     /// # Errors
     /// [`DesignationError`].

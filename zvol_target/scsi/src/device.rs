@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A SCSI target device: logical units by number, and the nexuses that reach them.
+//! A SCSI target device: logical units by number, and their nexuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -26,10 +26,10 @@ use crate::third_party_copy::{CopyManager, Tokens};
 /// Why the inventory of logical units was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InventoryError {
-    /// More than addressing can carry.
+    /// Too large for the addressing.
     #[error("logical unit number {0} is too large: the largest is {MAXIMUM_LOGICAL_UNIT_NUMBER}")]
     NumberTooLarge(u16),
-    /// The number is taken.
+    /// The number belongs to a logical unit.
     #[error("logical unit number {0} is in use")]
     InUse(u16),
     /// No logical unit has the number.
@@ -37,7 +37,7 @@ pub enum InventoryError {
     Absent(u16),
 }
 
-/// Unit attentions for a nexus that had not seen the unit.
+/// Unit attentions of a unit that is new for a nexus.
 const NEW_UNIT: [AdditionalSense; 1] =
     [AdditionalSense::POWER_ON_RESET_OR_BUS_DEVICE_RESET_OCCURRED];
 
@@ -50,8 +50,8 @@ const OTHER_DISK: [AdditionalSense; 4] = [
 
 /// A SCSI target device (SAM-5) with direct-access logical units.
 ///
-/// Logical units come and go at run time. Tasks of a removed unit run to their end on it; its volume is dropped after the
-/// last.
+/// Logical units can be added and removed at run time. Tasks of a removed unit run to their end; its volume is dropped after the
+/// last one.
 pub struct Device {
     product: ProductIdentification,
     inventory: RwLock<Inventory>,
@@ -60,7 +60,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device with no logical units. `product` is what INQUIRY shows where none is addressed.
+    /// A device without logical units. INQUIRY to a number without unit returns `product`.
     pub fn new(product: ProductIdentification) -> Self {
         Self {
             product,
@@ -70,8 +70,8 @@ impl Device {
         }
     }
 
-    /// The ports the device is reached by. Until this is called, Device Identification names the port a nexus came in by with its
-    /// relative target port identifier only. When they are others than before, every nexus finds INQUIRY DATA HAS CHANGED.
+    /// Sets the target ports. Before the first call, Device Identification names only the relative target port identifier of the
+    /// port in use. After a change, every nexus gets INQUIRY DATA HAS CHANGED.
     pub fn set_target_ports(&self, ports: Vec<TargetPort>) {
         let mut inventory = self.write();
         if inventory.target_ports != ports {
@@ -80,8 +80,8 @@ impl Device {
         }
     }
 
-    /// SCSI device name of the target, in UTF-8. For iSCSI: its iSCSI name. When it is another than before, every nexus finds
-    /// INQUIRY DATA HAS CHANGED.
+    /// Sets the SCSI device name of the target, in UTF-8. For iSCSI: its iSCSI name. After a change, every nexus gets INQUIRY
+    /// DATA HAS CHANGED.
     pub fn set_name(&self, name: impl Into<String>) {
         let name = Some(name.into());
         let mut inventory = self.write();
@@ -91,8 +91,8 @@ impl Device {
         }
     }
 
-    /// Adds a logical unit for those `access` permits. Their nexuses find REPORTED LUNS DATA HAS CHANGED on the units that were
-    /// there, and POWER ON, RESET, OR BUS DEVICE RESET OCCURRED on the new one.
+    /// Adds a logical unit for the hosts of `access`. Their nexuses get REPORTED LUNS DATA HAS CHANGED on the older units, and
+    /// POWER ON, RESET, OR BUS DEVICE RESET OCCURRED on the new one.
     ///
     /// # Errors
     /// [`InventoryError::NumberTooLarge`], [`InventoryError::InUse`].
@@ -113,15 +113,16 @@ impl Device {
         Ok(())
     }
 
-    /// Puts another logical unit in the place of one, for the same hosts, and returns the old one, on which tasks run to their
-    /// end.
+    /// Replaces a logical unit, for the same hosts. Returns the old one, on which tasks run to their end.
     ///
-    /// A unit with another UUID is another disk: hosts find POWER ON, RESET, OR BUS DEVICE RESET OCCURRED, REPORTED LUNS DATA HAS
-    /// CHANGED, INQUIRY DATA HAS CHANGED and CAPACITY DATA HAS CHANGED on it. With the same UUID it is the same disk: it keeps its
-    /// mode parameters, its counters and the unit attentions not yet reported, and hosts find what else is not as it was: NOT READY TO
-    /// READY CHANGE, MEDIUM MAY HAVE CHANGED if it was [not ready](LogicalUnit::not_ready) and is now, MODE PARAMETERS CHANGED,
-    /// INQUIRY DATA HAS CHANGED, CAPACITY DATA HAS CHANGED. If it was not ready and has a write cache, cached writes may be lost: hosts
-    /// find POWER ON, RESET, OR BUS DEVICE RESET OCCURRED first, and default mode parameters.
+    /// A unit with another UUID is another disk. Hosts get POWER ON, RESET, OR BUS DEVICE RESET OCCURRED, REPORTED LUNS DATA HAS
+    /// CHANGED, INQUIRY DATA HAS CHANGED and CAPACITY DATA HAS CHANGED on it.
+    ///
+    /// With the same UUID it is the same disk, with the same mode parameters, counters and pending unit attentions. Hosts get a
+    /// unit attention for each difference: NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED if it was [not
+    /// ready](LogicalUnit::not_ready) and is now; MODE PARAMETERS CHANGED; INQUIRY DATA HAS CHANGED; CAPACITY DATA HAS CHANGED.
+    /// If it was not ready and has a write cache, cached writes may be lost: hosts get POWER ON, RESET, OR BUS DEVICE RESET
+    /// OCCURRED first, and default mode parameters.
     ///
     /// # Errors
     /// [`InventoryError::Absent`].
@@ -149,7 +150,7 @@ impl Device {
         Ok(old)
     }
 
-    /// Takes a logical unit away and returns it; commands to its number are answered LOGICAL UNIT NOT SUPPORTED.
+    /// Removes a logical unit and returns it. Commands to its number then get LOGICAL UNIT NOT SUPPORTED.
     ///
     /// # Errors
     /// [`InventoryError::Absent`].
@@ -160,11 +161,11 @@ impl Device {
             .ok_or(InventoryError::Absent(number))
     }
 
-    /// Gives a logical unit to other hosts than before.
+    /// Changes the hosts of a logical unit.
     ///
-    /// For those that lose it the number is at once one without a logical unit. Their tasks on it end with TASK ABORTED; one
-    /// that is in an operation of the volume ends after that. Hosts that gain or lose it find REPORTED LUNS DATA HAS CHANGED on
-    /// the other units they see; those that gain it, POWER ON, RESET, OR BUS DEVICE RESET OCCURRED on it. Other hosts find nothing.
+    /// For hosts that lose it, the number has no logical unit at once. Their tasks on it end with TASK ABORTED; a task in an
+    /// operation of the volume ends after that. Hosts that gain or lose the unit get REPORTED LUNS DATA HAS CHANGED on their
+    /// other units. Hosts that gain it get POWER ON, RESET, OR BUS DEVICE RESET OCCURRED on it. Other hosts get nothing.
     ///
     /// # Errors
     /// [`InventoryError::Absent`].
@@ -176,15 +177,14 @@ impl Device {
         }
     }
 
-    /// Offers hosts other offloads than before; at first every host is offered all. Commands under way run to their end.
+    /// Sets the offloads of hosts; the default is all for every host. Running commands run to their end.
     ///
-    /// Hosts for whom something changes find INQUIRY DATA HAS CHANGED on their units, and CAPACITY DATA HAS CHANGED when UNMAP comes or
-    /// goes.
+    /// Affected hosts get INQUIRY DATA HAS CHANGED on their units, and also CAPACITY DATA HAS CHANGED if UNMAP changes.
     pub fn set_offload_policy(&self, policy: OffloadPolicy) {
         self.write().set_offload_policy(policy);
     }
 
-    /// Counters of every nexus alive.
+    /// Counters of every present nexus.
     pub fn nexus_statistics(&self) -> Vec<(Arc<Nexus>, Statistics)> {
         self.read()
             .nexuses()
@@ -192,13 +192,13 @@ impl Device {
             .collect()
     }
 
-    /// Counters of every host by initiator device name, over all its nexuses since the device came into being. Of hosts
-    /// without a nexus, the 256 that left last are kept.
+    /// Counters of every host by initiator device name, over all its nexuses from the creation of the device on. For hosts
+    /// without a nexus, only the last 256 are retained.
     pub fn host_statistics(&self) -> BTreeMap<String, Statistics> {
         self.read().hosts.statistics()
     }
 
-    /// The logical units and their numbers, in ascending order.
+    /// The logical units with their numbers, in ascending order.
     pub fn logical_units(&self) -> Vec<(u16, Arc<LogicalUnit>)> {
         self.read()
             .units()
@@ -206,13 +206,13 @@ impl Device {
             .collect()
     }
 
-    /// One logical unit.
+    /// The logical unit at a number.
     pub fn logical_unit(&self, number: u16) -> Option<Arc<LogicalUnit>> {
         self.read().unit(number).cloned()
     }
 
-    /// Tells every nexus at its next command if the size of the unit's volume is another than before. Without this call they
-    /// learn of it after the next command that checks the capacity.
+    /// Checks the size of the unit's volume. If it has changed, every nexus gets a unit attention. Without this call, that
+    /// happens after the next command that checks the capacity.
     ///
     /// # Errors
     /// [`InventoryError::Absent`].
@@ -220,13 +220,13 @@ impl Device {
         let unit = self
             .logical_unit(number)
             .ok_or(InventoryError::Absent(number))?;
-        // Looking is noticing.
+        // Reading the capacity detects a change.
         let _ = unit.capacity();
         Ok(())
     }
 
-    /// The volume may hold other data than before, and not by commands: it was rolled back. Tokens of the unit are cancelled, and its size is
-    /// checked as in [`Device::capacity_changed`].
+    /// The volume's data was changed without commands, for example by a rollback. Cancels the tokens of the unit, and checks its
+    /// size as in [`Device::capacity_changed`].
     ///
     /// # Errors
     /// [`InventoryError::Absent`].
@@ -243,27 +243,27 @@ impl Device {
         &self.product
     }
 
-    /// Numbers of the units that the nexus sees, in ascending order.
+    /// Numbers of the units that the nexus may use, in ascending order.
     pub(crate) fn visible_numbers(&self, nexus: &Nexus) -> Vec<u16> {
         self.read().visible_numbers(nexus.id).collect()
     }
 
-    /// What copies of the device share with others; one of its own, unless [`CopyManager::add`] was called.
+    /// The copy manager; a private one unless [`CopyManager::add`] was called.
     pub(crate) fn copy_manager(&self) -> &Arc<CopyManager> {
         self.copy_manager.get_or_init(Arc::default)
     }
 
     pub(crate) fn set_copy_manager(&self, copy_manager: &Arc<CopyManager>) {
-        // A second one would part the device from the first's others.
+        // A second one would separate the device from the devices of the first.
         let _ = self.copy_manager.set(Arc::clone(copy_manager));
     }
 
-    /// The unit that a nexus of this device finds at the number.
+    /// The unit at a number, if a nexus of this device may use it.
     pub(crate) fn unit_of_nexus(&self, nexus: &Nexus, number: u16) -> Option<Arc<LogicalUnit>> {
         self.read().visible_unit(nexus.id, number).cloned()
     }
 
-    /// The first unit that a nexus of this device finds, and that meets the condition.
+    /// The first unit that a nexus of this device may use and that meets the condition.
     pub(crate) fn find_for_nexus(
         &self,
         nexus: &Nexus,
@@ -275,7 +275,7 @@ impl Device {
         found.map(|(number, unit)| (number, Arc::clone(unit)))
     }
 
-    /// The unit that the nexus of another device would find at the number, if it may come here.
+    /// The unit at a number, if the nexus of another device could use it by a login here.
     pub(crate) fn unit_of_foreign_nexus(
         &self,
         nexus: &Nexus,
@@ -285,7 +285,7 @@ impl Device {
         found.map(|(_, unit)| unit)
     }
 
-    /// The first unit that the nexus of another device would find here, if it may come, and that meets the condition.
+    /// The first unit that the nexus of another device could use by a login here, and that meets the condition.
     pub(crate) fn find_for_foreign_nexus(
         &self,
         nexus: &Nexus,
@@ -308,7 +308,7 @@ impl Device {
         found.map(|(number, unit)| (number, Arc::clone(unit)))
     }
 
-    /// The name of the device, and its ports.
+    /// Name and ports of the device.
     pub(crate) fn names(&self) -> (Option<String>, Vec<TargetPort>) {
         let inventory = self.read();
         (
@@ -317,7 +317,7 @@ impl Device {
         )
     }
 
-    /// Every nexus alive.
+    /// Every present nexus.
     pub(crate) fn nexuses(&self) -> Vec<Arc<Nexus>> {
         let inventory = self.read();
         let nexuses = inventory.nexuses();
@@ -334,7 +334,7 @@ impl Device {
             .collect()
     }
 
-    /// Relative target port identifiers of every port, the one a nexus came in by among them.
+    /// Relative target port identifiers of all ports, including the port of the nexus.
     pub(crate) fn relative_target_ports(&self, nexus: &Nexus) -> BTreeSet<u16> {
         let inventory = self.read();
         let ports = inventory.target_ports.iter();
@@ -349,7 +349,7 @@ impl Device {
         self.read().permits(number, initiator_device)
     }
 
-    /// Whether a host that used the unit at a number may come yet, and use it.
+    /// Whether a host may still log in and use the unit at a number.
     pub(crate) fn still_permits(&self, number: u16, initiator_device: &str) -> bool {
         let inventory = self.read();
         let admission = inventory.admission.as_ref();
@@ -357,12 +357,12 @@ impl Device {
             && inventory.permits(number, initiator_device)
     }
 
-    /// The unit at a number, and those it took the place of that may have tasks.
+    /// The unit at a number, and the units that it replaced if they can have tasks.
     pub(crate) fn instances(&self, number: u16) -> Vec<Arc<LogicalUnit>> {
         self.read().instances(number)
     }
 
-    /// What `act` returns, if the nexus is there and sees a unit at the number; it stays so meanwhile.
+    /// Calls `act` if the nexus is present and may use the unit at the number. Both remain true during the call.
     pub(crate) fn while_seen<T>(
         &self,
         nexus: &Nexus,
@@ -375,7 +375,7 @@ impl Device {
         Some(act())
     }
 
-    /// The nexus has got, or is about to get, the present inventory (SAM-5 5.14, LUICLR = 1).
+    /// The nexus gets the present inventory (SAM-5 5.14, LUICLR = 1).
     pub(crate) fn clear_reported_luns_changed(&self, nexus: u64) {
         for (_, unit) in self.read().units() {
             unit.unit_attentions
@@ -383,8 +383,8 @@ impl Device {
         }
     }
 
-    /// Units for a task management function of the nexus: those it sees and removed ones it saw that have tasks, of all numbers
-    /// or of one.
+    /// Units for a task management function of the nexus, of all numbers or of one: those that it may use, and removed units with
+    /// tasks.
     pub(crate) fn units_with_tasks(
         &self,
         nexus: &Nexus,
@@ -393,8 +393,8 @@ impl Device {
         self.read().units_with_tasks(nexus.id, number)
     }
 
-    /// Puts the command into the task set of the unit it addresses, if its nexus sees one there. The lock is held meanwhile,
-    /// so that a nexus that loses the unit leaves no task behind.
+    /// Adds the command to the task set of its unit, if its nexus may use it. Holds the lock, so that no task remains of a nexus
+    /// that loses the unit.
     fn admit(&self, nexus: Arc<Nexus>, command: &Command) -> Addressed {
         let Address::Number(number) = Address::from(command.logical_unit) else {
             return Addressed::NoUnit(nexus);
@@ -447,7 +447,7 @@ enum Addressed {
     Admitted(Admitted),
     NoUnit(Arc<Nexus>),
     TaskSetFull,
-    /// Tasks that the initiator port takes for ended have not.
+    /// Tasks that the initiator port considers ended are still running.
     Fenced,
 }
 
@@ -476,7 +476,7 @@ impl ScsiTarget for Device {
             }
             Addressed::NoUnit(nexus) => router::execute_without_unit(&self, &nexus, &command),
             Addressed::TaskSetFull => Completion::with_status(Status::TaskSetFull),
-            // Not NOT READY, which Linux takes for an error of the medium: hosts try again after BUSY.
+            // Not NOT READY, which Linux treats as an error of the medium. Hosts retry after BUSY.
             Addressed::Fenced => Completion::with_status(Status::Busy),
         };
         Box::pin(std::future::ready(Outcome::Completed(completion)))

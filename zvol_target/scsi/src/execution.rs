@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One command on its way through a logical unit: what command families work with.
+//! A running command, with the operations that all command families use.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -17,19 +17,19 @@ use crate::sam::{DataOut, DeliveryError, Nexus};
 use crate::sense::{Sense, SenseKey};
 use crate::task_set::{Aborted, Task};
 
-/// Most bytes one READ, WRITE or VERIFY with data should move: MAXIMUM TRANSFER LENGTH of the Block Limits page.
+/// Recommended limit of the data of one READ, WRITE or VERIFY: MAXIMUM TRANSFER LENGTH of the Block Limits page.
 ///
-/// Hosts split larger requests by this field; none gains from commands above 1 MiB.
+/// Hosts split larger requests by this field. Commands above 1 MiB are not faster.
 pub(crate) const MAXIMUM_TRANSFER_BYTES: u32 = 4 << 20;
 
-/// Most bytes such a command does move, for hosts that ignore the field. A READ holds in memory what its initiator
-/// takes of it, which the transport bounds over all commands of a nexus.
+/// Enforced limit of such a command, for hosts that ignore the field. A READ allocates what its initiator accepts, which the
+/// transport limits over all commands of a nexus.
 pub(crate) const ACCEPTED_TRANSFER_BYTES: u32 = 16 << 20;
 
-/// Most bytes moved at once between Data-Out and the volume, and most a VERIFY reads at once.
+/// Limit of one transfer between Data-Out and the volume, and of one read of VERIFY.
 pub(crate) const CHUNK_BYTES: u32 = 1 << 20;
 
-/// Most bytes cleared at once, by UNMAP and WRITE SAME: a multiple of every granule there is, so that none is cut.
+/// Limit of one step of UNMAP and WRITE SAME: a multiple of every granule, so that steps cut no granule.
 pub(crate) const CLEARING_STEP_BYTES: u64 = 16 << 20;
 
 /// Data of a command that ended with GOOD.
@@ -41,7 +41,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Data-In cut to the allocation length (SPC-5 4.2).
+    /// Cuts Data-In to the allocation length (SPC-5 4.2).
     pub(crate) fn parameter_data(data: &[u8], allocation_length: u32) -> Self {
         let length = data.len().min(allocation_length as usize);
         Self {
@@ -104,9 +104,9 @@ pub(crate) struct Execution<'a> {
     pub(crate) data_out_required: u64,
     /// Bytes moved so far, for the counters.
     pub(crate) bytes: u64,
-    /// What the host is offered.
+    /// The host's offloads.
     pub(crate) offloads: Offloads,
-    /// How bytes went so far that the host did not move itself, for the counters.
+    /// Bytes of offloads so far, for the counters.
     pub(crate) offloaded: OffloadStatistics,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct ByteRange {
 }
 
 impl ByteRange {
-    /// Ranges of at most `most` bytes, in order: offset and length.
+    /// Splits the range into pieces of at most `most` bytes: offset and length.
     fn pieces(self, most: u32) -> impl Iterator<Item = (u64, u32)> {
         (0..self.length).step_by(most as usize).map(move |at| {
             let length = (self.length - at).min(u64::from(most));
@@ -127,7 +127,7 @@ impl ByteRange {
         })
     }
 
-    /// Ranges that end at multiples of `most`, so long at most, in order: offset and length.
+    /// Splits the range at multiples of `most`: offset and length.
     pub(crate) fn aligned_pieces(self, most: u64) -> impl Iterator<Item = (u64, u64)> {
         let end = self.offset + self.length;
         let mut at = self.offset;
@@ -138,12 +138,13 @@ impl ByteRange {
         })
     }
 
-    /// Ranges of at most [`CHUNK_BYTES`].
+    /// Splits the range into pieces of at most [`CHUNK_BYTES`].
     pub(crate) fn chunks(self) -> impl Iterator<Item = (u64, u32)> {
         self.pieces(CHUNK_BYTES)
     }
 
-    /// Ranges for a command that holds received and read data at a time: so short that neither waits for memory.
+    /// Splits the range for a command that holds received and read data at a time: pieces are so short that neither waits for
+    /// memory.
     pub(crate) fn short_chunks(self) -> impl Iterator<Item = (u64, u32)> {
         const SHORT_CHUNK_BYTES: u32 = 64 << 10;
         self.pieces(SHORT_CHUNK_BYTES)
@@ -151,7 +152,7 @@ impl ByteRange {
 }
 
 impl Execution<'_> {
-    /// The CDB's blocks in bytes, if they all exist.
+    /// The blocks of the CDB in bytes, if all exist.
     ///
     /// # Errors
     /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
@@ -162,7 +163,7 @@ impl Execution<'_> {
         self.blocks(address, u64::from(blocks))
     }
 
-    /// `blocks` blocks from `address` on in bytes, if they all exist.
+    /// `blocks` blocks from `address` on in bytes, if all exist.
     ///
     /// # Errors
     /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
@@ -170,7 +171,7 @@ impl Execution<'_> {
         byte_range(self.unit.capacity(), address, blocks)
     }
 
-    /// How stable a write is to be for GOOD.
+    /// Stability of a write that GOOD requires.
     pub(crate) fn stability(&self, force_unit_access: bool) -> Stability {
         if self.unit.options.write_cache && !force_unit_access {
             Stability::Cached
@@ -179,17 +180,17 @@ impl Execution<'_> {
         }
     }
 
-    /// Unit in which blocks are unmapped, bytes; `None` where the host has nothing to unmap.
+    /// Unit in which blocks are unmapped, bytes; `None` if the host cannot unmap.
     pub(crate) fn unmap_granularity(&self) -> Option<u32> {
         self.unit
             .unmap_granularity()
             .filter(|_| self.offloads.contains(Offload::Unmap))
     }
 
-    /// [`Execution::byte_range`] of a command that transfers the blocks.
+    /// [`Execution::byte_range`] for a command that transfers the blocks.
     ///
     /// # Errors
-    /// LOGICAL BLOCK ADDRESS OUT OF RANGE; INVALID FIELD IN CDB when longer than [`ACCEPTED_TRANSFER_BYTES`].
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE; INVALID FIELD IN CDB if longer than [`ACCEPTED_TRANSFER_BYTES`].
     pub(crate) fn transfer_range(&self) -> Result<ByteRange, Sense> {
         let range = self.byte_range()?;
         if range.length > u64::from(ACCEPTED_TRANSFER_BYTES) {
@@ -211,14 +212,14 @@ impl Execution<'_> {
             .map_or(Ok(()), |why| Err(Sense::new(SenseKey::DataProtect, why)))
     }
 
-    /// The next `length` bytes of Data-Out, or fewer, whole blocks, when the initiator announced fewer in all.
+    /// The next `length` bytes of Data-Out; fewer whole blocks if the initiator announced fewer bytes.
     ///
-    /// The standards of the transports leave three ways for an initiator that announces less than the CDB asks for (FCP-4
-    /// 9.4.2; RFC 7143 11.4.5.1 only has the residual count). Whole blocks are processed; a part of a block never is:
-    /// INVALID FIELD IN COMMAND INFORMATION UNIT, as ILLEGAL REQUEST while nothing was transferred, else ABORTED COMMAND.
+    /// For an initiator that announces less than the CDB requires, the transport standards allow three reactions (FCP-4 9.4.2;
+    /// RFC 7143 11.4.5.1 has only the residual count). Here whole blocks are processed. A partial block is refused with INVALID
+    /// FIELD IN COMMAND INFORMATION UNIT: as ILLEGAL REQUEST before any transfer, else as ABORTED COMMAND.
     ///
     /// # Errors
-    /// [`Failure`] as said, or when the transfer failed or the task was aborted meanwhile.
+    /// [`Failure`] as described, or if the transfer failed or the task was aborted.
     pub(crate) async fn receive_blocks(
         &mut self,
         length: u32,
@@ -228,10 +229,10 @@ impl Execution<'_> {
         self.whole_blocks(data, block_bytes)
     }
 
-    /// `data`, unless a block of it is cut.
+    /// Returns `data`, unless its last block is partial.
     ///
     /// # Errors
-    /// As [`Execution::receive_blocks`] says.
+    /// As in [`Execution::receive_blocks`].
     pub(crate) fn whole_blocks(&self, data: Buffer, block_bytes: u32) -> Result<Buffer, Failure> {
         if data.len() % block_bytes as usize != 0 {
             let key = if self.bytes == 0 {
@@ -248,14 +249,14 @@ impl Execution<'_> {
         Ok(data)
     }
 
-    /// All of a Data-Out of `length` bytes, for commands that are all or nothing.
+    /// A whole Data-Out of `length` bytes, for commands that need all of it.
     ///
     /// # Errors
-    /// INVALID FIELD IN COMMAND INFORMATION UNIT when the initiator announced fewer or more; [`Failure`] when the transfer failed or
-    /// the task was aborted meanwhile.
+    /// INVALID FIELD IN COMMAND INFORMATION UNIT if the initiator announced a different length; [`Failure`] if the transfer
+    /// failed or the task was aborted.
     pub(crate) async fn receive_exactly(&mut self, length: u32) -> Result<Buffer, Failure> {
         self.data_out_required = u64::from(length);
-        // One more tells whether there is more.
+        // One more byte shows whether Data-Out is longer.
         let data = self.receive(length + 1).await?;
         if data.len() == length as usize {
             return Ok(data);
@@ -266,10 +267,10 @@ impl Execution<'_> {
         )
     }
 
-    /// The next `length` bytes of Data-Out, or fewer when the initiator announced fewer in all.
+    /// The next `length` bytes of Data-Out; fewer if the initiator announced fewer.
     ///
     /// # Errors
-    /// [`Failure`] when the transfer failed or the task was aborted meanwhile.
+    /// [`Failure`] if the transfer failed or the task was aborted.
     pub(crate) async fn receive(&mut self, length: u32) -> Result<Buffer, Failure> {
         let mut data = self
             .task
@@ -279,20 +280,20 @@ impl Execution<'_> {
         Ok(data)
     }
 
-    /// Memory for `length` bytes to read from the volume.
+    /// Memory for `length` bytes to read from the volume. May wait for other commands of the nexus.
     ///
     /// # Errors
-    /// [`Aborted`] while it waited for other commands of the nexus to give theirs back.
+    /// [`Aborted`] during the wait.
     pub(crate) async fn allocate(&mut self, length: u32) -> Result<Buffer, Aborted> {
         self.task
             .unless_aborted(self.data_out.allocate(length))
             .await
     }
 
-    /// Holds a range, in bytes, that is about to be written. After all Data-Out for it has arrived.
+    /// Locks a byte range for a write. Call it after all Data-Out for the range has arrived.
     ///
     /// # Errors
-    /// [`Aborted`] while it waited for others.
+    /// [`Aborted`] during the wait.
     pub(crate) async fn hold_for_write(
         &self,
         offset: u64,
@@ -302,10 +303,10 @@ impl Execution<'_> {
         self.task.unless_aborted(held).await
     }
 
-    /// Holds a range, in bytes, that is read and then written as one. After all Data-Out for it has arrived.
+    /// Locks a byte range that is read and then written atomically. Call it after all Data-Out for the range has arrived.
     ///
     /// # Errors
-    /// [`Aborted`] while it waited for others.
+    /// [`Aborted`] during the wait.
     pub(crate) async fn hold_exclusive(
         &self,
         offset: u64,
@@ -315,15 +316,16 @@ impl Execution<'_> {
         self.task.unless_aborted(held).await
     }
 
-    /// The output of an operation of the volume, which runs to its end; waits for space end in it soon after the task was aborted.
+    /// The output of an operation of the volume, which runs to its end. Waits for space in it end soon after the task was
+    /// aborted.
     pub(crate) async fn until_aborted<F: Future>(&self, operation: F) -> F::Output {
         volume::unless_given_up(|| self.task.is_aborted(), operation).await
     }
 
-    /// Between two steps of a long command: other tasks of the reactor have their turn.
+    /// Called between two steps of a long command: lets other tasks of the reactor run.
     ///
     /// # Errors
-    /// [`Aborted`], to leave the rest.
+    /// [`Aborted`]: stop here.
     pub(crate) async fn next_step(&self) -> Result<(), Aborted> {
         let mut yielded = false;
         poll_fn(|context| {
@@ -338,7 +340,7 @@ impl Execution<'_> {
         self.check_aborted()
     }
 
-    /// Whether to go on.
+    /// Checks whether the task was aborted.
     ///
     /// # Errors
     /// [`Aborted`].
@@ -350,8 +352,8 @@ impl Execution<'_> {
         }
     }
 
-    /// Sense data for an operation of the volume that failed, `otherwise` naming what a failure of the backing store is
-    /// here. The range that failed is not known closer than the whole operation, so INFORMATION stays invalid.
+    /// Sense data for a failed operation of the volume; `otherwise` is the code for other errors of the backing store. The exact
+    /// failed range is unknown, so INFORMATION is not valid.
     pub(crate) fn volume_failure(&self, error: &VolumeError, otherwise: AdditionalSense) -> Sense {
         if matches!(error, VolumeError::Gone(_) | VolumeError::Device(_)) {
             self.log_failure(error);
@@ -370,7 +372,7 @@ impl Execution<'_> {
     }
 }
 
-/// [`Execution::volume_failure`] of any logical unit.
+/// Like [`Execution::volume_failure`], for any logical unit.
 pub(crate) fn volume_sense(
     unit: &LogicalUnit,
     error: &VolumeError,
@@ -386,13 +388,13 @@ pub(crate) fn volume_sense(
         }
         // The volume shrank after the range was checked.
         VolumeError::OutOfRange { .. } => Sense::address_out_of_range(unit.capacity().blocks()),
-        // No MEDIUM ERROR: hosts would take every block they tried for a bad one.
+        // Not MEDIUM ERROR, which hosts take for bad blocks.
         VolumeError::Gone(_) => crate::router::NOT_READY,
         _ => Sense::new(SenseKey::MediumError, otherwise),
     }
 }
 
-/// `blocks` blocks from `address` in bytes, if they all exist. No block at the address just behind the last one is in range.
+/// `blocks` blocks from `address` in bytes, if all exist. Zero blocks at the end of the volume are valid.
 fn byte_range(capacity: Capacity, address: u64, blocks: u64) -> Result<ByteRange, Sense> {
     let block_bytes = capacity.block_bytes();
     match address.checked_add(blocks) {

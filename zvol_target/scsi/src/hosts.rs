@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is counted for each nexus, and for each host over all its nexuses, present and past.
+//! Counters of each nexus, and of each host over all its nexuses, present and past.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,9 +8,9 @@ use crate::lock;
 use crate::sam::Nexus;
 use crate::statistics::{Counters, Statistics};
 
-/// Most hosts without a nexus whose counts are kept; the one that was gone longest makes room.
+/// Most hosts without a nexus whose counters are retained; the one that left first is dropped.
 ///
-/// Hosts with a nexus are as many as the transport lets in.
+/// The transport limits the number of hosts with a nexus.
 const MAXIMUM_ABSENT_HOSTS: usize = 256;
 
 /// One host: an initiator device (SAM-5 4.5).
@@ -21,7 +21,7 @@ struct Host {
 
 #[derive(Debug, Default)]
 struct Accounts {
-    /// Of nexuses that ended, with the last of their tasks.
+    /// Sums of nexuses that have ended with all their tasks.
     past: Statistics,
     present: Vec<(u64, Arc<Counters>)>,
 }
@@ -37,7 +37,7 @@ impl Host {
     }
 }
 
-/// A nexus with its counters. Tasks hold it, so it lives as long as something can be counted.
+/// A nexus with its counters. Its tasks refer to it, so it exists as long as something is counted.
 #[derive(Debug)]
 pub(crate) struct CountedNexus {
     pub(crate) nexus: Arc<Nexus>,
@@ -64,7 +64,7 @@ pub(crate) struct Hosts {
 struct Known {
     host: Arc<Host>,
     nexuses: usize,
-    /// Order in which hosts lost their last nexus.
+    /// Number of hosts that lost their last nexus so far; their order.
     departed: u64,
 }
 

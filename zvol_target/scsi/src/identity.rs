@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names of a logical unit: what INQUIRY and the Device Identification page are made from.
+//! Names of a logical unit, for INQUIRY and the Device Identification page.
 
 use sha2::{Digest, Sha256};
 
 /// IEEE company identifier in the NAA designator.
 ///
-/// The project has no identifier assigned by the IEEE. 02-5A-56 has the bit for local administration set, so it can
-/// meet no vendor's; what makes a designator unique is the 100 bits after it.
+/// The project has no identifier from the IEEE. 02-5A-56 has the bit for local administration set, so it differs from those of
+/// all vendors. The 100 bits after it make a designator unique.
 const COMPANY_IDENTIFIER: u32 = 0x02_5a56;
 
 /// Why a product identification was refused.
@@ -17,7 +17,7 @@ pub enum IdentityError {
     TooLong {
         /// Name of the field.
         field: &'static str,
-        /// What was given.
+        /// The refused text.
         text: String,
         /// Width of the field.
         maximum: usize,
@@ -27,7 +27,7 @@ pub enum IdentityError {
     NotPrintable {
         /// Name of the field.
         field: &'static str,
-        /// What was given.
+        /// The refused text.
         text: String,
     },
 }
@@ -41,10 +41,10 @@ pub struct ProductIdentification {
 }
 
 impl ProductIdentification {
-    /// Left-aligned and padded with spaces to 8, 16 and 4 bytes.
+    /// Left-aligned, and padded with spaces to 8, 16 and 4 bytes.
     ///
     /// # Errors
-    /// [`IdentityError`] when a text is too long or not printable ASCII.
+    /// [`IdentityError`] if a text is too long or not printable ASCII.
     pub fn new(vendor: &str, product: &str, revision: &str) -> Result<Self, IdentityError> {
         Ok(Self {
             vendor: padded("vendor", vendor)?,
@@ -53,7 +53,7 @@ impl ProductIdentification {
         })
     }
 
-    /// The 28 bytes as standard INQUIRY data has them from byte 8 on.
+    /// The 28 bytes of standard INQUIRY data from byte 8 on.
     pub(crate) fn inquiry_bytes(&self) -> [u8; 28] {
         let mut bytes = [0; 28];
         bytes[..8].copy_from_slice(&self.vendor);
@@ -62,7 +62,7 @@ impl ProductIdentification {
         bytes
     }
 
-    /// T10 vendor identification, as in a T10 vendor ID based designator.
+    /// T10 vendor identification, also for a T10 vendor ID based designator.
     pub(crate) fn vendor(&self) -> &[u8; 8] {
         &self.vendor
     }
@@ -87,10 +87,10 @@ fn padded<const N: usize>(field: &'static str, text: &str) -> Result<[u8; N], Id
     Ok(bytes)
 }
 
-/// NAA IEEE Registered Extended designator (SPC-5 7.7): NAA 6, the company identifier, and as vendor specific
-/// identifier and extension the first 100 bits of the SHA-256 of the UUID's 16 bytes.
+/// NAA IEEE Registered Extended designator (SPC-5 7.7): NAA 6, the company identifier, and the first 100 bits of the SHA-256 of
+/// the UUID as vendor specific identifier and extension.
 ///
-/// Hashed, as a UUID has 128 bits and versions whose leading or trailing bits are alike.
+/// Hashed because a UUID has 128 bits, and some versions have equal leading or trailing bits.
 pub fn naa(uuid: [u8; 16]) -> [u8; 16] {
     const NAA_IEEE_REGISTERED_EXTENDED: u32 = 6;
     let hash = Sha256::digest(uuid);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn naa_is_the_one_hosts_have_seen() {
-        // A change of this value would make every datastore of an installation a foreign copy.
+        // If this value changed, every datastore of an installation would be treated as a copy.
         let name = [
             0x60, 0x25, 0xa5, 0x63, 0x2a, 0xb1, 0x37, 0x08, 0x70, 0x7b, 0x10, 0x4a, 0x70, 0x30,
             0x7e, 0x07,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which logical units a device has, and who is there to see them.
+//! The logical units of a device, and the nexuses that may use them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -13,11 +13,11 @@ use crate::sam::{Admission, Nexus};
 use crate::target_port::TargetPort;
 use crate::task_set::Abort;
 
-/// Those who see a logical unit.
+/// Hosts and nexuses that may use a logical unit.
 #[derive(Debug, Default)]
 pub(crate) struct Audience {
     access: LogicalUnitAccess,
-    /// Nexuses alive now that the access permits: checked for each command instead of the names.
+    /// Present nexuses that the access permits. Commands check these instead of the names.
     nexuses: BTreeSet<u64>,
 }
 
@@ -33,14 +33,14 @@ struct Mapping {
     audience: Audience,
 }
 
-/// A unit that was removed and may have tasks yet: task management has to reach those.
+/// A removed unit that can still have tasks: task management must reach them.
 struct Removed {
     number: u16,
     unit: Weak<LogicalUnit>,
     audience: Audience,
 }
 
-/// A nexus, and what its host is offered.
+/// A nexus, and its host's offloads.
 struct Present {
     counted: Arc<CountedNexus>,
     offloads: Offloads,
@@ -54,7 +54,7 @@ pub(crate) struct Inventory {
     nexuses: BTreeMap<u64, Present>,
     policy: OffloadPolicy,
     pub(crate) hosts: Hosts,
-    /// Who may come; `None` while that was not said.
+    /// Login rules; `None` before they are set.
     pub(crate) admission: Option<Admission>,
     pub(crate) device_name: Option<String>,
     pub(crate) target_ports: Vec<TargetPort>,
@@ -83,7 +83,7 @@ impl Inventory {
         self.nexuses.values().map(|present| &present.counted)
     }
 
-    /// What the host of the nexus is offered.
+    /// The offloads of the nexus' host.
     pub(crate) fn offloads(&self, nexus: &Nexus) -> Offloads {
         self.nexuses.get(&nexus.id).map_or_else(
             || self.policy.of(&nexus.initiator_device),
@@ -91,7 +91,7 @@ impl Inventory {
         )
     }
 
-    /// Offers hosts other offloads than before. Those for whom something changes get a unit attention on every unit they see.
+    /// Sets the offloads of hosts. Affected hosts get a unit attention on each of their units.
     pub(crate) fn set_offload_policy(&mut self, policy: OffloadPolicy) {
         for (&nexus, present) in &mut self.nexuses {
             let offloads = policy.of(&present.counted.nexus.initiator_device);
@@ -99,7 +99,7 @@ impl Inventory {
             if before == offloads {
                 continue;
             }
-            // LBPME of READ CAPACITY(16) goes with it.
+            // LBPME of READ CAPACITY(16) depends on it too.
             let unmap = [before, offloads].map(|set| set.contains(Offload::Unmap));
             let capacity =
                 (unmap[0] != unmap[1]).then_some(AdditionalSense::CAPACITY_DATA_HAS_CHANGED);
@@ -113,7 +113,7 @@ impl Inventory {
         self.policy = policy;
     }
 
-    /// The unit that the nexus finds at the number.
+    /// The unit at the number, if the nexus may use it.
     pub(crate) fn visible_unit(&self, nexus: u64, number: u16) -> Option<&Arc<LogicalUnit>> {
         self.mappings
             .get(&number)
@@ -121,7 +121,7 @@ impl Inventory {
             .map(|mapping| &mapping.unit)
     }
 
-    /// Units that the nexus finds, and their numbers, in ascending order.
+    /// Units that the nexus may use, with their numbers, in ascending order.
     pub(crate) fn visible_units(
         &self,
         nexus: u64,
@@ -132,7 +132,7 @@ impl Inventory {
             .map(|(&number, mapping)| (number, &mapping.unit))
     }
 
-    /// Units that a nexus of the host would find, and their numbers, in ascending order.
+    /// Units that a nexus of the host could use, with their numbers, in ascending order.
     pub(crate) fn units_for(
         &self,
         initiator_device: &str,
@@ -143,7 +143,7 @@ impl Inventory {
             .map(|(&number, mapping)| (number, &mapping.unit))
     }
 
-    /// Numbers at which the nexus finds units, in ascending order.
+    /// Numbers of the units that the nexus may use, in ascending order.
     pub(crate) fn visible_numbers(&self, nexus: u64) -> impl Iterator<Item = u16> {
         self.mappings
             .iter()
@@ -151,7 +151,7 @@ impl Inventory {
             .map(|(&number, _)| number)
     }
 
-    /// Units that the nexus sees, or saw until they were removed, and that can have tasks: all, or those of one number.
+    /// Units of all numbers or of one that can have tasks: those that the nexus may use, or could use until they were removed.
     pub(crate) fn units_with_tasks(
         &self,
         nexus: u64,
@@ -171,7 +171,7 @@ impl Inventory {
         present.chain(removed).collect()
     }
 
-    /// Whether tasks that the initiator port takes for ended are still in the unit at the number, or in one it took the place of.
+    /// Whether tasks that the initiator port considers ended still run in the unit at the number, or in a unit that it replaced.
     pub(crate) fn is_fenced(&self, number: u16, initiator_port: &str) -> bool {
         let removed = self.removed.iter();
         let mut removed = removed
@@ -189,7 +189,7 @@ impl Inventory {
             .is_some_and(|mapping| mapping.audience.access.permits(initiator_device))
     }
 
-    /// The unit at the number, and those it took the place of that may have tasks.
+    /// The unit at the number, and the units that it replaced if they can have tasks.
     pub(crate) fn instances(&self, number: u16) -> Vec<Arc<LogicalUnit>> {
         let removed = self
             .removed
@@ -203,7 +203,7 @@ impl Inventory {
             .collect()
     }
 
-    /// A nexus comes: its first unit attentions on every unit it sees.
+    /// Adds a nexus, with its first unit attentions on each of its units.
     pub(crate) fn add_nexus(&mut self, nexus: &Arc<Nexus>, conditions: &[AdditionalSense]) {
         for mapping in self.mappings.values_mut() {
             if mapping.audience.access.permits(&nexus.initiator_device) {
@@ -218,7 +218,7 @@ impl Inventory {
         self.nexuses.insert(nexus.id, present);
     }
 
-    /// A nexus goes: its tasks are aborted, with nobody left to notify.
+    /// Removes a nexus. Its tasks are aborted without a status.
     pub(crate) fn remove_nexus(&mut self, nexus: &Nexus) {
         let end = |unit: &LogicalUnit| {
             unit.unit_attentions.remove_nexus(nexus.id);
@@ -243,8 +243,8 @@ impl Inventory {
         }
     }
 
-    /// Puts a unit at a free number. `conditions` are the unit attentions for each nexus that sees it; with `announce`, they
-    /// find REPORTED LUNS DATA HAS CHANGED on the other units they see (SPC-5).
+    /// Adds a unit at a free number. `conditions` are the unit attentions of each nexus that may use it. With `announce`, these
+    /// nexuses get REPORTED LUNS DATA HAS CHANGED on their other units (SPC-5).
     pub(crate) fn add_unit(
         &mut self,
         number: u16,
@@ -269,7 +269,7 @@ impl Inventory {
         self.mappings.insert(number, Mapping { unit, audience });
     }
 
-    /// Takes the unit from its number. Its tasks run to their end.
+    /// Removes the unit at a number. Its tasks run to their end.
     pub(crate) fn take_unit(
         &mut self,
         number: u16,
@@ -292,10 +292,10 @@ impl Inventory {
         Some((unit, access))
     }
 
-    /// Gives the unit another access. Tasks of nexuses that lose it end with TASK ABORTED.
+    /// Changes the access to a unit. Tasks of nexuses that lose it end with TASK ABORTED.
     ///
-    /// `conditions` are the unit attentions for nexuses that did not see it before. They and those that see it no more find REPORTED
-    /// LUNS DATA HAS CHANGED on the other units they see; nobody else finds anything.
+    /// `conditions` are the unit attentions of nexuses that gain the unit. Nexuses that gain or lose it get REPORTED LUNS DATA
+    /// HAS CHANGED on their other units; other nexuses get nothing.
     pub(crate) fn set_access(
         &mut self,
         number: u16,
@@ -330,7 +330,7 @@ impl Inventory {
         true
     }
 
-    /// Every unit tells every nexus that its INQUIRY data are others now.
+    /// INQUIRY DATA HAS CHANGED for every nexus, on every unit.
     pub(crate) fn inquiry_data_changed(&self) {
         for (_, unit) in self.units() {
             unit.unit_attentions
@@ -338,7 +338,7 @@ impl Inventory {
         }
     }
 
-    /// REPORTED LUNS DATA HAS CHANGED for one nexus, on all units it sees but the one that is the change.
+    /// REPORTED LUNS DATA HAS CHANGED for one nexus, on all its units except the changed one.
     fn announce(&self, nexus: u64, number: u16) {
         for (&other, mapping) in &self.mappings {
             if other != number && mapping.audience.includes(nexus) {

@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long commands take, in buckets of powers of two.
+//! Durations of commands, in buckets of powers of two.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Buckets of a [`LatencyHistogram`]: the last is for everything of 2^26 microseconds (67 seconds) or more.
+/// Buckets of a [`LatencyHistogram`]. The last one counts 2^26 microseconds (67 seconds) or more.
 pub const LATENCY_BUCKETS: usize = 28;
 
-/// Commands counted by the time they took, from their entry into the task set to their status.
+/// Commands counted by duration, from their entry into the task set to their status.
 ///
-/// That is what the target took, and for a WRITE the time its data was on the way; not what the response waited for the
-/// network.
+/// This is the time in the target. For a WRITE it includes the transfer of its data, but not the transfer of the response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatencyHistogram {
-    /// Commands of each bucket: the first took less than 1 microsecond, bucket `n` from 2^(n-1) to less than 2^n.
+    /// Commands of each bucket: less than 1 microsecond in the first, from 2^(n-1) to less than 2^n in bucket `n`.
     pub counts: [u64; LATENCY_BUCKETS],
-    /// Microseconds of all of them together.
+    /// Total duration of all commands, microseconds.
     pub total_microseconds: u64,
 }
 
 impl LatencyHistogram {
-    /// Microseconds that no command of the bucket reached; `None` for the last bucket, which has no bound.
+    /// Exclusive upper bound of a bucket, microseconds; `None` for the last bucket.
     pub fn upper_bound_microseconds(bucket: usize) -> Option<u64> {
         (bucket < LATENCY_BUCKETS - 1).then(|| 1 << bucket)
     }
 
-    /// Commands of all buckets.
+    /// Number of commands in all buckets.
     pub fn operations(&self) -> u64 {
         self.counts.iter().sum()
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SPC and SBC: logical units on volumes.
 //!
-//! A transport sees [`sam`], the daemon [`Device`] and [`LogicalUnit`]. A command goes from the [`Device`] through the task
-//! set of its logical unit and the command table to one module of `commands`, one for each family.
+//! A transport uses [`sam`]; the daemon uses [`Device`] and [`LogicalUnit`]. A command passes the [`Device`], the task set of its
+//! logical unit and the command table, and reaches a module of `commands`, one for each family.
 
 mod absent_volume;
 mod access;
@@ -57,7 +57,7 @@ pub use third_party_copy::CopyManager;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks; a holder that panicked left nothing half done here, as every critical section is a few assignments.
+/// Locks a mutex. A poisoned one is usable: every critical section is a few assignments.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

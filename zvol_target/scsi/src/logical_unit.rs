@@ -25,26 +25,26 @@ use crate::task_set::TaskSet;
 use crate::third_party_copy::CopyOperations;
 use crate::unit_attention::UnitAttentions;
 
-/// What a logical unit is made with.
+/// Settings of a logical unit.
 #[derive(Clone, Debug)]
 pub struct LogicalUnitOptions {
-    /// What the unit is known by, for as long as its data lives: NAA name and unit serial number derive from it.
+    /// Identity for the life of the data: NAA name and unit serial number derive from it.
     pub uuid: [u8; 16],
-    /// What INQUIRY shows.
+    /// Vendor, product and revision for INQUIRY.
     pub product: ProductIdentification,
-    /// WCE of the Caching mode page: whether a WRITE without FUA may be lost in a power cut until SYNCHRONIZE CACHE.
+    /// WCE of the Caching mode page: whether a power cut can lose a WRITE without FUA until SYNCHRONIZE CACHE.
     pub write_cache: bool,
-    /// Refuse writes even though the volume takes them.
+    /// Refuse writes even if the volume is writable.
     pub read_only: bool,
 }
 
 /// Why a volume cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogicalUnitError {
-    /// Logical blocks hosts do not know.
+    /// Logical blocks that hosts do not support.
     #[error("a logical block of {0} bytes is not supported: it must be 512 or 4096 bytes")]
     LogicalBlock(u32),
-    /// The Block Limits page cannot say it.
+    /// A value that the Block Limits page cannot express.
     #[error(
         "a physical block of {physical} bytes is not supported: it must be a power of two from the logical block \
          ({logical} bytes) to 32768 times that"
@@ -55,7 +55,7 @@ pub enum LogicalUnitError {
         /// Bytes of a logical block.
         logical: u32,
     },
-    /// Nothing to serve.
+    /// No logical block.
     #[error("the volume of {0} bytes is smaller than one logical block")]
     Empty(u64),
 }
@@ -71,18 +71,18 @@ pub struct LogicalUnit {
     pub(crate) space: SpaceState,
     pub(crate) unit_attentions: UnitAttentions,
     pub(crate) copies: CopyOperations,
-    /// Of the disk: those of the unit that it took the place of, so that its running commands are still counted.
+    /// Counters of the disk: a unit that replaces another one takes over its counters, as old commands may still run.
     counters: OnceLock<Arc<ReactorCounters>>,
     pub(crate) mode: ModeParameters,
-    /// Of the disk: those of the unit that it took the place of, or those restored.
+    /// Reservations of the disk: those of the replaced unit, or the stored ones.
     reservations: OnceLock<Arc<Reservations>>,
     restored: PersistentReservations,
     reservation_store: Option<Arc<dyn ReservationStore>>,
-    /// Capacity last reported to hosts, to notice a change.
+    /// Capacity last reported to hosts, to detect a change.
     known_size_bytes: AtomicU64,
 }
 
-/// Mode parameters that MODE SELECT changes; false by default, and again after a reset.
+/// Mode parameters that MODE SELECT changes; false by default and after a reset.
 #[derive(Debug, Default)]
 pub(crate) struct ModeParameters {
     /// `D_SENSE` of the Control mode page.
@@ -93,7 +93,7 @@ impl LogicalUnit {
     /// A logical unit on `volume`.
     ///
     /// # Errors
-    /// [`LogicalUnitError`] when the geometry of the volume has no form in SBC.
+    /// [`LogicalUnitError`] if SBC cannot express the geometry of the volume.
     pub fn new(
         volume: Arc<dyn Volume>,
         options: LogicalUnitOptions,
@@ -120,11 +120,11 @@ impl LogicalUnit {
         Ok(Self::with(volume, options, true))
     }
 
-    /// A logical unit whose volume is not there now. It holds the place: INQUIRY, vital product data and REPORT LUNS show what
-    /// they always show, commands that need the volume end with NOT READY, LOGICAL UNIT NOT READY, CAUSE NOT REPORTABLE.
+    /// A logical unit whose volume is not open. INQUIRY, vital product data and REPORT LUNS work as usual. Commands that need the
+    /// volume end with NOT READY, LOGICAL UNIT NOT READY, CAUSE NOT REPORTABLE.
     ///
-    /// To hosts that is a disk that will come back. That there is no logical unit would mean that it is lost: `ESXi` gives such a
-    /// path up for good (PDL). [`crate::Device::replace_logical_unit`] puts the unit on its volume in the place.
+    /// For hosts, the disk will come back. Without a logical unit, the disk would be lost: `ESXi` gives such a path up
+    /// permanently (PDL). [`crate::Device::replace_logical_unit`] replaces it with the unit on its volume.
     pub fn not_ready(options: LogicalUnitOptions) -> Self {
         Self::with(Arc::new(AbsentVolume), options, false)
     }
@@ -150,8 +150,9 @@ impl LogicalUnit {
         }
     }
 
-    /// Lets persistent reservations survive a loss of power (APTPL): `content` is what `store` has. Without this call, who asks for it is
-    /// refused. A unit that takes the place of one of the same disk goes on with what that had; then `content` has no effect.
+    /// Enables persistent reservations that survive a power loss (APTPL); `content` is the content of `store`. Without this call,
+    /// such requests are refused. A unit that replaces another one of the same disk takes over its reservations, and ignores
+    /// `content`.
     #[must_use]
     pub fn with_reservation_store(
         mut self,
@@ -163,41 +164,41 @@ impl LogicalUnit {
         self
     }
 
-    /// Shows hosts these names instead of those of its UUID: the ones they know it by from another target.
+    /// Sets names from another target, which hosts know, instead of those from the UUID.
     #[must_use]
     pub fn with_designation(mut self, designation: Designation) -> Self {
         self.designation = Some(designation);
         self
     }
 
-    /// The names it keeps, if so.
+    /// The names from another target, if set.
     pub fn designation(&self) -> Option<&Designation> {
         self.designation.as_ref()
     }
 
-    /// Where persistent reservations survive a loss of power.
+    /// Store of the persistent reservations that survive a power loss.
     pub fn reservation_store(&self) -> Option<&Arc<dyn ReservationStore>> {
         self.reservation_store.as_ref()
     }
 
-    /// What the store has to have now: nothing unless a host requested it. `None` while that is not known: of a unit that never was
+    /// Reservations that the store must contain: none unless a host requested it. `None` if unknown, before the unit was first
     /// ready.
     pub fn reservations_to_persist(&self) -> Option<PersistentReservations> {
         Some(self.reservations()?.to_persist())
     }
 
-    /// Who is registered, and what is reserved. `None` while that is not known: of a unit that never was ready.
+    /// Registrations and reservation. `None` if unknown, before the unit was first ready.
     pub fn persistent_reservations(&self) -> Option<PersistentReservations> {
         Some(self.reservations()?.persistent())
     }
 
-    /// Whether there is a volume: false for a unit made by [`LogicalUnit::not_ready`].
+    /// Whether it has a volume: false for a unit from [`LogicalUnit::not_ready`].
     pub fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// Takes over from a unit with the same identity mode parameters, pending unit attentions and counters. Ranges that its
-    /// commands hold are held here too: running ones continue, concurrent with new ones.
+    /// Takes over mode parameters, pending unit attentions and counters of a unit with the same identity. Ranges that its
+    /// commands have locked are locked here too: running commands continue next to new ones.
     pub(crate) fn inherit(&self, old: &Self) {
         self.ranges.share(&old.ranges);
         self.space.inherit(&old.space);
@@ -206,7 +207,7 @@ impl LogicalUnit {
         self.mode
             .descriptor_sense
             .store(descriptor_sense, Ordering::Relaxed);
-        // This unit serves nobody yet, so it has counted nothing.
+        // This unit has counted nothing yet.
         let _ = self.counters.set(Arc::clone(old.shared_counters()));
         if let Some(reservations) = old.reservations() {
             let _ = self.reservations.set(Arc::clone(reservations));
@@ -216,14 +217,13 @@ impl LogicalUnit {
         }
     }
 
-    /// Whether cached writes may be lost that a unit with the same identity acknowledged: its volume went, and is back. To hosts
-    /// that is a power on.
+    /// Whether cached writes of a unit with the same identity may be lost, because its volume was closed and opened again. For
+    /// hosts this is a power on.
     fn may_have_lost_cache(&self, old: &Self) -> bool {
         self.ready && !old.ready && (self.options.write_cache || old.options.write_cache)
     }
 
-    /// Unit attentions when this unit replaces one with the same identity. While it is not ready, none:
-    /// they follow when it is.
+    /// Unit attentions after this unit replaced one with the same identity. None while it is not ready: they follow later.
     pub(crate) fn differences(&self, old: &Self) -> Vec<AdditionalSense> {
         if !self.ready {
             return Vec::new();
@@ -236,7 +236,7 @@ impl LogicalUnit {
         let limits = present.logical_block_bytes != past.logical_block_bytes
             || present.physical_block_bytes != past.physical_block_bytes
             || self.volume.atomic_write_bytes() != old.volume.atomic_write_bytes()
-            // LBPME of READ CAPACITY(16) too.
+            // Also LBPME of READ CAPACITY(16).
             || self.unmap_granularity() != old.unmap_granularity();
         let size = present.size_bytes != old.known_size_bytes.load(Ordering::Relaxed);
         let conditions = [
@@ -250,7 +250,7 @@ impl LogicalUnit {
                 !becomes_ready && (cache || protection),
                 AdditionalSense::MODE_PARAMETERS_CHANGED,
             ),
-            // Of V_SUP, standard INQUIRY data, and Block Limits, which are known only now if it was not ready.
+            // V_SUP, standard INQUIRY data and Block Limits; they were unknown before if the unit was not ready.
             (
                 becomes_ready || cache || product || limits,
                 AdditionalSense::INQUIRY_DATA_HAS_CHANGED,
@@ -266,22 +266,22 @@ impl LogicalUnit {
             .collect()
     }
 
-    /// The volume below; one of no bytes, on which everything fails, when the unit is not ready.
+    /// The volume; if the unit is not ready, one of no bytes, on which everything fails.
     pub fn volume(&self) -> &Arc<dyn Volume> {
         &self.volume
     }
 
-    /// What the unit was made with.
+    /// The unit's settings.
     pub fn options(&self) -> &LogicalUnitOptions {
         &self.options
     }
 
-    /// NAA IEEE Registered Extended name of its UUID (SPC-5 7.7). Hosts see it unless the unit keeps other names.
+    /// NAA IEEE Registered Extended name from its UUID (SPC-5 7.7). Hosts see it unless the unit has names from another target.
     pub fn naa(&self) -> [u8; 16] {
         identity::naa(self.options.uuid)
     }
 
-    /// Unit serial number: the UUID's 32 hexadecimal digits, or the one it keeps.
+    /// Unit serial number: the UUID's 32 hexadecimal digits, or the one from another target.
     pub fn serial_number(&self) -> String {
         match &self.designation {
             Some(retained) => retained.serial_number().to_owned(),
@@ -289,12 +289,12 @@ impl LogicalUnit {
         }
     }
 
-    /// Present counters.
+    /// Current counters.
     pub fn statistics(&self) -> Statistics {
         self.shared_counters().snapshot()
     }
 
-    /// Those that the calling thread adds to.
+    /// The counters for the calling thread.
     pub(crate) fn counters(&self) -> &Counters {
         self.shared_counters().own()
     }
@@ -303,8 +303,8 @@ impl LogicalUnit {
         self.counters.get_or_init(Arc::default)
     }
 
-    /// Present sizes. When the capacity is another than before, every nexus gets CAPACITY DATA HAS CHANGED (SBC-4), and tokens are cancelled: the
-    /// volume may have shrunk and grown again.
+    /// Current sizes. If the capacity has changed, every nexus gets CAPACITY DATA HAS CHANGED (SBC-4), and tokens are cancelled:
+    /// the volume can have shrunk and grown again.
     pub(crate) fn capacity(&self) -> Capacity {
         let geometry = self.volume.geometry();
         if self.known_size_bytes.load(Ordering::Relaxed) != geometry.size_bytes
@@ -320,7 +320,7 @@ impl LogicalUnit {
         Capacity(geometry)
     }
 
-    /// Reservations of the disk; `None` while it is not known what is reserved: of a unit that never was ready.
+    /// Reservations of the disk; `None` if unknown, before the unit was first ready.
     pub(crate) fn reservations(&self) -> Option<&Arc<Reservations>> {
         if self.ready {
             let restored = || Arc::new(Reservations::restored(self.restored.clone()));
@@ -330,14 +330,14 @@ impl LogicalUnit {
         }
     }
 
-    /// Whether a reservation keeps the nexus from what `rule` says: the command has to end with RESERVATION CONFLICT.
+    /// Whether a reservation forbids `rule` to the nexus: then the command must end with RESERVATION CONFLICT.
     pub(crate) fn reservation_conflict(&self, nexus: &Nexus, rule: ReservationRule) -> bool {
         let reservations = self.reservations();
         reservations.is_some_and(|reservations| reservations.conflicts(nexus, rule))
     }
 
-    /// [`LogicalUnit::reservation_conflict`] for a source or destination of a third-party copy that is in another device than the one
-    /// the host sent the copy to, so that no nexus of this unit is involved: the host may do what any of its registered nexuses may do.
+    /// Like [`LogicalUnit::reservation_conflict`], for a unit of a third-party copy that was sent to another device. No nexus of
+    /// this unit is involved: the host may do what any of its registered nexuses may do.
     pub(crate) fn reservation_conflict_of_host(
         &self,
         initiator_device: &str,
@@ -348,7 +348,7 @@ impl LogicalUnit {
             .is_some_and(|reservations| reservations.conflicts_with_host(initiator_device, rule))
     }
 
-    /// Unit in which blocks are unmapped, bytes; `None` when there is nothing to unmap: the unit is thick, or its volume can't.
+    /// Unit in which blocks are unmapped, bytes; `None` if the unit is thick, or its volume does not support it.
     pub(crate) fn unmap_granularity(&self) -> Option<u32> {
         match self.space.provisioning() {
             Provisioning::Thin => self.volume.unmap_granularity(),
@@ -356,10 +356,10 @@ impl LogicalUnit {
         }
     }
 
-    /// Whether a host with these offloads finds the command here.
+    /// Whether a host with these offloads may use the command.
     pub(crate) fn offers(&self, command: &CommandDescription, offloads: Offloads) -> bool {
         let is_possible = match command.operation {
-            // A write-protected unit refuses it as it does every command that would change the medium.
+            // A write-protected unit refuses it like every command that changes the medium.
             Operation::Unmap => {
                 self.unmap_granularity().is_some() || self.write_protection().is_some()
             }
@@ -369,8 +369,8 @@ impl LogicalUnit {
         is_possible && command.is_on(offloads)
     }
 
-    /// Says how its blocks get their space; thin, where the volume can unmap, until this is called. When it is another than before,
-    /// every nexus finds INQUIRY DATA HAS CHANGED and CAPACITY DATA HAS CHANGED.
+    /// Sets the provisioning. The default is thin if the volume supports unmapping. After a change, every nexus gets INQUIRY DATA
+    /// HAS CHANGED and CAPACITY DATA HAS CHANGED.
     pub fn set_provisioning(&self, provisioning: Provisioning) {
         if self.space.set_provisioning(provisioning) {
             for condition in [
@@ -382,13 +382,13 @@ impl LogicalUnit {
         }
     }
 
-    /// How its blocks get their space, as was said.
+    /// The provisioning that was set.
     pub fn provisioning(&self) -> Provisioning {
         self.space.provisioning()
     }
 
-    /// Says what space there is now: for the Logical Block Provisioning log and mode pages of a thin unit. When a soft threshold is reached that
-    /// was not before, every nexus finds THIN PROVISIONING SOFT THRESHOLD REACHED, once until it was left again.
+    /// Sets the space for the Logical Block Provisioning log and mode pages of a thin unit. When a soft threshold is reached,
+    /// every nexus gets THIN PROVISIONING SOFT THRESHOLD REACHED once; again only after the space was below it.
     pub fn set_space(&self, figures: SpaceFigures) {
         if self.space.set_figures(figures) && self.unmap_granularity().is_some() {
             self.unit_attentions.establish(
@@ -398,8 +398,8 @@ impl LogicalUnit {
         }
     }
 
-    /// Sense data of a unit attention of this unit. That of a soft threshold points to its descriptor in the Logical Block
-    /// Provisioning mode page (SBC-4 4.7.3.7).
+    /// Sense data of a unit attention. That of a soft threshold points to its descriptor in the Logical Block Provisioning mode
+    /// page (SBC-4 4.7.3.7).
     pub(crate) fn unit_attention_sense(&self, condition: AdditionalSense) -> Sense {
         let is_threshold = condition == AdditionalSense::THIN_PROVISIONING_SOFT_THRESHOLD_REACHED;
         let reached = self.space.reached_last().filter(|_| is_threshold);
@@ -413,14 +413,14 @@ impl LogicalUnit {
         SenseFormat::from_bit(self.mode.descriptor_sense.load(Ordering::Relaxed))
     }
 
-    /// Why writes are refused, if they are.
+    /// Why writes are refused, or `None`.
     pub(crate) fn write_protection(&self) -> Option<AdditionalSense> {
         (self.options.read_only || self.volume.read_only())
             .then_some(AdditionalSense::WRITE_PROTECTED)
     }
 
-    /// What a reset does in addition to aborting the tasks (SAM-5): default mode parameters, no RESERVE, and a unit attention for
-    /// every nexus, including the one that requested the reset.
+    /// Additional effects of a reset (SAM-5): default mode parameters, no RESERVE, and a unit attention for every nexus,
+    /// including its requester.
     pub(crate) fn reset(&self, condition: AdditionalSense) {
         self.mode.descriptor_sense.store(false, Ordering::Relaxed);
         if let Some(reservations) = self.reservations() {
@@ -440,7 +440,7 @@ impl std::fmt::Debug for LogicalUnit {
     }
 }
 
-/// Sizes at one moment, in logical blocks.
+/// Sizes in logical blocks, at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capacity(Geometry);
 
@@ -453,15 +453,15 @@ impl Capacity {
         self.0.size_bytes / u64::from(self.0.logical_block_bytes)
     }
 
-    /// Logical blocks in what the volume writes without reading first: OPTIMAL TRANSFER LENGTH GRANULARITY.
+    /// Logical blocks that the volume writes without reading first: OPTIMAL TRANSFER LENGTH GRANULARITY.
     pub(crate) fn granularity(self) -> u32 {
         self.0.physical_block_bytes / self.0.logical_block_bytes
     }
 
     /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT, for physical blocks of 4096 bytes or of one logical block.
     ///
-    /// Larger blocks of a volume are no physical blocks to hosts: `ESXi` takes no disk whose physical blocks have neither 512 nor
-    /// 4096 bytes. What a host has to know of them it finds in the granularity.
+    /// Larger blocks of a volume are not reported as physical blocks: `ESXi` accepts only physical blocks of 512 or 4096 bytes.
+    /// The granularity reports them.
     pub(crate) fn physical_block_exponent(self) -> u8 {
         const PHYSICAL_BLOCK_BYTES: u32 = 4096;
         if self.0.physical_block_bytes < PHYSICAL_BLOCK_BYTES {
@@ -472,7 +472,7 @@ impl Capacity {
     }
 }
 
-/// A logical unit reached as a task set, so that a task keeps its unit alive.
+/// The task set of a logical unit, as a reference that keeps the unit alive.
 pub(crate) struct UnitTasks(pub(crate) Arc<LogicalUnit>);
 
 impl AsRef<TaskSet> for UnitTasks {

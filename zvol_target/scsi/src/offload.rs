@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which offloads a host is offered.
+//! Offloads that a host may use.
 
 use std::collections::BTreeMap;
 
-/// Commands that are switched together. What is off is not advertised, and refused as if it were not there.
+/// Commands that are enabled together. A disabled offload is not advertised, and is refused like an unknown command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Offload {
     /// COMPARE AND WRITE: locks of VMFS without a reservation (ATS).
@@ -19,7 +19,7 @@ pub enum Offload {
 }
 
 impl Offload {
-    /// All of them.
+    /// All offloads.
     pub const ALL: [Self; 5] = [
         Self::CompareAndWrite,
         Self::ExtendedCopy,
@@ -40,7 +40,7 @@ pub struct Offloads(u8);
 impl Offloads {
     /// Every one: the default.
     pub const ALL: Self = Self((1 << Offload::ALL.len()) - 1);
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
     /// Whether the offload is in the set.
@@ -73,17 +73,17 @@ impl FromIterator<Offload> for Offloads {
     }
 }
 
-/// Which host is offered what.
+/// Offloads by host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OffloadPolicy {
-    /// For hosts that are not in `by_initiator`.
+    /// For hosts that `by_initiator` does not contain.
     pub default: Offloads,
     /// By initiator device name.
     pub by_initiator: BTreeMap<String, Offloads>,
 }
 
 impl OffloadPolicy {
-    /// For the host with the initiator device name.
+    /// Offloads of the host with this initiator device name.
     pub fn of(&self, initiator_device: &str) -> Offloads {
         let own = self.by_initiator.get(initiator_device);
         own.copied().unwrap_or(self.default)

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How bytes went that hosts did not move themselves.
+//! Statistics of the bytes that offloads moved.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use volume::copy::{CopyReport, FallbackReason};
 
-/// Bytes by the way they went, since what is counted came into being.
+/// Bytes by method, from the creation of the counted object on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffloadStatistics {
     /// Copied by sharing blocks with the source.
     pub cloned_bytes: u64,
     /// Copied by reading and writing.
     pub copied_bytes: u64,
-    /// Made zero: by WRITE SAME, or because the source of a copy was.
+    /// Set to zero: by WRITE SAME, or as zeroes in the source of a copy.
     pub zeroed_bytes: u64,
-    /// Deallocated, as far as whole granules go: by UNMAP, or by WRITE SAME with UNMAP.
+    /// Deallocated in whole granules: by UNMAP, or by WRITE SAME with UNMAP.
     pub unmapped_bytes: u64,
-    /// COMPARE AND WRITE that found other data: not bytes.
+    /// Number of COMPARE AND WRITE commands with different data.
     pub miscompares: u64,
     /// Copied bytes that were not cloned, by [`FallbackReason`] as index.
     pub fallback_bytes: [u64; FallbackReason::ALL.len()],

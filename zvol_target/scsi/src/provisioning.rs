@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Logical block provisioning management (SBC-4 4.7): whether a unit is thin, its space, and soft thresholds.
+//! Logical block provisioning management (SBC-4 4.7): thin or thick, space, and soft thresholds.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::lock;
 
-/// How blocks of a unit get their space.
+/// Provisioning of a unit's blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Provisioning {
-    /// When they are written, and unmapping gives it back; as far as the volume can do that.
+    /// Allocated when written; unmapping frees them, if the volume supports it.
     #[default]
     Thin,
-    /// It is reserved for all of them: there is nothing to unmap.
+    /// All blocks have reserved space, and cannot be unmapped.
     Thick,
 }
 
-/// Space of a unit, bytes, and when hosts want to hear of it.
+/// Space of a unit, bytes, and its thresholds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceFigures {
-    /// What its blocks take.
+    /// Space that its blocks take.
     pub used_bytes: u64,
-    /// What they could take in addition before writes fail.
+    /// Space that they can take in addition before writes fail.
     pub available_bytes: u64,
-    /// Hosts are notified when `used_bytes` rises to this.
+    /// Hosts get a unit attention when `used_bytes` rises to this value.
     pub used_threshold_bytes: Option<u64>,
-    /// Hosts are notified when `available_bytes` falls to this.
+    /// Hosts get a unit attention when `available_bytes` falls to this value.
     pub available_threshold_bytes: Option<u64>,
 }
 
-/// A threshold set (SBC-4 4.7.3.7): resource counts and thresholds are multiples of it, bytes.
+/// A threshold set (SBC-4 4.7.3.7), bytes: resource counts and thresholds are multiples of it.
 pub(crate) const THRESHOLD_SET_BYTES: u64 = 1 << 20;
 
-/// THRESHOLD RESOURCE, and parameter code of the log page.
+/// THRESHOLD RESOURCE; also the parameter code of the log page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Resource {
@@ -42,12 +42,12 @@ pub(crate) enum Resource {
     Used = 0x02,
 }
 
-/// Bytes as a RESOURCE COUNT or THRESHOLD COUNT.
+/// Converts bytes to a RESOURCE COUNT or THRESHOLD COUNT.
 pub(crate) fn threshold_sets(bytes: u64) -> u32 {
     u32::try_from(bytes / THRESHOLD_SET_BYTES).unwrap_or(u32::MAX)
 }
 
-/// What a logical unit knows of its space.
+/// Space data of a logical unit.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceState {
     thick: AtomicBool,
@@ -60,12 +60,12 @@ struct Known {
     reached: Reached,
 }
 
-/// Thresholds that were reached and not left again.
+/// Thresholds that are reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reached {
     used: bool,
     available: bool,
-    /// The one reached last.
+    /// The threshold reached last.
     last: Option<Resource>,
 }
 
@@ -78,7 +78,7 @@ impl SpaceState {
         }
     }
 
-    /// Says whether it was another before.
+    /// Sets the provisioning. Returns whether it changed.
     pub(crate) fn set_provisioning(&self, provisioning: Provisioning) -> bool {
         let thick = provisioning == Provisioning::Thick;
         self.thick.swap(thick, Ordering::Relaxed) != thick
@@ -93,8 +93,8 @@ impl SpaceState {
         lock(&self.known).reached.last
     }
 
-    /// Says whether a threshold is reached that was not before. Once reached, it is armed again when it was left by a whole
-    /// threshold set.
+    /// Sets the figures. Returns whether another threshold is reached. A reached threshold is armed again when the value is a
+    /// whole threshold set away from it.
     pub(crate) fn set_figures(&self, figures: SpaceFigures) -> bool {
         let SpaceFigures {
             used_bytes,
@@ -128,7 +128,7 @@ impl SpaceState {
         newly.is_some()
     }
 
-    /// What a unit with the same identity knew. How it is provisioned stays what was said here.
+    /// Takes over the figures of a unit with the same identity, but not its provisioning.
     pub(crate) fn inherit(&self, old: &Self) {
         let old = *lock(&old.known);
         let mut known = lock(&self.known);
@@ -157,7 +157,7 @@ mod tests {
         assert!(!at(79, 100));
         assert!(at(80, 100));
         assert_eq!(state.reached_last(), Some(Resource::Used));
-        // About the threshold, and no whole set away from it.
+        // Near the threshold, less than a set away from it.
         assert!(!at(80, 100) && !at(79, 100) && !at(81, 100));
         assert!(at(81, 10));
         assert_eq!(state.reached_last(), Some(Resource::Available));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ranges of a volume that commands hold against each other while they change it.
+//! Locks on ranges of a volume, for commands that change them.
 //!
-//! A request waits for every earlier one that conflicts with it, be that held or waiting: first come, first served among those that
-//! overlap, and nobody is starved. What does not overlap never meets.
+//! A request waits for every earlier request that conflicts with it, granted or waiting. Overlapping requests are granted in
+//! order, so none starves. Requests that do not overlap never wait for each other.
 //!
-//! A command asks when its Data-Out has arrived, and never waits for an initiator while it holds anything: a host that is slow would
-//! stop the others.
+//! A command requests its lock after its Data-Out has arrived, and never waits for an initiator while it holds one: otherwise a
+//! slow host would block the others.
 
 use std::future::poll_fn;
 use std::ops::Range;
@@ -17,51 +17,53 @@ use slab::Slab;
 
 use crate::lock;
 
-/// Ranges, in bytes of the volume, that are held or waited for. Units that serve the same disk, one after the other, share them.
+/// Byte ranges of the volume that are locked or requested. Units that serve the same disk, one after the other, share them.
 #[derive(Debug, Default)]
 pub(crate) struct RangeLocks(OnceLock<Arc<Table>>);
 
-/// What may not happen in a range while it is held.
+/// Mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// It is read as one with other ranges, or in steps: [`Hold::Write`] and [`Hold::Exclusive`] wait.
+    /// The range is read atomically with other ranges, or in steps: [`Hold::Write`] and [`Hold::Exclusive`] wait.
     Read,
-    /// It is written, concurrent with other writes; SAM orders none of them. [`Hold::Read`] and [`Hold::Exclusive`] wait.
+    /// The range is written. Other writes are concurrent, as SAM does not order them. [`Hold::Read`] and [`Hold::Exclusive`]
+    /// wait.
     Write,
-    /// It is read and then written: everything waits.
+    /// The range is read and then written: all others wait.
     Exclusive,
 }
 
 /// A requested range.
 pub(crate) type Part = (Hold, Range<u64>);
 
-/// A held range; let go when dropped.
+/// A locked range, unlocked when dropped.
 #[derive(Debug)]
 pub(crate) struct RangeGuard {
     table: Arc<Table>,
     place: Place,
 }
 
-/// The ranges that a copy step reads and writes; let go when dropped.
+/// Locked ranges of a copy step, unlocked when dropped.
 #[derive(Debug)]
 #[expect(dead_code, reason = "it is there to be dropped")]
 pub(crate) struct CopyGuard([Option<RangeGuard>; 2]);
 
 impl RangeLocks {
-    /// Holds a range that is about to be written.
+    /// Locks a range for a write.
     pub(crate) async fn write(&self, range: Range<u64>) -> RangeGuard {
         Table::hold(self.table(), [(Hold::Write, range), NOTHING]).await
     }
 
-    /// Holds a range alone among those that change it, or read it as one.
+    /// Locks a range against all other users that change it or read it atomically.
     pub(crate) async fn exclusive(&self, range: Range<u64>) -> RangeGuard {
         Table::hold(self.table(), [(Hold::Exclusive, range), NOTHING]).await
     }
 
-    /// Holds what one step of a copy reads here and holds as said in `destination`, which may be here too and may overlap.
+    /// Locks the source of a copy step here, and its destination in `destination`, which can be the same disk, with overlapping
+    /// ranges.
     ///
-    /// Copies in opposite directions do not wait for each other in a circle: ranges of one disk are requested at once, those of two
-    /// always in the same order.
+    /// Copies in opposite directions cannot deadlock: ranges of one disk are requested at once, those of two disks always in the
+    /// same order.
     pub(crate) async fn copy(
         &self,
         source: Range<u64>,
@@ -81,12 +83,12 @@ impl RangeLocks {
         CopyGuard([Some(first), Some(second)])
     }
 
-    /// Holds a range that is about to be read as one.
+    /// Locks a range for an atomic read.
     pub(crate) async fn read(&self, range: Range<u64>) -> RangeGuard {
         Table::hold(self.table(), [(Hold::Read, range), NOTHING]).await
     }
 
-    /// Notes from now on whether anybody asks to write any of these ranges, until it is dropped. Who did before may still be writing.
+    /// Watches for write requests to these ranges until it is dropped. Earlier writes can still be running.
     pub(crate) fn watch(&self, ranges: Vec<Range<u64>>) -> Arc<Watch> {
         let watch = Arc::new(Watch {
             ranges,
@@ -98,13 +100,13 @@ impl RangeLocks {
         watch
     }
 
-    /// Everything may have changed without a write request.
+    /// The whole volume can have changed without a write request.
     pub(crate) fn note_change_of_all(&self) {
         let everything = (Hold::Write, 0..u64::MAX);
         lock(&self.table().0).note(&[everything, NOTHING]);
     }
 
-    /// From now on ranges are held against those of `other` too: its disk is served here. Before any request here.
+    /// Shares the locks of `other`, which serves the same disk. Call it before the first request.
     pub(crate) fn share(&self, other: &Self) {
         let _ = self.0.set(Arc::clone(other.table()));
     }
@@ -114,7 +116,7 @@ impl RangeLocks {
     }
 }
 
-/// Ranges that are to stay as they are.
+/// Ranges that are watched for writes.
 #[derive(Debug)]
 pub(crate) struct Watch {
     ranges: Vec<Range<u64>>,
@@ -122,7 +124,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Whether there was a request to write any of the ranges. The holder of a read lock whose range is unchanged reads it unchanged.
+    /// Whether a write to one of the ranges was requested. If not, the holder of a read lock reads the data unchanged.
     pub(crate) fn has_changed(&self) -> bool {
         self.changed.load(Ordering::Acquire)
     }
@@ -139,15 +141,15 @@ impl Watch {
 /// No range.
 const NOTHING: Part = (Hold::Write, 0..0);
 
-/// Requests that are held or wait.
+/// Granted and waiting requests.
 #[derive(Debug, Default)]
 struct Table(Mutex<Requests>);
 
 #[derive(Debug, Default)]
 struct Requests {
-    /// How many there were: their order.
+    /// Number of requests so far; their order.
     count: u64,
-    /// Those that write only: they do not conflict with each other, and with nothing at all as long as there are no others.
+    /// Requests that only write. They do not conflict with each other, and conflict with nothing if no others exist.
     writes: Slab<Request>,
     others: Slab<Request>,
     watches: Vec<Weak<Watch>>,
@@ -157,12 +159,12 @@ struct Requests {
 struct Request {
     number: u64,
     parts: [Part; 2],
-    /// Earlier requests that conflict with this one.
+    /// Number of earlier requests that conflict with this one.
     blockers: usize,
     waker: Option<Waker>,
 }
 
-/// Where a request is kept.
+/// Position of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Writes(usize),
@@ -184,7 +186,7 @@ impl Request {
 }
 
 impl Table {
-    /// Dropped before it is ready, it has requested nothing.
+    /// If dropped before it was first polled, it has requested nothing.
     async fn hold(this: &Arc<Self>, parts: [Part; 2]) -> RangeGuard {
         let (guard, held) = Self::request(this, parts);
         if !held {
@@ -207,7 +209,7 @@ impl Table {
         guard
     }
 
-    /// Queues a request, and says whether it is held at once.
+    /// Adds a request. Returns whether it is granted at once.
     fn request(this: &Arc<Self>, parts: [Part; 2]) -> (RangeGuard, bool) {
         let mut requests = lock(&this.0);
         requests.note(&parts);
@@ -243,7 +245,7 @@ impl Table {
         (guard, blockers == 0)
     }
 
-    /// Takes a request away and wakes those that waited for nothing else.
+    /// Removes a request, and wakes requests that waited only for it.
     fn release(&self, place: Place) {
         let mut ready = Vec::new();
         {
@@ -269,13 +271,13 @@ impl Table {
                 unblock(writes);
             }
         }
-        // What they run must not meet the lock.
+        // Wake them outside the lock.
         ready.into_iter().for_each(Waker::wake);
     }
 }
 
 impl Requests {
-    /// Tells watches of what is about to be written; of no further interest are those that are gone or know already.
+    /// Notifies watches of a coming write, and removes those that were dropped or already notified.
     fn note(&mut self, parts: &[Part; 2]) {
         if self.watches.is_empty() {
             return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The task router and device server (SAM-5): checks that come before a command, dispatch, status.
+//! The task router and device server (SAM-5): checks before a command, dispatch, status.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,12 +32,12 @@ pub(crate) struct Admitted {
     pub(crate) number: u16,
     pub(crate) unit: Arc<LogicalUnit>,
     pub(crate) nexus: Arc<Nexus>,
-    /// What its host is offered.
+    /// The host's offloads.
     pub(crate) offloads: Offloads,
-    /// `None` for a nexus that is gone already.
+    /// `None` if the nexus no longer exists.
     pub(crate) counted: Option<Arc<CountedNexus>>,
     pub(crate) task: EnteredTask<UnitTasks>,
-    /// When it came.
+    /// Time of its arrival.
     pub(crate) since: Instant,
 }
 
@@ -98,7 +98,7 @@ pub(crate) async fn execute(
                 ..Completion::with_status(Status::TaskAborted)
             });
         }
-        // The nexus may be gone before the task knows it.
+        // The nexus can be lost before the task notices it.
         (Some(Abort::Silent), _) | (None, Err(Failure::Aborted)) => {
             count(Counted::Aborted);
             return Outcome::Aborted;
@@ -119,7 +119,7 @@ pub(crate) async fn execute(
     Outcome::Completed(completion(result, data_out_required, unit.sense_format()))
 }
 
-/// A status other than GOOD.
+/// An end with a status other than GOOD.
 enum Ending {
     Check(Sense),
     ReservationConflict,
@@ -157,7 +157,7 @@ async fn run(
 ) -> Result<Reply, Failure> {
     execution.task.enabled().await?;
     if attribute == TaskAttribute::AutoContingentAllegiance {
-        // There is never an ACA condition here (NORMACA = 0).
+        // An ACA condition never exists here (NORMACA = 0).
         return Err(Sense::new(
             SenseKey::AbortedCommand,
             AdditionalSense::INVALID_MESSAGE_ERROR,
@@ -253,18 +253,18 @@ async fn run(
     }
 }
 
-/// Whether the command needs nothing of the volume.
+/// Whether the command does not need the volume.
 pub(crate) fn runs_while_not_ready(cdb: &[u8]) -> bool {
     command_table::find(Cdb(cdb), |_| true).is_ok_and(CommandDescription::runs_while_not_ready)
 }
 
-/// Sense data of a unit whose volume is not there.
+/// Sense data of a unit without volume.
 pub(crate) const NOT_READY: Sense = Sense::new(
     SenseKey::NotReady,
     AdditionalSense::LOGICAL_UNIT_NOT_READY_CAUSE_NOT_REPORTABLE,
 );
 
-/// Reports the unit attention of the nexus that `take` takes, if there is one, instead of running the command (SAM-5 5.14).
+/// Reports a unit attention of the nexus from `take`, if there is one, instead of running the command (SAM-5 5.14).
 fn report_unit_attention(
     execution: &Execution,
     take: fn(&UnitAttentions, u64) -> Option<AdditionalSense>,
@@ -279,8 +279,7 @@ fn report_unit_attention(
     Err(execution.unit.unit_attention_sense(condition))
 }
 
-/// Answers a command to the REPORT LUNS well-known logical unit, or to a number with no logical unit (SAM-5,
-/// SPC-5).
+/// Answers a command to the REPORT LUNS well-known logical unit, or to a number without logical unit (SAM-5, SPC-5).
 pub(crate) fn execute_without_unit(
     device: &Device,
     nexus: &Nexus,
@@ -303,7 +302,7 @@ fn answer_without_unit(
 ) -> Result<Reply, Sense> {
     let well_known = address == Address::ReportLuns;
     let not_supported = Sense::illegal_request(AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED);
-    // That there is no logical unit comes before anything that is wrong with the CDB.
+    // A missing logical unit has precedence over errors in the CDB.
     let operation = command_table::with_operation_code(cdb.operation_code())
         .first()
         .map(|command| command.operation);
@@ -318,7 +317,7 @@ fn answer_without_unit(
         }
         _ => return Err(not_supported),
     }
-    // None of these is switched.
+    // None of these depends on an offload.
     match command_table::find(cdb, |_| true)?.operation {
         Operation::Inquiry => inquiry::inquiry_without_unit(device, cdb, address),
         Operation::ReportLuns => report_luns::report_luns(device, nexus, cdb),

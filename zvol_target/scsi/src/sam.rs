@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The SCSI architecture model's service interface (SAM-5, clauses 5 and 7), as a transport sees it.
+//! The service interface of the SCSI architecture model (SAM-5, clauses 5 and 7), for transports.
 //!
-//! [`ScsiTarget`] is the first of the target's two narrow traits. A transport knows nothing else of this crate, and
-//! nothing here knows which transport calls.
+//! [`ScsiTarget`] is the first of the target's two traits. A transport knows nothing else of this crate, and this crate does not
+//! know its transport.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ pub use volume::{Buffer, LocalBoxFuture};
 
 pub use crate::access::LogicalUnitAccess;
 
-/// An `I_T` nexus: one initiator port and one target port that know each other (SAM-5 4.6).
+/// An `I_T` nexus: a pair of initiator port and target port (SAM-5 4.6).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Nexus {
-    /// Unique among the nexuses alive in this process.
+    /// Unique among the present nexuses of this process.
     pub id: u64,
     /// SCSI initiator port name. For iSCSI: name, ",i,0x" and the ISID (RFC 7143 4.4.2).
     pub initiator_port: String,
     /// SCSI initiator device name. For iSCSI: the initiator's iSCSI name.
     pub initiator_device: String,
-    /// Relative target port identifier of the port the initiator came in by (SPC-5 7.7.6.8); 1 to 65535.
+    /// Relative target port identifier of the initiator's port (SPC-5 7.7.6.8); 1 to 65535.
     pub relative_target_port: u16,
-    /// What the initiator proved of itself; `None` if nothing.
+    /// Account that the initiator has proven; `None` without authentication.
     pub proof: Option<AccountProof>,
 }
 
-/// That an initiator has shown to know the secret of an account: the same for the same account with the same secret, whichever
-/// target requested it, and of no use to find the secret.
+/// Proof that an initiator knows the secret of an account. It is equal for the same account and secret on all targets, and does
+/// not disclose the secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AccountProof(pub [u8; 32]);
 
@@ -36,27 +36,26 @@ impl std::fmt::Debug for AccountProof {
     }
 }
 
-/// An account that a target takes.
+/// An account that a target accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedAccount {
-    /// What its holders prove.
+    /// Proof of its owners.
     pub proof: AccountProof,
-    /// The initiator devices that may use it; any if `None`.
+    /// The initiator devices that may use it; `None`: all.
     pub initiator_devices: Option<Vec<String>>,
 }
 
-/// Who may have a nexus with a target: what its logical units ask of the nexuses of other targets, whose third-party copies name
-/// them.
+/// Login rules of a target. Third-party copies of other targets' nexuses need them to use its logical units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Initiator devices that may come.
+    /// Initiator devices that may log in.
     pub initiators: LogicalUnitAccess,
-    /// Accounts of which one has to be proven; `None` when nothing has to.
+    /// Accounts, one of which must be proven; `None` if no proof is needed.
     pub accounts: Option<Vec<AcceptedAccount>>,
 }
 
 impl Admission {
-    /// Whether an initiator that has proven as much as the nexus's may come.
+    /// Whether the initiator could log in with the proof of this nexus.
     pub fn admits(&self, nexus: &Nexus) -> bool {
         let name = &nexus.initiator_device;
         self.initiators.permits(name)
@@ -85,7 +84,7 @@ pub enum TaskAttribute {
     AutoContingentAllegiance,
 }
 
-/// A logical unit number as it travels: eight bytes (SAM-5 4.7).
+/// A logical unit number, encoded: eight bytes (SAM-5 4.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LogicalUnitNumber(pub [u8; 8]);
 
@@ -94,14 +93,14 @@ pub struct LogicalUnitNumber(pub [u8; 8]);
 pub struct Command {
     /// Addressed logical unit.
     pub logical_unit: LogicalUnitNumber,
-    /// Command identifier, unique in the nexus while the task lives (iSCSI: Initiator Task Tag).
+    /// Command identifier, unique in the nexus during the life of the task (iSCSI: Initiator Task Tag).
     pub identifier: u64,
     /// Command descriptor block; at least 6 bytes, at most 260.
     pub cdb: Vec<u8>,
     /// Task attribute.
     pub attribute: TaskAttribute,
-    /// Data-In Buffer Size: bytes the initiator takes (SAM-5 5.4.3). A command that sends more may leave out what is beyond;
-    /// no more than this is ever sent.
+    /// Data-In Buffer Size: bytes that the initiator accepts (SAM-5 5.4.3). No more than this is ever sent, so a command can omit
+    /// the rest.
     pub data_in_buffer_size: u32,
 }
 
@@ -127,18 +126,18 @@ pub enum Status {
     TaskAborted = 0x40,
 }
 
-/// What a command that ran to its end gives back.
+/// Result of a command that ran to its end.
 #[derive(Debug)]
 pub struct Completion {
     /// Status.
     pub status: Status,
-    /// Sense data in the format the logical unit reports; empty unless CHECK CONDITION.
+    /// Sense data in the logical unit's format; empty unless CHECK CONDITION.
     pub sense: Vec<u8>,
-    /// Data-In, at least as far as the initiator takes it; the transport sends no more of it than that.
+    /// Data-In, at least as much as the initiator accepts; the transport sends no more than that.
     pub data_in: Option<Buffer>,
-    /// Bytes of Data-In the command sends by its CDB, for the transport's residual count; 0 if it sends none.
+    /// Bytes of Data-In that the CDB requests, for the transport's residual count; 0 if none.
     pub data_in_required: u64,
-    /// Bytes of Data-Out the command asks for by its CDB, for the transport's residual count; 0 if it takes none.
+    /// Bytes of Data-Out that the CDB requests, for the transport's residual count; 0 if none.
     pub data_out_required: u64,
 }
 
@@ -158,26 +157,27 @@ impl Completion {
 /// How a task ended.
 #[derive(Debug)]
 pub enum Outcome {
-    /// With a status, to be reported.
+    /// With a status for the initiator.
     Completed(Completion),
-    /// Aborted by a task management function of its own nexus, or with that: nothing is reported. A task that another nexus
-    /// aborted is completed with [`Status::TaskAborted`] (SPC-5, TAS = 1).
+    /// Aborted by a task management function of the same nexus, or with the nexus: nothing is reported. A task aborted by another
+    /// nexus completes with [`Status::TaskAborted`] (SPC-5, TAS = 1).
     Aborted,
 }
 
 /// The initiator's data buffer of one command (SAM-5 5.4.3: Receive Data-Out).
 pub trait DataOut {
-    /// The next `length` bytes of the Data-Out buffer; fewer when the initiator announced fewer in all.
+    /// The next `length` bytes of the Data-Out buffer; fewer if the initiator announced fewer.
     ///
-    /// The buffer's length is what arrived. Memory is taken when called, so a command asks no earlier than it can use it.
+    /// The length of the buffer is the number of received bytes. The call allocates memory, so call it only when the data is
+    /// needed.
     ///
     /// # Errors
-    /// [`DeliveryError`] when the nexus is gone or the transport gave up the transfer; the command then ends as
-    /// [`Outcome::Aborted`], or with CHECK CONDITION where the transport says so.
+    /// [`DeliveryError`] if the nexus was lost or the transfer failed. Then the command ends as [`Outcome::Aborted`], or with
+    /// CHECK CONDITION if the transport requires it.
     fn receive(&mut self, length: u32) -> LocalBoxFuture<'_, Result<Buffer, DeliveryError>>;
 
-    /// [`DataOut::receive`] while the bytes received before are still in use; `None` when there is no memory for both now. Those before
-    /// them are done with.
+    /// Like [`DataOut::receive`] while the last received bytes are still in use; `None` if memory for both is not available.
+    /// Earlier bytes must no longer be in use.
     fn receive_ahead(
         &mut self,
         length: u32,
@@ -186,10 +186,10 @@ pub trait DataOut {
         None
     }
 
-    /// Memory for `length` bytes that the command is about to read from its medium, with unspecified content.
+    /// Memory for `length` bytes to read from the medium, with unspecified content.
     ///
-    /// The transport bounds what an initiator makes the target hold: long data may have to wait. Call it when the task is
-    /// enabled, for one buffer at a time, and not while it holds long data it received: it could wait for itself.
+    /// The transport limits the memory of an initiator: this can wait for long data. Call it when the task is enabled, for one
+    /// buffer at a time, and not while the command holds received long data: it could wait for itself.
     fn allocate(&mut self, length: u32) -> LocalBoxFuture<'_, Buffer> {
         Box::pin(std::future::ready(Buffer::new(length as usize)))
     }
@@ -198,10 +198,10 @@ pub trait DataOut {
 /// Data-Out did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeliveryError {
-    /// The connection or session is gone.
+    /// The connection or session was lost.
     #[error("the nexus was lost")]
     NexusLost,
-    /// The initiator broke the protocol in this transfer (SPC-5: ABORTED COMMAND, 4Bh/00h).
+    /// The initiator violated the protocol in this transfer (SPC-5: ABORTED COMMAND, 4Bh/00h).
     #[error("the transfer failed")]
     TransferFailed,
 }
@@ -218,53 +218,52 @@ pub enum TaskManagementFunction {
     },
     /// ABORT TASK SET: all tasks of this nexus in the logical unit.
     AbortTaskSet(LogicalUnitNumber),
-    /// CLEAR TASK SET: all tasks of the task set. With a task set for each nexus (SPC-5, TST = 001b) those of this nexus.
+    /// CLEAR TASK SET: all tasks of the task set. As each nexus has a task set (SPC-5, TST = 001b), only tasks of this nexus.
     ClearTaskSet(LogicalUnitNumber),
     /// CLEAR ACA
     ClearAca(LogicalUnitNumber),
     /// LOGICAL UNIT RESET
     LogicalUnitReset(LogicalUnitNumber),
-    /// Reset of every logical unit that the nexus sees (RFC 7143 11.5.1: TARGET WARM RESET).
+    /// Reset of every logical unit that the nexus may use (RFC 7143 11.5.1: TARGET WARM RESET).
     TargetReset,
 }
 
 /// Service response of a task management function (SAM-5 7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionResponse {
-    /// FUNCTION COMPLETE. The tasks it names have ended.
+    /// FUNCTION COMPLETE. The affected tasks have ended.
     Complete,
-    /// FUNCTION SUCCEEDED / no such task: for ABORT TASK of a task that is not there.
+    /// FUNCTION SUCCEEDED / no such task: ABORT TASK of a task that does not exist.
     TaskDoesNotExist,
     /// FUNCTION REJECTED
     Rejected,
-    /// FUNCTION REJECTED because it is not supported here.
+    /// FUNCTION REJECTED because it is not supported.
     NotSupported,
     /// INCORRECT LOGICAL UNIT NUMBER
     IncorrectLogicalUnit,
 }
 
-/// A SCSI target device, as one target port offers it.
+/// A SCSI target device, as seen through one target port.
 ///
-/// Futures stay on the reactor thread that polls them. Every method may be called from several threads at once.
+/// Futures belong to the reactor thread that polls them. Every method may be called from several threads at once.
 pub trait ScsiTarget: Send + Sync {
-    /// Says who may have a nexus from now on. Until this is called, no nexus of another target reaches the logical units of this one.
+    /// Sets the login rules. Before the first call, no nexus of another target can use the logical units of this one.
     fn set_admission(&self, admission: Admission) {
         let _ = admission;
     }
 
-    /// A nexus came into being: from now on its commands may come, and unit attentions are kept for it.
+    /// A nexus was created: it can send commands from now on, and unit attentions are queued for it.
     fn nexus_established(&self, nexus: &Arc<Nexus>);
 
-    /// A nexus ended (SAM-5 6.3.4 `I_T` nexus loss): its tasks are aborted, what was kept for it is dropped.
+    /// A nexus has ended (SAM-5 6.3.4 `I_T` nexus loss): its tasks are aborted, its queues are dropped.
     fn nexus_lost(&self, nexus: &Arc<Nexus>);
 
     /// Runs one command. Tasks of a nexus may be executed concurrently; the caller has put them in order.
     ///
-    /// The task enters the task set when this is called, not when the future is first polled, so that a task management
-    /// function called later sees it.
+    /// The task enters the task set during this call, not at the first poll, so that later task management functions find it.
     ///
-    /// Poll the future to its end, also when the nexus is gone: aborted, it ends as soon as it can. Dropping it takes the task
-    /// out of the task set although an operation of the volume may still run.
+    /// Poll the future to its end, even after the loss of the nexus: it is aborted and ends soon. Dropping it removes the task
+    /// from the task set, although an operation of the volume may still run.
     fn execute_command(
         self: Arc<Self>,
         nexus: Arc<Nexus>,
@@ -272,8 +271,9 @@ pub trait ScsiTarget: Send + Sync {
         data_out: Box<dyn DataOut>,
     ) -> LocalBoxFuture<'static, Outcome>;
 
-    /// Runs a task management function; ready when every task it names has ended. If the future is dropped before that, the logical units
-    /// are fenced off from the nexus' initiator port, after a reset from all, until the tasks have ended: commands end with BUSY.
+    /// Runs a task management function; ready when every affected task has ended. If the future is dropped before, the logical
+    /// units are fenced until the tasks have ended: commands of the nexus' initiator port, or after a reset of all ports, end
+    /// with BUSY.
     fn manage_tasks(
         self: Arc<Self>,
         nexus: Arc<Nexus>,

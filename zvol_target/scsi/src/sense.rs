@@ -39,7 +39,7 @@ impl SenseFormat {
     }
 }
 
-/// Where an invalid field is: the sense-key specific data of ILLEGAL REQUEST (SPC-5 4.4).
+/// Position of an invalid field: the sense-key specific data of ILLEGAL REQUEST (SPC-5 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FieldPointer {
     in_cdb: bool,
@@ -59,18 +59,18 @@ impl FieldPointer {
     }
 }
 
-/// What is said of a copy that ended at a segment (SPC-4 5.17.7.4).
+/// Sense data of a copy that ended at a segment (SPC-4 5.17.7.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentFailure {
     /// Number of the segment descriptor, from zero.
     pub(crate) segment: u16,
     /// Byte in error.
     pub(crate) pointer: SegmentPointer,
-    /// What a copy source or copy destination reported.
+    /// Status of a copy source or copy destination.
     pub(crate) forwarded: Option<Forwarded>,
 }
 
-/// Where the byte in error is: the sense-key specific data of COPY ABORTED (SPC-4 4.5.2.4.5).
+/// Position of the byte in error: the sense-key specific data of COPY ABORTED (SPC-4 4.5.2.4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentPointer {
     /// Counted from the beginning of the parameter list.
@@ -92,7 +92,7 @@ impl SegmentPointer {
     }
 }
 
-/// An end of a copy, as SOURCE of a forwarded sense data descriptor counts them (SPC-4 4.5.2.7).
+/// Copy source or copy destination, as SOURCE of a forwarded sense data descriptor encodes it (SPC-4 4.5.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum CopyEndRole {
@@ -105,12 +105,12 @@ pub(crate) enum CopyEndRole {
 pub(crate) struct Forwarded {
     pub(crate) from: CopyEndRole,
     pub(crate) status: Status,
-    /// Key, additional sense code and INFORMATION; of CHECK CONDITION.
+    /// Sense key, additional sense code and INFORMATION; for CHECK CONDITION.
     pub(crate) sense: Option<(SenseKey, AdditionalSense, Option<u64>)>,
 }
 
 impl Forwarded {
-    /// The status byte and sense data, as the end would have delivered them: in fixed format, or none.
+    /// Status byte and sense data of the copy source or destination: in fixed format, or empty.
     fn to_bytes(self) -> Vec<u8> {
         let mut bytes = vec![self.status as u8];
         if let Some((key, additional, information)) = self.sense {
@@ -124,14 +124,14 @@ impl Forwarded {
     }
 }
 
-/// One sense condition, before it takes a format.
+/// A sense condition, independent of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sense {
     pub(crate) key: SenseKey,
     pub(crate) additional: AdditionalSense,
     pub(crate) information: Option<u64>,
     pub(crate) field: Option<FieldPointer>,
-    /// With COPY ABORTED, in the place of `field`.
+    /// For COPY ABORTED, instead of `field`.
     pub(crate) segment: Option<SegmentFailure>,
 }
 
@@ -150,7 +150,7 @@ impl Sense {
         Self::new(SenseKey::IllegalRequest, additional)
     }
 
-    /// INVALID FIELD IN CDB, the field being the whole `byte` or starting at its `bit`.
+    /// INVALID FIELD IN CDB; the field is the whole `byte`, or starts at `bit`.
     pub(crate) const fn invalid_field_in_cdb(byte: u16, bit: Option<u8>) -> Self {
         let mut sense = Self::illegal_request(AdditionalSense::INVALID_FIELD_IN_CDB);
         sense.field = Some(FieldPointer {
@@ -161,7 +161,7 @@ impl Sense {
         sense
     }
 
-    /// INVALID FIELD IN PARAMETER LIST, pointed at in the Data-Out.
+    /// INVALID FIELD IN PARAMETER LIST, with a pointer into the Data-Out.
     pub(crate) const fn invalid_field_in_parameter_list(byte: u16, bit: Option<u8>) -> Self {
         let mut sense = Self::illegal_request(AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST);
         sense.field = Some(FieldPointer {
@@ -172,14 +172,14 @@ impl Sense {
         sense
     }
 
-    /// LOGICAL BLOCK ADDRESS OUT OF RANGE; INFORMATION is the first address that is not there.
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE; INFORMATION is the first address that does not exist.
     pub(crate) const fn address_out_of_range(first: u64) -> Self {
         let mut sense = Self::illegal_request(AdditionalSense::LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE);
         sense.information = Some(first);
         sense
     }
 
-    /// Bytes to send: at most 72.
+    /// Encodes the sense data: at most 72 bytes.
     pub(crate) fn to_bytes(self, format: SenseFormat) -> Vec<u8> {
         match format {
             SenseFormat::Fixed => self.fixed_with_forwarded(),
@@ -187,7 +187,8 @@ impl Sense {
         }
     }
 
-    /// In fixed format what an end of a copy reported comes behind; COMMAND-SPECIFIC INFORMATION says where (SPC-4 5.17.7.4).
+    /// Fixed format with the sense data of a copy source or destination behind it; COMMAND-SPECIFIC INFORMATION has its position
+    /// (SPC-4 5.17.7.4).
     fn fixed_with_forwarded(self) -> Vec<u8> {
         let mut data = self.fixed().to_vec();
         let Some(SegmentFailure {
@@ -205,7 +206,7 @@ impl Sense {
                 CopyEndRole::Source => 8,
                 CopyEndRole::Destination => 9,
             };
-            // 18 bytes stand before it.
+            // After 18 bytes.
             data[offset_at] = data.len() as u8;
             data.extend_from_slice(&forwarded.to_bytes());
             data[7] = (data.len() - 8) as u8;
@@ -213,7 +214,7 @@ impl Sense {
         data
     }
 
-    /// SPC-5 4.4. An INFORMATION that does not fit four bytes is left out, as VALID then has to be zero.
+    /// Fixed format (SPC-5 4.4). An INFORMATION of more than four bytes is omitted, with VALID = 0.
     fn fixed(self) -> [u8; 18] {
         const RESPONSE_CODE: u8 = 0x70;
         const VALID: u8 = 0x80;
@@ -233,7 +234,7 @@ impl Sense {
         data
     }
 
-    /// SPC-5 4.4.
+    /// Descriptor format (SPC-5 4.4).
     fn descriptors(self) -> Vec<u8> {
         const RESPONSE_CODE: u8 = 0x72;
         const INFORMATION: u8 = 0x00;
@@ -268,7 +269,7 @@ impl Sense {
             data.extend_from_slice(&[SENSE_KEY_SPECIFIC, 0x06, 0, 0, flags, high, low, 0]);
             if let Some(forwarded) = failure.forwarded {
                 let mut bytes = forwarded.to_bytes();
-                // The descriptor is as long as a multiple of four.
+                // Pad the descriptor to a multiple of four.
                 bytes.resize((bytes.len() + 3).next_multiple_of(4) - 3, 0);
                 let length = bytes.len() as u8 + 1;
                 data.extend_from_slice(&[FORWARDED_SENSE_DATA, length, forwarded.from as u8]);

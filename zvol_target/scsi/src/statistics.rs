@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counters of commands: of a logical unit, of a nexus, of a host.
+//! Counters of commands for logical units, nexuses and hosts.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use crate::latency::{LatencyCounters, LatencyHistogram};
 use crate::offload_statistics::{OffloadCounters, OffloadStatistics};
 use crate::sense::SenseKey;
 
-/// What a command is counted under.
+/// Family of a command in the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     Read,
@@ -25,18 +25,18 @@ pub(crate) enum Family {
     Other,
 }
 
-/// Counts of one family of commands since what is counted came into being.
+/// Counters of one family, from the creation of the counted object on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FamilyStatistics {
-    /// Commands that ended with a status; those that reported a unit attention instead of running are not among them.
+    /// Commands that ended with a status. Commands that reported a unit attention instead are not counted.
     pub operations: u64,
-    /// Bytes read from or written to the volume, or compared with it.
+    /// Bytes read, written or compared.
     pub bytes: u64,
     /// Commands among `operations` that ended with CHECK CONDITION.
     pub errors: u64,
-    /// Commands among `errors` that the volume failed: sense key MEDIUM ERROR.
+    /// Commands in `errors` for which the volume failed: sense key MEDIUM ERROR.
     pub medium_errors: u64,
-    /// How long `operations` took.
+    /// Durations of `operations`.
     pub latency: LatencyHistogram,
 }
 
@@ -50,7 +50,7 @@ impl FamilyStatistics {
     }
 }
 
-/// Counters at one moment. They are read one after the other: sums may be off by commands in flight.
+/// Counters at one moment. They are read one by one: sums may differ by running commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// READ(6), (10), (12), (16).
@@ -73,11 +73,11 @@ pub struct Statistics {
     pub token: FamilyStatistics,
     /// PERSISTENT RESERVE IN and OUT, RESERVE and RELEASE.
     pub reservation: FamilyStatistics,
-    /// Everything else.
+    /// All other commands.
     pub other: FamilyStatistics,
-    /// How bytes went that hosts did not move themselves.
+    /// Bytes that offloads moved.
     pub offload: OffloadStatistics,
-    /// Tasks aborted by task management, loss of a nexus or loss of access, of any family.
+    /// Tasks of any family aborted by task management, loss of a nexus or loss of access.
     pub aborted: u64,
     /// Unit attentions reported.
     pub unit_attentions: u64,
@@ -123,7 +123,7 @@ impl FamilyCounters {
     }
 }
 
-/// How a command that was counted came to its end.
+/// How a counted command ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Counted {
     /// It ran.
@@ -140,7 +140,7 @@ pub(crate) enum Counted {
     Aborted,
 }
 
-/// The live counters; every method may be called from several threads at once.
+/// The live counters. Every method may be called from several threads at once.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     read: FamilyCounters,
@@ -189,7 +189,7 @@ impl Counters {
         }
     }
 
-    /// Adds what one command did. Most did nothing of the kind.
+    /// Adds the offload statistics of a command. Most commands have none.
     pub(crate) fn count_offloaded(&self, offloaded: &OffloadStatistics) {
         if *offloaded != OffloadStatistics::default() {
             self.offload.add(offloaded);
@@ -232,7 +232,7 @@ impl Counters {
     }
 }
 
-/// Most threads that count apart; further ones share counters with others.
+/// Most threads with separate counters; more threads share them.
 const SHARDS: usize = 16;
 
 thread_local! {
@@ -242,16 +242,16 @@ thread_local! {
     };
 }
 
-/// Counters that all reactors use: each counts in memory of its own, as they would otherwise take a line of the cache from each other for each
+/// Counters for all reactors. Each reactor counts in separate memory: a shared cache line would move between CPUs for each
 /// command.
 #[derive(Debug, Default)]
 pub(crate) struct ReactorCounters {
-    /// Made when their thread counts first.
+    /// Created when their thread counts first.
     shards: [OnceLock<Box<Counters>>; SHARDS],
 }
 
 impl ReactorCounters {
-    /// Those of the calling thread.
+    /// The counters of the calling thread.
     pub(crate) fn own(&self) -> &Counters {
         SHARD.with(|&shard| self.shards[shard].get_or_init(Box::default))
     }

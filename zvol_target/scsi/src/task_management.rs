@@ -12,7 +12,7 @@ use crate::sam::{
 };
 use crate::task_set::{Abort, AbortedTasks};
 
-/// Tasks are marked aborted when this returns; the future waits for their end. Dropped before, it fences the units off until then.
+/// Marks the tasks as aborted; the future waits for their end. If dropped before, it fences the units until then.
 pub(crate) fn manage(
     device: &Device,
     nexus: &Nexus,
@@ -33,7 +33,7 @@ pub(crate) fn manage(
                 Ok(Unended::new(aborted, own_port))
             }
         }),
-        // The task set is that of the nexus (TST = 001b).
+        // The task set belongs to the nexus (TST = 001b).
         TaskManagementFunction::AbortTaskSet(logical_unit)
         | TaskManagementFunction::ClearTaskSet(logical_unit) => units(device, nexus, logical_unit)
             .map(|units| abort(units, |of, _| (of == nexus.id).then_some(Abort::Silent)))
@@ -44,13 +44,13 @@ pub(crate) fn manage(
                 reset(units, nexus, condition)
             })
         }
-        // Units the nexus does not see are not its business.
+        // Only units that the nexus may use.
         TaskManagementFunction::TargetReset => Ok(reset(
             device.units_with_tasks(nexus, None),
             nexus,
             AdditionalSense::SCSI_BUS_RESET_OCCURRED,
         )),
-        // NORMACA = 0: no logical unit ever has an ACA condition.
+        // NORMACA = 0: an ACA condition never exists.
         TaskManagementFunction::ClearAca(_) => Err(FunctionResponse::NotSupported),
     };
     Box::pin(async move {
@@ -66,7 +66,7 @@ pub(crate) fn manage(
     })
 }
 
-/// The units a function on one logical unit is about; none for the well-known one, which never has tasks.
+/// The units of a function on one logical unit; none for the well-known one, which has no tasks.
 fn units(
     device: &Device,
     nexus: &Nexus,
@@ -88,10 +88,10 @@ fn units(
 
 type Aborted = Vec<(Arc<LogicalUnit>, AbortedTasks)>;
 
-/// Aborted tasks, from which the units are fenced off once nobody waits for their end any more.
+/// Aborted tasks. When their waiter is dropped, the units are fenced until they have ended.
 struct Unended {
     tasks: Aborted,
-    /// Who takes them for ended; `None`: everybody.
+    /// Initiator port that considers them ended; `None`: all ports.
     initiator_port: Option<String>,
 }
 
@@ -122,7 +122,7 @@ fn abort(units: Vec<Arc<LogicalUnit>>, how: impl Fn(u64, u64) -> Option<Abort>) 
         .collect()
 }
 
-/// Aborts all tasks of every nexus; those of others end with TASK ABORTED (TAS = 1).
+/// Aborts all tasks of every nexus. Those of other nexuses end with TASK ABORTED (TAS = 1).
 fn reset(units: Vec<Arc<LogicalUnit>>, nexus: &Nexus, condition: AdditionalSense) -> Unended {
     let aborted = abort(units, |of, _| {
         Some(if of == nexus.id {

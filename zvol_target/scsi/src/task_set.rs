@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The task sets of one logical unit, one for each nexus (SAM-5 8; TST = 001b).
 //!
-//! In a set that all nexuses shared, a task of one host with the attribute ORDERED or HEAD OF QUEUE would hold the tasks of all
-//! others, for as long as that host likes when the task is a WRITE whose data does not come.
+//! With one set for all nexuses, an ORDERED or HEAD OF QUEUE task of one host would block the tasks of all others. With a WRITE
+//! whose data never arrives, it could do so forever.
 //!
-//! A task is in the set from [`TaskSet::enter`] until its [`EnteredTask`] is finished or dropped. Tasks live on the
-//! reactor thread of their nexus; aborting and enabling reach them across threads through [`Task`].
+//! A task is in the set from [`TaskSet::enter`] until its [`EnteredTask`] is finished or dropped. Tasks belong to the reactor
+//! thread of their nexus; other threads abort and enable them through [`Task`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
@@ -20,34 +20,34 @@ use tokio::sync::Notify;
 use crate::lock;
 use crate::sam::TaskAttribute;
 
-/// Most tasks of one nexus in one logical unit; more are answered TASK SET FULL.
+/// Most tasks of one nexus in one logical unit; more get TASK SET FULL.
 ///
-/// No bound for their sum: one host with many nexuses, whose data does not come, would shut out all others. A transport bounds
-/// how many nexuses there are.
+/// Their sum has no limit: one host with many nexuses, whose data never arrives, would exclude all others. The transport limits
+/// the number of nexuses.
 pub(crate) const MAXIMUM_TASKS: usize = 512;
 
-/// The task was aborted: it is to end as soon as it can.
+/// The task was aborted, and must end as soon as possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Aborted;
 
 /// How a task is aborted (SAM-5 5.6, TAS = 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Abort {
-    /// By its own nexus, which knows, or because that is gone: no status.
+    /// By its nexus, or because the nexus was lost: without a status.
     Silent,
-    /// By anybody else: TASK ABORTED status, so that its host does not wait for a timeout.
+    /// By another nexus: with TASK ABORTED status, so that its host does not wait for a timeout.
     WithStatus,
 }
 
-/// Not yet enabled by the rules of its and its neighbours' attributes (SAM-5 8).
+/// Not enabled yet, because of the attributes of older tasks (SAM-5 8).
 const DORMANT: u8 = 0;
 const ENABLED: u8 = 1;
 const ABORTED: u8 = 2;
 const ABORTED_WITH_STATUS: u8 = 3;
-/// Past the point where it can be aborted: it ends with its status.
+/// Can no longer be aborted: it ends with its status.
 const COMMITTED: u8 = 4;
 
-/// One task, as other threads see it.
+/// One task, for access by other threads.
 #[derive(Debug)]
 pub(crate) struct Task {
     /// Order of entry into the set.
@@ -55,9 +55,9 @@ pub(crate) struct Task {
     nexus: u64,
     identifier: u64,
     attribute: TaskAttribute,
-    /// Changed under the lock of the set only.
+    /// Changed only under the lock of the set.
     state: AtomicU8,
-    /// Wakes the one future that runs this task.
+    /// Wakes the future that runs this task.
     wake: Notify,
     ended: AtomicBool,
 }
@@ -90,7 +90,7 @@ impl Task {
         }
     }
 
-    /// The output of `future`, unless the task is aborted while it is pending; it is dropped then.
+    /// The output of `future`. If the task is aborted while it is pending, `future` is dropped.
     pub(crate) async fn unless_aborted<F: Future>(&self, future: F) -> Result<F::Output, Aborted> {
         let mut future = pin!(future);
         let mut aborted = pin!(async {
@@ -111,7 +111,7 @@ impl Task {
     }
 }
 
-/// A task's membership in its set, held by the future that runs it.
+/// Membership of a task in its set, owned by the future that runs it.
 pub(crate) struct EnteredTask<S: AsRef<TaskSet>> {
     set: S,
     task: Arc<Task>,
@@ -123,9 +123,9 @@ impl<S: AsRef<TaskSet>> EnteredTask<S> {
         &self.task
     }
 
-    /// Takes the task out of the set and says how it had been aborted before, if it had.
+    /// Removes the task from the set. Returns how it was aborted before, if it was.
     ///
-    /// From here on no task management function finds it, so a status may be reported.
+    /// From here on, no task management function finds it, so a status may be reported.
     pub(crate) fn finish(mut self, now: Instant) -> Option<Abort> {
         self.left = true;
         self.set.as_ref().leave(&self.task, now)
@@ -150,7 +150,8 @@ struct Members {
 }
 
 impl Members {
-    /// SAM-5 8: HEAD OF QUEUE at once; ORDERED after all older tasks; SIMPLE after older ORDERED; the last two after all
+    /// SAM-5 8: HEAD OF QUEUE at once; ORDERED after all older tasks; SIMPLE after older ORDERED tasks; both after all HEAD OF
+    /// QUEUE tasks.
     /// HEAD OF QUEUE.
     fn may_run(&self, sequence: u64, attribute: TaskAttribute) -> bool {
         let oldest = |first: Option<&u64>| first.is_none_or(|&first| first >= sequence);
@@ -194,7 +195,7 @@ impl Members {
         }
     }
 
-    /// Enables, in the order of entry, what no longer waits for anything.
+    /// Enables tasks that no longer wait, in the order of entry.
     fn enable_dormant(&mut self) {
         while let Some(&sequence) = self.dormant.first() {
             if let Some(task) = self.tasks.get(&sequence) {
@@ -210,12 +211,12 @@ impl Members {
     }
 }
 
-/// Aborted tasks that have not ended, and that nobody waits for any more: an operation of the volume can't be called back.
+/// Aborted tasks that have not ended, and that no function waits for: an operation of the volume cannot be cancelled.
 #[derive(Debug)]
 struct Fence {
     /// By [`Task::sequence`].
     tasks: BTreeSet<u64>,
-    /// Who is kept off; `None`: everybody.
+    /// Fenced initiator port; `None`: all ports.
     initiator_port: Option<String>,
 }
 
@@ -225,7 +226,7 @@ struct Sets {
     tasks: usize,
     by_nexus: BTreeMap<u64, Members>,
     fences: Vec<Fence>,
-    /// How long there were no tasks, up to the last time there were some.
+    /// Total time without tasks, up to the last time with tasks.
     idle: Duration,
     /// When the last task left.
     idle_since: Instant,
@@ -249,12 +250,12 @@ impl Sets {
         if self.tasks > 0 {
             self.idle
         } else {
-            // Threads take the lock in another order than they read the clock.
+            // The order in which threads take the lock differs from the order of their clock readings.
             self.idle + now.saturating_duration_since(self.idle_since)
         }
     }
 
-    /// The set of the nexus. An empty one is kept for the next task; those of others go when a new one is made.
+    /// The set of the nexus. Its empty set remains for the next task; empty sets of others are removed when a new one is created.
     fn of_nexus(&mut self, nexus: u64) -> &mut Members {
         if !self.by_nexus.contains_key(&nexus) {
             self.by_nexus.retain(|_, members| !members.tasks.is_empty());
@@ -267,14 +268,14 @@ impl Sets {
 #[derive(Debug, Default)]
 pub(crate) struct TaskSet {
     sets: Mutex<Sets>,
-    /// Whether there are fences. Changed under the lock of the sets only, read without it for each command.
+    /// Whether fences exist. Changed under the lock of the sets; commands read it without the lock.
     fenced: AtomicBool,
     /// Notified whenever an aborted task has ended.
     aborted_task_ended: Notify,
 }
 
 impl TaskSet {
-    /// Puts a task into the set that `set` leads to; `None` when the nexus has too many there.
+    /// Adds a task to the set of its nexus; `None` if the nexus has too many tasks there.
     pub(crate) fn enter<S: AsRef<TaskSet>>(
         set: S,
         nexus: u64,
@@ -315,13 +316,13 @@ impl TaskSet {
         })
     }
 
-    /// How long the logical unit had no tasks.
+    /// Time for which the logical unit has had no tasks.
     pub(crate) fn idle(&self, now: Instant) -> Duration {
         lock(&self.sets).idle(now)
     }
 
-    /// Aborts the tasks for which `how(nexus, identifier)` says how. Those that wait end at once, those in an operation of the
-    /// volume after it. Wait for them with [`TaskSet::wait_until_ended`].
+    /// Aborts the tasks for which `how(nexus, identifier)` returns a value. Waiting tasks end at once, tasks in an operation of
+    /// the volume after it. Wait for them with [`TaskSet::wait_until_ended`].
     pub(crate) fn abort(&self, how: impl Fn(u64, u64) -> Option<Abort>) -> AbortedTasks {
         let sets = lock(&self.sets);
         let mut aborted = Vec::new();
@@ -329,7 +330,7 @@ impl TaskSet {
         for task in tasks {
             match (how(task.nexus, task.identifier), task.abort()) {
                 (None, _) => continue,
-                // Its own nexus gave it up: it expects no status any more.
+                // Its nexus aborted it: it expects no status.
                 (Some(_), Some(Abort::Silent)) => {}
                 (Some(_), None) if task.is_committed() => {}
                 (Some(Abort::Silent), _) => task.change(ABORTED),
@@ -340,13 +341,13 @@ impl TaskSet {
         AbortedTasks(aborted)
     }
 
-    /// Aborts the tasks of a nexus that is lost. Until they have ended, the unit is fenced off from its initiator port.
+    /// Aborts the tasks of a lost nexus. Until they have ended, the unit is fenced for its initiator port.
     pub(crate) fn lose_nexus(&self, nexus: u64, initiator_port: &str) {
         let aborted = self.abort(|of, _| (of == nexus).then_some(Abort::Silent));
         self.fence(&aborted, Some(initiator_port));
     }
 
-    /// Fences the unit off from an initiator port, or from all, until all of `tasks` have ended.
+    /// Fences the unit for an initiator port, or for all, until all of `tasks` have ended.
     pub(crate) fn fence(&self, tasks: &AbortedTasks, initiator_port: Option<&str>) {
         let mut sets = lock(&self.sets);
         let is_there = |task: &&Arc<Task>| {
@@ -364,8 +365,8 @@ impl TaskSet {
         }
     }
 
-    /// Whether aborted tasks that the initiator port takes for ended are still here. Its commands must not overtake them: what they
-    /// write late would destroy what it wrote.
+    /// Whether aborted tasks that the initiator port considers ended still run here. New commands must wait for them: a late
+    /// write of theirs would overwrite newer data.
     pub(crate) fn is_fenced(&self, initiator_port: &str) -> bool {
         let is_for = |fence: &Fence| {
             let port = fence.initiator_port.as_deref();
@@ -390,10 +391,10 @@ impl TaskSet {
         }
     }
 
-    /// From here on the task can't be aborted any more: who tries waits for its end. To be done when what it did can't be undone.
+    /// From here on the task cannot be aborted; an abort waits for its end. Call it before a change that cannot be undone.
     ///
     /// # Errors
-    /// [`Aborted`] before.
+    /// [`Aborted`] if it was aborted before.
     pub(crate) fn commit(&self, task: &Task) -> Result<(), Aborted> {
         let _sets = lock(&self.sets);
         if task.is_aborted() {
@@ -403,7 +404,7 @@ impl TaskSet {
         Ok(())
     }
 
-    /// Takes the task out, enables what waited for it, and says how it was aborted, if it was. Called once for each task.
+    /// Removes the task, enables tasks that waited for it, and returns how it was aborted, if it was. Called once for each task.
     fn leave(&self, task: &Task, now: Instant) -> Option<Abort> {
         let mut sets = lock(&self.sets);
         sets.tasks -= 1;
@@ -468,7 +469,7 @@ mod tests {
         assert_eq!(idle(35), 10);
         assert_eq!(second.finish(at(40)), None);
         assert_eq!(idle(45), 15);
-        // Came before the last one left, by the clock.
+        // Earlier than the end of the last task, by the clock.
         let third = enter(&set, 1, at(39));
         assert_eq!(idle(50), 10);
         drop(third);

@@ -8,22 +8,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::additional_sense::AdditionalSense;
 use crate::lock;
 
-/// Most conditions kept for one nexus: more than this crate has different ones.
+/// Limit of pending conditions of one nexus: more than this crate has different ones.
 const MAXIMUM_PENDING: usize = 16;
 
-/// Code of the conditions a reset establishes; the lower the qualifier, the higher the precedence (SAM-5 5.14).
+/// Code of the conditions that a reset establishes. The lower the qualifier, the higher the precedence (SAM-5 5.14).
 const RESET_OCCURRED: u8 = 0x29;
 
-/// Queues of pending conditions, for the nexuses that were added.
+/// Queues of pending conditions, one for each added nexus.
 #[derive(Debug, Default)]
 pub(crate) struct UnitAttentions {
-    /// Conditions in all queues: lets a command pass without the lock when there are none.
+    /// Conditions in all queues: if there are none, commands need not take the lock.
     pending: AtomicUsize,
     queues: Mutex<HashMap<u64, VecDeque<AdditionalSense>>>,
 }
 
 impl UnitAttentions {
-    /// Keeps conditions for the nexus from now on, `conditions` being the first.
+    /// Adds a queue for the nexus, with `conditions` first.
     pub(crate) fn add_nexus(&self, nexus: u64, conditions: &[AdditionalSense]) {
         let mut queues = lock(&self.queues);
         let queue = queues.entry(nexus).or_default();
@@ -40,14 +40,14 @@ impl UnitAttentions {
             .collect()
     }
 
-    /// Drops what is kept for the nexus.
+    /// Removes the queue of the nexus.
     pub(crate) fn remove_nexus(&self, nexus: u64) {
         if let Some(queue) = lock(&self.queues).remove(&nexus) {
             self.pending.fetch_sub(queue.len(), Ordering::Relaxed);
         }
     }
 
-    /// Establishes the condition for every nexus but `except`.
+    /// Establishes the condition for every nexus except `except`.
     pub(crate) fn establish(&self, condition: AdditionalSense, except: Option<u64>) {
         for (&nexus, queue) in lock(&self.queues).iter_mut() {
             if Some(nexus) != except {
@@ -63,7 +63,7 @@ impl UnitAttentions {
         }
     }
 
-    /// Takes the condition to report next to the nexus.
+    /// Takes the next condition of the nexus.
     pub(crate) fn take(&self, nexus: u64) -> Option<AdditionalSense> {
         if self.pending.load(Ordering::Acquire) == 0 {
             return None;
@@ -73,14 +73,14 @@ impl UnitAttentions {
         Some(condition)
     }
 
-    /// Takes a reset to report to the nexus, if it is one that comes next.
+    /// Takes the next condition of the nexus, if it is a reset.
     pub(crate) fn take_reset(&self, nexus: u64) -> Option<AdditionalSense> {
         if self.pending.load(Ordering::Acquire) == 0 {
             return None;
         }
         let mut queues = lock(&self.queues);
         let queue = queues.get_mut(&nexus)?;
-        // A reset is always the first.
+        // A reset is always first.
         let is_reset = |condition: &&AdditionalSense| condition.code == RESET_OCCURRED;
         queue.front().filter(is_reset)?;
         let condition = queue.pop_front()?;

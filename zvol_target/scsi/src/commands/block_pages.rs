@@ -9,11 +9,11 @@ use crate::provisioning::THRESHOLD_SET_BYTES;
 /// MAXIMUM COMPARE AND WRITE LENGTH, blocks.
 const MAXIMUM_COMPARE_AND_WRITE_LENGTH: u8 = u8::MAX;
 
-/// OPTIMAL TRANSFER LENGTH, bytes. QEMU copies as much by an EXTENDED COPY, at least 2 MiB: with 1 MiB here a copy takes 1.6 times as long
-/// (docs/measured.md). Linux reads ahead twice as much, and `mkfs.xfs` takes it for the width of a stripe.
+/// OPTIMAL TRANSFER LENGTH, bytes. QEMU sends EXTENDED COPY commands of this length, but at least 2 MiB: with 1 MiB a copy takes
+/// 1.6 times as long (docs/measured.md). Linux reads ahead twice this length, and `mkfs.xfs` uses it as stripe width.
 const OPTIMAL_TRANSFER_BYTES: u32 = 4 << 20;
 
-/// Block Limits. Limits of commands that the host is not offered are zero. WSNZ is zero: WRITE SAME takes zero blocks for all.
+/// Block Limits. Limits of disabled commands are zero. WSNZ is zero: a WRITE SAME of zero blocks means all blocks.
 pub(crate) fn block_limits(execution: &Execution) -> Vec<u8> {
     const UGAVALID: u32 = 1 << 31;
     let capacity = execution.unit.capacity();
@@ -32,7 +32,7 @@ pub(crate) fn block_limits(execution: &Execution) -> Vec<u8> {
         set(16, unmap::MAXIMUM_LBA_COUNT);
         set(20, unmap::MAXIMUM_BLOCK_DESCRIPTOR_COUNT);
         set(24, (granule / block_bytes).max(1));
-        // Aligned to the beginning of the volume.
+        // Aligned to the start of the volume.
         set(28, UGAVALID);
     }
     if let Some(blocks) = write_atomic::maximum_blocks(execution) {
@@ -47,7 +47,7 @@ pub(crate) fn block_limits(execution: &Execution) -> Vec<u8> {
     page
 }
 
-/// Block Device Characteristics: no rotation; everything else not reported.
+/// Block Device Characteristics: no rotation; all other fields are not reported.
 pub(crate) fn block_device_characteristics() -> Vec<u8> {
     const NON_ROTATING_MEDIUM: u16 = 1;
     let mut page = vec![0; 60];
@@ -55,7 +55,7 @@ pub(crate) fn block_device_characteristics() -> Vec<u8> {
     page
 }
 
-/// Logical Block Provisioning. Everything zero where there is nothing to unmap.
+/// Logical Block Provisioning. All fields are zero if the unit cannot unmap.
 pub(crate) fn logical_block_provisioning(execution: &Execution) -> Vec<u8> {
     const LBPU: u8 = 0x80;
     const LBPWS: u8 = 0x40;

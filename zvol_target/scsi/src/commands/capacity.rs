@@ -12,8 +12,8 @@ pub(crate) fn read_capacity_10(execution: &Execution) -> Reply {
     Reply::parameter_data(&data, 8)
 }
 
-/// Without protection information (`PROT_EN` = 0). LBPME and LBPRZ where there are blocks to unmap. The volume begins at the border of a
-/// physical block, so LOWEST ALIGNED LOGICAL BLOCK ADDRESS is zero.
+/// Without protection information (`PROT_EN` = 0). LBPME and LBPRZ are set if the unit can unmap. The volume starts at a physical
+/// block, so LOWEST ALIGNED LOGICAL BLOCK ADDRESS is zero.
 pub(crate) fn read_capacity_16(execution: &Execution) -> Reply {
     const LBPME_AND_LBPRZ: u8 = 0xc0;
     let capacity = execution.unit.capacity();

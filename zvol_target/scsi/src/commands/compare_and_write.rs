@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! COMPARE AND WRITE (SBC-4): what VMFS locks with (ATS).
+//! COMPARE AND WRITE (SBC-4): ATS, the locks of VMFS.
 
 use volume::Buffer;
 use volume::engine::urgently;
@@ -9,15 +9,15 @@ use crate::commands::read_write::FUA;
 use crate::execution::{Execution, Failure, Reply};
 use crate::sense::{Sense, SenseKey};
 
-/// Compares the blocks with the first half of Data-Out, and if they are equal writes the second half: as one, whatever else writes
-/// there. It goes ahead of bulk work in the volume.
+/// Compares the blocks with the first half of Data-Out. If they are equal, writes the second half. Atomic with respect to all
+/// other writes. It has priority over bulk I/O of the volume.
 ///
-/// Aborted, it has done nothing: when the abort comes while the second half is written, what was there is written back before
-/// anybody else may write. Its host would otherwise try again, and find its own success as a miscompare.
+/// An aborted command has no effect: if the abort arrives during the write, the old data is written back before any other write
+/// of the range. Otherwise the host would retry, and get a miscompare from its own success.
 ///
 /// # Errors
-/// MISCOMPARE DURING VERIFY OPERATION, INFORMATION being the first byte of Data-Out that differs; those of READ and WRITE. A Data-Out
-/// that is not both halves: INVALID FIELD IN COMMAND INFORMATION UNIT.
+/// MISCOMPARE DURING VERIFY OPERATION, with the first different byte of Data-Out as INFORMATION; the errors of READ and WRITE.
+/// INVALID FIELD IN COMMAND INFORMATION UNIT if Data-Out is not exactly both halves.
 pub(crate) async fn compare_and_write(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     let range = execution.byte_range()?;
     execution.require_writable()?;
@@ -30,7 +30,7 @@ pub(crate) async fn compare_and_write(execution: &mut Execution<'_>) -> Result<R
     let (expected, new) = data.split_at(half as usize);
     let _alone = execution.hold_exclusive(range.offset, range.length).await?;
     execution.check_aborted()?;
-    // Nothing waits for memory here: it is as much as this command was given for its Data-Out.
+    // This does not wait for memory: it needs no more than the Data-Out of this command.
     let stability = execution.stability(execution.cdb.bit(1, FUA));
     let volume = &execution.unit.volume;
     let stored = urgently(volume.read(range.offset, Buffer::new(half as usize))).await;
@@ -53,7 +53,7 @@ pub(crate) async fn compare_and_write(execution: &mut Execution<'_>) -> Result<R
                 logical_unit = execution.number,
                 initiator = %execution.nexus.initiator_port,
                 %error,
-                "a COMPARE AND WRITE was aborted, and what it wrote could not be undone"
+                "a COMPARE AND WRITE was aborted, but its write could not be undone"
             );
         }
         return Err(Failure::Aborted);

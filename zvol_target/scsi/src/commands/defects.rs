@@ -6,9 +6,9 @@ use crate::execution::{Execution, Reply};
 /// Operation code of the 10-byte command.
 const READ_DEFECT_DATA_10: u8 = 0x37;
 
-/// Both lists, and both empty: what a volume's devices have of bad blocks is not this unit's.
+/// Returns both lists, always empty: bad blocks of the devices under the volume are not those of this unit.
 pub(crate) fn read_defect_data(execution: &Execution) -> Reply {
-    /// `REQ_PLIST`, `REQ_GLIST` and DEFECT LIST FORMAT come back as `PLISTV`, `GLISTV` and the format.
+    /// `REQ_PLIST`, `REQ_GLIST` and DEFECT LIST FORMAT are returned as `PLISTV`, `GLISTV` and the format.
     const REQUEST: u8 = 0x1f;
     let cdb = execution.cdb;
     if cdb.operation_code() == READ_DEFECT_DATA_10 {

@@ -20,7 +20,7 @@ const TARGET_PORT_GROUP: u8 = 5;
 const SCSI_NAME_STRING: u8 = 8;
 
 impl LogicalUnit {
-    /// Its own names: designators with association 0, those that it keeps or those of its UUID.
+    /// Designators of the unit (association 0): the retained names, or those from its UUID.
     pub fn designators(&self) -> Vec<Designator> {
         if let Some(retained) = self.designation() {
             return retained.designators().to_vec();
@@ -33,11 +33,10 @@ impl LogicalUnit {
     }
 }
 
-/// Target port group of a port that nothing was said about.
+/// Default target port group of a port.
 pub(crate) const DEFAULT_TARGET_PORT_GROUP: u16 = 1;
 
-/// Body of the Device Identification page: the names of the unit, then those of the port it is seen through and of the target,
-/// as far as they are known.
+/// Body of the Device Identification page: names of the unit, of the port in use and of the target, if known.
 pub(crate) fn device_identification(execution: &Execution) -> Vec<u8> {
     let unit = execution.unit;
     let relative_target_port = execution.nexus.relative_target_port;
@@ -64,8 +63,8 @@ pub(crate) fn device_identification(execution: &Execution) -> Vec<u8> {
     page
 }
 
-/// Body of the SCSI Ports page (SPC-5 7.7.14): every target port with its name; where none is known, the one the command came
-/// in by, without.
+/// Body of the SCSI Ports page (SPC-5 7.7.14): every target port with its name. If none is configured, the port in use without a
+/// name.
 pub(crate) fn scsi_ports(execution: &Execution) -> Vec<u8> {
     let mut page = Vec::with_capacity(256);
     let (_, ports) = execution.device.names();
@@ -85,7 +84,7 @@ pub(crate) fn scsi_ports(execution: &Execution) -> Vec<u8> {
     page
 }
 
-/// SCSI port designation descriptor of a target port: no initiator port.
+/// SCSI port designation descriptor of a target port, without initiator port.
 fn add_port(page: &mut Vec<u8>, relative_target_port: u16, descriptors: &[u8]) {
     let [high, low] = relative_target_port.to_be_bytes();
     // One name, of at most 260 bytes.
@@ -98,8 +97,8 @@ fn low_half(number: u16) -> [u8; 4] {
     u32::from(number).to_be_bytes()
 }
 
-/// SCSI name string: ended by at least one zero, and as long as a multiple of four (SPC-5 7.7.6.11). A name too long for that is
-/// left out.
+/// Adds a SCSI name string: terminated by at least one zero, with a length that is a multiple of four (SPC-5 7.7.6.11). Omits a
+/// name that is too long.
 fn add_name(page: &mut Vec<u8>, association: u8, name: &str) {
     const MAXIMUM: usize = 252;
     if name.len() >= MAXIMUM {

@@ -7,13 +7,13 @@ use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, Failure, Reply};
 use crate::sense::{Sense, SenseKey};
 
-/// With SELFTEST the default self-test: the first and the last block are read, and the volume is flushed if it takes writes. Other
-/// hosts notice nothing of it, whether DEVOFFL and UNITOFFL would allow that or not. Without SELFTEST there is nothing to do: the
-/// command table refuses self-test codes and diagnostic pages.
+/// With SELFTEST, runs the default self-test: reads the first and the last block, and flushes the volume if it is writable. Other
+/// hosts are not affected, for all values of DEVOFFL and UNITOFFL. Without SELFTEST, does nothing: the command table refuses
+/// self-test codes and diagnostic pages.
 ///
 /// # Errors
-/// LOGICAL UNIT NOT READY when the volume is gone. HARDWARE ERROR, INTERNAL TARGET FAILURE when the test failed otherwise. Not LOGICAL UNIT FAILED SELF-TEST, which `ESXi` takes for the loss of
-/// the device.
+/// LOGICAL UNIT NOT READY if the volume no longer exists; HARDWARE ERROR, INTERNAL TARGET FAILURE if the test failed otherwise.
+/// Not LOGICAL UNIT FAILED SELF-TEST, which `ESXi` treats as loss of the device.
 pub(crate) async fn send_diagnostic(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     const SELFTEST: u8 = 0x04;
     if !execution.cdb.bit(1, SELFTEST) {
@@ -35,7 +35,7 @@ pub(crate) async fn send_diagnostic(execution: &mut Execution<'_>) -> Result<Rep
 }
 
 fn failed(execution: &Execution, error: &volume::VolumeError) -> Sense {
-    // Logs what happened.
+    // Logs the error.
     let sense = execution.volume_failure(error, AdditionalSense::INTERNAL_TARGET_FAILURE);
     if matches!(error, volume::VolumeError::Gone(_)) {
         return sense;

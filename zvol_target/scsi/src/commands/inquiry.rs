@@ -12,12 +12,13 @@ use crate::sense::Sense;
 
 /// PERIPHERAL QUALIFIER and PERIPHERAL DEVICE TYPE: a direct-access block device is connected.
 pub(crate) const DIRECT_ACCESS: u8 = 0x00;
-/// A well-known logical unit is.
+/// A well-known logical unit is connected.
 pub(crate) const WELL_KNOWN: u8 = 0x1e;
-/// Nothing is, nor can be.
+/// No device is connected, or can be.
 pub(crate) const NOT_PRESENT: u8 = 0x7f;
 
-/// Nothing is now, but could be: for LUN 0, which Windows and boot code ask first and give the whole target up at [`NOT_PRESENT`].
+/// No device is connected, but one could be. For LUN 0: Windows and boot code query it first, and ignore the whole target after
+/// [`NOT_PRESENT`].
 pub(crate) const NOT_CONNECTED: u8 = 0x3f;
 
 const EVPD: u8 = 0x01;
@@ -26,7 +27,7 @@ const EVPD: u8 = 0x01;
 const THIRD_PARTY_COPY: u8 = 0x08;
 
 /// # Errors
-/// INVALID FIELD IN CDB for a page that is not there, or a page code without EVPD.
+/// INVALID FIELD IN CDB for an unknown page, or a page code without EVPD.
 pub(crate) fn inquiry(execution: &Execution) -> Result<Reply, Sense> {
     let cdb = execution.cdb;
     let data = if cdb.bit(1, EVPD) {
@@ -46,10 +47,10 @@ pub(crate) fn inquiry(execution: &Execution) -> Result<Reply, Sense> {
     Ok(Reply::parameter_data(&data, u32::from(cdb.u16(3))))
 }
 
-/// INQUIRY to the REPORT LUNS well-known logical unit, or where there is none.
+/// INQUIRY to the REPORT LUNS well-known logical unit, or to a number without logical unit.
 ///
 /// # Errors
-/// As [`inquiry`].
+/// The errors of [`inquiry`].
 pub(crate) fn inquiry_without_unit(
     device: &Device,
     cdb: Cdb,
@@ -80,11 +81,11 @@ fn standard_data(
     const VERSION: u8 = 0x06;
     const HISUP: u8 = 0x10;
     const RESPONSE_DATA_FORMAT: u8 = 0x02;
-    /// Asymmetric access: implicit, by REPORT TARGET PORT GROUPS.
+    /// Asymmetric access: implicit only, with REPORT TARGET PORT GROUPS.
     const TPGS_IMPLICIT: u8 = 0x10;
     const MULTIP: u8 = 0x10;
     const CMDQUE: u8 = 0x02;
-    /// SAM-5, SPC-4 and SBC-3, no version claimed.
+    /// SAM-5, SPC-4 and SBC-3, without a version.
     const VERSION_DESCRIPTORS: [u16; 3] = [0x00a0, 0x0460, 0x04c0];
     if cdb.byte(2) != 0 {
         return Err(Sense::invalid_field_in_cdb(2, None));

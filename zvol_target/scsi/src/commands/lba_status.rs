@@ -7,10 +7,10 @@ use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, Failure, Reply};
 use crate::sense::Sense;
 
-/// LBA status descriptors in one answer at most: a host that wants more asks on from where they end.
+/// Most LBA status descriptors in one answer; the host can continue after the last one.
 const MOST_DESCRIPTORS: usize = 512;
 
-/// How often the volume is queried for one answer, and for how many extents at a time.
+/// Limits for one answer: queries of the volume, and extents per query.
 const MOST_QUESTIONS: usize = 16;
 const EXTENTS_OF_A_QUESTION: usize = 64;
 
@@ -21,20 +21,20 @@ const DESCRIPTOR_BYTES: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum ProvisioningStatus {
-    /// Mapped, or it is not known.
+    /// Mapped, or unknown.
     Mapped = 0,
     Deallocated = 1,
 }
 
-/// Blocks of one status.
+/// Consecutive blocks of one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     blocks: u64,
     status: ProvisioningStatus,
 }
 
-/// Which blocks are mapped, from the STARTING LOGICAL BLOCK ADDRESS on, as far as a bounded number of questions to the volume goes. A
-/// block is deallocated when all of it is a hole for certain; all blocks of a unit that is not thin are mapped.
+/// Status of the blocks from STARTING LOGICAL BLOCK ADDRESS on, with a limited number of queries to the volume. A block is
+/// deallocated if all of it is certainly a hole. All blocks of a thick unit are mapped.
 ///
 /// # Errors
 /// LOGICAL BLOCK ADDRESS OUT OF RANGE, UNRECOVERED READ ERROR.
@@ -61,7 +61,7 @@ pub(crate) async fn get_lba_status(execution: &mut Execution<'_>) -> Result<Repl
     ))
 }
 
-/// Neighbours differ, except where one is longer than a descriptor can say.
+/// Neighbours differ, unless a run is too long for one descriptor.
 fn parameter_data(address: u64, runs: &[Run]) -> Vec<u8> {
     let mut data = vec![0; HEADER_BYTES];
     let mut at = address;
@@ -127,7 +127,8 @@ async fn runs(
     Ok(runs)
 }
 
-/// Extents that follow each other from the block `at` on, as blocks below `end`: one that is a hole only in part is mapped.
+/// Converts consecutive extents from the block `at` on to runs of blocks below `end`. A block that is only partly a hole is
+/// mapped.
 fn in_blocks(extents: &[Extent], block_bytes: u64, at: u64, end: u64) -> Vec<Run> {
     let mut runs = Vec::new();
     let mut at = at;

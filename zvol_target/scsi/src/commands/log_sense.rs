@@ -32,11 +32,11 @@ const PAGES: [PageCode; 8] = [
     INFORMATIONAL_EXCEPTIONS,
 ];
 
-/// Only present, cumulative values: nothing here has a threshold or is saved. They count since the logical unit came into being.
+/// Supports cumulative values only: there are no thresholds and no saved values. They count from the creation of the logical
+/// unit.
 ///
 /// # Errors
-/// INVALID FIELD IN CDB for a page that is not there, values other than cumulative ones, or a PARAMETER POINTER beyond the last
-/// parameter.
+/// INVALID FIELD IN CDB for an unknown page, values other than cumulative ones, or a PARAMETER POINTER beyond the last parameter.
 pub(crate) fn log_sense(execution: &Execution) -> Result<Reply, Sense> {
     const CUMULATIVE: u8 = 0b01;
     const SPF: u8 = 0x40;
@@ -71,13 +71,13 @@ pub(crate) fn log_sense(execution: &Execution) -> Result<Reply, Sense> {
     Ok(Reply::parameter_data(&data, u32::from(cdb.u16(7))))
 }
 
-/// Space is reported where there are blocks to unmap and it is known.
+/// The provisioning page exists if the unit can unmap and its space is known.
 fn is_there(execution: &Execution, code: PageCode) -> bool {
     code != LOGICAL_BLOCK_PROVISIONING
         || (execution.unmap_granularity().is_some() && execution.unit.space.figures().is_some())
 }
 
-/// The pages, or the pages with their subpages.
+/// List of the pages, or of the pages and subpages.
 fn list(code: PageCode, pages: impl Iterator<Item = PageCode>) -> Vec<u8> {
     if code == SUPPORTED_LOG_PAGES {
         let mut codes: Vec<_> = pages.map(|(page, _)| page).collect();
@@ -88,7 +88,7 @@ fn list(code: PageCode, pages: impl Iterator<Item = PageCode>) -> Vec<u8> {
     }
 }
 
-/// Parameters of a page from the one with the code `from` on; `None` when there is none.
+/// Parameters of a page from the code `from` on; `None` if there are none.
 fn parameters(execution: &Execution, code: PageCode, from: u16) -> Option<Vec<u8>> {
     let statistics = execution.unit.statistics();
     let all = match code {
@@ -131,7 +131,7 @@ fn parameter(code: u16, control: u8, values: &[u64]) -> Parameter {
     (code, bytes)
 }
 
-/// What is known of a family's errors. How much ZFS corrected is not: those counters are left out.
+/// Error counters of a family. ZFS does not report corrected errors, so those counters are omitted.
 fn error_counters(family: &FamilyStatistics) -> Vec<Parameter> {
     const TOTAL_BYTES_PROCESSED: u16 = 0x0005;
     const TOTAL_UNCORRECTED_ERRORS: u16 = 0x0006;
@@ -141,8 +141,8 @@ fn error_counters(family: &FamilyStatistics) -> Vec<Parameter> {
     ]
 }
 
-/// General Access Statistics and Performance, Idle Time, and the unit their intervals have: one microsecond. Weights are not used, so the
-/// weighted values are zero.
+/// General Access Statistics and Performance, Idle Time, and the unit of their intervals: one microsecond. Weights are not used,
+/// so the weighted values are zero.
 fn general_statistics(statistics: &Statistics, block_bytes: u64, idle: Duration) -> Vec<Parameter> {
     const GENERAL_ACCESS: u16 = 0x0001;
     const IDLE_TIME: u16 = 0x0002;
@@ -168,7 +168,7 @@ fn general_statistics(statistics: &Statistics, block_bytes: u64, idle: Duration)
     ]
 }
 
-/// Available and used LBA mapping resources, in threshold sets. What is available others may use too.
+/// Available and used LBA mapping resources, in threshold sets. Available resources are shared with other users.
 fn logical_block_provisioning(figures: SpaceFigures) -> Vec<Parameter> {
     // SCOPE.
     const DEDICATED: u8 = 0b01;
@@ -185,7 +185,7 @@ fn logical_block_provisioning(figures: SpaceFigures) -> Vec<Parameter> {
     ]
 }
 
-/// No informational exception; the temperature is not known.
+/// No informational exception; the temperature is unknown.
 fn informational_exceptions() -> Parameter {
     const NO_TEMPERATURE: u8 = 0xff;
     (0x0000, vec![BINARY_LIST, 4, 0, 0, NO_TEMPERATURE, 0])

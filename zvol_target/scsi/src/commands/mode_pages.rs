@@ -33,17 +33,17 @@ pub(crate) const PAGES: [PageCode; 8] = [
 /// SPF, in the first byte of a page: the page has a subpage code, and four bytes of header.
 pub(crate) const SPF: u8 = 0x40;
 
-/// Byte of the Control page that has `D_SENSE`, and its mask: all that MODE SELECT can change.
+/// Byte and mask of `D_SENSE` in the Control page, the only field that MODE SELECT can change.
 ///
-/// Not SWP, which would let one host write-protect the disk of all others, and a host that forgot it leave it so; nor WCE, as
-/// losing writes is the administrator's risk to take. Both are chosen where the unit is configured.
+/// SWP is not changeable: a host could write-protect the disk of all others, and forget it. Nor is WCE: only an administrator may
+/// decide to risk a loss of writes. Both are settings of the unit.
 pub(crate) const D_SENSE: (usize, u8) = (2, 0x04);
 
-/// Bytes of the Logical Block Provisioning page that begin its threshold descriptors, in this order.
+/// First bytes of the threshold descriptors in the Logical Block Provisioning page, in this order.
 const THRESHOLD_DESCRIPTORS: [(usize, Resource); 2] =
     [(16, Resource::Available), (24, Resource::Used)];
 
-/// Where the Logical Block Provisioning page has the threshold of a resource.
+/// Position of a resource's threshold in the Logical Block Provisioning page.
 pub(crate) fn threshold_descriptor_at(resource: Resource) -> u64 {
     THRESHOLD_DESCRIPTORS
         .iter()
@@ -51,7 +51,7 @@ pub(crate) fn threshold_descriptor_at(resource: Resource) -> u64 {
         .map_or(0, |&(at, _)| at as u64)
 }
 
-/// PAGE CONTROL: which values of the parameters (SPC-5). There are no saved values.
+/// PAGE CONTROL: the kind of values (SPC-5). There are no saved values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageControl {
     Current,
@@ -59,8 +59,8 @@ pub(crate) enum PageControl {
     Default,
 }
 
-/// A page with its header; `None` when there is no such page. Fields that are not set here are zero: no retries and no time
-/// limits of their own, no timers of power conditions.
+/// A page with its header; `None` if it does not exist. All other fields are zero: no retries, no time limits and no timers of
+/// power conditions.
 pub(crate) fn page(unit: &LogicalUnit, code: PageCode, control: PageControl) -> Option<Vec<u8>> {
     let is_thin = unit.unmap_granularity().is_some();
     let length: u8 = match code {
@@ -101,13 +101,13 @@ pub(crate) fn page(unit: &LogicalUnit, code: PageCode, control: PageControl) -> 
             page[2] = if unit.options.write_cache { WCE } else { 0 };
         }
         CONTROL => {
-            /// No host's task holds another's: see the task set.
+            /// No task waits for a task of another host: see the task set.
             const TST_SET_FOR_EACH_NEXUS: u8 = 0x20;
             /// No log parameter is ever saved.
             const GLTSD: u8 = 0x02;
-            /// QUEUE ALGORITHM MODIFIER 1: commands run concurrently, nothing but their attributes orders them.
+            /// QUEUE ALGORITHM MODIFIER 1: commands run concurrently; only their attributes order them.
             const UNRESTRICTED_REORDERING: u8 = 0x10;
-            /// Commands aborted by another nexus end with TASK ABORTED: no host waits for what never comes.
+            /// Commands aborted by another nexus end with TASK ABORTED, so that their host does not wait for a timeout.
             const TAS: u8 = 0x40;
             page[2] = TST_SET_FOR_EACH_NEXUS | GLTSD;
             page[3] = UNRESTRICTED_REORDERING;
@@ -118,7 +118,7 @@ pub(crate) fn page(unit: &LogicalUnit, code: PageCode, control: PageControl) -> 
             }
         }
         INFORMATIONAL_EXCEPTIONS_CONTROL => {
-            // No informational exception is ever reported.
+            // Informational exceptions are never reported.
             const DEXCPT: u8 = 0x08;
             page[2] = DEXCPT;
         }
@@ -127,7 +127,7 @@ pub(crate) fn page(unit: &LogicalUnit, code: PageCode, control: PageControl) -> 
     Some(page)
 }
 
-/// A soft threshold; not enabled where none is set. Every nexus gets a unit attention (SITUA = 0).
+/// Descriptor of a soft threshold; disabled if it is not set. Every nexus gets a unit attention (SITUA = 0).
 fn threshold_descriptor(unit: &LogicalUnit, resource: Resource) -> [u8; 8] {
     const ENABLED: u8 = 0x80;
     // THRESHOLD TYPE 000b is soft. THRESHOLD ARMING: reached when the count rises, or when it falls.

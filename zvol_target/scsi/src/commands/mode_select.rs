@@ -14,8 +14,8 @@ pub(crate) const MODE_SELECT_6: u8 = 0x15;
 
 const LENGTH_ERROR: Sense = Sense::illegal_request(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
 
-/// Takes all pages of the parameter list, or none. Only `D_SENSE` of the Control page changes anything, for every nexus; every
-/// other one gets MODE PARAMETERS CHANGED. SP is refused by the command table: nothing is saved.
+/// Applies all pages of the parameter list, or none. Only `D_SENSE` of the Control page can change, for every nexus; every other
+/// nexus gets MODE PARAMETERS CHANGED. The command table refuses SP, as nothing is saved.
 ///
 /// # Errors
 /// INVALID FIELD IN CDB (PF = 0), PARAMETER LIST LENGTH ERROR, INVALID FIELD IN PARAMETER LIST.
@@ -58,7 +58,7 @@ pub(crate) async fn mode_select(execution: &mut Execution<'_>) -> Result<Reply, 
     Ok(Reply::default())
 }
 
-/// Checks a mode parameter list; gives the Control pages in it.
+/// Checks a mode parameter list; returns its Control pages.
 fn parse<'a>(unit: &LogicalUnit, list: &'a [u8], short: bool) -> Result<Vec<&'a [u8]>, Sense> {
     const LONGLBA: u8 = 0x01;
     let header_length = if short { 4 } else { 8 };
@@ -85,7 +85,7 @@ fn parse<'a>(unit: &LogicalUnit, list: &'a [u8], short: bool) -> Result<Vec<&'a 
     Ok(control)
 }
 
-/// A block descriptor may be sent back as MODE SENSE gave it, or with the number of blocks "unchanged" (zero, or all ones).
+/// Checks a block descriptor: as returned by MODE SENSE, or with the number of blocks "unchanged" (zero, or all ones).
 fn check_descriptor(
     unit: &LogicalUnit,
     descriptor: &[u8],
@@ -119,7 +119,7 @@ fn check_descriptor(
     Ok(())
 }
 
-/// The page that begins `rest`, if it is there whole and differs from the current one in changeable bits only.
+/// The page at the start of `rest`, if it is complete and differs from the current one only in changeable bits.
 fn check_page<'a>(unit: &LogicalUnit, rest: &'a [u8], at: usize) -> Result<&'a [u8], Sense> {
     const PS: u8 = 0x80;
     const PAGE_CODE: u8 = 0x3f;
@@ -129,7 +129,7 @@ fn check_page<'a>(unit: &LogicalUnit, rest: &'a [u8], at: usize) -> Result<&'a [
     let &[first, second, ..] = rest else {
         return Err(LENGTH_ERROR);
     };
-    // PS is reserved here, but hosts send a page back as they got it; ours never has it set.
+    // PS is reserved here, but hosts send a page back as they received it; our pages never set it.
     if first & PS != 0 {
         return Err(invalid(0, Some(7)));
     }

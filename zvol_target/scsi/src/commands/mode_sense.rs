@@ -10,7 +10,7 @@ use crate::sense::Sense;
 pub(crate) const MODE_SENSE_6: u8 = 0x1a;
 
 /// # Errors
-/// SAVING PARAMETERS NOT SUPPORTED; INVALID FIELD IN CDB for a page that is not there.
+/// SAVING PARAMETERS NOT SUPPORTED; INVALID FIELD IN CDB for an unknown page.
 pub(crate) fn mode_sense(execution: &Execution) -> Result<Reply, Sense> {
     const DBD: u8 = 0x08;
     const LLBAA: u8 = 0x10;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ORWRITE(16) (SBC-4), of which the whole is a bitwise or of what is there and what is sent.
+//! ORWRITE(16) (SBC-4): the bitwise or of the stored and the received data.
 
 use crate::commands::read_write::FUA;
 use crate::execution::{Execution, Failure, Reply};
 
-/// Each block is read and written as one. The command is not: between two of its steps others may write.
+/// Each block is read and written atomically. The command is not atomic: other writes can run between its steps.
 ///
 /// # Errors
-/// Those of READ and WRITE.
+/// The errors of READ and WRITE.
 pub(crate) async fn or_write(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     let range = execution.transfer_range()?;
     execution.require_writable()?;

@@ -4,10 +4,10 @@
 use crate::commands::synchronize_cache;
 use crate::execution::{Execution, Failure, Reply};
 
-/// A volume has no motor and no medium to unload: LOEJ and POWER CONDITION are refused by the command table.
+/// A volume has no motor and no removable medium: the command table refuses LOEJ and POWER CONDITION.
 ///
-/// START = 1 has nothing to do. START = 0 writes the cache out, as any stop does, and the unit stays ready: one host that shuts
-/// down must not take the disk from the others, and GOOD with START = 0 guarantees only that the unit may be switched off.
+/// START = 1 does nothing. START = 0 flushes the cache, as required for a stop, but the unit is still ready: a host that shuts
+/// down must not stop the disk of other hosts, and GOOD only guarantees that the unit can be switched off.
 ///
 /// # Errors
 /// WRITE ERROR, SPACE ALLOCATION FAILED WRITE PROTECT.

@@ -4,14 +4,14 @@
 use crate::execution::{Execution, Reply};
 use crate::sense::Sense;
 
-/// Checks the range, and leaves reading ahead to the caches below, which see the READs themselves.
+/// Checks the range. The caches below detect READs and read ahead.
 ///
-/// GOOD, never CONDITION MET: that would say that all the blocks have a place in the cache, which no volume guarantees.
+/// Returns GOOD, never CONDITION MET, which means that all blocks are in the cache: no volume guarantees that.
 ///
 /// # Errors
 /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
 pub(crate) fn pre_fetch(execution: &Execution) -> Result<Reply, Sense> {
-    // Zero blocks mean all to the end, which begins inside the volume or at its end.
+    // Zero blocks mean all blocks up to the last. The address must be in the volume or at its end.
     execution.byte_range()?;
     Ok(Reply::default())
 }

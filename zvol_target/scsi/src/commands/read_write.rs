@@ -11,10 +11,10 @@ use crate::cdb::Cdb;
 use crate::execution::{Execution, Failure, Reply};
 use crate::task_set::Aborted;
 
-/// DPO is only advice on caching, and taken without effect: SBC-4 allows any replacement order.
+/// DPO is a hint for caches and has no effect: SBC-4 allows any replacement order.
 pub(crate) const FUA: u8 = 0x08;
 
-/// The 6-byte commands have no FUA; that bit belongs to their address.
+/// The 6-byte commands have no FUA; the bit belongs to their address.
 fn force_unit_access(cdb: Cdb) -> bool {
     cdb.operation_code() >> 5 != 0 && cdb.bit(1, FUA)
 }
@@ -28,11 +28,11 @@ pub(crate) async fn read(execution: &mut Execution<'_>) -> Result<Reply, Failure
     }
     let unit = execution.unit;
     if unit.options.write_cache && force_unit_access(execution.cdb) {
-        // Data newer in the cache has to be on the medium before it is read from there (SBC-4, FUA).
+        // Newer data in the cache must be on the medium before the read (SBC-4, FUA).
         let flushed = unit.volume.flush().await;
         flushed.map_err(|error| execution.volume_failure(&error, AdditionalSense::WRITE_ERROR))?;
     }
-    // What the initiator has no room for need not be read, except for the rest of a block.
+    // Do not read more than the initiator accepts, except the rest of a block.
     let room = u64::from(execution.data_in_buffer_size);
     let length = range
         .length
@@ -80,7 +80,7 @@ pub(crate) async fn write(execution: &mut Execution<'_>) -> Result<Reply, Failur
             }
             return Ok(Reply::default());
         };
-        // The next part comes while this one is written.
+        // Receive the next part while this one is written.
         data = execution
             .write_and_receive((offset, data, stability), next_length, range.block_bytes)
             .await?;
@@ -89,10 +89,10 @@ pub(crate) async fn write(execution: &mut Execution<'_>) -> Result<Reply, Failur
 }
 
 impl Execution<'_> {
-    /// Writes data of Data-Out to its range, which it holds for so long, and counts it.
+    /// Writes data of Data-Out to its range, locks the range meanwhile, and counts it.
     ///
     /// # Errors
-    /// Those of WRITE.
+    /// The errors of WRITE.
     async fn write_held(
         &mut self,
         offset: u64,
@@ -104,11 +104,11 @@ impl Execution<'_> {
         self.write_chunk(offset, data, stability).await
     }
 
-    /// [`Execution::write_held`] of one part while the next is received, where there is memory for both. When receiving ends early, what is
-    /// written is waited for.
+    /// Like [`Execution::write_held`] for one part, and receives the next part at the same time if memory for both is available.
+    /// Waits for the write even if receiving fails early.
     ///
     /// # Errors
-    /// Those of WRITE, of the write first.
+    /// The errors of WRITE; those of the write first.
     async fn write_and_receive(
         &mut self,
         (offset, data, stability): (u64, Buffer, Stability),
@@ -133,7 +133,7 @@ impl Execution<'_> {
         let receive = task.unless_aborted(receive);
         let (result, received) = match select(pin!(write), pin!(receive)).await {
             Either::Left((Ok(Ok(())), receive)) => (Ok(Ok(())), Some(receive.await)),
-            // Nothing more is received for a command that failed.
+            // A failed command receives nothing more.
             Either::Left((failed, _)) => (failed, None),
             Either::Right((received, write)) => (write.await, Some(received)),
         };

@@ -9,7 +9,7 @@ use crate::sam::Nexus;
 use crate::sense::Sense;
 
 /// # Errors
-/// INVALID FIELD IN CDB for an allocation length below 16, or a SELECT REPORT this device has no answer to.
+/// INVALID FIELD IN CDB for an allocation length below 16, or a SELECT REPORT that is not supported.
 pub(crate) fn report_luns(device: &Device, nexus: &Nexus, cdb: Cdb) -> Result<Reply, Sense> {
     const MINIMUM_ALLOCATION_LENGTH: u32 = 16;
     let (units, well_known) = match cdb.byte(2) {
@@ -22,7 +22,7 @@ pub(crate) fn report_luns(device: &Device, nexus: &Nexus, cdb: Cdb) -> Result<Re
     if allocation_length < MINIMUM_ALLOCATION_LENGTH {
         return Err(Sense::invalid_field_in_cdb(6, None));
     }
-    // Cleared first: a change after this is a new condition, one between the two is in the list already.
+    // Clear it first: a later change is a new condition, and one in between is in the list already.
     device.clear_reported_luns_changed(nexus.id);
     let mut numbers = Vec::new();
     if well_known {

@@ -14,7 +14,7 @@ const CTDP_ONE: u8 = 0x80;
 const TIMEOUTS: [u8; 12] = [0x00, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// # Errors
-/// INVALID FIELD IN CDB for reporting options that do not fit the operation code.
+/// INVALID FIELD IN CDB for reporting options that do not match the operation code.
 pub(crate) fn operation_codes(execution: &Execution) -> Result<Reply, Sense> {
     const RCTD: u8 = 0x80;
     let cdb = execution.cdb;
@@ -36,7 +36,7 @@ pub(crate) fn operation_codes(execution: &Execution) -> Result<Reply, Sense> {
         0b001 if has_actions => return Err(Sense::invalid_field_in_cdb(2, Some(2))),
         0b001 => one(candidates().next(), with_timeouts),
         0b010 if !has_actions => return Err(Sense::invalid_field_in_cdb(2, Some(2))),
-        // Without service actions, only action zero stands for the command.
+        // A command without service actions has action zero only.
         0b011 if !has_actions && action != 0 => one(None, with_timeouts),
         0b010 | 0b011 => one(requested(), with_timeouts),
         _ => return Err(Sense::invalid_field_in_cdb(2, Some(2))),
@@ -104,7 +104,7 @@ pub(crate) fn task_management_functions(cdb: Cdb) -> Result<Reply, Sense> {
     }
     let functions =
         ABORT_TASK | ABORT_TASK_SET | CLEAR_TASK_SET | LOGICAL_UNIT_RESET | TARGET_RESET;
-    // With REPD, no timeouts follow: TMFTMOV and all twelve bytes are zero.
+    // With REPD, no timeouts are specified: TMFTMOV and all twelve bytes are zero.
     let mut data = vec![functions, 0, 0, 0];
     if cdb.bit(2, REPD) {
         data[3] = EXTENDED_LENGTH;

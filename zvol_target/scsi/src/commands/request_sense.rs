@@ -8,13 +8,14 @@ use crate::router::NOT_READY;
 use crate::sense::{Sense, SenseFormat, SenseKey};
 use crate::statistics::Counted;
 
-/// There is nothing to report.
+/// No condition to report.
 pub(crate) const NO_SENSE: Sense = Sense::new(
     SenseKey::NoSense,
     AdditionalSense::NO_ADDITIONAL_SENSE_INFORMATION,
 );
 
-/// Reports and clears a pending unit attention; without one, whether the unit is ready (SPC-5, pollable sense data). All other sense data went out with the status it belongs to.
+/// Reports and clears a pending unit attention. Without one, reports whether the unit is ready (SPC-5, pollable sense data). All
+/// other sense data was sent with its status.
 pub(crate) fn request_sense(execution: &Execution) -> Reply {
     let nexus = execution.nexus.id;
     let sense = match execution.unit.unit_attentions.take(nexus) {
@@ -31,7 +32,7 @@ pub(crate) fn request_sense(execution: &Execution) -> Reply {
     parameter_data(execution.cdb, sense)
 }
 
-/// The sense data in the format DESC asks for.
+/// The sense data in the format that DESC selects.
 pub(crate) fn parameter_data(cdb: Cdb, sense: Sense) -> Reply {
     const DESC: u8 = 0x01;
     let data = sense.to_bytes(SenseFormat::from_bit(cdb.bit(1, DESC)));

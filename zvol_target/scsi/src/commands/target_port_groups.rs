@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use crate::commands::designation::DEFAULT_TARGET_PORT_GROUP;
 use crate::execution::{Execution, Reply};
 
-/// ASYMMETRIC ACCESS STATE of every group: one node serves all units by all its ports alike.
+/// ASYMMETRIC ACCESS STATE of every group: one node serves all units through all its ports equally.
 const ACTIVE_OPTIMIZED: u8 = 0x0;
 
-/// The states a group can be in: no other than it is in.
+/// The supported states of a group: only the present one.
 const AO_SUP: u8 = 0x01;
 
-/// Every target port by its group. Hosts cannot set states (implicit access only), so there is no SET TARGET PORT GROUPS.
+/// Reports every target port by group. Access is implicit only, so SET TARGET PORT GROUPS is not supported.
 pub(crate) fn report_target_port_groups(execution: &Execution) -> Reply {
     const EXTENDED_HEADER: u8 = 0x20;
     /// FORMAT TYPE of the extended header.
@@ -29,7 +29,7 @@ pub(crate) fn report_target_port_groups(execution: &Execution) -> Reply {
     }
     let mut body = Vec::new();
     if execution.cdb.bit(1, EXTENDED_HEADER) {
-        // IMPLICIT TRANSITION TIME zero: none is known, as there are no transitions.
+        // IMPLICIT TRANSITION TIME is zero, as there are no transitions.
         body.extend_from_slice(&[EXTENDED_FORMAT, 0, 0, 0]);
     }
     for (group, ports) in groups {

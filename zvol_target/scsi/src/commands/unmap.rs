@@ -14,15 +14,16 @@ pub(crate) const MAXIMUM_BLOCK_DESCRIPTOR_COUNT: u32 = 256;
 const HEADER_BYTES: usize = 8;
 const DESCRIPTOR_BYTES: usize = 16;
 
-/// Most bytes of the parameter list that are checked: a host can announce more, which then does not fit the limits.
+/// Most bytes of the parameter list that are checked. A longer list exceeds the limits.
 const MOST_LIST_BYTES: u32 =
     (HEADER_BYTES + DESCRIPTOR_BYTES * (MAXIMUM_BLOCK_DESCRIPTOR_COUNT as usize + 1)) as u32;
 
-/// Unmaps all blocks of all descriptors, or none when one of them can't be. Whole granules take no space any more, all blocks
-/// read as zeroes (LBPRZ = 1). ANCHOR is refused by the command table.
+/// Unmaps all blocks of all descriptors; if one descriptor is invalid, none. Whole granules are freed; all blocks read as zeroes
+/// (LBPRZ = 1). The command table refuses ANCHOR.
 ///
 /// # Errors
-/// PARAMETER LIST LENGTH ERROR, INVALID FIELD IN PARAMETER LIST (limits), LOGICAL BLOCK ADDRESS OUT OF RANGE, those of WRITE.
+/// PARAMETER LIST LENGTH ERROR, INVALID FIELD IN PARAMETER LIST (limits), LOGICAL BLOCK ADDRESS OUT OF RANGE; the errors of
+/// WRITE.
 pub(crate) async fn unmap(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     let length = u32::from(execution.cdb.u16(7));
     execution.require_writable()?;
@@ -38,14 +39,14 @@ pub(crate) async fn unmap(execution: &mut Execution<'_>) -> Result<Reply, Failur
     Ok(Reply::default())
 }
 
-/// Checks a parameter list of `length` bytes, of which `list` is what was received.
+/// Checks a parameter list of `length` bytes; `list` contains the received part.
 fn ranges(execution: &Execution, list: &[u8], length: u32) -> Result<Vec<ByteRange>, Sense> {
     const LENGTH_ERROR: Sense =
         Sense::illegal_request(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
     let &[_, _, high, low, _, _, _, _, ref descriptors @ ..] = list else {
         return Err(LENGTH_ERROR);
     };
-    // UNMAP DATA LENGTH says nothing else. A descriptor that is cut by this length is ignored (SBC-4 5.35).
+    // UNMAP DATA LENGTH is redundant. A descriptor that exceeds this length is ignored (SBC-4 5.35).
     let descriptor_bytes = usize::from(u16::from_be_bytes([high, low]));
     if descriptor_bytes > (length as usize).saturating_sub(HEADER_BYTES) {
         return Err(LENGTH_ERROR);

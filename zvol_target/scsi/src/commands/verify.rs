@@ -38,7 +38,7 @@ const INVALID_BYTCHK: Sense = Sense::invalid_field_in_cdb(1, Some(2));
 pub(crate) async fn verify(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     match ByteCheck::of(execution.cdb)? {
         ByteCheck::Readable => {
-            // No data is transferred, so only the capacity bounds the length; abortable between its steps.
+            // No data is transferred, so only the capacity limits the length. The command can be aborted between its steps.
             let range = execution.byte_range()?;
             for (offset, length) in range.chunks() {
                 if execution.bytes > 0 {
@@ -93,10 +93,10 @@ async fn compare_each(execution: &mut Execution<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes to stable storage and reads back; with BYTCHK = 01b what was read is compared with what was sent.
+/// Writes to stable storage and reads back. With BYTCHK = 01b, compares the read data with Data-Out.
 ///
 /// # Errors
-/// Those of WRITE and [`verify`].
+/// The errors of WRITE and [`verify`].
 pub(crate) async fn write_and_verify(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     let check = ByteCheck::of(execution.cdb)?;
     if check == ByteCheck::CompareEach {
@@ -134,7 +134,7 @@ const MISCOMPARE: Sense = Sense::new(
 );
 
 impl Execution<'_> {
-    /// Reads at most a chunk of the volume.
+    /// Reads a part of the volume, at most a chunk.
     pub(crate) async fn read_chunk(&mut self, offset: u64, length: u32) -> Result<Buffer, Failure> {
         let buffer = self.allocate(length).await?;
         let read = self.unit.volume.read(offset, buffer).await;
@@ -143,7 +143,7 @@ impl Execution<'_> {
         })?)
     }
 
-    /// Compares at most a chunk of the volume with `data`.
+    /// Compares a part of the volume, at most a chunk, with `data`.
     async fn compare(&mut self, offset: u64, data: &[u8]) -> Result<(), Failure> {
         if data.is_empty() {
             return Ok(());

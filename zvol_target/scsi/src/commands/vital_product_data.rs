@@ -19,7 +19,7 @@ const BLOCK_LIMITS: u8 = 0xb0;
 const BLOCK_DEVICE_CHARACTERISTICS: u8 = 0xb1;
 const LOGICAL_BLOCK_PROVISIONING: u8 = 0xb2;
 
-/// In ascending order, as SPC-5 7.7 wants them.
+/// In ascending order, as required by SPC-5 7.7.
 const PAGES: [u8; 10] = [
     SUPPORTED_PAGES,
     UNIT_SERIAL_NUMBER,
@@ -36,7 +36,7 @@ const PAGES: [u8; 10] = [
 /// Mode page policy descriptor (SPC-5 7.7.9): all pages and subpages are shared by all nexuses.
 const MODE_PAGES_ARE_SHARED: [u8; 4] = [0x3f, 0xff, 0x00, 0];
 
-/// A page of a logical unit, as seen through a nexus; `None` when there is no such page.
+/// A page of a logical unit for a nexus; `None` if it does not exist.
 pub(crate) fn page(execution: &Execution, code: u8) -> Option<Vec<u8>> {
     let unit = execution.unit;
     if !is_offered(execution, code) {
@@ -61,7 +61,7 @@ pub(crate) fn page(execution: &Execution, code: u8) -> Option<Vec<u8>> {
     Some(with_header(DIRECT_ACCESS, code, &body))
 }
 
-/// Whether the host finds the page: one that is about an offload goes with it.
+/// Whether the host gets the page: a page for an offload requires the offload.
 fn is_offered(execution: &Execution, page: u8) -> bool {
     page != THIRD_PARTY_COPY
         || [Offload::ExtendedCopy, Offload::Token]
@@ -69,7 +69,7 @@ fn is_offered(execution: &Execution, page: u8) -> bool {
             .any(|offload| execution.offloads.contains(offload))
 }
 
-/// A page where no direct-access unit is addressed: only the list of pages, with itself.
+/// A page without a direct-access unit: only the list of pages, which contains itself.
 pub(crate) fn page_without_unit(peripheral: u8, code: u8) -> Option<Vec<u8>> {
     (code == SUPPORTED_PAGES).then(|| with_header(peripheral, code, &[SUPPORTED_PAGES]))
 }

@@ -6,19 +6,20 @@ use volume::Stability;
 use crate::execution::{Execution, Failure, Reply};
 use crate::sense::Sense;
 
-/// MAXIMUM ATOMIC TRANSFER LENGTH and ATOMIC ALIGNMENT, blocks; `None` when the volume guarantees nothing.
+/// MAXIMUM ATOMIC TRANSFER LENGTH and ATOMIC ALIGNMENT, blocks; `None` if the volume guarantees no atomic writes.
 pub(crate) fn maximum_blocks(execution: &Execution) -> Option<u32> {
     let bytes = execution.unit.volume.atomic_write_bytes()?;
-    // Of a power of two.
+    // Both are powers of two.
     let blocks = bytes / execution.unit.capacity().block_bytes();
     (blocks > 0).then_some(blocks)
 }
 
-/// Writes all blocks or none, whatever happens; always stable, as volumes guarantee it for stable writes only.
+/// Writes all blocks or none, even in a power cut. The write is always stable, as volumes guarantee atomicity only for stable
+/// writes.
 ///
 /// # Errors
-/// INVALID FIELD IN CDB: longer than [`maximum_blocks`], or not aligned to as many. INVALID FIELD IN COMMAND INFORMATION UNIT:
-/// less or more Data-Out than blocks. Those of WRITE.
+/// INVALID FIELD IN CDB: longer than [`maximum_blocks`], or not aligned to that length. INVALID FIELD IN COMMAND INFORMATION
+/// UNIT: Data-Out of a different length. The errors of WRITE.
 pub(crate) async fn write_atomic(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     const LOGICAL_BLOCK_ADDRESS: u16 = 2;
     const TRANSFER_LENGTH: u16 = 12;

@@ -11,18 +11,18 @@ use crate::sense::Sense;
 /// Operation code of the 10-byte command.
 const WRITE_SAME_10: u8 = 0x41;
 
-/// MAXIMUM WRITE SAME LENGTH, blocks: of 512 bytes as much as one step clears, so that more would not be faster; and done within a
-/// second where a pattern has to be written.
+/// MAXIMUM WRITE SAME LENGTH, blocks. With blocks of 512 bytes it equals one clearing step, so that more would not be faster. A
+/// pattern of this length is written within a second.
 pub(crate) const MAXIMUM_WRITE_SAME_LENGTH: u32 = 1 << 15;
 
-/// Writes one block to all of a range, in steps: other tasks have their turn between them, and abort the rest.
+/// Writes one block to a whole range, in steps. Between the steps, other tasks run, and can abort this one.
 ///
-/// A block of zeroes, or none (NDOB), is left to the volume: with UNMAP to unmap, which a unit does that is thin; else to write
-/// zeroes, which keep what is reserved for them. NUMBER OF LOGICAL BLOCKS 0 is all up to the last block (WSNZ = 0).
+/// Zeroes (a block of zeroes, or NDOB) are written by the volume: with UNMAP a thin unit unmaps, otherwise the blocks remain
+/// allocated. NUMBER OF LOGICAL BLOCKS 0 means all blocks up to the last (WSNZ = 0).
 ///
 /// # Errors
-/// INVALID FIELD IN CDB: longer than [`MAXIMUM_WRITE_SAME_LENGTH`], or UNMAP where there is nothing to unmap. LOGICAL BLOCK ADDRESS OUT OF RANGE.
-/// Those of WRITE.
+/// INVALID FIELD IN CDB: longer than [`MAXIMUM_WRITE_SAME_LENGTH`], or UNMAP on a unit that cannot unmap. LOGICAL BLOCK ADDRESS
+/// OUT OF RANGE; the errors of WRITE.
 pub(crate) async fn write_same(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     const UNMAP: u8 = 0x08;
     const NDOB: u8 = 0x01;
@@ -87,7 +87,7 @@ async fn write_pattern(
     Ok(())
 }
 
-/// Fills a buffer of whole blocks with copies of one.
+/// Fills a buffer with copies of one block.
 fn repeat(block: &[u8], buffer: &mut Buffer) {
     for place in buffer.chunks_exact_mut(block.len()) {
         place.copy_from_slice(block);
@@ -95,11 +95,11 @@ fn repeat(block: &[u8], buffer: &mut Buffer) {
 }
 
 impl Execution<'_> {
-    /// Has a range read as zeroes, in steps, and counts it; with `unmap`, whole granules take no space any more. Not stable before
+    /// Makes a range read as zeroes, in steps, and counts it. With `unmap`, whole granules are freed. Not stable before
     /// [`Execution::make_stable`].
     ///
     /// # Errors
-    /// Those of WRITE.
+    /// The errors of WRITE.
     pub(crate) async fn clear(&mut self, range: ByteRange, unmap: bool) -> Result<(), Failure> {
         for (offset, length) in range.aligned_pieces(CLEARING_STEP_BYTES) {
             if self.bytes > 0 {
@@ -113,10 +113,10 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Ends a command that wrote in cached steps: one flush for all of them, unless GOOD need not be stable.
+    /// Ends a command that wrote cached steps: one flush for all of them, unless GOOD does not require stable data.
     ///
     /// # Errors
-    /// WRITE ERROR; [`Failure::Aborted`], when nobody wants to know any more.
+    /// WRITE ERROR; [`Failure::Aborted`] if the task was aborted.
     pub(crate) async fn make_stable(&mut self) -> Result<(), Failure> {
         if self.bytes == 0 || self.stability(false) == Stability::Cached {
             return Ok(());

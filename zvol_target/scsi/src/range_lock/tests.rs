@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who waits for whom, against the rules byte by byte.
+//! Order of requests, compared with the rules byte by byte.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ impl Wake for Flag {
     }
 }
 
-/// A request that is polled when it was woken, and only then.
+/// A request that is polled only after a wake-up.
 struct Request<'a> {
     future: Option<Holding<'a>>,
     held: Option<RangeGuard>,
@@ -57,7 +57,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The rules, byte by byte.
+/// The rules for each byte.
 fn conflicts((one, of_one): &Part, (two, of_two): &Part) -> bool {
     let both = of_one
         .clone()
@@ -77,7 +77,7 @@ fn part() -> impl Strategy<Value = Part> {
 #[derive(Clone, Debug)]
 enum Action {
     Ask(Part, Option<Part>),
-    /// Of those that are there, held or not, one is given up.
+    /// Drops one of the requests, granted or not.
     Release(prop::sample::Index),
 }
 
@@ -91,11 +91,11 @@ fn action() -> impl Strategy<Value = Action> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A request is held if and only if no earlier request that still exists conflicts with it.
+    /// A request is granted if and only if no earlier existing request conflicts with it.
     #[test]
     fn held_is_what_no_earlier_request_conflicts_with(actions in prop::collection::vec(action(), 1..80)) {
         let locks = RangeLocks::default();
-        // In the order they came.
+        // In the order of the requests.
         let mut requests: Vec<Request> = Vec::new();
         for action in actions {
             match action {
@@ -135,7 +135,7 @@ fn a_stream_of_writes_does_not_starve_one_that_waits() {
     drop(first);
     waits.poll();
     assert!(waits.held.is_some());
-    // Elsewhere nothing waits.
+    // Other ranges do not wait.
     let elsewhere = Request::new(&locks, [(Hold::Exclusive, 512..1024), NOTHING]);
     assert!(elsewhere.held.is_some());
     drop(waits);
@@ -158,14 +158,14 @@ fn a_unit_in_the_place_of_another_shares_its_ranges() {
 #[test]
 fn watches_that_are_gone_are_forgotten_though_nobody_writes() {
     let locks = RangeLocks::default();
-    let kept = locks.watch(vec![0..1, 5..6]);
+    let other = locks.watch(vec![0..1, 5..6]);
     for _ in 0..1000 {
         drop(locks.watch(vec![0..1, 5..6]));
     }
     assert!(lock(&locks.table().0).watches.len() <= 2);
-    assert!(!kept.has_changed());
+    assert!(!other.has_changed());
     locks.note_change_of_all();
-    assert!(kept.has_changed());
+    assert!(other.has_changed());
 }
 
 #[test]

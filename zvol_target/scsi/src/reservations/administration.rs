@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an administrator may do to reservations.
+//! Administrator's operations on reservations.
 
 use std::io;
 
-use super::{PersistentReservations, State, tell};
+use super::{PersistentReservations, State, notify};
 use crate::additional_sense::AdditionalSense;
 use crate::device::{Device, InventoryError};
 
-/// Why reservations were not cleared; they are as they were.
+/// Why reservations were not cleared. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClearReservationsError {
-    /// There is no such unit.
+    /// The unit does not exist.
     #[error(transparent)]
     Absent(#[from] InventoryError),
-    /// That nothing is reserved could not be stored.
+    /// The empty state could not be stored.
     #[error("it could not be stored: {0}")]
     NotStored(#[from] io::Error),
 }
 
 impl Device {
-    /// Forgets every registration and reservation of a unit, as CLEAR does (SPC-5 5.14.11.2.6), and what RESERVE reserved: for a host
-    /// that is gone for good and that no other can preempt. Of a unit that never was ready, what is stored is forgotten. Registered nexuses find RESERVATIONS PREEMPTED.
+    /// Removes every registration and reservation of a unit, like CLEAR (SPC-5 5.14.11.2.6), and that of RESERVE. Use it for a
+    /// host that never returns and that no other can preempt. Before the unit was first ready, the stored ones are removed.
+    /// Registered nexuses get RESERVATIONS PREEMPTED.
     ///
     /// # Errors
     /// [`ClearReservationsError`].
@@ -31,7 +32,7 @@ impl Device {
             .ok_or(InventoryError::Absent(number))?;
         let store = unit.reservation_store();
         let Some(reservations) = unit.reservations() else {
-            // Nobody knows what there is to forget, but what is stored.
+            // Only the stored reservations are known.
             if let Some(store) = store {
                 store.store(PersistentReservations::default()).await?;
             }
@@ -54,7 +55,7 @@ impl Device {
             .into_keys()
             .map(|nexus| (nexus, AdditionalSense::RESERVATIONS_PREEMPTED))
             .collect();
-        tell(self, number, &attentions);
+        notify(self, number, &attentions);
         Ok(())
     }
 }

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which commands conflict with what is reserved.
+//! Conflicts of commands with reservations.
 
 use super::persistent::ReservationType;
 
-/// What a command does that a reservation may forbid (SPC-5 5.14.1, SBC-4 4.17; SPC-2 5.5.1 for RESERVE).
+/// Effect of a command that a reservation can forbid (SPC-5 5.14.1, SBC-4 4.17; SPC-2 5.5.1 for RESERVE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReservationRule {
     /// It never conflicts.
     Allowed,
     /// It conflicts with RESERVE of another nexus, not with persistent reservations.
     AllowedWhenPersistent,
-    /// It reads the medium, or something that is only for those who may.
+    /// It reads the medium, or protected data.
     Read,
-    /// It changes the medium, or something that others rely on.
+    /// It changes the medium, or shared settings.
     Write,
-    /// RESERVE and RELEASE have rules of their own.
+    /// RESERVE and RELEASE have special rules.
     Reserve,
-    /// PERSISTENT RESERVE IN and OUT too; they conflict with RESERVE of any nexus, their own as well.
+    /// PERSISTENT RESERVE IN and OUT have special rules: they conflict with RESERVE of any nexus, including their own.
     PersistentReserve,
 }
 
 impl ReservationRule {
-    /// In the presence of a RESERVE of the same nexus, or of another one.
+    /// Whether it conflicts with a RESERVE of the same nexus (`own`) or of another one.
     pub(crate) fn conflicts_with_reserve(self, own: bool) -> bool {
         match self {
             Self::Allowed | Self::Reserve => false,
@@ -30,7 +30,7 @@ impl ReservationRule {
         }
     }
 
-    /// In the presence of a persistent reservation that does not let the nexus do all.
+    /// Whether it conflicts with a persistent reservation that restricts the nexus.
     pub(crate) fn conflicts_with(self, kind: ReservationType) -> bool {
         match self {
             Self::Allowed

@@ -2,8 +2,8 @@
 //! Reservations of a logical unit: persistent ones (SPC-5 5.14), and those of RESERVE and RELEASE (SPC-2 5.5.1, with the exceptions
 //! of SPC-3 5.6.3: CRH = 1).
 //!
-//! What is reserved belongs to the disk, not to one [`crate::LogicalUnit`] object: a unit that takes the place of another with the same
-//! identity goes on with it.
+//! Reservations belong to the disk, not to one [`crate::LogicalUnit`] object: a unit that replaces another one with the same
+//! identity takes them over.
 
 mod administration;
 mod conflict;
@@ -33,13 +33,13 @@ use crate::additional_sense::AdditionalSense;
 use crate::device::Device;
 use crate::sam::Nexus;
 
-/// What is registered and reserved now.
+/// Current registrations and reservations.
 #[derive(Debug, Default)]
 struct State {
     persistent: PersistentReservations,
-    /// APTPL of the last registration: whether `persistent` survives a loss of power.
+    /// APTPL of the last registration: whether `persistent` survives a power loss.
     persists: bool,
-    /// PRGENERATION: counts since the power was switched on (SPC-5 6.16.2).
+    /// PRGENERATION: changes counted from power on (SPC-5 6.16.2).
     generation: u32,
     /// The nexus that holds the reservation of a RESERVE command.
     reserved_by: Option<u64>,
@@ -48,20 +48,20 @@ struct State {
 /// The reservations of one disk.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
-    /// Whether anything is reserved: lets a command pass without the lock when nothing is.
+    /// Whether a reservation exists: without one, commands need not take the lock.
     reserved: AtomicBool,
     state: RwLock<State>,
-    /// Held by the one command that changes what is registered or reserved. What it protects is whether the store may have other
-    /// content than `state` says.
+    /// Held by the one command that changes registrations or reservations. It protects the flag whether the store can differ from
+    /// `state`.
     changing: tokio::sync::Mutex<Unstored>,
 }
 
-/// Whether what is on stable storage is not known to be what should be there.
+/// Whether the content of stable storage can differ from the state.
 #[derive(Debug, Default)]
 struct Unstored(bool);
 
 impl Reservations {
-    /// Those a disk has after a loss of power.
+    /// Reservations of a disk after a power loss.
     pub(crate) fn restored(content: PersistentReservations) -> Self {
         Self {
             reserved: AtomicBool::new(content.reservation.is_some()),
@@ -74,7 +74,7 @@ impl Reservations {
         }
     }
 
-    /// Whether the command of the nexus, with the rule of its command, conflicts with what is reserved.
+    /// Whether a command of the nexus with this rule conflicts with a reservation.
     pub(crate) fn conflicts(&self, nexus: &Nexus, rule: ReservationRule) -> bool {
         if !self.reserved.load(Ordering::Acquire) {
             return false;
@@ -89,8 +89,8 @@ impl Reservations {
         })
     }
 
-    /// As [`Reservations::conflicts`], for a host whose third-party copy reaches this disk from another target. It may do what any of
-    /// its nexuses to this disk may do, as it could send the data by that one.
+    /// Like [`Reservations::conflicts`], for a host whose third-party copy reaches this disk from another target. The host may do
+    /// what any of its nexuses to this disk may do, as it could send the data through that nexus.
     pub(crate) fn conflicts_with_host(
         &self,
         initiator_device: &str,
@@ -111,7 +111,7 @@ impl Reservations {
         })
     }
 
-    /// What has to survive a loss of power.
+    /// Reservations that must survive a power loss.
     pub(crate) fn to_persist(&self) -> PersistentReservations {
         self.read().to_persist()
     }
@@ -121,7 +121,7 @@ impl Reservations {
         self.read().persistent.clone()
     }
 
-    /// Loss of a nexus, or of its access: what it reserved with RESERVE is free. Persistent reservations stay.
+    /// A nexus was lost, or lost its access: ends its RESERVE. Persistent reservations are not affected.
     pub(crate) fn nexus_lost(&self, nexus: u64) {
         if self.read().reserved_by == Some(nexus) {
             self.change(|state| {
@@ -130,7 +130,7 @@ impl Reservations {
         }
     }
 
-    /// A reset ends what RESERVE reserved, and nothing else (SPC-5 5.14.1).
+    /// A reset ends only the reservation of RESERVE (SPC-5 5.14.1).
     pub(crate) fn reset(&self) {
         if self.read().reserved_by.is_some() {
             self.change(|state| state.reserved_by = None);
@@ -164,8 +164,8 @@ impl State {
     }
 }
 
-/// Establishes unit attentions for those of the nexuses that are there now.
-fn tell(device: &Device, number: u16, attentions: &[(RegisteredNexus, AdditionalSense)]) {
+/// Establishes unit attentions for those of the nexuses that are present.
+fn notify(device: &Device, number: u16, attentions: &[(RegisteredNexus, AdditionalSense)]) {
     if attentions.is_empty() {
         return;
     }

@@ -8,7 +8,7 @@ use crate::sense::Sense;
 /// Length without `TransportIDs`.
 pub(super) const BASIC_LENGTH: usize = 24;
 
-/// Longest list that is taken: more than [`super::MAXIMUM_REGISTRATIONS`] `TransportIDs` of common length.
+/// Longest accepted list: more than [`super::MAXIMUM_REGISTRATIONS`] `TransportIDs` of usual length.
 pub(super) const MAXIMUM_LENGTH: u32 = 64 << 10;
 
 pub(super) const LENGTH_ERROR: Sense =
@@ -17,7 +17,7 @@ pub(super) const LENGTH_ERROR: Sense =
 /// APTPL, in byte 20, and in byte 17 of REGISTER AND MOVE.
 const APTPL: u8 = 0x01;
 
-/// Where APTPL stands in the basic list.
+/// Byte of APTPL in the basic list.
 pub(super) const APTPL_AT: u16 = 20;
 
 /// The list of every service action but REGISTER AND MOVE.
@@ -25,7 +25,7 @@ pub(super) const APTPL_AT: u16 = 20;
 pub(super) struct Basic {
     pub(super) key: u64,
     pub(super) service_action_key: u64,
-    /// Initiator ports to register too, and where each stands in the list: `SPEC_I_PT`.
+    /// Additional initiator ports to register, each with its position in the list: `SPEC_I_PT`.
     pub(super) initiator_ports: Option<Vec<(TransportId, u16)>>,
     /// `ALL_TG_PT`
     pub(super) all_target_ports: bool,
@@ -70,7 +70,7 @@ fn parse_all(ids: &[u8], from: usize) -> Result<Vec<(TransportId, u16)>, Sense> 
     let mut rest = ids;
     let mut found = Vec::new();
     while !rest.is_empty() {
-        // A list has at most 64 KiB; beyond the last field pointer there is none.
+        // A list has at most 64 KiB; a field pointer cannot point further.
         let at = u16::try_from(from + ids.len() - rest.len()).unwrap_or(u16::MAX);
         let (id, length) = transport_id::parse(rest, at)?;
         found.push((id, at));
@@ -93,7 +93,7 @@ pub(super) struct RegisterAndMove {
 }
 
 impl RegisterAndMove {
-    /// Where APTPL stands.
+    /// Byte of APTPL.
     pub(super) const APTPL_AT: u16 = 17;
     pub(super) const RELATIVE_TARGET_PORT_AT: u16 = 18;
     pub(super) const TRANSPORT_ID_AT: u16 = 24;
@@ -109,7 +109,7 @@ impl RegisterAndMove {
         }
         let (initiator_port, used) = match transport_id::parse(id, Self::TRANSPORT_ID_AT)? {
             (TransportId::Port(port), used) => (port, used),
-            // A reservation moves to one port.
+            // A reservation can only move to one port.
             (TransportId::Device(_), _) => {
                 let at = Self::TRANSPORT_ID_AT;
                 return Err(Sense::invalid_field_in_parameter_list(at, Some(7)));

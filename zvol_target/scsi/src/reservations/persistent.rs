@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is registered with which key, and what is reserved (SPC-5 5.14).
+//! Registrations with their keys, and the reservation (SPC-5 5.14).
 
 use std::collections::BTreeMap;
 
 use crate::sam::Nexus;
 
-/// An `I_T` nexus as a registration knows it: it outlives sessions, and is the same again when its host comes back.
+/// An `I_T` nexus of a registration. It outlives sessions, and is the same when its host comes back.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegisteredNexus {
     /// [`Nexus::initiator_port`]
@@ -14,10 +14,10 @@ pub struct RegisteredNexus {
     pub relative_target_port: u16,
 }
 
-/// Between the name of an initiator device and an ISID in the name of an initiator port (RFC 7143 4.4.2).
+/// Separator of initiator device name and ISID in the name of an initiator port (RFC 7143 4.4.2).
 const SEPARATOR: &str = ",i,0x";
 
-/// The name of the initiator device that has this port.
+/// Initiator device name of a port.
 pub(crate) fn device_of(initiator_port: &str) -> &str {
     let split = initiator_port.rsplit_once(SEPARATOR);
     split.map_or(initiator_port, |(device, _)| device)
@@ -28,7 +28,7 @@ impl RegisteredNexus {
         device_of(&self.initiator_port)
     }
 
-    /// Whether the initiator port is one of this initiator device.
+    /// Whether the initiator port belongs to this initiator device.
     pub(crate) fn is_of(&self, initiator_device: &str) -> bool {
         self.initiator_device() == initiator_device
     }
@@ -62,7 +62,7 @@ pub enum ReservationType {
 }
 
 impl ReservationType {
-    /// Every type.
+    /// All types.
     pub const ALL: [Self; 6] = [
         Self::WriteExclusive,
         Self::ExclusiveAccess,
@@ -77,7 +77,7 @@ impl ReservationType {
         Self::ALL.into_iter().find(|kind| *kind as u8 == code)
     }
 
-    /// Whether others may read.
+    /// Whether other nexuses may read.
     pub(crate) fn is_write_exclusive(self) -> bool {
         matches!(
             self,
@@ -95,21 +95,22 @@ impl ReservationType {
         )
     }
 
-    /// Whether it is enough to be registered.
+    /// Whether registered nexuses have the holder's access.
     pub(crate) fn is_for_registrants(self) -> bool {
         !matches!(self, Self::WriteExclusive | Self::ExclusiveAccess)
     }
 }
 
-/// Most registrations of one logical unit: 128 hosts with eight nexuses each. One host could fill the memory otherwise, with `SPEC_I_PT`.
+/// Limit of registrations of one logical unit: 128 hosts with eight nexuses each. Without it, one host could fill the memory with
+/// `SPEC_I_PT`.
 pub const MAXIMUM_REGISTRATIONS: usize = 1024;
 
-/// A persistent reservation of the whole logical unit: there is no other scope.
+/// A persistent reservation of the whole logical unit, the only supported scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersistentReservation {
-    /// Its type.
+    /// Type of the reservation.
     pub kind: ReservationType,
-    /// The registered nexus that holds it; `None` where all of them do, as the type says.
+    /// The nexus that holds it; `None` for a type that all registered nexuses hold.
     pub holder: Option<RegisteredNexus>,
 }
 
@@ -118,29 +119,29 @@ pub struct PersistentReservation {
 pub struct PersistentReservations {
     /// Reservation key of each registered nexus.
     pub registrations: BTreeMap<RegisteredNexus, u64>,
-    /// What is reserved.
+    /// The reservation, if there is one.
     pub reservation: Option<PersistentReservation>,
 }
 
-/// Why registrations and a reservation can't be those of a logical unit.
+/// Why registrations and a reservation are inconsistent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnsoundReservations {
     /// More than [`MAXIMUM_REGISTRATIONS`].
     #[error("{0} registrations are more than {MAXIMUM_REGISTRATIONS}")]
     TooMany(usize),
-    /// A reservation key of zero stands for none.
+    /// A reservation key of zero means no key.
     #[error("the reservation key of {0} is zero")]
     NoKey(String),
-    /// Who holds a reservation is registered.
+    /// The holder of a reservation must be registered.
     #[error("the reservation's holder is not registered")]
     HolderNotRegistered,
-    /// All registrants hold it, or one does.
+    /// The type requires all registrants as holders, or one.
     #[error("the reservation's type and its holder contradict each other")]
     HolderOfType,
 }
 
 impl PersistentReservations {
-    /// Whether this can be what a logical unit has.
+    /// Checks the consistency.
     ///
     /// # Errors
     /// [`UnsoundReservations`].
@@ -178,7 +179,7 @@ impl PersistentReservations {
             })
     }
 
-    /// Whether no command of the nexus conflicts with what is reserved.
+    /// Whether no command of the nexus conflicts with the reservation.
     pub(crate) fn may_use_all(&self, nexus: &RegisteredNexus) -> bool {
         self.reservation.as_ref().is_none_or(|held| {
             if held.kind.is_for_registrants() {

@@ -19,7 +19,7 @@ pub(crate) fn read_keys(execution: &Execution) -> Result<Reply, Sense> {
     })
 }
 
-/// READ RESERVATION: the reservation, with the key of its holder; zero where all registrants hold it.
+/// READ RESERVATION: the reservation with the key of its holder; zero if all registrants hold it.
 ///
 /// # Errors
 /// LOGICAL UNIT NOT READY.
@@ -37,7 +37,8 @@ pub(crate) fn read_reservation(execution: &Execution) -> Result<Reply, Sense> {
     })
 }
 
-/// READ FULL STATUS: each registered nexus, with what it holds. One that came by `ALL_TG_PT` is one registration for each target port.
+/// READ FULL STATUS: each registered nexus, and whether it holds the reservation. A registration by `ALL_TG_PT` is listed once
+/// for each target port.
 ///
 /// # Errors
 /// LOGICAL UNIT NOT READY.
@@ -97,13 +98,13 @@ fn reservations<'a>(execution: &'a Execution) -> Result<&'a Reservations, Sense>
     reservations.map(AsRef::as_ref).ok_or(NOT_READY)
 }
 
-/// PRGENERATION, ADDITIONAL LENGTH, and what it is the length of.
+/// PRGENERATION, ADDITIONAL LENGTH, and the list.
 fn listed(execution: &Execution, list: impl FnOnce(&State) -> Vec<u8>) -> Result<Reply, Sense> {
     let (generation, list) = {
         let state = reservations(execution)?.read();
         (state.generation, list(&state))
     };
-    // Registrations are bounded: less than a megabyte.
+    // The number of registrations is limited: less than a megabyte.
     let length = list.len() as u32;
     let data = [
         &generation.to_be_bytes()[..],

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use super::notify;
 use super::parameter_list::{
     APTPL_AT, BASIC_LENGTH, Basic, LENGTH_ERROR, MAXIMUM_LENGTH, RegisterAndMove,
 };
 use super::persistent::{PersistentReservations, RegisteredNexus};
 use super::service_actions::{Consequences, Move, Registration, ScopeAndType};
-use super::tell;
 use super::transport_id::TransportId;
 use crate::additional_sense::AdditionalSense;
 use crate::execution::{Execution, Failure, Reply};
@@ -28,7 +28,7 @@ pub(crate) enum ServiceAction {
     RegisterAndMove,
 }
 
-/// A service action with its parameters, all checked as far as possible without the registrations.
+/// A service action with its parameters, checked as far as possible without the registrations.
 enum Request {
     Register {
         existing_key: Option<u64>,
@@ -52,11 +52,12 @@ enum Request {
     },
 }
 
-/// Makes the change, on stable storage first if it has to survive a loss of power, and then tells the nexuses it concerns.
+/// Makes the change; first on stable storage if it must survive a power loss. Then establishes the unit attentions.
 ///
 /// # Errors
-/// RESERVATION CONFLICT; PARAMETER LIST LENGTH ERROR, INVALID FIELD IN PARAMETER LIST, INVALID FIELD IN CDB, INVALID RELEASE OF PERSISTENT
-/// RESERVATION, INSUFFICIENT REGISTRATION RESOURCES; INTERNAL TARGET FAILURE when it could not be stored. Nothing has changed then.
+/// RESERVATION CONFLICT; PARAMETER LIST LENGTH ERROR, INVALID FIELD IN PARAMETER LIST, INVALID FIELD IN CDB, INVALID RELEASE OF
+/// PERSISTENT RESERVATION, INSUFFICIENT REGISTRATION RESOURCES; INTERNAL TARGET FAILURE if it could not be stored. After an error
+/// nothing has changed.
 pub(crate) async fn persistent_reserve_out(
     execution: &mut Execution<'_>,
     action: ServiceAction,
@@ -106,7 +107,7 @@ pub(crate) async fn persistent_reserve_out(
         }
     });
     drop(unstored);
-    tell(execution.device, execution.number, &consequences.attentions);
+    notify(execution.device, execution.number, &consequences.attentions);
     if action == ServiceAction::PreemptAndAbort {
         abort(execution, &consequences.preempted).await?;
     }
@@ -159,7 +160,7 @@ fn parse(execution: &Execution, action: ServiceAction, list: &[u8]) -> Result<Re
     })
 }
 
-/// `SPEC_I_PT` where it cannot be.
+/// `SPEC_I_PT` where it is not allowed.
 const NO_INITIATOR_PORTS: Sense = Sense::invalid_field_in_parameter_list(APTPL_AT, Some(3));
 
 fn refuse_initiator_ports(list: &Basic) -> Result<(), Sense> {
@@ -169,7 +170,7 @@ fn refuse_initiator_ports(list: &Basic) -> Result<(), Sense> {
     Ok(())
 }
 
-/// Where a REGISTER AND MOVE goes to: another nexus, by a port there is, of a host that may use the unit.
+/// Destination of a REGISTER AND MOVE: a nexus of another host that may use the unit, at an existing port.
 fn destination(execution: &Execution, list: RegisterAndMove) -> Result<RegisteredNexus, Sense> {
     let invalid = |at| Sense::invalid_field_in_parameter_list(at, None);
     let to = RegisteredNexus {
@@ -189,7 +190,7 @@ fn destination(execution: &Execution, list: RegisterAndMove) -> Result<Registere
     Ok(to)
 }
 
-/// The nexuses that `SPEC_I_PT` and `ALL_TG_PT` name in addition to the sender.
+/// The nexuses of `SPEC_I_PT` and `ALL_TG_PT`, in addition to the sender.
 fn others(execution: &Execution, list: &Basic) -> Result<BTreeSet<RegisteredNexus>, Sense> {
     let &Execution {
         device,
@@ -202,7 +203,7 @@ fn others(execution: &Execution, list: &Basic) -> Result<BTreeSet<RegisteredNexu
     for (id, at) in list.initiator_ports.iter().flatten() {
         let named = match id {
             TransportId::Port(port) => vec![port.clone()],
-            // Every port of the host that is known (SPC-5 6.17.3).
+            // Every known port of the host (SPC-5 6.17.3).
             TransportId::Device(name) => device.initiator_ports(name),
         };
         let permitted = |port: &str| device.permits(number, super::persistent::device_of(port));
@@ -302,8 +303,8 @@ fn not_stored(execution: &Execution, error: &std::io::Error) -> Sense {
     )
 }
 
-/// Aborts the tasks of the nexuses, also those on a unit that this one took the place of, and waits for their end: a WRITE that is in
-/// the volume must not change anything after this.
+/// Aborts the tasks of the nexuses, also on a unit that this one replaced, and waits for their end: a WRITE in the volume must
+/// not change data after this.
 async fn abort(
     execution: &Execution<'_>,
     preempted: &BTreeSet<RegisteredNexus>,
@@ -327,8 +328,8 @@ async fn abort(
         let ended = unit.tasks.wait_until_ended(tasks);
         execution.task.unless_aborted(ended).await?;
     }
-    // The task of a third-party copy may be another unit's. Each of its steps checks reservations once it holds its range here: those
-    // that checked earlier are over when all is held.
+    // A task of a third-party copy can belong to another unit. Each of its steps checks reservations after it has locked its
+    // range here. Locking all ranges waits for steps that checked earlier.
     let ranges = &execution.unit.ranges;
     let all = execution.task.unless_aborted(ranges.exclusive(0..u64::MAX));
     drop(all.await?);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! RESERVE(6), RESERVE(10), RELEASE(6) and RELEASE(10) (SPC-2 7.21, 7.17), with persistent reservations (SPC-3 5.6.3).
 //!
-//! They are for the whole logical unit and for the nexus that sends them; extents and third parties are refused by the command table.
+//! They apply to the whole logical unit and the sending nexus. The command table refuses extents and third parties.
 
 use super::State;
 use super::persistent::RegisteredNexus;
@@ -10,7 +10,7 @@ use crate::router::NOT_READY;
 use crate::sam::Nexus;
 
 /// # Errors
-/// RESERVATION CONFLICT while another nexus has reserved the unit, or somebody is registered.
+/// RESERVATION CONFLICT while another nexus has reserved the unit, or any nexus is registered.
 pub(crate) async fn reserve(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     change(execution, |state, nexus| match state.reserved_by {
         Some(holder) if holder != nexus => Err(Failure::ReservationConflict),
@@ -22,10 +22,10 @@ pub(crate) async fn reserve(execution: &mut Execution<'_>) -> Result<Reply, Fail
     .await
 }
 
-/// GOOD without an effect when it is not this nexus that has reserved the unit.
+/// GOOD without an effect if another nexus has reserved the unit.
 ///
 /// # Errors
-/// RESERVATION CONFLICT while somebody is registered.
+/// RESERVATION CONFLICT while a nexus is registered.
 pub(crate) async fn release(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     change(execution, |state, nexus| {
         state.reserved_by.take_if(|holder| *holder == nexus);
@@ -47,9 +47,9 @@ async fn change(
         ..
     } = execution;
     let reservations = unit.reservations().ok_or(NOT_READY)?;
-    // Not while a PERSISTENT RESERVE OUT is about to make its change.
+    // Not while a PERSISTENT RESERVE OUT makes its change.
     let _one_at_a_time = task.unless_aborted(reservations.changing.lock()).await?;
-    // A nexus that is lost, or loses its access, would hold it for ever if it got it a moment later.
+    // A nexus that is lost, or loses its access, must not get it afterwards: it would hold it forever.
     let changed = device.while_seen(nexus, number, || {
         reservations.change(|state| {
             execution.check_aborted()?;
@@ -63,8 +63,8 @@ async fn change(
     Ok(Reply::default())
 }
 
-/// What becomes of the command while somebody is registered: who holds a persistent reservation, or may do all that its holder may, need
-/// not reserve or release anything; others conflict.
+/// Result of the command while a nexus is registered. Nexuses with the access of the persistent reservation's holder get GOOD
+/// without an effect; others get a conflict.
 fn with_registrations(state: &State, nexus: &Nexus) -> Option<Result<(), Failure>> {
     let persistent = &state.persistent;
     if persistent.registrations.is_empty() {

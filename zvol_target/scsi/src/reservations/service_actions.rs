@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the service actions of PERSISTENT RESERVE OUT do to registrations and reservation (SPC-5 5.14.7 to 5.14.11).
+//! Effects of the service actions of PERSISTENT RESERVE OUT on registrations and reservation (SPC-5 5.14.7 to 5.14.11).
 
 use std::collections::BTreeSet;
 
@@ -11,20 +11,20 @@ use crate::additional_sense::AdditionalSense;
 use crate::execution::Failure;
 use crate::sense::Sense;
 
-/// Where the TYPE and SCOPE fields are in the CDB.
+/// Byte of TYPE and SCOPE in the CDB.
 const SCOPE_AND_TYPE_AT: u16 = 2;
 
-/// Where the SERVICE ACTION RESERVATION KEY is in the parameter list.
+/// Byte of SERVICE ACTION RESERVATION KEY in the parameter list.
 const SERVICE_ACTION_RESERVATION_KEY_AT: u16 = 8;
 
-/// What others notice of a service action that succeeded.
+/// Effects of a successful service action on other nexuses.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Consequences {
-    /// Unit attentions.
+    /// Unit attentions to establish.
     pub(super) attentions: Vec<(RegisteredNexus, AdditionalSense)>,
-    /// Other nexuses that lost their registration to a PREEMPT.
+    /// Other nexuses that lost their registration by PREEMPT.
     pub(super) preempted: BTreeSet<RegisteredNexus>,
-    /// Whether PRGENERATION counts it.
+    /// Whether PRGENERATION increases.
     pub(super) counts: bool,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct ScopeAndType(pub(super) u8);
 
 impl ScopeAndType {
     /// # Errors
-    /// INVALID FIELD IN CDB for a scope other than the logical unit, or a type that is not there.
+    /// INVALID FIELD IN CDB for a scope other than the logical unit, or an unknown type.
     fn kind(self) -> Result<ReservationType, Failure> {
         const LU_SCOPE: u8 = 0;
         if self.0 >> 4 != LU_SCOPE {
@@ -45,26 +45,26 @@ impl ScopeAndType {
     }
 }
 
-/// A registration as REGISTER and REGISTER AND IGNORE EXISTING KEY ask for it.
+/// Parameters of REGISTER and REGISTER AND IGNORE EXISTING KEY.
 #[derive(Debug)]
 pub(super) struct Registration<'a> {
     /// The nexus that sent it.
     pub(super) nexus: &'a RegisteredNexus,
     /// The same initiator port at other target ports (`ALL_TG_PT`), and other initiator ports (`SPEC_I_PT`).
     pub(super) others: &'a BTreeSet<RegisteredNexus>,
-    /// The key it says it has; `None` to ignore what it has.
+    /// The key that it claims to have; `None`: not checked.
     pub(super) existing_key: Option<u64>,
-    /// The key it is to have; zero to have none.
+    /// The new key; zero to unregister.
     pub(super) new_key: u64,
 }
 
-/// Where REGISTER AND MOVE moves the reservation.
+/// Destination of REGISTER AND MOVE.
 #[derive(Debug)]
 pub(super) struct Move<'a> {
     pub(super) to: &'a RegisteredNexus,
-    /// Key of that nexus from then on.
+    /// New key of that nexus.
     pub(super) new_key: u64,
-    /// UNREG: who moves it is not registered any more.
+    /// UNREG: unregister the sender.
     pub(super) unregister: bool,
 }
 
@@ -137,8 +137,8 @@ impl PersistentReservations {
     }
 
     /// # Errors
-    /// RESERVATION CONFLICT for a nexus without this key; INVALID RELEASE OF PERSISTENT RESERVATION when it is of another type;
-    /// INVALID FIELD IN CDB.
+    /// RESERVATION CONFLICT for a nexus without this key; INVALID RELEASE OF PERSISTENT RESERVATION if the type differs; INVALID
+    /// FIELD IN CDB.
     pub(super) fn release(
         &mut self,
         nexus: &RegisteredNexus,
@@ -155,7 +155,7 @@ impl PersistentReservations {
             return Err(Sense::illegal_request(sense).into());
         }
         Ok(Consequences {
-            attentions: self.tell_released(kind, nexus),
+            attentions: self.released_attentions(kind, nexus),
             ..Consequences::default()
         })
     }
@@ -179,12 +179,12 @@ impl PersistentReservations {
         })
     }
 
-    /// PREEMPT, and PREEMPT AND ABORT but for the abort: removes the registrations with `victim` as key, and takes their reservation over.
-    /// Zero stands for all others when all registrants hold it.
+    /// PREEMPT, and PREEMPT AND ABORT without the abort: removes the registrations with the key `victim`, and takes over their
+    /// reservation. If all registrants hold it, zero means all others.
     ///
     /// # Errors
-    /// RESERVATION CONFLICT for a nexus without this key, or when nobody has `victim`; INVALID FIELD IN PARAMETER LIST; INVALID FIELD IN
-    /// CDB, where the type is checked.
+    /// RESERVATION CONFLICT for a nexus without this key, or if no nexus has `victim`; INVALID FIELD IN PARAMETER LIST; INVALID
+    /// FIELD IN CDB if the type is checked.
     pub(super) fn preempt(
         &mut self,
         nexus: &RegisteredNexus,
@@ -240,8 +240,8 @@ impl PersistentReservations {
     }
 
     /// # Errors
-    /// RESERVATION CONFLICT for a nexus without this key, or that is not the one holder; INVALID FIELD IN PARAMETER LIST; INSUFFICIENT
-    /// REGISTRATION RESOURCES.
+    /// RESERVATION CONFLICT for a nexus without this key, or that is not the single holder; INVALID FIELD IN PARAMETER LIST;
+    /// INSUFFICIENT REGISTRATION RESOURCES.
     pub(super) fn register_and_move(
         &mut self,
         nexus: &RegisteredNexus,
@@ -292,7 +292,7 @@ impl PersistentReservations {
         Err(Sense::illegal_request(sense).into())
     }
 
-    /// Removes registrations, and with its holder the reservation; returns the nexuses to notify.
+    /// Removes registrations, and the reservation with its holder. Returns the nexuses to notify.
     fn remove(
         &mut self,
         gone: &BTreeSet<RegisteredNexus>,
@@ -304,11 +304,13 @@ impl PersistentReservations {
             Some(holder) => !registrations.contains_key(holder),
             None => registrations.is_empty(),
         });
-        ended.map_or_else(Vec::new, |ended| self.tell_released(ended.kind, except))
+        ended.map_or_else(Vec::new, |ended| {
+            self.released_attentions(ended.kind, except)
+        })
     }
 
-    /// Unit attentions for the end of a reservation of this type, requested by `except`.
-    fn tell_released(
+    /// Unit attentions for the end of a reservation of this type, for all except `except`.
+    fn released_attentions(
         &self,
         kind: ReservationType,
         except: &RegisteredNexus,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What survives a loss of power.
+//! Storage of reservations that survive a power loss.
 
 use std::fmt::Debug;
 use std::io;
@@ -10,11 +10,10 @@ use super::persistent::PersistentReservations;
 
 /// Stable storage for the persistent reservations of one disk (APTPL, SPC-5 5.14.5).
 pub trait ReservationStore: Debug + Send + Sync {
-    /// Replaces what is stored: all of it is on stable storage when this is ready, or what was stored before is. Only one call is under
-    /// way at a time.
+    /// Replaces the content atomically. The new content is on stable storage when this is ready. Only one call runs at a time.
     ///
     /// # Errors
-    /// Which of the two is stored is not known then; the next call makes it known.
+    /// After an error the content is the old or the new one; the next successful call defines it.
     fn store(
         &self,
         reservations: PersistentReservations,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What conflicts with what is reserved.
+//! Conflicts with reservations.
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn a_host_may_do_by_a_copy_what_one_of_its_nexuses_may() {
     let reservations = reserved(ReservationType::ExclusiveAccess, &[&holder]);
     let conflicts = |host: &str| reservations.conflicts_with_host(host, ReservationRule::Write);
     assert!(!conflicts(HOST));
-    // Neither another name nor the beginning of this one.
+    // Neither another name nor a prefix of this one.
     assert!(conflicts("iqn.2024-01.org.example:hos"));
     assert!(conflicts("iqn.2024-01.org.example:other"));
 }

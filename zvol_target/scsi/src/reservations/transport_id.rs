@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `TransportID` of iSCSI (SPC-5 7.6.4.6): how an initiator port is named in parameter data.
+//! `TransportID` of iSCSI (SPC-5 7.6.4.6): name of an initiator port in parameter data.
 
 use crate::additional_sense::AdditionalSense;
 use crate::sense::Sense;
@@ -17,25 +17,25 @@ const MINIMUM_ADDITIONAL_LENGTH: usize = 20;
 /// Longest iSCSI name, bytes (RFC 7143 4.2.7.1).
 const MAXIMUM_NAME_LENGTH: usize = 223;
 
-/// Between name and ISID (RFC 7143 4.4.2).
+/// Separator of name and ISID (RFC 7143 4.4.2).
 const SEPARATOR: &str = ",i,0x";
 
 /// Hexadecimal digits of an ISID.
 const ISID_DIGITS: usize = 12;
 
-/// What a `TransportID` names.
+/// Content of a `TransportID`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TransportId {
-    /// Every initiator port of the device with this name.
+    /// All initiator ports of the device with this name.
     Device(String),
     /// One port, as in [`crate::sam::Nexus::initiator_port`].
     Port(String),
 }
 
-/// The `TransportID` that begins `list`, and how long it is. `at` is where it stands in the parameter list.
+/// Parses the `TransportID` at the start of `list`. Returns it with its length. `at` is its position in the parameter list.
 ///
 /// # Errors
-/// PARAMETER LIST LENGTH ERROR when it is cut; INVALID FIELD IN PARAMETER LIST for another protocol or format, and for what is no name.
+/// PARAMETER LIST LENGTH ERROR if it is cut; INVALID FIELD IN PARAMETER LIST for another protocol or format, or an invalid name.
 pub(super) fn parse(list: &[u8], at: u16) -> Result<(TransportId, usize), Sense> {
     const CUT: Sense = Sense::illegal_request(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
     let invalid = |byte: u16| Sense::invalid_field_in_parameter_list(at.saturating_add(byte), None);
@@ -50,7 +50,7 @@ pub(super) fn parse(list: &[u8], at: u16) -> Result<(TransportId, usize), Sense>
         return Err(invalid(2));
     }
     let text = rest.get(..length).ok_or(CUT)?;
-    // Ended by a zero; what follows it is padding.
+    // Terminated by a zero; padding follows.
     let end = text.iter().position(|&byte| byte == 0);
     let text = end.and_then(|end| std::str::from_utf8(text.get(..end)?).ok());
     let text = text.ok_or(invalid(4))?;
@@ -62,7 +62,7 @@ pub(super) fn parse(list: &[u8], at: u16) -> Result<(TransportId, usize), Sense>
     Ok((named.ok_or(invalid(4))?, HEADER_LENGTH + length))
 }
 
-/// An iSCSI name as names are compared.
+/// An iSCSI name in the form for comparisons.
 fn device_name(text: &str) -> Option<String> {
     let is_name = (1..=MAXIMUM_NAME_LENGTH).contains(&text.len())
         && !text.contains(',')
@@ -81,7 +81,7 @@ fn port_name(text: &str) -> Option<String> {
 
 /// The `TransportID` of an initiator port.
 pub(super) fn of_port(initiator_port: &str) -> Vec<u8> {
-    // With the zero that ends it.
+    // With the terminating zero.
     let length = (initiator_port.len() + 1)
         .next_multiple_of(4)
         .max(MINIMUM_ADDITIONAL_LENGTH);
@@ -115,7 +115,7 @@ mod tests {
             parse(&device("iqn.2024-01.org.example:A"), 28).unwrap().0,
             TransportId::Device("iqn.2024-01.org.example:a".into())
         );
-        // The shortest there is: 24 bytes.
+        // The shortest one: 24 bytes.
         assert_eq!(device("eui.1").len(), 24);
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whatever an initiator sends, it gets a status.
+//! Any input from an initiator results in a status.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn attribute() -> impl Strategy<Value = TaskAttribute> {
     ]
 }
 
-/// CDBs the table knows, with arbitrary values in the fields it allows: these get past the first check.
+/// Valid CDBs of the table, with arbitrary values in the allowed fields: they pass the first check.
 fn plausible_cdb() -> impl Strategy<Value = Vec<u8>> {
     (
         0..COMMANDS.len(),
@@ -46,7 +46,7 @@ fn cdb() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         3 => plausible_cdb(),
         1 => prop::collection::vec(any::<u8>(), 6..=32),
-        // Lengths the interface rules out must do no harm either.
+        // Lengths that the interface excludes must be harmless too.
         1 => prop::collection::vec(any::<u8>(), 0..=6),
     ]
 }
@@ -107,7 +107,7 @@ proptest! {
         let unit = LogicalUnit::not_ready(options());
         device.insert_logical_unit(0, unit, LogicalUnitAccess::Any).unwrap();
         let initiator = Initiator::fresh(device);
-        // Its unit attention goes first.
+        // The unit attention comes first.
         check(&answer(&initiator, TaskAttribute::Simple, &[0; 6], &[]))?;
         let outcome = answer(&initiator, TaskAttribute::Simple, &cdb, &data);
         check(&outcome)?;
@@ -133,7 +133,7 @@ proptest! {
             }
         };
         check(&answer(&initiator, TaskAttribute::Simple, &cdb(list.len()), &list))?;
-        // And lists that are nearly right.
+        // Also lists that are almost valid.
         let mut list = if ten {
             initiator.data(&[0x5a, 0, 0x3f, 0xff, 0, 0, 0, 0, 255, 0])
         } else {

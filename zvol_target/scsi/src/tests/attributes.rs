@@ -19,7 +19,7 @@ fn ordered_waits_for_older_and_holds_younger_tasks() {
     let mut first = read(&initiator, 4, TaskAttribute::HeadOfQueue);
     let mut all = [&mut older, &mut ordered, &mut younger, &mut first];
     assert!(all.iter_mut().all(|task| poll(task).is_pending()));
-    // Only the older one and the head of queue are in the volume: two permits end just those.
+    // Only the older task and the head of queue are in the volume: two permits end exactly those.
     volume.release(2);
     assert!(poll(&mut ordered).is_pending());
     assert!(poll(&mut younger).is_pending());
@@ -69,7 +69,7 @@ fn tasks_of_one_host_hold_none_of_another() {
 #[test]
 fn a_small_read_passes_a_long_write_and_a_long_verify() {
     let (volume, initiator) = setup();
-    // Four chunks, of which the data of the first has come.
+    // Four chunks; the data of the first has arrived.
     let mut write = initiator.execute(
         1,
         TaskAttribute::Simple,
@@ -83,7 +83,7 @@ fn a_small_read_passes_a_long_write_and_a_long_verify() {
         2,
         TaskAttribute::Simple
     ))));
-    // One chunk of a verify in each turn, even when the volume never makes it wait.
+    // A verify runs one chunk per turn, even if the volume never makes it wait.
     let verify = block_10(0x2f, 0, 0, 8192);
     let mut verify = initiator.execute(3, TaskAttribute::Simple, &verify, Sent::boxed(&[]));
     for _ in 0..3 {
@@ -99,7 +99,7 @@ fn a_small_read_passes_a_long_write_and_a_long_verify() {
     assert!(is_good(&poll(&mut verify)));
 }
 
-/// Data-Out of which so many parts come, and no more.
+/// Data-Out of which only this number of parts arrives.
 struct Trickling(u32);
 
 impl DataOut for Trickling {
@@ -150,7 +150,7 @@ fn a_full_task_set_says_so() {
         (completion.status, completion.sense.len()),
         (Status::TaskSetFull, 0)
     );
-    // Of this nexus only: no host can shut another out.
+    // Only of this nexus: a host cannot exclude another one.
     let other = Initiator::of(Arc::clone(&initiator.device));
     assert_eq!(other.run(&TEST_UNIT_READY).status, Status::Good);
     drop(tasks);

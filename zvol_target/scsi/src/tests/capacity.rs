@@ -39,7 +39,7 @@ fn last_block_and_block_length() {
     let data = initiator.data(&read_capacity_16(255));
     assert_eq!(data.len(), 32);
     assert_eq!(data[..12], [0, 0, 0, 0, 0, 0, 0x3f, 0xff, 0, 0, 2, 0]);
-    // Eight logical blocks in a physical one, though the volume's blocks have 16 KiB; nothing else.
+    // Eight logical blocks in a physical one, although the volume's blocks have 16 KiB.
     assert_eq!((data[12], data[13]), (0, 3));
     assert!(data[14..].iter().all(|&byte| byte == 0));
 }
@@ -98,7 +98,7 @@ fn more_than_two_tebibytes_need_the_long_form() {
         initiator.data(&read_capacity_16(8)),
         ((8u64 << 31) - 1).to_be_bytes()
     );
-    // The block descriptor of MODE SENSE likewise.
+    // The block descriptor of MODE SENSE too.
     let short = initiator.data(&[0x5a, 0, 0x0a, 0, 0, 0, 0, 0, 255, 0]);
     assert_eq!(short[8..16], [0xff, 0xff, 0xff, 0xff, 0, 0, 2, 0]);
     let long = initiator.data(&[0x5a, 0x10, 0x0a, 0, 0, 0, 0, 0, 255, 0]);

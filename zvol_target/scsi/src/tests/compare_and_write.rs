@@ -133,7 +133,7 @@ fn what_is_wrong_is_refused_and_no_blocks_are_no_error() {
         initiator.code(&block_16(0x89, 0, 0, 256), &one),
         INVALID_FIELD_IN_CDB
     );
-    // Data-Out that is not both halves.
+    // Data-Out that is longer or shorter than both halves.
     let more = [&one[..], &one].concat();
     for length in [0, 512, 1000, 1023, 1025, 2048] {
         assert_eq!(
@@ -187,7 +187,7 @@ fn it_is_alone_in_its_range_and_only_there() {
         Sent::boxed(&data),
     );
     assert!(poll(&mut task).is_pending());
-    // Every way to write there waits for it.
+    // Every kind of write waits for it.
     let block = pattern(2, 1);
     let mut overlapping: Vec<_> = [
         (write_10(7, 2).to_vec(), pattern(2, 2)),
@@ -212,7 +212,7 @@ fn it_is_alone_in_its_range_and_only_there() {
         Sent::boxed(&block),
     );
     assert!(poll(&mut elsewhere).is_pending());
-    // Two operations began: the read of the first, the write elsewhere.
+    // Two operations began: the read of the first command, the write of the other.
     volume.release(1);
     assert!(poll(&mut task).is_pending());
     volume.release(1);
@@ -227,7 +227,7 @@ fn it_is_alone_in_its_range_and_only_there() {
     }
 }
 
-/// Aborts a command while it writes; what became of it, and of the function.
+/// Aborts a command during its write. Returns the results of both.
 fn aborted_while_writing(
     initiator: &Initiator,
     volume: &RamVolume,
@@ -245,7 +245,7 @@ fn aborted_while_writing(
     assert!(poll(&mut task).is_pending());
     volume.release(1);
     assert!(poll(&mut task).is_pending());
-    // The write is under way.
+    // The write is running.
     let mut function = manage(aborter, function);
     assert!(poll(&mut function).is_pending());
     assert!(poll(&mut task).is_pending());
@@ -332,7 +332,7 @@ fn a_unit_in_the_place_of_another_keeps_its_commands_apart() {
     assert!(has_status(&poll(&mut after), Status::CheckCondition));
 }
 
-/// A counter in a block, as hosts lock with it: what each successful COMPARE AND WRITE added is there in the end.
+/// Several threads increment a counter in a block, like the locks of hosts: no successful COMPARE AND WRITE is lost.
 #[test]
 fn threads_that_count_with_it_lose_nothing() {
     const ROUNDS: u64 = 400;
@@ -368,7 +368,7 @@ fn threads_that_count_with_it_lose_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// It writes if and only if all is as expected, and then all of it.
+    /// It writes all of its data if and only if the comparison succeeds.
     #[test]
     fn it_is_a_comparison_and_a_write(
         blocks in 1_usize..=16,

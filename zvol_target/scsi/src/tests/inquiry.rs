@@ -103,7 +103,7 @@ fn serial_number_and_names_are_of_the_uuid() {
     assert_eq!(
         designators,
         [
-            // What an E4 identification descriptor of EXTENDED COPY is made of: binary, NAA, 16 bytes.
+            // Content of an E4 identification descriptor of EXTENDED COPY: binary, NAA, 16 bytes.
             (1, 0x03, unit.naa().to_vec()),
             (
                 2,
@@ -116,7 +116,7 @@ fn serial_number_and_names_are_of_the_uuid() {
     );
 }
 
-/// Identification whose change would make every datastore of an installation a foreign copy: what hosts have seen, byte for byte.
+/// If these values changed, every datastore of an installation would be treated as a copy. They are compared byte by byte.
 #[test]
 fn the_identity_is_the_one_hosts_have_seen() {
     let initiator = initiator();
@@ -148,7 +148,7 @@ fn ports_and_the_target_are_named_once_they_are_known() {
     let device = &initiator.device;
     device.set_target_ports(vec![port(3, "iqn.x,t,0x3"), port(4, "iqn.x,t,0x0004")]);
     device.set_name("iqn.x");
-    // Said once for both changes, and not for none.
+    // One unit attention for both changes; none without a change.
     assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), (6, 0x3f, 0x03));
     device.set_name("iqn.x");
     assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
@@ -186,7 +186,7 @@ fn mode_pages_are_shared() {
 fn limits_are_in_blocks() {
     let data = page(&initiator(), 0xb0);
     assert_eq!(data.len(), 64);
-    // COMPARE AND WRITE of 255 blocks; granularity 16 KiB, at most and at best 4 MiB; no UNMAP; WRITE SAME of 16 MiB.
+    // COMPARE AND WRITE of 255 blocks; granularity 16 KiB; maximum and optimum 4 MiB; no UNMAP; WRITE SAME of 16 MiB.
     assert_eq!(data[4..16], [0, 255, 0, 32, 0, 0, 0x20, 0, 0, 0, 0x20, 0]);
     let write_same = &data[36..44];
     assert_eq!(*write_same, (1_u64 << 15).to_be_bytes());

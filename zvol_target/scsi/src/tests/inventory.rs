@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Logical units that come and go, REPORT LUNS, and commands to where there is none.
+//! Adding and removing logical units, REPORT LUNS, and commands to numbers without unit.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ fn report_luns_needs_room_for_one_entry() {
         initiator.code(&report_luns(3, 4096), &[]),
         INVALID_FIELD_IN_CDB
     );
-    // The length is that of the whole list all the same.
+    // The length is always that of the whole list.
     let data = initiator.data(&report_luns(0, 16));
     assert_eq!((data.len(), data[3]), (16, 24));
 }
@@ -118,7 +118,7 @@ fn commands_to_where_there_is_none() {
         assert_eq!(absent.code(&TEST_UNIT_READY, &[]), NOT_SUPPORTED);
         assert_eq!(absent.code(&read_10(0, 1), &[]), NOT_SUPPORTED);
         assert_eq!(absent.code(&[0xff; 16], &[]), NOT_SUPPORTED);
-        // REQUEST SENSE says so in its data (SPC-5).
+        // REQUEST SENSE reports it in its data (SPC-5).
         let data = absent.data(&[0x03, 0, 0, 0, 18, 0]);
         assert_eq!((data[2], data[12]), (5, 0x25));
         assert_eq!(
@@ -226,7 +226,7 @@ fn a_replaced_unit_says_what_became_of_it() {
 
 #[test]
 fn the_same_disk_with_other_options_says_what_is_not_as_it_was() {
-    /// The changed options, the number of blocks, and the unit attentions.
+    /// Changed options, number of blocks, and expected unit attentions.
     type Change = (fn(&mut LogicalUnitOptions), u64, &'static [(u8, u8, u8)]);
     let changes: [Change; 5] = [
         (|_| {}, BLOCKS, &[]),
@@ -250,7 +250,7 @@ fn the_same_disk_with_other_options_says_what_is_not_as_it_was() {
     for (change, blocks, conditions) in changes {
         let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
         initiator.data(&read_10(0, 1));
-        // Pending when the unit is replaced, and not lost with it.
+        // Pending when the unit is replaced, and still pending afterwards.
         let late = Initiator::fresh(Arc::clone(&initiator.device));
         let mut options = options();
         change(&mut options);
@@ -261,7 +261,7 @@ fn the_same_disk_with_other_options_says_what_is_not_as_it_was() {
         }
         assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
         assert_eq!(late.code(&TEST_UNIT_READY, &[]), POWER_ON);
-        // What was counted goes on.
+        // The counters continue.
         let statistics = initiator.device.logical_unit(0).unwrap().statistics();
         assert_eq!(statistics.read.operations, 1);
     }

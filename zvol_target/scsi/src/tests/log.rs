@@ -44,7 +44,7 @@ fn every_page_listed_is_there() {
         let data = initiator.data(&log_sense(code[0], code[1], 0));
         assert_eq!((data[0] & 0x3f, data[1]), (code[0], code[1]));
     }
-    // Which values makes no difference for lists.
+    // The kind of values is irrelevant for lists.
     assert_eq!(initiator.data(&[0x4d, 0, 0, 0, 0, 0, 0, 0, 4, 0]).len(), 4);
 }
 
@@ -80,7 +80,7 @@ fn counters_are_those_of_the_commands_that_ran() {
     assert_eq!(access[..4], [2, 1, 4, 16]);
     assert_eq!(access[6..], [0, 0]);
     assert_eq!(*interval, [0x0000_0006_0000_0001]);
-    // The unit was there, and not always busy, since less than the whole test.
+    // Idle for less than the whole test.
     let most = u64::try_from(begun.elapsed().as_micros()).unwrap();
     assert!((1..=most).contains(&(idle[0] + access[4] + access[5])));
     // From a parameter on.
@@ -90,7 +90,7 @@ fn counters_are_those_of_the_commands_that_ran() {
     assert_eq!(initiator.run(&read_10(0, 1)).status, Status::CheckCondition);
     let written = initiator.run_with(&write_10(0, 1), Sent::boxed(&pattern(1, 1)));
     assert_eq!(written.status, Status::CheckCondition);
-    // That an address is out of range is no error of the medium.
+    // An address out of range is not an error of the medium.
     initiator.sense(&read_10(u32::MAX, 1));
     let errors = |page| parameters(&initiator, page);
     assert_eq!(errors(0x03), [(5, vec![8192]), (6, vec![1])]);

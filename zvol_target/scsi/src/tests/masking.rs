@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Logical units that are there for some hosts only.
+//! Access of hosts to logical units.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn unit(number: u16) -> LogicalUnit {
     LogicalUnit::new(RamVolume::new(BLOCKS), options).unwrap()
 }
 
-/// Units 0 and 1 for everybody, and an initiator with no unit attention pending.
+/// Units 0 and 1 for all hosts, and an initiator without pending unit attentions.
 fn setup() -> Initiator {
     let device = Arc::new(Device::new(product()));
     for number in [0, 1] {
@@ -52,7 +52,7 @@ fn nobody() -> LogicalUnitAccess {
     LogicalUnitAccess::Initiators(BTreeSet::new())
 }
 
-/// Everything a host can find out about a number.
+/// All responses that disclose whether a number has a unit.
 fn findings(initiator: &Initiator, number: LogicalUnitNumber) -> Vec<String> {
     let there = initiator.to(number);
     let mut found: Vec<_> = [
@@ -159,7 +159,7 @@ fn only_hosts_that_gain_or_lose_get_a_unit_attention() {
     assert_eq!(gains.to(third).code(&TEST_UNIT_READY, &[]), POWER_ON);
     assert_eq!(loses.code(&TEST_UNIT_READY, &[]), LUNS_CHANGED);
     assert_eq!(loses.to(third).code(&TEST_UNIT_READY, &[]), NOT_SUPPORTED);
-    // The same again: no change, so nobody is notified.
+    // The same access again is no change: no unit attention.
     device.set_access(2, only(&[&gains, &keeps])).unwrap();
     for host in [&gains, &loses, &keeps] {
         assert_eq!(host.run(&TEST_UNIT_READY).status, Status::Good);
@@ -173,14 +173,14 @@ fn only_hosts_that_gain_or_lose_get_a_unit_attention() {
 fn tasks_of_a_host_that_loses_access_end_and_those_of_others_go_on() {
     let loses = setup();
     let keeps = Initiator::of(Arc::clone(&loses.device));
-    let (mut lost, mut kept) = (stuck_write(&loses, 1), stuck_write(&keeps, 1));
-    assert!(poll(&mut lost).is_pending() && poll(&mut kept).is_pending());
+    let (mut lost, mut retained) = (stuck_write(&loses, 1), stuck_write(&keeps, 1));
+    assert!(poll(&mut lost).is_pending() && poll(&mut retained).is_pending());
     loses.device.set_access(0, only(&[&keeps])).unwrap();
     assert!(has_status(&poll(&mut lost), Status::TaskAborted));
-    assert!(poll(&mut kept).is_pending());
+    assert!(poll(&mut retained).is_pending());
     assert_eq!(loses.code(&read_10(0, 1), &[]), NOT_SUPPORTED);
     loses.device.nexus_lost(&keeps.nexus);
-    assert!(is_aborted(&poll(&mut kept)));
+    assert!(is_aborted(&poll(&mut retained)));
 }
 
 #[test]

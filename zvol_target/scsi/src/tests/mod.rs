@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Commands through a [`Device`], as a transport sends them, on a volume in memory.
+//! Commands to a [`Device`], as a transport sends them, on a volume in memory.
 
 mod arbitrary;
 mod attributes;
@@ -44,7 +44,7 @@ use crate::sam::{
 };
 use crate::{Device, LogicalUnit, LogicalUnitAccess, LogicalUnitOptions, ProductIdentification};
 
-/// Blocks of the volume most tests use, of 512 bytes each.
+/// Blocks of the usual test volume, 512 bytes each.
 pub(crate) const BLOCKS: u64 = 16384;
 
 pub(crate) const UUID: [u8; 16] =
@@ -75,7 +75,7 @@ pub(crate) fn nexus() -> Arc<Nexus> {
     })
 }
 
-/// Data-Out that is there already.
+/// Data-Out that has arrived completely.
 pub(crate) struct Sent {
     data: Vec<u8>,
     at: usize,
@@ -99,7 +99,7 @@ impl DataOut for Sent {
     }
 }
 
-/// Data-Out that fails, or that never comes.
+/// Data-Out that fails or never arrives.
 pub(crate) enum Broken {
     Failing(DeliveryError),
     Missing,
@@ -114,7 +114,7 @@ impl DataOut for Broken {
     }
 }
 
-/// What a host sees of sense data in fixed format.
+/// Sense data in fixed format.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) key: u8,
@@ -128,12 +128,12 @@ pub(crate) struct Initiator {
     pub(crate) device: Arc<Device>,
     pub(crate) nexus: Arc<Nexus>,
     pub(crate) logical_unit: LogicalUnitNumber,
-    /// What it takes of each command.
+    /// Bytes that it accepts from each command.
     pub(crate) data_in_buffer_size: u32,
 }
 
 impl Initiator {
-    /// A device with one logical unit, 0, on `volume`, and an initiator that has seen its unit attention.
+    /// A device with one logical unit, 0, on `volume`, and an initiator without pending unit attentions.
     pub(crate) fn new(volume: &Arc<RamVolume>, options: LogicalUnitOptions) -> Self {
         let device = Arc::new(Device::new(product()));
         let volume: Arc<dyn ::volume::Volume> = Arc::clone(volume) as _;
@@ -147,14 +147,14 @@ impl Initiator {
         Self::of(device)
     }
 
-    /// Another initiator of the device, that has seen the unit attentions of logical unit 0.
+    /// Another initiator of the device, without pending unit attentions of logical unit 0.
     pub(crate) fn of(device: Arc<Device>) -> Self {
         let initiator = Self::fresh(device);
         while initiator.run(&TEST_UNIT_READY).status != Status::Good {}
         initiator
     }
 
-    /// Another initiator of the device, that has sent nothing yet.
+    /// Another initiator of the device that has sent nothing yet.
     pub(crate) fn fresh(device: Arc<Device>) -> Self {
         let nexus = nexus();
         device.nexus_established(&nexus);
@@ -203,7 +203,7 @@ impl Initiator {
         self.run_with(cdb, Sent::boxed(&[]))
     }
 
-    /// Data-In of a command that has to end with GOOD.
+    /// Data-In of a command that must end with GOOD.
     pub(crate) fn data(&self, cdb: &[u8]) -> Vec<u8> {
         let completion = self.run(cdb);
         assert_eq!(
@@ -218,7 +218,7 @@ impl Initiator {
             .unwrap_or_default()
     }
 
-    /// Sends data with a command that has to end with GOOD.
+    /// Sends data with a command that must end with GOOD.
     pub(crate) fn send(&self, cdb: &[u8], data: &[u8]) {
         let completion = self.run_with(cdb, Sent::boxed(data));
         assert_eq!(
@@ -230,12 +230,12 @@ impl Initiator {
         assert_eq!(completion.data_out_required, data.len() as u64, "{cdb:x?}");
     }
 
-    /// Sense data of a command that has to end with CHECK CONDITION.
+    /// Sense data of a command that must end with CHECK CONDITION.
     pub(crate) fn sense(&self, cdb: &[u8]) -> Seen {
         seen(&self.run(cdb))
     }
 
-    /// As [`Initiator::sense`]: key and code only.
+    /// Like [`Initiator::sense`], but only key and code.
     pub(crate) fn code(&self, cdb: &[u8], data: &[u8]) -> (u8, u8, u8) {
         let Seen { key, code, .. } = seen(&self.run_with(cdb, Sent::boxed(data)));
         (key, code.0, code.1)
@@ -307,7 +307,7 @@ pub(crate) fn block_16(code: u8, flags: u8, address: u64, blocks: u32) -> [u8; 1
     cdb
 }
 
-/// Bytes that differ from block to block.
+/// Different bytes in each block.
 pub(crate) fn pattern(seed: u8, blocks: usize) -> Vec<u8> {
     (0..blocks * 512)
         .map(|at| seed ^ (at / 512) as u8 ^ (at % 251) as u8)
@@ -341,7 +341,7 @@ pub(crate) fn read(initiator: &Initiator, identifier: u64, attribute: TaskAttrib
     initiator.execute(identifier, attribute, &read_10(0, 1), Sent::boxed(&[]))
 }
 
-/// A write whose Data-Out never comes.
+/// A write whose Data-Out never arrives.
 pub(crate) fn stuck_write(initiator: &Initiator, identifier: u64) -> Task {
     initiator.execute(
         identifier,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! MODE SENSE, MODE SELECT, and what `D_SENSE` does.
+//! MODE SENSE, MODE SELECT, and the effect of `D_SENSE`.
 
 use std::sync::Arc;
 
@@ -175,7 +175,7 @@ fn d_sense_chooses_the_format_for_every_nexus() {
     assert_eq!(completion.sense, [0x72, 6, 0x2a, 0x01, 0, 0, 0, 0]);
     let completion = initiator.run(&read_10(u32::MAX, 1));
     assert_eq!(completion.sense[..8], [0x72, 5, 0x21, 0, 0, 0, 0, 12]);
-    // DESC decides for REQUEST SENSE.
+    // For REQUEST SENSE, DESC decides.
     assert_eq!(initiator.data(&[0x03, 0, 0, 0, 252, 0])[0], 0x70);
     initiator.send(&mode_select_6(16), &control(0));
     assert_eq!(initiator.run(&read_10(u32::MAX, 1)).sense[0], 0xf0);
@@ -193,7 +193,7 @@ fn what_mode_sense_gave_can_be_sent_back() {
         list[1] = 0;
         initiator.send(&[0x55, 0x10, 0, 0, 0, 0, 0, 0, list.len() as u8, 0], &list);
     }
-    // Nothing changed, so nobody is notified.
+    // Nothing changed: no unit attention.
     assert_eq!(other.run(&TEST_UNIT_READY).status, Status::Good);
     initiator.send(&mode_select_6(0), &[]);
 }
@@ -210,7 +210,7 @@ fn lists_that_are_cut() {
     }
     let descriptor_missing = [0, 0, 0, 8];
     assert_eq!(select(&initiator, &descriptor_missing), (5, 0x1a, 0));
-    // Announced by the CDB, not sent.
+    // Announced by the CDB, but not sent.
     let completion = initiator.run_with(&mode_select_6(16), Sent::boxed(&control(0x04)[..10]));
     assert_eq!(
         (seen(&completion).code, completion.data_out_required),
@@ -236,7 +236,7 @@ fn lists_with_bad_fields_change_nothing() {
     assert_eq!(field(&with(4, 0x0b)), Some([0x8d, 0, 4]));
     assert_eq!(field(&with(4, 0x4a)), Some([0x8d, 0, 4]));
     assert_eq!(field(&with(5, 0x09)), Some([0x80, 0, 5]));
-    // SWP: no host write-protects the disk of the others.
+    // SWP: a host cannot write-protect the disk for others.
     assert_eq!(field(&with(8, 0x08)), Some([0x8b, 0, 8]));
     assert_eq!(field(&with(7, 0x00)), Some([0x8c, 0, 7]));
     assert_eq!(field(&with(9, 0x00)), Some([0x8e, 0, 9]));
@@ -252,7 +252,7 @@ fn lists_with_bad_fields_change_nothing() {
         field(&[0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 4, 0]),
         Some([0x80, 0, 8])
     );
-    // Control Extension: another subpage, another length, a bit that is not changeable; then it is cut.
+    // Control Extension: another subpage, another length, a bit that is not changeable; then a truncated page.
     let extension = |header: [u8; 4], byte: u8| {
         let mut list = vec![0; 36];
         list[4..8].copy_from_slice(&header);
@@ -268,7 +268,7 @@ fn lists_with_bad_fields_change_nothing() {
             (5, 0x1a, 0)
         );
     }
-    // A good page before a bad one.
+    // A valid page before an invalid one.
     assert_eq!(
         field(&[&good[..], &[0x1c, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]].concat()),
         Some([0x8b, 0, 18])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A logical unit whose volume is not there.
+//! A logical unit whose volume is not open.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn request_sense(initiator: &Initiator) -> (u8, u8, u8) {
     (data[2], data[12], data[13])
 }
 
-/// A device with a unit that is not ready, and an initiator that has seen its unit attention.
+/// A device with a unit that is not ready, and an initiator without pending unit attentions.
 fn setup() -> Initiator {
     let device = Arc::new(Device::new(product()));
     let unit = LogicalUnit::not_ready(options());
@@ -68,7 +68,7 @@ fn it_is_the_same_disk_but_not_ready() {
         );
     }
     assert_eq!(request_sense(&initiator), NOT_READY);
-    // What is wrong whatever the unit's state is said to be wrong.
+    // Errors that do not depend on the unit's state are reported.
     assert_eq!(initiator.code(&[0xff; 16], &[]), (5, 0x20, 0));
     let ready = Initiator::new(&RamVolume::new(BLOCKS), options());
     assert_eq!(before, identity(&ready));
@@ -91,7 +91,7 @@ fn when_the_volume_appears_every_host_gets_a_unit_attention_and_the_disk_is_the_
         (BLOCKS as u32 - 1).to_be_bytes()
     );
     assert_eq!(before, identity(&initiator));
-    // A nexus that had not got the old unit's POWER ON yet, gets it.
+    // A nexus with a pending POWER ON of the old unit gets it.
     let mut seen = Vec::new();
     while unaware.run(&TEST_UNIT_READY).status != Status::Good {
         seen.push(request_sense(&unaware));
@@ -116,7 +116,7 @@ fn when_a_volume_with_a_write_cache_comes_back_hosts_find_a_power_on() {
     assert_eq!(initiator.run(&TEST_UNIT_READY).sense[0], 0x72);
     let unit = LogicalUnit::new(RamVolume::new(BLOCKS), cached).unwrap();
     initiator.device.replace_logical_unit(0, unit).unwrap();
-    // In fixed format, as a power on leaves it.
+    // In fixed format, the default after a power on.
     for attention in [(6, 0x29, 0), (6, 0x28, 0), (6, 0x3f, 0x03), (6, 0x2a, 0x09)] {
         assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), attention);
     }

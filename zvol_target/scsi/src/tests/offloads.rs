@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Offloads that a host is not offered.
+//! Offloads that are disabled for a host.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn page(initiator: &Initiator, code: u8) -> Vec<u8> {
     initiator.data(&[0x12, 1, code, 0, 64, 0])
 }
 
-/// Operation codes by REPORT SUPPORTED OPERATION CODES.
+/// Operation codes from REPORT SUPPORTED OPERATION CODES.
 fn reported(initiator: &Initiator) -> Vec<u8> {
     let data = initiator.data(&[0xa3, 0x0c, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0]);
     data[4..]
@@ -84,7 +84,7 @@ fn pages_show_what_is_on() {
     clear(&initiator);
     assert_eq!(page(&initiator, 0xb2)[4..], [11, 0x84, 2, 0]);
     assert_eq!(page(&initiator, 0xb0)[20..36], all[20..36]);
-    // WRITE SAME without UNMAP writes zeroes, and unmaps nothing.
+    // Without the UNMAP offload, WRITE SAME writes zeroes and unmaps nothing.
     device.set_offload_policy(policy(&initiator, Offloads::ALL.without(Offload::Unmap)));
     clear(&initiator);
     initiator.send(&block_16(0x93, 0x01, 0, 1), &[]);
@@ -103,7 +103,7 @@ fn a_change_is_reported_to_the_hosts_it_affects() {
     for host in [&initiator, &other] {
         assert_eq!(host.run(&TEST_UNIT_READY).status, Status::Good);
     }
-    // A host that comes later has its own too.
+    // A later host has separate offloads too.
     let policy = OffloadPolicy {
         default: Offloads::NONE,
         ..OffloadPolicy::default()

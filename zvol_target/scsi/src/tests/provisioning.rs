@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a thin unit reports about its space.
+//! Space reports of a thin unit.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ fn thin_and_thick() {
     assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), CAPACITY_CHANGED);
     assert_eq!(provisioning_page(&initiator)[4..], [0; 4]);
     assert_eq!(read_capacity(&initiator)[14], 0);
-    // Said once.
+    // Reported once.
     unit.set_provisioning(Provisioning::Thick);
     assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
 }
@@ -93,8 +93,8 @@ fn figures_are_in_the_log_once_they_are_known() {
     assert_eq!(
         log_page(&initiator),
         [
-            0x8c, 0, 0, 24, // Available: shared with others.
-            0, 1, 0x23, 8, 0, 0, 0, 5, 2, 0, 0, 0, // Used: its own.
+            0x8c, 0, 0, 24, // Available: shared with other users.
+            0, 1, 0x23, 8, 0, 0, 0, 5, 2, 0, 0, 0, // Used: dedicated.
             0, 2, 0x23, 8, 0, 0, 0, 3, 1, 0, 0, 0
         ]
     );
@@ -124,12 +124,12 @@ fn thresholds_are_in_the_mode_page() {
     // LBPERE.
     let recovery = initiator.data(&[0x1a, 0x08, 0x01, 0, 255, 0]);
     assert_eq!(recovery[4..8], [0x01, 0x0a, 0, 0x80]);
-    // What is read can be sent back.
+    // The returned parameters are accepted.
     let mut list = initiator.data(&[0x5a, 0x08, 0x3f, 0xff, 0, 0, 0, 2, 0, 0]);
     list[..8].fill(0);
     let length = list.len() as u8;
     initiator.send(&[0x55, 0x10, 0, 0, 0, 0, 0, 0, length, 0], &list);
-    // A unit with nothing to unmap has none of it.
+    // A unit that cannot unmap has none of it.
     unit.set_provisioning(Provisioning::Thick);
     while initiator.run(&TEST_UNIT_READY).status != Status::Good {}
     assert_eq!(
@@ -155,7 +155,7 @@ fn every_nexus_gets_one_unit_attention_for_a_threshold() {
         assert_eq!(sense.information, Some(24));
         assert_eq!(host.run(&TEST_UNIT_READY).status, Status::Good);
     }
-    // A replaced unit does not tell again, and again after it was left.
+    // A replacement does not report it again; the next time is after the value was below.
     let volume = Arc::clone(unit.volume());
     let unit = Arc::new(LogicalUnit::new(volume, options()).unwrap());
     initiator

@@ -182,7 +182,7 @@ fn large_writes_are_fetched_in_chunks() {
     );
 }
 
-/// A transport with memory for two parts. Counts the parts that were requested.
+/// A transport with memory for two parts. Counts the requested parts.
 struct Ahead {
     sent: Box<dyn DataOut>,
     requested: Arc<AtomicUsize>,
@@ -221,7 +221,7 @@ fn the_next_part_of_a_large_write_is_received_while_one_is_written() {
     for part in 1..=3 {
         assert!(poll(&mut write).is_pending());
         assert_eq!(volume.begun(), part);
-        // One more than is being written, until all are there.
+        // One more than the part that is being written, until all have arrived.
         assert_eq!(requested.load(Ordering::Relaxed), 3.min(part + 1));
         volume.release(1);
     }
@@ -263,7 +263,7 @@ fn with_a_write_cache_fua_and_synchronize_cache_reach_stable_storage() {
     };
     initiator.send(&write_10(0, 1), &data);
     initiator.send(&block_16(0x8a, 0x08, 0, 1), &data);
-    // In a 6-byte command that bit is part of the address.
+    // In a 6-byte command, this bit belongs to the address.
     initiator.send(&[0x0a, 0, 0, 0, 1, 0], &data);
     assert_eq!(
         volume.events(),
@@ -375,7 +375,7 @@ fn failures_of_the_volume() {
 fn a_host_that_announces_less_than_it_asks_for() {
     let (volume, initiator) = initiator();
     let two_blocks = |sent: &[u8]| initiator.run_with(&write_10(0, 2), Sent::boxed(sent));
-    // Whole blocks are written, and the transport learns how much was required.
+    // Whole blocks are written, and the transport gets the required length.
     let completion = two_blocks(&[0xbb; 512]);
     assert_eq!(
         (completion.status, completion.data_out_required),
@@ -387,7 +387,7 @@ fn a_host_that_announces_less_than_it_asks_for() {
         (completion.status, completion.data_out_required),
         (Status::Good, 1024)
     );
-    // A part of a block never is.
+    // A partial block is never written.
     volume.events();
     for partial in [1, 200, 511, 513, 1023] {
         let completion = two_blocks(&vec![0xcc; partial]);
@@ -398,7 +398,7 @@ fn a_host_that_announces_less_than_it_asks_for() {
         assert_eq!(completion.data_out_required, 1024);
     }
     assert_eq!(volume.events(), []);
-    // Behind what was written already it is another sense key.
+    // After a partial write, the sense key is different.
     let sent = vec![0xdd; (1 << 20) + 100];
     assert_eq!(
         initiator.code(&write_10(0, 4096), &sent),

@@ -38,7 +38,7 @@ fn each_command_listed_is_described_and_known() {
             initiator.code(&operation_codes(wrong, code, u16::from(action), 255), &[]),
             INVALID_FIELD_IN_CDB
         );
-        // A CDB with no bit beyond the opcode and action is one the target knows, whatever else it says of it.
+        // A CDB with only opcode and action is known to the target.
         let mut cdb = one[4..].to_vec();
         cdb[1..].fill(0);
         cdb[1] = action;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is counted, and for whom.
+//! Counters of commands by host, nexus and unit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,7 +64,7 @@ fn unit_nexus_and_host_count_each_its_own() {
         ),
         (2, 1024, 2)
     );
-    // What a host did is not forgotten with its nexuses.
+    // The counters of a host survive its nexuses.
     initiator.device.nexus_lost(&initiator.nexus);
     initiator.device.nexus_lost(&second.nexus);
     assert_eq!(host(), before);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! REPORT TARGET PORT GROUPS, and what it has to agree with.
+//! REPORT TARGET PORT GROUPS, and its consistency with other reports.
 
 use super::setup;
 use crate::TargetPort;
@@ -44,7 +44,7 @@ fn every_port_stands_in_its_group_and_is_active() {
     let extended = [&[0, 0, 0, 32, 0x10, 0, 0, 0][..], &groups].concat();
     assert_eq!(initiator.data(&report(1, 255)), extended);
     assert_eq!(initiator.data(&report(0, 6)), plain[..6]);
-    // The group that Device Identification tells this path it is in.
+    // The group of this path in Device Identification.
     let page = initiator.data(&[0x12, 1, 0x83, 0, 255, 0]);
     assert!(
         page.windows(8)

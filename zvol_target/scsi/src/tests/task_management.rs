@@ -149,7 +149,7 @@ fn abort_task_set_and_clear_task_set() {
     assert!(is_aborted(&poll(&mut own)));
     assert_eq!(poll(&mut function), Poll::Ready(FunctionResponse::Complete));
     assert!(poll(&mut foreign).is_pending());
-    // The task set is that of the nexus.
+    // The task set belongs to the nexus.
     let mut own = stuck_write(&initiator, 2);
     assert!(poll(&mut own).is_pending());
     let mut function = manage(&initiator, TaskManagementFunction::ClearTaskSet(UNIT));
@@ -174,7 +174,7 @@ fn no_host_waits_for_a_task_that_another_aborted() {
     let mut given_up = stuck_write(&other, 4);
     assert!(poll(&mut in_volume).is_pending() && poll(&mut given_up).is_pending());
     let mut reset = manage(&initiator, TaskManagementFunction::LogicalUnitReset(UNIT));
-    // Its own host gives one up meanwhile, and expects no status for it.
+    // Its host aborts one in the meantime, and expects no status for it.
     let mut abort = manage(
         &other,
         TaskManagementFunction::AbortTask {
@@ -207,7 +207,7 @@ fn a_lost_nexus_takes_its_tasks_along_even_on_a_removed_unit() {
     assert!(poll(&mut reset).is_pending());
     assert!(is_aborted(&poll(&mut foreign)));
     assert_eq!(poll(&mut reset), Poll::Ready(FunctionResponse::Complete));
-    // Now it is gone altogether.
+    // Now the nexus is lost.
     assert_eq!(
         block_on(manage(
             &other,
@@ -232,7 +232,7 @@ fn a_unit_is_fenced_off_until_the_tasks_of_a_lost_nexus_have_ended() {
     let mut hanging = read(&initiator, 1, TaskAttribute::Simple);
     assert!(poll(&mut hanging).is_pending());
     device.nexus_lost(&initiator.nexus);
-    // The same initiator port comes back.
+    // The same initiator port in a new session.
     let nexus = Arc::new(Nexus {
         id: u64::MAX,
         ..(*initiator.nexus).clone()
@@ -253,7 +253,7 @@ fn a_unit_is_fenced_off_until_the_tasks_of_a_lost_nexus_have_ended() {
     for cdb in [&INQUIRY[..], &[0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]] {
         assert_eq!(again.run(cdb).status, Status::Good, "{cdb:x?}");
     }
-    // Also of a unit that takes its place.
+    // Also for a unit that replaces it.
     let unit = device.remove_logical_unit(0).unwrap();
     let third: Arc<dyn ::volume::Volume> = RamVolume::new(BLOCKS);
     device
@@ -264,7 +264,7 @@ fn a_unit_is_fenced_off_until_the_tasks_of_a_lost_nexus_have_ended() {
         )
         .unwrap();
     assert_eq!(again.run(&TEST_UNIT_READY).status, Status::Busy);
-    // Other hosts go on.
+    // Other hosts are not affected.
     while other.run(&TEST_UNIT_READY).status != Status::Good {}
     assert_eq!(other.run(&read_10(0, 1)).status, Status::Good);
     volume.release(1);
@@ -286,14 +286,14 @@ fn a_unit_is_fenced_off_from_tasks_whose_end_is_not_waited_for() {
         identifier: 1,
     };
     let reset = TaskManagementFunction::LogicalUnitReset(UNIT);
-    // An abort is its own port's; a reset is everybody's.
+    // An abort fences its port; a reset fences all ports.
     for (function, of_others) in [(abort, Status::Good), (reset, Status::Busy)] {
         volume.hold();
         let mut hanging = read(&initiator, 1, TaskAttribute::Simple);
         assert!(poll(&mut hanging).is_pending());
         let mut managed = manage(&initiator, function);
         assert!(poll(&mut managed).is_pending());
-        // Not before: a volume that works ends it in time.
+        // Not fenced: a volume that works ends it in time.
         assert_eq!(initiator.run(&INQUIRY).status, Status::Good);
         drop(managed);
         assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Busy);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tasks on several threads, each with a reactor of its own.
+//! Tasks on several threads, each with a reactor.
 
 use std::sync::{Arc, mpsc};
 use std::task::Poll;
@@ -48,13 +48,13 @@ fn a_task_in_the_volume_runs_to_its_end_on_its_thread_before_the_reset_completes
         });
         wait_for_entry.recv().unwrap();
         let mut reset = manage(&initiator, TaskManagementFunction::LogicalUnitReset(UNIT));
-        // The one that waits ends without the volume.
+        // The waiting task ends without the volume.
         assert_eq!(outcomes.recv().unwrap(), ("waiting", true));
         assert!(poll(&mut reset).is_pending());
         assert_eq!(volume.events(), []);
         volume.release(1);
         assert_eq!(block_on(reset), FunctionResponse::Complete);
-        // Completed, so the write is done and no later one can be overtaken by it.
+        // Completed, so that it cannot overwrite a later write.
         assert_eq!(volume.events().len(), 1);
         assert_eq!(outcomes.recv().unwrap(), ("writing", true));
     });
@@ -117,7 +117,7 @@ fn threads_that_write_and_one_that_resets() {
             })
     });
     assert_eq!(good + attentions + aborted, 3 * WRITES);
-    // Every write reported GOOD reached the volume; aborted ones may have.
+    // Every write with GOOD reached the volume; aborted writes may have.
     let written = volume
         .events()
         .iter()
@@ -156,7 +156,7 @@ fn threads_that_read_while_their_access_comes_and_goes() {
                                 // Power on or LUNs changed; no unit.
                                 _ => assert!(matches!(completion.sense[2], 5 | 6)),
                             },
-                            Outcome::Aborted => panic!("nobody gave the task up"),
+                            Outcome::Aborted => panic!("no task was aborted"),
                         }
                     }
                 })
@@ -171,7 +171,7 @@ fn threads_that_read_while_their_access_comes_and_goes() {
             .into_iter()
             .for_each(|reader| reader.join().unwrap());
     });
-    // The one that always had access lost nothing.
+    // The host with permanent access lost nothing.
     let mine = device.host_statistics().remove(name).unwrap();
     assert_eq!(
         (mine.read.operations + mine.unit_attentions, mine.aborted),
@@ -197,6 +197,6 @@ fn tasks_on_two_threads_wake_each_other() {
     });
     let unit = initiator.device.logical_unit(0).unwrap();
     assert_eq!(unit.statistics().read.operations, 600);
-    // Nothing is left behind.
+    // No task remains.
     assert!(unit.tasks.abort(|_, _| Some(Abort::Silent)).is_empty());
 }

@@ -91,7 +91,7 @@ fn codes(completion: &Completion) -> (u8, u8, u8) {
     (sense[2] & 0x0f, sense[12], sense[13])
 }
 
-/// Blocks written, by the last WRITE USING TOKEN, and its COPY OPERATION STATUS.
+/// Blocks written by the last WRITE USING TOKEN, and its COPY OPERATION STATUS.
 fn written(initiator: &Initiator) -> (u64, u8) {
     let data = information(initiator, 78);
     assert_eq!((data[4], data[15]), (0x11, 0xf1));
@@ -143,7 +143,7 @@ fn what_a_token_stands_for_is_written_elsewhere() {
     assert_eq!(written(&there), (100, 0x01));
     assert_eq!(volumes[1].bytes(0, 512 * 50), data[..512 * 50]);
     assert_eq!(volumes[1].bytes(512 * 1000, 512 * 50), data[512 * 50..]);
-    // From an offset on, and more than there is.
+    // From an offset on, and more blocks than the token has.
     assert_eq!(
         write_using(&there, &token, 90, &[(2000, 30)]).status,
         Status::Good
@@ -158,7 +158,7 @@ fn what_a_token_stands_for_is_written_elsewhere() {
         codes(&write_using(&there, &token, 100, &[(0, 1)])),
         (5, 0x26, 0)
     );
-    // Within one unit, by another host.
+    // In one unit, by another host.
     let other = Initiator::of(Arc::clone(&initiator.device));
     assert_eq!(
         write_using(&other, &token, 0, &[(5000, 100)]).status,
@@ -236,7 +236,7 @@ fn a_change_while_a_token_is_used_ends_it_with_nothing_new_written() {
     while volumes[1].begun() == 0 {
         assert!(poll(&mut task).is_pending());
     }
-    // The last block: it need not wait for what is being read.
+    // The last block: it does not wait for the block that is being read.
     initiator.send(&write_10(8191, 1), &[9; 512]);
     volumes[1].release(1000);
     let completion = match block_on(task) {
@@ -282,7 +282,7 @@ fn only_a_token_as_it_was_made_is_taken() {
         codes(&write_using(&stranger, &token, 0, &[(100, 8)])),
         TOKEN_UNKNOWN
     );
-    // No two are alike.
+    // Tokens are never equal.
     assert_ne!(populate(&initiator, &[(0, 8)])[128..], token[128..]);
     // Deleted after its last use.
     let list = write_list(&token, 0, true, &[(100, 8)]);
@@ -392,13 +392,13 @@ fn a_token_is_good_as_long_as_its_maker_may_use_the_unit() {
     let good = |token| write_using(&there, &token, 0, &[(0, 8)]).status == Status::Good;
     let cancelled = |token| codes(&write_using(&there, &token, 0, &[(0, 8)])) == TOKEN_CANCELLED;
     let maker = Initiator::of(Arc::clone(device));
-    let [lost, kept] = [&maker, &initiator].map(|maker| populate(maker, &[(0, 8)]));
-    assert!(good(lost) && good(kept));
+    let [lost, retained] = [&maker, &initiator].map(|maker| populate(maker, &[(0, 8)]));
+    assert!(good(lost) && good(retained));
     device.set_access(0, only(&initiator)).unwrap();
-    assert!(cancelled(lost) && good(kept));
+    assert!(cancelled(lost) && good(retained));
     device.set_access(0, LogicalUnitAccess::Any).unwrap();
     assert!(cancelled(lost), "for good");
-    // As is one that may not come any more.
+    // The same for a host that may no longer log in.
     while maker.run(&TEST_UNIT_READY).status != Status::Good {}
     let lost = populate(&maker, &[(0, 8)]);
     assert!(good(lost));
@@ -406,7 +406,7 @@ fn a_token_is_good_as_long_as_its_maker_may_use_the_unit() {
         initiators: only(&initiator),
         accounts: None,
     });
-    assert!(cancelled(lost) && good(kept));
+    assert!(cancelled(lost) && good(retained));
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn manage(initiator: &Initiator, function: TaskManagementFunction) -> FunctionRe
 fn a_new_nexus_finds_power_on_once() {
     let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
     let fresh = Initiator::fresh(Arc::clone(&initiator.device));
-    // INQUIRY and REPORT LUNS run, and leave it pending.
+    // INQUIRY and REPORT LUNS run and do not clear it.
     fresh.data(&[0x12, 0, 0, 0, 96, 0]);
     fresh.data(&[0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0]);
     assert_eq!(fresh.code(&read_10(0, 1), &[]), POWER_ON);
@@ -59,12 +59,12 @@ fn a_new_capacity_is_reported_after_a_refresh_and_after_a_read() {
     assert_eq!(initiator.code(&TEST_UNIT_READY, &[]), CAPACITY_CHANGED);
     assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
     volume.resize(BLOCKS * 3);
-    // This read sees it; the next command reports it.
+    // This read detects it; the next command reports it.
     assert_eq!(other.code(&read_10(0, 1), &[]), CAPACITY_CHANGED);
     assert_eq!(other.run(&read_10(0, 1)).status, Status::Good);
     assert_eq!(other.code(&read_10(0, 1), &[]), CAPACITY_CHANGED);
     assert_eq!(initiator.code(&read_10(0, 1), &[]), CAPACITY_CHANGED);
-    // Nothing changed since.
+    // No change in the meantime.
     initiator.device.capacity_changed(0).unwrap();
     assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
 }

@@ -140,7 +140,7 @@ fn lists_that_say_nothing_do_nothing() {
     let (volume, initiator) = thin();
     initiator.send(&unmap(0), &[]);
     send(&initiator, &[]);
-    // A descriptor that is cut by its length is ignored.
+    // A descriptor beyond the length is ignored.
     let mut cut = list(&[(0, 32)]);
     cut[3] = 15;
     initiator.send(&unmap(24), &cut);
@@ -194,7 +194,7 @@ fn what_is_wrong_is_refused() {
     for length in 1..8 {
         assert_eq!(initiator.code(&unmap(length), &one), length_error);
     }
-    // Less than the list says, by the CDB and by the host.
+    // Less data than the list announces: in the CDB, and from the host.
     assert_eq!(initiator.code(&unmap(16), &one), length_error);
     assert_eq!(initiator.code(&unmap(24), &one[..20]), length_error);
     // ANCHOR.
@@ -223,7 +223,7 @@ fn a_thick_unit_has_no_such_command() {
         assert_eq!(initiator.data(&report), [0, 1, 0, 0]);
         let page = initiator.data(&[0x12, 1, 0xb0, 0, 64, 0]);
         assert!(page[20..36].iter().all(|&byte| byte == 0));
-        // All blocks are mapped, whatever the volume says.
+        // All blocks are mapped, regardless of the volume.
         assert_eq!(status(&initiator, 5, 1000), [(5, BLOCKS as u32 - 5, 0)]);
     }
 }
@@ -266,7 +266,7 @@ fn a_fragmented_volume_is_queried_a_bounded_number_of_times() {
     }
     let answer = status(&initiator, 0, 1 << 20);
     assert_eq!(answer.len(), 512);
-    // From where one ends the next begins, and all is reported in the end.
+    // Each answer continues the one before, and together they report all blocks.
     let mut at = 0;
     while at < blocks {
         for (address, count, status) in status(&initiator, at, 1 << 20) {
@@ -279,7 +279,7 @@ fn a_fragmented_volume_is_queried_a_bounded_number_of_times() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What is said to be deallocated reads as zeroes, and what was unmapped does.
+    /// Deallocated and unmapped blocks read as zeroes.
     #[test]
     fn nothing_is_lost_that_was_not_unmapped(
         descriptors in prop::collection::vec((0_u64..500, 0_u32..200), 0..6),
@@ -309,7 +309,7 @@ proptest! {
     ) {
         let (_, initiator) = thin();
         if plausible {
-            // Addresses and counts that exist.
+            // Valid addresses and counts.
             for (at, byte) in list.iter_mut().enumerate() {
                 *byte = match at {
                     3 => *byte & 0x7f,

@@ -30,7 +30,7 @@ fn of_the_medium_alone_reads_without_data() {
             length: 512
         }]
     );
-    // Longer than a transfer may be: there is none.
+    // Longer than the limit for transfers: a VERIFY has no limit.
     initiator.data(&block_16(0x8f, 0, 0, BLOCKS as u32));
     assert_eq!(volume.events().len(), 8);
     volume.fail(|| std::io::Error::other("bad sector").into());

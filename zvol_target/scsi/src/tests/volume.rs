@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A volume in memory whose operations can be held and made to fail.
+//! A volume in memory whose operations can be suspended and made to fail.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -37,25 +37,25 @@ pub(crate) enum Event {
 
 #[derive(Debug)]
 struct State {
-    /// As far as anything was written; zeroes from there to the end.
+    /// The written beginning; the rest reads as zeroes.
     bytes: Vec<u8>,
     geometry: Geometry,
     read_only: bool,
     fault: Option<fn() -> VolumeError>,
-    /// What [`Volume::unmap_granularity`] says; 0 for nothing.
+    /// Value of [`Volume::unmap_granularity`]; 0: `None`.
     granule: u32,
-    /// Granules that take space.
+    /// Allocated granules.
     allocated: BTreeSet<u64>,
     atomic_write_bytes: Option<u32>,
     thick: bool,
     events: Vec<Event>,
 }
 
-/// Everything an operation does, it does at its end: a held write has changed nothing.
+/// Each operation takes effect at its end: a suspended write has changed nothing.
 #[derive(Debug)]
 pub(crate) struct RamVolume {
     state: Mutex<State>,
-    /// Each operation takes one permit; none is given back.
+    /// Each operation consumes one permit.
     permits: Semaphore,
     /// One permit for each operation that has begun.
     begun: Semaphore,
@@ -100,7 +100,7 @@ impl RamVolume {
         self.state().atomic_write_bytes = Some(bytes);
     }
 
-    /// Granules that take space, in ascending order.
+    /// Allocated granules, in ascending order.
     pub(crate) fn allocated(&self) -> Vec<u64> {
         self.state().allocated.iter().copied().collect()
     }
@@ -121,19 +121,19 @@ impl RamVolume {
         self.state().fault = None;
     }
 
-    /// Operations that began and were not waited for.
+    /// Number of operations that began and were not waited for.
     pub(crate) fn begun(&self) -> usize {
         self.begun.available_permits()
     }
 
-    /// Undoes [`RamVolume::hold`]; nobody waits for what has begun so far any more.
+    /// Undoes [`RamVolume::hold`]; forgets the operations that have begun so far.
     pub(crate) fn unhold(&self) {
         self.begun.forget_permits(Semaphore::MAX_PERMITS);
         let missing = Semaphore::MAX_PERMITS - self.permits.available_permits();
         self.permits.add_permits(missing);
     }
 
-    /// Operations begin and do not end, until [`RamVolume::release`].
+    /// Suspends operations until [`RamVolume::release`].
     pub(crate) fn hold(&self) {
         self.permits.forget_permits(Semaphore::MAX_PERMITS);
     }
@@ -142,7 +142,7 @@ impl RamVolume {
         self.permits.add_permits(operations);
     }
 
-    /// Waits for an operation to begin that was not waited for yet.
+    /// Waits for the begin of the next operation.
     pub(crate) async fn wait_for_operation(&self) {
         self.begun.acquire().await.unwrap().forget();
     }

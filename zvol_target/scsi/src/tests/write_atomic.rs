@@ -47,7 +47,7 @@ fn it_is_one_stable_write() {
         page[44..64],
         [0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
     );
-    // Longer, not aligned, cut by a boundary, cut by the host, beyond the end.
+    // Too long, not aligned, across a boundary, truncated by the host, beyond the end.
     for (cdb, data, code) in [
         (write_atomic(0, 0, 9), 9, INVALID_FIELD_IN_CDB),
         (write_atomic(4, 0, 4), 4, INVALID_FIELD_IN_CDB),

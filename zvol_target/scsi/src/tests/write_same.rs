@@ -33,7 +33,7 @@ fn any_block_is_repeated() {
     );
     initiator.send(&block_16(0x93, 0, 100, 5000), &block);
     assert_eq!(volume.bytes(100 * 512, 5000 * 512), block.repeat(5000));
-    // In steps, and one flush for all of a command.
+    // In steps, with one flush for the whole command.
     let events = volume.events();
     let longest = events.iter().map(|event| match event {
         Event::Write {
@@ -48,7 +48,7 @@ fn any_block_is_repeated() {
     assert_eq!(events.last(), Some(&Event::Flush));
     let flushes = events.iter().filter(|event| **event == Event::Flush);
     assert_eq!(flushes.count(), 2);
-    // A pattern that is not zero is written also where it might be unmapped.
+    // A pattern other than zero is written, even if unmapping is permitted.
     initiator.send(&block_16(0x93, UNMAP, 0, 2), &block);
     assert_eq!(volume.bytes(0, 1024), block.repeat(2));
     let unit = initiator.device.logical_unit(0).unwrap().statistics();
@@ -108,7 +108,7 @@ fn zeroes_are_left_to_the_volume() {
             ]
         );
     }
-    // Granules of 32 blocks: those whole in 4 to 103 are 1 and 2.
+    // Granules of 32 blocks; the whole ones in blocks 4 to 103 are 1 and 2.
     assert_eq!(volume.allocated(), [0, 3, 4, 5, 6, 7]);
     let offload = initiator
         .device
@@ -162,7 +162,7 @@ fn what_is_wrong_is_refused() {
         let completion = initiator.run_with(&block_10(0x41, flags, 0, 1), Sent::boxed(&block));
         assert_eq!(seen(&completion).code, (0x24, 0));
     }
-    // NDOB is not of the short command.
+    // The short command has no NDOB.
     assert_eq!(
         initiator.sense(&block_10(0x41, NDOB, 0, 1)).field,
         Some([0xc8, 0, 1])
@@ -229,7 +229,7 @@ fn between_its_steps_it_can_be_aborted() {
         let mut function = manage(&initiator, TaskManagementFunction::AbortTaskSet(UNIT));
         assert!(poll(&mut task).is_pending());
         volume.release(1);
-        // The step that is under way ends, and none begins.
+        // The running step ends, and no further one begins.
         assert!(poll(&mut task).is_pending());
         assert!(is_aborted(&poll(&mut task)));
         assert!(poll(&mut function).is_ready());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which logical units a copy may reach, and how many copies run at once.
+//! Logical units that a copy may use, and limits of concurrent copies.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -15,22 +15,22 @@ use crate::reservations::ReservationRule;
 use crate::sam::Nexus;
 use crate::task_set::{Aborted, Task};
 
-/// Most copies that move data at once for one host, however many nexuses it has; more wait for their turn.
+/// Most concurrent copies that move data for one host, over all its nexuses. Others wait.
 const MAXIMUM_COPIES_OF_HOST: usize = 8;
 
-/// The same, for all hosts together. Each reads and writes several pieces at a time.
+/// Most concurrent copies for all hosts. Each reads and writes several pieces at a time.
 const MAXIMUM_COPIES: usize = 32;
 
-/// What the copy managers of several devices have in common: the devices, whose logical units are the copy sources and copy
-/// destinations there are, and the bounds of what runs at once.
+/// Shared by the copy managers of several devices: the devices, whose logical units can be copy sources and destinations, and the
+/// limits of concurrent copies.
 ///
-/// A nexus reaches the logical units that it sees, and those of other devices that its host could use by logging in there with what
-/// the nexus has proven ([`crate::sam::Admission`]). To all others it is as if they were not there.
+/// A nexus can use its logical units. It can also use those of other devices if its host could log in there with the account that
+/// the nexus has proven ([`crate::sam::Admission`]). All others do not exist for it.
 #[derive(Debug)]
 pub struct CopyManager {
     devices: Mutex<Vec<Weak<Device>>>,
     running: Arc<Semaphore>,
-    /// By initiator device.
+    /// Semaphores by initiator device.
     running_of_host: Mutex<HashMap<String, Weak<Semaphore>>>,
 }
 
@@ -44,15 +44,15 @@ impl Default for CopyManager {
     }
 }
 
-/// The right to move data.
+/// Permit to move data.
 pub(super) struct Turn {
     _of_host: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
 
 impl CopyManager {
-    /// Lets copies of the device reach the units of the others, and theirs the units of the device. Once for each device, before it
-    /// has a nexus.
+    /// Adds a device: its copies can use the units of the other devices, and their copies its units. Call it once for each
+    /// device, before it has a nexus.
     pub fn add(self: &Arc<Self>, device: &Arc<Device>) {
         device.set_copy_manager(self);
         let mut devices = lock(&self.devices);
@@ -67,15 +67,15 @@ impl CopyManager {
             .collect()
     }
 
-    /// Waits for the turn of a copy, first come, first served.
+    /// Waits for a permit, first come, first served.
     ///
     /// # Errors
-    /// [`Aborted`] while it waited.
+    /// [`Aborted`] during the wait.
     pub(super) async fn turn(&self, nexus: &Nexus, task: &Task) -> Result<Turn, Aborted> {
         let of_host = self.running_of_host(&nexus.initiator_device);
         let of_all = Arc::clone(&self.running);
         let turn = async move {
-            // First the host's own: one that asks for much does not stand in the way of others. Neither is ever closed.
+            // First the host's permit, so that a host with many copies does not block others. The semaphores are never closed.
             let of_host = of_host.acquire_owned().await.ok()?;
             let of_all = of_all.acquire_owned().await.ok()?;
             Some(Turn {
@@ -98,7 +98,7 @@ impl CopyManager {
     }
 }
 
-/// A logical unit that a nexus may copy from or to.
+/// A logical unit that a nexus may use as copy source or destination.
 #[derive(Clone)]
 pub(super) struct CopyEnd {
     pub(super) unit: Arc<LogicalUnit>,
@@ -106,19 +106,19 @@ pub(super) struct CopyEnd {
     by: Right,
 }
 
-/// By what right a nexus uses a logical unit.
+/// Why a nexus may use a logical unit.
 #[derive(Clone)]
 enum Right {
-    /// It sees the unit.
+    /// It may use the unit directly.
     Seen,
-    /// It could see it with a nexus of its host's to this other device.
+    /// It could, with a nexus of its host to this other device.
     Other(Arc<Device>),
-    /// It has a ROD token for the blocks: this initiator device had that made, and may read them.
+    /// It has a ROD token for the blocks: this initiator device created it, and may read them.
     Token(String),
 }
 
 impl CopyEnd {
-    /// The unit that the command came to.
+    /// The unit of the command.
     pub(super) fn addressed(execution: &Execution) -> Option<Self> {
         let number = execution.number;
         let unit = execution.device.unit_of_nexus(execution.nexus, number);
@@ -129,7 +129,7 @@ impl CopyEnd {
         })
     }
 
-    /// The unit that a ROD token was made by.
+    /// The unit of a ROD token.
     pub(super) fn of_token(unit: &Arc<LogicalUnit>, number: u16, host: &str) -> Self {
         Self {
             unit: Arc::clone(unit),
@@ -138,7 +138,8 @@ impl CopyEnd {
         }
     }
 
-    /// Whether the nexus may still use it: its host, or that of its token, can lose access, and the unit can be taken away, while a copy runs.
+    /// Whether the nexus may still use it. During a copy, its host or that of its token can lose access, and the unit can be
+    /// removed.
     pub(super) fn is_reachable(&self, execution: &Execution) -> bool {
         let nexus = execution.nexus;
         let found = match &self.by {
@@ -150,7 +151,7 @@ impl CopyEnd {
         found.is_some_and(|unit| Arc::ptr_eq(&unit, &self.unit))
     }
 
-    /// Whether a reservation keeps the nexus from what `rule` says.
+    /// Whether a reservation forbids `rule` to the nexus.
     pub(super) fn has_reservation_conflict(&self, nexus: &Nexus, rule: ReservationRule) -> bool {
         match self.by {
             Right::Seen => self.unit.reservation_conflict(nexus, rule),
@@ -158,13 +159,13 @@ impl CopyEnd {
                 let host = &nexus.initiator_device;
                 self.unit.reservation_conflict_of_host(host, rule)
             }
-            // A valid token is answered with no error of its source's (SPC-4 table 114).
+            // Errors of the source are not reported for a valid token (SPC-4 table 114).
             Right::Token(_) => false,
         }
     }
 }
 
-/// The logical unit that a CSCD descriptor names, if the nexus of the command may use it.
+/// The logical unit of a CSCD descriptor, if the nexus of the command may use it.
 pub(super) fn resolve(execution: &Execution, cscd: &Cscd) -> Option<CopyEnd> {
     let nexus = execution.nexus;
     let is_named = |unit: &LogicalUnit| names(unit, cscd);
@@ -189,7 +190,7 @@ pub(super) fn resolve(execution: &Execution, cscd: &Cscd) -> Option<CopyEnd> {
         })
 }
 
-/// Whether one of the unit's designation descriptors with association 0 is the one given.
+/// Whether the unit has this designation descriptor with association 0.
 fn names(unit: &LogicalUnit, cscd: &Cscd) -> bool {
     unit.designators().iter().any(|designator| {
         (designator.code_set(), designator.kind()) == (cscd.code_set, cscd.designator_type)

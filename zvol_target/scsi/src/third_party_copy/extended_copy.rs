@@ -17,11 +17,11 @@ use crate::sense::{CopyEndRole, SegmentFailure, SegmentPointer, Sense, SenseKey}
 
 const SERVICE_ACTION: u8 = 0x00;
 
-/// All segments are checked before anything is copied, then they are copied in order.
+/// Checks all segments first, then copies them in order.
 ///
 /// # Errors
-/// As [`parameter_list::parse`]; OPERATION IN PROGRESS, INSUFFICIENT RESOURCES; COPY ABORTED with the number of the segment: no such
-/// CSCD descriptor, a logical unit that is not there for the nexus, blocks that do not exist, what a logical unit reported.
+/// The errors of [`parameter_list::parse`]; OPERATION IN PROGRESS, INSUFFICIENT RESOURCES; COPY ABORTED with the number of the
+/// segment: missing CSCD descriptor, unknown logical unit, missing blocks, an error of a logical unit.
 pub(crate) async fn extended_copy(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     let length = execution.cdb.u32(10);
     if length == 0 {
@@ -94,7 +94,7 @@ async fn copy(
     Ok(())
 }
 
-/// Whether it is certain that a transfer reads and writes: an end is thick, or they are in different pools.
+/// Whether a transfer certainly reads and writes: a unit is thick, or they are in different pools.
 fn cannot_clone(transfer: &Transfer) -> bool {
     let volumes = [transfer.source, transfer.destination].map(|end| &end.unit.volume);
     let [source, destination] = volumes.map(|volume| volume.dataset());
@@ -102,10 +102,10 @@ fn cannot_clone(transfer: &Transfer) -> bool {
     volumes.iter().any(|volume| volume.share().is_none()) || pools[0] != pools[1]
 }
 
-/// A segment on its way from what was sent to what is copied.
+/// A segment during its checks.
 struct Checking<'a> {
     list: &'a ParameterList,
-    /// Logical units by CSCD descriptor ID; `None` where there is none for the nexus.
+    /// Logical units by CSCD descriptor ID; `None` if the nexus has none.
     ends: &'a [Option<CopyEnd>],
     segment: &'a Segment,
     number: u16,
@@ -127,7 +127,7 @@ impl<'a> Checking<'a> {
         };
         let source_offset = offset(source, segment.source_address, from, length);
         let destination_offset = offset(destination, segment.destination_address, to, length);
-        // What the copy manager finds wrong in a segment has no code of its own (SPC-4 5.17.7.4).
+        // Errors in a segment have no specific code (SPC-4 5.17.7.4).
         let out_of_range = AdditionalSense::NO_ADDITIONAL_SENSE_INFORMATION;
         Ok(Transfer {
             source,
@@ -141,7 +141,7 @@ impl<'a> Checking<'a> {
         })
     }
 
-    /// Bytes to copy. What would leave a block half filled for lack of more is not padded, but refused.
+    /// Bytes to copy. If the last block would be partial, the segment is refused, not padded.
     fn length(&self, source: &CopyEnd, destination: &CopyEnd) -> Result<u64, Failure> {
         let [source_block, destination_block] =
             [source, destination].map(|end| u64::from(end.unit.capacity().block_bytes()));
@@ -171,7 +171,7 @@ impl<'a> Checking<'a> {
         }
     }
 
-    /// The logical unit that is one end of the segment, if it may be.
+    /// The source or destination of the segment, if it may be used.
     fn end(&self, execution: &Execution, role: CopyEndRole) -> Result<&'a CopyEnd, Failure> {
         let (cscd, at) = self.cscd(role);
         let index = match role {
@@ -195,7 +195,7 @@ impl<'a> Checking<'a> {
         Ok(end)
     }
 
-    /// The CSCD descriptor of one end, and where the segment descriptor names it.
+    /// The CSCD descriptor of the source or destination, and its position in the segment descriptor.
     fn cscd(&self, role: CopyEndRole) -> (Option<&'a Cscd>, u16) {
         let (index, at) = match role {
             CopyEndRole::Source => (self.segment.source, SOURCE_ID_AT),
@@ -204,14 +204,14 @@ impl<'a> Checking<'a> {
         (self.list.cscds.get(usize::from(index)), at)
     }
 
-    /// A transfer of this segment ended early, with `written` bytes copied.
+    /// Sense data for a transfer of this segment that ended early, after `written` bytes.
     fn stopped(&self, stop: Stop, what: &Transfer, written: u64) -> Failure {
         let block_bytes = u64::from(what.destination.unit.capacity().block_bytes());
         let residual = (what.length - written).div_ceil(block_bytes);
         self.failed(stop, (written > 0).then_some(residual))
     }
 
-    /// `residual` is in blocks of the destination, where any was written.
+    /// `residual` is in blocks of the destination, if any was written.
     fn failed(&self, stop: Stop, residual: Option<u64>) -> Failure {
         let pointer = |role| {
             let (cscd, _) = self.cscd(role);
@@ -219,7 +219,7 @@ impl<'a> Checking<'a> {
         };
         let (code, pointer, forwarded) = match stop {
             Stop::Aborted => return Failure::Aborted,
-            // Nothing is watched here.
+            // Not possible without a watch.
             Stop::Cancelled | Stop::Changed => {
                 let code = AdditionalSense::COMMANDS_CLEARED_BY_DEVICE_SERVER;
                 return Sense {
@@ -256,7 +256,7 @@ impl<'a> Checking<'a> {
         self.aborted(code, SegmentPointer::ParameterList(cscd_at))
     }
 
-    /// A byte of the segment descriptor is wrong.
+    /// Sense data for a wrong byte of the segment descriptor.
     fn invalid(&self, code: AdditionalSense, byte: u16) -> Failure {
         self.aborted(code, SegmentPointer::Segment(byte))
     }
@@ -274,7 +274,7 @@ impl<'a> Checking<'a> {
     }
 }
 
-/// First byte of `length` bytes from `byte_offset` of the block at the address on; `None` when they do not all exist.
+/// Offset of `length` bytes from `byte_offset` in the block at `address`; `None` if not all of them exist.
 fn offset(end: &CopyEnd, address: u64, byte_offset: u16, length: u64) -> Option<u64> {
     let capacity = end.unit.capacity();
     let block_bytes = u64::from(capacity.block_bytes());

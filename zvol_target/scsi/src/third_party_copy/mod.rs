@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Third-party copy (SPC-4 5.17, SBC-4 4.28): copies that a host asks for and the target makes, within one logical unit and between
-//! those of all its devices.
+//! Third-party copy (SPC-4 5.17, SBC-4 4.28): copies that a host requests and the target makes, inside one logical unit or
+//! between logical units of all its devices.
 //!
-//! A copy manager is part of every logical unit. Which units it may copy from and to is the business of [`CopyManager`], which all
-//! devices of a daemon share.
+//! Every logical unit has a copy manager. [`CopyManager`], which all devices of a daemon share, decides which units it may use.
 
 mod copy_manager;
 mod extended_copy;
@@ -35,24 +34,25 @@ const MAXIMUM_CSCD_DESCRIPTORS: usize = 16;
 /// MAXIMUM SEGMENT DESCRIPTOR COUNT.
 const MAXIMUM_SEGMENT_DESCRIPTORS: usize = 16;
 
-/// MAXIMUM SEGMENT LENGTH, bytes. A segment of blocks may be longer nevertheless, as some hosts ignore this: 65,535
-/// of them, which is all that its field holds.
+/// MAXIMUM SEGMENT LENGTH, bytes. Some hosts ignore it, so a segment of blocks may have up to 65,535 blocks, the limit of its
+/// field.
 const MAXIMUM_SEGMENT_BYTES: u32 = 16 << 20;
 
-/// Most bytes that one EXTENDED COPY with several segments copies. What can't be cloned is read and written, on hard disks at 100 MB/s or less,
-/// and hosts wait thirty seconds.
+/// Limit of one EXTENDED COPY with several segments, bytes. Data that cannot be cloned is read and written, on hard disks at 100
+/// MB/s or less; hosts wait 30 s.
 const MAXIMUM_COPY_BYTES: u64 = 256 << 20;
 
-/// The same where nothing can be cloned, which is known before.
+/// The limit if it is known that nothing can be cloned.
 const MAXIMUM_READ_AND_WRITTEN_BYTES: u64 = 64 << 20;
 
-/// MAXIMUM IDENTIFIED CONCURRENT COPIES: copies with a list identifier, under way or with results kept, of one nexus in one unit.
+/// MAXIMUM IDENTIFIED CONCURRENT COPIES of one nexus in one unit: copies with a list identifier, running or with retained
+/// results.
 const MAXIMUM_IDENTIFIED_COPIES: usize = 64;
 
 /// MAXIMUM RANGE DESCRIPTORS of POPULATE TOKEN and WRITE USING TOKEN.
 const MAXIMUM_RANGES: usize = 64;
 
-/// MAXIMUM BYTES IN BLOCK ROD, and most that one WRITE USING TOKEN writes: as far as one command gets well before hosts give it up.
+/// MAXIMUM BYTES IN BLOCK ROD, and limit of one WRITE USING TOKEN: one command can write this long before hosts time out.
 const MAXIMUM_ROD_BYTES: u64 = 1 << 30;
 
 /// OPTIMAL BYTES IN BLOCK ROD TRANSFER.
@@ -67,5 +67,5 @@ const DEFAULT_TOKEN_TIMEOUT: u32 = 60;
 /// Most tokens of a device.
 const MAXIMUM_TOKENS: usize = 512;
 
-/// Most tokens that one host had made in a device.
+/// Most tokens of one host in a device.
 const MAXIMUM_TOKENS_OF_HOST: usize = 64;

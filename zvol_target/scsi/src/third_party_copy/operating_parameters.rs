@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the copy manager can do: RECEIVE COPY OPERATING PARAMETERS (SPC-4 6.22) and the Third-party Copy page (SPC-4 7.8.17).
+//! Capabilities of the copy manager: RECEIVE COPY OPERATING PARAMETERS (SPC-4 6.22) and the Third-party Copy page (SPC-4 7.8.17).
 
 use super::parameter_list::{IDENTIFICATION_DESCRIPTOR, MAXIMUM_DESCRIPTOR_LIST_BYTES};
 use super::segment_descriptors::{BLOCK_TO_BLOCK, BLOCK_TO_BLOCK_WITH_OFFSET};
@@ -14,17 +14,17 @@ use crate::execution::Execution;
 use crate::offload::Offload;
 use crate::task_set::MAXIMUM_TASKS;
 
-/// Codes of the descriptors that are taken, in ascending order.
+/// Codes of the supported descriptors, in ascending order.
 const DESCRIPTOR_TYPES: [u8; 3] = [
     BLOCK_TO_BLOCK,
     BLOCK_TO_BLOCK_WITH_OFFSET,
     IDENTIFICATION_DESCRIPTOR,
 ];
 
-/// TOTAL CONCURRENT COPIES: as many as there may be tasks. More than some run wait for their turn.
+/// TOTAL CONCURRENT COPIES: the limit of tasks. Only some run at a time; others wait.
 const CONCURRENT_COPIES: u16 = MAXIMUM_TASKS as u16;
 
-/// What data of a segment are a multiple of, as a power of two: one byte.
+/// Granularity of the data of a segment, as a power of two: one byte.
 const DATA_SEGMENT_GRANULARITY: u8 = 0;
 
 /// Parameter data of RECEIVE COPY OPERATING PARAMETERS. Fields of inline data, held data and stream devices are zero.
@@ -81,7 +81,7 @@ pub(crate) fn third_party_copy_page(execution: &Execution) -> Vec<u8> {
     page
 }
 
-/// What is only about EXTENDED COPY.
+/// Descriptors that apply only to EXTENDED COPY.
 fn add_extended_copy(page: &mut Vec<u8>) {
     const PARAMETER_DATA: u16 = 0x0004;
     const SUPPORTED_DESCRIPTORS: u16 = 0x0008;
@@ -93,7 +93,7 @@ fn add_extended_copy(page: &mut Vec<u8>) {
     add(page, PARAMETER_DATA, &parameters);
     let descriptors = with_length(&DESCRIPTOR_TYPES);
     add(page, SUPPORTED_DESCRIPTORS, &descriptors);
-    // None in addition to those of CSCD descriptors.
+    // None besides those of CSCD descriptors.
     add(page, SUPPORTED_CSCD_DESCRIPTOR_IDS, &[0, 0]);
 }
 
@@ -109,8 +109,8 @@ fn rod_limits(execution: &Execution) -> Vec<u8> {
     limits
 }
 
-/// ROD Token Features with the features of block devices (SPC-4 7.8.17.8). REMOTE TOKENS is zero: only the device's own are taken. The
-/// lifetime ends with the inactivity timeout.
+/// ROD Token Features with the features of block devices (SPC-4 7.8.17.8). REMOTE TOKENS is zero: only tokens of this device are
+/// accepted. The lifetime equals the inactivity timeout.
 fn rod_token_features(execution: &Execution) -> Vec<u8> {
     /// DESCRIPTOR LENGTH of the block ROD device type specific features.
     const BLOCK_FEATURES_LENGTH: u16 = 0x2c;
@@ -120,7 +120,7 @@ fn rod_token_features(execution: &Execution) -> Vec<u8> {
     block[6..8].copy_from_slice(&granularity.to_be_bytes());
     block[8..16].copy_from_slice(&MAXIMUM_ROD_BYTES.to_be_bytes());
     block[16..24].copy_from_slice(&OPTIMAL_ROD_BYTES.to_be_bytes());
-    // Making a token takes no time, however large it is.
+    // Creating a token takes no time for any length.
     block[24..32].copy_from_slice(&MAXIMUM_ROD_BYTES.to_be_bytes());
     block[32..40].copy_from_slice(&OPTIMAL_ROD_BYTES.to_be_bytes());
     let mut features = vec![0; 44];
@@ -151,7 +151,7 @@ fn supported_rod_types() -> Vec<u8> {
     [vec![0, 0, high, low], list].concat()
 }
 
-/// Operation codes of third-party copy, each with its service actions, as the command table has them for the host.
+/// Operation codes of third-party copy with their service actions, from the host's command table.
 fn supported_commands(execution: &Execution) -> Vec<u8> {
     const THIRD_PARTY_COPY_OUT: u8 = 0x83;
     const THIRD_PARTY_COPY_IN: u8 = 0x84;
@@ -168,12 +168,12 @@ fn supported_commands(execution: &Execution) -> Vec<u8> {
         .collect()
 }
 
-/// A list of at most 255 bytes behind its length.
+/// A list of at most 255 bytes, after its length.
 fn with_length(list: &[u8]) -> Vec<u8> {
     [&[list.len() as u8], list].concat()
 }
 
-/// Third-party copy descriptor, as long as a multiple of four.
+/// Adds a third-party copy descriptor, padded to a multiple of four.
 fn add(page: &mut Vec<u8>, descriptor_type: u16, body: &[u8]) {
     let length = body.len().next_multiple_of(4);
     page.extend_from_slice(&descriptor_type.to_be_bytes());

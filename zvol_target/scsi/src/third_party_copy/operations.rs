@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Copy operations of one logical unit that hosts can ask after: under way, and those whose results are kept (SPC-4 5.17.4).
+//! Copy operations of one logical unit that hosts can query: running, or with retained results (SPC-4 5.17.4).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,39 +12,39 @@ use crate::lock;
 use crate::sam::Status;
 use crate::sense::Sense;
 
-/// How far a copy operation is.
+/// State of a copy operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Under way, in the foreground.
+    /// Running in the foreground.
     Running,
-    /// Completed with this status and sense data; none with GOOD.
+    /// Completed with this status and sense data; the sense data is empty for GOOD.
     Completed(Status, Vec<u8>),
-    /// Completed with GOOD, and all that a ROD token stands for was used before all requested bytes were written.
+    /// Completed with GOOD; the blocks of a ROD token ended before all requested bytes were written.
     CompletedPartially,
     /// Terminated: its task was aborted.
     Terminated,
 }
 
-/// A copy operation, as commands that ask after it see it.
+/// Progress of a copy operation, for commands that query it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
     pub(super) state: State,
-    /// SEGMENTS PROCESSED, the one under way included.
+    /// SEGMENTS PROCESSED, including the running one.
     pub(super) segments: u16,
-    /// Bytes written from the beginning on, with none left out.
+    /// Bytes written from the beginning, without gaps.
     pub(super) bytes: u64,
-    /// What RECEIVE COPY STATUS(LID1) has delivered, it delivers no more.
+    /// RECEIVE COPY STATUS(LID1) has delivered the final status; it delivers it once.
     pub(super) status_delivered: bool,
-    /// The same of RECEIVE COPY FAILURE DETAILS(LID1).
+    /// RECEIVE COPY FAILURE DETAILS(LID1) has delivered the details; it delivers them once.
     pub(super) details_delivered: bool,
-    /// The ROD token made, until it was delivered.
+    /// The created ROD token, until it was delivered.
     pub(super) token: Option<Box<[u8; TOKEN_BYTES]>>,
 }
 
 /// A copy operation.
 #[derive(Debug)]
 pub(super) struct CopyOperation {
-    /// SERVICE ACTION of the command it came by.
+    /// SERVICE ACTION of its command.
     pub(super) service_action: u8,
     progress: Mutex<Progress>,
     cancelled: AtomicBool,
@@ -74,7 +74,7 @@ impl CopyOperation {
         change(&mut lock(&self.progress));
     }
 
-    /// Whether COPY OPERATION ABORT came.
+    /// Whether a COPY OPERATION ABORT was received.
     pub(super) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
@@ -84,12 +84,12 @@ impl CopyOperation {
     }
 }
 
-/// An operation under way, held by the command that runs it. Dropped before it is completed, it is terminated.
+/// A running operation, owned by its command. If dropped before its completion, it is terminated.
 #[derive(Debug)]
 pub(super) struct RunningOperation(Arc<CopyOperation>);
 
 impl RunningOperation {
-    /// One that no other command can name.
+    /// An operation without list identifier.
     pub(super) fn unidentified(service_action: u8) -> Self {
         Self(Arc::new(CopyOperation::new(service_action)))
     }
@@ -121,7 +121,7 @@ impl Drop for RunningOperation {
     }
 }
 
-/// Operations of one nexus by list identifier; 32 bits, whichever size the command's field has (SPC-4 5.17.4.2).
+/// Operations of one nexus by list identifier; 32 bits for all field sizes (SPC-4 5.17.4.2).
 type Lists = BTreeMap<u32, (u64, Arc<CopyOperation>)>;
 
 /// The operations of a logical unit, by nexus.
@@ -131,17 +131,17 @@ pub(crate) struct CopyOperations(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     by_nexus: HashMap<u64, Lists>,
-    /// How many began: their order.
+    /// Number of operations so far; their order.
     begun: u64,
 }
 
 impl CopyOperations {
-    /// Begins an operation. Results kept under its list identifier are dropped, as are the oldest when the nexus has as many as there
-    /// may be.
+    /// Begins an operation. Drops retained results of its list identifier, and the oldest results if the nexus has reached its
+    /// limit.
     ///
     /// # Errors
-    /// OPERATION IN PROGRESS when the identifier is that of an operation under way, INSUFFICIENT RESOURCES when all of the nexus's
-    /// are.
+    /// OPERATION IN PROGRESS if the identifier belongs to a running operation, INSUFFICIENT RESOURCES if all operations of the
+    /// nexus are running.
     pub(super) fn begin(
         &self,
         nexus: u64,
@@ -158,10 +158,10 @@ impl CopyOperations {
             return Err(Sense::illegal_request(code));
         }
         if present.is_none() && lists.len() >= MAXIMUM_IDENTIFIED_COPIES {
-            let kept = lists
+            let retained = lists
                 .iter()
                 .filter(|(_, (_, operation))| !operation.is_running());
-            let oldest = kept
+            let oldest = retained
                 .min_by_key(|(_, (order, _))| *order)
                 .map(|(&list, _)| list);
             let code = AdditionalSense::INSUFFICIENT_RESOURCES;
@@ -173,14 +173,14 @@ impl CopyOperations {
         Ok(RunningOperation(operation))
     }
 
-    /// The operation with the identifier.
+    /// The operation with this identifier.
     pub(super) fn find(&self, nexus: u64, list_identifier: u32) -> Option<Arc<CopyOperation>> {
         let table = lock(&self.0);
         let (_, operation) = table.by_nexus.get(&nexus)?.get(&list_identifier)?;
         Some(Arc::clone(operation))
     }
 
-    /// Has the operation end before its next step; false when none with the identifier is under way.
+    /// Cancels the operation before its next step; false if no operation with this identifier is running.
     pub(super) fn cancel(&self, nexus: u64, list_identifier: u32) -> bool {
         let running = self.find(nexus, list_identifier);
         running
@@ -191,12 +191,12 @@ impl CopyOperations {
             })
     }
 
-    /// The nexus is gone, and with it what was kept for it.
+    /// Drops all results of a lost nexus.
     pub(crate) fn remove_nexus(&self, nexus: u64) {
         lock(&self.0).by_nexus.remove(&nexus);
     }
 
-    /// A reset drops what is kept, for all.
+    /// Drops all retained results after a reset.
     pub(crate) fn reset(&self) {
         lock(&self.0).by_nexus.clear();
     }
@@ -215,28 +215,28 @@ mod tests {
         let operations = CopyOperations::default();
         let running = operations.begin(1, 7, 0).unwrap();
         assert_eq!(codes(operations.begin(1, 7, 0).unwrap_err()), (0x00, 0x16));
-        // Another nexus, or another identifier, is another matter.
+        // Other nexuses and identifiers are independent.
         drop(operations.begin(2, 7, 0).unwrap());
         drop(operations.begin(1, 8, 0).unwrap());
         running.complete(Status::Good, Vec::new());
-        let kept = operations.find(1, 7).unwrap().progress();
-        assert_eq!(kept.state, State::Completed(Status::Good, Vec::new()));
+        let retained = operations.find(1, 7).unwrap().progress();
+        assert_eq!(retained.state, State::Completed(Status::Good, Vec::new()));
         drop(operations.begin(1, 7, 0).unwrap());
         let state = operations.find(1, 7).unwrap().progress().state;
         assert_eq!(state, State::Terminated);
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_the_oldest_goes_first() {
+    fn results_are_limited_and_the_oldest_is_dropped() {
         let operations = CopyOperations::default();
         let running = operations.begin(1, 0, 0).unwrap();
         for list in 1..=100 {
             drop(operations.begin(1, list, 0).unwrap());
         }
-        let kept = |list| operations.find(1, list).is_some();
-        assert!(kept(0) && !kept(1) && kept(100));
+        let is_retained = |list| operations.find(1, list).is_some();
+        assert!(is_retained(0) && !is_retained(1) && is_retained(100));
         assert_eq!(
-            (0..=100).filter(|&list| kept(list)).count(),
+            (0..=100).filter(|&list| is_retained(list)).count(),
             MAXIMUM_IDENTIFIED_COPIES
         );
         drop(running);

@@ -8,10 +8,10 @@ use crate::sense::Sense;
 
 /// Bytes before the first CSCD descriptor.
 const HEADER_BYTES: usize = 16;
-/// Of an Identification Descriptor CSCD descriptor.
+/// Bytes of an Identification Descriptor CSCD descriptor.
 pub(super) const CSCD_DESCRIPTOR_BYTES: usize = 32;
 
-/// MAXIMUM DESCRIPTOR LIST LENGTH: all descriptors that a list may have.
+/// MAXIMUM DESCRIPTOR LIST LENGTH: all descriptors of a list.
 pub(super) const MAXIMUM_DESCRIPTOR_LIST_BYTES: usize = MAXIMUM_CSCD_DESCRIPTORS
     * CSCD_DESCRIPTOR_BYTES
     + MAXIMUM_SEGMENT_DESCRIPTORS * LONGEST_SEGMENT_DESCRIPTOR_BYTES;
@@ -19,7 +19,7 @@ pub(super) const MAXIMUM_DESCRIPTOR_LIST_BYTES: usize = MAXIMUM_CSCD_DESCRIPTORS
 /// Longest parameter list.
 pub(super) const MAXIMUM_LIST_BYTES: usize = HEADER_BYTES + MAXIMUM_DESCRIPTOR_LIST_BYTES;
 
-/// DESCRIPTOR TYPE CODE of the only CSCD descriptor taken.
+/// DESCRIPTOR TYPE CODE of the only supported CSCD descriptor.
 pub(super) const IDENTIFICATION_DESCRIPTOR: u8 = 0xe4;
 
 pub(super) const LENGTH_ERROR: Sense =
@@ -32,7 +32,7 @@ pub(super) struct ParameterList {
     pub(super) list_identifier: Option<u8>,
     /// By CSCD descriptor ID.
     pub(super) cscds: Vec<Cscd>,
-    /// In the order they are to be copied.
+    /// In the order of copying.
     pub(super) segments: Vec<Segment>,
 }
 
@@ -49,16 +49,16 @@ pub(super) struct Cscd {
     pub(super) designator_type: u8,
     /// DESIGNATOR, at most 20 bytes.
     pub(super) designator: Vec<u8>,
-    /// DISK BLOCK LENGTH; `None` where the copy manager shall find it out.
+    /// DISK BLOCK LENGTH; `None` if the copy manager must determine it.
     pub(super) block_bytes: Option<u32>,
 }
 
-/// Reads a list. Reserved and obsolete fields are not checked, nor are STR and PRIORITY, which are advice, and the relative initiator
-/// port, as every unit is in the device of the copy manager.
+/// Parses a list. Does not check reserved and obsolete fields, the hints STR and PRIORITY, and the relative initiator port, as
+/// every unit is in the device of the copy manager.
 ///
 /// # Errors
-/// PARAMETER LIST LENGTH ERROR, TOO MANY TARGET DESCRIPTORS, TOO MANY SEGMENT DESCRIPTORS, UNSUPPORTED TARGET DESCRIPTOR TYPE CODE,
-/// UNSUPPORTED SEGMENT DESCRIPTOR TYPE CODE, INVALID FIELD IN PARAMETER LIST; where there is a field, with a pointer to it.
+/// PARAMETER LIST LENGTH ERROR, TOO MANY TARGET DESCRIPTORS, TOO MANY SEGMENT DESCRIPTORS, UNSUPPORTED TARGET DESCRIPTOR TYPE
+/// CODE, UNSUPPORTED SEGMENT DESCRIPTOR TYPE CODE, INVALID FIELD IN PARAMETER LIST; with a pointer to the field, if there is one.
 pub(super) fn parse(list: &[u8]) -> Result<ParameterList, Sense> {
     let (header, rest) = list
         .split_first_chunk::<HEADER_BYTES>()
@@ -66,7 +66,7 @@ pub(super) fn parse(list: &[u8]) -> Result<ParameterList, Sense> {
     let cscd_bytes = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let segment_bytes = be_u32(&header[8..12]) as usize;
     let inline_bytes = be_u32(&header[12..]);
-    // Inline data is for segment descriptors that are not taken: the most of it is zero bytes.
+    // Only unsupported segment descriptors use inline data: its limit is zero bytes.
     if segment_bytes > MAXIMUM_DESCRIPTOR_LIST_BYTES
         || cscd_bytes + segment_bytes > MAXIMUM_DESCRIPTOR_LIST_BYTES
         || inline_bytes != 0
@@ -111,7 +111,7 @@ fn parse_cscd(descriptor: &[u8], begin: usize) -> Result<Cscd, Sense> {
         let code = AdditionalSense::UNSUPPORTED_TARGET_DESCRIPTOR_TYPE_CODE;
         return Err(unsupported(code, begin));
     }
-    // All CSCD descriptors have a multiple of 32 bytes: CSCD DESCRIPTOR LIST LENGTH is wrong.
+    // CSCD descriptors have a multiple of 32 bytes: CSCD DESCRIPTOR LIST LENGTH is wrong.
     let descriptor: &[u8; CSCD_DESCRIPTOR_BYTES] =
         descriptor.try_into().map_err(|_| invalid(2, None))?;
     let length = usize::from(descriptor[7]);
@@ -137,7 +137,7 @@ pub(super) fn invalid(byte: u16, bit: Option<u8>) -> Sense {
     Sense::invalid_field_in_parameter_list(byte, bit)
 }
 
-/// Another condition of the field that begins at `byte`.
+/// Sense data for another error in the field that begins at `byte`.
 pub(super) fn unsupported(additional: AdditionalSense, byte: u16) -> Sense {
     Sense {
         additional,
@@ -145,12 +145,10 @@ pub(super) fn unsupported(additional: AdditionalSense, byte: u16) -> Sense {
     }
 }
 
-/// Of four bytes.
 pub(super) fn be_u32(bytes: &[u8]) -> u32 {
     bytes.try_into().map_or(0, u32::from_be_bytes)
 }
 
-/// Of eight bytes.
 pub(super) fn be_u64(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_be_bytes)
 }

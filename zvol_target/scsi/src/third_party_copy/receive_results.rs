@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What becomes of copy operations: the RECEIVE COPY commands (SPC-4 6.20 to 6.25) and COPY OPERATION ABORT (SPC-4 6.3).
+//! Results of copy operations: the RECEIVE COPY commands (SPC-4 6.20 to 6.25) and COPY OPERATION ABORT (SPC-4 6.3).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::sense::Sense;
 /// Byte of the CDB where LIST IDENTIFIER begins.
 const LIST_IDENTIFIER_AT: u16 = 2;
 
-/// No such operation, or none in the state the command is for.
+/// The operation does not exist, or is not in the state that the command requires.
 const NO_OPERATION: Sense = Sense::invalid_field_in_cdb(LIST_IDENTIFIER_AT, None);
 
 /// TRANSFER COUNT UNITS: bytes.
@@ -29,7 +29,7 @@ pub(crate) fn receive_copy_operating_parameters(execution: &Execution) -> Reply 
 }
 
 /// # Errors
-/// INVALID FIELD IN CDB where there is no operation with the list identifier, or its status was delivered.
+/// INVALID FIELD IN CDB if no operation has the list identifier, or its status was delivered.
 pub(crate) fn receive_copy_status_lid1(execution: &Execution) -> Result<Reply, Sense> {
     const AVAILABLE_DATA: [u8; 4] = [0, 0, 0, 8];
     let operation = lid1(execution)?;
@@ -49,7 +49,7 @@ pub(crate) fn receive_copy_status_lid1(execution: &Execution) -> Result<Reply, S
         State::Completed(..) | State::Terminated => 0x02,
     };
     operation.change(|progress| {
-        // It may have completed meanwhile: then the status is yet to be delivered.
+        // If it has completed in the meantime, its status is still to be delivered.
         progress.status_delivered = status != 0x00;
     });
     let (units, count) = match u32::try_from(bytes) {
@@ -64,10 +64,10 @@ pub(crate) fn receive_copy_status_lid1(execution: &Execution) -> Result<Reply, S
     Ok(Reply::parameter_data(&data, execution.cdb.u32(10)))
 }
 
-/// No data is ever held: nothing of what a copy moves is kept for its host.
+/// Always fails: a copy holds no data for its host.
 ///
 /// # Errors
-/// INVALID FIELD IN CDB where there is no operation with the list identifier.
+/// INVALID FIELD IN CDB if no operation has the list identifier.
 pub(crate) fn receive_copy_data(execution: &Execution) -> Result<Reply, Sense> {
     const AVAILABLE_DATA: [u8; 4] = [0; 4];
     lid1(execution)?;
@@ -78,9 +78,9 @@ pub(crate) fn receive_copy_data(execution: &Execution) -> Result<Reply, Sense> {
 }
 
 /// # Errors
-/// INVALID FIELD IN CDB where there is no operation with the list identifier, it is under way, or its details were delivered.
+/// INVALID FIELD IN CDB if no operation has the list identifier, it is running, or its details were delivered.
 pub(crate) fn receive_copy_failure_details(execution: &Execution) -> Result<Reply, Sense> {
-    /// From the status on.
+    /// First byte from the status on.
     const STATUS_AT: usize = 56;
     const SENSE_DATA_AT: usize = 60;
     let operation = lid1(execution)?;
@@ -109,7 +109,7 @@ pub(crate) fn receive_copy_failure_details(execution: &Execution) -> Result<Repl
 }
 
 /// # Errors
-/// INVALID FIELD IN CDB where there is no operation with the list identifier.
+/// INVALID FIELD IN CDB if no operation has the list identifier.
 pub(crate) fn receive_copy_status_lid4(execution: &Execution) -> Result<Reply, Sense> {
     let operation = lid4(execution)?;
     let mut data = shared_header(execution, &operation);
@@ -118,10 +118,10 @@ pub(crate) fn receive_copy_status_lid4(execution: &Execution) -> Result<Reply, S
     Ok(Reply::parameter_data(&data, execution.cdb.u32(10)))
 }
 
-/// The token that a POPULATE TOKEN made is delivered once; with an allocation length of zero it is given up.
+/// The token of a POPULATE TOKEN is delivered once. An allocation length of zero discards it.
 ///
 /// # Errors
-/// INVALID FIELD IN CDB where there is no operation with the list identifier.
+/// INVALID FIELD IN CDB if no operation has the list identifier.
 pub(crate) fn receive_rod_token_information(execution: &Execution) -> Result<Reply, Sense> {
     /// ID FOR CREATING ROD CSCD DESCRIPTOR: reserved here.
     const IDENTIFIER: [u8; 2] = [0; 2];
@@ -144,7 +144,7 @@ pub(crate) fn receive_rod_token_information(execution: &Execution) -> Result<Rep
     Ok(Reply::parameter_data(&data, allocation_length))
 }
 
-/// The shared third-party copy status header with its sense data (SPC-4 6.24); AVAILABLE DATA is left to do.
+/// The shared third-party copy status header with its sense data (SPC-4 6.24). The caller sets AVAILABLE DATA.
 fn shared_header(execution: &Execution, operation: &CopyOperation) -> Vec<u8> {
     const IN_PROGRESS_IN_FOREGROUND: u8 = 0x11;
     const COMPLETED_WITHOUT_ERRORS: u8 = 0x01;
@@ -183,7 +183,7 @@ fn shared_header(execution: &Execution, operation: &CopyOperation) -> Vec<u8> {
     let mut data = vec![0; 32];
     data[4] = operation.service_action;
     data[5] = code;
-    // OPERATION COUNTER: what was done to either end, as far as it is counted, is segments.
+    // OPERATION COUNTER: counts segments.
     data[6..8].copy_from_slice(&progress.segments.to_be_bytes());
     data[8..12].copy_from_slice(&delay.to_be_bytes());
     data[12] = status as u8;
@@ -205,10 +205,10 @@ fn shared_header(execution: &Execution, operation: &CopyOperation) -> Vec<u8> {
     data
 }
 
-/// The operation ends before its next step, and its command with COMMANDS CLEARED BY DEVICE SERVER.
+/// Cancels the operation before its next step. Its command ends with COMMANDS CLEARED BY DEVICE SERVER.
 ///
 /// # Errors
-/// INVALID FIELD IN CDB where no operation with the list identifier is under way.
+/// INVALID FIELD IN CDB if no running operation has the list identifier.
 pub(crate) fn copy_operation_abort(execution: &Execution) -> Result<Reply, Sense> {
     let copies = &execution.unit.copies;
     if copies.cancel(execution.nexus.id, execution.cdb.u32(2)) {
@@ -218,12 +218,12 @@ pub(crate) fn copy_operation_abort(execution: &Execution) -> Result<Reply, Sense
     }
 }
 
-/// The operation that an eight-bit LIST IDENTIFIER names.
+/// The operation of an eight-bit LIST IDENTIFIER.
 fn lid1(execution: &Execution) -> Result<Arc<CopyOperation>, Sense> {
     find(execution, u32::from(execution.cdb.byte(2)))
 }
 
-/// The operation that a 32-bit LIST IDENTIFIER names.
+/// The operation of a 32-bit LIST IDENTIFIER.
 fn lid4(execution: &Execution) -> Result<Arc<CopyOperation>, Sense> {
     find(execution, execution.cdb.u32(2))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Segment descriptors of EXTENDED COPY(LID1) (SPC-4 6.4.6): what is copied from block device to block device.
+//! Segment descriptors of EXTENDED COPY(LID1) for copies between block devices (SPC-4 6.4.6).
 
 use super::MAXIMUM_SEGMENT_DESCRIPTORS;
 use super::parameter_list::{be_u32, be_u64, invalid, unsupported};
@@ -8,10 +8,9 @@ use crate::sense::Sense;
 
 /// DESCRIPTOR TYPE CODE: whole blocks.
 pub(super) const BLOCK_TO_BLOCK: u8 = 0x02;
-/// DESCRIPTOR TYPE CODE: bytes, from any byte of a block on to any.
+/// DESCRIPTOR TYPE CODE: bytes, with offsets in the first blocks.
 pub(super) const BLOCK_TO_BLOCK_WITH_OFFSET: u8 = 0x0a;
 
-/// Bytes of the longest.
 pub(super) const LONGEST_SEGMENT_DESCRIPTOR_BYTES: usize = 32;
 
 // Bytes of a segment descriptor, for field pointers.
@@ -34,29 +33,29 @@ pub(super) struct Segment {
     pub(super) destination_address: u64,
 }
 
-/// How much is copied.
+/// Length of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
     /// Of [`BLOCK_TO_BLOCK`].
     Blocks {
         /// BLOCK DEVICE NUMBER OF BLOCKS.
         blocks: u16,
-        /// DC: they are those of the destination.
+        /// DC: the number counts blocks of the destination.
         of_destination: bool,
     },
     /// Of [`BLOCK_TO_BLOCK_WITH_OFFSET`].
     Bytes {
         /// NUMBER OF BYTES.
         bytes: u32,
-        /// SOURCE BLOCK DEVICE BYTE OFFSET, from the first byte of the block at the address.
+        /// SOURCE BLOCK DEVICE BYTE OFFSET in the block at the address.
         source_offset: u16,
-        /// DESTINATION BLOCK DEVICE BYTE OFFSET, the same there.
+        /// DESTINATION BLOCK DEVICE BYTE OFFSET in the block at the address.
         destination_offset: u16,
     },
 }
 
 impl Amount {
-    /// Byte of the segment descriptor where the number begins.
+    /// Byte of the number in the segment descriptor.
     pub(super) const fn at(self) -> u16 {
         match self {
             Self::Blocks { .. } => 10,
@@ -65,8 +64,8 @@ impl Amount {
     }
 }
 
-/// Reads the descriptors of a list, of which the first is at byte `begin`. Reserved fields are not checked, nor is CAT, which is for what is
-/// never left over here.
+/// Parses the descriptors of a list; the first one is at byte `begin`. Does not check reserved fields and CAT, which concerns
+/// residual data that does not occur here.
 ///
 /// # Errors
 /// TOO MANY SEGMENT DESCRIPTORS, UNSUPPORTED SEGMENT DESCRIPTOR TYPE CODE, INVALID FIELD IN PARAMETER LIST, with a pointer to the field.
@@ -87,14 +86,14 @@ pub(super) fn parse(mut descriptors: &[u8], mut begin: usize) -> Result<Vec<Segm
                 return Err(unsupported(code, here));
             }
         };
-        // DESCRIPTOR LENGTH: what follows the field.
+        // DESCRIPTOR LENGTH: bytes after this field.
         let said = descriptors
             .get(2..4)
             .map(|field| be_u16(field, 0) as usize + 4);
         if said != Some(length) {
             return Err(invalid(here + 2, None));
         }
-        // SEGMENT DESCRIPTOR LIST LENGTH ends within a descriptor.
+        // SEGMENT DESCRIPTOR LIST LENGTH ends inside a descriptor.
         let (descriptor, rest) = descriptors
             .split_at_checked(length)
             .ok_or(invalid(8, None))?;
@@ -105,7 +104,7 @@ pub(super) fn parse(mut descriptors: &[u8], mut begin: usize) -> Result<Vec<Segm
     Ok(segments)
 }
 
-/// Of a descriptor as long as one with this code is.
+/// Parses a descriptor with the length of its code.
 fn segment(code: u8, descriptor: &[u8]) -> Segment {
     const DC: u8 = 0x02;
     let amount = if code == BLOCK_TO_BLOCK {
@@ -146,7 +145,7 @@ pub(super) mod tests {
         bytes
     }
 
-    /// One of [`BLOCK_TO_BLOCK_WITH_OFFSET`].
+    /// A descriptor of [`BLOCK_TO_BLOCK_WITH_OFFSET`].
     pub(crate) fn bytes(number: u32, from: (u64, u16), to: (u64, u16)) -> Vec<u8> {
         let mut bytes = vec![0x0a, 0, 0, 0x1c, 0, 0, 0, 1];
         bytes.extend_from_slice(&number.to_be_bytes());

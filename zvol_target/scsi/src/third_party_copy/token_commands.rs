@@ -19,18 +19,18 @@ use crate::execution::{ByteRange, Execution, Failure, Reply};
 use crate::sam::Status;
 use crate::sense::{CopyEndRole, Sense, SenseKey};
 
-/// What the list of ranges is too long for.
+/// The list of ranges is too long.
 const TOO_LARGE: Sense = Sense::illegal_request(AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST);
 
-/// What the token stands for is not there any more, or is about to change.
+/// The blocks of the token no longer exist, or are about to change.
 const CANCELLED: Sense =
     Sense::illegal_request(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED);
 
-/// Makes a token for blocks as they are now.
+/// Creates a token for the present content of blocks.
 ///
 /// # Errors
-/// As [`token_lists::parse_populate_token`]; LOGICAL BLOCK ADDRESS OUT OF RANGE, OPERATION IN PROGRESS, INSUFFICIENT RESOURCES, INSUFFICIENT
-/// RESOURCES TO CREATE ROD TOKEN.
+/// The errors of [`token_lists::parse_populate_token`]; LOGICAL BLOCK ADDRESS OUT OF RANGE, OPERATION IN PROGRESS, INSUFFICIENT
+/// RESOURCES, INSUFFICIENT RESOURCES TO CREATE ROD TOKEN.
 pub(crate) async fn populate_token(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     const SERVICE_ACTION: u8 = 0x10;
     let Some(list) = receive_list(execution).await? else {
@@ -67,7 +67,7 @@ async fn make_token(
         .map(|range| range.offset..range.offset + range.length)
         .collect();
     let watch = locks.watch(ranges.clone());
-    // Writes that were requested before the watch began are not noted: the moment is when they have ended.
+    // The watch does not see writes that were requested before. So the point in time is the end of these writes.
     for range in &ranges {
         let held = locks.read(range.clone());
         drop(execution.task.unless_aborted(held).await?);
@@ -85,12 +85,11 @@ async fn make_token(
     Ok(tokens.create(&end.unit, rod, timeout)?)
 }
 
-/// Writes what a token stands for, as far as that goes. Nothing that is not as it was when the token was made is ever written: the command
-/// ends before.
+/// Writes the blocks of a token, up to their end. Data that has changed after the creation of the token is never written: the
+/// command ends before.
 ///
-/// # Errors
-/// As [`token_lists::parse_write_using_token`]; those of WRITE; INVALID TOKEN OPERATION; COPY ABORTED with TOKEN CANCELLED when a block
-/// of the source changed, or its maker lost it, after something was written.
+/// The errors of [`token_lists::parse_write_using_token`] and of WRITE; INVALID TOKEN OPERATION. COPY ABORTED with TOKEN
+/// CANCELLED if a block of the source changed, or the token's creator lost access, after the first write.
 pub(crate) async fn write_using_token(execution: &mut Execution<'_>) -> Result<Reply, Failure> {
     const SERVICE_ACTION: u8 = 0x11;
     let Some(list) = receive_list(execution).await? else {
@@ -119,8 +118,8 @@ pub(crate) async fn write_using_token(execution: &mut Execution<'_>) -> Result<R
     written.map(|()| Reply::default())
 }
 
-/// What the token stands for and the first byte of it that is written; `None` for zeroes. Logical units with other blocks than the token's
-/// would write parts of blocks: they do not take it.
+/// Source of a token and the first byte to write; `None` for zeroes. Refuses a destination with another block size, which would
+/// write partial blocks.
 fn source(
     execution: &Execution,
     request: &WriteUsingToken,
@@ -184,7 +183,8 @@ async fn write(
     Ok(())
 }
 
-/// Where from, where to and how much, in order, until either is used up; whole blocks of the destination only.
+/// Source offset, destination offset and length of each piece, in order, until the source or the destination ends; whole blocks
+/// of the destination only.
 fn pieces(
     rod: &[Range<u64>],
     offset: u64,
@@ -229,13 +229,13 @@ async fn clear(
 ) -> Result<(), Failure> {
     let mut done = 0;
     let cleared = clear_each(execution, operation, ranges, &mut done).await;
-    // What the host hears of is stable, also when not all of it was done.
+    // The reported data is stable, even after an error.
     execution.make_stable().await?;
     operation.change(|progress| progress.bytes += done);
     cleared
 }
 
-/// Adds what it cleared to `done`.
+/// Adds the cleared bytes to `done`.
 async fn clear_each(
     execution: &mut Execution<'_>,
     operation: &RunningOperation,
@@ -253,13 +253,13 @@ async fn clear_each(
     Ok(())
 }
 
-/// `begun`: something was written.
+/// `begun`: data was written.
 fn failed(stop: Stop, begun: bool) -> Failure {
     let aborted = |code| Sense::new(SenseKey::CopyAborted, code).into();
     match stop {
         Stop::Aborted => Failure::Aborted,
         Stop::Cancelled => aborted(AdditionalSense::COMMANDS_CLEARED_BY_DEVICE_SERVER),
-        // The unit of the token is gone, or was taken from the host that had it made.
+        // The unit of the token was removed, or the token's creator lost access.
         Stop::Changed | Stop::Unreachable(CopyEndRole::Source) if begun => {
             aborted(AdditionalSense::INVALID_TOKEN_OPERATION_TOKEN_CANCELLED)
         }
@@ -267,7 +267,7 @@ fn failed(stop: Stop, begun: bool) -> Failure {
         Stop::Unreachable(CopyEndRole::Destination) => {
             aborted(AdditionalSense::COPY_TARGET_DEVICE_NOT_REACHABLE)
         }
-        // The destination is the unit itself.
+        // The destination is the unit of the command.
         Stop::Failed(forwarded) => match (forwarded.from, forwarded.sense) {
             (CopyEndRole::Destination, Some((key, additional, information))) => Sense {
                 information,
@@ -280,7 +280,7 @@ fn failed(stop: Stop, begun: bool) -> Failure {
     }
 }
 
-/// The parameter list; `None` when there is none.
+/// The parameter list; `None` if its length is zero.
 async fn receive_list(execution: &mut Execution<'_>) -> Result<Option<volume::Buffer>, Failure> {
     let length = execution.cdb.u32(10);
     if length == 0 {
@@ -294,7 +294,7 @@ async fn receive_list(execution: &mut Execution<'_>) -> Result<Option<volume::Bu
     execution.receive(length).await.map(Some)
 }
 
-/// The ranges in bytes, if all their blocks exist and they are not too many.
+/// Converts the ranges to bytes. Fails if blocks do not exist, or the total exceeds the limit.
 fn byte_ranges(execution: &Execution, ranges: &[BlockRange]) -> Result<Vec<ByteRange>, Sense> {
     let ranges: Vec<_> = ranges
         .iter()
@@ -307,7 +307,7 @@ fn byte_ranges(execution: &Execution, ranges: &[BlockRange]) -> Result<Vec<ByteR
     Ok(ranges)
 }
 
-/// LIST IDENTIFIER has 32 bits here.
+/// LIST IDENTIFIER has 32 bits in these commands.
 fn begin(execution: &Execution, service_action: u8) -> Result<RunningOperation, Sense> {
     let copies = &execution.unit.copies;
     copies.begin(execution.nexus.id, execution.cdb.u32(6), service_action)
@@ -339,7 +339,7 @@ mod tests {
         };
         let rod = [1000..1600, 5000..6000];
         let to = [range(0, 512), range(9000, 4096)];
-        // 1600 bytes from 100 on are 1500, of which 1024 are whole blocks.
+        // 1600 bytes from byte 100 on: 1500 bytes, of which 1024 are whole blocks.
         assert_eq!(
             pieces(&rod, 100, &to, 512),
             [(1100, 0, 500), (5000, 500, 12), (5012, 9000, 512)]

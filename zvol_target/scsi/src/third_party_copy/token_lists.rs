@@ -5,16 +5,16 @@ use super::{MAXIMUM_RANGES, MAXIMUM_TOKEN_TIMEOUT};
 use crate::additional_sense::AdditionalSense;
 use crate::sense::Sense;
 
-/// Of a ROD token, header included.
+/// Bytes of a ROD token, including its header.
 pub(super) const TOKEN_BYTES: usize = 512;
 
 /// Bytes before the range descriptors of POPULATE TOKEN.
 const POPULATE_HEADER_BYTES: usize = 16;
-/// The same of WRITE USING TOKEN.
+/// Bytes before the range descriptors of WRITE USING TOKEN.
 const WRITE_HEADER_BYTES: usize = 536;
 const RANGE_DESCRIPTOR_BYTES: usize = 16;
 
-/// Longest parameter list of either.
+/// Longest parameter list of both commands.
 pub(super) const MAXIMUM_LIST_BYTES: usize =
     WRITE_HEADER_BYTES + MAXIMUM_RANGES * RANGE_DESCRIPTOR_BYTES;
 
@@ -23,9 +23,9 @@ const TOKEN_AT: usize = 16;
 /// Byte of OFFSET INTO ROD.
 pub(super) const OFFSET_AT: u16 = 8;
 
-/// ROD TYPE: point in time copy - change vulnerable, the only one made.
+/// ROD TYPE: point in time copy - change vulnerable, the only type that is created.
 pub(super) const CHANGE_VULNERABLE: u32 = 0x0080_0001;
-/// ROD TYPE of the token that everybody has: any number of zeroes (SBC-4 4.28.4).
+/// ROD TYPE of the well-known token for any number of zeroes (SBC-4 4.28.4).
 pub(super) const BLOCK_DEVICE_ZERO: u32 = 0xffff_0001;
 /// ROD TYPE: point in time copy - any.
 const ANY_POINT_IN_TIME: u32 = 0x0080_ffff;
@@ -44,7 +44,7 @@ pub(super) struct BlockRange {
 pub(super) struct PopulateToken {
     /// INACTIVITY TIMEOUT in seconds; `None` for the default.
     pub(super) inactivity_timeout: Option<u32>,
-    /// In the order of the ROD; none overlap, and none is empty.
+    /// In the order of the ROD; no overlaps, no empty ranges.
     pub(super) ranges: Vec<BlockRange>,
 }
 
@@ -56,11 +56,11 @@ pub(super) struct WriteUsingToken {
     /// OFFSET INTO ROD, in blocks of the destination.
     pub(super) offset: u64,
     pub(super) token: Box<[u8; TOKEN_BYTES]>,
-    /// In the order they are written; none overlap, and none is empty.
+    /// In the order of writing; no overlaps, no empty ranges.
     pub(super) ranges: Vec<BlockRange>,
 }
 
-/// IMMED is not checked: the request is done before the status, which no host can tell from a background operation that was quick.
+/// IMMED is not checked: the request is completed before the status, like a very fast background operation.
 ///
 /// # Errors
 /// PARAMETER LIST LENGTH ERROR, INVALID FIELD IN PARAMETER LIST, TOO MANY SEGMENT DESCRIPTORS.
@@ -85,7 +85,7 @@ pub(super) fn parse_populate_token(list: &[u8]) -> Result<PopulateToken, Sense> 
 }
 
 /// # Errors
-/// As [`parse_populate_token`].
+/// The errors of [`parse_populate_token`].
 pub(super) fn parse_write_using_token(list: &[u8]) -> Result<WriteUsingToken, Sense> {
     const DEL_TKN: u8 = 0x02;
     let (header, _) = list
@@ -102,7 +102,7 @@ pub(super) fn parse_write_using_token(list: &[u8]) -> Result<WriteUsingToken, Se
     })
 }
 
-/// The range descriptors that begin at `begin`, behind their length; a last one that is not whole is ignored, as the standard wants it.
+/// Parses the range descriptors at `begin`, after their length. A partial last one is ignored, as the standard requires.
 fn parse_ranges(list: &[u8], begin: usize) -> Result<Vec<BlockRange>, Sense> {
     let invalid = |byte: usize| Sense::invalid_field_in_parameter_list(byte as u16, None);
     let data_length = usize::from(u16::from_be_bytes([list[0], list[1]]));
@@ -141,7 +141,7 @@ fn parse_ranges(list: &[u8], begin: usize) -> Result<Vec<BlockRange>, Sense> {
 }
 
 trait Chunks {
-    /// Whole descriptors among the first `length` bytes, as far as they are there, and what is left over.
+    /// Whole descriptors in the first `length` bytes, as far as available, and the rest.
     fn as_chunks_of(&self, length: usize) -> (Vec<&[u8]>, &[u8]);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ROD tokens of one device (SPC-4 5.17.6): which there are, and what they stand for.
+//! ROD tokens of one device (SPC-4 5.17.6).
 //!
-//! A token is a bearer's: whoever has it may write with it, as SPC-4 has it and as Windows uses it, where one host has a token made and another uses
-//! it. It can't be guessed: it holds 256 random bits, and is compared whole. It stands for blocks at one point in time, and is cancelled as soon
-//! as one of them is about to change, or its maker may not read them any more.
+//! A token is a bearer token, as in SPC-4: any host that has it may write with it. On Windows, one host creates a token and
+//! another one uses it. It cannot be guessed: it contains 256 random bits, and is compared as a whole. It represents blocks at
+//! one point in time. It is cancelled when one of them is about to change, or its creator may no longer read them.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,20 +21,20 @@ use crate::logical_unit::LogicalUnit;
 use crate::range_lock::Watch;
 use crate::sense::Sense;
 
-/// ROD TOKEN LENGTH: what follows the field.
+/// ROD TOKEN LENGTH: bytes after this field.
 pub(super) const ROD_TOKEN_LENGTH: [u8; 2] = [0x01, 0xf8];
 
-/// What a token stands for.
+/// Blocks that a token represents.
 #[derive(Debug)]
 pub(super) struct Rod {
-    /// A token does not keep a unit from closing its volume.
+    /// Weak: a token does not prevent a unit from closing its volume.
     pub(super) unit: Weak<LogicalUnit>,
     pub(super) number: u16,
-    /// Initiator device that had the token made: the right to read the blocks is this one's.
+    /// Initiator device that created the token; it must have the right to read the blocks.
     pub(super) host: String,
-    /// Bytes of the volume, in the order of the ROD.
+    /// Byte ranges of the volume, in the order of the ROD.
     pub(super) ranges: Vec<Range<u64>>,
-    /// Whether any of them changed.
+    /// Shows whether one of them changed.
     pub(super) watch: Arc<Watch>,
 }
 
@@ -50,16 +50,16 @@ impl Rod {
 #[derive(Debug)]
 struct Token {
     bytes: Box<[u8; TOKEN_BYTES]>,
-    /// As in its [`Rod`].
+    /// Same as in its [`Rod`].
     host: String,
-    /// `None` when it was deleted, and why it can't be used otherwise.
+    /// The reason if the token is no longer valid, for example deleted.
     rod: Result<Arc<Rod>, AdditionalSense>,
     inactivity_timeout: Duration,
     last_used: Instant,
 }
 
 impl Token {
-    /// Gives up what the token stands for when it can't be used any more.
+    /// Drops the blocks of a token that is no longer valid.
     fn expire(&mut self, now: Instant) {
         let Ok(rod) = &self.rod else { return };
         if rod.watch.has_changed() || rod.unit.strong_count() == 0 {
@@ -70,7 +70,7 @@ impl Token {
     }
 }
 
-/// The tokens of a device, in the order they were made.
+/// The tokens of a device, in the order of their creation.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
     tokens: Mutex<Vec<Token>>,
@@ -78,11 +78,11 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// Makes a token. Those that can't be used any more make room, then, when its host has as many as it may, the host's oldest.
+    /// Creates a token. Tokens that are no longer valid are removed, and then the host's oldest if it has reached its limit.
     ///
     /// # Errors
-    /// INSUFFICIENT RESOURCES TO CREATE ROD TOKEN: all hosts together have as many as there may be, or the operating system gave no random
-    /// bytes.
+    /// INSUFFICIENT RESOURCES TO CREATE ROD TOKEN: all hosts together have reached the limit, or the operating system returned no
+    /// random bytes.
     pub(super) fn create(
         &self,
         unit: &LogicalUnit,
@@ -119,8 +119,8 @@ impl Tokens {
         Ok(bytes)
     }
 
-    /// What a token stands for, as long as it is valid and `permits` the initiator device that had it made to use the unit at the number: one
-    /// that lost that has its token cancelled. Its use begins: it does not expire for lack of it.
+    /// Blocks of a valid token. If `permits` shows that its creator lost access to the unit, the token is cancelled. The use of
+    /// the token begins: it does not expire during its use.
     ///
     /// # Errors
     /// INVALID TOKEN OPERATION: unknown, expired, cancelled or deleted.
@@ -144,7 +144,7 @@ impl Tokens {
             .map_err(|&code| Sense::illegal_request(code))
     }
 
-    /// A use of the token has ended; with `delete` it was the last.
+    /// Ends a use of the token; with `delete`, deletes the token.
     pub(super) fn used(&self, bytes: &[u8; TOKEN_BYTES], delete: bool) {
         if let Some(token) = find(&mut lock(&self.tokens), bytes) {
             token.last_used = Instant::now();
@@ -155,7 +155,7 @@ impl Tokens {
     }
 }
 
-/// All are compared, each whole: the time says nothing of how much of one was right.
+/// Compares all tokens completely: the duration discloses nothing.
 fn find<'a>(tokens: &'a mut [Token], bytes: &[u8; TOKEN_BYTES]) -> Option<&'a mut Token> {
     let mut found = None;
     for token in tokens {
@@ -176,7 +176,7 @@ fn token_bytes(unit: &LogicalUnit, bytes: u64, identifier: u64) -> Option<Box<[u
     token[..4].copy_from_slice(&CHANGE_VULNERABLE.to_be_bytes());
     token[6..8].copy_from_slice(&ROD_TOKEN_LENGTH);
     token[8..16].copy_from_slice(&identifier.to_be_bytes());
-    // CREATOR LOGICAL UNIT DESCRIPTOR: a name of association 0 that fits, an NAA one where there is one.
+    // CREATOR LOGICAL UNIT DESCRIPTOR: a name of association 0 that fits, preferably an NAA name.
     let designators = unit.designators();
     let fitting = |designator: &&Designator| designator.bytes().len() <= CREATOR_DESIGNATOR_BYTES;
     let naa = designators.iter().find(|designator| designator.is_naa());
@@ -201,7 +201,7 @@ fn token_bytes(unit: &LogicalUnit, bytes: u64, identifier: u64) -> Option<Box<[u
     // READ CAPACITY(16) data from its logical block length on.
     token[96..100].copy_from_slice(&capacity.block_bytes().to_be_bytes());
     token[101] = capacity.physical_block_exponent();
-    // TARGET DEVICE DESCRIPTOR and EXTENDED ROD TOKEN DATA: what is not said is random.
+    // TARGET DEVICE DESCRIPTOR and EXTENDED ROD TOKEN DATA: unused bytes are random.
     getrandom::fill(&mut token[128..]).ok()?;
     Some(token)
 }

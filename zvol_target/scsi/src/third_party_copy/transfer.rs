@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Moving data from one logical unit to another, in steps that hold their ranges.
+//! Moves data between logical units, in steps with locked ranges.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -20,20 +20,20 @@ use crate::sam::Status;
 use crate::sense::{CopyEndRole, Forwarded, Sense, SenseKey};
 use crate::task_set::Aborted;
 
-/// Most bytes that are copied in one turn, and between two checks of how far a copy is. Pieces end where a multiple of this is in the destination, so
-/// that they are aligned to whatever blocks it has.
+/// Most bytes per turn, and between two progress updates. Pieces end at multiples of this in the destination, so that they are
+/// aligned to its blocks.
 const PIECE_BYTES: u64 = 64 << 20;
 
-/// Bytes to copy: any that exist, in whichever blocks.
+/// Bytes to copy; any existing bytes, in blocks of any size.
 pub(super) struct Transfer<'a> {
     pub(super) source: &'a CopyEnd,
-    /// First byte there.
+    /// First byte in the source.
     pub(super) source_offset: u64,
     pub(super) destination: &'a CopyEnd,
-    /// First byte there.
+    /// First byte in the destination.
     pub(super) destination_offset: u64,
     pub(super) length: u64,
-    /// Ends the transfer before the first byte is copied that is not what it was.
+    /// Stops the transfer before it copies a byte that has changed.
     pub(super) watch: Option<&'a Watch>,
 }
 
@@ -44,11 +44,11 @@ pub(super) enum Stop {
     Aborted,
     /// By COPY OPERATION ABORT.
     Cancelled,
-    /// What was to be copied has changed.
+    /// The source has changed.
     Changed,
-    /// An end can't be reached any more.
+    /// The source or destination can no longer be used.
     Unreachable(CopyEndRole),
-    /// An end failed a command, or would.
+    /// The source or destination failed a command, or would.
     Failed(Forwarded),
 }
 
@@ -58,11 +58,11 @@ impl From<Aborted> for Stop {
     }
 }
 
-/// Copies, and counts what was copied in `operation` and for the statistics. All that is copied is as stable as the destination's write
-/// cache wants it.
+/// Copies, and counts the bytes in `operation` and in the statistics. The copied data is as stable as the destination's write
+/// cache setting requires.
 ///
 /// # Errors
-/// [`Stop`]; `operation` says how far it got.
+/// [`Stop`]; `operation` has the progress.
 pub(super) async fn transfer(
     execution: &mut Execution<'_>,
     operation: &CopyOperation,
@@ -81,7 +81,7 @@ pub(super) async fn transfer(
     } = *what;
     let overlapping = Arc::ptr_eq(&what.source.unit.volume, &what.destination.unit.volume)
         && source_offset.abs_diff(destination_offset) < length;
-    // Piece by piece in the direction in which none overwrites what a later one reads.
+    // Piece by piece, in the direction in which none overwrites what a later piece reads.
     let backward = overlapping && destination_offset > source_offset;
     let copy_manager = execution.device.copy_manager();
     let mut done = 0;
@@ -94,7 +94,7 @@ pub(super) async fn transfer(
             let start = left.start + done;
             start..left.end.min((start / PIECE_BYTES + 1) * PIECE_BYTES)
         };
-        // Each waits anew: a long copy does not keep others waiting for all of it.
+        // Each piece waits for a permit, so that a long copy does not block others.
         let turn = copy_manager.turn(execution.nexus, execution.task).await?;
         let range = CopyRange {
             source: Arc::clone(&what.source.unit.volume),
@@ -116,7 +116,7 @@ pub(super) async fn transfer(
         let stop = steps.stop.into_inner();
         let bytes = report.total_bytes();
         done += range.length;
-        // Backward, what is done is no beginning before all is.
+        // A backward copy has no completed beginning before its end.
         let begun = if !backward {
             bytes
         } else if done == length && copied.is_ok() {
@@ -146,7 +146,7 @@ fn stop_of(execution: &Execution, what: &Transfer, error: CopyError, stop: Optio
             error,
             AdditionalSense::WRITE_ERROR,
         ),
-        // Only a step is cancelled, and says why.
+        // Only a step is cancelled, and it records the reason.
         CopyError::Cancelled(_) => return stop.unwrap_or(Stop::Aborted),
     };
     execution.log_failure(&error);
@@ -161,7 +161,7 @@ fn forwarded(from: CopyEndRole, sense: Sense) -> Forwarded {
     }
 }
 
-/// Whether the nexus of the command may use the end now, as what it is, and the end would let it.
+/// Whether the nexus of the command may use the unit now, in this role, and the unit would permit it.
 ///
 /// # Errors
 /// [`Stop::Unreachable`], [`Stop::Failed`].
@@ -207,7 +207,7 @@ struct HeldSteps<'a, 'e> {
 }
 
 impl HeldSteps<'_, '_> {
-    /// Others have their turn, then the step waits for those it conflicts with.
+    /// Lets other tasks run, then locks the ranges of the step.
     async fn hold(&self, step: Step) -> Result<CopyGuard, Stop> {
         let Transfer {
             source,
@@ -228,7 +228,7 @@ impl HeldSteps<'_, '_> {
         let ranges = &source.unit.ranges;
         let held = ranges.copy(read, &destination.unit.ranges, (kind, written));
         let guard = self.execution.task.unless_aborted(held).await?;
-        // It may have waited long.
+        // The wait can have been long.
         self.check()?;
         Ok(guard)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What three hosts ask for, in any order, against the rules.
+//! Random requests of three hosts, checked with the rules.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::sam::Status;
 
-/// What one of three hosts asks for: its number, service action, type, key, other key, flags.
+/// Request of one of three hosts: host number, service action, type, key, other key, flags.
 fn request() -> impl Strategy<Value = (usize, u8, u8, u64, u64, u8)> {
     let kind = prop_oneof![9 => prop::sample::select(&ALL_TYPES[..]), 1 => any::<u8>()];
     let flags = prop_oneof![3 => Just(0), 1 => Just(ALL_TG_PT), 1 => Just(APTPL)];
@@ -49,7 +49,7 @@ proptest! {
             if status != Status::Good {
                 prop_assert_eq!(&before, &after);
             }
-            // Never who is not registered gets a reservation, nor who did not ask for it.
+            // Only a registered nexus gets a reservation, and only if it requested one.
             if let (None, Some(held)) = (&before.reservation, &after.reservation) {
                 prop_assert_eq!(action, RESERVE);
                 prop_assert_eq!(held.kind as u8, kind);

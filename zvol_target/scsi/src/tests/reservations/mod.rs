@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reservations, as hosts make and meet them.
+//! Reservations and their effects for hosts.
 
 mod any_order;
 mod persistence;
@@ -42,7 +42,7 @@ const ALL_TG_PT: u8 = 0x04;
 
 const APTPL: u8 = 0x01;
 
-/// Of REGISTER AND MOVE.
+/// Flag of REGISTER AND MOVE.
 const UNREG: u8 = 0x02;
 
 const WE: u8 = 0x1;
@@ -172,7 +172,7 @@ impl Initiator {
         status == Status::Good
     }
 
-    /// The unit attentions it has, in order; they are gone then.
+    /// Its pending unit attentions, in order; removes them.
     fn unit_attentions(&self) -> Vec<(u8, u8, u8)> {
         std::iter::from_fn(|| {
             let data = self.data(&[0x03, 0, 0, 0, 252, 0]);

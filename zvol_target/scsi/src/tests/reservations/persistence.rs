@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What survives a loss of power, and the unit itself.
+//! Reservations survive a power loss, and a replacement of the unit.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,10 +30,10 @@ fn what_is_to_survive_is_stored_before_good() {
     let holder = stored.reservation.as_ref().unwrap().holder.as_ref();
     assert_eq!(holder.unwrap().initiator_port, first.port());
     assert_eq!(store.count(), 2);
-    // Nothing new, nothing stored.
+    // No change, so nothing is stored.
     assert_eq!(first.out(RESERVE, WE, 0xa, 0), Status::Good);
     assert_eq!(store.count(), 2);
-    // A loss of power.
+    // A power loss.
     let again = with_store(&store);
     assert_eq!(
         (again.keys(), again.reservation()),
@@ -42,7 +42,7 @@ fn what_is_to_survive_is_stored_before_good() {
     assert_eq!(again.generation(), 0);
     assert!(!again.writes());
     assert_eq!(again.data(&capabilities)[3], 0x81);
-    // The last registration says that nothing need survive.
+    // The last registration requests no persistence.
     assert_eq!(second.out(REGISTER, 0, 0xb, 0xb), Status::Good);
     assert_eq!(store.last(), PersistentReservations::default());
     assert_eq!(with_store(&store).keys(), []);
@@ -60,7 +60,7 @@ fn what_could_not_be_stored_did_not_happen_and_is_not_trusted() {
     assert_eq!((first.reservation(), first.keys()), (None, vec![0xa]));
     store.fails.store(false, Ordering::Relaxed);
     let before = store.count();
-    // Changes nothing, but what is stored is not known.
+    // The state does not change, but the stored content is unknown.
     assert_eq!(first.out(RELEASE, WE, 0xa, 0), Status::Good);
     assert_eq!(store.count(), before + 1);
     assert_eq!(first.out(RELEASE, WE, 0xa, 0), Status::Good);
@@ -75,7 +75,7 @@ fn a_disk_keeps_its_reservations_when_its_unit_is_replaced() {
     first.register(0xa);
     assert_eq!(first.out(RESERVE, EA, 0xa, 0), Status::Good);
     let device = Arc::clone(&first.device);
-    // Gone for a while, and back, though nothing of it was stored.
+    // The unit is replaced and restored, although the change was not stored.
     device
         .replace_logical_unit(0, LogicalUnit::not_ready(options()))
         .unwrap();
@@ -85,7 +85,7 @@ fn a_disk_keeps_its_reservations_when_its_unit_is_replaced() {
     first.unit_attentions();
     assert!(!other.reads() && first.writes());
     assert_eq!(first.keys(), [0xa]);
-    // Another disk has its own.
+    // Another disk has separate reservations.
     let mut options = options();
     options.uuid[0] ^= 1;
     let unit = LogicalUnit::new(RamVolume::new(BLOCKS), options).unwrap();

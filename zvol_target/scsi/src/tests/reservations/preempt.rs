@@ -29,13 +29,13 @@ fn preempt_takes_the_reservation_and_the_registrations_of_its_holder() {
     assert_eq!(preempter.keys(), [0xb, 0xd]);
     assert_eq!(preempter.reservation(), Some((0xb, WE_RO)));
     assert_eq!(preempter.generation(), 5);
-    // A conflict comes before this unit attention (SAM-5 5.3.3).
+    // A conflict has precedence over this unit attention (SAM-5 5.3.3).
     assert!(!holder.writes());
     assert_eq!(holder.unit_attentions(), [REGISTRATIONS_PREEMPTED]);
     assert_eq!(third.unit_attentions(), [REGISTRATIONS_PREEMPTED]);
     assert_eq!(fourth.unit_attentions(), [RESERVATIONS_RELEASED]);
     assert_eq!(preempter.unit_attentions(), []);
-    // Its own, to change the type: without a change nobody is notified.
+    // Its own reservation, to change the type; no change, so no unit attention.
     assert_eq!(preempter.out(PREEMPT, WE_RO, 0xb, 0xb), Status::Good);
     assert_eq!(fourth.unit_attentions(), []);
     assert_eq!(preempter.out(PREEMPT, EA, 0xb, 0xb), Status::Good);
@@ -51,7 +51,7 @@ fn preempt_of_another_key_only_removes_registrations() {
     holder.register(0xa);
     preempter.register(0xb);
     third.register(0xc);
-    // Nobody holds anything; the type does not matter.
+    // There is no reservation, so the type is not checked.
     assert_eq!(preempter.out(PREEMPT, 0xff, 0xb, 0xc), Status::Good);
     assert_eq!(third.unit_attentions(), [REGISTRATIONS_PREEMPTED]);
     assert_eq!(
@@ -68,7 +68,7 @@ fn preempt_of_another_key_only_removes_registrations() {
         preempter.code(&nobody, &list(0xb, 0, 0)),
         INVALID_FIELD_IN_PARAMETER_LIST
     );
-    // Its own registration, silently.
+    // Its own registration, without a unit attention.
     assert_eq!(preempter.out(PREEMPT, EA, 0xb, 0xb), Status::Good);
     assert_eq!(holder.keys(), [0xa]);
     assert_eq!(
@@ -84,7 +84,7 @@ fn preempt_of_all_registrants_takes_key_zero_for_all_others() {
     second.register(0xb);
     third.register(0xc);
     assert_eq!(first.out(RESERVE, EA_AR, 0xa, 0), Status::Good);
-    // One of them only loses its registration.
+    // One of several holders only loses its registration.
     assert_eq!(second.out(PREEMPT, WE, 0xb, 0xc), Status::Good);
     assert_eq!(second.reservation(), Some((0, EA_AR)));
     assert_eq!(third.unit_attentions(), [REGISTRATIONS_PREEMPTED]);

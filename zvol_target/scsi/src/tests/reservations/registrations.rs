@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is registered, and by what port.
+//! Registrations of nexuses and ports.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn keys_are_registered_changed_and_removed() {
     assert_eq!(first.out(REGISTER, 0, 0xa, 0xc), Status::Good);
     second.register(0xb);
     assert_eq!(first.keys(), [0xb, 0xc]);
-    // A register of nothing by nobody.
+    // Registration with key zero by a nexus without registration.
     let third = Initiator::of(Arc::clone(&first.device));
     assert_eq!(third.out(REGISTER, 0, 0, 0), Status::Good);
     assert_eq!(third.out(REGISTER_AND_IGNORE, 0, 5, 0), Status::Good);
@@ -61,7 +61,7 @@ fn registrations_outlive_sessions_and_resets() {
     );
     assert_eq!(other.unit_attentions(), [(6, 0x29, 3)]);
     assert!(!other.writes());
-    // The same port comes back, in another session.
+    // The same port in another session.
     let nexus = Arc::new(Nexus {
         id: u64::MAX,
         ..(*first.nexus).clone()
@@ -109,7 +109,7 @@ fn all_target_ports_are_registered_and_removed_at_once() {
     let mut removal = list(0xb, 0, ALL_TG_PT);
     assert_eq!(first.send_out(REGISTER, 0, &removal).status, Status::Good);
     assert_eq!((first.keys(), first.reservation()), (vec![], None));
-    // A key of its own at the other port is not overwritten, unless it says so.
+    // A different key at the other port is not overwritten, unless the registration ignores keys.
     second_path.register(0xe);
     removal = list(0, 0xf, ALL_TG_PT);
     let refused = first.send_out(REGISTER, 0, &removal).status;
@@ -129,7 +129,7 @@ fn initiator_ports_are_registered_for_others() {
     );
     assert_eq!(first.keys(), [0xa, 0xa, 0xa]);
     assert_eq!(second.out(RESERVE, WE, 0xa, 0), Status::Good);
-    // Only who is not registered itself may do that.
+    // Only allowed for a nexus that is not registered.
     let again = first.register_with(0xa, SPEC_I_PT, &ids);
     assert_eq!(again.status, Status::ReservationConflict);
     let mut same_key = list(0xa, 0xa, SPEC_I_PT);
@@ -145,7 +145,7 @@ fn initiator_ports_are_registered_for_others() {
         assert_eq!(first.keys(), []);
         completion.status
     };
-    // Nobody known has that name.
+    // No known host has this name.
     assert_eq!(
         refused(&["iqn.2024-01.org.example:nobody"]),
         Status::CheckCondition
@@ -154,19 +154,19 @@ fn initiator_ports_are_registered_for_others() {
         refused(&["iqn.2024-01.org.example:nobody,i,zero"]),
         Status::CheckCondition
     );
-    // Not with another action.
+    // Not allowed with another action.
     let with_ids = [list(0, 0xa, SPEC_I_PT), vec![0; 4]].concat();
     let ignoring = cdb(REGISTER_AND_IGNORE, 0, with_ids.len());
     assert_eq!(
         first.code(&ignoring, &with_ids),
         INVALID_FIELD_IN_PARAMETER_LIST
     );
-    // One that has another key: none of them is registered.
+    // One of them has another key: none is registered.
     third.register(0xc);
     let completion = first.register_with(0xa, SPEC_I_PT, &[second.port(), third.port()]);
     assert_eq!(completion.status, Status::ReservationConflict);
     assert_eq!(first.keys(), [0xc]);
-    // A host that does not see the unit has nothing to register there.
+    // A host without access to the unit cannot be registered there.
     let names = [&first, &third].map(|host| host.nexus.initiator_device.clone());
     let access = LogicalUnitAccess::Initiators(names.into_iter().collect());
     first.device.set_access(0, access).unwrap();
@@ -238,7 +238,7 @@ fn a_reservation_moves_with_a_registration() {
     assert_eq!(back.status, Status::Good);
     assert_eq!(holder.keys(), [0xc, 0xd]);
     assert!(holder.writes() && !second.writes());
-    // What all registrants hold cannot move.
+    // A reservation of all registrants cannot move.
     assert_eq!(holder.out(PREEMPT, WE_AR, 0xd, 0xd), Status::Good);
     assert_eq!(
         moved(0xd, 0xb, 0, 3, to).status,
@@ -258,9 +258,9 @@ fn lists_of_another_length_are_refused() {
     let mut long = cdb(REGISTER, 0, 0);
     long[5] = 0x10;
     assert_eq!(first.code(&long, &[]), LENGTH_ERROR);
-    // Less comes than the CDB says.
+    // Less data than the CDB announces.
     assert_eq!(first.code(&cdb(REGISTER, 0, 24), &[0; 16]), LENGTH_ERROR);
-    // REPLACE LOST RESERVATION, and what is no action.
+    // REPLACE LOST RESERVATION, and an unknown action.
     for action in [0x08, 0x1f] {
         assert_eq!(first.code(&cdb(action, 0, 24), &[0; 24]), (5, 0x24, 0));
     }
@@ -274,7 +274,7 @@ fn capabilities_are_true() {
         first.data(&capabilities),
         [0, 8, 0x1c, 0x80, 0xea, 0x01, 0, 0]
     );
-    // Nothing survives a loss of power here.
+    // This unit has no store.
     let persistent = first.register_with(0xa, APTPL, &[]);
     assert_eq!(super::super::seen(&persistent).code, (0x26, 0));
     assert_eq!(first.keys(), []);

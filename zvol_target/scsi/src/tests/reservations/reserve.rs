@@ -40,7 +40,7 @@ fn reserve_keeps_others_out_until_release_reset_or_logout() {
         ] {
             assert_eq!(second.run(cdb).status, Status::Good);
         }
-        // Persistent reservations are not for now, for anybody.
+        // Persistent reservations are refused, for all nexuses.
         for initiator in [&first, &second] {
             assert_eq!(
                 initiator.out(REGISTER, 0, 0, 1),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What reservations of each type keep from whom, and how they end.
+//! Conflicts of each reservation type, and the ends of reservations.
 
 use super::super::TEST_UNIT_READY;
 use super::{
@@ -23,7 +23,7 @@ fn every_type_is_reserved_reported_met_and_released() {
         let for_registrants = kind >= WE_RO;
         let key = if by_all { 0 } else { 0xa };
         assert_eq!(other.reservation(), Some((key, kind)));
-        // Again the same, by who holds it.
+        // The same reservation again by its holder.
         assert_eq!(holder.out(RESERVE, kind, 0xa, 0), Status::Good);
         let again = if by_all {
             Status::Good
@@ -42,7 +42,7 @@ fn every_type_is_reserved_reported_met_and_released() {
         assert_eq!(registrant.reads(), for_registrants || others_read, "{kind}");
         assert!(!other.writes());
         assert_eq!(other.reads(), others_read, "{kind}");
-        // Not conflicting, whatever is reserved.
+        // Commands without conflicts, for every reservation.
         for cdb in [
             &TEST_UNIT_READY[..],
             &[0x12, 0, 0, 0, 96, 0],
@@ -73,7 +73,7 @@ fn every_type_is_reserved_reported_met_and_released() {
             Status::ReservationConflict
         };
         assert_eq!(other.run(&MODE_SENSE).status, sensed);
-        // Who does not hold it releases nothing; who does must name the type.
+        // A nexus that is not the holder releases nothing; the holder must give the right type.
         if !by_all {
             assert_eq!(registrant.out(RELEASE, kind, 0xb, 0), Status::Good);
             assert!(other.reservation().is_some());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which logical units a host may copy from and to.
+//! Logical units that a host may use as source and destination.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::sam::{
 };
 use crate::{CopyManager, Device, LogicalUnitAccess};
 
-/// Two devices with a copy manager in common: unit 0 of the first, and of the second, for an initiator of the first.
+/// Two devices with a shared copy manager: unit 0 of each, and an initiator of the first.
 fn two_devices(access: LogicalUnitAccess) -> ([Arc<RamVolume>; 2], Initiator, Arc<Device>) {
     let volumes = [RamVolume::new(BLOCKS), RamVolume::new(BLOCKS)];
     let copy_manager = Arc::new(CopyManager::default());
@@ -60,7 +60,7 @@ fn units_of_another_device_are_reached_by_who_could_log_in_there() {
     let (volumes, initiator, other) = two_devices(LogicalUnitAccess::Any);
     let list = anonymous(&names(), &[Segment(0, 1, 8, 0, 0)]);
     let unreachable = (COPY_ABORTED, 0x0d, 0x02);
-    // Nothing was said of who may come.
+    // No login rules are set.
     assert_eq!(codes(&send(&initiator, &list)), unreachable);
     let name = initiator.nexus.initiator_device.clone();
     let only = |name: &str| LogicalUnitAccess::Initiators([name.to_owned()].into());
@@ -76,7 +76,7 @@ fn units_of_another_device_are_reached_by_who_could_log_in_there() {
     });
     copy(&initiator, &list);
     assert_eq!(volumes[1].bytes(0, 4096), pattern(1, 8));
-    // It counts where the host sent it.
+    // The counters are those of the device that received the command.
     let nexuses = other.nexus_statistics();
     assert!(nexuses.is_empty());
 }
@@ -137,7 +137,7 @@ fn another_device_that_asks_for_an_account_wants_it_proven() {
     assert_eq!(with_proof(Some(right)), Status::CheckCondition);
     accept(Some(&[another, &initiator.nexus.initiator_device]));
     assert_eq!(with_proof(Some(right)), Status::Good);
-    // CHAP is required, and there is no account.
+    // CHAP is required, and no account exists.
     other.set_admission(Admission {
         initiators: LogicalUnitAccess::Any,
         accounts: Some(Vec::new()),
@@ -162,7 +162,7 @@ fn access_lost_while_a_copy_runs_ends_it_before_its_next_step() {
         Outcome::Aborted => panic!("aborted"),
     };
     assert_eq!(codes(&completion), (COPY_ABORTED, 0x0d, 0x02));
-    // Something was written, so a residual is reported.
+    // Data was written, so a residual is reported.
     assert_eq!(completion.sense[0], 0xf0);
     let residual = u32::from_be_bytes(completion.sense[3..7].try_into().unwrap());
     assert!((1..8192).contains(&residual), "{residual}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! EXTENDED COPY and the commands that ask after it.
+//! EXTENDED COPY and the commands that query copies.
 
 mod access;
 mod operating_parameters;
@@ -65,7 +65,7 @@ fn copy_operation_abort(list_identifier: u32) -> [u8; 16] {
 #[derive(Clone, Copy)]
 struct Segment(u16, u16, u16, u64, u64);
 
-/// What is copied: names of logical units, segments.
+/// A parameter list: names of logical units, and segments.
 fn parameter_list(
     list_identifier: u8,
     usage: u8,
@@ -112,7 +112,7 @@ fn codes(completion: &Completion) -> (u8, u8, u8) {
     (sense[2] & 0x0f, sense[12], sense[13])
 }
 
-/// A unit whose UUID is all this byte, with the options changed.
+/// A unit whose UUID consists of this byte, with changed options.
 fn unit_with(
     volume: &Arc<RamVolume>,
     uuid: u8,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is said of third-party copy.
+//! Reported capabilities of third-party copy.
 
 use super::super::{INVALID_FIELD_IN_CDB, Seen, TEST_UNIT_READY, seen};
 use super::{Pair, copy_operation_abort, extended_copy, pair, receive};
@@ -38,7 +38,7 @@ fn what_the_copy_manager_can_do_is_said_alike_everywhere() {
     assert_eq!(body(0x0008)[..4], [3, 0x02, 0x0a, 0xe4]);
     assert_eq!(body(0x8001)[2..4], parameters[34..36]);
     assert_eq!(body(0x8001)[8..13], [1, 0, 0, 0, 0]);
-    // Every command that is there, and no other.
+    // Exactly the supported commands.
     let commands = body(0x0001);
     let list = &commands[1..=usize::from(commands[0])];
     let mut rest = list;

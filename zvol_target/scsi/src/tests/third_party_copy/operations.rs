@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Copies under way: what they hold, what is reported about them, how they are ended, and how many there are.
+//! Running copies: locks, progress reports, aborts and limits.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -65,11 +65,11 @@ fn the_status_of_a_copy_is_reported_while_it_runs_and_once_after() {
         initiator.data(&receive_lid4(5))[4..12],
         [0, 0x11, 0, 1, 0, 0, 3, 0xe8]
     );
-    // No details while it runs, no held data at any time.
+    // No details while it runs; never any held data.
     assert_eq!(initiator.code(&receive(4, 5), &[]), INVALID_FIELD_IN_CDB);
     assert_eq!(initiator.data(&receive(1, 5)), [0; 4]);
     assert_eq!(initiator.code(&receive(1, 6), &[]), INVALID_FIELD_IN_CDB);
-    // The identifier is in use, in this nexus and unit only.
+    // The identifier is in use only in this nexus and unit.
     let again = send(&initiator, &list);
     assert_eq!(codes(&again), (5, 0x00, 0x16));
     copy(
@@ -114,7 +114,7 @@ fn details_of_a_failure_are_its_status_and_sense_data() {
         (2, 2, completion.sense.len())
     );
     assert_eq!(status[32..][..completion.sense.len()], completion.sense);
-    // Another copy with the identifier, and a reset, drop it.
+    // Another copy with the identifier drops the result, and so does a reset.
     copy(&initiator, &parameter_list(9, 0, &names(), &[]));
     assert_eq!(initiator.data(&receive(0, 9))[4], 0x01);
     let reset = TaskManagementFunction::LogicalUnitReset(LogicalUnitNumber([0; 8]));
@@ -139,7 +139,7 @@ fn copies_end_between_steps_when_they_are_aborted() {
     let finish = |task| {
         volumes[1].release(1000);
         let outcome = Poll::Ready(block_on(task));
-        // Of 4 MiB.
+        // Of 4 MiB in total.
         let written: usize = volumes[1]
             .events()
             .into_iter()
@@ -230,7 +230,7 @@ fn copies_of_a_host_that_are_too_many_wait_for_their_turn() {
         assert!(tasks.iter_mut().all(|task| poll(task).is_pending()));
     }
     assert_eq!(volumes[1].begun(), 8);
-    // One that waits is aborted at once; another host has its turn.
+    // A waiting copy is aborted at once; another host gets its turn.
     let mut ended = tasks.pop().unwrap();
     let abort = TaskManagementFunction::AbortTask {
         logical_unit: LogicalUnitNumber([0; 8]),

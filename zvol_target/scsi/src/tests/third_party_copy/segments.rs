@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What segments of a parameter list copy, and why they do not.
+//! Data and errors of segments in a parameter list.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn segments_are_copied_in_order_between_units_and_within_one() {
     fill(&volumes[0], 512 * 10, &data);
     let segments = [
         Segment(0, 1, 3000, 10, 1),
-        // What the first wrote.
+        // Copies what the first segment wrote.
         Segment(1, 1, 100, 1, 5000),
         Segment(1, 0, 1, 5099, 0),
         Segment(0, 1, 0, BLOCKS, 0),
@@ -165,7 +165,7 @@ fn every_segment_is_checked_before_anything_is_written() {
         let completion = send(&initiator, &anonymous(&names(), &[good, bad]));
         assert_eq!(codes(&completion), (COPY_ABORTED, code.0, code.1));
         let sense = &completion.sense;
-        // No residual: nothing was written. Segment 1.
+        // No residual, as nothing was written. Segment 1.
         assert_eq!((sense[0], &sense[8..12]), (0x70, &[0, 0, 0, 1][..]));
         assert_eq!(sense[15..18], pointer);
     }
@@ -180,7 +180,7 @@ fn several_segments_copy_at_most_256_mib_or_64_of_a_thick_unit() {
     let completion = send(&initiator, &anonymous(&names(), &[whole; 9]));
     assert_eq!(codes(&completion), (COPY_ABORTED, 0x26, 0x00));
     assert_eq!(completion.sense[8..12], [0, 0, 0, 8]);
-    // Three are more than 64 MiB.
+    // Three segments exceed 64 MiB.
     volumes[1].set_thick(true);
     let completion = send(&initiator, &anonymous(&names(), &[whole; 3]));
     assert_eq!(codes(&completion), (COPY_ABORTED, 0x26, 0x00));
@@ -220,7 +220,7 @@ fn only_designators_of_logical_units_find_one() {
     for (at, value) in [(4, 2), (5, 2), (7, 15), (8, 0x61), (23, 0)] {
         assert_eq!(change(at, value), unreachable, "{at}");
     }
-    // LU ID TYPE and NUL are ignored, reserved fields too.
+    // LU ID TYPE, NUL and reserved fields are ignored.
     let mut list = anonymous(&names(), &[Segment(0, 1, 1, 0, 0)]);
     list[17] = 0xe0;
     list[16 + 6] = 1;
@@ -247,7 +247,7 @@ fn a_failing_end_is_reported_with_its_own_sense_data_and_the_residual() {
         let mut offsets = [0, 0, 0, 0];
         offsets[failing] = 18;
         assert_eq!(sense[8..12], offsets);
-        // The CSCD descriptor of the end.
+        // The CSCD descriptor of the failed unit.
         assert_eq!(sense[15..18], [0x80, 0, 16 + 32 * failing as u8]);
         assert_eq!((sense[18], sense[19]), (2, 0x70));
         assert_eq!((sense[21], sense[31], sense[32]), there);
@@ -266,7 +266,7 @@ fn write_protected_and_absent_volumes_are_the_ends_failures() {
     assert_eq!(codes(&completion), (COPY_ABORTED, 0x0d, 0x01));
     let sense = &completion.sense;
     assert_eq!((sense[9], sense[21], sense[31]), (18, 7, 0x27));
-    // Reading from it is allowed.
+    // A read is allowed.
     copy(&initiator, &anonymous(&names(), &[Segment(1, 0, 8, 0, 0)]));
     let absent = LogicalUnit::not_ready(LogicalUnitOptions {
         uuid: [UNITS[1]; 16],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Segments of type 0Ah: bytes, from any byte of a block on to any.
+//! Segments of type 0Ah: byte ranges at any offset.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -38,7 +38,7 @@ impl WithOffset {
     }
 }
 
-/// Without a list identifier: these segments behind segments of whole blocks.
+/// Without list identifier; these segments after segments of whole blocks.
 fn list(whole: &[Segment], segments: &[WithOffset]) -> Vec<u8> {
     let mut list = anonymous(&names(), whole);
     for segment in segments {
@@ -150,7 +150,7 @@ fn a_write_to_other_bytes_of_the_block_is_not_lost() {
             )
         })
         .collect();
-    // Both blocks are the copy's alone; what is next to them waits for the volume only.
+    // The copy has locked both blocks; writes next to them wait only for the volume.
     for _ in 0..10 {
         assert!(poll(&mut task).is_pending());
         assert!(writes.iter_mut().all(|write| poll(write).is_pending()));
@@ -167,7 +167,7 @@ fn a_write_to_other_bytes_of_the_block_is_not_lost() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever the blocks of both ends, and within one.
+    /// For all block sizes, between units and inside one.
     #[test]
     fn any_bytes_go_where_they_should(
         blocks in [prop_oneof![Just(512_u32), Just(4096)], prop_oneof![Just(512_u32), Just(4096)]],
