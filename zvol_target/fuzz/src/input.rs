@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An input, taken apart from its front. Whatever is missing at its end is zero.
+//! Reads an input from its front. Missing bytes at its end are zero.
 
-/// What is left of an input.
+/// The rest of an input.
 pub(crate) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -13,7 +13,7 @@ impl<'a> Input<'a> {
         self.0.is_empty()
     }
 
-    /// At most `length` bytes.
+    /// The next bytes, at most `length`.
     pub(crate) fn take(&mut self, length: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(length.min(self.0.len()));
         self.0 = rest;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fuzz targets: everything others can say to the target, and what has to hold whatever they say.
+//! Fuzz targets: all input from hosts and administrators, and the properties that hold for every input.
 //!
-//! Each module of [`targets`] has a `run` that takes any bytes and panics when something does not hold. libFuzzer calls it in the
-//! program of `fuzz_targets/`; `tests/replay.rs` calls it with every input that is kept.
+//! Each module of [`targets`] has a `run` that accepts any bytes, and panics if a property is violated. libFuzzer calls it in the
+//! program of `fuzz_targets/`; `tests/replay.rs` calls it with every stored input.
 
 mod input;
 pub mod memory;
@@ -15,19 +15,19 @@ use std::{fs, io};
 
 /// A fuzz target.
 pub struct Target {
-    /// Its name; its folder in `corpus` and `regressions` has the same.
+    /// Name of the target, and of its folder in `corpus` and `regressions`.
     pub name: &'static str,
     /// Runs it with one input.
     pub run: fn(&[u8]),
-    /// Inputs to begin with.
+    /// Seeds.
     pub seeds: fn() -> Vec<(&'static str, Vec<u8>)>,
 }
 
 impl Target {
-    /// Writes the inputs to begin with into a folder, which is made.
+    /// Creates a folder and writes the seeds into it.
     ///
     /// # Errors
-    /// What making the folder and writing files there can give.
+    /// The errors of creating the folder and writing files.
     pub fn write_seeds(&self, folder: &Path) -> io::Result<()> {
         fs::create_dir_all(folder)?;
         for (name, input) in (self.seeds)() {
@@ -37,7 +37,7 @@ impl Target {
     }
 }
 
-/// All of them.
+/// All targets.
 pub static TARGETS: [Target; 11] = [
     Target {
         name: "pdu_stream",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much memory one input may cost.
+//! Memory limit for one input.
 
 use std::alloc::System;
 
@@ -8,16 +8,16 @@ use cap::Cap;
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Runs `body`, which may hold `bytes` more than there are at its start at any moment: an allocation beyond aborts the process.
+/// Runs `body` with `bytes` of additional memory at any moment: a larger allocation aborts the process.
 pub fn bounded<T>(bytes: usize, body: impl FnOnce() -> T) -> T {
     let limit = ALLOCATOR.allocated().saturating_add(bytes);
-    // Refused only for a limit below what is allocated.
+    // Fails only for a limit below the allocated memory.
     ALLOCATOR
         .set_limit(limit)
-        .expect("a limit above what is allocated");
+        .expect("a limit above the allocated memory");
     let result = body();
     ALLOCATOR
         .set_limit(usize::MAX)
-        .expect("a limit above what is allocated");
+        .expect("a limit above the allocated memory");
     result
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A volume in memory that is as slow and as broken as a plan says, and insists on its contract.
+//! A volume in memory that delays and fails operations by a plan, and checks that its contract is observed.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -13,10 +13,10 @@ use volume::{Buffer, Geometry, LocalBoxFuture, Stability, Volume, VolumeError};
 
 const PAGE_BYTES: usize = 4096;
 
-/// Most that one operation of a volume may move: what the SCSI layer guarantees of its memory.
+/// Limit of one operation of a volume: what the SCSI layer guarantees.
 const MOST_OPERATION_BYTES: usize = 16 << 20;
 
-/// Pages that were written; the rest is zero.
+/// Written pages; the rest is zero.
 type Pages = HashMap<u64, Box<[u8; PAGE_BYTES]>>;
 
 pub(crate) struct MemoryVolume {
@@ -24,7 +24,7 @@ pub(crate) struct MemoryVolume {
     logical_block_bytes: u32,
     read_only: bool,
     pages: Mutex<Pages>,
-    /// One byte for each operation, over and over: bits 0 to 2 how often it is polled in vain, bits 5 to 7 how it fails.
+    /// One byte per operation, repeated: bits 0 to 2 are the number of polls that return pending, bits 5 to 7 the failure.
     plan: Vec<u8>,
     operations: AtomicUsize,
 }
@@ -46,7 +46,7 @@ impl MemoryVolume {
         })
     }
 
-    /// What it holds, and what it is set to, past the plan.
+    /// Its content, without the plan.
     pub(crate) fn content(&self) -> Vec<u8> {
         let size = self.size_bytes.load(Ordering::Relaxed) as usize;
         let mut content = vec![0; size];
@@ -69,13 +69,13 @@ impl MemoryVolume {
         }
     }
 
-    /// Volumes only grow.
+    /// Adds blocks; volumes only grow.
     pub(crate) fn grow(&self, blocks: u64) {
         let bytes = blocks * u64::from(self.logical_block_bytes);
         self.size_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What the plan has for the next operation, after its delay.
+    /// Delay and failure of the next operation.
     async fn begin(&self) -> Result<(), VolumeError> {
         let number = self.operations.fetch_add(1, Ordering::Relaxed);
         let planned = match self.plan.len() {
@@ -115,7 +115,7 @@ impl MemoryVolume {
     }
 }
 
-/// The parts of `length` bytes at `offset`, page by page: page, place in the page, place in the buffer.
+/// Splits `length` bytes at `offset` into pages: page, range in the page, range in the buffer.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Inputs to begin with: what hosts really say, in the forms the targets take.
+//! Seeds: messages of real hosts, in the formats of the targets.
 
 use iscsi::pdu::{Digests, LoginRequest, NopOut, ScsiCommand, TextRequest, encode};
 
@@ -7,7 +7,7 @@ pub mod parameter_lists;
 
 type Seeds = Vec<(&'static str, Vec<u8>)>;
 
-/// READ(10), WRITE(10) and others a host sends, with what [`crate::targets::commands`] wants before each.
+/// READ(10), WRITE(10) and other commands of hosts, with the step byte of [`crate::targets::commands`].
 const CDBS: [(&str, u8, &[u8]); 24] = [
     ("test_unit_ready", 0, &[0; 6]),
     ("inquiry", 0, &[0x12, 0, 0, 0, 0xff, 0]),
@@ -67,7 +67,7 @@ const CDBS: [(&str, u8, &[u8]); 24] = [
     ),
 ];
 
-/// Keys a fast initiator offers.
+/// Keys of a fast initiator.
 const OPERATIONAL: &str = "HeaderDigest=CRC32C,None\0DataDigest=None\0InitialR2T=No\0ImmediateData=Yes\0\
     MaxRecvDataSegmentLength=262144\0MaxBurstLength=1048576\0FirstBurstLength=262144\0MaxOutstandingR2T=4\0\
     MaxConnections=1\0DefaultTime2Wait=2\0DefaultTime2Retain=0\0ErrorRecoveryLevel=0\0DataPDUInOrder=Yes\0\
@@ -192,7 +192,7 @@ pub fn connection() -> Seeds {
         bytes.extend(extra);
         bytes
     };
-    // Twice: the first one finds the unit attention.
+    // Twice: the first one gets the unit attention.
     let hello = [
         command(0x10, 0x80, 3, &[0; 6], &[0]),
         command(0x10, 0xc0, 0x04, &[0x12, 0, 0, 0, 0xff, 0], &[0]),
@@ -306,7 +306,7 @@ pub fn commands() -> Seeds {
     let mut seeds: Seeds = CDBS
         .iter()
         .map(|&(name, what, cdb)| {
-            // To both kinds of units, twice: the first one finds the unit attention.
+            // To both kinds of units, twice: the first one gets the unit attention.
             let steps = [0, 0, 2, 2].map(|bits| [step(bits, what, cdb, 512), vec![0x1a]].concat());
             (name, [vec![0], steps.concat()].concat())
         })

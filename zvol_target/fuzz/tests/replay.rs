@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every input that is kept runs without libFuzzer: those to begin with, and those that once showed a fault.
+//! Runs every stored input without libFuzzer: seeds, and inputs that once showed a fault.
 
 use std::fs;
 use std::path::Path;
 
-/// One test, one input after the other: what an input may cost in memory is counted for the whole process.
+/// One test for all inputs, as the memory limit applies to the whole process.
 #[test]
-fn every_kept_input_runs() {
+fn every_stored_input_runs() {
     for target in &fuzz::TARGETS {
         for (name, input) in (target.seeds)() {
             println!("{} seed {name}", target.name);

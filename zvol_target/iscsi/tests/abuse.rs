@@ -73,7 +73,7 @@ fn flood(
 }
 
 #[test]
-fn peers_that_do_not_read_cost_little_and_others_are_served() {
+fn peers_that_do_not_read_have_a_memory_limit_and_others_are_served() {
     let _alone = alone();
     count_panics();
     let options = ServerOptions {
@@ -337,7 +337,7 @@ fn a_peer_that_reads_late_gets_every_answer() {
 }
 
 #[test]
-fn reads_that_have_to_wait_for_memory_are_all_served() {
+fn reads_that_wait_for_memory_are_all_served() {
     let _alone = alone();
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();

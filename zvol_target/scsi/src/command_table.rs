@@ -390,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_is_sorted_and_each_command_stands_once() {
+    fn table_is_sorted_and_each_command_occurs_once() {
         let keys: Vec<_> = COMMANDS
             .iter()
             .map(|command| (command.operation_code(), command.service_action()))
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_as_long_as_the_operation_code_group_says() {
+    fn usage_has_the_length_of_the_operation_code_group() {
         for command in COMMANDS {
             let length = match command.operation_code() >> 5 {
                 0 => 6,

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_hosts_are_bounded_and_present_ones_are_kept() {
+    fn absent_hosts_are_limited_and_present_hosts_are_not() {
         let mut hosts = Hosts::default();
         let staying = hosts.arrive(&nexus(0, 0));
         for id in 1..=MAXIMUM_ABSENT_HOSTS + 10 {

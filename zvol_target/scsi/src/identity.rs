@@ -125,7 +125,7 @@ mod tests {
     ];
 
     #[test]
-    fn naa_is_the_one_hosts_have_seen() {
+    fn naa_never_changes() {
         // If this value changed, every datastore of an installation would be treated as a copy.
         let name = [
             0x60, 0x25, 0xa5, 0x63, 0x2a, 0xb1, 0x37, 0x08, 0x70, 0x7b, 0x10, 0x4a, 0x70, 0x30,

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_duration_is_below_the_bound_of_its_bucket_and_not_below_the_one_before() {
+    fn every_duration_is_in_the_bounds_of_its_bucket() {
         for microseconds in (0..64).flat_map(|power| {
             let power = 1_u64 << power;
             [power - 1, power, power + 1]
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_is_in_the_snapshot() {
+    fn the_snapshot_has_all_recorded_values() {
         let counters = LatencyCounters::default();
         for microseconds in [0, 1, 100, 127, 128, 100_000_000] {
             counters.record(Duration::from_micros(microseconds));

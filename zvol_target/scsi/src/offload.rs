@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_has_what_was_put_in() {
+    fn a_set_contains_its_members() {
         let set: Offloads = [Offload::Unmap, Offload::Token].into_iter().collect();
         for offload in Offload::ALL {
             let inside = matches!(offload, Offload::Unmap | Offload::Token);

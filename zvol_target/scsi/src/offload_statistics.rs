@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_the_sum_of_what_was_added() {
+    fn counters_are_the_sum_of_additions() {
         let mut report = CopyReport {
             cloned_bytes: 1,
             copied_bytes: 2,

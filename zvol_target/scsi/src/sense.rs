@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_segment_carries_its_number_the_byte_and_what_the_end_reported() {
+    fn a_failed_segment_reports_its_number_byte_and_forwarded_sense() {
         let mut sense = Sense::new(
             SenseKey::CopyAborted,
             AdditionalSense::THIRD_PARTY_DEVICE_FAILURE,

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_threads_count_apart_is_one_sum() {
+    fn counters_of_threads_are_added() {
         let counters = ReactorCounters::default();
         std::thread::scope(|scope| {
             for _ in 0..2 * SHARDS {

@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_of_nexuses_that_are_gone_are_not_kept() {
+    fn sets_of_lost_nexuses_are_removed() {
         let set = Arc::new(TaskSet::default());
         let now = Instant::now();
         let staying = enter(&set, 0, now);

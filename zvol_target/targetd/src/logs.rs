@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_writes_too_much_is_cut_and_says_so_later() {
+    fn a_place_that_writes_too_much_is_limited_and_reports_it_later() {
         let now = Instant::now();
         let mut place = Written {
             since: now,

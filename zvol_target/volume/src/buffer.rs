@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn one_byte_anywhere_is_not_zero() {
+    fn any_nonzero_byte_is_found() {
         for length in [0, 1, 63, 64, 65, 512, 4099] {
             assert!(Buffer::zeroed(length).is_zero());
             for at in [0, length / 2, length.saturating_sub(1)] {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_are_used_push_out_those_that_are_not() {
+    fn recent_sizes_replace_unused_ones() {
         drop((0..64).map(|_| Buffer::new(1 << 20)).collect::<Vec<_>>());
         let address = {
             let buffer = Buffer::new(4096);

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_volume_found_itself_is_believed_for_a_while_only() {
+    async fn a_shortage_found_by_the_volume_expires() {
         let gate = Gate::default();
         gate.set(Growth::Limited(1000));
         gate.find_full();

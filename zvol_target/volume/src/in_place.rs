@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slow_write_keeps_twice_as_many_out() {
+    fn each_slow_write_doubles_the_penalty() {
         let in_place = InPlace::default();
         assert_eq!(refused_in_a_row(&in_place), 0);
         let mut expected = FIRST_PENALTY;

@@ -126,13 +126,13 @@ impl Problem {
 /// # Errors
 /// [`OpenError`], with the path and the remedy.
 pub fn open(path: &Path, options: OpenOptions) -> Result<Opened, OpenError> {
-    open_as_found(path, options).map_err(|problem| OpenError {
+    open_opened(path, options).map_err(|problem| OpenError {
         path: path.to_owned(),
         problem,
     })
 }
 
-fn open_as_found(path: &Path, options: OpenOptions) -> Result<Opened, Problem> {
+fn open_opened(path: &Path, options: OpenOptions) -> Result<Opened, Problem> {
     // Check before opening: opening a FIFO blocks, and opening a character device can act on it.
     let metadata = fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Problem::Missing,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Inputs to begin with for [`crate::targets::parameter_lists`]: a byte for all, and steps as each target takes them apart.
+//! Seeds for [`crate::targets::parameter_lists`]: a byte for the volumes, and the steps of each target.
 
 use super::Seeds;
 
-/// No byte of a list changed, its length as it is.
+/// No byte and no length of a list is changed.
 const AS_IT_IS: [u8; 2] = [0, 0];
 
 fn input(slow: bool, steps: &[&[u8]]) -> Vec<u8> {
@@ -22,10 +22,10 @@ pub fn extended_copy() -> Seeds {
     };
     let operating_parameters = [0x80, 3, 0, 1, 0];
     let status = [0x80, 0, 1, 1, 0];
-    // Ends, blocks, from, to.
+    // Source and destination, blocks, addresses.
     let segment: &[u8] = &[0x10, 16, 0, 8, 1, 64];
     let inside: &[u8] = &[0x00, 32, 0, 0, 0, 16];
-    // And odd bytes, byte of the block from and to.
+    // Additional bytes, and byte offsets of source and destination.
     let bytes: &[u8] = &[0x18, 16, 0, 8, 1, 64, 3, 0, 5, 1, 255];
     let bytes_inside: &[u8] = &[0x08, 32, 0, 0, 0, 0, 200, 0, 0, 0, 1];
     vec![

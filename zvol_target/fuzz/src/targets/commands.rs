@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SCSI commands and task management on a device: CDBs, Data-Out, aborts, lost nexuses, a changing inventory.
 //!
-//! Input: the plan of the volumes (see `memory_volume`; its length, and as many bytes), then steps; the low bits of a step's first
-//! byte say which.
+//! Input: the plan of the volumes (see `memory_volume`; its length, then the bytes), then steps. The low bits of a step's first
+//! byte select its kind.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,26 +19,26 @@ use crate::input::Input;
 use crate::memory;
 use crate::memory_volume::MemoryVolume;
 
-/// Steps of one input.
+/// Most steps of one input.
 const MOST_STEPS: usize = 96;
-/// What an input may hold: some of its commands read 16 MiB at a time, and all of them may be under way.
+/// Memory limit of an input: some commands read 16 MiB at a time, and all can run concurrently.
 const DEVICE_MEMORY: usize = 512 << 20;
-/// Tasks under way at once; no more are started then.
+/// Most concurrent tasks.
 const MOST_TASKS: usize = 12;
-/// Turns after which everything has to have ended: each operation is polled in vain 7 times at most.
+/// Turns after which everything must have ended: an operation returns pending at most 7 times.
 const MOST_TURNS: usize = 100_000;
 
 /// REPORT LUNS well-known logical unit (SPC-5).
 const REPORT_LUNS_WELL_KNOWN: [u8; 8] = [0xc1, 1, 0, 0, 0, 0, 0, 0];
 
-/// READ, WRITE, VERIFY, SYNCHRONIZE CACHE and READ CAPACITY: GOOD from them tells of a unit.
+/// READ, WRITE, VERIFY, SYNCHRONIZE CACHE and READ CAPACITY: GOOD discloses a unit.
 const MEDIUM_COMMANDS: [u8; 12] = [
     0x08, 0x0a, 0x25, 0x28, 0x2a, 0x2f, 0x35, 0x88, 0x8a, 0x8f, 0x91, 0x9e,
 ];
-/// Number of the host that is given a masked unit.
+/// Number of the host with access to a masked unit.
 const GIVEN_HOST: u64 = 0;
 
-/// Checks that each command and function ends, when it is woken for it, with what SAM allows.
+/// Checks that each command and function ends after a wake-up, with a result that SAM allows.
 pub fn run(data: &[u8]) {
     memory::bounded(DEVICE_MEMORY, || {
         let mut input = Input::new(data);
@@ -54,7 +54,7 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// Tells that a task was woken. What was not woken is not polled, so that a forgotten wake shows.
+/// Set when a task was woken. Other tasks are not polled, so that a missing wake-up is found.
 #[derive(Default)]
 struct Flag(AtomicBool);
 
@@ -89,15 +89,15 @@ impl<T> Woken<T> {
     }
 }
 
-/// A command under way.
+/// A running command.
 struct Task {
     running: Woken<Outcome>,
     nexus: u64,
     identifier: u64,
     data_in_buffer_size: u32,
-    /// Its data fails to arrive, so that it may end without a status.
+    /// Its data fails to arrive, so it may end without a status.
     fails: bool,
-    /// It wants data of a unit that its host was not given.
+    /// It needs data of a unit that its host may not use.
     forbidden: bool,
 }
 
@@ -109,9 +109,9 @@ struct Host {
     next_identifier: u64,
     tasks: Vec<Task>,
     functions: Vec<Woken<FunctionResponse>>,
-    /// A task management function was sent, so that commands may end without a status.
+    /// A task management function was sent, so commands may end without a status.
     aborts: bool,
-    /// Units that only one of the two hosts was given, by number.
+    /// By number: units that only one of the two hosts may use.
     masked: [bool; 4],
     plan: Vec<u8>,
 }
@@ -154,13 +154,13 @@ impl Host {
         }
     }
 
-    /// Kinds: a write-through disk, one with cache and 4096-byte blocks, one that is read-only.
+    /// Kinds: a write-through disk, a disk with cache and 4096-byte blocks, a read-only disk.
     fn unit(&mut self, number: u16, kind: u8) -> LogicalUnit {
         let block = if kind & 1 != 0 { 4096 } else { 512 };
         let read_only = kind & 2 != 0;
         let volume = MemoryVolume::new(64 << 20, block, read_only && kind & 4 != 0, &self.plan);
         self.volumes.push(Arc::clone(&volume));
-        LogicalUnit::new(volume, options(number, kind)).expect("a geometry that is taken")
+        LogicalUnit::new(volume, options(number, kind)).expect("a valid geometry")
     }
 
     fn step(&mut self, input: &mut Input) {
@@ -306,14 +306,14 @@ impl Host {
         };
         if self.device.set_access(number, access).is_ok() {
             self.masked[usize::from(number)] = masked;
-            // Under way while it changed: either answer is right.
+            // It changed during the command: both answers are valid.
             self.tasks
                 .iter_mut()
                 .for_each(|task| task.forbidden = false);
         }
     }
 
-    /// Polls what was woken, once.
+    /// Polls every woken task once.
     fn turn(&mut self) {
         let nexuses = [self.nexuses[0].id, self.nexuses[1].id];
         let aborts = self.aborts;
@@ -326,7 +326,11 @@ impl Host {
             }
             Poll::Ready(Outcome::Aborted) => {
                 let allowed = aborts || task.fails || !nexuses.contains(&task.nexus);
-                assert!(allowed, "command {} was aborted by nobody", task.identifier);
+                assert!(
+                    allowed,
+                    "command {} was aborted without an abort",
+                    task.identifier
+                );
                 false
             }
         });
@@ -334,7 +338,7 @@ impl Host {
             .retain_mut(|function| function.poll().is_pending());
     }
 
-    /// All nexuses go; all there is ends by itself.
+    /// Ends all nexuses; all commands and functions must end.
     fn end(mut self) {
         for which in 0..2 {
             self.lose_nexus(which);
@@ -387,7 +391,7 @@ fn logical_unit(which: u8, input: &mut Input) -> LogicalUnitNumber {
     })
 }
 
-/// What SAM-5 and the contract of [`Completion`] say of the end of a command.
+/// Checks the end of a command with SAM-5 and the contract of [`Completion`].
 fn check(completion: &Completion, data_in_buffer_size: u32) {
     let sent = completion.data_in.as_ref().map_or(0, |data| data.len()) as u64;
     match completion.status {
@@ -398,7 +402,7 @@ fn check(completion: &Completion, data_in_buffer_size: u32) {
                 .min(u64::from(data_in_buffer_size));
             assert!(
                 sent >= taken,
-                "{sent} bytes of {taken} that the initiator takes"
+                "{sent} bytes, but the initiator accepts {taken}"
             );
         }
         Status::CheckCondition => {
@@ -411,18 +415,18 @@ fn check(completion: &Completion, data_in_buffer_size: u32) {
     }
 }
 
-/// How Data-Out ends when its bytes have been delivered.
+/// What happens after the last byte of Data-Out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The initiator announced no more.
     Short,
-    /// No more comes.
+    /// No more data arrives.
     Never,
     Failure,
 }
 
 struct Sent {
-    /// Nothing is there at once.
+    /// The first poll returns pending.
     waits: bool,
     end: End,
     left: usize,

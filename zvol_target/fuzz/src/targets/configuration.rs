@@ -10,19 +10,19 @@ use tempfile::TempDir;
 
 use crate::memory;
 
-/// Most that reading and writing a file of a few KiB may hold.
+/// Memory limit of reading and writing a file of a few KiB.
 const FILE_MEMORY: usize = 64 << 20;
 
 thread_local! {
     static FOLDER: TempDir = folder();
 }
 
-/// A folder whose files cost no device.
+/// A folder in memory.
 pub(super) fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").expect("a folder for temporary files")
 }
 
-/// Checks that a file is refused with a reason, or read, written and read again with the same meaning.
+/// Checks that a file is refused with a reason, or read, written and read again with the same content.
 pub fn run(data: &[u8]) {
     let path: PathBuf = FOLDER.with(|folder| folder.path().join("configuration"));
     std::fs::write(&path, data).expect("a file in memory");
@@ -37,7 +37,7 @@ pub fn run(data: &[u8]) {
         Err(error) => {
             assert!(!error.to_string().is_empty());
             let left = std::fs::read(&path).expect("the file");
-            assert_eq!(left, data, "a refused file stays as it is");
+            assert_eq!(left, data, "a refused file is not changed");
         }
     });
 }

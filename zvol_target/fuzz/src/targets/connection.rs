@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A whole connection: a login by the book, then whatever an initiator may send, in any pieces, to a device in memory.
+//! A whole connection: a valid login, then anything an initiator can send, in pieces of any size, to a device in memory.
 //!
-//! Input: what to negotiate, the plan of the volumes (its length, and as many bytes), then steps; the low bits of a step's first
-//! byte say which. Sequence numbers, lengths and digests are right unless a step says otherwise.
+//! Input: keys to negotiate, the plan of the volumes (its length, then the bytes), then steps. The low bits of a step's first
+//! byte select its kind. Sequence numbers, lengths and digests are right unless a step changes them.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -26,20 +26,20 @@ use crate::input::Input;
 use crate::memory;
 use crate::memory_volume::MemoryVolume;
 
-/// Steps of one input.
+/// Most steps of one input.
 const MOST_STEPS: usize = 96;
-/// What one connection may hold: 16 MiB of commands, as much again of one that is larger, 32 MiB that nobody reads, 16 MiB of
-/// buffers kept for reuse, and this initiator.
+/// Memory limit of one connection: 16 MiB of commands, the same for a larger one, 32 MiB of unread data, 16 MiB of reusable
+/// buffers, and this initiator.
 const CONNECTION_MEMORY: usize = 128 << 20;
-/// Turns the target gets at most to take what was sent, before this initiator goes on.
+/// Most turns for the target to process the sent data, before this initiator continues.
 const MOST_TURNS: usize = 64;
 /// Longer than any timer of a connection.
 const LONG: Duration = Duration::from_secs(40);
 
-/// Checks what [`Observer`] checks, and that the connection ends, and leaves nothing behind.
+/// Checks the properties of [`Observer`], and that the connection ends and frees everything.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
-    // The clock stands still while there is something to do, and jumps to the next timer when there is not.
+    // The clock stops while there is work, and jumps to the next timer when there is none.
     let runtime = Builder::new_current_thread()
         .enable_all()
         .event_interval(1)
@@ -49,7 +49,7 @@ pub fn run(data: &[u8]) {
     memory::bounded(CONNECTION_MEMORY, || runtime.block_on(converse(&mut input)));
 }
 
-/// What the login agrees on.
+/// Negotiated keys.
 #[derive(Clone, Copy)]
 struct Choice(u8);
 
@@ -158,11 +158,11 @@ struct Initiator {
     digests: Digests,
     cmd_sn: u32,
     next_tag: u32,
-    /// The target reads no more.
+    /// The target no longer reads.
     closed: bool,
-    /// Bytes written at a time.
+    /// Bytes per write.
     piece: usize,
-    /// Whether anything is read: an initiator may stop reading.
+    /// Whether the initiator reads.
     reads: bool,
 }
 
@@ -254,7 +254,7 @@ impl Initiator {
         }
     }
 
-    /// A tag: a new one, or one of a few that are used again and again.
+    /// A tag: a new one, or one of a few that are reused.
     fn tag(&mut self, which: u8) -> u32 {
         if which & 0x0c == 0 {
             return u32::from(which & 3);
@@ -263,7 +263,7 @@ impl Initiator {
         self.next_tag
     }
 
-    /// The next `CmdSN`, or one that is out of order.
+    /// The next `CmdSN`, or a wrong one.
     fn next_cmd_sn(&mut self, which: u8, immediate: bool) -> u32 {
         let due = self.cmd_sn;
         let offset = match which & 7 {
@@ -322,7 +322,7 @@ impl Initiator {
             .await;
     }
 
-    /// Sends what an R2T requested, whole or not, right or not.
+    /// Sends the data of an R2T: complete or not, valid or not.
     async fn satisfy(&mut self, bits: u8, input: &mut Input<'_>) {
         let Some(ready) = self.observer.ready.pop_front() else {
             self.turn().await;
@@ -338,7 +338,7 @@ impl Initiator {
         let data = vec![input.byte(); length];
         let count = length.div_ceil(segment);
         for (number, part) in data.chunks(segment).enumerate() {
-            // Wrong on purpose: an order, an offset, an end.
+            // Deliberate errors: order, offset, end.
             let wrong = |bit: u8| u32::from(bits & 0x0c == bit && number == 0);
             let request = DataOut {
                 r#final: (number + 1 == count) != (wrong(4) == 1),
@@ -353,7 +353,7 @@ impl Initiator {
         }
     }
 
-    /// Data-Out nobody requested, or part of what somebody did.
+    /// Unsolicited Data-Out, or a part of solicited data.
     async fn data_out(&mut self, bits: u8, input: &mut Input<'_>) {
         let solicited = (bits & 1 != 0).then(|| self.observer.ready.front().copied());
         let ready = solicited.flatten().unwrap_or_default();
@@ -443,7 +443,7 @@ impl Initiator {
         self.send(request.encode(), &[], text).await;
     }
 
-    /// What ends a connection, or has no place in it.
+    /// PDUs that end a connection, or are not allowed.
     async fn rare(&mut self, bits: u8, input: &mut Input<'_>) {
         let immediate = bits & 1 == 0;
         let header = match bits >> 1 {
@@ -486,11 +486,11 @@ impl Initiator {
                     Ok(written) => left = &left[written..],
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                         turns += 1;
-                        // A target that waits for this initiator to read must not be waited for.
+                        // Do not wait for a target that waits for this initiator to read.
                         self.reads |= turns > MOST_TURNS;
                         self.turn().await;
                         if turns > MOST_TURNS * 4 {
-                            // It may rightly not read: what it lacks is behind what it was sent. It has to end by its timers.
+                            // It may wait for data that is not sent. Its timers must end the connection.
                             self.closed = true;
                         }
                     }
@@ -503,7 +503,7 @@ impl Initiator {
         }
     }
 
-    /// The target gets a turn, and what it sent is checked.
+    /// Runs the target for a turn, and checks what it sent.
     async fn turn(&mut self) {
         yield_now().await;
         if self.reads {
@@ -511,7 +511,7 @@ impl Initiator {
         }
     }
 
-    /// Reads what there is; false at the end of the stream.
+    /// Reads available bytes; false at the end of the stream.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 16384];
         loop {
@@ -524,7 +524,7 @@ impl Initiator {
         }
     }
 
-    /// Closes this side, and sees the other end.
+    /// Closes this side, and waits for the other.
     async fn end(mut self) {
         self.turn().await;
         let stream = self.stream.into_std().expect("a socket");

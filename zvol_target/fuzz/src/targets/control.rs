@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control socket: lines of JSON-RPC, and the methods behind them on a service of their own.
+//! The control socket: lines of JSON-RPC, and its methods on a private service.
 //!
-//! Input: lines. Paths and addresses in them are replaced, so that nothing outside the folder of the fuzzer is opened or listened at.
+//! Input: lines. Paths and addresses in them are replaced, so that nothing outside the fuzzer's folder is opened.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -19,11 +19,11 @@ use volume::engine::EngineChoice;
 use super::configuration::folder;
 use crate::memory;
 
-/// Lines of one input.
+/// Most lines of one input.
 const MOST_LINES: usize = 16;
-/// Most that answering them may hold: two threads, a server, the answers.
+/// Memory limit for the answers: two threads, a server, the answers.
 const CONTROL_MEMORY: usize = 128 << 20;
-/// A configuration without portals, not even the one there is where nothing is said.
+/// A configuration without portals, and also without the default portal.
 const NOWHERE: &str = r#"{"version": 2, "portals": []}"#;
 /// A volume's size.
 const VOLUME_BYTES: u64 = 1 << 20;
@@ -32,7 +32,7 @@ thread_local! {
     static FOLDER: TempDir = folder();
 }
 
-/// Checks that every request is answered once, in JSON-RPC's form, and that what is configured then can be read again.
+/// Checks that every request has one answer in JSON-RPC's form, and that the resulting configuration can be read again.
 pub fn run(data: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -47,7 +47,7 @@ async fn converse(data: &[u8]) {
     for line in data.split(|&byte| byte == b'\n').take(MOST_LINES) {
         check_answer(line, answer(line, &Nothing).await.as_ref());
     }
-    // The service costs threads and files: only for what gets to it.
+    // The service costs threads and files: start it only for valid lines.
     let lines: Vec<Value> = data
         .split(|&byte| byte == b'\n')
         .take(MOST_LINES)
@@ -84,7 +84,9 @@ async fn serve(lines: Vec<Value>) {
         listen: Vec::new(),
         engine: EngineChoice::ThreadPool,
     });
-    let service = Rc::new(RefCell::new(service.await.expect("nothing to serve")));
+    let service = Rc::new(RefCell::new(
+        service.await.expect("an empty service starts"),
+    ));
     let engine = Engine {
         reactors: 1,
         name: "threads",
@@ -97,7 +99,7 @@ async fn serve(lines: Vec<Value>) {
         check_answer(&line, answer(&line, &methods).await.as_ref());
     }
     let configured = service.borrow().configuration().clone();
-    assert!(service.borrow_mut().stop(), "commands of nobody");
+    assert!(service.borrow_mut().stop(), "no commands are running");
     drop((methods, service));
     assert_eq!(stored(&path), configured);
 }
@@ -108,7 +110,7 @@ fn stored(path: &Path) -> Configuration {
         .1
 }
 
-/// Every path leads into `folder`, every address to a port of this machine that the system chooses.
+/// Replaces every path by one in `folder`, and every address by a port of this machine that the system chooses.
 fn confine(value: &mut Value, folder: &Path) {
     match value {
         Value::Array(values) => values.iter_mut().for_each(|value| confine(value, folder)),
@@ -133,7 +135,7 @@ fn confine(value: &mut Value, folder: &Path) {
     }
 }
 
-/// JSON-RPC 2.0: an answer to every request with an id, one of result and error, and the same id.
+/// JSON-RPC 2.0: one answer for every request with an id; either result or error; the same id.
 fn check_answer(line: &[u8], answer: Option<&Value>) {
     let request = serde_json::from_slice::<Value>(line).unwrap_or_default();
     match (&request, answer) {
@@ -162,7 +164,7 @@ fn check_one(answer: &Value) {
     }
 }
 
-/// Methods of which there are none.
+/// No methods.
 struct Nothing;
 
 impl Methods for Nothing {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The login phase: text, stages, negotiation, CHAP.
 //!
-//! Input: which [`Site`], the portal group, and Login Requests: byte 1 of the header (T, C, CSG, NSG), a byte of deviations from the
-//! first request, the length of the text (2 bytes), and the text. In the text `CHAP_R=?` becomes the right response to the last
-//! challenge, which no fuzzer would find, and `CHAP_C=!` that challenge itself.
+//! Input: number of the [`Site`], portal group, and Login Requests: byte 1 of the header (T, C, CSG, NSG), a byte of differences
+//! from the first request, the length of the text (2 bytes), and the text. In the text, `CHAP_R=?` becomes the right response to
+//! the last challenge, which no fuzzer would find, and `CHAP_C=!` that challenge.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -26,28 +26,28 @@ pub(crate) const PORTAL_GROUP: u16 = 1;
 const ACCOUNT: &str = "host";
 const SECRET: &[u8] = b"a secret of the host";
 
-/// Data segment of a Login Request; what is longer never gets to the login.
+/// Longest data segment of a Login Request; a longer one never reaches the login.
 const LOGIN_DATA_SEGMENT_LENGTH: usize = 8192;
-/// Most that one login may hold: its text, twice and in pieces.
+/// Memory limit of one login: its text, twice and in pieces.
 const LOGIN_MEMORY: usize = 8 << 20;
 
 thread_local! {
     static SITES: [Site; 3] = [site(Demand::Nothing), site(Demand::Chap), site(Demand::Mutual)];
 }
 
-/// What a site demands of initiators, for its target and for discovery.
+/// Authentication of a site, for its target and for discovery.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Demand {
     Nothing,
     Chap,
-    /// CHAP with an account of certain initiators only, and an account of the target's own.
+    /// CHAP with an account of certain initiators only, and an account of the target.
     Mutual,
 }
 
 fn site(demand: Demand) -> Site {
     let account = |name: &str, secret| ChapAccount {
         name: name.into(),
-        secret: Secret::new(secret).expect("of a length that is taken"),
+        secret: Secret::new(secret).expect("a valid length"),
         initiators: None,
     };
     let authentication = match demand {
@@ -86,10 +86,10 @@ fn site(demand: Demand) -> Site {
         discovery_authentication: authentication,
         ..ServerOptions::default()
     };
-    Site::new(options, vec![definition]).expect("a configuration that is taken")
+    Site::new(options, vec![definition]).expect("a valid configuration")
 }
 
-/// Checks that nobody gets in without proof, that answers keep to the format, and that what is agreed on is within bounds.
+/// Checks that a login needs proof, that answers have the right format, and that negotiated values are valid.
 pub fn run(data: &[u8]) {
     SITES.with(|sites| memory::bounded(LOGIN_MEMORY, || log_in(sites, data)));
 }
@@ -121,7 +121,10 @@ fn log_in(sites: &[Site; 3], data: &[u8]) {
                 assert!(!to_target || (initiator == HOST && portal_group == PORTAL_GROUP));
                 // The first site has no accounts.
                 assert_eq!(account.as_deref(), (which > 0).then_some(ACCOUNT));
-                assert!(which == 0 || chap.borrow().proved, "got in without proof");
+                assert!(
+                    which == 0 || chap.borrow().proved,
+                    "logged in without proof"
+                );
                 assert!(which < 2 || initiator == HOST, "another's account");
                 return;
             }
@@ -161,7 +164,7 @@ fn check_response(request: &LoginRequest, response: LoginResponse, text: &[u8]) 
     assert_eq!((response.status_class, response.status_detail), (0, 0));
     assert_eq!(response.initiator_task_tag, request.initiator_task_tag);
     assert_eq!(response.isid, request.isid);
-    // RFC 7143 11.13.2: never without the initiator's.
+    // RFC 7143 11.13.2: never without the initiator's T bit.
     assert!(!response.transit || (request.transit && response.next_stage == request.next_stage));
     assert!(text.len() <= LOGIN_DATA_SEGMENT_LENGTH);
     let pairs = fuzzing::parse_text(text).expect("text of the target");
@@ -173,7 +176,7 @@ fn check_response(request: &LoginRequest, response: LoginResponse, text: &[u8]) 
     }
 }
 
-/// RFC 7143 13, and what this target takes at most.
+/// RFC 7143 13, and the limits of this target.
 fn check_parameters(parameters: &NegotiatedParameters) {
     let lengths = 512..1 << 24;
     assert!(lengths.contains(&parameters.initiator_max_recv_data_segment_length));
@@ -185,7 +188,7 @@ fn check_parameters(parameters: &NegotiatedParameters) {
     assert_eq!(parameters.error_recovery_level, 0);
 }
 
-/// Parsers of values, on whatever the text has.
+/// Calls the parsers of values with the text.
 fn check_text(text: &[u8]) {
     for (_, value) in fuzzing::parse_text(text).unwrap_or_default() {
         let _ = fuzzing::parse_number(&value);
@@ -203,12 +206,12 @@ struct Prover {
     algorithm: String,
     identifier: u8,
     challenge: Vec<u8>,
-    /// The right response was sent.
+    /// Whether the right response was sent.
     proved: bool,
 }
 
 impl Prover {
-    /// Keeps the target's challenge.
+    /// Stores the target's challenge.
     fn hear(&mut self, text: &[u8]) {
         for (key, value) in fuzzing::parse_text(text).unwrap_or_default() {
             match key.as_str() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an initiator sees, and what has to hold of it whatever it sent.
+//! Properties that an initiator can check, whatever it sent.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,10 +7,10 @@ use iscsi::pdu::{
     self, DataIn, Digests, InitiatorPdu, LoginResponse, RESERVED_TAG, ReadyToTransfer, TargetPdu,
 };
 
-/// The longest data segment any target may send here.
+/// The longest data segment that a target may send.
 const DATA_SEGMENT_LIMIT: usize = 1 << 24;
 
-/// What was sent with one Initiator Task Tag.
+/// Requests with one Initiator Task Tag.
 #[derive(Default)]
 struct Sent {
     commands: u32,
@@ -19,11 +19,11 @@ struct Sent {
     expected_length: u64,
 }
 
-/// A connection as its initiator sees it.
+/// A connection, as its initiator sees it.
 #[derive(Default)]
 pub(super) struct Observer {
     digests: Digests,
-    /// `MaxRecvDataSegmentLength` as declared, and the agreed `MaxBurstLength`.
+    /// The declared `MaxRecvDataSegmentLength`, and the negotiated `MaxBurstLength`.
     data_segment_limit: usize,
     burst_limit: u32,
     received: Vec<u8>,
@@ -33,9 +33,9 @@ pub(super) struct Observer {
     window: Option<(u32, u32)>,
     window_size: u32,
     sent: HashMap<u32, Sent>,
-    /// Bytes were sent that may or may not be requests: tags mean nothing any more.
+    /// The sent bytes may or may not be requests: tags have no meaning any more.
     pub wild: bool,
-    /// Transfers the target is ready for.
+    /// R2Ts that wait for data.
     pub ready: VecDeque<ReadyToTransfer>,
     /// Target Transfer Tag of the last NOP-In and Text Response.
     pub target_transfer_tag: u32,
@@ -56,12 +56,12 @@ impl Observer {
         }
     }
 
-    /// The response that ended the login, if one did.
+    /// The last Login Response, if the login has ended.
     pub fn login(&self) -> Option<LoginResponse> {
         self.login
     }
 
-    /// A PDU that is about to be sent.
+    /// Records a PDU before it is sent.
     pub fn sending(&mut self, header: &pdu::Header, bidirectional_length: Option<u32>) {
         if let Some(InitiatorPdu::ScsiCommand(command)) = InitiatorPdu::decode(header) {
             let sent = self.sent.entry(command.initiator_task_tag).or_default();
@@ -73,7 +73,7 @@ impl Observer {
         }
     }
 
-    /// Bytes from the target.
+    /// Checks bytes from the target.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.received.extend_from_slice(bytes);
         loop {
@@ -131,7 +131,7 @@ impl Observer {
             }
             TargetPdu::AsynchronousMessage(p) => (p.stat_sn, p.exp_cmd_sn, p.max_cmd_sn, true),
             TargetPdu::Reject(p) => {
-                assert_eq!(data.len(), pdu::BHS_LENGTH, "the header that is rejected");
+                assert_eq!(data.len(), pdu::BHS_LENGTH, "the rejected header");
                 (p.stat_sn, p.exp_cmd_sn, p.max_cmd_sn, true)
             }
         };
@@ -158,7 +158,10 @@ impl Observer {
         if self.wild {
             return;
         }
-        let sent = self.sent.get_mut(&tag).expect("a response to nothing");
+        let sent = self
+            .sent
+            .get_mut(&tag)
+            .expect("a response without a request");
         sent.responses += 1;
         assert!(sent.responses <= sent.commands, "two responses");
     }

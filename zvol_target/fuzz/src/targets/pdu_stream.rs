@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes as they come from a socket, in any pieces: headers, additional header segments, data segments, digests.
+//! Bytes from a socket, in pieces of any size: headers, additional header segments, data segments, digests.
 //!
-//! Input: digests and kind (bit 0 header digest, bit 1 data digest, bit 2 well-formed PDUs), the longest data segment in units of
-//! 256 bytes, three lengths of pieces, and the stream. Well-formed PDUs are given as header, length of the additional
-//! headers, length of the data segment, and both.
+//! Input: digests and kind (bit 0 header digest, bit 1 data digest, bit 2 valid PDUs), the longest data segment in units of 256
+//! bytes, three lengths of pieces, and the stream. Valid PDUs consist of header, length of the additional headers, length of the
+//! data segment, and both.
 
 use iscsi::pdu::{
     self, AdditionalHeaders, Digests, FrameError, Header, InitiatorPdu, TargetPdu, decode, encode,
@@ -17,8 +17,8 @@ type Parts = (Header, Vec<u8>, Vec<u8>);
 /// The PDUs at the front of a stream, and the error behind them.
 type Decoded = (Vec<Parts>, Option<FrameError>);
 
-/// Checks that pieces make no difference, that what was written is read back, and that a header means the same after it was
-/// written again.
+/// Checks that the pieces do not affect the result, that encoded PDUs are decoded equally, and that a header that is encoded
+/// again has the same meaning.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let kind = input.byte();
@@ -55,7 +55,7 @@ fn whole_words(bytes: &[u8]) -> Vec<u8> {
     bytes[..bytes.len() / 4 * 4].to_vec()
 }
 
-/// PDUs from the front of `stream`.
+/// Decodes the PDUs from the front of `stream`.
 fn take_all(stream: &[u8], digests: Digests, limit: usize) -> Decoded {
     let (mut taken, mut at) = (Vec::new(), 0);
     loop {
@@ -75,7 +75,7 @@ fn take_all(stream: &[u8], digests: Digests, limit: usize) -> Decoded {
     }
 }
 
-/// The same, as the stream grows piece by piece.
+/// The same, with a stream that grows piece by piece.
 fn in_pieces(stream: &[u8], digests: Digests, limit: usize, pieces: [u8; 3]) -> Decoded {
     let (mut taken, mut start, mut end) = (Vec::new(), 0, 0);
     let mut lengths = pieces.iter().cycle();

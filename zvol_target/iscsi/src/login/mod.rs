@@ -175,7 +175,7 @@ impl<'a> Login<'a> {
         if answer.len() > LOGIN_DATA_SEGMENT_LENGTH {
             return Err(LoginStatus::OutOfResources);
         }
-        if !request.transit || !self.may_leave_stage()? {
+        if !request.transit || !self.is_stage_complete()? {
             return Ok(Step::Respond(response, answer));
         }
         response.transit = true;
@@ -383,7 +383,7 @@ impl<'a> Login<'a> {
     }
 
     /// Whether this stage is complete.
-    fn may_leave_stage(&self) -> Result<bool, LoginStatus> {
+    fn is_stage_complete(&self) -> Result<bool, LoginStatus> {
         if self.stage != SECURITY_NEGOTIATION {
             return Ok(true);
         }

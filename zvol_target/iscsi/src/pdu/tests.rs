@@ -54,7 +54,7 @@ fn crc32c_vectors_of_rfc_7143_appendix_a() {
 }
 
 #[test]
-fn a_command_lies_as_the_standard_draws_it() {
+fn a_command_has_the_layout_of_the_standard() {
     let header = ScsiCommand {
         immediate: true,
         r#final: true,

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_alone_may_hold_the_most_and_no_more() {
+    fn a_single_connection_has_an_upper_limit() {
         let memory = Rc::new(Memory::default());
         let count = MOST_SHARE / MIB;
         let held: Vec<_> = (0..count).map(|_| take(&memory, MIB).1.unwrap()).collect();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn data_nobody_reads_counts() {
+    fn unread_data_counts() {
         let memory = Rc::new(Memory::default());
         memory.serve(MOST_SHARE);
         let (mut waiting, none) = take(&memory, MIB);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_keeps_all_it_has_does_not_keep_others_from_theirs() {
+    fn a_connection_that_frees_nothing_does_not_reduce_the_shares_of_others() {
         let stalled = Rc::new(Memory::default());
         stalled.serve(THREAD_MEMORY);
         let others: Vec<_> = (0..40).map(|_| Rc::new(Memory::default())).collect();
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_came_first_leave_the_others_no_more_than_there_is() {
+    fn earlier_connections_leave_only_the_rest() {
         let connections: Vec<_> = (0..16).map(|_| Rc::new(Memory::default())).collect();
         let mut held = Vec::new();
         for memory in &connections {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_what_others_hold_is_woken_when_they_give_it_back() {
+    fn waiting_connections_are_woken_when_others_free_memory() {
         struct Flag(AtomicBool);
         impl Wake for Flag {
             fn wake(self: Arc<Self>) {
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_leaves_unread_keeps_the_others_their_shares() {
+    fn unread_data_of_one_does_not_reduce_the_shares_of_others() {
         let (stalled, other) = (Rc::new(Memory::default()), Rc::new(Memory::default()));
         let _one = take(&other, MIB).1.unwrap();
         stalled.serve(4 * THREAD_MEMORY);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_larger_than_the_share_runs_alone() {
+    fn a_command_larger_than_the_share_runs_when_no_other_does() {
         let memory = Rc::new(Memory::default());
         let first = take(&memory, 2 * THREAD_MEMORY).1.unwrap();
         let (mut second, none) = take(&memory, MIB);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_was_given_up_leaves_nothing() {
+    fn a_dropped_wait_frees_its_request() {
         let memory = Rc::new(Memory::default());
         let all = take(&memory, MOST_SHARE).1.unwrap();
         let (given_up_waiting, _) = take(&memory, MIB);

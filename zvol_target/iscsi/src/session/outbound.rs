@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_leaves_is_what_the_codec_makes(
+        fn sent_bytes_equal_the_encoded_pdus(
             pdus in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..50)), 1..20),
             header: bool, data: bool, step in 1usize..100,
         ) {

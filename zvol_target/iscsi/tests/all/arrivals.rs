@@ -16,7 +16,7 @@ fn connect_from(source: &str, to: SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn silent_connections_lock_nobody_out() {
+fn silent_connections_do_not_lock_out_hosts() {
     let options = ServerOptions {
         max_logins: 24,
         max_logins_per_peer: 8,
@@ -56,7 +56,7 @@ fn silent_connections_lock_nobody_out() {
 }
 
 #[test]
-fn discovery_sessions_lock_nobody_out() {
+fn discovery_sessions_do_not_lock_out_hosts() {
     let options = ServerOptions {
         max_connections: 4,
         max_logins: 12,

@@ -76,7 +76,7 @@ fn libiscsi_logs_in_with_chap_one_way_and_mutual() {
 }
 
 #[test]
-fn qemu_img_copies_an_image_there_and_back() {
+fn qemu_img_copies_an_image_to_the_lun_and_back() {
     let fixture = Fixture::new();
     for digest in ["none", "crc32c"] {
         let folder =

@@ -70,7 +70,7 @@ fn long_reads_share_the_connection() {
 }
 
 #[test]
-fn a_task_management_response_does_not_overtake_the_status_of_what_it_did_not_find() {
+fn a_task_management_response_does_not_overtake_the_status_of_an_ended_task() {
     let fixture = Fixture::new();
     let mut initiator = Initiator::connect_with_small_buffer(fixture.address);
     initiator.log_in(HOST, TARGET, FAST);

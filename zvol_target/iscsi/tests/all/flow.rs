@@ -32,7 +32,7 @@ fn fill_window(fixture: &Fixture, initiator: &mut Initiator) -> Vec<ScsiCommand>
 }
 
 #[test]
-fn a_window_that_another_nexus_opens_is_announced() {
+fn a_window_opened_by_another_nexus_is_announced() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     fill_window(&fixture, &mut initiator);
@@ -81,7 +81,7 @@ fn task_aborted_status_is_sent_when_the_target_gives_it() {
 
 /// A command that has ended waits for announced data, which comes behind the data of all others.
 #[test]
-fn a_refused_command_that_still_gets_data_leaves_its_memory_to_others() {
+fn a_refused_command_frees_its_memory_before_its_data_arrives() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     let refused = ScsiCommand {
@@ -128,7 +128,7 @@ fn a_refused_command_that_still_gets_data_leaves_its_memory_to_others() {
 
 /// Early commands bring unsolicited data; the command that they wait for is behind them in the socket.
 #[test]
-fn what_early_commands_bring_does_not_keep_out_the_one_they_wait_for() {
+fn data_of_early_commands_does_not_block_the_next_command() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     let data = vec![5; 64 << 10];
@@ -157,7 +157,7 @@ fn what_early_commands_bring_does_not_keep_out_the_one_they_wait_for() {
 
 /// Commands with data that the target does not read, as on a disk that stalls: PDUs behind them are still processed.
 #[test]
-fn commands_that_hang_with_their_data_leave_pings_answered() {
+fn pings_are_answered_while_commands_with_data_hang() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     let data = vec![5; 64 << 10];
@@ -246,7 +246,7 @@ fn an_initiator_that_answers_pings_but_sends_no_data_is_dropped() {
 }
 
 #[test]
-fn data_that_comes_slowly_is_waited_for() {
+fn slow_data_is_accepted() {
     const PART: usize = 4 << 10;
     let fixture = impatient();
     let mut initiator = fixture.log_in();

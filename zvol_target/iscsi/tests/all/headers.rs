@@ -84,7 +84,7 @@ fn additional_headers_that_break_the_rules_end_the_session() {
 }
 
 #[test]
-fn stat_sn_counts_what_is_answered() {
+fn stat_sn_counts_responses() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     let mut expected = None;
@@ -126,7 +126,7 @@ fn stat_sn_counts_what_is_answered() {
 }
 
 #[test]
-fn a_ping_is_echoed_as_far_as_the_initiator_takes_it() {
+fn a_ping_is_echoed_up_to_the_initiators_limit() {
     let fixture = Fixture::new();
     let mut initiator = Initiator::connect(fixture.address);
     initiator.log_in(HOST, TARGET, &[("MaxRecvDataSegmentLength", "512")]);

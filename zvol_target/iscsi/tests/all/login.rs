@@ -121,7 +121,7 @@ fn an_empty_list_admits_nobody() {
 }
 
 #[test]
-fn an_initiator_that_is_not_admitted_is_refused_and_sees_nothing() {
+fn an_initiator_without_access_is_refused_and_discovers_nothing() {
     let fixture = Fixture::with(ServerOptions::default(), |definition| {
         definition.access = only("iqn.2001-04.com.example:other");
     });
@@ -143,7 +143,7 @@ fn unknown(fixture: &Fixture) -> Vec<String> {
 }
 
 #[test]
-fn initiators_that_no_target_admits_are_remembered() {
+fn unknown_initiators_are_recorded() {
     let fixture = Fixture::with(ServerOptions::default(), |definition| {
         definition.access = only(HOST);
     });
@@ -236,7 +236,7 @@ fn a_rejected_declaration_is_answered_once() {
 }
 
 #[test]
-fn text_goes_on_over_several_requests() {
+fn text_can_span_several_requests() {
     let fixture = Fixture::new();
     let mut initiator = Initiator::connect(fixture.address);
     let request = initiator.operational();
@@ -289,7 +289,7 @@ fn endless_text_is_refused() {
 }
 
 #[test]
-fn what_is_negotiated_is_answered_and_shown() {
+fn negotiated_values_are_answered_and_reported() {
     let fixture = Fixture::new();
     let mut initiator = Initiator::connect(fixture.address);
     let mut keys = FAST.to_vec();
@@ -405,7 +405,7 @@ fn chap_of_discovery_can_be_required_at_any_time() {
 }
 
 #[test]
-fn what_is_no_login_ends_the_connection() {
+fn a_pdu_other_than_login_ends_the_connection() {
     let fixture = Fixture::new();
     let mut initiator = Initiator::connect(fixture.address);
     initiator.send(NopOut::default().encode(), &[]);
@@ -500,7 +500,7 @@ fn discovery_names_targets_and_addresses() {
 }
 
 #[test]
-fn discovery_tells_the_advertised_address() {
+fn discovery_reports_the_advertised_address() {
     let fixture = Fixture::new();
     let own = "127.0.0.1:0".parse().unwrap();
     let advertised = "192.0.2.7:4000".parse().unwrap();

@@ -34,7 +34,7 @@ fn begin(initiator: &mut Initiator) {
 }
 
 #[test]
-fn a_target_that_goes_during_a_login_was_removed() {
+fn a_target_removed_during_a_login_is_reported_as_removed() {
     let fixture = Fixture::new();
     let mut initiator = Initiator::connect(fixture.address);
     begin(&mut initiator);

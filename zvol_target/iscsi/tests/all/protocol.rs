@@ -148,7 +148,7 @@ fn an_aborted_command_gives_no_response() {
 }
 
 #[test]
-fn a_write_that_waits_for_data_can_be_aborted_and_its_data_is_swallowed() {
+fn a_write_that_waits_for_data_can_be_aborted_and_its_data_is_discarded() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     let data = vec![7; 1024 * 512];
@@ -397,7 +397,7 @@ fn too_long_a_segment_ends_the_session_before_it_is_read() {
 }
 
 #[test]
-fn what_is_not_supported_is_rejected() {
+fn unsupported_requests_are_rejected() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     let mut unknown = NopOut::default().encode();
@@ -418,7 +418,7 @@ fn what_is_not_supported_is_rejected() {
 }
 
 #[test]
-fn logout_ends_what_is_under_way_first() {
+fn logout_ends_running_commands_first() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     let command = initiator.command(&[WAIT, 0, 0, 0, 0, 0]);

@@ -19,7 +19,7 @@ const FUNCTION_COMPLETE: u8 = 0;
 const TASK_DOES_NOT_EXIST: u8 = 1;
 
 #[test]
-fn abort_task_set_reaches_one_nexus_and_clear_task_set_all() {
+fn abort_task_set_affects_one_nexus_and_clear_task_set_all() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     let mut other = Initiator::connect(fixture.address);
@@ -63,7 +63,7 @@ fn abort(initiator: &mut Initiator, referenced_task_tag: u32, ref_cmd_sn: u32, c
 }
 
 #[test]
-fn an_abort_of_what_is_not_there_goes_by_ref_cmd_sn() {
+fn an_abort_of_an_unknown_task_depends_on_ref_cmd_sn() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     let command = initiator.command(&WAIT);

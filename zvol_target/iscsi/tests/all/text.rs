@@ -47,7 +47,7 @@ fn few_keys_may_change_after_login() {
 }
 
 #[test]
-fn malformed_text_is_rejected_and_the_session_goes_on() {
+fn malformed_text_is_rejected_and_the_session_continues() {
     let fixture = Fixture::new();
     let mut initiator = fixture.log_in();
     let request = TextRequest {
@@ -121,7 +121,7 @@ fn portal(address: &str, group_tag: u16) -> Portal {
 }
 
 #[test]
-fn discovery_tells_every_portal_of_every_group_a_target_has() {
+fn discovery_reports_every_portal_of_a_targets_groups() {
     let fixture = Fixture::new();
     let requested = [
         portal("127.0.0.1:0", 1),

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_that_is_a_hole_in_part_is_mapped() {
+    fn a_partial_hole_is_mapped() {
         let extent = |offset, length, allocation| Extent {
             offset,
             length,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_a_descriptor_can_say_ends_the_answer() {
+    fn a_run_longer_than_a_descriptor_ends_the_answer() {
         let runs = [
             Run {
                 blocks: 1 << 33,

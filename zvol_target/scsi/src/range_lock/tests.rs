@@ -93,7 +93,7 @@ proptest! {
 
     /// A request is granted if and only if no earlier existing request conflicts with it.
     #[test]
-    fn held_is_what_no_earlier_request_conflicts_with(actions in prop::collection::vec(action(), 1..80)) {
+    fn a_request_is_granted_without_earlier_conflicts(actions in prop::collection::vec(action(), 1..80)) {
         let locks = RangeLocks::default();
         // In the order of the requests.
         let mut requests: Vec<Request> = Vec::new();
@@ -156,7 +156,7 @@ fn a_unit_in_the_place_of_another_shares_its_ranges() {
 }
 
 #[test]
-fn watches_that_are_gone_are_forgotten_though_nobody_writes() {
+fn dropped_watches_are_removed_without_a_write() {
     let locks = RangeLocks::default();
     let other = locks.watch(vec![0..1, 5..6]);
     for _ in 0..1000 {
@@ -169,7 +169,7 @@ fn watches_that_are_gone_are_forgotten_though_nobody_writes() {
 }
 
 #[test]
-fn threads_that_read_and_write_back_lose_nothing() {
+fn threads_lose_no_update() {
     const ROUNDS: u64 = 3000;
     let locks = RangeLocks::default();
     let (value, writers) = (AtomicU64::new(0), AtomicUsize::new(0));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_do_not_add_up_are_refused() {
+    fn inconsistent_lengths_are_refused() {
         let with_id = basic(0x08, &["iqn.a,i,0x000000000001"]);
         for list in [
             &basic(0, &[])[..23],

@@ -65,7 +65,7 @@ fn the_same_port_by_another_target_port_is_another_nexus() {
 }
 
 #[test]
-fn a_host_may_do_by_a_copy_what_one_of_its_nexuses_may() {
+fn a_copy_has_the_rights_of_any_nexus_of_its_host() {
     let holder = nexus(1, 1);
     let reservations = reserved(ReservationType::ExclusiveAccess, &[&holder]);
     let conflicts = |host: &str| reservations.conflicts_with_host(host, ReservationRule::Write);

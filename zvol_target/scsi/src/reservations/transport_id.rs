@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_port_is_refused() {
+    fn an_id_without_a_port_is_refused() {
         let refused = |id: &[u8]| parse(id, 0).unwrap_err().additional;
         let invalid = AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST;
         for port in [

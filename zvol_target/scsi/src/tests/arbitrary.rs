@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn a_unit_that_is_not_ready_never_reaches_for_its_volume(
+    fn a_unit_that_is_not_ready_never_uses_its_volume(
         cdb in cdb(),
         data in prop::collection::vec(any::<u8>(), 0..1100),
     ) {

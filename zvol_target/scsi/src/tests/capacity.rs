@@ -45,7 +45,7 @@ fn last_block_and_block_length() {
 }
 
 #[test]
-fn physical_blocks_are_what_esxi_takes_and_the_rest_is_granularity() {
+fn physical_blocks_are_supported_by_esxi_and_larger_ones_are_granularity() {
     for (logical, physical, exponent) in [
         (512, 512, 0),
         (512, 2048, 0),

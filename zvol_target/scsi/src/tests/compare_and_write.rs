@@ -112,7 +112,7 @@ fn good_means_stable_as_for_any_write() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_and_no_blocks_are_no_error() {
+fn invalid_requests_are_refused_and_zero_blocks_are_valid() {
     let (volume, initiator) = setup();
     initiator.send(&compare_and_write(BLOCKS, 0), &[]);
     let one = both(&[0; 512], &[1; 512]);
@@ -175,7 +175,7 @@ fn large_blocks() {
 }
 
 #[test]
-fn it_is_alone_in_its_range_and_only_there() {
+fn it_locks_exactly_its_range() {
     let (volume, initiator) = setup();
     let other = Initiator::of(Arc::clone(&initiator.device));
     volume.hold();
@@ -261,7 +261,7 @@ fn aborted_while_writing(
 }
 
 #[test]
-fn aborted_it_has_done_nothing_so_that_the_next_try_succeeds() {
+fn an_abort_undoes_it_so_that_a_retry_succeeds() {
     let abort = TaskManagementFunction::AbortTask {
         logical_unit: UNIT,
         identifier: 1,
@@ -287,7 +287,7 @@ fn aborted_it_has_done_nothing_so_that_the_next_try_succeeds() {
 }
 
 #[test]
-fn aborted_while_it_waits_for_its_range_it_leaves_nothing() {
+fn an_abort_during_its_wait_leaves_no_lock() {
     let (volume, initiator) = setup();
     volume.hold();
     let mut write = initiator.execute(
@@ -334,7 +334,7 @@ fn a_unit_in_the_place_of_another_keeps_its_commands_apart() {
 
 /// Several threads increment a counter in a block, like the locks of hosts: no successful COMPARE AND WRITE is lost.
 #[test]
-fn threads_that_count_with_it_lose_nothing() {
+fn counters_of_several_threads_lose_no_increment() {
     const ROUNDS: u64 = 400;
     let (volume, initiator) = setup();
     let device = Arc::clone(&initiator.device);

@@ -51,7 +51,7 @@ fn allocation_length_cuts() {
 }
 
 #[test]
-fn pages_that_are_not_there_are_refused() {
+fn unknown_pages_are_refused() {
     let initiator = initiator();
     for cdb in [
         inquiry(0, 0x80, 255),
@@ -72,7 +72,7 @@ fn pages_that_are_not_there_are_refused() {
 }
 
 #[test]
-fn every_page_listed_is_there_and_the_list_ascends() {
+fn every_listed_page_exists_and_the_list_ascends() {
     let initiator = initiator();
     let list = page(&initiator, 0x00)[4..].to_vec();
     assert_eq!(
@@ -118,7 +118,7 @@ fn serial_number_and_names_are_of_the_uuid() {
 
 /// If these values changed, every datastore of an installation would be treated as a copy. They are compared byte by byte.
 #[test]
-fn the_identity_is_the_one_hosts_have_seen() {
+fn the_identity_never_changes() {
     let initiator = initiator();
     assert_eq!(
         page(&initiator, 0x80),
@@ -207,7 +207,7 @@ fn characteristics_and_provisioning() {
 }
 
 #[test]
-fn extended_data_says_which_attributes_and_whether_there_is_a_cache() {
+fn extended_data_reports_attributes_and_cache() {
     let data = page(&initiator(), 0x86);
     assert_eq!((data.len(), data[5], data[6], data[7]), (64, 7, 0, 1));
     let cached = LogicalUnitOptions {
@@ -221,7 +221,7 @@ fn extended_data_says_which_attributes_and_whether_there_is_a_cache() {
 }
 
 #[test]
-fn where_there_is_no_unit_nothing_is_present() {
+fn a_number_without_unit_reports_no_device() {
     let absent = initiator().to(logical_unit_number(7));
     let data = absent.data(&inquiry(0, 0, 96));
     assert_eq!((data[0], data.len()), (0x7f, 96));
@@ -246,7 +246,7 @@ fn the_well_known_unit_is_one() {
 }
 
 #[test]
-fn names_of_another_target_are_shown_as_they_were() {
+fn names_of_another_target_are_reported_unchanged() {
     let names = [
         "naa.60014051234567890abcdef012345678",
         "t10.LIO-ORG first:12345678-90ab-cdef-0123-456789abcdef\0",

@@ -107,7 +107,7 @@ fn report_luns_is_answered_without_any_unit() {
 }
 
 #[test]
-fn commands_to_where_there_is_none() {
+fn commands_to_a_missing_unit() {
     let initiator = Initiator::fresh(device(&[0]));
     for number in [
         logical_unit_number(1),
@@ -200,7 +200,7 @@ fn report_luns_clears_the_announcement() {
 }
 
 #[test]
-fn a_replaced_unit_says_what_became_of_it() {
+fn a_replaced_unit_reports_the_differences() {
     let device = device(&[0]);
     let initiator = Initiator::of(Arc::clone(&device));
     let old = device.replace_logical_unit(0, unit(9)).unwrap();
@@ -225,7 +225,7 @@ fn a_replaced_unit_says_what_became_of_it() {
 }
 
 #[test]
-fn the_same_disk_with_other_options_says_what_is_not_as_it_was() {
+fn the_same_disk_with_other_options_reports_the_differences() {
     /// Changed options, number of blocks, and expected unit attentions.
     type Change = (fn(&mut LogicalUnitOptions), u64, &'static [(u8, u8, u8)]);
     let changes: [Change; 5] = [

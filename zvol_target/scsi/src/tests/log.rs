@@ -34,7 +34,7 @@ fn parameters(initiator: &Initiator, page: u8) -> Vec<(u16, Vec<u64>)> {
 }
 
 #[test]
-fn every_page_listed_is_there() {
+fn every_listed_page_exists() {
     let (_, initiator) = setup();
     let pages = initiator.data(&log_sense(0, 0, 0));
     assert_eq!(pages, [0x00, 0, 0, 6, 0x00, 0x02, 0x03, 0x05, 0x19, 0x2f]);
@@ -49,7 +49,7 @@ fn every_page_listed_is_there() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_where_it_stands() {
+fn unknown_values_are_refused_with_their_position() {
     let (_, initiator) = setup();
     for (cdb, field) in [
         (log_sense(0x0d, 0, 0), [0xcd, 0, 2]),

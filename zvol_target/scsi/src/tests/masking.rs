@@ -118,7 +118,7 @@ fn with_unit_zero_hidden_a_host_still_gets_its_inventory() {
 }
 
 #[test]
-fn a_target_reset_does_not_reach_what_its_nexus_does_not_see() {
+fn a_target_reset_does_not_affect_invisible_units() {
     let initiator = setup();
     let other = ready(Initiator::of(Arc::clone(&initiator.device)));
     initiator.device.set_access(1, only(&[&other])).unwrap();
@@ -170,7 +170,7 @@ fn only_hosts_that_gain_or_lose_get_a_unit_attention() {
 }
 
 #[test]
-fn tasks_of_a_host_that_loses_access_end_and_those_of_others_go_on() {
+fn tasks_of_a_host_that_loses_access_end_and_others_continue() {
     let loses = setup();
     let keeps = Initiator::of(Arc::clone(&loses.device));
     let (mut lost, mut retained) = (stuck_write(&loses, 1), stuck_write(&keeps, 1));

@@ -141,7 +141,7 @@ fn current_changeable_and_default_values() {
 }
 
 #[test]
-fn pages_that_are_not_there() {
+fn unknown_pages() {
     let initiator = initiator();
     assert_eq!(
         initiator.sense(&mode_sense_6(0x03, 0)).field,
@@ -182,7 +182,7 @@ fn d_sense_chooses_the_format_for_every_nexus() {
 }
 
 #[test]
-fn what_mode_sense_gave_can_be_sent_back() {
+fn mode_sense_data_can_be_sent_back() {
     let initiator = initiator();
     let other = Initiator::of(Arc::clone(&initiator.device));
     let mut list = initiator.data(&[0x1a, 0, 0x3f, 0xff, 255, 0]);

@@ -124,7 +124,7 @@ fn when_a_volume_with_a_write_cache_comes_back_hosts_find_a_power_on() {
 }
 
 #[test]
-fn when_the_volume_goes_the_settings_of_hosts_stay() {
+fn settings_of_hosts_survive_the_loss_of_the_volume() {
     let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
     initiator.send(&[0x15, 0x10, 0, 0, 16, 0], &D_SENSE);
     let placeholder = LogicalUnit::not_ready(options());

@@ -37,7 +37,7 @@ fn reported(initiator: &Initiator) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_off_is_as_if_it_were_not_there() {
+fn a_disabled_offload_is_not_supported() {
     let initiator = Initiator::new(&RamVolume::thin(BLOCKS), options());
     let other = Initiator::of(Arc::clone(&initiator.device));
     let device = Arc::clone(&initiator.device);
@@ -66,7 +66,7 @@ fn what_is_off_is_as_if_it_were_not_there() {
 }
 
 #[test]
-fn pages_show_what_is_on() {
+fn pages_report_enabled_offloads() {
     let initiator = Initiator::new(&RamVolume::thin(BLOCKS), options());
     let all = page(&initiator, 0xb0);
     assert_eq!(all[5], 255);

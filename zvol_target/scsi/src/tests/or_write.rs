@@ -6,7 +6,7 @@ use volume::Stability;
 use super::{BLOCKS, Event, OUT_OF_RANGE, block_16, pattern, setup, write_10};
 
 #[test]
-fn bits_are_added_to_those_that_are_there() {
+fn bits_are_added_to_the_stored_bits() {
     let (volume, initiator) = setup();
     let (stored, sent) = (pattern(1, 300), pattern(0x5a, 300));
     initiator.send(&write_10(5, 300), &stored);
@@ -27,7 +27,7 @@ fn bits_are_added_to_those_that_are_there() {
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
+fn invalid_requests_are_refused() {
     let (volume, initiator) = setup();
     initiator.send(&block_16(0x8b, 0, 0, 0), &[]);
     assert_eq!(

@@ -66,7 +66,7 @@ fn thin_and_thick() {
 }
 
 #[test]
-fn a_unit_that_takes_another_s_place_tells_whether_it_is_thin() {
+fn a_replacement_reports_whether_it_is_thin() {
     let (initiator, _) = thin();
     let replace = |volume: &Arc<RamVolume>, provisioning| {
         let new = LogicalUnit::new(Arc::clone(volume) as _, options()).unwrap();

@@ -28,7 +28,7 @@ fn write_cache() -> LogicalUnitOptions {
 }
 
 #[test]
-fn what_each_write_wrote_each_read_reads() {
+fn every_read_returns_the_written_data() {
     let (volume, initiator) = initiator();
     let writes: [&[u8]; 4] = [
         &[0x0a, 0, 0, 9, 3, 0],
@@ -372,7 +372,7 @@ fn failures_of_the_volume() {
 }
 
 #[test]
-fn a_host_that_announces_less_than_it_asks_for() {
+fn a_host_that_announces_less_than_the_cdb_requires() {
     let (volume, initiator) = initiator();
     let two_blocks = |sent: &[u8]| initiator.run_with(&write_10(0, 2), Sent::boxed(sent));
     // Whole blocks are written, and the transport gets the required length.
@@ -407,7 +407,7 @@ fn a_host_that_announces_less_than_it_asks_for() {
 }
 
 #[test]
-fn a_host_that_sends_more_than_it_asks_for() {
+fn a_host_that_announces_more_than_the_cdb_requires() {
     let (volume, initiator) = initiator();
     let completion = initiator.run_with(&write_10(0, 1), Sent::boxed(&[0xee; 1024]));
     assert_eq!(

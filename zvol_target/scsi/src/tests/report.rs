@@ -69,7 +69,7 @@ fn timeouts_are_described_on_demand() {
 }
 
 #[test]
-fn what_is_not_supported() {
+fn unsupported_fields() {
     let initiator = initiator();
     assert_eq!(
         initiator.data(&operation_codes(1, 0x43, 0, 255)),

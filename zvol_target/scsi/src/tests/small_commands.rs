@@ -30,7 +30,7 @@ fn pre_fetch_checks_the_range_and_promises_nothing() {
 }
 
 #[test]
-fn defect_lists_are_there_and_empty() {
+fn defect_lists_are_empty() {
     let (_, initiator) = setup();
     let ten = |request, length| [0x37, 0, request, 0, 0, 0, 0, 0, length, 0];
     assert_eq!(initiator.data(&ten(0x1d, 255)), [0, 0x1d, 0, 0]);

@@ -22,7 +22,7 @@ fn of_nexus(initiator: &Initiator) -> Statistics {
 }
 
 #[test]
-fn unit_nexus_and_host_count_each_its_own() {
+fn unit_nexus_and_host_have_separate_counters() {
     let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
     // A second nexus of the same host, and another host.
     let second = Initiator {

@@ -22,7 +22,7 @@ fn report(format: u8, length: u8) -> [u8; 12] {
 }
 
 #[test]
-fn every_port_stands_in_its_group_and_is_active() {
+fn every_port_is_in_its_group_and_active() {
     let (_, initiator) = setup();
     let alone = [0, 0, 0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 3];
     assert_eq!(initiator.data(&report(0, 255)), alone);

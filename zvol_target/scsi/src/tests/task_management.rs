@@ -17,7 +17,7 @@ use crate::{LogicalUnit, LogicalUnitAccess};
 const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 36, 0];
 
 #[test]
-fn abort_task_ends_a_dormant_task_and_what_waited_for_it_runs() {
+fn abort_task_ends_a_dormant_task_and_enables_the_next() {
     let (volume, initiator) = setup();
     volume.hold();
     let mut running = read(&initiator, 1, TaskAttribute::Simple);
@@ -44,7 +44,7 @@ fn abort_task_ends_a_dormant_task_and_what_waited_for_it_runs() {
 }
 
 #[test]
-fn a_task_that_was_never_polled_is_there_to_be_aborted() {
+fn a_task_can_be_aborted_before_its_first_poll() {
     let (volume, initiator) = setup();
     let mut write = initiator.execute(
         7,
@@ -161,7 +161,7 @@ fn abort_task_set_and_clear_task_set() {
 }
 
 #[test]
-fn no_host_waits_for_a_task_that_another_aborted() {
+fn tasks_aborted_by_another_host_end_with_a_status() {
     let (volume, initiator) = setup();
     let other = Initiator::of(Arc::clone(&initiator.device));
     let mut dormant = (

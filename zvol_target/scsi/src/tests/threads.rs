@@ -135,7 +135,7 @@ fn threads_that_write_and_one_that_resets() {
 }
 
 #[test]
-fn threads_that_read_while_their_access_comes_and_goes() {
+fn threads_that_read_while_their_access_changes() {
     const READS: u64 = 500;
     let (_, initiator) = setup();
     let device = Arc::clone(&initiator.device);

@@ -130,7 +130,7 @@ fn fill(volume: &RamVolume, address: u64, data: &[u8]) {
 }
 
 #[test]
-fn what_a_token_stands_for_is_written_elsewhere() {
+fn the_blocks_of_a_token_are_written_to_another_unit() {
     let (volumes, initiator) = setup();
     let data = pattern(5, 100);
     fill(&volumes[0], 10, &data);
@@ -171,7 +171,7 @@ fn what_a_token_stands_for_is_written_elsewhere() {
 }
 
 #[test]
-fn a_token_is_cancelled_by_a_write_to_what_it_stands_for_and_by_no_other() {
+fn a_token_is_cancelled_only_by_a_write_to_its_blocks() {
     let (volumes, initiator) = setup();
     fill(&volumes[0], 0, &pattern(5, 100));
     let there = second(&initiator);
@@ -195,7 +195,7 @@ fn a_token_is_cancelled_by_a_write_to_what_it_stands_for_and_by_no_other() {
 }
 
 #[test]
-fn a_write_under_way_when_a_token_is_made_is_waited_for() {
+fn a_token_waits_for_running_writes() {
     let (volumes, initiator) = setup();
     volumes[0].hold();
     let mut write = initiator.execute(
@@ -251,7 +251,7 @@ fn a_change_while_a_token_is_used_ends_it_with_nothing_new_written() {
 }
 
 #[test]
-fn only_a_token_as_it_was_made_is_taken() {
+fn only_an_unchanged_token_is_accepted() {
     let (_, initiator) = setup();
     let token = populate(&initiator, &[(0, 8)]);
     for at in [8, 15, 24, 63, 128, 300, 511] {
@@ -331,7 +331,7 @@ fn a_host_has_so_many_tokens_and_its_oldest_makes_room() {
 }
 
 #[test]
-fn blocks_that_are_not_there_or_too_many_are_refused() {
+fn missing_and_too_many_blocks_are_refused() {
     let (volumes, initiator) = setup();
     let token = populate(&initiator, &[(0, 8)]);
     let list = with_ranges(vec![0; 16], &[(BLOCKS - 1, 2)]);
@@ -385,7 +385,7 @@ fn only(initiator: &Initiator) -> LogicalUnitAccess {
 }
 
 #[test]
-fn a_token_is_good_as_long_as_its_maker_may_use_the_unit() {
+fn a_token_is_valid_while_its_creator_may_use_the_unit() {
     let (_, initiator) = setup();
     let device = &initiator.device;
     let there = second(&initiator);

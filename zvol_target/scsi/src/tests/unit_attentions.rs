@@ -41,7 +41,7 @@ fn request_sense_reports_and_clears() {
 }
 
 #[test]
-fn it_comes_before_what_is_wrong_with_a_command() {
+fn it_has_precedence_over_errors_of_a_command() {
     let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
     let fresh = Initiator::fresh(Arc::clone(&initiator.device));
     let wrong = [0x00, 0, 1, 0, 0, 0];
@@ -95,7 +95,7 @@ fn a_reset_is_reported_to_every_nexus_and_undoes_mode_select() {
 }
 
 #[test]
-fn what_is_kept_for_a_nexus_goes_with_it() {
+fn a_lost_nexus_loses_its_results() {
     let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
     let fresh = Initiator::fresh(Arc::clone(&initiator.device));
     fresh.device.nexus_lost(&fresh.nexus);

@@ -71,7 +71,7 @@ fn status(initiator: &Initiator, address: u64, allocation_length: u32) -> Vec<(u
 }
 
 #[test]
-fn whole_granules_take_no_space_and_all_reads_as_zeroes() {
+fn whole_granules_are_freed_and_all_blocks_read_as_zeroes() {
     let (volume, initiator) = thin();
     let data = pattern(1, 256);
     initiator.send(&write_10(0, 256), &data);
@@ -136,7 +136,7 @@ fn long_ranges_go_in_steps_that_cut_no_granule() {
 }
 
 #[test]
-fn lists_that_say_nothing_do_nothing() {
+fn empty_lists_do_nothing() {
     let (volume, initiator) = thin();
     initiator.send(&unmap(0), &[]);
     send(&initiator, &[]);
@@ -152,7 +152,7 @@ fn lists_that_say_nothing_do_nothing() {
 }
 
 #[test]
-fn nothing_is_done_when_one_descriptor_is_wrong() {
+fn one_invalid_descriptor_prevents_all() {
     let (volume, initiator) = thin();
     for wrong in [
         [(0, 32), (BLOCKS, 1)],
@@ -187,7 +187,7 @@ fn limits_are_those_of_the_page() {
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
+fn invalid_requests_are_refused() {
     let (volume, initiator) = thin();
     let one = list(&[(0, 32)]);
     let length_error = (5, 0x1a, 0);
@@ -229,7 +229,7 @@ fn a_thick_unit_has_no_such_command() {
 }
 
 #[test]
-fn status_is_what_the_volume_says() {
+fn status_follows_the_volume() {
     let (_, initiator) = thin();
     assert_eq!(status(&initiator, 0, 1000), [(0, BLOCKS as u32, 1)]);
     initiator.send(&write_10(40, 1), &pattern(1, 1));
@@ -281,7 +281,7 @@ proptest! {
 
     /// Deallocated and unmapped blocks read as zeroes.
     #[test]
-    fn nothing_is_lost_that_was_not_unmapped(
+    fn only_unmapped_blocks_change(
         descriptors in prop::collection::vec((0_u64..500, 0_u32..200), 0..6),
     ) {
         let (volume, initiator) = thin();

@@ -15,7 +15,7 @@ const COMPARE: u8 = 0x02;
 const COMPARE_EACH: u8 = 0x06;
 
 #[test]
-fn of_the_medium_alone_reads_without_data() {
+fn without_data_it_only_reads() {
     let volume = RamVolume::new(BLOCKS);
     let initiator = Initiator::new(&volume, options());
     let completion = initiator.run_with(&block_10(0x2f, 0, 0, 1), Sent::boxed(&[1; 512]));

@@ -61,7 +61,7 @@ fn it_is_one_stable_write() {
 }
 
 #[test]
-fn without_a_guarantee_there_is_no_such_command() {
+fn without_a_guarantee_the_command_is_not_supported() {
     let (_, initiator) = setup();
     assert_eq!(
         initiator.code(&write_atomic(0, 0, 1), &[0; 512]),

@@ -140,7 +140,7 @@ fn no_number_of_blocks_means_all_to_the_last() {
 }
 
 #[test]
-fn the_longest_is_what_the_page_says() {
+fn the_limit_is_that_of_the_page() {
     let volume = RamVolume::thin(1 << 20);
     let initiator = Initiator::new(&volume, options());
     let page = initiator.data(&[0x12, 1, 0xb0, 0, 64, 0]);
@@ -154,7 +154,7 @@ fn the_longest_is_what_the_page_says() {
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
+fn invalid_requests_are_refused() {
     let (volume, initiator) = thin();
     let block = pattern(1, 1);
     // ANCHOR, PBDATA, LBDATA.
@@ -260,7 +260,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_the_block_and_nothing_else(
+    fn only_the_block_is_written(
         address in 0_u32..300,
         blocks in 1_u16..2500,
         seed in any::<u8>(),

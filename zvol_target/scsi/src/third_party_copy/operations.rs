@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_operation_under_way_can_be_cancelled() {
+    fn only_a_running_operation_can_be_cancelled() {
         let operations = CopyOperations::default();
         let running = operations.begin(1, 7, 0).unwrap();
         assert!(!operations.cancel(2, 7) && !operations.cancel(1, 8));

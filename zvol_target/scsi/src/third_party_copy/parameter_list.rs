@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_qemu_sends() {
+    fn list_of_qemu() {
         let cscds = [cscd_bytes(512), cscd_bytes(512)];
         let parsed = parse(&list(1, 0b10, &cscds, &[segment_bytes(65535, 7, 9)])).unwrap();
         assert_eq!(parsed.list_identifier, Some(1));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn no_list_identifier_is_what_esxi_sends() {
+    fn list_of_esxi_has_no_identifier() {
         let cscds = [cscd_bytes(0)];
         let parsed = parse(&list(0, 0b11, &cscds, &[])).unwrap();
         assert_eq!(
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_cut_is_too_short_wherever_that_is() {
+    fn a_truncated_list_is_too_short_at_every_length() {
         let whole = list(1, 0, &[cscd_bytes(512)], &[segment_bytes(1, 0, 0)]);
         for length in 0..whole.len() {
             assert_eq!(code(&whole[..length]), (0x1a, 0), "{length}");

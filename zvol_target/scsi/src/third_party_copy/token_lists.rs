@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_those_that_are_whole_and_not_empty() {
+    fn partial_and_empty_ranges_are_ignored() {
         let list = populate(&[(7, 8), (0, 0), (100, 1)]);
         let expected = [(7, 8), (100, 1)].map(|(address, blocks)| BlockRange { address, blocks });
         assert_eq!(parse_populate_token(&list).unwrap().ranges, expected);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_standard_refuses_is_refused() {
+    fn lists_that_the_standard_forbids_are_refused() {
         assert_eq!(code(&populate(&[(7, 8)])[..15]), (0x1a, 0));
         assert_eq!(code(&populate(&[])), (0x26, 0));
         assert_eq!(code(&populate(&[(7, 8), (14, 1)])), (0x26, 0));

@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_keeps_what_it_is_known_by() {
+    fn a_group_retains_its_identifiers() {
         let mut configuration = Configuration::default();
         let ports = |configuration: &Configuration| -> Vec<_> {
             let groups = configuration.portal_groups.iter();

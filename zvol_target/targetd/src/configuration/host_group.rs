@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_has_what_its_group_does_not_disable() {
+    fn a_host_has_the_offloads_that_its_group_does_not_disable() {
         let groups = groups(
             r#"[{"name": "old", "initiators": ["iqn.2026-11.example:A"], "disabled": ["unmap", "token"]},
                 {"name": "rest", "initiators": "any", "disabled": ["compare_and_write"]}]"#,

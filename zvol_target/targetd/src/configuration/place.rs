@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_found_by_what_is_around_it() {
+    fn a_missing_element_has_the_line_of_the_one_around_it() {
         assert_eq!(line_of(TEXT, "targets[1].luns[1].uuid"), Some(9));
         assert_eq!(line_of(TEXT, "targets[7].name"), Some(4));
         assert_eq!(line_of(TEXT, "portals[0]"), Some(2));

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_for_one_initiator_before_there_were_lists_is_readable() {
+    fn secrets_sealed_for_one_initiator_by_older_versions_are_readable() {
         let host = ["iqn.2026-11.example:host".to_owned()];
         let purpose = Purpose {
             holder: &Holder::Discovery,

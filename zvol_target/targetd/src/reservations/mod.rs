@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_is_found_again() {
+    fn stored_reservations_are_read_again() {
         let home = tempfile::tempdir().unwrap();
         let file = ReservationFile::new(home.path(), NAA);
         let absent = file.open(Beginning::Present);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_is_that_of_one_unit() {
+    fn only_the_file_of_the_unit_is_removed() {
         let home = tempfile::tempdir().unwrap();
         let file = ReservationFile::new(home.path(), NAA);
         let other = ReservationFile::new(home.path(), [0x61; 16]);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_not_made() {
+    fn a_missing_directory_is_not_created() {
         let home = tempfile::tempdir().unwrap();
         let directory = home.path().join("absent");
         let file = ReservationFile::new(&directory, NAA);

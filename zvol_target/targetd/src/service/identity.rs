@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_served() {
+    fn a_unit_with_unknown_reservations_is_not_served() {
         let path = Path::new(PATH);
         let absent = |name: &str| Err(GuidError::Absent(name.to_owned()));
         let unknown = check_by(|| Some("tank/a".to_owned()), path, EXPECTED, absent);

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn near_the_end_growth_leaves_half_of_the_headroom() {
+    fn growth_in_a_nearly_full_pool_leaves_half_of_the_headroom() {
         let limit = |growth, held| limit(growth, held, 128 * MIB);
         assert_eq!(limit(Growth::Allowed, 128 * MIB), Growth::Limited(64 * MIB));
         assert_eq!(limit(Growth::Allowed, MIB), Growth::Limited(0));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_for_a_lun_is_its_own_to_grow_into() {
+    fn a_lun_can_allocate_its_refreservation() {
         let mut own = dataset(400, 0);
         own.available = 300 * MIB;
         own.used_by_refreservation = 300 * MIB;
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reservation_follows_what_is_used() {
+    fn the_reservation_follows_the_used_space() {
         let next = |used, reserved, left: u64| {
             reservation(&dataset(used, reserved), 64 * MIB, left * MIB).map(|bytes| bytes / MIB)
         };
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_are_as_frequent_as_the_pool_is_full() {
+    fn updates_are_more_frequent_in_a_fuller_pool() {
         let next = |left, refused, saved| {
             let pool = PoolFigures {
                 total: 2 << 40,

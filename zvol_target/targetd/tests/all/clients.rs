@@ -26,7 +26,7 @@ fn discovery_and_inquiry() {
 }
 
 #[test]
-fn an_image_goes_there_and_comes_back() {
+fn an_image_is_copied_to_the_lun_and_back() {
     let home = Home::new();
     let image = home.path("image");
     let mut file = fs::File::create(&image).unwrap();

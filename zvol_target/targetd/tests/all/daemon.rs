@@ -68,7 +68,7 @@ fn creating_again_is_no_error_and_other_content_is() {
 }
 
 #[test]
-fn a_deleted_lun_leaves_its_volume_free() {
+fn the_volume_of_a_deleted_lun_is_free() {
     let home = Home::new();
     let volume = home.volume("volume", 16);
     let daemon = Daemon::start(&home);
@@ -124,7 +124,7 @@ fn a_missing_path_stops_no_other_lun_and_is_served_when_it_appears() {
 }
 
 #[test]
-fn a_start_waits_for_a_volume_that_another_process_still_has() {
+fn a_start_waits_until_another_process_closes_the_volume() {
     let home = Home::new();
     let volume = home.volume("volume", 16);
     {
@@ -146,7 +146,7 @@ fn a_start_waits_for_a_volume_that_another_process_still_has() {
 }
 
 #[test]
-fn a_broken_configuration_is_refused_and_kept() {
+fn an_invalid_configuration_is_refused_and_not_changed() {
     let home = Home::new();
     let file = home.path("target.json");
     let target =
@@ -209,7 +209,7 @@ fn a_change_that_cannot_be_stored_is_not_made() {
 
 /// After a failed fsync(2) of a directory, its entries may not be stable.
 #[test]
-fn a_change_that_may_not_survive_is_made_and_said_to_be_so_until_it_is_stable() {
+fn a_change_is_reported_as_unstable_until_it_is_stable() {
     let home = Home::new();
     let directory = home.0.path().to_str().unwrap();
     let mut strace = std::process::Command::new("strace");
@@ -273,7 +273,7 @@ fn one_daemon_for_a_configuration_and_a_socket() {
 }
 
 #[test]
-fn something_else_in_the_sockets_place_is_kept() {
+fn a_file_at_the_sockets_path_is_not_replaced() {
     let home = Home::new();
     fs::write(home.path("control.sock"), "letters").unwrap();
     let refusal = home.hindered();

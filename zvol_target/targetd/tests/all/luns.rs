@@ -108,7 +108,7 @@ fn a_new_size_is_reported_to_hosts_without_a_refresh() {
 }
 
 #[test]
-fn a_masked_lun_is_not_there_and_sessions_stay() {
+fn a_masked_lun_does_not_exist_and_sessions_continue() {
     let home = Home::new();
     let (daemon, mut host) = with_host(&home);
     daemon.create_lun(1, &home.volume("second", 16));
@@ -236,7 +236,7 @@ fn read_only_and_path_change_under_a_host() {
 }
 
 #[test]
-fn the_write_cache_is_off_when_the_last_write_that_may_use_it_has_ended() {
+fn the_write_cache_is_disabled_after_the_last_write_that_may_use_it() {
     let home = Home::new();
     let (daemon, mut host) = with_host(&home);
     change(&daemon, &json!({"write_cache": true}));
@@ -316,7 +316,7 @@ fn changes_under_load_lose_nothing() {
 }
 
 #[test]
-fn counters_are_kept_for_luns_sessions_and_hosts() {
+fn luns_sessions_and_hosts_have_counters() {
     let home = Home::new();
     let (daemon, mut host) = with_host(&home);
     for block in 0..5 {
@@ -363,7 +363,7 @@ fn counters_are_kept_for_luns_sessions_and_hosts() {
 }
 
 #[test]
-fn names_of_another_target_are_kept_and_no_others() {
+fn only_names_of_another_target_are_retained() {
     let home = Home::new();
     let daemon = Daemon::start(&home);
     daemon.create_target();

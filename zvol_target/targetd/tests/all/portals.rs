@@ -72,7 +72,7 @@ fn addresses(daemon: &Daemon) -> Vec<String> {
 }
 
 #[test]
-fn portals_come_change_and_go_and_are_kept() {
+fn portals_are_created_changed_deleted_and_stored() {
     let home = Home::new();
     let (first, second, third) = (
         free_address("127.0.0.1"),
@@ -161,7 +161,7 @@ fn targets_can_be_made_where_nothing_is_listened_at() {
 }
 
 #[test]
-fn a_portal_that_cannot_be_had_changes_nothing() {
+fn a_portal_that_cannot_be_opened_changes_nothing() {
     let home = Home::new();
     let first = free_address("127.0.0.1");
     let daemon = at(&home, first);
@@ -206,7 +206,7 @@ fn every_address_becomes_one_of_them_and_back() {
 }
 
 #[test]
-fn a_portal_that_is_missing_at_the_start_keeps_no_other_from_serving() {
+fn a_portal_that_is_missing_at_the_start_does_not_affect_others() {
     let home = Home::new();
     let first = free_address("127.0.0.1");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -244,7 +244,7 @@ fn a_portal_that_is_missing_at_the_start_keeps_no_other_from_serving() {
 }
 
 #[test]
-fn without_any_portal_that_can_be_had_it_does_not_start() {
+fn without_any_usable_portal_it_does_not_start() {
     let home = Home::new();
     let configuration = json!({"version": 2, "portals": [{"address": "192.0.2.1:3260"}]});
     std::fs::write(home.path("target.json"), configuration.to_string()).unwrap();

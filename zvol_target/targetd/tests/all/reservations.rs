@@ -74,7 +74,7 @@ fn lun_state(daemon: &Daemon) -> Value {
 }
 
 #[test]
-fn what_shall_survive_is_there_after_a_kill() {
+fn persistent_reservations_survive_a_kill() {
     let home = Home::new();
     let daemon = reserved(&home, APTPL);
     assert_eq!(other(&daemon).write(0, 0, 1), Err(RESERVATION_CONFLICT));

@@ -70,7 +70,7 @@ fn secrets_survive_a_restart_sealed() {
 }
 
 #[test]
-fn without_the_key_nobody_gets_in_and_it_can_be_put_back() {
+fn without_the_key_logins_fail_until_it_is_restored() {
     let home = Home::new();
     drop(guarded(&home));
     let (key, moved) = (home.path("target.json.key"), home.path("moved"));
@@ -91,7 +91,7 @@ fn without_the_key_nobody_gets_in_and_it_can_be_put_back() {
 }
 
 #[test]
-fn with_another_key_nobody_gets_in_until_the_accounts_are_set_anew() {
+fn with_another_key_logins_fail_until_the_accounts_are_set_again() {
     let home = Home::new();
     drop(guarded(&home));
     let elsewhere = Home::new();
@@ -152,7 +152,7 @@ fn a_lost_key_is_repaired_without_any_target_falling_open() {
 }
 
 #[test]
-fn chap_ends_when_that_is_said_and_not_with_the_last_account() {
+fn chap_is_required_until_it_is_disabled_explicitly() {
     let home = Home::new();
     let daemon = guarded(&home);
     let mutual = |target| json!({"target": target, "name": "me", "secret": "the target proves itself", "mutual": true});
@@ -180,7 +180,7 @@ fn chap_ends_when_that_is_said_and_not_with_the_last_account() {
 }
 
 #[test]
-fn a_mutual_account_alone_in_the_file_opens_nothing() {
+fn a_mutual_account_without_others_permits_no_login() {
     let home = Home::new();
     let daemon = guarded(&home);
     let mutual =
@@ -236,7 +236,7 @@ fn weak_and_shared_secrets_are_refused() {
 }
 
 #[test]
-fn discovery_has_accounts_of_its_own() {
+fn discovery_has_separate_accounts() {
     let home = Home::new();
     let daemon = guarded(&home);
     let discover = |user: &str| format!("iscsi://{user}{}", daemon.portal);
@@ -260,7 +260,7 @@ fn discovery_has_accounts_of_its_own() {
 }
 
 #[test]
-fn a_key_from_elsewhere_is_taken_as_it_is() {
+fn a_key_from_another_path_is_used_unchanged() {
     let home = Home::new();
     let key = home.path("credential");
     let refused = |said: &str| {

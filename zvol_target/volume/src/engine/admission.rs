@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn long_operations_leave_room_for_short_ones_of_the_volume() {
+    fn long_operations_do_not_block_short_ones_of_the_volume() {
         let volume = backing();
         let long = admit_all(&volume, LONG);
         let short = admit_all(&volume, 4096);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_hangs_leaves_others_theirs() {
+    fn a_volume_that_hangs_does_not_block_others() {
         let hangs = backing();
         let hanging = [admit_all(&hangs, LONG), admit_all(&hangs, 4096)];
         let other = backing();

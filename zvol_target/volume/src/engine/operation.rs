@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_result_leaves_the_rest_to_do() {
+    fn a_short_result_continues_with_the_rest() {
         let mut read = operation(Action::Read, 8192);
         assert!(matches!(read.advance(Ok(512)), Progress::Continue));
         assert_eq!(read.position(), 4096 + 512);

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_that_is_not_supported_is_forgotten_and_an_error_is_not() {
+    fn an_unsupported_method_is_not_retried_but_a_failed_one_is() {
         let clearing = Clearing::new(&[Way::PunchHole, Way::ZeroRange], Some(4096));
         assert_eq!(clearing.granularity(), Some(4096));
         let error = clearing.refuse(Way::PunchHole, Errno::NOSPC.into());

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guid_is_that_of_the_very_name() {
+    fn a_guid_belongs_to_the_exact_name() {
         let lines = "tank/a\t18446744073709551615\ntank/ab\t7\n";
         assert_eq!(found(lines, "tank/a").unwrap(), u64::MAX);
         assert_eq!(found(lines, "tank/ab").unwrap(), 7);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_who_asks_keeps_nobody_from_asking_again() {
+    fn requests_work_after_a_panic() {
         static WAITS: Barrier = Barrier::new(2);
         let panics: List = |_| {
             WAITS.wait();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_zfs_does_not_tell_is_no_guid() {
+    fn missing_output_is_not_a_guid() {
         let hangs: List = |_| Err(refused("zfs", "list", "no answer"));
         let answer = guid_by("silent/a", hangs);
         assert!(matches!(answer, Err(GuidError::Program(_))), "{answer:?}");

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pool_is_what_a_name_begins_with() {
+    fn the_pool_is_the_first_part_of_a_name() {
         for name in ["tank", "tank/a", "tank/a/b", "tank@s"] {
             assert_eq!(pool_of(name), "tank");
         }

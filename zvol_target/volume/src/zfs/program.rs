@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_keeps_others_off_longer_and_longer() {
+    fn hanging_programs_lengthen_the_pause() {
         let since = Instant::now();
         let keeps_off = |programs, after: u64| {
             Hanging { programs, since }.keeps_others_off(since + Duration::from_secs(after))

@@ -148,7 +148,7 @@ fn a_read_only_volume_is_not_cleared() {
 }
 
 #[test]
-fn the_map_of_a_file_is_what_was_written_and_no_more() {
+fn the_map_of_a_file_has_exactly_the_written_data() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = sparse_file(directory.path(), SIZE);
     on_each_engine(async || {

@@ -108,7 +108,7 @@ fn two(directory: &Path) -> [Arc<dyn Volume>; 2] {
 }
 
 #[test]
-fn what_cannot_be_cloned_is_read_and_written() {
+fn blocks_that_cannot_be_cloned_are_read_and_written() {
     // A file system such as ext4.
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     on_each_engine(async || {
@@ -159,7 +159,7 @@ fn holes_and_zeroes_become_holes() {
 }
 
 #[test]
-fn inside_one_volume_it_is_as_if_all_had_been_read_before() {
+fn an_overlapping_copy_equals_reading_everything_first() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     on_each_engine(async || {
         let [one, _] = two(directory.path());

@@ -202,7 +202,7 @@ fn whole_blocks_of_other_lengths_are_copied_wherever_they_begin() {
 }
 
 #[test]
-fn what_else_is_in_a_block_stays() {
+fn the_rest_of_a_block_is_unchanged() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     on_each_engine(async || {
         for (source_block, destination_block) in [(512, 512), (512, 4096), (4096, 512)] {
@@ -296,7 +296,7 @@ fn bytes_moved_by_less_than_a_block_inside_one_volume() {
 }
 
 #[test]
-fn a_hole_of_the_source_stays_one_as_far_as_whole_blocks_go() {
+fn a_hole_of_the_source_stays_a_hole_in_whole_blocks() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     on_each_engine(async || {
         let source = volume_in(directory.path(), "source", 512);

@@ -48,7 +48,7 @@ async fn exercise(volume: &dyn Volume) {
     volume.flush().await.unwrap();
 }
 
-async fn refuses_what_does_not_fit(volume: &dyn Volume) {
+async fn refuses_ranges_that_do_not_fit(volume: &dyn Volume) {
     let block = u64::from(volume.geometry().logical_block_bytes);
     let end = volume.geometry().size_bytes;
     for (offset, length) in [
@@ -115,7 +115,7 @@ fn file_through_the_page_cache_and_past_it() {
             let volume = open(&path, options(caching));
             assert_eq!(volume.geometry().size_bytes, SIZE);
             exercise(&*volume).await;
-            refuses_what_does_not_fit(&*volume).await;
+            refuses_ranges_that_do_not_fit(&*volume).await;
             concurrently(volume).await;
         });
     }
@@ -179,7 +179,7 @@ fn block_device() {
                 assert_eq!((size_bytes, logical_block_bytes), (SIZE, sector));
                 assert!(physical_block_bytes >= sector);
                 exercise(&*volume).await;
-                refuses_what_does_not_fit(&*volume).await;
+                refuses_ranges_that_do_not_fit(&*volume).await;
                 concurrently(volume).await;
             });
         }
@@ -196,7 +196,7 @@ fn file_in_memory() {
     on_each_engine(async || {
         let volume = open(&path, OpenOptions::default());
         exercise(&*volume).await;
-        refuses_what_does_not_fit(&*volume).await;
+        refuses_ranges_that_do_not_fit(&*volume).await;
         concurrently(volume).await;
     });
 }
@@ -258,7 +258,7 @@ fn after_cached_writes_were_lost_no_flush_succeeds() {
 }
 
 #[test]
-fn a_stable_write_that_found_no_space_spoils_no_later_flush() {
+fn a_stable_write_without_space_does_not_affect_later_flushes() {
     if !is_root() {
         return;
     }
@@ -285,7 +285,7 @@ fn a_stable_write_that_found_no_space_spoils_no_later_flush() {
 }
 
 #[test]
-fn what_another_left_and_cannot_be_stored_is_in_no_flush() {
+fn dirty_pages_of_an_earlier_user_that_cannot_be_stored_fail_flushes() {
     if !is_root() {
         return;
     }
@@ -437,7 +437,7 @@ fn a_stable_write_is_on_the_device_when_it_ends_and_a_cached_one_after_the_flush
 }
 
 #[test]
-fn a_file_system_that_hangs_holds_only_those_who_write_to_it() {
+fn a_file_system_that_hangs_blocks_only_its_writers() {
     if !is_root() {
         return;
     }

@@ -27,7 +27,7 @@ const READ_ONLY: OpenOptions = OpenOptions {
 };
 
 #[test]
-fn refuses_what_is_no_volume() {
+fn refuses_other_file_types() {
     let directory = tempfile::tempdir().unwrap();
     let default = OpenOptions::default();
     let missing = problem(&directory.path().join("absent"), default);
@@ -39,7 +39,7 @@ fn refuses_what_is_no_volume() {
 }
 
 #[test]
-fn refuses_sizes_that_are_no_blocks() {
+fn refuses_sizes_with_partial_blocks() {
     let directory = tempfile::tempdir().unwrap();
     let empty = problem(&sparse_file(directory.path(), 0), OpenOptions::default());
     assert!(matches!(empty, Problem::Empty));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step: host and disk, list identifier and its usage, CSCD descriptors, segment descriptors, and how the list is changed; then what
-//! RECEIVE COPY RESULTS says of it.
+//! A step: host and disk, list identifier and its usage, CSCD descriptors, segment descriptors, and the changes of the list. Then
+//! RECEIVE COPY RESULTS.
 
 use scsi::sam::Status;
 
@@ -36,7 +36,7 @@ fn segment(input: &mut Input) -> (Segment, Vec<u8>) {
         descriptor[..4].copy_from_slice(&[0x0a, 0, 0, 0x1c]);
         descriptor.extend((length as u32).to_be_bytes());
         for at in &mut at {
-            // Of a block, or beyond it.
+            // In a block, or beyond its end.
             let offset = input.half() % 1200;
             offsets.extend(offset.to_be_bytes());
             *at += usize::from(offset);
@@ -118,12 +118,12 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
         }
         assert!(
             rig.contents() == expected,
-            "GOOD, and not what was requested"
+            "GOOD, but other data than requested"
         );
     }
 }
 
-/// Any RECEIVE COPY RESULTS; what it says of its own length is true.
+/// Any RECEIVE COPY RESULTS; its length field must be right.
 fn receive(rig: &mut Rig, input: &mut Input, host: usize, disk: usize) {
     let mut cdb = [0; 16];
     cdb[0] = 0x84;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Commands with a parameter list: each list well-formed, with any content of its fields, or with bytes of it changed.
+//! Commands with a parameter list: a valid list with any content of its fields, or with changed bytes.
 //!
-//! Input: a byte of which bit 0 says whether the volumes are slow, and steps, which each target takes apart by itself.
+//! Input: a byte whose bit 0 makes the volumes slow, then steps in the format of each target.
 
 mod extended_copy;
 mod mode_select;
@@ -14,9 +14,9 @@ use crate::input::Input;
 use crate::memory;
 use rig::Rig;
 
-/// Steps of one input.
+/// Most steps of one input.
 const MOST_STEPS: usize = 24;
-/// What an input may hold: the volumes are small, and one command runs at a time.
+/// Memory limit of an input: the volumes are small, and one command runs at a time.
 const LIST_MEMORY: usize = 64 << 20;
 
 fn run(data: &[u8], step: fn(&mut Rig, &mut Input)) {
@@ -32,7 +32,7 @@ fn run(data: &[u8], step: fn(&mut Rig, &mut Input)) {
     });
 }
 
-/// Changes bytes of a list: a count, and as many places and values.
+/// Changes bytes of a list: a count, then positions and values.
 fn tamper(list: &mut Vec<u8>, input: &mut Input) -> bool {
     let count = input.byte() & 7;
     for _ in 0..count {
@@ -46,27 +46,27 @@ fn tamper(list: &mut Vec<u8>, input: &mut Input) -> bool {
     count > 0
 }
 
-/// EXTENDED COPY (LID1): what ends with GOOD has copied what it says, in order.
+/// EXTENDED COPY (LID1): GOOD means that it has copied all segments in order.
 pub fn run_extended_copy(data: &[u8]) {
     run(data, extended_copy::step);
 }
 
-/// UNMAP: what ends with GOOD has made zeroes of its ranges, and of nothing else.
+/// UNMAP: GOOD means that exactly its ranges are zeroes.
 pub fn run_unmap(data: &[u8]) {
     run(data, unmap::step);
 }
 
-/// PERSISTENT RESERVE OUT: what PERSISTENT RESERVE IN says afterwards is well-formed, and has the key of whom it let register.
+/// PERSISTENT RESERVE OUT: PERSISTENT RESERVE IN returns valid data afterwards, with the key of a successful registration.
 pub fn run_persistent_reserve_out(data: &[u8]) {
     run(data, persistent_reserve_out::step);
 }
 
-/// MODE SELECT: only what is changeable changes, and nothing when it is refused.
+/// MODE SELECT: only changeable bits change, and none if it is refused.
 pub fn run_mode_select(data: &[u8]) {
     run(data, mode_select::step);
 }
 
-/// POPULATE TOKEN and WRITE USING TOKEN: only tokens that were given out, for what they stood for then.
+/// POPULATE TOKEN and WRITE USING TOKEN: only created tokens are accepted, with the data at their creation.
 pub fn run_token(data: &[u8]) {
     run(data, token::step);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step: host and disk, which MODE SELECT, which pages of MODE SENSE the list is made of, and how it is changed.
+//! A step: host and disk, the MODE SELECT, the MODE SENSE pages of the list, and the changes of the list.
 
 use scsi::sam::Status;
 
@@ -30,7 +30,7 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
         input.byte() & 0x3f
     };
     let mut list = sense(rig, disk, ten, CURRENT, pages);
-    // The length of mode data is reserved here (SPC-5 7.5.5).
+    // The length of mode data is reserved in MODE SELECT (SPC-5 7.5.5).
     let length_bytes = if ten { 2 } else { 1 };
     if list.len() > length_bytes {
         list[..length_bytes].fill(0);
@@ -54,7 +54,7 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
     if answer.status != Status::Good {
         assert_eq!(after, before, "a refused MODE SELECT changes nothing");
     }
-    // The header tells what the LUN is, not what it was set to.
+    // The header has properties of the LUN, not its settings.
     let header = if ten { 8 } else { 4 };
     for at in header..after.len() {
         assert_eq!(
@@ -65,7 +65,7 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
     }
 }
 
-/// MODE SENSE: header and pages; empty when the page is not there.
+/// MODE SENSE: header and pages; empty if the page does not exist.
 fn sense(rig: &mut Rig, disk: usize, ten: bool, control: u8, page: u8) -> Vec<u8> {
     let page = (control << 6) | page;
     let cdb = if ten {
@@ -73,7 +73,7 @@ fn sense(rig: &mut Rig, disk: usize, ten: bool, control: u8, page: u8) -> Vec<u8
     } else {
         vec![0x1a, NO_BLOCK_DESCRIPTORS, page, 0, 0xff, 0]
     };
-    // Host 0 finds a unit attention when host 1 changed something.
+    // Host 0 gets a unit attention if host 1 changed something.
     for _ in 0..2 {
         let answer = rig.execute(0, disk, &cdb, &[]);
         if answer.status == Status::Good {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step: host and disk, service action, scope and type, keys, flags, additional parameter data, and how the list is changed.
+//! A step: host and disk, service action, scope and type, keys, flags, additional parameter data, and the changes of the list.
 
 use scsi::sam::Status;
 
@@ -14,7 +14,7 @@ const REGISTER_AND_MOVE: u8 = 0x07;
 const BASIC_BYTES: usize = 24;
 /// `SPEC_I_PT`
 const SPECIFY_INITIATOR_PORTS: u8 = 0x08;
-/// More than two hosts with two ports each, and those of `TransportIDs` of one input, can have.
+/// More than two hosts with two ports each, and the `TransportIDs` of one input, can have.
 const MOST_REGISTRATIONS: usize = 512;
 
 pub(super) fn step(rig: &mut Rig, input: &mut Input) {
@@ -22,7 +22,7 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
     let (disk, host) = (usize::from(what) % DISKS, usize::from((what >> 2) & 1));
     let service_action = input.byte() & 0x1f;
     let scope_and_type = input.byte();
-    // Few keys, so that they meet.
+    // Few keys, so that they often match.
     let keys = input.byte();
     let (key, action_key) = (u64::from(keys & 7), u64::from((keys >> 4) & 7));
     let flags = input.byte();
@@ -63,12 +63,12 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
         && list.len() == BASIC_BYTES
         && action_key != 0
     {
-        assert!(found.contains(&action_key), "GOOD, and not registered");
+        assert!(found.contains(&action_key), "GOOD, but not registered");
     }
     well_formed(rig, host, disk);
 }
 
-/// An iSCSI `TransportID` (SPC-5 7.6.4.6) of one of the hosts or of nobody, as device or port.
+/// An iSCSI `TransportID` (SPC-5 7.6.4.6) of a host or an unknown name, as device or port.
 fn transport_id(input: &mut Input) -> Vec<u8> {
     let what = input.byte();
     let mut name = format!("iqn.2026-11.example:host{}", what & 3);
@@ -107,7 +107,7 @@ fn keys_of(rig: &mut Rig, host: usize, disk: usize) -> Vec<u64> {
         .collect()
 }
 
-/// READ RESERVATION, REPORT CAPABILITIES and READ FULL STATUS keep to their format.
+/// Checks the format of READ RESERVATION, REPORT CAPABILITIES and READ FULL STATUS.
 fn well_formed(rig: &mut Rig, host: usize, disk: usize) {
     let reservation = persistent_reserve_in(rig, host, disk, 1);
     assert!(matches!(reservation.len(), 8 | 24));
@@ -124,10 +124,10 @@ fn well_formed(rig: &mut Rig, host: usize, disk: usize) {
     assert_eq!(at, full.len());
     assert!(
         reservation.len() == 24 || holders == 0,
-        "a holder of nothing"
+        "a holder without a reservation"
     );
     assert!(
         reservation.len() == 8 || holders > 0,
-        "a reservation of nobody"
+        "a reservation without a holder"
     );
 }

@@ -21,22 +21,22 @@ pub(super) const BLOCK_BYTES: usize = 512;
 /// Blocks of each disk.
 pub(super) const BLOCKS: u64 = 512;
 pub(super) const DISKS: usize = 4;
-/// Turns after which a command has to have ended.
+/// Turns after which a command must have ended.
 const MOST_TURNS: usize = 100_000;
-/// What a slow volume does, operation by operation (see `memory_volume`).
+/// Delays of a slow volume's operations (see `memory_volume`).
 const SLOW: [u8; 5] = [0, 3, 1, 7, 2];
 
 pub(super) struct Rig {
     devices: [Arc<Device>; 2],
     pub(super) volumes: Vec<Arc<MemoryVolume>>,
-    /// One of each host with each device.
+    /// One for each host and device.
     nexuses: [[Arc<Nexus>; 2]; 2],
     next_identifier: u64,
-    /// Tokens given out, with what they stood for.
+    /// Created tokens, with the data at their creation.
     pub(super) tokens: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Status of a command, and its Data-In.
+/// Status and Data-In of a command.
 pub(super) struct Answer {
     pub(super) status: Status,
     pub(super) data: Vec<u8>,
@@ -72,8 +72,8 @@ impl Rig {
                 write_cache: false,
                 read_only: false,
             };
-            let unit = LogicalUnit::new(Arc::clone(&volume) as Arc<_>, options)
-                .expect("a geometry that is taken");
+            let unit =
+                LogicalUnit::new(Arc::clone(&volume) as Arc<_>, options).expect("a valid geometry");
             devices[number / 2]
                 .insert_logical_unit((number % 2) as u16, unit, LogicalUnitAccess::Any)
                 .expect("a number that is free");
@@ -93,14 +93,14 @@ impl Rig {
                 if disk % 2 == 0 {
                     rig.devices[device].nexus_established(&rig.nexuses[device][host]);
                 }
-                // Takes the unit attention.
+                // Clears the unit attention.
                 rig.execute(host, disk, &[0; 6], &[]);
             }
         }
         rig
     }
 
-    /// Runs a command of a host on a disk to its end; checks what every command has to keep to.
+    /// Runs a command of a host on a disk to its end. Checks the general rules for commands.
     pub(super) fn execute(&mut self, host: usize, disk: usize, cdb: &[u8], list: &[u8]) -> Answer {
         let device = disk / 2;
         let command = Command {
@@ -116,16 +116,16 @@ impl Rig {
         let running = Arc::clone(&self.devices[device]).execute_command(nexus, command, data_out);
         match to_its_end(running) {
             Outcome::Completed(completion) => answer(completion),
-            Outcome::Aborted => panic!("{cdb:02x?} was aborted by nobody"),
+            Outcome::Aborted => panic!("{cdb:02x?} was aborted without an abort"),
         }
     }
 
-    /// What all disks hold.
+    /// Content of all disks.
     pub(super) fn contents(&self) -> Vec<Vec<u8>> {
         self.volumes.iter().map(|volume| volume.content()).collect()
     }
 
-    /// The NAA designator of a disk, by its Device Identification page.
+    /// The NAA designator of a disk, from its Device Identification page.
     pub(super) fn naa(&mut self, disk: usize) -> Vec<u8> {
         let page = self.execute(0, disk, &[0x12, 1, 0x83, 4, 0, 0], &[]).data;
         let mut at = 4;
@@ -179,7 +179,7 @@ impl Wake for Flag {
     }
 }
 
-/// Polls only when woken, so that a forgotten wake shows.
+/// Polls only after a wake-up, so that a missing one is found.
 fn to_its_end<T>(future: LocalBoxFuture<'_, T>) -> T {
     let mut future = pin!(future);
     let flag = Arc::new(Flag(AtomicBool::new(true)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step: host and disk, and one of: make a token, write by one that was made (or one that was changed), write to a disk.
+//! A step: host and disk, and one of: create a token; write with a created or changed token; write to a disk.
 
 use scsi::sam::Status;
 
@@ -19,7 +19,7 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
         0 | 1 => populate(rig, input, host, disk),
         2 => write(rig, input, host, disk),
         _ => {
-            // WRITE(10) of a block: tokens for it are void then.
+            // WRITE(10) of a block: cancels the tokens for it.
             let address = input.byte();
             let cdb = [0x2a, 0, 0, 0, 0, address, 0, 0, 1, 0];
             rig.execute(host, disk, &cdb, &[input.byte(); BLOCK_BYTES]);
@@ -27,7 +27,7 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
     }
 }
 
-/// Block device range descriptors (SBC-4 5.21.3), and what they name.
+/// Block device range descriptors (SBC-4 5.21.3), and their ranges.
 fn ranges(input: &mut Input) -> (Vec<u8>, Vec<(usize, usize)>) {
     let (mut descriptors, mut named) = (Vec::new(), Vec::new());
     for _ in 0..input.byte() & 3 {
@@ -35,7 +35,7 @@ fn ranges(input: &mut Input) -> (Vec<u8>, Vec<(usize, usize)>) {
         descriptors.extend(address.to_be_bytes());
         descriptors.extend(blocks.to_be_bytes());
         descriptors.extend([0; 4]);
-        // One of no blocks names nothing, wherever it is.
+        // A descriptor of zero blocks has no range.
         if blocks > 0 {
             named.push((address as usize, blocks as usize));
         }
@@ -74,10 +74,7 @@ fn populate(rig: &mut Rig, input: &mut Input, host: usize, disk: usize) {
     let cdb = third_party(0x83, POPULATE_TOKEN, 6, identifier, list.len());
     let held = rig.contents();
     let answer = rig.execute(host, disk, &cdb, &list);
-    assert!(
-        rig.contents() == held,
-        "a token was made, and a disk changed"
-    );
+    assert!(rig.contents() == held, "creating a token changed a disk");
     let cdb = third_party(0x84, RECEIVE_ROD_TOKEN_INFORMATION, 2, identifier, 4096);
     let reported = rig.execute(host, disk, &cdb, &[]);
     if answer.status != Status::Good || reported.status != Status::Good || changed {
@@ -92,7 +89,7 @@ fn populate(rig: &mut Rig, input: &mut Input, host: usize, disk: usize) {
         let end = named.iter().map(|(address, blocks)| address + blocks).max();
         assert!(
             end.unwrap_or(0) as u64 <= BLOCKS,
-            "a token for what is beyond the end"
+            "a token for blocks beyond the end"
         );
         let token = data[descriptors + 6..descriptors + 6 + TOKEN_BYTES].to_vec();
         rig.tokens.push((token, content_of(&held[disk], &named)));
@@ -129,9 +126,9 @@ fn write(rig: &mut Rig, input: &mut Input, host: usize, disk: usize) {
     let blocks: usize = named.iter().map(|(_, blocks)| blocks).sum();
     assert!(
         blocks == 0 || (!forged && !rig.tokens.is_empty()),
-        "a forged token is taken"
+        "a forged token is accepted"
     );
-    // Ranges longer than what the token stands for are left from there on (residual data).
+    // Ranges beyond the token's data are not written (residual data).
     let from = (offset * BLOCK_BYTES).min(stood_for.len());
     let mut source = stood_for[from..].iter().copied();
     for (address, blocks) in named {
@@ -141,5 +138,5 @@ fn write(rig: &mut Rig, input: &mut Input, host: usize, disk: usize) {
             *to = byte;
         }
     }
-    assert!(rig.contents() == expected, "not what the token stood for");
+    assert!(rig.contents() == expected, "not the data of the token");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step: disk, how many descriptors, those, and how the list is changed.
+//! A step: disk, number of descriptors, the descriptors, and the changes of the list.
 
 use scsi::sam::Status;
 
@@ -45,7 +45,7 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
         }
         assert_eq!(left, expected);
     } else {
-        // Whatever it took its list for: other disks keep what they hold, and this one gets nothing but zeroes.
+        // For every list: other disks do not change, and this one changes only to zeroes.
         for (number, (after, before)) in left.iter().zip(&expected).enumerate() {
             let same =
                 |(after, before): (&u8, &u8)| after == before || (number == disk && *after == 0);

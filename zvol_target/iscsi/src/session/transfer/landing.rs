@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_is_what_came_in_order(
+        fn data_is_received_in_order(
             segments in prop::collection::vec(1usize..50, 1..20),
             takes in prop::collection::vec(1usize..70, 0..20),
         ) {

@@ -23,7 +23,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_hosts_do_what_is_registered_is_sound(
+    fn registrations_are_always_consistent(
         requests in prop::collection::vec(request(), 1..60),
     ) {
         let store = Arc::new(Stored::default());

@@ -13,7 +13,7 @@ use crate::sam::Status;
 use crate::{Device, LogicalUnit, LogicalUnitAccess, PersistentReservations};
 
 #[test]
-fn what_is_to_survive_is_stored_before_good() {
+fn reservations_are_stored_before_good() {
     let store = Arc::new(Stored::default());
     let first = with_store(&store);
     let second = Initiator::of(Arc::clone(&first.device));
@@ -50,7 +50,7 @@ fn what_is_to_survive_is_stored_before_good() {
 }
 
 #[test]
-fn what_could_not_be_stored_did_not_happen_and_is_not_trusted() {
+fn a_failed_store_changes_nothing_and_is_repeated() {
     let store = Arc::new(Stored::default());
     let first = with_store(&store);
     assert_eq!(first.register_with(0xa, APTPL, &[]).status, Status::Good);
@@ -96,7 +96,7 @@ fn a_disk_keeps_its_reservations_when_its_unit_is_replaced() {
 }
 
 #[test]
-fn a_unit_that_was_never_ready_takes_what_is_stored() {
+fn a_unit_that_was_never_ready_uses_the_stored_reservations() {
     let store = Arc::new(Stored::default());
     with_store(&store).register_with(0xa, APTPL, &[]);
     let device = Arc::new(Device::new(product()));
@@ -122,7 +122,7 @@ fn a_unit_that_was_never_ready_takes_what_is_stored() {
 }
 
 #[test]
-fn an_administrator_clears_what_nobody_can() {
+fn an_administrator_can_clear_all_reservations() {
     let store = Arc::new(Stored::default());
     let gone = with_store(&store);
     let other = Initiator::of(Arc::clone(&gone.device));

@@ -95,7 +95,7 @@ fn preempt_of_all_registrants_takes_key_zero_for_all_others() {
 }
 
 #[test]
-fn preempt_and_abort_waits_for_what_it_aborted() {
+fn preempt_and_abort_waits_for_aborted_tasks() {
     let (volume, victim) = setup();
     let preempter = Initiator::of(Arc::clone(&victim.device));
     let bystander = Initiator::of(Arc::clone(&victim.device));
@@ -159,7 +159,7 @@ fn a_preempt_that_waits_is_aborted_itself_when_its_own_host_is_preempted() {
 }
 
 #[test]
-fn preempt_and_abort_waits_for_steps_of_copies_that_are_tasks_elsewhere() {
+fn preempt_and_abort_waits_for_copy_steps_of_other_units() {
     let (victim, preempter, _) = three();
     victim.register(0xa);
     preempter.register(0xb);

@@ -36,7 +36,7 @@ fn keys_are_registered_changed_and_removed() {
 }
 
 #[test]
-fn read_keys_tells_the_whole_length_when_cut() {
+fn read_keys_reports_the_whole_length_when_truncated() {
     let (first, second, _) = three();
     first.register(1);
     second.register(2);

@@ -73,7 +73,7 @@ fn reserve_keeps_others_out_until_release_reset_or_logout() {
 }
 
 #[test]
-fn a_host_that_loses_the_unit_holds_nothing_there() {
+fn a_host_that_loses_the_unit_loses_its_reserve() {
     let (first, second, _) = three();
     first.data(&RESERVE_6);
     let only = LogicalUnitAccess::Initiators([second.nexus.initiator_device.clone()].into());
@@ -82,7 +82,7 @@ fn a_host_that_loses_the_unit_holds_nothing_there() {
 }
 
 #[test]
-fn a_nexus_that_is_gone_reserves_nothing() {
+fn a_lost_nexus_cannot_reserve() {
     let (first, second, _) = three();
     first.device.nexus_lost(&first.nexus);
     let mut late = first.execute(1, TaskAttribute::Simple, &RESERVE_6, Sent::boxed(&[]));
@@ -153,7 +153,7 @@ fn a_command_whose_data_never_comes_holds_up_no_other() {
 }
 
 #[test]
-fn units_of_one_device_are_reserved_apart() {
+fn units_of_one_device_have_separate_reservations() {
     let (first, second, _) = three();
     let mut options = options();
     options.uuid[0] ^= 1;

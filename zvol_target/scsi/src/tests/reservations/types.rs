@@ -122,7 +122,7 @@ fn a_reservation_ends_with_its_holder() {
 }
 
 #[test]
-fn clear_ends_all_and_tells_the_others() {
+fn clear_removes_everything_and_notifies_the_others() {
     let (first, second, other) = three();
     first.register(0xa);
     second.register(0xb);

@@ -56,7 +56,7 @@ fn a_hidden_unit_can_not_be_distinguished_from_an_absent_one() {
 }
 
 #[test]
-fn units_of_another_device_are_reached_by_who_could_log_in_there() {
+fn units_of_another_device_need_the_right_to_log_in_there() {
     let (volumes, initiator, other) = two_devices(LogicalUnitAccess::Any);
     let list = anonymous(&names(), &[Segment(0, 1, 8, 0, 0)]);
     let unreachable = (COPY_ABORTED, 0x0d, 0x02);
@@ -96,7 +96,7 @@ fn the_access_list_of_a_unit_of_another_device_counts() {
 }
 
 #[test]
-fn another_device_that_asks_for_an_account_wants_it_proven() {
+fn units_of_a_device_with_accounts_need_a_proof() {
     let (_, initiator, other) = two_devices(LogicalUnitAccess::Any);
     let list = anonymous(&names(), &[Segment(0, 1, 8, 0, 0)]);
     let with_proof = |proof| {

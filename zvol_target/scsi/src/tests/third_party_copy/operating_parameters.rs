@@ -7,7 +7,7 @@ use crate::sam::Status;
 use crate::{Offload, OffloadPolicy, Offloads};
 
 #[test]
-fn what_the_copy_manager_can_do_is_said_alike_everywhere() {
+fn capabilities_of_the_copy_manager_are_reported_consistently() {
     let Pair { initiator, .. } = pair();
     let parameters = initiator.data(&receive(3, 0));
     assert_eq!(
@@ -57,7 +57,7 @@ fn what_the_copy_manager_can_do_is_said_alike_everywhere() {
 }
 
 #[test]
-fn switched_off_it_is_not_there() {
+fn a_disabled_copy_manager_is_not_supported() {
     let Pair { initiator, .. } = pair();
     let without = Offloads::ALL
         .without(Offload::ExtendedCopy)

@@ -18,7 +18,7 @@ use crate::sam::{
 };
 
 #[test]
-fn a_copy_holds_what_it_reads_and_writes_against_writers() {
+fn a_copy_locks_its_ranges_against_writers() {
     let Pair { volumes, initiator } = pair();
     volumes[1].hold();
     let list = anonymous(&names(), &[Segment(0, 1, 64, 0, 0)]);
@@ -211,7 +211,7 @@ fn start(initiator: &Initiator, identifier: u16, blocks: u16, from: u64, to: u64
 }
 
 #[test]
-fn copies_of_a_host_that_are_too_many_wait_for_their_turn() {
+fn copies_of_a_host_above_the_limit_wait() {
     let Pair { volumes, initiator } = pair();
     let other_nexus = other_nexus(&initiator);
     volumes[1].hold();

@@ -38,7 +38,7 @@ fn segments_are_copied_in_order_between_units_and_within_one() {
 }
 
 #[test]
-fn what_was_copied_is_stable_unless_there_is_a_write_cache() {
+fn copied_data_is_stable_without_a_write_cache() {
     for write_cache in [false, true] {
         let volumes = [RamVolume::new(BLOCKS), RamVolume::new(BLOCKS)];
         let device = Arc::new(Device::new(product()));
@@ -78,7 +78,7 @@ fn nothing_is_no_error() {
 }
 
 #[test]
-fn units_with_other_blocks_are_copied_by_what_fits_both() {
+fn units_with_different_blocks_are_copied_in_common_blocks() {
     let geometry = Geometry {
         size_bytes: 4096 * 100,
         logical_block_bytes: 4096,
@@ -228,7 +228,7 @@ fn only_designators_of_logical_units_find_one() {
 }
 
 #[test]
-fn a_failing_end_is_reported_with_its_own_sense_data_and_the_residual() {
+fn a_failed_unit_is_reported_with_its_sense_data_and_the_residual() {
     let Pair { volumes, initiator } = pair();
     let list = anonymous(&names(), &[Segment(0, 1, 8, 0, 0)]);
     for (failing, error, there) in [
@@ -280,7 +280,7 @@ fn write_protected_and_absent_volumes_are_the_ends_failures() {
 }
 
 #[test]
-fn a_list_that_does_not_come_whole_copies_nothing() {
+fn an_incomplete_list_copies_nothing() {
     let Pair { volumes, initiator } = pair();
     let list = anonymous(&names(), &[Segment(0, 1, 8, 0, 0)]);
     let cdb = extended_copy(list.len());

@@ -58,7 +58,7 @@ fn with_blocks(block_bytes: u32) -> Arc<RamVolume> {
 }
 
 #[test]
-fn bytes_are_copied_and_what_else_is_in_their_blocks_stays() {
+fn bytes_are_copied_and_the_rest_of_their_blocks_is_unchanged() {
     let Pair { volumes, initiator } = pair();
     let [data, old] = [pattern(7, 32), pattern(9, 32)];
     fill(&volumes[0], 0, &data);
@@ -75,7 +75,7 @@ fn bytes_are_copied_and_what_else_is_in_their_blocks_stays() {
 }
 
 #[test]
-fn nothing_and_the_longest_there_is() {
+fn zero_bytes_and_the_longest_segment() {
     let blocks = 2 * u64::from(MAXIMUM_SEGMENT_BYTES) / 512;
     let Pair { volumes, initiator } = pair_on([RamVolume::new(blocks), RamVolume::new(8)]);
     let data = pattern(5, 64);

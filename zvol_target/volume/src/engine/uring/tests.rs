@@ -123,7 +123,7 @@ fn operations_of_a_broken_ring_go_to_threads() {
 }
 
 #[test]
-fn what_nobody_waits_for_still_runs_when_the_ring_breaks() {
+fn dropped_operations_still_run_when_the_ring_breaks() {
     with_ring(async || {
         let backing = backing();
         FAULT.set(Some(Errno::AGAIN));
