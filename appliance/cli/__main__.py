@@ -33,7 +33,7 @@ from appliance.cli import (
 from appliance.cli import history as _history  # noqa: F401  # a verb of `zvaai datastore`, `host` and `pool`
 from appliance.cli.client import USAGE, Client, CommandError
 from appliance.cli.output import Output
-from appliance.cli.shared import Noun, Shared
+from appliance.cli.shared import Noun
 
 application = Noun(no_args_is_help=True, help="VMware storage with VAAI on OpenZFS.", pretty_exceptions_enable=False)
 for noun in (
@@ -64,7 +64,7 @@ def begin(
     if output not in ("table", "json"):
         raise CommandError(f"--output {output}: table or json", USAGE)
     if context.invoked_subcommand not in ("login", "setup", "upgrade"):
-        context.obj = Shared(Client(url, token, certificate), Output(output == "json"))
+        context.obj = Client(url, token, certificate), Output(output == "json")
 
 
 def main() -> int:

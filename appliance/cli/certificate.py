@@ -14,23 +14,17 @@ certificate = noun("certificate", "Show or replace the TLS certificate.")
 
 @certificate.command("show")
 def show(run: Run) -> None:
-    """Show names, dates and fingerprint of the certificate.
-
-    Example: zvaai certificate show
-    """
+    """Show names, dates and fingerprint of the certificate."""
     run.output.fields(run.client.call("GET", "/certificate"))
 
 
-@certificate.command("upload")
+@certificate.command("upload", "chain.pem key.pem")
 def upload(
     run: Run,
     chain: Annotated[Path, typer.Argument(help="File (PEM) with the server's certificate, then its issuers.")],
     key: Annotated[Path, typer.Argument(help="File (PEM) with its private key, without a passphrase.")],
 ) -> None:
-    """Replace the certificate by one of an authority. This login trusts the new one too.
-
-    Example: zvaai certificate upload chain.pem key.pem
-    """
+    """Replace the certificate by one of an authority. This login trusts the new one too."""
     try:
         body = {"certificate": chain.read_text(), "private_key": key.read_text()}
     except UnicodeDecodeError as error:

@@ -14,13 +14,11 @@ from appliance.cli.shared import Run, ask_secret, noun
 configuration = noun("configuration", "Back up the configuration.")
 
 
-@configuration.command("backup")
+@configuration.command("backup", "site.json")
 def back_up(run: Run, file: Path) -> None:
     """Write a sealed copy of the configuration to a new file. Prompts for your password.
 
     The recovery key opens it on another server: zvaai recover --file FILE.
-
-    Example: zvaai configuration backup site.json
     """
     response = run.client.call("POST", "/configuration/backup", {"password": ask_secret("Your password")})
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
@@ -34,8 +32,6 @@ def renew_recovery_key(run: Run) -> None:
     """Make a new recovery key and print it once.
 
     The key opens the copies of the configuration on pools. Store it away from this server. Older keys open older copies only.
-
-    Example: zvaai configuration recovery-key
     """
     response = run.client.call("POST", "/configuration/recovery-key")
     if run.output.as_json:

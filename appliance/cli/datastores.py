@@ -34,28 +34,23 @@ Squash = Annotated[str | None, typer.Option(help="NFS: map root, all or none to 
 Anyone = Annotated[bool, typer.Option("--anyone", help="NFS: allow clients such as 0.0.0.0/0: any host that reaches the server.")]
 
 
-@datastore.command("list")
+@datastore.command("list", "--state active")
 def list_datastores(
     run: Run,
     state: Annotated[str | None, typer.Option(help="active, deleted, copy or missing")] = None,
     kind: Annotated[str | None, typer.Option(help="vmfs or nfs")] = None,
 ) -> None:
-    """List datastores. Deleted ones can be restored; copies are not served.
-
-    Example: zvaai datastore list --state active
-    """
+    """List datastores. Deleted ones can be restored; copies are not served."""
     columns = ("name", "kind", "state", "lun", "share", "size", "used", "pool", "copy_reason")
     run.output.rows(run.client.all("/datastores", state=state, kind=kind), *columns)
 
 
-@datastore.command("show")
+@datastore.command("show", "vmfs1")
 def show_datastore(run: Run, store: Store) -> None:
     """Show a datastore and its space.
 
     `unique` of VMFS: bytes on disk that no clone or copy shares; an upper bound if `unique_exact` is no.
     `admitted` of NFS: bytes that its files need; of a thick datastore at most its size.
-
-    Example: zvaai datastore show vmfs1
     """
     path = run.path("/datastores", store)
     response = run.client.call("GET", path)
@@ -71,7 +66,9 @@ def show_datastore(run: Run, store: Store) -> None:
     return run.output.fields(shown)
 
 
-@datastore.command("create")
+@datastore.command(
+    "create", "vmfs1 --pool tank --size 2T --group cluster --wait", "nfs1 --kind nfs --pool tank --size 2T --client 192.0.2.0/24"
+)
 def create_datastore(
     run: Run,
     name: str,
@@ -93,12 +90,7 @@ def create_datastore(
     encrypted: Annotated[bool, typer.Option("--encrypted", help="Encrypt it with the key of the pool: zvaai key.")] = False,
     wait: Wait = False,
 ) -> None:
-    """Create an empty datastore and serve it to host groups and clients.
-
-    Example: zvaai datastore create vmfs1 --pool tank --size 2T --group cluster --wait
-
-    Example: zvaai datastore create nfs1 --kind nfs --pool tank --size 2T --client 192.0.2.0/24
-    """
+    """Create an empty datastore and serve it to host groups and clients."""
     body = {"kind": kind, "name": name, "pool": pool, "size": as_bytes(size), "thick": thick, "block_size": block_size}
     body |= {"lun": lun, "soft_threshold": soft_threshold, "host_groups": group_ids(run.client, group)}
     body |= {"record_size": record_size, "sync": sync, "compression": compression}
@@ -107,7 +99,7 @@ def create_datastore(
     run.job(run.client.call("POST", "/datastores", body), wait)
 
 
-@datastore.command("change")
+@datastore.command("change", "vmfs1 --add-group cluster2 --remove-group cluster --wait")
 def change_datastore(
     run: Run,
     store: Store,
@@ -129,10 +121,7 @@ def change_datastore(
     force: Force = False,
     wait: Wait = False,
 ) -> None:
-    """Change a datastore. Options that are not given stay as they are.
-
-    Example: zvaai datastore change vmfs1 --add-group cluster2 --remove-group cluster --wait
-    """
+    """Change a datastore. Options that are not given stay as they are."""
 
     def changes(now: dict[str, Any]) -> dict[str, Any]:
         given = (("name", name), ("lun", lun), ("versions", nfs_version), ("squash", squash), ("thick", thick))
@@ -146,37 +135,28 @@ def change_datastore(
     run.job(run.client.change(run.path("/datastores", store), changes), wait)
 
 
-@datastore.command("grow")
+@datastore.command("grow", "vmfs1 3T --wait")
 def grow_datastore(run: Run, store: Store, size: str, wait: Wait = False) -> None:
-    """Grow a VMFS datastore to a new size.
-
-    Example: zvaai datastore grow vmfs1 3T --wait
-    """
+    """Grow a VMFS datastore to a new size."""
     run.job(run.client.call("POST", f"{run.path('/datastores', store)}/grow", {"size": as_bytes(size)}), wait)
 
 
-@datastore.command("quota")
+@datastore.command("quota", "nfs1 3T --wait")
 def set_quota(run: Run, store: Store, size: str, wait: Wait = False) -> None:
-    """Set the quota of an NFS datastore, not below what it holds.
-
-    Example: zvaai datastore quota nfs1 3T --wait
-    """
+    """Set the quota of an NFS datastore, not below what it holds."""
     path = f"{run.path('/datastores', store)}/quota"
     run.job(run.client.call("POST", path, {"size": as_bytes(size)}), wait)
 
 
-@datastore.command("delete")
+@datastore.command("delete", "vmfs1 --yes --wait")
 def delete_datastore(run: Run, store: Store, force: Force = False, yes: Yes = False, wait: Wait = False) -> None:
-    """Take a datastore out of service. It can be restored until it is purged.
-
-    Example: zvaai datastore delete vmfs1 --yes --wait
-    """
+    """Take a datastore out of service. It can be restored until it is purged."""
     path = run.path("/datastores", store)
     confirm(f"Take the datastore {store} away from its hosts?", yes)
     run.job(run.client.delete(path, force=force), wait)
 
 
-@datastore.command("restore")
+@datastore.command("restore", "vmfs1 --group cluster --wait")
 def restore_datastore(
     run: Run,
     store: Store,
@@ -186,37 +166,28 @@ def restore_datastore(
     anyone: Anyone = False,
     wait: Wait = False,
 ) -> None:
-    """Restore a deleted datastore with its identity, for the hosts that saw it before or for those that the options name.
-
-    Example: zvaai datastore restore vmfs1 --group cluster --wait
-    """
+    """Restore a deleted datastore with its identity, for the hosts that saw it before or for those that the options name."""
     body = {"name": name, "host_groups": group_ids(run.client, group) if group else None, "clients": client, "anyone": anyone}
     run.job(run.client.call("POST", f"{run.path('/datastores', store)}/restore", body), wait)
 
 
-@datastore.command("purge")
+@datastore.command("purge", "vmfs1 --yes --wait")
 def purge_datastore(run: Run, store: Store, yes: Yes = False, wait: Wait = False) -> None:
-    """Destroy a deleted datastore and its snapshots for good.
-
-    Example: zvaai datastore purge vmfs1 --yes --wait
-    """
+    """Destroy a deleted datastore and its snapshots for good."""
     store_id = run.client.named("/datastores", store)
     confirm(f"Destroy {store} and its snapshots for good?", yes)
     run.job(run.client.call("POST", f"/datastores/{store_id}/purge"), wait)
 
 
-@datastore.command("forget")
+@datastore.command("forget", "vmfs1 --yes")
 def forget_datastore(run: Run, store: Store, force: Force = False, yes: Yes = False, wait: Wait = False) -> None:
-    """Give up a missing datastore. Its LUN number or path becomes free.
-
-    Example: zvaai datastore forget vmfs1 --yes
-    """
+    """Give up a missing datastore. Its LUN number or path becomes free."""
     path = f"{run.path('/datastores', store)}/forget"
     confirm(f"Give up the missing datastore {store}, its LUN number and its hosts?", yes)
     run.job(run.client.call("POST", path, force=force), wait)
 
 
-@datastore.command("clone")
+@datastore.command("clone", "vmfs1 vmfs1-test --snapshot before --group test --wait")
 def clone_datastore(
     run: Run,
     store: Store,
@@ -227,10 +198,7 @@ def clone_datastore(
     anyone: Anyone = False,
     wait: Wait = False,
 ) -> None:
-    """Clone a datastore at once. The clone has an identity of its own.
-
-    Example: zvaai datastore clone vmfs1 vmfs1-test --snapshot before --group test --wait
-    """
+    """Clone a datastore at once. The clone has an identity of its own."""
     body = {
         "name": name, "snapshot": snapshot, "host_groups": group_ids(run.client, group),
         "clients": client, "anyone": anyone,
@@ -238,16 +206,13 @@ def clone_datastore(
     run.job(run.client.call("POST", f"{run.path('/datastores', store)}/clone", body), wait)
 
 
-@datastore.command("promote")
+@datastore.command("promote", "vmfs1-clone")
 def promote_datastore(run: Run, store: Store, wait: Wait = False) -> None:
-    """Make a clone independent of its origin, so that the origin can be purged. The shared snapshots become the clone's.
-
-    Example: zvaai datastore promote vmfs1-clone
-    """
+    """Make a clone independent of its origin, so that the origin can be purged. The shared snapshots become the clone's."""
     run.job(run.client.call("POST", f"{run.path('/datastores', store)}/promote"), wait)
 
 
-@datastore.command("adopt")
+@datastore.command("adopt", "tank/old vmfs2 --group cluster --wait")
 def adopt(
     run: Run,
     dataset: Annotated[str, typer.Argument(help="Volume or file system: zvaai datastore volumes, filesystems.")],
@@ -265,10 +230,7 @@ def adopt(
     anyone: Anyone = False,
     wait: Wait = False,
 ) -> None:
-    """Make a datastore of a volume, a file system or a copy.
-
-    Example: zvaai datastore adopt tank/old vmfs2 --group cluster --wait
-    """
+    """Make a datastore of a volume, a file system or a copy."""
     try:
         names = None if known_as is None else json.loads(known_as)
     except ValueError as error:

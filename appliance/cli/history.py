@@ -17,22 +17,16 @@ Range = Annotated[str, typer.Option("--range", "-r", help="How far back: hour, d
 Until = Annotated[datetime.datetime | None, typer.Option("--until", help="End of the range; the default is now.")]
 
 
-@datastore.command("history")
+@datastore.command("history", "vmfs1 --range week")
 def datastore_history(run: Run, store: Store, range_: Range = "day", until: Until = None) -> None:
-    """Show operations, throughput, latency, offloads and space of a datastore over time.
-
-    Example: zvaai datastore history vmfs1 --range week
-    """
+    """Show operations, throughput, latency, offloads and space of a datastore over time."""
     path = f"{run.path('/datastores', store)}/history"
     _show(run, run.client.call("GET", path, **_query(run, range_, until)))
 
 
 @datastore.command("load")
 def load(run: Run) -> None:
-    """Show operations and throughput of all datastores over the last 10 s, the busiest first.
-
-    Example: zvaai datastore load
-    """
+    """Show operations and throughput of all datastores over the last 10 s, the busiest first."""
     loads = run.client.all("/load")
     if run.output.as_json:
         return run.output.raw(loads)
@@ -44,22 +38,16 @@ def load(run: Run) -> None:
     return run.output.rows(rows, "datastore", "operations", "throughput")
 
 
-@host.command("history")
+@host.command("history", "esx1 --range hour")
 def host_history(run: Run, name: str, range_: Range = "day", until: Until = None) -> None:
-    """Show operations, throughput, latency and offloads of a host over time.
-
-    Example: zvaai host history esx1 --range hour
-    """
+    """Show operations, throughput, latency and offloads of a host over time."""
     path = f"{run.path('/hosts', name)}/history"
     _show(run, run.client.call("GET", path, **_query(run, range_, until)))
 
 
-@pool.command("history")
+@pool.command("history", "tank --range month")
 def pool_history(run: Run, name: str, range_: Range = "day", until: Until = None) -> None:
-    """Show operations, throughput, latency, offloads and space of a pool over time, and the day it is full.
-
-    Example: zvaai pool history tank --range month
-    """
+    """Show operations, throughput, latency, offloads and space of a pool over time, and the day it is full."""
     _show(run, run.client.call("GET", f"/pools/{name}/history", **_query(run, range_, until)))
 
 

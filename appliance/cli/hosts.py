@@ -17,12 +17,9 @@ GroupName = Annotated[str | None, typer.Option("--group", "-g", help="Its host g
 host.table("list", "/hosts", "name group iqns addresses chap_name", "List hosts.", names={"group": "/host-groups"})
 
 
-@host.command("show")
+@host.command("show", "esx1")
 def show_host(run: Run, host: str) -> None:
-    """Show a host: its group, sessions, datastores, and the commands to paste on it.
-
-    Example: zvaai host show esx1
-    """
+    """Show a host: its group, sessions, datastores, and the commands to paste on it."""
     response = run.client.call("GET", run.path("/hosts", host))
     sessions = [session for session in run.client.all("/sessions") if session["initiator"] in response["iqns"]]
     stores = [store["name"] for store in run.client.all("/datastores") if response["group"] in store["host_groups"]]
@@ -38,20 +35,16 @@ def show_host(run: Run, host: str) -> None:
     print("\nOn this host:\n" + "\n".join(f"  {line}" for line in [*lines, *ready["esxcli"]]))
 
 
-@host.command("create")
-@host.command("add", hidden=True)
+@host.command("create", "esx1 --iqn iqn.1998-01.com.vmware:esx1-0a1b2c3d --group cluster")
 def create_host(run: Run, name: str, iqn: Iqns = None, address: Addresses = None, group: GroupName = None) -> None:
-    """Create a host.
-
-    Example: zvaai host create esx1 --iqn iqn.1998-01.com.vmware:esx1-0a1b2c3d --group cluster
-    """
+    """Create a host."""
     body: dict[str, Any] = {"name": name, "iqns": iqn or [], "addresses": address or []}
     if group:
         body["group"] = run.client.named("/host-groups", group)
     run.output.fields(run.client.call("POST", "/hosts", body))
 
 
-@host.command("change")
+@host.command("change", "esx1 --add-iqn iqn.1998-01.com.vmware:esx1-second --remove-address 192.0.2.11")
 def change_host(
     run: Run,
     host: str,
@@ -63,10 +56,7 @@ def change_host(
     group: GroupName = None,
     force: Force = False,
 ) -> None:
-    """Change a host: its name, group, iSCSI names and addresses.
-
-    Example: zvaai host change esx1 --add-iqn iqn.1998-01.com.vmware:esx1-second --remove-address 192.0.2.11
-    """
+    """Change a host: its name, group, iSCSI names and addresses."""
 
     def changes(now: dict[str, Any]) -> dict[str, Any]:
         body: dict[str, Any] = {"force": force}
@@ -80,18 +70,15 @@ def change_host(
     run.output.fields(run.client.change(run.path("/hosts", host), changes))
 
 
-@host.command("delete")
+@host.command("delete", "esx1 --yes")
 def delete_host(run: Run, host: str, force: Force = False, yes: Yes = False) -> None:
-    """Delete a host. It can no longer log in or mount.
-
-    Example: zvaai host delete esx1 --yes
-    """
+    """Delete a host. It can no longer log in or mount."""
     path = run.path("/hosts", host)
     confirm(f"Delete the host {host}? It loses its datastores.", yes)
     run.client.delete(path, force=force)
 
 
-@host.command("chap")
+@host.command("chap", "esx1 --name esx1")
 def chap(
     run: Run,
     host: str,
@@ -99,10 +86,7 @@ def chap(
     remove: Annotated[bool, typer.Option("--remove", help="Remove name and secret.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also while the host is logged in by its present secret.")] = False,
 ) -> None:
-    """Set the CHAP name and secret of a host, for its own iSCSI names only. The secret comes from the terminal or stdin.
-
-    Example: zvaai host chap esx1 --name esx1
-    """
+    """Set the CHAP name and secret of a host, for its own iSCSI names only. The secret comes from the terminal or stdin."""
     path = f"{run.path('/hosts', host)}/chap"
     if remove:
         run.output.fields(run.client.call("DELETE", path, force=force))
@@ -113,10 +97,7 @@ def chap(
 
 @host.command("sessions")
 def sessions(run: Run) -> None:
-    """List iSCSI sessions: hosts and the portals they use.
-
-    Example: zvaai host sessions
-    """
+    """List iSCSI sessions: hosts and the portals they use."""
     rows = run.client.all("/sessions")
     if not run.output.as_json:
         by_iqn = {iqn: response["name"] for response in run.client.all("/hosts") for iqn in response["iqns"]}
@@ -145,28 +126,22 @@ host.table(
 group.table("list", "/host-groups", "name hosts disabled_offloads", "List host groups.", names={"hosts": "/hosts"})
 
 
-@group.command("create")
+@group.command("create", "cluster")
 def create_group(run: Run, name: str) -> None:
-    """Create a host group without hosts.
-
-    Example: zvaai group create cluster
-    """
+    """Create a host group without hosts."""
     run.output.fields(run.client.call("POST", "/host-groups", {"name": name}))
 
 
-@group.command("show")
+@group.command("show", "cluster")
 def show_group(run: Run, group: str) -> None:
-    """Show a host group: its hosts, its datastores, and the offloads that are disabled.
-
-    Example: zvaai group show cluster
-    """
+    """Show a host group: its hosts, its datastores, and the offloads that are disabled."""
     response = run.client.call("GET", run.path("/host-groups", group))
     stores = [store["name"] for store in run.client.all("/datastores") if response["id"] in store["host_groups"]]
     (shown,) = [response] if run.output.as_json else named([response], names_of(run.client, "/hosts"), "hosts")
     run.output.fields({**shown, "datastores": stores})
 
 
-@group.command("change")
+@group.command("change", "cluster --disable unmap")
 def change_group(
     run: Run,
     group: str,
@@ -177,10 +152,7 @@ def change_group(
     ] = None,
     enable: Annotated[list[str] | None, typer.Option(help="Enable an offload again; repeat for several.")] = None,
 ) -> None:
-    """Rename a host group, or disable offloads for its hosts.
-
-    Example: zvaai group change cluster --disable unmap
-    """
+    """Rename a host group, or disable offloads for its hosts."""
 
     def changes(now: dict[str, Any]) -> dict[str, Any]:
         body: dict[str, Any] = {"name": name} if name else {}

@@ -14,98 +14,71 @@ audit = noun("audit", "Show who changed what.")
 Limit = Annotated[int, typer.Option(help="At most so many.")]
 
 
-@job.command("list")
+@job.command("list", "--state failed")
 def list_jobs(
     run: Run,
     state: Annotated[str | None, typer.Option(help="queued, running, succeeded, failed or cancelled")] = None,
     limit: Limit = 30,
 ) -> None:
-    """List jobs, newest first.
-
-    Example: zvaai job list --state failed
-    """
+    """List jobs, newest first."""
     jobs = run.client.all("/jobs", most=limit, state=state)
     run.output.rows(jobs, "created_at", "kind", "name", "state", "percent", "step", "actor", "id")
 
 
-@job.command("show")
+@job.command("show", "0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3")
 def show_job(run: Run, job: str) -> None:
-    """Show a job.
-
-    Example: zvaai job show 0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3
-    """
+    """Show a job."""
     response = run.client.call("GET", f"/jobs/{job}")
     run.output.fields(response if run.output.as_json else {**response, "problem": (response["problem"] or {}).get("text")})
 
 
-@job.command("wait")
+@job.command("wait", "0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3")
 def wait_job(run: Run, job: str) -> None:
-    """Wait until a job has ended. The exit code is 1 if it failed.
-
-    Example: zvaai job wait 0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3
-    """
+    """Wait until a job has ended. The exit code is 1 if it failed."""
     run.job(run.client.call("GET", f"/jobs/{job}"), True)
 
 
-@job.command("abandon")
+@job.command("abandon", "5f0c6a0e-8f0e-4f5e-9d3c-2b6d1c7a9e10")
 def abandon_job(run: Run, job: str) -> None:
-    """Give up a running job whose pool hangs. Its datastores stay out of service.
-
-    Example: zvaai job abandon 5f0c6a0e-8f0e-4f5e-9d3c-2b6d1c7a9e10
-    """
+    """Give up a running job whose pool hangs. Its datastores stay out of service."""
     run.output.fields(run.client.call("POST", f"/jobs/{job}/abandon"))
 
 
-@job.command("cancel")
+@job.command("cancel", "0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3")
 def cancel_job(run: Run, job: str) -> None:
-    """Cancel a job that waits.
-
-    Example: zvaai job cancel 0b1c2d3e-4f50-4a6b-8c7d-8e9fa0b1c2d3
-    """
+    """Cancel a job that waits."""
     run.output.fields(run.client.call("POST", f"/jobs/{job}/cancel"))
 
 
-@alert.command("list")
+@alert.command("list", "--all")
 def list_alerts(run: Run, all_of_them: Annotated[bool, typer.Option("--all", help="Include cleared alerts.")] = False) -> None:
-    """List open alerts, newest first.
-
-    Example: zvaai alert list --all
-    """
+    """List open alerts, newest first."""
     items = run.client.all("/alerts", most=500, open="false" if all_of_them else "true")
     run.output.rows(items, "id", "severity", "raised_at", "cleared_at", "text", "remedy", "acknowledged_by")
 
 
-@alert.command("show")
+@alert.command("show", "12")
 def show_alert(run: Run, alert: int) -> None:
-    """Show an alert, its remedy, and who acknowledged it.
-
-    Example: zvaai alert show 12
-    """
+    """Show an alert, its remedy, and who acknowledged it."""
     matching: list[dict[str, Any]] = [entry for entry in run.client.all("/alerts", open="false") if entry["id"] == alert]
     if not matching:
         raise CommandError(f"there is no alert {alert}; zvaai alert list --all shows their numbers", NOT_THERE)
     run.output.fields(matching[0])
 
 
-@alert.command("acknowledge")
+@alert.command("acknowledge", "12")
 def acknowledge(run: Run, alert: int) -> None:
-    """Acknowledge an alert: you take care of it.
-
-    Example: zvaai alert acknowledge 12
-    """
+    """Acknowledge an alert: you take care of it."""
     run.output.fields(run.client.call("POST", f"/alerts/{alert}/acknowledge"))
 
 
-@audit.command("list")
+@audit.command("list", "--action host --limit 20")
 def list_audit(
     run: Run,
     limit: Limit = 50,
     actor: Annotated[str | None, typer.Option(help="Only changes by this user.")] = None,
     action: Annotated[str | None, typer.Option(help="Only this action, or all of a kind: host, host.create.")] = None,
 ) -> None:
-    """List changes and refused attempts, newest first, with the names of that time.
-
-    Example: zvaai audit list --action host --limit 20
-    """
+    """List changes and refused attempts, newest first, with the names of that time."""
     entries = run.client.all("/audit", most=limit, actor=actor, action=action)
     run.output.rows(entries, "at", "actor", "token", "address", "action", "name", "status")

@@ -18,13 +18,11 @@ key.table(
 )
 
 
-@key.command("export")
+@key.command("export", "tank")
 def export_key(run: Run, pool: str) -> None:
     """Print the key of a pool. Prompts for your password. Store the key away from disks and server, then confirm it.
 
     If standard input is no terminal, the password is read from it.
-
-    Example: zvaai key export tank
     """
     print(run.client.call("POST", f"/encryption-keys/{pool}/export", {"password": ask_secret("Your password")})["secret"])
 
@@ -33,19 +31,13 @@ def _read_key() -> str:
     return typer.prompt("Key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline().strip()
 
 
-@key.command("confirm")
+@key.command("confirm", "tank")
 def confirm_key(run: Run, pool: str) -> None:
-    """Confirm that you have the key of a pool. The key comes from the terminal or stdin.
-
-    Example: zvaai key confirm tank
-    """
+    """Confirm that you have the key of a pool. The key comes from the terminal or stdin."""
     run.output.fields(run.client.call("POST", f"/encryption-keys/{pool}/confirm", {"secret": _read_key()}))
 
 
-@key.command("keep")
+@key.command("keep", "tank")
 def keep_key(run: Run, pool: str) -> None:
-    """Store the key of a pool that comes from another server. The key comes from the terminal or stdin.
-
-    Example: zvaai key keep tank
-    """
+    """Store the key of a pool that comes from another server. The key comes from the terminal or stdin."""
     run.output.fields(run.client.call("PUT", f"/encryption-keys/{pool}", {"secret": _read_key()}))

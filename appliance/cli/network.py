@@ -20,10 +20,7 @@ Force = Annotated[bool, typer.Option("--force", help="Also if hosts lose connect
 
 @network.command("show")
 def show_network(run: Run) -> None:
-    """Show interfaces, host name, DNS and time synchronisation. To change them, use nmtui or Cockpit on the server.
-
-    Example: zvaai network show
-    """
+    """Show interfaces, host name, DNS and time synchronisation. To change them, use nmtui or Cockpit on the server."""
     shown = run.client.call("GET", "/network")
     if run.output.as_json:
         return run.output.raw(shown)
@@ -45,12 +42,9 @@ def show_network(run: Run) -> None:
     return run.output.rows(rows, "name", "kind", "state", "mtu", "speed", "addresses", "members", "detail")
 
 
-@network.command("ping")
+@network.command("ping", "esx1")
 def ping(run: Run, host: Annotated[str, typer.Argument(help="Name of a host.")]) -> None:
-    """Ping each address of a host at full MTU. The exit code is 1 if a packet of this size does not pass.
-
-    Example: zvaai network ping esx1
-    """
+    """Ping each address of a host at full MTU. The exit code is 1 if a packet of this size does not pass."""
     items = run.client.call("POST", f"/hosts/{run.client.named('/hosts', host)}/ping")["items"]
     if run.output.as_json:
         run.output.raw(items)
@@ -68,7 +62,7 @@ portal.table(
 )
 
 
-@portal.command("add")
+@portal.command("add", "192.0.2.1:3260 --replace 0.0.0.0:3260", "--interface eth1 --group 2")
 def add_portal(
     run: Run,
     address: Annotated[str | None, typer.Argument(help="Address with port: 192.0.2.1:3260. Or give --interface.")] = None,
@@ -78,12 +72,7 @@ def add_portal(
     replace: Annotated[str | None, typer.Option(help="Portal whose place it takes, such as 0.0.0.0:3260.")] = None,
     force: Force = False,
 ) -> None:
-    """Add a portal. Replace the portal 0.0.0.0:3260 first: it excludes all others.
-
-    Example: zvaai portal add 192.0.2.1:3260 --replace 0.0.0.0:3260
-
-    Example: zvaai portal add --interface eth1 --group 2
-    """
+    """Add a portal. Replace the portal 0.0.0.0:3260 first: it excludes all others."""
     body = {
         "address": address, "interface": interface, "group_tag": group, "advertised": advertised, "replaces": replace,
         "force": force,
@@ -91,7 +80,7 @@ def add_portal(
     run.output.fields(run.client.call("POST", "/portals", body))
 
 
-@portal.command("change")
+@portal.command("change", "192.0.2.1:3260 --address 192.0.2.5:3260")
 def change_portal(
     run: Run,
     portal: Address,
@@ -100,48 +89,36 @@ def change_portal(
     advertised: Advertised = None,
     force: Force = False,
 ) -> None:
-    """Change a portal. Connections stay while their portal group has a portal.
-
-    Example: zvaai portal change 192.0.2.1:3260 --address 192.0.2.5:3260
-    """
+    """Change a portal. Connections stay while their portal group has a portal."""
     given: dict[str, Any] = {"address": address, "group_tag": group, "advertised": advertised}
     body = {key: value for key, value in given.items() if value is not None} | {"force": force}
     run.output.fields(run.client.call("PATCH", f"/portals/{quote(portal, safe='')}", body))
 
 
-@portal.command("remove")
+@portal.command("remove", "192.0.2.1:3260 --yes")
 def remove_portal(run: Run, portal: Address, force: Force = False, yes: Yes = False) -> None:
-    """Stop listening at a portal.
-
-    Example: zvaai portal remove 192.0.2.1:3260 --yes
-    """
+    """Stop listening at a portal."""
     confirm(f"Stop listening at {portal}?", yes)
     run.client.call("DELETE", f"/portals/{quote(portal, safe='')}", force=force)
 
 
 @iscsi.command("show")
 def show(run: Run) -> None:
-    """Show whether CHAP is required, and by which name the target proves itself.
-
-    Example: zvaai iscsi show
-    """
+    """Show whether CHAP is required, and by which name the target proves itself."""
     run.output.fields(run.client.call("GET", "/settings/iscsi"))
 
 
-@iscsi.command("change")
+@iscsi.command("change", "--chap")
 def change(
     run: Run,
     chap: Annotated[bool, typer.Option("--chap/--no-chap", help="Require CHAP of all hosts, or of none.")],
     force: Annotated[bool, typer.Option("--force", help="Also if hosts without a secret are logged in.")] = False,
 ) -> None:
-    """Require CHAP of hosts, or not. It applies to their next login.
-
-    Example: zvaai iscsi change --chap
-    """
+    """Require CHAP of hosts, or not. It applies to their next login."""
     run.output.fields(run.client.call("PUT", "/settings/iscsi", {"chap_required": chap, "force": force}))
 
 
-@iscsi.command("target-chap")
+@iscsi.command("target-chap", "--name storage")
 def target_chap(
     run: Run,
     name: Annotated[
@@ -149,10 +126,7 @@ def target_chap(
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove name and secret.")] = False,
 ) -> None:
-    """Set the name and secret by which the target proves itself to hosts (mutual CHAP).
-
-    Example: zvaai iscsi target-chap --name storage
-    """
+    """Set the name and secret by which the target proves itself to hosts (mutual CHAP)."""
     if remove == (name is not None):
         raise CommandError("give --name NAME, or --remove", USAGE)
     path = "/settings/iscsi/target-chap"

@@ -15,17 +15,14 @@ Role = Annotated[str, typer.Option(help="viewer, operator or admin")]
 user.table("list", "/users", "name role source disabled totp created_at", "List users.")
 
 
-@user.command("create")
+@user.command("create", "olga --role operator")
 def create_user(run: Run, name: str, role: Role) -> None:
-    """Create a user. The password comes from the terminal or stdin.
-
-    Example: zvaai user create olga --role operator
-    """
+    """Create a user. The password comes from the terminal or stdin."""
     body = {"name": name, "role": role, "password": ask_secret("Password", twice=True)}
     run.output.fields(run.client.call("POST", "/users", body))
 
 
-@user.command("change")
+@user.command("change", "olga --role viewer --enable", "olga --reset-totp")
 def change_user(
     run: Run,
     name: str,
@@ -35,36 +32,25 @@ def change_user(
     ] = None,
     reset_totp: Annotated[bool, typer.Option("--reset-totp", help="Turn two-factor login off: the app is lost.")] = False,
 ) -> None:
-    """Change the role of a user, disable the user, or reset two-factor login.
-
-    Example: zvaai user change olga --role viewer --enable
-
-    Example: zvaai user change olga --reset-totp
-    """
+    """Change the role of a user, disable the user, or reset two-factor login."""
     given: dict[str, Any] = {"role": role, "disabled": disabled, "reset_totp": reset_totp or None}
     body = {key: value for key, value in given.items() if value is not None}
     run.output.fields(run.client.change(run.path("/users", name), body))
 
 
-@user.command("password")
+@user.command("password", "olga --end-tokens")
 def set_password(run: Run, name: str, end_tokens: Annotated[bool, typer.Option(help="End the API tokens too.")] = False) -> None:
-    """Set a password and end the sessions of the user. The password comes from the terminal or stdin.
-
-    Example: zvaai user password olga --end-tokens
-    """
+    """Set a password and end the sessions of the user. The password comes from the terminal or stdin."""
     body = {"password": ask_secret("New password", twice=True), "end_tokens": end_tokens}
     run.client.change(run.path("/users", name), body)
 
 
-@user.command("totp")
+@user.command("totp", "--on")
 def change_totp(
     run: Run,
     enable: Annotated[bool, typer.Option("--on/--off", help="Turn it on, or off.")],
 ) -> None:
-    """Turn your two-factor login on or off. Your password and the code come from the terminal or stdin.
-
-    Example: zvaai user totp --on
-    """
+    """Turn your two-factor login on or off. Your password and the code come from the terminal or stdin."""
     secret: str | None = None
     if enable:
         offered = run.client.call("GET", "/session/totp")
@@ -85,27 +71,21 @@ user.deletion("/users", "olga", "Delete the user {name} with all sessions and to
 token.table("list", "/tokens", "name scope expires_at id", "List your API tokens.")
 
 
-@token.command("create")
+@token.command("create", "prometheus --scope viewer --days 365")
 def create_token(
     run: Run,
     name: str,
     scope: Annotated[str, typer.Option(help="viewer, operator or admin: the most that the token may do.")],
     days: Annotated[int, typer.Option(help="Lifetime of the token.")] = 90,
 ) -> None:
-    """Create an API token. Its secret is shown only now. Your password comes from the terminal or stdin.
-
-    Example: zvaai token create prometheus --scope viewer --days 365
-    """
+    """Create an API token. Its secret is shown only now. Your password comes from the terminal or stdin."""
     body = {"name": name, "scope": scope, "days": days, "password": ask_secret("Password")}
     run.output.fields(run.client.call("POST", "/tokens", body))
 
 
-@token.command("delete")
+@token.command("delete", "prometheus --yes")
 def delete_token(run: Run, token: str, yes: Yes = False) -> None:
-    """Delete an API token by its name or identifier.
-
-    Example: zvaai token delete prometheus --yes
-    """
+    """Delete an API token by its name or identifier."""
     path = run.path("/tokens", token)
     confirm(f"Delete the token {token}? Programs that use it can no longer log in.", yes)
     run.client.call("DELETE", path)

@@ -14,12 +14,9 @@ pool = noun("pool", "Pools.")
 pool.table("list", "/pools", "name health size allocated free bclone_saved error_count", "List imported pools.")
 
 
-@pool.command("show")
+@pool.command("show", "tank")
 def show_pool(run: Run, name: str) -> None:
-    """Show a pool with its vdevs and its last scan.
-
-    Example: zvaai pool show tank
-    """
+    """Show a pool with its vdevs and its last scan."""
     response = run.client.call("GET", f"/pools/{name}")
     if run.output.as_json:
         return run.output.raw(response)
@@ -37,7 +34,7 @@ def show_pool(run: Run, name: str) -> None:
     return run.output.rows(lines, "name", "health", "role", "read_errors", "write_errors", "checksum_errors")
 
 
-@pool.command("change")
+@pool.command("change", "tank --warning 75 --critical 85")
 def change_pool(
     run: Run,
     name: str,
@@ -47,23 +44,17 @@ def change_pool(
     critical: Annotated[int | None, typer.Option(help="Percent at which the alert is critical; 0 for the usual.")] = None,
     wait: Wait = False,
 ) -> None:
-    """Set the pool's capacity alert thresholds, in percent.
-
-    Example: zvaai pool change tank --warning 75 --critical 85
-    """
+    """Set the pool's capacity alert thresholds, in percent."""
     given = {"warning_percent": warning, "critical_percent": critical}
     body = {field: value or None for field, value in given.items() if value is not None}
     run.job(run.client.call("PATCH", f"/pools/{name}", body), wait)
 
 
-@pool.command("scrub")
+@pool.command("scrub", "tank pause")
 def scrub(
     run: Run, name: str, action: Annotated[str, typer.Argument(help="start, pause or stop")] = "start", wait: Wait = False
 ) -> None:
-    """Start the scrub, pause or stop it.
-
-    Example: zvaai pool scrub tank pause
-    """
+    """Start the scrub, pause or stop it."""
     run.job(run.client.call("POST", f"/pools/{name}/scrub", {"action": action}), wait)
 
 
@@ -91,10 +82,7 @@ def vdevs_of(words: list[str]) -> list[dict[str, Any]]:
 
 @pool.command("disks")
 def disks(run: Run) -> None:
-    """List block devices, and what uses them.
-
-    Example: zvaai pool disks
-    """
+    """List block devices, and what uses them."""
     listed = run.client.all("/disks")
     if not run.output.as_json:
         for disk in listed:
@@ -113,7 +101,7 @@ def _health(smart: dict[str, Any] | None) -> str:
     return ", ".join([verdict, *counts, *measured, *worn])
 
 
-@pool.command("create")
+@pool.command("create", "tank mirror /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B")
 def create_pool(
     run: Run,
     name: str,
@@ -124,10 +112,7 @@ def create_pool(
     force: Annotated[bool, typer.Option("--force", help="Whatever the devices carry.")] = False,
     wait: Wait = False,
 ) -> None:
-    """Create a pool on empty disks.
-
-    Example: zvaai pool create tank mirror /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B
-    """
+    """Create a pool on empty disks."""
     body = {"name": name, "vdevs": vdevs_of(vdevs), "force": force}
     plan = run.client.call("POST", "/pools/plan", body)
     for warning in plan["warnings"]:
@@ -138,7 +123,7 @@ def create_pool(
     run.job(run.client.call("POST", "/pools", {**body, "ashift": ashift, "autotrim": autotrim}), wait)
 
 
-@pool.command("extend")
+@pool.command("extend", "tank mirror /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B --dry-run")
 def extend_pool(
     run: Run,
     name: str,
@@ -147,10 +132,7 @@ def extend_pool(
     force: Annotated[bool, typer.Option("--force", help="Whatever the devices carry.")] = False,
     wait: Wait = False,
 ) -> None:
-    """Add vdevs to a pool. Data vdevs cannot be removed again.
-
-    Example: zvaai pool extend tank mirror /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B --dry-run
-    """
+    """Add vdevs to a pool. Data vdevs cannot be removed again."""
     body = {"vdevs": vdevs_of(vdevs), "force": force}
     if dry_run:
         print("\n".join(run.client.call("POST", "/pools/plan", {**body, "name": name, "extend": True})["layout"]))
@@ -161,7 +143,7 @@ def extend_pool(
 pool.table("importable", "/importable-pools", "name guid health last_host devices action", "List pools that are not imported.")
 
 
-@pool.command("import")
+@pool.command("import", "tank --wait")
 def import_pool(
     run: Run,
     name: Annotated[str, typer.Argument(help="Name or GUID.")],
@@ -169,23 +151,17 @@ def import_pool(
     force: Annotated[bool, typer.Option("--force", help="Though another system used it last.")] = False,
     wait: Wait = False,
 ) -> None:
-    """Import a pool. Its datastores keep their identities.
-
-    Example: zvaai pool import tank --wait
-    """
+    """Import a pool. Its datastores keep their identities."""
     run.job(run.client.call("POST", "/pools/import", {"pool": name, "new_name": new_name, "force": force}), wait)
 
 
-@pool.command("export")
+@pool.command("export", "tank --wait")
 def export_pool(run: Run, name: str, force: Force = False, wait: Wait = False) -> None:
-    """Export a pool. Its datastores go out of service first.
-
-    Example: zvaai pool export tank --wait
-    """
+    """Export a pool. Its datastores go out of service first."""
     run.job(run.client.call("POST", f"/pools/{name}/export", force=force), wait)
 
 
-@pool.command("replace")
+@pool.command("replace", "tank /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B")
 def replace_device(
     run: Run,
     name: str,
@@ -194,22 +170,16 @@ def replace_device(
     force: Annotated[bool, typer.Option("--force", help="Whatever the new device carries.")] = False,
     wait: Wait = False,
 ) -> None:
-    """Replace a device, and start the resilver.
-
-    Example: zvaai pool replace tank /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B
-    """
+    """Replace a device, and start the resilver."""
     body = {"device": device, "new_device": new_device, "force": force}
     run.job(run.client.call("POST", f"/pools/{name}/replace", body), wait)
 
 
-@pool.command("device")
+@pool.command("device", "tank /dev/disk/by-id/ata-A offline")
 def change_device(
     run: Run, name: str, device: str, action: Annotated[str, typer.Argument(help="offline, online or clear")], wait: Wait = False
 ) -> None:
-    """Take a device offline or online, or clear its errors.
-
-    Example: zvaai pool device tank /dev/disk/by-id/ata-A offline
-    """
+    """Take a device offline or online, or clear its errors."""
     run.job(run.client.call("POST", f"/pools/{name}/device", {"device": device, "action": action}), wait)
 
 
@@ -217,56 +187,41 @@ Device = Annotated[str, typer.Argument(help="Name, path or GUID, as `zvaai pool 
 Forced = Annotated[bool, typer.Option("--force", help="Whatever the new device carries. Admins only.")]
 
 
-@pool.command("attach")
+@pool.command("attach", "tank /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B")
 def attach_device(run: Run, name: str, device: Device, new_device: str, force: Forced = False, wait: Wait = False) -> None:
-    """Attach a device to a single device or a mirror, and start the resilver.
-
-    Example: zvaai pool attach tank /dev/disk/by-id/ata-A /dev/disk/by-id/ata-B
-    """
+    """Attach a device to a single device or a mirror, and start the resilver."""
     body = {"device": device, "new_device": new_device, "force": force}
     run.job(run.client.call("POST", f"/pools/{name}/attach", body), wait)
 
 
-@pool.command("detach")
+@pool.command("detach", "tank /dev/disk/by-id/ata-B")
 def detach_device(run: Run, name: str, device: Device, wait: Wait = False) -> None:
-    """Detach a device from its mirror, or end a replacement.
-
-    Example: zvaai pool detach tank /dev/disk/by-id/ata-B
-    """
+    """Detach a device from its mirror, or end a replacement."""
     run.job(run.client.call("POST", f"/pools/{name}/detach", {"device": device}), wait)
 
 
-@pool.command("remove")
+@pool.command("remove", "tank /dev/disk/by-id/nvme-C")
 def remove_device(run: Run, name: str, device: Device, wait: Wait = False) -> None:
-    """Remove a spare, a cache or a log device; a mirror of logs as a whole.
-
-    Example: zvaai pool remove tank /dev/disk/by-id/nvme-C
-    """
+    """Remove a spare, a cache or a log device; a mirror of logs as a whole."""
     run.job(run.client.call("POST", f"/pools/{name}/remove", {"device": device}), wait)
 
 
-@pool.command("trim")
+@pool.command("trim", "tank")
 def trim_pool(
     run: Run, name: str, action: Annotated[str, typer.Argument(help="start or stop")] = "start", wait: Wait = False
 ) -> None:
-    """Start or stop the trim of a pool's devices.
-
-    Example: zvaai pool trim tank
-    """
+    """Start or stop the trim of a pool's devices."""
     run.job(run.client.call("POST", f"/pools/{name}/trim", {"action": action}), wait)
 
 
-@pool.command("upgrade")
+@pool.command("upgrade", "tank")
 def upgrade_pool(run: Run, name: str, yes: Yes = False, wait: Wait = False) -> None:
-    """Enable all features of this OpenZFS. Older versions can't import the pool afterwards.
-
-    Example: zvaai pool upgrade tank
-    """
+    """Enable all features of this OpenZFS. Older versions can't import the pool afterwards."""
     confirm(f"Upgrade {name}? Older versions of OpenZFS can't import it afterwards.", yes)
     run.job(run.client.call("POST", f"/pools/{name}/upgrade"), wait)
 
 
-@pool.command("destroy")
+@pool.command("destroy", "tank")
 def destroy_pool(
     run: Run,
     name: str,
@@ -274,9 +229,6 @@ def destroy_pool(
     force: Annotated[bool, typer.Option("--force", help="With the datasets in it that are no datastores.")] = False,
     wait: Wait = False,
 ) -> None:
-    """Destroy a pool that has no datastores. This can't be undone.
-
-    Example: zvaai pool destroy tank
-    """
+    """Destroy a pool that has no datastores. This can't be undone."""
     confirm(f"Destroy pool {name} with all that is in it?", yes)
     run.job(run.client.call("DELETE", f"/pools/{name}", force=force), wait)

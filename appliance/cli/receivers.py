@@ -21,10 +21,7 @@ User = Annotated[
 
 @receiver.command("list")
 def list_receivers(run: Run) -> None:
-    """List receivers and how their last delivery ended.
-
-    Example: zvaai receiver list
-    """
+    """List receivers and how their last delivery ended."""
     receivers = run.client.all("/receivers")
     for row in receivers:
         last = row["last_delivery"] or {"problem": None, "state": None}
@@ -32,7 +29,7 @@ def list_receivers(run: Run) -> None:
     run.output.rows(receivers, "name", "kind", "severity", "enabled", "waiting", "last", "url", "recipients")
 
 
-@receiver.command("create")
+@receiver.command("create", "mail smtp://mail.example.com --from zvaai@example.com --to ops@example.com --user zvaai")
 def create_receiver(
     run: Run,
     name: str,
@@ -45,10 +42,7 @@ def create_receiver(
     to: To = None,
     user: User = None,
 ) -> None:
-    """Add a receiver of alerts. The secret that signs for a webhook is shown only now.
-
-    Example: zvaai receiver create mail smtp://mail.example.com --from zvaai@example.com --to ops@example.com --user zvaai
-    """
+    """Add a receiver of alerts. The secret that signs for a webhook is shown only now."""
     body = {
         "name": name, "url": url, "severity": severity, "certificate": certificate.read_text() if certificate else None,
         "sender": sender or "", "recipients": to or [], "user": user,
@@ -57,7 +51,7 @@ def create_receiver(
     run.output.fields(run.client.call("POST", "/receivers", body))
 
 
-@receiver.command("change")
+@receiver.command("change", "mail --to ops@example.com --to storage@example.com --severity critical")
 def change_receiver(
     run: Run,
     name: str,
@@ -70,10 +64,7 @@ def change_receiver(
     user: User = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Send alerts to it, or not.")] = None,
 ) -> None:
-    """Change a receiver. Options that are not given stay as they are.
-
-    Example: zvaai receiver change mail --to ops@example.com --to storage@example.com --severity critical
-    """
+    """Change a receiver. Options that are not given stay as they are."""
     given: dict[str, Any] = {
         "name": new_name, "url": url, "severity": severity, "certificate": certificate.read_text() if certificate else None,
         "sender": sender, "recipients": to, "user": user, "enabled": enabled,
@@ -83,33 +74,24 @@ def change_receiver(
     run.output.fields(run.client.change(run.path("/receivers", name), body))
 
 
-@receiver.command("secret")
+@receiver.command("secret", "pager")
 def renew_secret(run: Run, name: str) -> None:
-    """Give a webhook another secret. It is shown only now; the former one is no longer used.
-
-    Example: zvaai receiver secret pager
-    """
+    """Give a webhook another secret. It is shown only now; the former one is no longer used."""
     run.output.fields(run.client.call("POST", f"{run.path('/receivers', name)}/secret"))
 
 
-@receiver.command("test")
+@receiver.command("test", "mail")
 def test_receiver(run: Run, name: str) -> None:
-    """Send a test now. The exit code is 1 if it was not delivered.
-
-    Example: zvaai receiver test mail
-    """
+    """Send a test now. The exit code is 1 if it was not delivered."""
     delivery = run.client.call("POST", f"{run.path('/receivers', name)}/test")
     run.output.fields(delivery)
     if delivery["state"] != "delivered":
         raise typer.Exit(FAILED)
 
 
-@receiver.command("deliveries")
+@receiver.command("deliveries", "mail --limit 5")
 def list_deliveries(run: Run, name: str, limit: Annotated[int, typer.Option(help="At most so many.")] = 30) -> None:
-    """List deliveries to a receiver, newest first.
-
-    Example: zvaai receiver deliveries mail --limit 5
-    """
+    """List deliveries to a receiver, newest first."""
     deliveries = run.client.all(f"{run.path('/receivers', name)}/deliveries", most=limit)
     run.output.rows(deliveries, "created_at", "kind", "state", "attempts", "status", "problem", "event")
 

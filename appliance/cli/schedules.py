@@ -56,10 +56,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 @schedule.command("list")
 def list_schedules(run: Run) -> None:
-    """List all schedules. `last_at`: when the last run ended that succeeded.
-
-    Example: zvaai schedule list
-    """
+    """List all schedules. `last_at`: when the last run ended that succeeded."""
     schedules = run.client.all("/schedules")
     if not run.output.as_json:
         schedules = named(schedules, names_of(run.client, "/datastores"), "datastores")
@@ -70,12 +67,9 @@ def list_schedules(run: Run) -> None:
     run.output.rows(schedules, "name", "kind", "every", "at", "time_zone", "retains", "protect_days", "enabled", "last_at", "of")
 
 
-@schedule.command("show")
+@schedule.command("show", "hourly")
 def show_schedule(run: Run, name: str) -> None:
-    """Show a schedule, and the room that its next snapshot of thick datastores needs in the pool.
-
-    Example: zvaai schedule show hourly
-    """
+    """Show a schedule, and the room that its next snapshot of thick datastores needs in the pool."""
     path = run.path("/schedules", name)
     response, room = run.client.call("GET", path), run.client.call("GET", f"{path}/room")
     if run.output.as_json:
@@ -86,7 +80,7 @@ def show_schedule(run: Run, name: str) -> None:
     return None
 
 
-@schedule.command("create")
+@schedule.command("create", "hourly vmfs1 --every 1h --tiers --time-zone Europe/Berlin --protect 7d")
 def create_schedule(
     run: Run,
     name: str,
@@ -102,10 +96,7 @@ def create_schedule(
     monthly: Monthly = None,
     protect: Protect = None,
 ) -> None:
-    """Create a schedule of snapshots. The first snapshot is taken at once.
-
-    Example: zvaai schedule create hourly vmfs1 --every 1h --tiers --time-zone Europe/Berlin --protect 7d
-    """
+    """Create a schedule of snapshots. The first snapshot is taken at once."""
     given = _given(
         every=every, at=at, time_zone=time_zone, keep=keep, hourly=hourly, daily=daily, weekly=weekly, monthly=monthly,
         protect=protect,
@@ -117,17 +108,14 @@ def create_schedule(
     run.output.fields(run.client.call("POST", "/schedules", body))
 
 
-@schedule.command("scrub")
+@schedule.command("scrub", "monthly tank --every 28d --at 02:00 --time-zone Europe/Berlin")
 def create_scrub(run: Run, name: str, pool: str, every: Every = "28d", at: At = None, time_zone: Zone = None) -> None:
-    """Create a schedule of scrubs of a pool. The first scrub starts in the next slot.
-
-    Example: zvaai schedule scrub monthly tank --every 28d --at 02:00 --time-zone Europe/Berlin
-    """
+    """Create a schedule of scrubs of a pool. The first scrub starts in the next slot."""
     body = {**_given(every=every, at=at, time_zone=time_zone), "name": name, "kind": "scrub", "pool": pool}
     run.output.fields(run.client.call("POST", "/schedules", body))
 
 
-@schedule.command("change")
+@schedule.command("change", "hourly --daily 30 --add-datastore vmfs2")
 def change_schedule(
     run: Run,
     name: str,
@@ -145,10 +133,7 @@ def change_schedule(
     remove_store: Annotated[list[str] | None, typer.Option("--remove-datastore", help="Again for another.")] = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Let it run, or pause it.")] = None,
 ) -> None:
-    """Change a schedule. Only an admin may lower what it retains or protects.
-
-    Example: zvaai schedule change hourly --daily 30 --add-datastore vmfs2
-    """
+    """Change a schedule. Only an admin may lower what it retains or protects."""
     path = run.path("/schedules", name)
     body = _given(
         every=every, at=at, time_zone=time_zone, keep=keep, hourly=hourly, daily=daily, weekly=weekly, monthly=monthly,
@@ -165,12 +150,9 @@ def change_schedule(
     run.output.fields(run.client.call("PATCH", path, body))
 
 
-@schedule.command("run")
+@schedule.command("run", "hourly --wait")
 def run_schedule(run: Run, name: str, wait: Wait = False) -> None:
-    """Take the snapshots of a schedule now, or start its scrub. Its next slot stays the same.
-
-    Example: zvaai schedule run hourly --wait
-    """
+    """Take the snapshots of a schedule now, or start its scrub. Its next slot stays the same."""
     run.job(run.client.call("POST", f"{run.path('/schedules', name)}/run"), wait)
 
 

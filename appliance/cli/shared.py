@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all nouns have in common: the client, the output, jobs and their waiting, sizes as people write them."""
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -16,10 +16,18 @@ from appliance.cli.output import Output, size
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
-@dataclass
-class Shared:
-    client: Client
-    output: Output
+class Run(typer.Context):
+    """A run of a verb. The root's object is the client and the output."""
+
+    @property
+    def client(self) -> Client:
+        client: Client = self.find_root().obj[0]
+        return client
+
+    @property
+    def output(self) -> Output:
+        output: Output = self.find_root().obj[1]
+        return output
 
     def path(self, collection: str, name: str) -> str:
         """Path of what has this name or identifier in a collection, such as /datastores. Raises CommandError."""
@@ -53,32 +61,6 @@ class Shared:
         return None
 
 
-def shared(context: typer.Context) -> Shared:
-    """Of this run."""
-    run: Shared = context.find_root().obj
-    return run
-
-
-class Run(typer.Context):
-    """A run of a verb, with the client and the output."""
-
-    @property
-    def client(self) -> Client:
-        return shared(self).client
-
-    @property
-    def output(self) -> Output:
-        return shared(self).output
-
-    def path(self, collection: str, name: str) -> str:
-        """As Shared.path."""
-        return shared(self).path(collection, name)
-
-    def job(self, job: dict[str, Any], wait: bool) -> None:
-        """As Shared.job."""
-        shared(self).job(job, wait)
-
-
 class _Verb(TyperCommand):
     context_class = Run
 
@@ -87,9 +69,19 @@ class Noun(typer.Typer):
     """A noun with verbs. The function of a verb takes its Run first."""
 
     def command(
-        self, name: str | None = None, *, cls: type[TyperCommand] | None = _Verb, **options: Any
+        self, name: str | None = None, *examples: str, cls: type[TyperCommand] | None = _Verb, **options: Any
     ) -> Callable[[Verb], Verb]:
-        return super().command(name, cls=cls, **options)
+        """Declares a verb. `examples`: its arguments in examples of the help; without any, an example has none."""
+
+        def declare(verb: Verb) -> Verb:
+            text = inspect.cleandoc(verb.__doc__ or "")
+            if self.info.name and name and "Example: " not in text:
+                lines = [f"Example: zvaai {self.info.name} {name} {example}".rstrip() for example in examples or ("",)]
+                text = "\n\n".join([text, *lines])
+            declared: Verb = super(Noun, self).command(name, cls=cls, help=text, **options)(verb)
+            return declared
+
+        return declare
 
     def table(self, verb: str, path: str, columns: str, text: str, names: Mapping[str, str] | None = None) -> None:
         """A verb that prints a list. `names`: fields of identifiers, and the lists that have their names."""
@@ -100,7 +92,7 @@ class Noun(typer.Typer):
                 items = named(items, names_of(run.client, collection), field)
             run.output.rows(items, *columns.split())
 
-        rows.__doc__ = f"{text}\n\nExample: zvaai {self.info.name} {verb}"
+        rows.__doc__ = text
         self.command(verb)(rows)
 
     def deletion(self, collection: str, example: str, question: str, text: str) -> None:
@@ -111,8 +103,8 @@ class Noun(typer.Typer):
             confirm(question.format(name=name), yes)
             run.client.delete(path)
 
-        delete.__doc__ = f"{text}\n\nExample: zvaai {self.info.name} delete {example} --yes"
-        self.command("delete")(delete)
+        delete.__doc__ = text
+        self.command("delete", f"{example} --yes")(delete)
 
 
 def ask_secret(prompt: str, twice: bool = False) -> str:

@@ -11,29 +11,23 @@ from appliance.cli.shared import Run, Store, Wait, Yes, confirm, named, names_of
 snapshot = noun("snapshot", "Snapshots of datastores.")
 
 
-@snapshot.command("list")
+@snapshot.command("list", "vmfs1")
 def list_snapshots(run: Run, store: Store) -> None:
-    """List the snapshots of a datastore, oldest first.
-
-    Example: zvaai snapshot list vmfs1
-    """
+    """List the snapshots of a datastore, oldest first."""
     store_id = run.client.named("/datastores", store)
     columns = ("name", "created_at", "used", "referenced", "holds", "protected_until", "clones")
     run.output.rows(run.client.all(f"/datastores/{store_id}/snapshots"), *columns)
 
 
-@snapshot.command("find")
+@snapshot.command("find", "vmfs1 before")
 def find_snapshots(run: Run, words: Annotated[list[str], typer.Argument(help="Words that occur in DATASTORE@SNAPSHOT.")]) -> None:
-    """Find snapshots of all datastores, newest first.
-
-    Example: zvaai snapshot find vmfs1 before
-    """
+    """Find snapshots of all datastores, newest first."""
     snapshots = run.client.all("/snapshots", search=" ".join(words))
     rows = named(snapshots, names_of(run.client, "/datastores"), "datastore") if not run.output.as_json else snapshots
     run.output.rows(rows, "datastore", "name", "created_at", "used", "holds")
 
 
-@snapshot.command("create")
+@snapshot.command("create", "before-update vmfs1 vmfs2 --protect-days 7")
 def create_snapshot(
     run: Run,
     name: str,
@@ -41,27 +35,21 @@ def create_snapshot(
     protect_days: Annotated[int, typer.Option(help="Nobody can destroy the snapshots for so many days.")] = 0,
     wait: Wait = False,
 ) -> None:
-    """Create snapshots of one or several datastores of a pool.
-
-    Example: zvaai snapshot create before-update vmfs1 vmfs2 --protect-days 7
-    """
+    """Create snapshots of one or several datastores of a pool."""
     body: dict[str, Any] = {"name": name, "protect_days": protect_days}
     body["datastores"] = [run.client.named("/datastores", store) for store in stores]
     run.job(run.client.call("POST", "/snapshots", body), wait)
 
 
-@snapshot.command("delete")
+@snapshot.command("delete", "vmfs1 before-update --yes")
 def delete_snapshot(run: Run, store: Store, name: str, yes: Yes = False, wait: Wait = False) -> None:
-    """Delete a snapshot. Refused while clones depend on it, or it is held.
-
-    Example: zvaai snapshot delete vmfs1 before-update --yes
-    """
+    """Delete a snapshot. Refused while clones depend on it, or it is held."""
     path = f"{run.path('/datastores', store)}/snapshots/{name}"
     confirm(f"Delete the snapshot {name} of {store}?", yes)
     run.job(run.client.call("DELETE", path), wait)
 
 
-@snapshot.command("rollback")
+@snapshot.command("rollback", "vmfs1 before-update --yes --wait")
 def rollback(
     run: Run,
     store: Store,
@@ -70,10 +58,7 @@ def rollback(
     yes: Yes = False,
     wait: Wait = False,
 ) -> None:
-    """Roll a datastore back to a snapshot. Later writes are lost.
-
-    Example: zvaai snapshot rollback vmfs1 before-update --yes --wait
-    """
+    """Roll a datastore back to a snapshot. Later writes are lost."""
     path = f"{run.path('/datastores', store)}/snapshots/{name}/rollback"
     confirm(f"Roll {store} back to {name}? All later writes are lost.", yes)
     run.job(run.client.call("POST", path, {"force": force}), wait)
@@ -86,28 +71,19 @@ def _path(run: Run, store: str, name: str) -> str:
     return f"{run.path('/datastores', store)}/snapshots/{quote(name, safe='')}/holds"
 
 
-@snapshot.command("holds")
+@snapshot.command("holds", "vmfs1 before-update")
 def list_holds(run: Run, store: Store, name: str) -> None:
-    """List the holds of a snapshot. `of`: whose it is; only a user's is released by command.
-
-    Example: zvaai snapshot holds vmfs1 before-update
-    """
+    """List the holds of a snapshot. `of`: whose it is; only a user's is released by command."""
     run.output.rows(run.client.all(_path(run, store, name)), "tag", "created_at", "of")
 
 
-@snapshot.command("hold")
+@snapshot.command("hold", "vmfs1 before-update audit-2026")
 def hold(run: Run, store: Store, name: str, tag: Tag, wait: Wait = False) -> None:
-    """Hold a snapshot: no user, schedule or rollback can destroy it.
-
-    Example: zvaai snapshot hold vmfs1 before-update audit-2026
-    """
+    """Hold a snapshot: no user, schedule or rollback can destroy it."""
     run.job(run.client.call("POST", _path(run, store, name), {"tag": tag}), wait)
 
 
-@snapshot.command("release")
+@snapshot.command("release", "vmfs1 before-update audit-2026")
 def release(run: Run, store: Store, name: str, tag: Tag, wait: Wait = False) -> None:
-    """Release a hold. Holds of the appliance and of zfs send end by themselves.
-
-    Example: zvaai snapshot release vmfs1 before-update audit-2026
-    """
+    """Release a hold. Holds of the appliance and of zfs send end by themselves."""
     run.job(run.client.call("DELETE", f"{_path(run, store, name)}/{quote(tag, safe='')}"), wait)

@@ -8,12 +8,9 @@ from appliance.cli.shared import Run, noun
 support = noun("support", "Manage support bundles: logs and settings without secrets.")
 
 
-@support.command("create")
+@support.command("create", "bundle.tar.gz")
 def create(run: Run, file: Path) -> None:
-    """Create a support bundle and write it to a new file.
-
-    Example: zvaai support create bundle.tar.gz
-    """
+    """Create a support bundle and write it to a new file."""
     job = run.client.wait(run.client.call("POST", "/support-bundles")["id"], lambda _: None)
     run.client.download(f"/support-bundles/{job['result']['bundle']}", file)
     run.output.fields({"file": str(file), "bundle": job["result"]["bundle"], "size": file.stat().st_size})
@@ -22,19 +19,13 @@ def create(run: Run, file: Path) -> None:
 support.table("list", "/support-bundles", "created_at size id", "List support bundles on the appliance.")
 
 
-@support.command("download")
+@support.command("download", "0b1c2d3e bundle.tar.gz")
 def download(run: Run, bundle: str, file: Path) -> None:
-    """Write a support bundle to a new file.
-
-    Example: zvaai support download 0b1c2d3e bundle.tar.gz
-    """
+    """Write a support bundle to a new file."""
     run.client.download(f"/support-bundles/{bundle}", file)
 
 
-@support.command("delete")
+@support.command("delete", "0b1c2d3e")
 def delete(run: Run, bundle: str) -> None:
-    """Delete a support bundle.
-
-    Example: zvaai support delete 0b1c2d3e
-    """
+    """Delete a support bundle."""
     run.client.call("DELETE", f"/support-bundles/{bundle}")
