@@ -24,7 +24,7 @@ from appliance.domain import access, recovery
 from appliance.domain.access import Caller
 from appliance.domain.errors import ConflictError, DomainError, ForbiddenError, InvalidError, UnauthenticatedError
 from appliance.domain.journal import complete, record, rotate, withdraw
-from appliance.domain.secrets import SealedError, is_sealed
+from appliance.domain.secrets import SealedError
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.service import Service
 
@@ -219,7 +219,7 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
     if declared.tells_secret and earlier.status < 400:
         raise ConflictError("it is done already, and its secret is shown only once", [key])
     try:
-        body = call.context.seal.open(earlier.body) if is_sealed(earlier.body) else earlier.body
+        body = call.context.seal.open(earlier.body) if earlier.body else ""
     except SealedError as error:
         raise ConflictError("it is done already, and the key that its answer was sealed with is gone", [key]) from error
     return None, Outcome(earlier.status, dict(earlier.headers), body.encode())

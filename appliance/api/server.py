@@ -9,7 +9,6 @@ It answers root, and the HTTP process by the user it runs as (SO_PEERCRED of uni
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import pwd
@@ -24,7 +23,7 @@ import msgspec
 
 from appliance import logs
 from appliance.api.execution import Outcome, carry_out, failed
-from appliance.api.wire import METHOD, HttpRequest, Reply, Stream
+from appliance.api.wire import METHOD, HttpRequest, Reply, Stream, encoded
 from appliance.domain.errors import DomainError, ForbiddenError, InternalError, NotFoundError, to_wire
 from appliance.worker.service import Service
 
@@ -43,13 +42,6 @@ class _Message(msgspec.Struct):
     method: str
     params: msgspec.Raw = msgspec.Raw(b"{}")
     request: str | None = None
-
-
-def _encoded(answer: object) -> bytes:
-    try:
-        return msgspec.json.encode(answer)
-    except UnicodeEncodeError:  # a lone surrogate in a request
-        return json.dumps(msgspec.to_builtins(answer)).encode()
 
 
 class _Connection(socketserver.StreamRequestHandler):
@@ -90,7 +82,7 @@ class _Connection(socketserver.StreamRequestHandler):
         except Exception:
             _log.exception("a request")
             answer = {"error": to_wire(InternalError())}
-        self.wfile.write(_encoded(answer) + b"\n")
+        self.wfile.write(encoded(answer) + b"\n")
 
     def _carry_out(self, sent: HttpRequest) -> None:
         try:
@@ -135,7 +127,7 @@ def feed(connection: socket.socket, stream: Stream) -> None:
 
 
 def _head(outcome: Outcome, length: int | None) -> bytes:
-    return _encoded(Reply(status=outcome.status, headers=outcome.headers, length=length, cookie=outcome.cookie)) + b"\n"
+    return encoded(Reply(status=outcome.status, headers=outcome.headers, length=length, cookie=outcome.cookie)) + b"\n"
 
 
 def user_of(name: str) -> int | None:

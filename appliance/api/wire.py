@@ -5,6 +5,7 @@ The HTTP process is not trusted: it says what arrived. The worker decides who se
 values are valid.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,3 +74,11 @@ class Response:
     content: bytes | Path | Stream
     content_type: str
     download_name: str | None = None
+
+
+def encoded(message: object) -> bytes:
+    """A line of the socket, without its end."""
+    try:
+        return msgspec.json.encode(message)
+    except UnicodeEncodeError:  # a lone surrogate, which only escapes can express
+        return json.dumps(msgspec.to_builtins(message)).encode()

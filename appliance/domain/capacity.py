@@ -5,15 +5,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from sqlalchemy.orm import Session
-
-from appliance.database.models import Setting
 from appliance.domain.datastores import VMFS, Datastore, Inventory
 from appliance.domain.errors import InvalidError
 from appliance.domain.identity import has_its_guid
 from appliance.domain.journal import Finding
 from appliance.domain.pool_health import FINE
-from appliance.zfs.model import Dataset, Pool, Source
+from appliance.zfs.model import Dataset, Source
 
 COPY_REMEDY = (
     "bring the original back; or, if it is lost, let a copy take its place (zvaai datastore adopt DATASET NAME --keep-identity), "
@@ -23,7 +20,6 @@ COPY_REMEDY = (
 WARNING_PERCENT, CRITICAL_PERCENT = 80, 90
 WARNING, CRITICAL = "zvaai:pool_warning", "zvaai:pool_critical"
 """User properties of a pool's root dataset: percent of the pool."""
-_KEPT = "pool_thresholds"
 
 
 @dataclass(frozen=True)
@@ -63,19 +59,6 @@ def thresholds(inventory: Inventory, before: Mapping[int, Thresholds] = MappingP
     visible = {pool.name: thresholds_of(roots[pool.name]) for pool in inventory.pools if pool.name in roots}
     known = {pool.name: before[pool.guid] for pool in inventory.pools if pool.guid in before}
     return known | visible
-
-
-def keep(session: Session, pools: Iterable[Pool], known: Mapping[int, Thresholds]) -> None:
-    """What is known of these pools, for who starts while one is suspended; of others nothing is kept any more."""
-    value = {str(pool.guid): [known[pool.guid].warning, known[pool.guid].critical] for pool in pools if pool.guid in known}
-    setting = session.get(Setting, _KEPT)
-    if (setting.value if setting else {}) != value:
-        session.merge(Setting(name=_KEPT, value=value))
-
-
-def stored_thresholds(session: Session) -> dict[int, Thresholds]:
-    setting = session.get(Setting, _KEPT)
-    return {int(guid): Thresholds(*values) for guid, values in setting.value.items()} if setting else {}
 
 
 def findings(

@@ -38,11 +38,6 @@ def password_is(password_hash: str | None, password: str) -> bool:
             return False
 
 
-def is_sealed(text: str) -> bool:
-    """By its form: a Fernet token's version and the upper bytes of its time, which neither a URL nor JSON begins with."""
-    return text.startswith("gAAAA")
-
-
 def new_token() -> str:
     return secrets.token_urlsafe(32)
 

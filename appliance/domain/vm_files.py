@@ -6,7 +6,7 @@ are lines such as `RW 83886080 VMFS "vm-flat.vmdk"` (Virtual Disk Format 5.0, "T
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from appliance.domain.errors import ConflictError, InvalidError
@@ -80,7 +80,3 @@ def rewritten(file: VmFile, content: bytes, names: Mapping[str, str], new_name: 
             text += f'displayName = "{new_name}"\n'
         text += 'uuid.action = "create"\n'  # a copy: new UUID and MAC addresses, and no question at its first start
     return text.encode("utf-8", "surrogateescape")
-
-
-def new_names(files: Sequence[VmFile]) -> dict[str, str]:
-    return {file.source: file.name for file in files}

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Client of the worker's socket (appliance/api/server.py)."""
 
-import json
 import os
 import socket
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from appliance import logs
-from appliance.api.wire import METHOD, HttpRequest, Reply
+from appliance.api.wire import METHOD, HttpRequest, Reply, encoded
 from appliance.domain.errors import UnavailableError
 
 _LONGEST_HEAD = 64 << 10
@@ -28,17 +27,10 @@ class WorkerClient:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(self._timeout_s)
                 connection.connect(str(self._path))
-                connection.sendall(_encoded({"method": METHOD, "params": sent, "request": logs.request()}) + b"\n")
+                connection.sendall(encoded({"method": METHOD, "params": sent, "request": logs.request()}) + b"\n")
                 return _received(connection)
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             raise UnavailableError(f"the worker does not answer: {error}") from error
-
-
-def _encoded(sent: object) -> bytes:
-    try:
-        return msgspec.json.encode(sent)
-    except UnicodeEncodeError:  # a lone surrogate, which only escapes can express
-        return json.dumps(msgspec.to_builtins(sent)).encode()
 
 
 def _received(connection: socket.socket) -> tuple[Reply, bytes | int]:

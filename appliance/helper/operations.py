@@ -31,6 +31,8 @@ _READING = frozenset(
 @dataclass(frozen=True, slots=True)
 class Operation:
     name: str
+    owner: type
+    """The interface that has it."""
     arguments: type[msgspec.Struct]
     """Types by name. Arguments with a default are optional; unknown arguments are refused."""
     result: Any
@@ -38,9 +40,7 @@ class Operation:
     """Such a request is never repeated, and is in the audit."""
 
 
-def _operation(
-    owner: type[ZfsEngine] | type[Keys] | type[Exports] | type[ConfigurationCopies] | type[Folders] | type[Log], name: str
-) -> Operation:
+def _operation(owner: type, name: str) -> Operation:
     method = getattr(owner, name)
     types = get_type_hints(method)
     fields = [
@@ -51,26 +51,10 @@ def _operation(
         if parameter.name != "self"
     ]
     arguments = msgspec.defstruct(name, fields, forbid_unknown_fields=True, frozen=True, kw_only=True)
-    changes = name not in _READING
-    return Operation(name, arguments, types["return"], changes)
+    return Operation(name, owner, arguments, types["return"], changes=name not in _READING)
 
 
-OF_KEYS = frozenset(Keys.__abstractmethods__)
-OF_EXPORTS = frozenset(Exports.__abstractmethods__)
-OF_COPIES = frozenset(ConfigurationCopies.__abstractmethods__)
-OF_FOLDERS = frozenset(Folders.__abstractmethods__)
-OF_LOG = frozenset(Log.__abstractmethods__)
+OWNERS = (ZfsEngine, Keys, Exports, ConfigurationCopies, Folders, Log)
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
-    {
-        name: _operation(owner, name)
-        for owner, operations in (
-            (ZfsEngine, ZfsEngine.__abstractmethods__),
-            (Keys, OF_KEYS),
-            (Exports, OF_EXPORTS),
-            (ConfigurationCopies, OF_COPIES),
-            (Folders, OF_FOLDERS),
-            (Log, OF_LOG),
-        )
-        for name in sorted(operations)
-    }
+    {name: _operation(owner, name) for owner in OWNERS for name in sorted(owner.__abstractmethods__)}
 )

@@ -18,8 +18,9 @@ from appliance.dataplane.ganesha import GaneshaError
 from appliance.helper import protocol
 from appliance.helper.checks import Policy
 from appliance.helper.exports import Exports
+from appliance.helper.log import MemoryLog
 from appliance.helper.mounts import Mounts
-from appliance.helper.operations import OF_COPIES, OF_EXPORTS, OF_FOLDERS, OF_KEYS, OF_LOG, OPERATIONS, Operation
+from appliance.helper.operations import OPERATIONS, Operation
 from appliance.helper.pool_locks import PoolLocks, pools_of
 from appliance.zfs.configuration_copies import ConfigurationCopies
 from appliance.zfs.engine import ZfsEngine
@@ -57,10 +58,12 @@ class Server:
         copies: ConfigurationCopies | None = None,
         log: Log | None = None,
     ) -> None:
-        self._keys, self._exports, self._copies, self._log_lines = keys, exports, copies, log
         self._mounts = Mounts(policy.mount_directories, system, target_user, policy.pools, allow)
-        self._folders = SnapshotFolders(engine, self._mounts.place)
         self._engine = engine
+        self._owners: dict[type, object | None] = {
+            ZfsEngine: engine, Keys: keys, Exports: exports, ConfigurationCopies: copies, Log: log or MemoryLog(),
+            Folders: SnapshotFolders(engine, self._mounts.place),
+        }  # fmt: skip
         self._listener = listener
         self._users = frozenset(users)
         self._policy = policy
@@ -165,25 +168,11 @@ class Server:
             raise Refused(f"{operation.name}: {problem}"[:300]) from None
         return {name: getattr(decoded, name) for name in operation.arguments.__struct_fields__}
 
-    def _owner(self, operation: Operation) -> ZfsEngine | Keys | Exports | ConfigurationCopies | Folders:
-        if operation.name in OF_KEYS:
-            if self._keys is None:
-                raise Refused("this helper keeps no keys: it has no directory for them")
-            return self._keys
-        if operation.name in OF_EXPORTS:
-            if self._exports is None:
-                raise Refused("this helper has no NFS server: no folder of exports (--exports)")
-            return self._exports
-        if operation.name in OF_COPIES:
-            if self._copies is None:
-                raise Refused("this helper stores no copies of the configuration")
-            return self._copies
-        return self._folders if operation.name in OF_FOLDERS else self._engine
-
     def _perform(self, operation: Operation, arguments: Mapping[str, Any], process: int, user: int) -> Any:
-        if operation.name in OF_LOG:
-            return self._log_lines.log_lines() if self._log_lines else []
-        method = getattr(self._owner(operation), operation.name)
+        owner = self._owners[operation.owner]
+        if owner is None:
+            raise Refused(f"{operation.name} needs an option of the helper: --keys for keys, --exports for exports")
+        method = getattr(owner, operation.name)
         if not operation.changes:
             shown = self._policy.shown(method(**arguments))
             return self._mounts.marked(shown) if operation.name == "pools" and isinstance(shown, list) else shown

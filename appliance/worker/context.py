@@ -106,8 +106,6 @@ class Context:
     def __post_init__(self) -> None:
         self.alerts = Alerts(self.store)
         self._reading = PoolReading(self.engine, ("zvaai:job", retention.SCHEDULE, retention.PROTECT))
-        with self.store.reading() as session:
-            self.pool_thresholds |= capacity.stored_thresholds(session)
 
     # --- scan
 

@@ -49,7 +49,7 @@ def target_state(
                 store.device,
                 tuple(seen_by),
                 store.soft_threshold,
-                provisioning=_provisioning(context, store),
+                provisioning="thick" if store.thick and not context.on_files else "thin",
                 reservations=folders[store.pool],
                 guid=None if context.on_files else store.guid,
             )
@@ -79,10 +79,6 @@ def target_state(
         retained_accounts=unreadable,
         initiators=tuple(sorted(admitted.union(*(lun.initiators or () for lun in luns.values())))),
     )
-
-
-def _provisioning(context: Context, store: Datastore) -> str:
-    return "thick" if store.thick and not context.on_files else "thin"
 
 
 def _with_names(lun: Lun, names: Designation) -> Lun:

@@ -38,8 +38,6 @@ def update_capacity_alerts(context: Context) -> None:
         stores = domain.datastores(inventory, session)
         findings = capacity.findings(inventory, stores, context.pool_thresholds)
     context.alerts.update("capacity", findings)
-    with context.store.session() as session:
-        capacity.keep(session, inventory.pools, context.pool_thresholds)
 
 
 def dry_run(context: Context, name: str, vdevs: Sequence[VdevSpec], *, force: bool, extend: bool = False) -> list[str]:

@@ -275,7 +275,7 @@ class Clone(Operation[requests.CloneCreate, ClonePlan]):
         if request.snapshot:
             _, snapshot = _snapshot_of(context, request.id, request.snapshot)
         else:
-            snapshot = steps.clone_snapshot(store.dataset, uuid)
+            snapshot = f"{store.dataset}@clone-{uuid[:8]}"
         dataset = domain.dataset_name(store.pool, request.name, uuid, encrypted=domain.is_below_root(store.dataset))
         if store.thick:
             thick.check_dedup(context, dataset)

@@ -291,10 +291,6 @@ def check_groups(context: Context, groups: Collection[str] | None) -> None:
                 raise InvalidError("host_groups", str(error), "identifiers of host groups") from error
 
 
-def clone_snapshot(dataset: str, uuid: str) -> str:
-    return f"{dataset}@clone-{uuid[:8]}"
-
-
 def origin_guid(context: Context, origin: str | None) -> int | None:
     """Of the snapshot that a clone hangs on, if it was taken for a clone: it goes when its last clone does."""
     snapshot = next((snapshot for snapshot in context.scan(60).snapshots if snapshot.name == origin), None)

@@ -86,7 +86,7 @@ class RestoreVm(Operation[requests.RestoreVmCreate, RestoreVmPlan]):
         files = vm_files.chosen(
             ((entry.name, entry.kind, entry.size) for entry in _entries(context, snapshot, folder)), folder, name
         )
-        names, contents = vm_files.new_names(files), []
+        names, contents = {file.source: file.name for file in files}, []
         for file in files:
             content = None
             if file.text:

@@ -186,12 +186,9 @@ class Watch:
         self._healths = healths
         with self._context.store.session() as session:
             alerts = open_alerts(session, disks.AREA)
-            now_found = {
-                alert.key: alert
-                for alert in disks.findings(
-                    {path: disk_and_health[:2] for path, disk_and_health in healths.items()}, hot_of(alerts)
-                )
-            }
+            hot = {alert.key for alert in alerts if alert.key.startswith(f"{disks.AREA}:temperature:")}
+            read = {path: disk_and_health[:2] for path, disk_and_health in healths.items()}
+            now_found = {finding.key: finding for finding in disks.findings(read, hot)}
             for disk, health, reported_before in unknown:
                 earlier = [alert for alert in alerts if alert.key.endswith(f":{disks.identity(disk)}")]
                 for alert in earlier:  # from before the worker's start
@@ -220,7 +217,3 @@ class Watch:
         if again:  # the acknowledged alert ends, and a new one starts
             update_alerts(session, disks.AREA, [finding for key, finding in findings.items() if key not in again])
         update_alerts(session, disks.AREA, findings.values())
-
-
-def hot_of(alerts: Sequence[Alert]) -> set[str]:
-    return {alert.key for alert in alerts if alert.key.startswith(f"{disks.AREA}:temperature:")}

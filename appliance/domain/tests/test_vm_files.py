@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.errors import ConflictError, InvalidError
-from appliance.domain.vm_files import VmFile, chosen, new_names, rewritten
+from appliance.domain.vm_files import VmFile, chosen, rewritten
 
 VMX = b""".encoding = "UTF-8"
 config.version = "8"
@@ -39,7 +39,7 @@ ENTRIES = [
 
 def test_the_files_get_the_new_name_and_name_each_other_by_it() -> None:
     files = chosen(ENTRIES, "web", "web (restored)")
-    names = new_names(files)
+    names = {file.source: file.name for file in files}
     assert names["web-000001-delta.vmdk"] == "web (restored)-000001-delta.vmdk" and names["data.vmdk"] == "data.vmdk"
     assert names["website.txt"] == "website.txt" and not {"vmware.log", "web-1.vswp", "web.vmx.lck", "sub"} & names.keys()
     assert {one.source for one in files if one.text} == {

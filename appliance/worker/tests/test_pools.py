@@ -300,11 +300,3 @@ def test_a_suspended_pool_keeps_its_thresholds(appliance: Appliance) -> None:
     assert "capacity:pool:tank" in {one["key"] for one in appliance.get("/alerts")["items"]}
     assert target.pools[0]["soft_threshold"] == {"percent": percent}
     assert appliance.get("/pools/tank")["warning_percent"] == percent
-    # A worker that starts meanwhile knows them too.
-    appliance.restart_worker()
-    appliance.request("POST", "/reconcile")
-    appliance.service.periodic.capacity()
-    response = appliance.get("/pools/tank")
-    assert (response["health"], response["warning_percent"], response["critical_percent"]) == ("SUSPENDED", percent, 99)
-    assert "capacity:pool:tank" in {one["key"] for one in appliance.get("/alerts")["items"]}
-    assert target.pools[0]["soft_threshold"] == {"percent": percent}

@@ -92,13 +92,13 @@ class Datasets(Core):
     def _create(self, name: str, words: Sequence[str], properties: Mapping[str, str], key: bytes | None) -> None:
         names.new_dataset_name(name)
         self.need_dataset(name)
-        options = list(words)
+        words = [*words]
         if key is not None:
             _check_key(name, key)
-            options += ["-o", "encryption=aes-256-gcm", "-o", "keyformat=raw", "-o", "keylocation=prompt"]
+            words += ["-o", "encryption=aes-256-gcm", "-o", "keyformat=raw", "-o", "keylocation=prompt"]
         request = Request("create", name, new_name=name, properties=properties)
         room.need(self, request, name, properties, words if "-V" in words and "-s" not in words else ())
-        self.zfs(request, "create", *options, *_options(properties), name, stdin=key or b"")
+        self.zfs(request, "create", *words, *options(properties), name, stdin=key or b"")
 
     def grow_volume(self, name: str, volsize: int) -> Volume:
         before = self.volume(name)
@@ -338,7 +338,7 @@ def _is_udev(holder: str) -> bool:
     return "udev" in holder
 
 
-def _options(properties: Mapping[str, str]) -> list[str]:
+def options(properties: Mapping[str, str]) -> list[str]:
     return [word for assignment in assignments(properties) for word in ("-o", assignment)]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from appliance.zfs import errors, names
 from appliance.zfs.errors import ZfsError
 from appliance.zfs.kernel import commands, library, reading, room
-from appliance.zfs.kernel.datasets import Datasets, assignments
+from appliance.zfs.kernel.datasets import Datasets, options
 from appliance.zfs.kernel.messages import Request
 from appliance.zfs.model import Hold, Snapshot
 from appliance.zfs.properties import On, check_properties, check_user_properties
@@ -179,11 +179,10 @@ class Snapshots(Datasets):
         self._need_snapshots([snapshot])
         kind = self.properties(snapshot.partition("@")[0])["type"].value
         check_properties(properties or {}, On.VOLUME if kind == "volume" else On.FILESYSTEM)
-        options = [word for assignment in assignments(properties or {}) for word in ("-o", assignment)]
         request = Request("clone", snapshot, new_name=name, properties=properties or {})
         room.need(self, request, name, properties or {})
         try:
-            self.zfs(request, "clone", *options, snapshot, name)
+            self.zfs(request, "clone", *options(properties or {}), snapshot, name)
         except errors.OutOfSpace:
             self._undo_clone(snapshot, name)
             raise
