@@ -164,18 +164,18 @@ def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> IscsiSettings:
 @resource.operation("PUT", "/settings/iscsi/target-chap", role=Role.ADMIN, audit="settings.target_chap")
 def set_target_chap(call: Call, body: Chap) -> IscsiSettings:
     """Sets the name and secret by which the target proves itself to hosts (mutual CHAP). No host may have this secret."""
-    with call.changing() as session:
-        hosts.set_mutual(session, call.context.seal, (body.name, body.secret))
-        settings = _iscsi(session)
-    call.changed()
-    return settings
+    return _with_target_chap(call, (body.name, body.secret))
 
 
 @resource.operation("DELETE", "/settings/iscsi/target-chap", role=Role.ADMIN, audit="settings.target_chap")
 def delete_target_chap(call: Call) -> IscsiSettings:
     """Removes them: hosts that request mutual CHAP cannot log in then."""
+    return _with_target_chap(call, None)
+
+
+def _with_target_chap(call: Call, chap: tuple[str, str] | None) -> IscsiSettings:
     with call.changing() as session:
-        hosts.set_mutual(session, call.context.seal, None)
+        hosts.set_mutual(session, call.context.seal, chap)
         session.flush()
         settings = _iscsi(session)
     call.changed()

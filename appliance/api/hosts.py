@@ -27,15 +27,8 @@ def _host(session: Session, host: Host, iqns: list[str] | None = None) -> schema
 
 def _group(session: Session, group: HostGroup) -> schemas.GroupResponse:
     members = session.scalars(select(Host.id).where(Host.group_id == group.id).order_by(Host.name)).all()
-    return schemas.GroupResponse.model_validate(
-        {
-            "id": group.id,
-            "name": group.name,
-            "disabled_offloads": group.disabled,
-            "hosts": list(members),
-            "created_at": group.created_at,
-        }
-    )
+    values = {"disabled_offloads": group.disabled, "hosts": list(members), "created_at": group.created_at}
+    return schemas.GroupResponse.model_validate({"id": group.id, "name": group.name, **values})
 
 
 def _using(call: Call, host_id: str) -> set[str]:
@@ -122,25 +115,23 @@ def set_chap(call: Call, host_id: str, body: schemas.ChapUpdate) -> schemas.Host
 
     Refused if CHAP is required and the host is logged in by its present secret, unless forced.
     """
-    logged_in = [] if body.force else _logged_in(call)
-    with call.changing() as session:
-        hosts.check_chap_unused(session, host_id, logged_in, body.force)
-        call.match(_host(session, hosts.host(session, host_id)))
-        hosts.set_chap(session, call.context.seal, host_id, (body.name, body.secret))
-        response = _host(session, hosts.host(session, host_id))
-    call.changed()
-    return response
+    return _with_chap(call, host_id, (body.name, body.secret), body.force)
 
 
 @resource.operation("DELETE", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", matches=True)
 def delete_chap(call: Call, host_id: str, query: ForceQuery) -> schemas.HostResponse:
     """Removes its secret. While CHAP is required the host cannot log in then: refused if it is logged in, unless forced."""
-    logged_in = [] if query.force else _logged_in(call)
+    return _with_chap(call, host_id, None, query.force)
+
+
+def _with_chap(call: Call, host_id: str, chap: tuple[str, str] | None, force: bool) -> schemas.HostResponse:
+    logged_in = [] if force else _logged_in(call)
     with call.changing() as session:
-        hosts.check_chap_unused(session, host_id, logged_in, query.force)
-        call.match(_host(session, hosts.host(session, host_id)))
-        hosts.set_chap(session, call.context.seal, host_id, None)
-        response = _host(session, hosts.host(session, host_id))
+        host = hosts.host(session, host_id)
+        hosts.check_chap_unused(session, host_id, logged_in, force)
+        call.match(_host(session, host))
+        hosts.set_chap(session, call.context.seal, host_id, chap)
+        response = _host(session, host)
     call.changed()
     return response
 

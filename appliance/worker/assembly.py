@@ -3,7 +3,6 @@
 
 from appliance.config import Configuration
 from appliance.database.store import Store
-from appliance.dataplane.ganesha_dbus import Ganesha
 from appliance.dataplane.target_socket import TargetSocket
 from appliance.dataplane.vaai_nas import VaaiNas
 from appliance.domain.secrets import Seal
@@ -32,7 +31,7 @@ def configured(configuration: Configuration) -> Context:
             folders=helper,
             copies=helper,
             target=TargetSocket(configuration.target.control),
-            nfs=ExportsByHelper(Ganesha(configuration.nfs.exports, configuration.nfs.bus), helper),
+            nfs=ExportsByHelper(configuration.nfs.exports, configuration.nfs.bus, helper),
             files=VaaiNas(configuration.nfs.statistics),
             seal=Seal(configuration.secrets_key),
         )

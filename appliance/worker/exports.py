@@ -2,16 +2,11 @@
 """The NFS server's exports: queries by the worker, changes through the root helper."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from pathlib import Path
 
-from appliance.dataplane.ganesha import (
-    Clients,
-    Export,
-    ExportControl,
-    ExportRefusedError,
-    ExportSettings,
-    ServedExport,
-)
+from appliance.dataplane.ganesha import Export, ExportRefusedError, ExportSettings
+from appliance.dataplane.ganesha_dbus import Ganesha
 from appliance.helper.client import HelperClient
 from appliance.zfs.errors import EngineUnavailable, Timeout, ZfsError
 
@@ -27,20 +22,12 @@ def _refused() -> Iterator[None]:
         raise ExportRefusedError(str(error)) from error
 
 
-class ExportsByHelper(ExportControl):
-    """`queries` reads the folder of exports and calls the daemon. Changes may raise EngineUnavailable, Timeout."""
+class ExportsByHelper(Ganesha):
+    """Reads the folder of exports and queries the daemon by itself. Changes may raise EngineUnavailable, Timeout."""
 
-    def __init__(self, queries: ExportControl, helper: HelperClient) -> None:
-        self._queries, self._helper = queries, helper
-
-    def served(self) -> list[ServedExport]:
-        return self._queries.served()
-
-    def files(self) -> Mapping[int, str]:
-        return self._queries.files()
-
-    def clients(self) -> Clients:
-        return self._queries.clients()
+    def __init__(self, exports: Path, bus: str, helper: HelperClient) -> None:
+        super().__init__(exports, bus)
+        self._helper = helper
 
     def add(self, export: Export) -> None:
         """Raises ValueError for an export that the helper cannot make."""

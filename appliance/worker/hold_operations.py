@@ -42,6 +42,11 @@ def _tags(context: Context, datastore: str, snapshot: str) -> list[str]:
     return [hold.tag for hold in listed(context, datastore, snapshot, newest=60)]
 
 
+def _done(context: Context, plan: HoldPlan) -> HoldResult:
+    context.scan_pools(plan.pools)
+    return HoldResult(snapshot=plan.name, tag=plan.tag)
+
+
 class Hold(Operation[requests.HoldCreate, HoldPlan]):
     """Adds a hold: the snapshot cannot be destroyed by a request, a schedule, a rollback, or with its datastore."""
 
@@ -53,12 +58,10 @@ class Hold(Operation[requests.HoldCreate, HoldPlan]):
         return _plan(store, request.snapshot, request.tag)
 
     def run(self, context: Context, plan: HoldPlan, job_id: str, advance: Advance) -> HoldResult:
-        """A job that is resumed may have done it."""
         advance("holding it", 10)
-        with contextlib.suppress(zfs.HoldExists):
+        with contextlib.suppress(zfs.HoldExists):  # a job that was resumed may have done it
             context.engine.hold([plan.name], plan.tag)
-        context.scan_pools(plan.pools)
-        return HoldResult(snapshot=plan.name, tag=plan.tag)
+        return _done(context, plan)
 
 
 class Release(Operation[requests.ReleaseSnapshot, HoldPlan]):
@@ -72,12 +75,10 @@ class Release(Operation[requests.ReleaseSnapshot, HoldPlan]):
         return _plan(store, request.snapshot, request.tag)
 
     def run(self, context: Context, plan: HoldPlan, job_id: str, advance: Advance) -> HoldResult:
-        """A job that is resumed may have done it."""
         advance("releasing it", 10)
-        with contextlib.suppress(zfs.NoSuchHold):
+        with contextlib.suppress(zfs.NoSuchHold):  # a job that was resumed may have done it
             context.engine.release([plan.name], plan.tag)
-        context.scan_pools(plan.pools)
-        return HoldResult(snapshot=plan.name, tag=plan.tag)
+        return _done(context, plan)
 
 
 OPERATIONS = by_kind(Hold(), Release())

@@ -38,7 +38,7 @@ from appliance.worker.exports import ExportsByHelper
 
 folder, bus, socket, path, guid, outside = sys.argv[1:]
 queries = Ganesha(Path(folder), bus)
-control = ExportsByHelper(queries, connect(Path(socket)))
+control = ExportsByHelper(Path(folder), bus, connect(Path(socket)))
 
 def refused(error, call, *arguments):
     before = control.served()
