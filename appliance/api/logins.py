@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of logins at a directory. For admins only: the appliance connects to where they lead."""
+"""Settings of logins at a directory and at an OIDC provider. For admins only: the appliance connects to where they lead."""
 
 from sqlalchemy.orm import Session
 
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas.common import Empty
-from appliance.api.schemas.logins import DirectoryResponse, DirectoryTest, DirectoryTestResponse, DirectoryUpdate
+from appliance.api.schemas.logins import (
+    DirectoryResponse,
+    DirectoryTest,
+    DirectoryTestResponse,
+    DirectoryUpdate,
+    OidcResponse,
+    OidcTestResponse,
+    OidcUpdate,
+)
 from appliance.domain import logins
 from appliance.domain.access import Role
 from appliance.domain.errors import DomainError, NotFoundError
-from appliance.domain.logins import DIRECTORY, SECRETS, Settings
-from appliance.login import directory
+from appliance.domain.logins import DIRECTORY, OIDC, SECRETS, Settings
+from appliance.login import directory, oidc
 
 resource = Resource("logins")
-_BELONGS_TO = {DIRECTORY: ("servers", "start_tls", "certificate", "bind_dn")}
+_BELONGS_TO = {DIRECTORY: ("servers", "start_tls", "certificate", "bind_dn"), OIDC: ("issuer", "certificate", "client_id")}
 """To whom a stored secret is sent: for another it has to be given again."""
 
 
@@ -75,3 +83,48 @@ def test_directory(call: Call, body: DirectoryTest) -> DirectoryTestResponse:
     role = person.role.label if person.role else None
     problem = None if role else "no group of this user has a role"
     return DirectoryTestResponse.model_validate({"problem": problem, "dn": person.dn, "groups": person.groups, "role": role})
+
+
+def _oidc(session: Session) -> OidcResponse:
+    return OidcResponse.model_validate(logins.read(session, OIDC))
+
+
+@resource.operation("GET", "/settings/oidc", role=Role.ADMIN)
+def read_oidc(call: Call) -> OidcResponse:
+    """The OIDC provider for logins."""
+    with call.context.store.reading() as session:
+        return _oidc(session)
+
+
+@resource.operation("PUT", "/settings/oidc", role=Role.ADMIN, audit="oidc.set", matches=True)
+def set_oidc(call: Call, body: OidcUpdate) -> OidcResponse:
+    """Sets the OIDC provider for logins. Ends the sessions of its users."""
+    with call.changing() as session:
+        call.match(_oidc(session))
+        settings = _changed(call, session, OIDC, body.model_dump())
+        oidc.check(settings)
+        logins.write(session, call.context.seal, OIDC, settings)
+        return _oidc(session)
+
+
+@resource.operation("DELETE", "/settings/oidc", role=Role.ADMIN, audit="oidc.unset", matches=True)
+def unset_oidc(call: Call) -> Empty:
+    """Ends logins at the OIDC provider. Deletes its users, with sessions."""
+    with call.changing() as session:
+        call.match(_oidc(session))
+        logins.remove(session, OIDC)
+    return Empty()
+
+
+@resource.operation("POST", "/settings/oidc/test", role=Role.ADMIN, audit="oidc.test")
+def test_oidc(call: Call) -> OidcTestResponse:
+    """Reads the provider's metadata and keys. It takes up to 10 s."""
+    with call.context.store.reading() as session:
+        settings = logins.read(session, OIDC)
+    if not settings:
+        raise NotFoundError("setting", OIDC)
+    try:
+        oidc.test(settings)
+    except DomainError as error:
+        return OidcTestResponse(problem=str(error))
+    return OidcTestResponse(problem=None)

@@ -36,7 +36,7 @@ CSRF_HEADER = "X-CSRF-Token"
 SUBMIT_S = 54
 """Time for a job to be queued: the HTTP process waits 60 s for its answer."""
 _LONGEST_AUDITED = 4096
-SECRET_FIELDS = {"password", "recovery_key", "secret", "code", "current", "new", "chap", "url", "file", "private_key"}
+SECRET_FIELDS = {"password", "recovery_key", "secret", "code", "current", "new", "chap", "url", "file", "private_key", "binding"}
 """"url" of a receiver: it may have a token in it. "file" is a sealed copy of the configuration."""
 
 

@@ -1,13 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first start, logging in and out."""
 
+import json
 import socket
+import time
+from urllib.parse import urlsplit
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
+from appliance.api.certificate import describe
 from appliance.api.operation import Call, Resource
 from appliance.api.schemas.common import Empty
 from appliance.api.schemas.people import (
+    LoginsResponse,
+    OidcBegun,
+    OidcComplete,
+    OidcQuery,
     PasswordUpdate,
     SessionCreate,
     SessionResponse,
@@ -22,13 +31,17 @@ from appliance.api.schemas.people import (
 from appliance.database.models import User
 from appliance.domain import access, logins, sealed_copy, second_factor
 from appliance.domain.access import Role
-from appliance.domain.errors import ForbiddenError, InvalidError, UnauthenticatedError
-from appliance.domain.logins import DIRECTORY
-from appliance.login import directory
+from appliance.domain.errors import ConflictError, ForbiddenError, InvalidError, UnauthenticatedError
+from appliance.domain.logins import DIRECTORY, OIDC
+from appliance.domain.secrets import SealedError
+from appliance.login import directory, oidc
 from appliance.login.directory import Person
 
 resource = Resource("sessions")
 _WRONG = "the name or the password is wrong"
+_NO_ROLE = "no group of this user has a role here"
+_OIDC_S = 600
+"""Time for a login at the provider."""
 
 
 @resource.operation("GET", "/setup", role=None)
@@ -95,7 +108,7 @@ def log_in(call: Call, body: SessionCreate) -> SessionResponse:
     if person is not None:
         call.subject = person.name
         if person.role is None:
-            raise ForbiddenError("no group of this user has a role here")
+            raise ForbiddenError(_NO_ROLE)
         with store.reading() as session:
             user = logins.known(session, DIRECTORY, person.name)
     if user is not None and user.totp_secret is not None and body.code is None:
@@ -110,18 +123,79 @@ def log_in(call: Call, body: SessionCreate) -> SessionResponse:
         second_factor.check(session, call.context.seal, user.id, body.code or "")
         access.forget_failures(session, body.name, call.address)
         cookie = access.begin_session(session, user.id, call.address)
+    return _begun(call, user, cookie)
+
+
+def _begun(call: Call, user: User, cookie: str) -> SessionResponse:
     call.cookies.append((cookie, access.SESSION_LONGEST_S))
-    return SessionResponse.model_validate(
-        {"user": user.id, "name": user.name, "role": user.role, "csrf_token": access.csrf_token(cookie)}
-    )
+    fields = {"user": user.id, "name": user.name, "role": user.role, "source": user.source}
+    return SessionResponse.model_validate({**fields, "csrf_token": access.csrf_token(cookie)})
+
+
+@resource.operation("GET", "/session/logins", role=None)
+def read_logins(call: Call) -> LoginsResponse:
+    """The logins that the login page offers in addition to name and password."""
+    with call.context.store.reading() as session:
+        return LoginsResponse(oidc=logins.read(session, OIDC).get("name"))
+
+
+@resource.operation("GET", "/session/oidc", role=None, conflicts=True)
+def begin_oidc(call: Call, query: OidcQuery) -> OidcBegun:
+    """Begins a login at the OIDC provider, which sends the browser back to the console at `origin`. Stores nothing."""
+    with call.context.store.reading() as session:
+        settings = _oidc_settings(call, session)
+    if query.origin != settings["external_url"]:
+        try:
+            names = describe(call.context.configuration.http.certificate).names
+        except (OSError, ValueError):
+            names = []
+        if not oidc.is_https(query.origin) or urlsplit(query.origin).hostname not in [name.lower() for name in names]:
+            raise ConflictError("the console has another name than its certificate: use a name of it, or set the external URL")
+    begun = oidc.begin(settings, settings["secret"], query.origin + oidc.CALLBACK)
+    kept = [begun.state, begun.nonce, begun.verifier, query.origin, time.time()]
+    return OidcBegun(url=begun.url, state=begun.state, binding=call.context.seal.seal(json.dumps(kept)))
+
+
+@resource.operation("POST", "/session/oidc", role=None, audit="session.begin", status=201)
+def complete_oidc(call: Call, body: OidcComplete) -> SessionResponse:
+    """Logs in with the code of the OIDC provider: sets the session's cookie and returns the CSRF token."""
+    with call.context.store.session() as session:
+        access.count_attempt(session, OIDC, call.address)
+        settings = _oidc_settings(call, session)
+    try:
+        state, nonce, verifier, origin, at = json.loads(call.context.seal.open(body.binding))
+    except (SealedError, ValueError, TypeError) as error:
+        raise UnauthenticatedError("this browser has begun no such login") from error
+    if state != body.state or not at <= time.time() <= at + _OIDC_S:
+        raise UnauthenticatedError("this browser has begun no such login, or more than 10 minutes ago; log in again")
+    begun = oidc.Begun("", state, nonce, verifier)
+    person = oidc.complete(settings, settings["secret"], origin + oidc.CALLBACK, body.code, begun)
+    call.subject = person.name
+    if person.role is None:
+        raise ForbiddenError(_NO_ROLE)
+    with call.changing() as session:
+        user = logins.admit(session, OIDC, person.name, person.role, person.id)
+        access.forget_failures(session, OIDC, call.address)
+        cookie = access.begin_session(session, user.id, call.address)
+    return _begun(call, user, cookie)
+
+
+def _oidc_settings(call: Call, session: Session) -> logins.Settings:
+    """With the secret in the clear. Raises ConflictError if there are none."""
+    settings = logins.read(session, OIDC)
+    if not settings:
+        raise ConflictError("no OIDC provider is set up")
+    return {**settings, "secret": logins.secret_of(call.context.seal, OIDC, settings)}
 
 
 @resource.operation("GET", "/session", role=Role.VIEWER)
 def read_session(call: Call) -> SessionResponse:
     """The caller: user, role and session."""
     token = access.csrf_token(call.request.cookie or "") if call.who.cookie else None
+    with call.context.store.reading() as session:
+        source = access.user(session, call.who.user_id).source
     return SessionResponse.model_validate(
-        {"user": call.who.user_id, "name": call.who.name, "role": call.who.role.label, "csrf_token": token}
+        {"user": call.who.user_id, "name": call.who.name, "role": call.who.role.label, "source": source, "csrf_token": token}
     )
 
 

@@ -39,7 +39,7 @@ application = Noun(no_args_is_help=True, help="VMware storage with VAAI on OpenZ
 for noun in (
     pools.pool, datastores.datastore, snapshots.snapshot, schedules.schedule, files.file, keys.key, hosts.host, hosts.group,
     network.network, network.portal, network.iscsi, journal.job, journal.alert, journal.audit, people.user, people.token,
-    logins.directory, receivers.receiver, certificate.certificate, configuration.configuration, support.support,
+    logins.directory, logins.oidc, receivers.receiver, certificate.certificate, configuration.configuration, support.support,
 ):  # fmt: skip
     application.add_typer(noun)
 for command in (overview.status, overview.readiness, overview.reconcile, overview.offloads):

@@ -15,7 +15,7 @@ TABLES = (
     "schedules", "receivers",
 )  # fmt: skip
 """Tables with configuration. Sessions, tokens, jobs, alerts and the audit are not."""
-SETTINGS = ("iscsi", "iscsi-target-chap", "directory")
+SETTINGS = ("iscsi", "iscsi-target-chap", "directory", "oidc")
 """Rows of the table `settings` that an admin configures."""
 STATE = {
     "users": {"totp_used"}, "hosts": {"chap_revision", "chap_applied"}, "schedules": {"last_at", "attempted_at"},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logins without a password of this appliance: settings of a directory (LDAP), and the users that come from it.
+"""Logins without a password of this appliance: settings of a directory (LDAP) and of an OIDC provider, and the users of both.
 
 Such a user has a row without a password. The role is that of the last login.
 """
@@ -18,8 +18,8 @@ from appliance.domain.access import Role
 from appliance.domain.errors import ConflictError, UnauthenticatedError
 from appliance.domain.secrets import Seal, SealedError
 
-LOCAL, DIRECTORY = "local", "directory"
-SECRETS = {DIRECTORY: "password"}
+LOCAL, DIRECTORY, OIDC = "local", "directory", "oidc"
+SECRETS = {DIRECTORY: "password", OIDC: "secret"}
 """The sealed field of each setting."""
 Settings = dict[str, Any]
 
@@ -64,21 +64,27 @@ def role_of(settings: Settings, groups: Container[str]) -> Role | None:
     return next((role for role in reversed(Role) if any(group in groups for group in settings[role.label])), None)
 
 
-def known(session: Session, source: str, name: str) -> User | None:
-    """The user, if there is one already. Raises UnauthenticatedError for another source's name, and for a disabled user."""
-    user = session.scalar(select(User).where(User.name == name))
-    if user is not None and (user.source != source or user.disabled):
-        raise UnauthenticatedError("the user is disabled, or is a user of another source")
+def known(session: Session, source: str, name: str, user_id: str | None = None) -> User | None:
+    """The user, if there is one already, by identifier or by name.
+
+    Raises UnauthenticatedError if another user has the name, and for a disabled user.
+    """
+    named = session.scalar(select(User).where(User.name == name))
+    user = session.get(User, user_id) if user_id else named
+    if named is not None and (named is not user or named.source != source):
+        raise UnauthenticatedError("another user here has this name")
+    if user is not None and user.disabled:
+        raise UnauthenticatedError("the user is disabled")
     return user
 
 
-def admit(session: Session, source: str, name: str, role: Role) -> User:
-    """The user with the role of this login. Raises as `known` does, and ConflictError if there are too many users."""
-    user = known(session, source, name)
+def admit(session: Session, source: str, name: str, role: Role, user_id: str | None = None) -> User:
+    """The user with name and role of this login. Raises as `known` does, and ConflictError if there are too many users."""
+    user = known(session, source, name, user_id)
     if user is None:
         access.check_room(session)
-        user = User(id=str(uuid.uuid4()), name=name, role=role.label, source=source, created_at=time.time())
+        user = User(id=user_id or str(uuid.uuid4()), name=name, role=role.label, source=source, created_at=time.time())
         session.add(user)
-    user.role = role.label
+    user.name, user.role = name, role.label
     session.flush()
     return user

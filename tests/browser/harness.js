@@ -44,10 +44,10 @@ export async function openBrowser() {
 }
 
 /**
- * A watched page: `page.faults` are violations of the Content-Security-Policy, script errors, requests to other hosts, and
+ * A watched page: `page.faults` are violations of the Content-Security-Policy, script errors, requests to others than `provider`, and
  * console messages other than for responses that a story provokes.
  */
-export async function openPage(browser, { dark = false, ...options } = {}) {
+export async function openPage(browser, { dark = false, provider, ...options } = {}) {
   const context = await browser.newContext({
     baseURL: URL_,
     ignoreHTTPSErrors: true, // the certificate is self-signed
@@ -75,7 +75,7 @@ export async function openPage(browser, { dark = false, ...options } = {}) {
   });
   page.on("request", (request) => {
     const { origin, protocol } = new URL(request.url());
-    if (origin !== new URL(URL_).origin && protocol !== "data:") page.faults.push(`request to ${origin}`);
+    if (![new URL(URL_).origin, provider].includes(origin) && protocol !== "data:") page.faults.push(`request to ${origin}`);
   });
   return page;
 }

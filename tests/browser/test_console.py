@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from support.appliance import PORT, Appliance
+from support.oidc_provider import provider
 from support.programs import CACHE, REPOSITORY
 from support.slapd import slapd
 
@@ -33,8 +34,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.C
     """Environment of the stories: the appliance's address and its one-time code."""
     appliance = Appliance(tmp_path_factory.mktemp("console"))
     code = appliance.serve()
-    with slapd(tmp_path_factory.mktemp("slapd")) as directory:
-        yield _environment(appliance, code, pytestconfig) | {"ZVAAI_DIRECTORY": json.dumps(directory.settings())}
+    back = f"https://localhost:{PORT}/login/oidc"
+    with slapd(tmp_path_factory.mktemp("slapd")) as directory, provider(tmp_path_factory.mktemp("oidc"), back) as oidc:
+        logins = {"ZVAAI_DIRECTORY": json.dumps(directory.settings()), "ZVAAI_OIDC": json.dumps(oidc.settings())}
+        yield _environment(appliance, code, pytestconfig) | logins
     appliance.stop()
 
 

@@ -12,6 +12,7 @@ import { DatastoresScreen } from "./screens/datastores/list";
 import { FirstStartScreen } from "./screens/first-start/first-start";
 import { JobScreen, JobsScreen } from "./screens/jobs";
 import { LoginScreen } from "./screens/login";
+import { OidcScreen } from "./screens/login-oidc";
 import { NotFoundScreen } from "./screens/not-found";
 import { ReadinessScreen } from "./screens/readiness";
 import { refused, SessionProvider, sessionQuery } from "./session/session";
@@ -65,6 +66,7 @@ export function App({ client }: { readonly client: QueryClient }) {
               <Suspense fallback={<Loading what={text.common.product} />}>
                 <Routes>
                   <Route path="/login" element={<LoginScreen />} />
+                  <Route path="/login/oidc" element={<OidcScreen />} />
                   <Route path="/first-start" element={<FirstStartScreen />} />
                   <Route
                     element={

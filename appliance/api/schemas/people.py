@@ -10,6 +10,7 @@ from appliance.domain.fields import Model, Name, Password, Time
 
 Code = Annotated[str, Field(min_length=1, max_length=64)]
 RoleName = Literal["viewer", "operator", "admin"]
+Source = Literal["local", "directory", "oidc"]
 
 
 class SetupState(Answer):
@@ -40,7 +41,38 @@ class SessionResponse(Answer):
     user: str
     name: str
     role: RoleName
+    source: Source
+    """Where the user's password is."""
     csrf_token: str | None
+
+
+class LoginsResponse(Answer):
+    """Logins other than by password."""
+
+    oidc: str | None
+    """Name of the OIDC provider, for the button."""
+
+
+class OidcQuery(Model):
+    """`origin` of the console as the browser has it: `https://HOST:PORT`."""
+
+    origin: Annotated[str, Field(max_length=300, pattern=r"^https://[A-Za-z0-9.:\[\]-]+$")]
+
+
+class OidcBegun(Answer):
+    """A login that begins at `url` of the provider. It is completed with `binding`, which the browser stores in this tab."""
+
+    url: str
+    state: str
+    binding: str
+
+
+class OidcComplete(Model):
+    """The login that comes back with `state` and `code`, to the browser that has `binding`."""
+
+    binding: Annotated[str, Field(min_length=1, max_length=2048)]
+    state: Annotated[str, Field(min_length=1, max_length=128)]
+    code: Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 class UserResponse(Versioned):
@@ -49,8 +81,8 @@ class UserResponse(Versioned):
     id: str
     name: str
     role: RoleName
-    source: Literal["local", "directory"]
-    """Where the user's password is; of a directory's user the role is that of the last login."""
+    source: Source
+    """Where the user's password is; of another source than `local` the role is that of the last login."""
     disabled: bool
     totp: bool
     """Whether the user logs in with a second factor."""

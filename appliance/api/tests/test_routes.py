@@ -17,6 +17,7 @@ from appliance.gateway.forward import Worker
 MUTATING = {"POST", "PUT", "PATCH", "DELETE"}
 OPEN = {
     *("sessions.read_setup", "sessions.set_up", "sessions.reset_administrator", "sessions.log_in"),
+    *("sessions.read_logins", "sessions.begin_oidc", "sessions.complete_oidc"),
     *("appliance.read_liveness", "appliance.read_health"),
 }
 NOT_DECLARED = {"openapi.spec", "console.read_file"}

@@ -37,6 +37,9 @@ NOT_IN_COMMAND = PROGRAMS_ONLY | {
     "GET /health/live": "for the console, where a page fails",
     "GET /session": "a token has no session",
     "POST /session/password": "`user password` sets it",
+    "GET /session/logins": "for the login page",
+    "GET /session/oidc": "for browsers",
+    "POST /session/oidc": "for browsers",
 }
 
 

@@ -314,6 +314,17 @@ export const directoryQuery = queryOptions({
   queryFn: ({ signal }) => unwrap(api.GET("/api/v1/settings/directory", { signal })),
 });
 
+export const oidcQuery = queryOptions({
+  queryKey: ["oidc"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/settings/oidc", { signal })),
+});
+
+/** Logins other than by password. */
+export const loginsQuery = queryOptions({
+  queryKey: ["logins"],
+  queryFn: ({ signal }) => unwrap(api.GET("/api/v1/session/logins", { signal })),
+});
+
 /** One's own, with a new secret each time. */
 export const totpQuery = queryOptions({
   queryKey: ["totp"],

@@ -32,6 +32,7 @@ export type Network = Schemas["NetworkResponse"];
 export type Interface = Network["interfaces"][number];
 export type Ping = Item<"PingPage">;
 export type NfsClient = Item<"ClientPage">;
+export type Oidc = Schemas["OidcResponse"];
 export type Offload = Group["disabled_offloads"][number];
 export type Offloads = Schemas["OffloadsResponse"];
 export type IscsiSettings = Schemas["IscsiSettings"];

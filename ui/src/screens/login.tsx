@@ -6,6 +6,7 @@ import { Alone } from "../parts/alone";
 import { useSession } from "../session/session";
 import { text } from "../text";
 import { LoginForm } from "./login-form";
+import { OidcButton } from "./login-oidc";
 
 /** Where who is sent here came from; only addresses of this console. */
 function cameFrom(state: unknown): string {
@@ -24,6 +25,7 @@ export function LoginScreen() {
   return (
     <Alone page={text.session.login.page} title={text.session.login.title}>
       <LoginForm submit={text.session.login.submit} />
+      <OidcButton from={cameFrom(location.state)} />
     </Alone>
   );
 }

@@ -91,10 +91,18 @@ interface Credentials {
   readonly code?: string;
 }
 
+interface Completed {
+  readonly binding: string;
+  readonly state: string;
+  readonly code: string;
+}
+
 interface SessionActions {
   readonly session: Session | null;
   readonly ended: boolean;
   readonly logIn: (credentials: Credentials) => Promise<void>;
+  /** Completes a login at the OIDC provider. */
+  readonly complete: (login: Completed) => Promise<void>;
   readonly logOut: () => Promise<void>;
 }
 
@@ -122,13 +130,20 @@ export function SessionProvider({ children }: { readonly children: ReactNode }) 
   // what lies below the login anew, and a dialog that is drawn hides the login from screen readers.
   useEffect(() => focusManager.setFocused(ended ? false : undefined), [ended]);
 
-  const logIn = useCallback(
-    async (credentials: Credentials) => {
-      const session = await unwrap(api.POST("/api/v1/session", { body: credentials }));
+  const begin = useCallback(
+    (session: Session) => {
       others.current?.postMessage(null);
       take(client, session);
     },
     [client],
+  );
+  const logIn = useCallback(
+    async (credentials: Credentials) => begin(await unwrap(api.POST("/api/v1/session", { body: credentials }))),
+    [begin],
+  );
+  const complete = useCallback(
+    async (login: Completed) => begin(await unwrap(api.POST("/api/v1/session/oidc", { body: login }))),
+    [begin],
   );
 
   const logOut = useCallback(async () => {
@@ -141,7 +156,7 @@ export function SessionProvider({ children }: { readonly children: ReactNode }) 
   }, [client]);
 
   const session = known?.session ?? null;
-  const value = useMemo(() => ({ session, ended, logIn, logOut }), [session, ended, logIn, logOut]);
+  const value = useMemo(() => ({ session, ended, logIn, complete, logOut }), [session, ended, logIn, complete, logOut]);
   return <SessionContext value={value}>{children}</SessionContext>;
 }
 

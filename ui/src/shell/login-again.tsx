@@ -3,6 +3,7 @@
 
 import { Modal, ModalBody, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import { LoginForm } from "../screens/login-form";
+import { OidcLink } from "../screens/login-oidc";
 import { text } from "../text";
 
 export function LoginAgain() {
@@ -18,6 +19,7 @@ export function LoginAgain() {
       <ModalHeader title={words.title} labelId="login-again" description={`${words.body} ${words.remedy}`} />
       <ModalBody>
         <LoginForm submit={text.session.login.again} />
+        <OidcLink />
       </ModalBody>
     </Modal>
   );

@@ -107,8 +107,12 @@ export function UserMenu() {
       >
         {() => (
           <>
-            <DropdownItem onClick={() => setChanging("password")}>{text.common.user.password}</DropdownItem>
-            <DropdownItem onClick={() => setChanging("totp")}>{text.common.user.totp}</DropdownItem>
+            {session.source === "local" && (
+              <DropdownItem onClick={() => setChanging("password")}>{text.common.user.password}</DropdownItem>
+            )}
+            {session.source !== "oidc" && (
+              <DropdownItem onClick={() => setChanging("totp")}>{text.common.user.totp}</DropdownItem>
+            )}
             <DropdownItem onClick={() => void logOut().then(() => navigate("/login"))}>{text.common.user.logOut}</DropdownItem>
           </>
         )}

@@ -33,6 +33,7 @@ export const audit = {
     host_group: "Host groups",
     job: "Jobs",
     key: "Encryption keys",
+    oidc: "OpenID Connect",
     pool: "Pools",
     reconcile: "Reconciling",
     schedule: "Schedules",

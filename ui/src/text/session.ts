@@ -16,6 +16,11 @@ export const session = {
     locked: "Too many failed attempts. Wait, then try again.",
     wait: (seconds: number) => `Try again in ${seconds} s`,
     change: "Log in as another user",
+    with: (name: string) => `Log in with ${name}`,
+    withNew: (name: string) => `Log in with ${name} in a new tab`,
+    back: "Back to the login",
+    oidcTitle: "Logging in",
+    oidcStranger: "This browser tab has begun no such login.",
   },
   setup: {
     page: "First start",

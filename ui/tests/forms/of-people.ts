@@ -126,6 +126,7 @@ export const people: readonly Form[] = [
 ];
 
 const DIRECTORY = { at: "/users", version: '"directory"', answer: {} };
+const OIDC = { at: "/users", version: '"oidc"', answer: {} };
 const SERVERS = ["ldap://one.example", "ldaps://two.example"];
 const SETTINGS = { start_tls: true, base: "ou=people,dc=example", filter: "(uid={login})", admin: ["cn=storage, dc=example"] };
 
@@ -172,6 +173,46 @@ export const directories: readonly Form[] = [
     send: ["Remove directory"],
     sends: ["DELETE", "/settings/directory"],
     done: "The directory was removed",
+  },
+  {
+    ...OIDC,
+    form: "people SetOidc",
+    open: ["Actions for OpenID Connect", "Set up"],
+    fill: {
+      Issuer: "https://other.example",
+      "Client secret": SECRET,
+      "Values for viewers": "all people\nguests",
+      "Further scopes": "groups",
+    },
+    send: ["Save"],
+    sends: [
+      "PUT",
+      "/settings/oidc",
+      {
+        ...{ name: "Example", issuer: "https://other.example", client_id: "zvaai", claim: "groups", scopes: ["groups"] },
+        ...{ admin: ["storage"], operator: [], viewer: ["all people", "guests"], secret: SECRET },
+      },
+    ],
+    marks: { name: "Name", issuer: "Issuer", client_id: "Client ID", secret: "Client secret", claim: "Claim with the groups" },
+    done: "OpenID Connect was set",
+  },
+  {
+    ...OIDC,
+    form: "people TestOidc",
+    version: undefined,
+    open: ["Actions for OpenID Connect", "Test"],
+    send: ["Test"],
+    sends: ["POST", "/settings/oidc/test"],
+    answer: { problem: null },
+    done: "The provider answers",
+  },
+  {
+    ...OIDC,
+    form: "people UnsetOidc",
+    open: ["Actions for OpenID Connect", "Remove"],
+    send: ["Remove provider"],
+    sends: ["DELETE", "/settings/oidc"],
+    done: "OpenID Connect was removed",
   },
 ];
 

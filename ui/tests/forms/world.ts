@@ -28,7 +28,9 @@ export const TOTP_SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP";
 export const UNKNOWN = "iqn.1998-01.com.vmware:esx9";
 export const DISKS = ["a", "b", "c", "d"].map((one) => `/dev/disk/by-id/disk-${one}`);
 
-export const session: Api.Session = { user: "1", name: "admin", role: "admin", csrf_token: "a token of the session" };
+export const session: Api.Session = {
+  ...{ user: "1", name: "admin", role: "admin", source: "local", csrf_token: "a token of the session" },
+};
 
 const device = (path: string): Api.Vdev => ({
   ...{ name: path, guid: `guid of ${path}`, kind: "disk", role: "data", health: "ONLINE", path, vdevs: [] },
@@ -105,6 +107,10 @@ export const receiver: Api.Receiver = {
 export const directory: Api.Directory = {
   ...{ etag: '"directory"', servers: ["ldaps://ldap.example.com"], start_tls: true, certificate: null, bind_dn: null },
   ...{ base: "dc=example", filter: "(uid={login})", admin: ["cn=storage, dc=example"], operator: [], viewer: [] },
+};
+const oidc: Api.Oidc = {
+  ...{ etag: '"oidc"', name: "Example", issuer: "https://login.example", certificate: null, client_id: "zvaai", scopes: [] },
+  ...{ claim: "groups", external_url: null, admin: ["storage"], operator: [], viewer: [] },
 };
 const bundle: Api.Bundle = { id: ID.bundle, created_at: AT, size: "4096" };
 const alert: Api.Alert = {
@@ -240,6 +246,8 @@ export const world: Readonly<Record<string, unknown>> = {
   "/users": page(user),
   [`/users/${ID.user}`]: user,
   "/settings/directory": directory,
+  "/settings/oidc": oidc,
+  "/session/logins": { oidc: null },
   "/tokens": page(token),
   "/receivers": page(receiver),
   [`/receivers/${ID.receiver}`]: receiver,

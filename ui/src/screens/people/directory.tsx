@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Logins at LDAP or Active Directory: settings, a test. */
 
-import { Switch, TextArea } from "@patternfly/react-core";
+import { Switch } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client";
 import { directoryQuery } from "../../api/queries";
-import type { Directory as Settings, Role } from "../../api/types";
+import type { Directory as Settings } from "../../api/types";
 import { ActionsMenu } from "../../parts/actions-menu";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { Facts } from "../../parts/facts";
-import { describedBy, Field, LinesField, TextField } from "../../parts/field";
+import { LinesField, TextField } from "../../parts/field";
 import { useForm } from "../../parts/form";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { Panel } from "../../parts/panel";
 import { QueryBoundary } from "../../parts/states";
 import { useToast } from "../../shell/toasts";
 import { text } from "../../text";
+import { CertificateField, linesOf, RoleFields, ROLES, rolesBody, rolesFacts, rolesForm } from "./login-fields";
 
 const words = text.people.directory;
-const ROLES: readonly Role[] = ["admin", "operator", "viewer"];
 const CHANGES = ["directory", "users"];
 const DIALOGS = { set: SetDirectory, test: TestDirectory, unset: UnsetDirectory } as const;
 
@@ -35,7 +35,7 @@ function factsOf(settings: Settings): readonly Fact[] {
     [words.base, base],
     [words.filter, filter],
     [words.bindDn, settings.bind_dn ?? text.common.none],
-    ...ROLES.map((role): Fact => [words.groups[role], (settings[role] ?? []).join("; ") || text.common.none]),
+    ...rolesFacts(settings, words.groups),
   ];
 }
 
@@ -74,26 +74,15 @@ export function Directory() {
   );
 }
 
-/** DNs have commas and spaces. */
-function linesOf(typed: string): string[] {
-  return typed
-    .split("\n")
-    .map((line) => line.trim())
-    .filter((line) => line !== "");
-}
-
 function formOf(settings: Settings) {
-  const { servers = [], admin = [], operator = [], viewer = [] } = settings;
   return {
-    servers: servers.join("\n"),
+    servers: (settings.servers ?? []).join("\n"),
     start_tls: settings.start_tls ?? true,
     certificate: settings.certificate ?? "",
     bind_dn: settings.bind_dn ?? "",
     base: settings.base ?? "",
     filter: settings.filter ?? "",
-    admin: admin.join("\n"),
-    operator: operator.join("\n"),
-    viewer: viewer.join("\n"),
+    ...rolesForm(settings),
   };
 }
 
@@ -104,7 +93,7 @@ function SetDirectory({ settings, onClose }: Props) {
   const body = {
     ...rest,
     servers: linesOf(form.servers),
-    ...{ admin: linesOf(form.admin), operator: linesOf(form.operator), viewer: linesOf(form.viewer) },
+    ...rolesBody(form),
     ...(certificate.trim() === "" ? {} : { certificate }),
     ...(bind_dn === "" ? {} : { bind_dn }),
     ...(password === "" ? {} : { password }),
@@ -165,32 +154,21 @@ function SetDirectory({ settings, onClose }: Props) {
               onChange={setPassword}
               problem={problem?.at("password")}
             />
-            {ROLES.map((role) => (
-              <LinesField
-                key={role}
-                id={`directory-${role}`}
-                label={words.groups[role]}
-                help={words.groupsHelp}
-                value={form[role]}
-                onChange={(typed) => change({ [role]: typed })}
-                problem={problem?.at(role)}
-              />
-            ))}
-            <Field
+            <RoleFields
+              id="directory"
+              names={words.groups}
+              help={words.groupsHelp}
+              form={form}
+              change={change}
+              problem={problem}
+            />
+            <CertificateField
               id="directory-certificate"
               label={words.certificate}
-              help={words.certificateHelp}
-              problem={problem?.at("certificate")}
-            >
-              <TextArea
-                id="directory-certificate"
-                value={form.certificate}
-                rows={3}
-                spellCheck={false}
-                aria-describedby={describedBy("directory-certificate")}
-                onChange={(_event, typed) => change({ certificate: typed })}
-              />
-            </Field>
+              value={form.certificate}
+              onChange={(typed) => change({ certificate: typed })}
+              problem={problem}
+            />
           </>
         );
       }}

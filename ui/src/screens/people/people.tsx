@@ -3,13 +3,16 @@
 
 import { Grid, GridItem } from "@patternfly/react-core";
 import { Screen } from "../../parts/page";
-import { May } from "../../session/session";
+import { May, useSession } from "../../session/session";
 import { text } from "../../text";
 import { Directory } from "./directory";
+import { Oidc } from "./oidc";
 import { Tokens } from "./tokens";
 import { Users } from "./users";
 
+/** Who has a password makes tokens. */
 export default function PeopleScreen() {
+  const { session } = useSession();
   return (
     <Screen title={text.people.title}>
       <Grid hasGutter>
@@ -17,13 +20,18 @@ export default function PeopleScreen() {
           <GridItem span={12}>
             <Users />
           </GridItem>
-          <GridItem span={12}>
+          <GridItem span={12} lg={6}>
             <Directory />
           </GridItem>
+          <GridItem span={12} lg={6}>
+            <Oidc />
+          </GridItem>
         </May>
-        <GridItem span={12}>
-          <Tokens />
-        </GridItem>
+        {session?.source !== "oidc" && (
+          <GridItem span={12}>
+            <Tokens />
+          </GridItem>
+        )}
       </Grid>
     </Screen>
   );

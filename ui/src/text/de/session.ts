@@ -16,6 +16,11 @@ export const session: Texts["session"] = {
     locked: "Zu viele Fehlversuche. Warten Sie, dann versuchen Sie es erneut.",
     wait: (seconds) => `Neuer Versuch in ${seconds} s`,
     change: "Als anderer Benutzer anmelden",
+    with: (name) => `Mit ${name} anmelden`,
+    withNew: (name) => `In einem neuen Tab mit ${name} anmelden`,
+    back: "Zurück zur Anmeldung",
+    oidcTitle: "Anmeldung",
+    oidcStranger: "Dieser Tab hat keine solche Anmeldung begonnen.",
   },
   setup: {
     page: "Erster Start",
