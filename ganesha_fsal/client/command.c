@@ -261,7 +261,7 @@ static bool command_parse_options(int count, char **words, struct settings *sett
 static int command_run(const struct command *command, char *server, struct settings *settings, char **arguments)
 {
     struct vaainas_failure failure;
-    char *path = strstr(server, ":/"); /* an IPv6 address has colons of its own */
+    char *path = strstr(server, ":/"); /* an IPv6 address contains colons */
     int code;
 
     if (path == NULL) {

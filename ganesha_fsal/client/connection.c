@@ -87,7 +87,7 @@ static CLIENT *connection_by_portmapper(const char *host, unsigned long program,
     case RPC_PROGNOTREGISTERED:
         session_fail(failure, VAAINAS_NO_SERVICE, "%s: the server's portmapper does not know the program", host);
         break;
-    case RPC_SYSTEMERROR: /* nothing listens at the portmapper's port: the server has ended, or starts */
+    case RPC_SYSTEMERROR: /* the portmapper's port is closed: the server has stopped, or is starting */
         session_fail(failure, VAAINAS_UNREACHABLE, "%s: %s", host, strerror(rpc_createerr.cf_error.re_errno));
         break;
     default:

@@ -104,12 +104,12 @@ enum vaainas_error session_resolve(struct vaainas_session *session, const char *
             return VAAINAS_OK;
         }
         if (!resolved->is_directory)
-            return session_fail(failure, VAAINAS_NOT_DIRECTORY, "%s is no directory; nothing was changed", resolved->name);
+            return session_fail(failure, VAAINAS_NOT_DIRECTORY, "%s is not a directory; nothing was changed", resolved->name);
         memcpy(resolved->name, path, length);
         resolved->name[length] = 0;
         path += length;
         if (strcmp(resolved->name, ".") == 0 || strcmp(resolved->name, "..") == 0)
-            return session_fail(failure, VAAINAS_INVALID, "a path has no \".\" or \"..\" in it; nothing was changed");
+            return session_fail(failure, VAAINAS_INVALID, "a path must not contain \".\" or \"..\"; nothing was changed");
         resolved->parent = resolved->object;
         enum vaainas_error error = nfs_lookup(session, &resolved->parent, resolved->name, &resolved->object,
                                               &resolved->is_directory, &resolved->mode, failure);

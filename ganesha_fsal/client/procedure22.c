@@ -66,7 +66,7 @@ static enum vaainas_error client_exchange(struct vaainas_session *session, struc
     if (error != VAAINAS_OK)
         return error;
     if (!procedure22_decode_result(answer, sizeof(answer), result))
-        return session_fail(failure, VAAINAS_PROTOCOL, "the server's answer has another shape than procedure 22 has");
+        return session_fail(failure, VAAINAS_PROTOCOL, "the server's answer is not one of procedure 22");
     error = client_error_of_result(result);
     return error == VAAINAS_OK ? error : session_fail(failure, error, "the server answered %s", vaainas_error_name(error));
 }
@@ -128,7 +128,7 @@ static enum vaainas_error client_choose_way(struct vaainas_session *session, con
     if (client_is_fast(clone) && !destination->exists)
         return VAAINAS_OK;
     if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-        return session_fail(failure, VAAINAS_NO_MEMORY, "the system gave no random number");
+        return session_fail(failure, VAAINAS_NO_MEMORY, "the system returned no random number");
     snprintf(way->temporary, sizeof(way->temporary), ".vaai-nas-%016llx", (unsigned long long)random);
     return client_is_fast(clone)
                ? VAAINAS_OK
@@ -226,7 +226,7 @@ static enum vaainas_error client_poll_until_done(struct vaainas_session *session
                 return client_abort_clone(session, file, VAAINAS_CANCELLED, "cancelled", failure);
         }
         if (time(NULL) - moved > STUCK_SECONDS)
-            return client_abort_clone(session, file, VAAINAS_STUCK, "the clone did not move for 300 s", failure);
+            return client_abort_clone(session, file, VAAINAS_STUCK, "the clone made no progress for 300 s", failure);
         sleep(1);
     }
 }
@@ -252,7 +252,7 @@ enum vaainas_error session_clone(struct vaainas_session *session, const struct v
     if (error == VAAINAS_OK) {
         *done = answer.clone_offset;
         if (answer.clone_flag != PROCEDURE22_COMPLETE && client_is_fast(clone)) /* no handle to poll with */
-            error = session_fail(failure, VAAINAS_PROTOCOL, "the server did not say that the clone is complete: do not use %s",
+            error = session_fail(failure, VAAINAS_PROTOCOL, "the server did not confirm that the clone is complete: do not use %s",
                                  clone->destination);
         else if (answer.clone_flag != PROCEDURE22_COMPLETE)
             error = client_poll_until_done(session, clone, &way.handle, done, failure);

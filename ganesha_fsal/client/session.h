@@ -9,7 +9,7 @@
 #define HANDLE_SIZE 64u   /* NFS3_FHSIZE */
 #define NAME_SIZE 256u    /* with NUL */
 #define CALL_SECONDS 60   /* of one RPC; the server answers a clone within 50 s */
-#define STUCK_SECONDS 300 /* a clone that does not move for so long is aborted */
+#define STUCK_SECONDS 300 /* a clone without progress for this long is aborted */
 
 #define FAILING_POLLS_MAX 60u /* of a running clone, a second apart */
 

@@ -40,13 +40,13 @@ enum vaainas_error {
     VAAINAS_NO_SERVICE,  /* the server does not serve procedure 22 */
     VAAINAS_PROTOCOL,    /* a malformed response */
     VAAINAS_NO_MEMORY,
-    VAAINAS_STUCK, /* a clone did not move for 300 s, and was aborted */
+    VAAINAS_STUCK, /* a clone made no progress for 300 s, and was aborted */
 };
 
 /* A word for an error, as "no_space". */
 const char *vaainas_error_name(enum vaainas_error error);
 
-/* What failed, what was not changed, what to do next. */
+/* Failed step, unchanged state, and next step for the user. */
 struct vaainas_failure {
     enum vaainas_error error;
     char message[512];

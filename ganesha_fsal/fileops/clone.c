@@ -23,7 +23,7 @@ const char *fileops_fallback_name(enum fileops_fallback reason)
     return (unsigned int)reason < FILEOPS_FALLBACK_COUNT ? names[reason] : "unknown";
 }
 
-bool clone_goes_on(const struct clone *clone)
+bool clone_continues(const struct clone *clone)
 {
     const struct fileops_clone_request *request = clone->request;
 
@@ -156,7 +156,7 @@ static int clone_into_name(struct clone *clone)
     return error;
 }
 
-/* EEXIST if the file holds data. A length alone is no data: plug-ins set it before they clone. */
+/* EEXIST if the file holds data. A file with a length but without data is empty: plug-ins set the length before they clone. */
 static int clone_check_empty(int file, const struct stat *status)
 {
     if (status->st_size == 0)

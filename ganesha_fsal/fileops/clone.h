@@ -66,7 +66,7 @@ struct fileops_clone_request {
     mode_t mode_bits;
 
     struct fileops_dataset *source_dataset,
-        *destination_dataset; /* the same if both files are on it; the caller has references */
+        *destination_dataset; /* equal if both files are on one dataset; the caller has references */
 
     fileops_progress progress; /* may be NULL */
     void *progress_context;
@@ -76,8 +76,8 @@ struct fileops_clone_request {
  * source changes meanwhile, the result is EBUSY. (Changes through a mapping of a local process are not detected.)
  *
  * Errors: EBUSY the source changes, or files are truncated all the time; ECANCELED by progress; EEXIST the name exists, or the file holds data;
- * ENOSPC, EDQUOT; EAGAIN a thick dataset is still counting its files; EOPNOTSUPP, EXDEV fast and not possible; EINVAL a file onto itself; EISDIR no regular file; else what
- * the kernel said (EIO, EROFS, ESTALE, ...). `result` is filled in both cases. */
+ * ENOSPC, EDQUOT; EAGAIN a thick dataset is still counting its files; EOPNOTSUPP, EXDEV fast and not possible; EINVAL source and destination are one file; EISDIR not a regular file;
+ * otherwise the kernel's error (EIO, EROFS, ESTALE, ...). `result` is filled in both cases. */
 int fileops_clone(const struct fileops_clone_request *request, struct fileops_clone_result *result);
 
 #endif

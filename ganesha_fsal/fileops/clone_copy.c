@@ -43,7 +43,7 @@ static int copy_data(struct clone *clone, char *buffer, uint64_t from, uint64_t 
         result->copied += (uint64_t)got;
         result->fallback[clone->reason] += (uint64_t)got;
         result->done += (uint64_t)got;
-        if (!clone_goes_on(clone))
+        if (!clone_continues(clone))
             return ECANCELED;
     }
     return 0;
@@ -72,7 +72,7 @@ int clone_by_copying(struct clone *clone, uint64_t from)
         clone->result->done += begin - from;
         if (begin < clone->length)
             error = copy_data(clone, buffer, begin, end);
-        else if (!clone_goes_on(clone))
+        else if (!clone_continues(clone))
             error = ECANCELED;
         from = begin < clone->length ? end : clone->length;
     }

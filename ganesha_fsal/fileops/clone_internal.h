@@ -18,7 +18,7 @@ struct clone {
 };
 
 /* clone.c: reports progress. False: cancelled. */
-bool clone_goes_on(const struct clone *clone);
+bool clone_continues(const struct clone *clone);
 
 /* clone.c: EBUSY if the source has changed since the start of the clone. */
 int clone_check_source(const struct clone *clone);

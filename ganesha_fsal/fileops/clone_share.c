@@ -15,11 +15,11 @@
 /* Limit of a call, because writers of the source wait for it. A multiple of every record size. */
 #define STEP (UINT64_C(64) << 20)
 #define FIRST_ACROSS (UINT64_C(16) << 20) /* a small step first: if the kernel copies, little is lost */
-#define WAITS 3 /* for transaction groups: of a source with changes, or where those of others have filled the pool for a moment */
+#define WAITS 3 /* for transaction groups: for changes of the source, or after other writers have filled the pool for a moment */
 
 struct step {
     uint64_t at, length;
-    bool proven; /* the range is shared for certain */
+    bool proven; /* the range is certainly shared */
 };
 
 static bool share_is_same_dataset(const struct clone *clone)
@@ -96,8 +96,8 @@ static bool share_kernel_syncs_on_seek(void)
 }
 
 /* During a sync OpenZFS counts the space of clones before their savings: if a transaction group clones more than is available, the pool is full for all
- * writers at that moment. So a group ends when clones into the dataset have shared three quarters of what is available, in that group and in the
- * one that syncs. What is available is read again after a sixteenth of it was shared. */
+ * writers at that moment. So a group ends when clones into the dataset have shared three quarters of the available space, in that group and in the
+ * syncing one. The available space is read again after a sixteenth of it was shared. */
 static void share_pace(const struct clone *clone, uint64_t bytes)
 {
     struct fileops_dataset *dataset = clone->request->destination_dataset;
@@ -214,7 +214,7 @@ int clone_by_sharing(struct clone *clone)
         at += step.length;
         size = STEP;
         share_pace(clone, step.length);
-        error = clone_goes_on(clone) ? 0 : ECANCELED;
+        error = clone_continues(clone) ? 0 : ECANCELED;
     }
     return error;
 }

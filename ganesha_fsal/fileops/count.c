@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #define SECOND (UINT64_C(1000) * 1000 * 1000)
-#define STEP (SECOND / 10) /* a count ends so soon after it is cancelled */
-#define KEPT 10            /* times as long as it took */
+#define STEP (SECOND / 10) /* a cancelled count ends within this time */
+#define REUSE 10           /* a result is used again for this many times the duration of its count */
 
 /* ZFS ends a transaction group each 5 s by itself (zfs_txg_timeout): one request in that time at most doubles their number. */
 #define SECONDS_BETWEEN_SYNCS 5
@@ -33,7 +33,7 @@ void count_add(struct space_figures *sum, const struct space_figures *more)
     sum->deduplicated += more->deduplicated;
 }
 
-/* The file has changes that are not in the pool: ends their transaction group, unless that was done lately. SEEK_HOLE in a file with changes waits for that
+/* The file has changes that are not in the pool: ends their transaction group, at most once in the interval above. SEEK_HOLE in a file with changes waits for that
  * (zfs_dmu_offset_next_sync). */
 static void count_wait_for_changes(struct count *count)
 {
@@ -77,7 +77,7 @@ static bool count_is_same(const struct count *count, const struct stat *status)
     return memcmp(&count->changed, &status->st_ctim, sizeof(count->changed)) == 0;
 }
 
-/* Whether the file is as it was. A file without a name is given up: its blocks are freed once nobody has it open. */
+/* Whether the file is unchanged. Stops for a file without a name: its blocks are freed when its last user closes it. */
 static int count_check_file(const struct count *count, bool *same)
 {
     struct stat status;
@@ -88,7 +88,7 @@ static int count_check_file(const struct count *count, bool *same)
     return status.st_nlink == 0 ? ECANCELED : 0;
 }
 
-/* One query. After the first second the count rests as long as it works: it takes no more than half a processor. */
+/* One query. After the first second the count pauses as long as it works, so that it uses at most half of a processor. */
 static int count_step(struct count *count)
 {
     struct fileops_dataset *dataset = count->dataset;
@@ -114,7 +114,7 @@ static int count_step(struct count *count)
     return error;
 }
 
-/* All of the file. *exact: no transaction group ended meanwhile, or neither the file nor a reference table changed. */
+/* Counts the whole file. *exact: no transaction group ended meanwhile, or neither the file nor a reference table changed. */
 static int count_all(struct count *count, bool *exact)
 {
     struct space_figures figures; /* of one block: whether the file has changes, and which group is the last */
@@ -153,12 +153,12 @@ static void *count_run(void *argument)
     return NULL;
 }
 
-static bool count_is_kept(const struct count *count)
+static bool count_is_reusable(const struct count *count)
 {
-    return count->error == 0 && count->took > SECOND && count_now() - count->began < (KEPT + 1) * count->took;
+    return count->error == 0 && count->took > SECOND && count_now() - count->began < (REUSE + 1) * count->took;
 }
 
-/* A new count, in the place of the oldest that has ended. NULL: too many run, or no thread. With the lock. */
+/* A new count, which replaces the oldest ended one. NULL: too many run, or no thread. With the lock. */
 static struct count *count_begin(struct fileops_dataset *dataset, int file, const struct stat *status)
 {
     struct count *count = NULL, *all = dataset->counts;
@@ -191,7 +191,7 @@ static struct count *count_begin(struct fileops_dataset *dataset, int file, cons
 static struct count *count_find(struct fileops_dataset *dataset, ino_t inode)
 {
     for (unsigned int i = 0; i < COUNTS_KNOWN; i++)
-        if (dataset->counts[i].inode == inode && (dataset->counts[i].running || count_is_kept(&dataset->counts[i])))
+        if (dataset->counts[i].inode == inode && (dataset->counts[i].running || count_is_reusable(&dataset->counts[i])))
             return &dataset->counts[i];
     return NULL;
 }
@@ -217,15 +217,15 @@ int count_file(struct fileops_dataset *dataset, int file, const struct stat *sta
     pthread_mutex_lock(&dataset->lock);
     struct count *count = count_find(dataset, status->st_ino);
     if (count != NULL && count->running && !count_is_same(count, status) && count_wait(count, until))
-        count = count_find(dataset, status->st_ino); /* what it counted is older than the caller's file: used only if it took long */
-    const bool kept = count != NULL && !count->running, same = count == NULL || count_is_same(count, status);
+        count = count_find(dataset, status->st_ino); /* its figures are older than the caller's request: used only if the count took long */
+    const bool ended = count != NULL && !count->running, same = count == NULL || count_is_same(count, status);
     if (count == NULL)
         count = count_begin(dataset, file, status);
     if (count != NULL) {
         result->complete = count_wait(count, until);
         error = result->complete ? count->error : 0;
         result->complete = result->complete && error == 0;
-        result->exact = result->complete && count->exact && same && (!kept || space_changes() == count->table);
+        result->exact = result->complete && count->exact && same && (!ended || space_changes() == count->table);
         result->figures = count->total;
         result->as_of = count->as_of;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Counts of what the blocks of single files take, in the background. A count holds no lock while it queries the kernel module. */
+/* Counts the space of single files' blocks, in the background. A count holds no lock while it queries the kernel module. */
 #ifndef FILEOPS_COUNT_H
 #define FILEOPS_COUNT_H
 
@@ -36,9 +36,9 @@ struct count_result {
     bool complete, exact;
 };
 
-/* Joins the count of an open file that runs, or begins one, and waits for its end until `until` of the monotonic clock. A count that took more than a second is
- * used again for ten times as long as it took; it is then exact only if neither the file nor a reference table has changed since it began.
- * Errors: EOPNOTSUPP as space_query(); EAGAIN: too many counts run, or the count was cancelled; what the kernel said. */
+/* Joins the running count of an open file, or begins one, and waits for its end until `until` of the monotonic clock. A count that took more than a second is
+ * used again for ten times its duration; it is then exact only if neither the file nor a reference table has changed after its begin.
+ * Errors: EOPNOTSUPP as space_query(); EAGAIN: too many counts run, or the count was cancelled; the kernel's errors. */
 int count_file(struct fileops_dataset *dataset, int file, const struct stat *status, const struct timespec *until,
                struct count_result *result);
 

@@ -16,7 +16,7 @@
 
 #define SECONDS_FOR_STEPS 10
 
-/* Partial clones after a crash. One that cannot be removed is ignored: no export fails for it. */
+/* Removes partial clones that a crash left. A failure is ignored, so that the export still works. */
 static void dataset_remove_clones(int root)
 {
     const int folder = openat(root, FILEOPS_CLONES_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -253,9 +253,9 @@ void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_data
     pthread_mutex_lock(&dataset->lock);
     if (dataset->count_error != 0 && dataset->count_error != ECANCELED)
         snprintf(status->problem, sizeof(status->problem),
-                 "files can't be counted (%.60s): none grows by more than 1 MiB until it is exported anew",
+                 "files can't be counted (%.60s): no file can grow by more than 1 MiB until the datastore is exported again",
                  strerrordesc_np(dataset->count_error));
     else if (status->admitted > status->size)
-        snprintf(status->problem, sizeof(status->problem), "its files are larger than it: none may grow before some are deleted");
+        snprintf(status->problem, sizeof(status->problem), "its files exceed its size: no file can grow until others are deleted");
     pthread_mutex_unlock(&dataset->lock);
 }

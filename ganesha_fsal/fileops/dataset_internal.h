@@ -14,8 +14,8 @@
 struct dataset_groups {
     uint64_t seen;     /* the latest, */
     int64_t seen_at;   /* and when it was seen first: UNIX seconds */
-    int64_t requested; /* when one was hastened last: seconds of the monotonic clock */
-    bool syncing;      /* one is hastened now */
+    int64_t requested; /* time of the last request to end one: seconds of the monotonic clock */
+    bool syncing;      /* such a request is running */
 };
 
 /* Whether files can share blocks. */
@@ -46,11 +46,11 @@ struct fileops_dataset {
     pthread_cond_t changed; /* of `lock`: a count, a probe or a transaction group has ended */
 };
 
-/* Runs `work` in a thread of its own, with a reference; it calls dataset_end_background() at its end. 0, or what pthread_create(3) says. */
+/* Runs `work` in a new thread, with a reference; `work` calls dataset_end_background() at its end. 0, or the error of pthread_create(3). */
 int dataset_run_in_background(struct fileops_dataset *dataset, void *(*work)(void *argument), void *argument);
 void dataset_end_background(struct fileops_dataset *dataset);
 
-/* Only background work has a reference left: it ends. */
+/* Only background work still has references: it must end. */
 bool dataset_is_unused(struct fileops_dataset *dataset);
 
 /* sharing_probe.c: begins a probe unless one runs. With the lock. */

@@ -2,7 +2,7 @@
 /* Keeps blocks from being freed while they are cloned: OpenZFS up to 2.3.9 may free such a block twice (openzfs#18853).
  *
  * Truncations and deallocations of a file exclude steps of clones from and into it, and vice versa; operations of one kind run concurrently.
- * A step waits for freeing operations and lets them go first, so that a clone of many steps does not starve them.
+ * A step waits for freeing operations and gives them priority, so that a clone of many steps does not starve them.
  *
  * Files share a fixed number of locks by a hash of device and inode number. Thread-safe. */
 #ifndef FILEOPS_INTERLOCK_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* Writes that ZFS refuses for want of space though their dataset is thick: until the end of a transaction group it counts what that group frees, and refuses
- * bursts. The next group has room. */
+/* Retries of writes that ZFS refuses for lack of space although their dataset is thick: until the end of a transaction group, ZFS counts the blocks that the
+ * group frees as used, and refuses bursts. In the next group the write succeeds. */
 #ifndef FILEOPS_RETRY_H
 #define FILEOPS_RETRY_H
 

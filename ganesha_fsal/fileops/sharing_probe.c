@@ -56,7 +56,7 @@ void dataset_begin_probe(struct fileops_dataset *dataset)
     probe->began = probe_now();
     probe->running = dataset_run_in_background(dataset, probe_run, dataset) == 0;
     if (first)
-        probe->shares = true; /* until it has ended */
+        probe->shares = true; /* assumed until the probe has ended */
 }
 
 bool fileops_dataset_shares(struct fileops_dataset *dataset)

@@ -42,7 +42,7 @@ uint64_t space_changes(void)
 
     if (file == NULL)
         return 0;
-    /* References added and removed; the file begins with its own times. */
+    /* References added and removed, after the header with the times of the kstat. */
     while (fgets(line, sizeof(line), file) != NULL)
         if (sscanf(line, "%63s %*u %" SCNu64, name, &value) == 2 &&
             (strncmp(name, "addref_", 7) == 0 || strncmp(name, "decref_", 7) == 0))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* What the blocks of a file use, by the kernel module zvol_clone (ZVOL_CLONE_SPACE; zvol_clone.h says what the figures mean). Takes no lock. */
+/* Space of a file's blocks, from the kernel module zvol_clone (ZVOL_CLONE_SPACE; zvol_clone.h explains the figures). Takes no lock. */
 #ifndef FILEOPS_SPACE_QUERY_H
 #define FILEOPS_SPACE_QUERY_H
 
@@ -17,7 +17,7 @@ struct space_figures {
  * another version, or does not know this file system. */
 int space_query(int file, uint64_t offset, uint64_t end, uint64_t nanoseconds, struct space_figures *figures);
 
-/* How often the block reference tables of all pools have changed since the module zfs was loaded. 0: not known. */
+/* Number of changes of all pools' block reference tables after the module zfs was loaded. 0: unknown. */
 uint64_t space_changes(void);
 
 #endif

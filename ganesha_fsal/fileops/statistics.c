@@ -24,7 +24,7 @@ int fileops_sizes(struct fileops_dataset *dataset, int file, struct fileops_stat
     statistics->allocated = statistics->unique = (uint64_t)status.st_blocks * 512;
     statistics->reserved = fileops_dataset_is_thick(dataset) ? statistics->total : 0;
     statistics->as_of = (uint64_t)time(NULL);
-    if (statistics->total == 0) { /* its blocks may still be counted */
+    if (statistics->total == 0) { /* the blocks of its old content may still be counted */
         statistics->allocated = statistics->unique = 0;
         statistics->unique_exact = true;
     }
@@ -47,7 +47,7 @@ int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops
     if (error != 0 || statistics->unique_exact)
         return error;
     error = count_file(dataset, file, &status, &until, &counted);
-    if (error != 0 || counted.as_of == 0) /* nothing is counted */
+    if (error != 0 || counted.as_of == 0) /* no block was counted */
         return error == EOPNOTSUPP || error == EAGAIN ? 0 : error;
     statistics->unique_exact = counted.exact;
     if (counted.exact)
@@ -60,7 +60,7 @@ int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops
     return 0;
 }
 
-/* Adds all of a file to the dataset's figures. */
+/* Adds a whole file to the dataset's figures. */
 static int statistics_count_file(void *context, const struct walk_file *entry)
 {
     struct fileops_dataset *dataset = context;

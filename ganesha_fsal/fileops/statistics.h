@@ -8,8 +8,8 @@
 struct fileops_statistics {
     uint64_t total;     /* bytes: its size */
     uint64_t allocated; /* bytes of its blocks as st_blocks counts them: compressed, with all copies, shared ones in full */
-    uint64_t unique;    /* of these, what no other file or zvol shares by block cloning */
-    bool unique_exact;  /* false: `unique` is an upper bound: the module does not know, not all is counted yet, or something changed meanwhile */
+    uint64_t unique;    /* of these, bytes that block cloning shares with no other file or zvol */
+    bool unique_exact;  /* false: `unique` is an upper bound, because the module is missing, the count is not complete, or a change happened meanwhile */
     uint64_t snapshot;  /* of the allocated: a snapshot also holds them */
     uint64_t deduplicated; /* of the allocated: deduplicated, with unknown other owners */
     uint64_t reserved;     /* its size in a thick dataset, else 0 */
@@ -19,9 +19,9 @@ struct fileops_statistics {
 /* The answer comes within a second, counted or not. */
 #define FILEOPS_STATISTICS_MILLISECONDS 900
 
-/* Reads them for an open file. The figures are of the last synced state of the pool; newer changes of the file are waited for, but hastened not more often than each
- * 5 s in one dataset. What takes longer than the answer goes on in the background, and callers for the same file join it. Until its end `unique` is an upper bound.
- * EISDIR: no regular file. */
+/* Reads them for an open file. The figures are of the last synced state of the pool. The call waits for newer changes of the file, but ends a transaction group at
+ * most every 5 s in one dataset. A longer count continues in the background, and callers for the same file join it. Until its end `unique` is an upper bound.
+ * EISDIR: not a regular file. */
 int fileops_statistics(struct fileops_dataset *dataset, int file, struct fileops_statistics *statistics);
 
 /* The same without counting: `unique` is an upper bound. */

@@ -13,7 +13,7 @@
 /* Makes FSAL_VFS ignore Thick_Size. Call it before the first export is made. */
 void exports_init(void);
 
-/* Adds an export that FSAL_VFS has made, with its block. 0, or an errno value (logged); EINVAL with the errors counted. */
+/* Adds an export that FSAL_VFS has created, with its block. 0, or an errno value (logged); EINVAL with the errors counted. */
 int exports_add(struct fsal_export *export, void *parse_node, struct config_error_type *errors);
 
 /* The block was read again; like exports_add(). */

@@ -6,7 +6,7 @@
 
 /*
  * Lets the VAAI-NAS service reach objects below MDCACHE (../vaai_nas/leaf_call.h), and starts the service after ganesha has read its configuration.
- * Call it last on the module's operations: it stores the previous fallocate and init_config and calls them.
+ * Call it last on the module's operations: it saves the previous fallocate and init_config, and calls them.
  */
 void leaf_operations_init(struct fsal_obj_ops *operations);
 

@@ -36,8 +36,8 @@ void zvaai_handle_ops_init(struct fsal_obj_ops *operations)
 #define HANDLE_TYPE_MASK 0xC0
 
 /*
- * A dummy handle stands for the root of another FSAL's file system and has nothing of the kernel's. FSAL_VFS checks its length as that of a dummy, and
- * then reads it by the type inside: with both it would copy 4 GiB.
+ * A dummy handle represents the root of another FSAL's file system, and contains no kernel handle. FSAL_VFS checks the length of a dummy, but then reads
+ * the handle by the type inside: a forged handle with both would make it copy 4 GiB.
  */
 static bool module_is_forged(const struct gsh_buffdesc *wire)
 {

@@ -52,7 +52,7 @@ bool places_have(const char *path)
     bool resolved =
         realpath(configuration.below, folder) != NULL && realpath(path, real_path) != NULL && strcmp(path, real_path) == 0;
     size_t length = resolved ? strlen(folder) : 0;
-    /* A mounted file system: the empty mount point of a pool that is not imported belongs to its parent's. */
+    /* Requires a mounted file system: the empty mount point of a pool that is not imported belongs to the parent's. */
     bool good = resolved && strncmp(real_path, folder, length) == 0 && real_path[length] == '/' &&
                 strchr(real_path + length + 1, '/') == NULL && stat(folder, &of_folder) == 0 &&
                 stat(real_path, &of_export) == 0 && of_folder.st_dev != of_export.st_dev;

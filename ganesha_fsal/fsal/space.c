@@ -139,7 +139,7 @@ static void space_write(struct fsal_obj_handle *object, bool bypass, fsal_async_
     done(object, status, io, argument);
 }
 
-/* A new size: blocks beyond it are freed, or the file grows. */
+/* Sets a new size: blocks beyond it are freed, or the file grows. */
 static fsal_status_t space_set_size(struct fsal_obj_handle *object, bool bypass, struct state_t *state,
                                     struct fsal_attrlist *attributes)
 {
@@ -333,7 +333,7 @@ static fsal_status_t space_dynamic_info(struct fsal_export *export, struct fsal_
         return status;
     fileops_dataset_status(dataset, &space);
     left = space.admitted < space.size ? space.size - space.admitted : 0;
-    /* During a count: not more than ZFS has. */
+    /* During a count: at most what ZFS has available. */
     left = space.counting ? space_least(left, info->avail_bytes) : left;
     info->total_bytes = space.size;
     info->free_bytes = info->avail_bytes = left;

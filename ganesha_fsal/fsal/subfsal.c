@@ -10,7 +10,7 @@
 #include "vfs_methods.h"
 #include "subfsal.h"
 
-/* Those of vfs/subfsal_vfs.c, renamed in meson.build. */
+/* The functions of vfs/subfsal_vfs.c, renamed in meson.build. */
 void vfs_default_sub_fini(struct vfs_fsal_export *export);
 int vfs_default_sub_init_handle(struct vfs_fsal_export *export, struct vfs_fsal_obj_handle *object, const char *path);
 

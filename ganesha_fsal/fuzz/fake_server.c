@@ -23,7 +23,7 @@ void must(bool holds, const char *what)
 {
     if (holds)
         return;
-    fprintf(stderr, "does not hold: %s\n", what);
+    fprintf(stderr, "violated: %s\n", what);
     abort();
 }
 
@@ -132,7 +132,7 @@ static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, cons
     char path[sizeof(directory) + 16];
     snprintf(path, sizeof(path), "%s%s", directory, number == 201 ? "/vm1" : is_directory ? "" : "/file");
     file->fd = open(path, O_RDONLY | O_CLOEXEC);
-    must(file->fd >= 0, "the fuzzer has its own files");
+    must(file->fd >= 0, "the fuzzer has files");
     file->is_directory = is_directory;
     file->device = 1;
     file->inode = number;
@@ -146,7 +146,7 @@ static enum vaai_nas_status fake_open(const struct vaai_nas_caller *caller, cons
 
 static void fake_changed(const struct vaai_nas_file *file)
 {
-    must(file->fd >= 0, "what is changed is open");
+    must(file->fd >= 0, "a changed file is open");
 }
 
 static void fake_close(struct vaai_nas_file *file)
@@ -170,7 +170,7 @@ static enum vaai_nas_status fake_find(uint16_t export_id, const char *path, stru
     must(strlen(path) < VAAI_NAS_PATH_SIZE && path[0] != '/' && strstr(path, "//") == NULL, "the name is a path");
     for (const char *name = path; name != NULL; name = strchr(name, '/')) {
         name += *name == '/';
-        must(strncmp(name, "..", 2) != 0 || (name[2] != '/' && name[2] != 0), "that leads nowhere else");
+        must(strncmp(name, "..", 2) != 0 || (name[2] != '/' && name[2] != 0), "the path stays in the export");
     }
     if (export_id != 1)
         return VAAI_NAS_STALE;

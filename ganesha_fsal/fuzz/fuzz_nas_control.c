@@ -39,8 +39,8 @@ static void check(struct json_object *response, uint64_t *job)
 
     must(has_result != has_error, "a response has a result or an error");
     must(json_object_object_get_ex(response, "jsonrpc", &version) && json_object_object_get_ex(response, "id", NULL),
-         "it is a response");
-    must(!has_error || json_object_object_get_ex(error, "message", NULL), "an error says something");
+         "the text is a response");
+    must(!has_error || json_object_object_get_ex(error, "message", NULL), "an error has a message");
     must(strchr(text, '\n') == NULL, "an answer is one line");
     if (*job == 0 && has_result && json_object_object_get_ex(result, "job", &number))
         *job = json_object_get_uint64(number);

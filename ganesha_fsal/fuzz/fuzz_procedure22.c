@@ -15,8 +15,8 @@ static void check_request(const struct procedure22_request *request)
     size_t length = procedure22_encode_request(request, bytes);
 
     must(length <= sizeof(bytes), "a request has a bound");
-    must(procedure22_decode_request(bytes, length, &again) == PROCEDURE22_GOOD, "what is encoded can be decoded");
-    must(memcmp(&again, request, sizeof(again)) == 0, "and is the same");
+    must(procedure22_decode_request(bytes, length, &again) == PROCEDURE22_GOOD, "an encoded request can be decoded");
+    must(memcmp(&again, request, sizeof(again)) == 0, "a decoded request is equal");
 }
 
 static bool is_directory(const struct procedure22_handle *handle)
@@ -30,9 +30,9 @@ static void check_result(const struct procedure22_request *request, const struct
     struct procedure22_result again;
 
     procedure22_encode_result(result, bytes);
-    must(procedure22_decode_result(bytes, sizeof(bytes), &again), "a result has the shape that plug-ins expect");
-    must(memcmp(&again, result, sizeof(again)) == 0, "and says what it said");
-    must(result->version == PROCEDURE22_VERSION && result->command == request->command, "it is of the command");
+    must(procedure22_decode_result(bytes, sizeof(bytes), &again), "a result has the form that plug-ins expect");
+    must(memcmp(&again, result, sizeof(again)) == 0, "a decoded result is equal");
+    must(result->version == PROCEDURE22_VERSION && result->command == request->command, "the result belongs to the command");
     must(result->status == 0 || result->result != PROCEDURE22_NOT_SUPPORTED, "\"not supported\" is no failure");
 }
 

@@ -21,8 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     xdrmem_ncreate(&stream, copy, (u_int)size, XDR_DECODE);
     bool good = procedure22_copy_call(&stream, bytes, &length);
     if (good) {
-        must(length <= sizeof(bytes) && length == XDR_GETPOS(&stream), "as many bytes as were taken");
-        must(memcmp(bytes, input, length) == 0, "and the same ones");
+        must(length <= sizeof(bytes) && length == XDR_GETPOS(&stream), "the length equals the consumed bytes");
+        must(memcmp(bytes, input, length) == 0, "the bytes are equal");
     }
     XDR_DESTROY(&stream);
     free(copy);
@@ -30,9 +30,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     memset(&copied, 0, sizeof(copied));
     enum procedure22_fault fault = procedure22_decode_request(input, size, &whole);
     if (fault != PROCEDURE22_NO_XDR) {
-        must(good && length == size, "what the codec takes is copied");
-        must(procedure22_decode_request(bytes, length, &copied) == fault, "and means the same");
-        must(memcmp(&whole, &copied, sizeof(whole)) == 0, "in each part");
+        must(good && length == size, "a valid call is copied");
+        must(procedure22_decode_request(bytes, length, &copied) == fault, "the copy has the same fault");
+        must(memcmp(&whole, &copied, sizeof(whole)) == 0, "every field is equal");
     }
     return 0;
 }

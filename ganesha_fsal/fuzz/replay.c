@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
-/* In place of libFuzzer, so that any compiler's tests run the fuzz programs. usage: PROGRAM FOLDER...   each file of these folders */
+/* Replaces libFuzzer, so that tests of any compiler can run the fuzz programs. usage: PROGRAM FOLDER...   each file of these folders */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

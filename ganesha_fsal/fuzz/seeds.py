@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Writes inputs to begin with. usage: seeds.py FOLDER     FOLDER/TARGET/*"""
+"""Writes seeds. usage: seeds.py FOLDER     FOLDER/TARGET/*"""
 
 from __future__ import annotations
 

@@ -22,13 +22,13 @@
 
 struct fileops_dataset;
 
-/* A file handle as it came over the wire. `length` is VAAI_NAS_HANDLE_SIZE at most. */
+/* A received file handle. `length` is at most VAAI_NAS_HANDLE_SIZE. */
 struct vaai_nas_handle {
     size_t length;
     uint8_t bytes[VAAI_NAS_HANDLE_SIZE];
 };
 
-/* The caller. `request` is the adapter's own (ganesha: struct svc_req of a call of NFSv3) and lives as long as the call. */
+/* The caller. `request` belongs to the adapter (ganesha: struct svc_req of a call of NFSv3) and is valid during the call. */
 struct vaai_nas_caller {
     void *request;
     bool local;                    /* by the control socket: root in every export, without `request` */
@@ -36,11 +36,11 @@ struct vaai_nas_caller {
 };
 
 enum vaai_nas_access {
-    VAAI_NAS_INSPECT,        /* attributes and statistics: what GETATTR needs */
-    VAAI_NAS_READ,           /* what READ needs; the descriptor is open for reading */
-    VAAI_NAS_WRITE,          /* what WRITE needs, and an export that is not read-only; open for reading and writing */
+    VAAI_NAS_INSPECT,        /* attributes and statistics: the rights of GETATTR */
+    VAAI_NAS_READ,           /* the rights of READ; the descriptor is open for reading */
+    VAAI_NAS_WRITE,          /* the rights of WRITE, in an export that is not read-only; open for reading and writing */
     VAAI_NAS_MAY_WRITE,      /* the rights of WRITE are checked; nothing is opened, so that no share reservation conflicts */
-    VAAI_NAS_CREATE,         /* a directory a file may be made in */
+    VAAI_NAS_CREATE,         /* a directory in which the caller may create a file */
     VAAI_NAS_WRITE_OR_CREATE /* as VAAI_NAS_CREATE for a directory, as VAAI_NAS_WRITE for others */
 };
 

@@ -23,7 +23,7 @@
 
 struct configuration {
     char *control_socket; /* path; NULL: none */
-    char *control_user;   /* may connect, like root and the daemon's user; NULL: nobody else */
+    char *control_user;   /* may connect, like root and the daemon's user; NULL: no other user */
 };
 
 static struct configuration configuration;

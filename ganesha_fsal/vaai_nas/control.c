@@ -95,7 +95,7 @@ static struct json_object *control_answer(struct vaai_nas_service *service, stru
     if (!json_object_is_type(request, json_type_object) || !json_object_object_get_ex(request, "jsonrpc", &version) ||
         !json_object_is_type(version, json_type_string) || strcmp(json_object_get_string(version), "2.0") != 0 ||
         !json_object_object_get_ex(request, "method", &name) || !json_object_is_type(name, json_type_string))
-        return control_error_response(NO_REQUEST, "this is no request of JSON-RPC 2.0");
+        return control_error_response(NO_REQUEST, "this is not a request of JSON-RPC 2.0");
     const struct method *method = control_find_method(json_object_get_string(name));
     if (method == NULL)
         return control_error_response(NO_METHOD, "the method does not exist");
@@ -106,7 +106,7 @@ static struct json_object *control_answer(struct vaai_nas_service *service, stru
         return response;
     }
     if (!json_object_is_type(parameters, json_type_object))
-        return control_error_response(WRONG_PARAMETERS, "parameters are an object");
+        return control_error_response(WRONG_PARAMETERS, "parameters must be an object");
     return control_call(service, method, parameters);
 }
 
@@ -118,7 +118,7 @@ struct json_object *vaai_nas_control_answer(struct vaai_nas_service *service, co
     struct json_object *request = tokener == NULL ? NULL : json_tokener_parse_ex(tokener, line, (int)length);
     bool parsed = tokener != NULL && json_tokener_get_error(tokener) == json_tokener_success;
     struct json_object *response =
-        parsed ? control_answer(service, request) : control_error_response(NO_JSON, "the message is no JSON");
+        parsed ? control_answer(service, request) : control_error_response(NO_JSON, "the message is not JSON");
     struct json_object *id = NULL;
 
     if (parsed && json_object_is_type(request, json_type_object))

@@ -93,7 +93,7 @@ static bool control_read_parameters(struct json_object *parameters, const char *
     }
     if (json_object_object_length(parameters) == known)
         return true;
-    snprintf(failure->reason, sizeof(failure->reason), "the method does not have one of the parameters");
+    snprintf(failure->reason, sizeof(failure->reason), "the method does not support one of the parameters");
     return false;
 }
 

@@ -43,7 +43,7 @@ static bool control_socket_send_all(int fd, const char *bytes, size_t length)
     return true;
 }
 
-/* Whether the peer has closed the connection in both directions: nobody reads a response, and the request may be repeated elsewhere. */
+/* Whether the peer has closed the connection in both directions: no response can be delivered, and the caller may repeat the request. */
 static bool control_socket_is_closed(int fd)
 {
     struct pollfd connection = {.fd = fd};

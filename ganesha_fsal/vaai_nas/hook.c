@@ -28,7 +28,7 @@ bool vaai_nas_hook_register(uint32_t procedure, const nfs_function_desc_t *descr
         return false;
     }
     if (memcmp(layout, expected, sizeof(expected)) != 0) {
-        snprintf(reason, size, "this nfs-ganesha has other structures than FSAL_ZVAAI was built for: " INSTALL);
+        snprintf(reason, size, "this nfs-ganesha has different structures than FSAL_ZVAAI was built for: " INSTALL);
         return false;
     }
     const int error = register_procedure(procedure, description);

@@ -38,18 +38,18 @@ static void job_describe_fallback(const struct fileops_clone_result *result, cha
         snprintf(reason, VAAI_NAS_REASON_SIZE, "copied: %s", fileops_fallback_name((enum fileops_fallback)most));
 }
 
-/* What a failed clone has left. */
+/* State of the destination after a failed clone. */
 static const char *job_describe_remains(const struct vaai_nas_order *order, const struct fileops_clone_result *result)
 {
     const bool by_name = order->clone.name[0] != 0;
 
     switch (result->left) {
     case FILEOPS_CLONE_UNTOUCHED:
-        return by_name ? "the destination was not made" : "the destination is as it was";
+        return by_name ? "the destination was not created" : "the destination was not changed";
     case FILEOPS_CLONE_EMPTY:
         return "the destination is empty";
     default:
-        return by_name ? "the destination was made, but may be gone after a crash"
+        return by_name ? "the destination was created, but a crash may remove it"
                        : "the contents of the destination are unknown: do not use it";
     }
 }

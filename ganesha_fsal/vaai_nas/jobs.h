@@ -9,7 +9,7 @@
 
 /*
  * Running and recently ended clones: a bounded table, and threads that run the clones. Thread-safe.
- * Each pair of pools (source, destination) is a lane with threads and limits of its own, so that a pool that hangs stops only itself.
+ * Each pair of pools (source, destination) is a lane with separate threads and limits, so that a pool that hangs stops only its own lanes.
  * In a lane no host gets more than half of the threads.
  */
 

@@ -78,7 +78,7 @@ struct procedure22_result {
     bool unique_exact; /* false: `unique` is an upper bound */
 };
 
-/* What is wrong with a call's bytes. */
+/* Fault in a call's bytes. */
 enum procedure22_fault {
     PROCEDURE22_GOOD = 0,
     PROCEDURE22_NO_XDR,       /* cut short, lengths beyond their bounds: GARBAGE_ARGS (RFC 5531 9) */

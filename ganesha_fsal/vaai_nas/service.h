@@ -90,8 +90,8 @@ enum vaai_nas_status vaai_nas_start_clone(struct vaai_nas_service *service, cons
 /*
  * A clone as procedure 22 requests it: the handle of the destination decides. A file: `path` is ignored, and the clone starts, as with
  * vaai_nas_start_clone(). A directory: the last component of `path` is the name, and the clone is fast within one export. Repeated and leading
- * slashes count as one and none. It is OK only when the clone is complete; one that takes longer than do_milliseconds is cancelled: BUSY.
- * IS_DIRECTORY if `path` names the directory itself, NOT_FOUND if the directory is not the one that `path` names before its last component.
+ * slashes count as one and none. OK: the clone is complete. BUSY: it took longer than do_milliseconds and was cancelled.
+ * IS_DIRECTORY if `path` names the directory itself, NOT_FOUND if the directory is not the parent in `path`.
  */
 enum vaai_nas_status vaai_nas_clone_handles(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,
                                             const struct vaai_nas_clone *clone, const char *path, struct vaai_nas_job *job);

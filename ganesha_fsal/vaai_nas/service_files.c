@@ -199,7 +199,7 @@ enum vaai_nas_status vaai_nas_start_file_clone(struct vaai_nas_service *service,
 
     *field = !service_is_path(request->source) ? "source" : !service_is_path(request->destination) ? "destination" : NULL;
     if (*field != NULL) {
-        snprintf(reason, VAAI_NAS_REASON_SIZE, "%s: this is no path of a file; nothing was changed", *field);
+        snprintf(reason, VAAI_NAS_REASON_SIZE, "%s: this is not a path of a file; nothing was changed", *field);
         return VAAI_NAS_INVALID;
     }
     memcpy(clone.request_id, request->request_id, sizeof(clone.request_id));

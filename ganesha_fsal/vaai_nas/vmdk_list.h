@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /*
- * The VMDK files below a directory: regular files whose name ends in ".vmdk", without descriptors, the small texts that name the files with a disk's
- * data ("Virtual Disk Format 5.0", VMware, "The Disk Descriptor File"). It follows no symbolic link, and stays on the directory's file system. The folder of clones and
+ * The VMDK files below a directory: regular files whose name ends in ".vmdk", without descriptors, which are small text files that
+ * name the files with a disk's data ("Virtual Disk Format 5.0", VMware, "The Disk Descriptor File"). It follows no symbolic link, and stays on the directory's file system. The folder of clones and
  * .zfs are left out.
  */
 

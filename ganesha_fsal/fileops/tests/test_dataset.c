@@ -80,7 +80,7 @@ static void files_are_counted_once_for_all_their_names(void **state)
     assert_true(status.admitted >= 3 * MIB + 1 && status.admitted < 4 * MIB);
     assert_string_equal(status.problem, "");
     assert_int_equal(fileops_dataset_set_thick(dataset, 2 * MIB), 0);
-    assert_non_null(strstr(counted().problem, "larger than it"));
+    assert_non_null(strstr(counted().problem, "exceed its size"));
     assert_int_equal(fileops_dataset_set_thick(dataset, 0), 0);
     assert_false(fileops_dataset_is_thick(dataset));
     assert_int_equal(counted().admitted, 0);
@@ -171,7 +171,7 @@ static void a_no_is_probed_again_in_the_background(void **state)
 {
     struct fileops_dataset *other;
     (void)state;
-    assert_true(fileops_dataset_shares(dataset)); /* its own probe has ended */
+    assert_true(fileops_dataset_shares(dataset)); /* the probe of this dataset has ended */
     probe_error = EOPNOTSUPP;
     assert_int_equal(fileops_dataset_open(scratch, &other), 0);
     assert_false(fileops_dataset_shares(other));

@@ -129,7 +129,7 @@ static void without_the_module_it_is_an_upper_bound(void **state)
     close(file);
 }
 
-/* The first query gets through, the second waits. The count takes more than a second then, so its result is kept. */
+/* The first query succeeds, the second waits. So the count takes more than a second, and its result is reused. */
 static void begin_long_count(int file)
 {
     counted_by_one_call = 4 * MIB;

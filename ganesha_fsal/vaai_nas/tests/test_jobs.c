@@ -236,7 +236,7 @@ static void cancelling_ends_what_runs_and_what_waits(void **state)
         assert_int_equal(vaai_nas_cancel_job_of_file(*state, &caller, &destination, &ended), VAAI_NAS_OK);
         assert_int_equal(ended.state, VAAI_NAS_FAILED);
         assert_int_equal(ended.status, VAAI_NAS_CANCELLED);
-        assert_non_null(strstr(ended.reason, "the destination is as it was"));
+        assert_non_null(strstr(ended.reason, "the destination was not changed"));
     }
     assert_int_equal(clones_begun, 2);
 }
@@ -293,7 +293,7 @@ static void a_running_clone_is_cancelled(void **state)
     assert_int_equal(vaai_nas_cancel_job_of_file(*state, &caller, &clone.destination, &job), VAAI_NAS_OK);
     assert_int_equal(job.state, VAAI_NAS_FAILED);
     assert_int_equal(job.status, VAAI_NAS_CANCELLED);
-    assert_non_null(strstr(job.reason, "the destination is as it was"));
+    assert_non_null(strstr(job.reason, "the destination was not changed"));
 }
 
 static void an_export_that_ends_has_no_jobs(void **state)
@@ -367,7 +367,7 @@ static void errors_say_what_is_left(void **state)
         assert_int_equal(job.state, VAAI_NAS_FAILED);
         assert_int_equal(job.status, cases[i].status);
         assert_non_null(strstr(job.reason, cases[i].says));
-        assert_non_null(strstr(job.reason, "the destination is as it was"));
+        assert_non_null(strstr(job.reason, "the destination was not changed"));
     }
     clone_error = EOPNOTSUPP;
     clone_failed.refused = FILEOPS_FALLBACK_THICK;
@@ -376,7 +376,7 @@ static void errors_say_what_is_left(void **state)
     assert_non_null(strstr(job.reason, "thick"));
     /* By the clone's setting, whatever the file. */
     static const char *const left[] = {
-        [FILEOPS_CLONE_UNTOUCHED] = "the destination is as it was",
+        [FILEOPS_CLONE_UNTOUCHED] = "the destination was not changed",
         [FILEOPS_CLONE_EMPTY] = "the destination is empty",
     };
     for (enum fileops_clone_left what = FILEOPS_CLONE_UNTOUCHED; what <= FILEOPS_CLONE_EMPTY; what++) {

@@ -40,7 +40,7 @@ pub enum ReservationFileError {
     },
     /// The file was altered.
     #[error(
-        "{}: the file with the LUN's reservations is damaged ({reason}): restore it; reservations.clear writes \
+        "{}: the file with the LUN's reservations is damaged ({reason}): restore the file; reservations.clear writes \
          an empty one",
         path.display()
     )]

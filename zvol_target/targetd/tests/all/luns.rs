@@ -446,7 +446,7 @@ fn a_volume_without_guid_is_not_served_if_a_guid_is_configured() {
     let listed = daemon.call("luns.list", &json!({"target": IQN}));
     assert_eq!(listed["luns"][0]["guid"], "7");
     let reason = listed["luns"][0]["reason"].as_str().unwrap();
-    assert!(reason.contains("no zvol"), "{reason}");
+    assert!(reason.contains("not a zvol"), "{reason}");
     assert_eq!(change(&daemon, &json!({"guid": null})).get("guid"), None);
     let conditions = host.wait_for(0, Ok(()));
     assert!(conditions.contains(&BECAME_READY), "{conditions:?}");
