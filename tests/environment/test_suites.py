@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 from runner.jobs import Job, Schedule
@@ -30,6 +31,15 @@ def test_each_place_that_a_suite_names_is_there() -> None:
     places = {place for suite in SUITES for place in (*suite.files, *suite.again, *suite.covers)}
     assert [place for place in sorted(places) if not (REPOSITORY / place).exists()] == []
     assert [suite.name for suite in SUITES if not suite.command and not files_of(suite)] == []
+
+
+def test_files_of_a_suite_have_different_names() -> None:
+    """pytest imports a file by its name, unless its folder is a package."""
+    for suite in SUITES:
+        names = Counter(
+            file.name for file in map(Path, files_of(suite)) if not (REPOSITORY / file.parent / "__init__.py").exists()
+        )
+        assert [name for name, number in names.items() if number > 1] == [], suite.name
 
 
 def test_each_test_of_the_file_library_is_in_its_build() -> None:
