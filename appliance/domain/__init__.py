@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the appliance is about, as plain typed code: no HTTP, no subprocess."""
+"""Rules and data of the appliance as plain typed code: no HTTP, no subprocess."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what: users and roles, the one-time code of the first start, sessions, API tokens, waiting after failures."""
+"""Access: users and roles, the one-time code of the first start, sessions, API tokens, delays after failed logins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USERS = 500
 TOKEN_LONGEST_S = 366 * 86400
 PASSWORD_SHORTEST, PASSWORD_LONGEST = 12, 256
 
-# Failed logins of one user from one address, and of one address: how many are free. None locks a user out everywhere.
+# Failed logins of one user from one address, and of one address: how many cause no delay. None locks a user out everywhere.
 _FREE = {"pair": 5, "address": 20}
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 30, 900
 _FORGET_S = 3600
@@ -69,7 +69,7 @@ class Caller:
 
 
 def prepare_setup(session: Session, file: Path) -> str | None:
-    """Makes the one-time code while there is no user. It is in `file`, of mode 0600; returned when it is new."""
+    """Creates the one-time code while no user exists. It is in `file`, of mode 0600; returned when it is new."""
     if session.scalar(select(func.count()).select_from(User)):
         file.unlink(missing_ok=True)
         return None
@@ -94,7 +94,7 @@ def setup_needed(session: Session) -> bool:
 
 
 def check_setup(session: Session, code: str) -> Setting:
-    """What keeps the code. Raises UnauthenticatedError for another one, ConflictError once the first admin is made."""
+    """The setting with the code. Raises UnauthenticatedError for a wrong code, ConflictError once the first admin exists."""
     if not setup_needed(session):
         raise ConflictError("the appliance is set up already; log in")
     stored = session.get(Setting, "setup_code")
@@ -124,9 +124,8 @@ def check_reset(file: Path, code: str) -> None:
 
 
 def reset_admin(session: Session, name: str, password_hash: str) -> User:
-    """Makes an admin who can log in with this password alone. Ends the user's sessions and tokens.
-
-    Raises ConflictError before the first start: that also makes the recovery key.
+    """Makes the user an admin who can log in with this password alone. Ends the user's sessions and tokens. Raises ConflictError
+    before the first start, which also creates the recovery key.
     """
     if setup_needed(session):
         raise ConflictError("the server is not set up yet; run: zvaai setup")
@@ -226,7 +225,7 @@ def _keep_an_admin(session: Session) -> None:
 
 def _keys(name: str, address: str) -> dict[str, str]:
     with contextlib.suppress(ValueError):
-        if ipaddress.ip_address(address).version == 6:  # who has one has 2**64
+        if ipaddress.ip_address(address).version == 6:  # one host usually has 2**64 addresses
             address = str(ipaddress.ip_network(f"{address}/64", strict=False))
     return {"pair": f"pair:{digest(name)}:{address}", "address": f"address:{address}"}
 
@@ -261,7 +260,7 @@ def check_wait(session: Session, name: str, address: str) -> None:
 
 
 def count_failure(session: Session, name: str, address: str) -> None:
-    """After so many that are free, each further one doubles the wait."""
+    """Counts a failure. After the free ones, each doubles the delay."""
     now = time.time()
     session.execute(delete(LoginFailure).where(LoginFailure.last_at < now - _FORGET_S, LoginFailure.locked_until < now))
     for kind, key in _keys(name, address).items():
@@ -310,7 +309,7 @@ def csrf_token(cookie: str) -> str:
 
 
 def by_cookie(session: Session, cookie: str) -> Caller:
-    """Who is logged in. Raises UnauthenticatedError."""
+    """The caller of a session cookie. Raises UnauthenticatedError."""
     return _by_session(session, session.get(LoginSession, digest(cookie)))
 
 
@@ -398,7 +397,7 @@ def _by_token(session: Session, token: Token) -> Caller:
 
 
 def again(session: Session, caller: Caller) -> Caller:
-    """Who it is by now: for what goes on after a request was let in. Raises UnauthenticatedError."""
+    """The present rights of a caller, for work that continues after a request was accepted. Raises UnauthenticatedError."""
     if caller.cookie:
         return _by_session(session, session.get(LoginSession, caller.credential))
     token = session.get(Token, caller.credential)
@@ -408,7 +407,7 @@ def again(session: Session, caller: Caller) -> Caller:
 
 
 def delete_token(session: Session, caller: Caller, token_id: str) -> None:
-    """A token of one's own; an admin deletes those of others too."""
+    """Deletes a token of the caller; an admin can also delete those of others."""
     token = session.get(Token, token_id)
     if token is None or (token.user_id != caller.user_id and caller.role < Role.ADMIN):
         raise NotFoundError("token", token_id)

@@ -26,7 +26,7 @@ class Address:
 
 
 def local_addresses() -> list[Address]:
-    """All but loopback and link-local ones, IPv4 first. Empty where the process sees no network."""
+    """All addresses except loopback and link-local ones, IPv4 first. Empty if the process has no access to the network."""
     addresses = [*_ipv4(), *_ipv6()]
     return [
         address for address in addresses if not (ip := ipaddress.ip_address(address.address)).is_loopback and not ip.is_link_local
@@ -86,13 +86,15 @@ def reachable(portals: Sequence[str], local: Sequence[Address]) -> list[str]:
 
 
 def paths(portals: Sequence[str], local: Sequence[Address]) -> int:
-    """Over how many interfaces hosts reach these portals. An address of no interface, as an advertised one, counts by itself."""
+    """Number of interfaces through which hosts reach these portals. An address without interface, such as an advertised one,
+    counts separately.
+    """
     interfaces = {local_address.address: local_address.interface for local_address in local}
     return len({interfaces.get(address, address) for address, _ in map(split_portal, reachable(portals, local))})
 
 
 def nearest(local: Sequence[Address], clients: Sequence[str]) -> str | None:
-    """The address of this server that shares the longest prefix with one of these addresses or networks."""
+    """The local address that shares the longest prefix with one of these addresses or networks."""
     best, chosen = -1, None
     for address in local:
         mine = ipaddress.ip_address(address.address)

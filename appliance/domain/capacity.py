@@ -37,7 +37,7 @@ class Thresholds:
 
 
 def thresholds_of(root: Dataset | None) -> Thresholds:
-    """As set at a pool's root dataset itself; what nobody has set, or is no such value, is the usual."""
+    """Thresholds set at a pool's root dataset itself; defaults for missing and invalid values."""
 
     def percent(name: str, usual: int) -> int:
         prop = root.properties.get(name) if root else None
@@ -53,7 +53,9 @@ def thresholds_of(root: Dataset | None) -> Thresholds:
 
 
 def thresholds(inventory: Inventory, before: Mapping[int, Thresholds] = MappingProxyType({})) -> dict[str, Thresholds]:
-    """Of each pool, by name; of one whose root dataset can't be seen, as it is suspended, those of `before`, by GUID, if any."""
+    """Thresholds of each pool, by name. For a pool whose root dataset cannot be read because it is suspended, those of `before`,
+    by GUID.
+    """
     names = {pool.name for pool in inventory.pools}
     roots = {filesystem.name: filesystem for filesystem in inventory.filesystems if filesystem.name in names}
     visible = {pool.name: thresholds_of(roots[pool.name]) for pool in inventory.pools if pool.name in roots}
@@ -64,9 +66,8 @@ def thresholds(inventory: Inventory, before: Mapping[int, Thresholds] = MappingP
 def findings(
     inventory: Inventory, stores: Sequence[Datastore], before: Mapping[int, Thresholds] = MappingProxyType({})
 ) -> list[Finding]:
-    """Of pools by how full they are and how they are; of datastores by their own threshold; of what is not served.
-
-    `before` as for `thresholds`.
+    """Findings about pools by their usage and health, about datastores by their thresholds, and about datastores that are not
+    served. `before` as for `thresholds`.
     """
     findings = []
     limits = thresholds(inventory, before)
@@ -130,7 +131,7 @@ def _copies(inventory: Inventory, stores: Sequence[Datastore]) -> list[Finding]:
     existing, findings = originals(stores), []
     for store in copies:
         remedy = copy_remedy(store, existing, datasets.get(store.dataset))
-        served = "" if remedy == COPY_REMEDY else " and is not served"  # else its LUN or export may still be as it was
+        served = "" if remedy == COPY_REMEDY else " and is not served"  # otherwise its LUN or export can still exist
         text = f"{store.dataset} looks like datastore {store.name}{served}: {store.copy_reason}"
         findings.append(Finding(f"capacity:copy:{store.dataset}", "warning", store.dataset, text, remedy))
     return findings

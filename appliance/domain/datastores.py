@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datastores: what is there, and what may be done to it. Looks only; the steps of changing it are appliance.worker's.
+"""Datastores: their state, and the rules for their changes. This module only reads; appliance.worker makes the changes.
 
 There are two kinds: "vmfs" is a volume that hosts see as a LUN, "nfs" a file system that hosts mount (exports.py).
 """
@@ -38,7 +38,7 @@ VMFS, NFS = "vmfs", "nfs"
 FOLDER = "zvaai"
 TRASH = "zvaai-deleted"
 ENCRYPTED = "zvaai-encrypted"
-"""The encryption root of a pool: all that is encrypted lies below it, so that clones and the trash stay under one key."""
+"""The encryption root of a pool: the parent of all encrypted datasets, so that clones and the trash have the same key."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Datastore:
     guid: int
     uuid: str | None
     size: int
-    """Of an NFS datastore its quota, without the slack of a thick one; 0: none but the pool's room."""
+    """For an NFS datastore: its quota without the slack of a thick one; 0: limited only by the pool."""
     block_size: int
     """Of an NFS datastore its record size."""
     thick: bool
-    """What it is to be; where nobody has said, what it is."""
+    """The desired state; without one, the actual state."""
     reserved: int
     used: int
     referenced: int
@@ -72,18 +72,18 @@ class Datastore:
     soft_threshold: int | None = None
     deleted_at: int | None = None
     previous_host_groups: tuple[str, ...] = ()
-    """Of a deleted one: the groups that saw it, some of which may be deleted too."""
+    """For a deleted datastore: the groups that could see it. Some may be deleted too."""
     previous_clients: tuple[str, ...] = ()
     copy_reason: str | None = None
     copy_of: str | None = None
     host_groups: tuple[str, ...] = ()
     device: str = ""
     thick_stated: bool | None = None
-    """What is set on its dataset."""
+    """The value that is set on its dataset."""
     designation: Designation | None = None
     kind: str = VMFS
     available: int = 0
-    """What may still be written."""
+    """Bytes that can still be written."""
     export: int | None = None
     share: str | None = None
     versions: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class Datastore:
 
     @property
     def guaranteed(self) -> int:
-        """The least refreservation of a thick one."""
+        """Lowest refreservation of a thick datastore."""
         return self.size if self.kind == VMFS else with_slack(self.size)
 
 
@@ -117,7 +117,7 @@ class Inventory:
 
     @property
     def scanned_at(self) -> float:
-        """When, in seconds since 1970; `at` is by the monotonic clock."""
+        """Time in seconds since 1970; `at` is by the monotonic clock."""
         return time.time() - (time.monotonic() - self.at)
 
     def volume(self, dataset: str) -> Volume | None:
@@ -146,7 +146,7 @@ def _datastores(inventory: Inventory, shown: Shown) -> list[Datastore]:
         if claim is not None:
             has_guid.append(has_its_guid(dataset))
             stores.append(_datastore(dataset, claim, shown, inventory.devices.get(dataset.name)))
-    perhaps = {store.copy_of for store, has_own in zip(stores, has_guid, strict=True) if has_own}  # as of two with one identity
+    perhaps = {store.copy_of for store, has_own in zip(stores, has_guid, strict=True) if has_own}  # two with one identity
     seen = {store.uuid for store in stores} | perhaps
     stores += [_missing(uuid, shown) for uuid in (*shown.luns, *shown.exports) if uuid not in seen]
     return sorted(stores, key=lambda store: (store.name, store.id))
@@ -258,7 +258,7 @@ def _value(dataset: Dataset, name: str) -> str:
 
 
 def find(stores: Sequence[Datastore], datastore_id: str, *states: str) -> Datastore:
-    """By identifier, in one of these states. Raises NotFoundError; ConflictError when it is in another state."""
+    """The datastore with this identifier, in one of these states. Raises NotFoundError; ConflictError if it is in another state."""
     for store in stores:
         if store.id == datastore_id:
             if states and store.state not in states:
@@ -284,7 +284,7 @@ def check_name(stores: Sequence[Datastore], name: str, but: str | None = None) -
 
 
 def check_designation(stores: Sequence[Datastore], names: Designation, dataset: str) -> None:
-    """No other datastore has one of these names, or would have it again when it is restored."""
+    """Refuses names that another datastore has, or would have after a restore."""
     for store in stores:
         if store.dataset == dataset:
             continue
@@ -307,7 +307,7 @@ def check_quota(size: int) -> None:
 
 
 def dataset_name(pool: str, name: str, uuid: str, *, encrypted: bool = False) -> str:
-    """Where a new datastore goes. Its name may change later, and be used again; this does not."""
+    """Dataset of a new datastore. The datastore's name can change and be reused; the dataset's name cannot."""
     return f"{pool}/{ENCRYPTED if encrypted else FOLDER}/{name}-{uuid[:8]}"
 
 
@@ -330,12 +330,12 @@ def new_uuid() -> str:
 
 
 def recorded_lun(claim: Identity | Copy | None) -> int | None:
-    """The number it had, if that is one and its own."""
+    """The LUN number in its properties, if it is valid and belongs to this datastore."""
     return claim.lun if isinstance(claim, Identity) and claim.lun is not None and claim.lun < LUNS else None
 
 
 def free_lun(session: Session, preferred: int | None, pending: Collection[int | None] = ()) -> int:
-    """A LUN number no datastore has and none of those `pending`: the preferred one if it is free, else the lowest."""
+    """A LUN number that neither a datastore nor one of `pending` has: the preferred one if it is free, else the lowest."""
     taken = {*session.scalars(select(Presentation.lun)), *pending}
     if preferred is not None and preferred not in taken:
         return preferred
@@ -366,9 +366,8 @@ def given_away(session: Session, datastore: str | None, lun: int | None, number:
 
 
 def present(session: Session, uuid: str, lun: int, groups: Sequence[str] | None) -> None:
-    """Shows a datastore under this number; with `groups` to these, else to those it was shown to.
-
-    Raises ConflictError where the number is another's by now.
+    """Presents a datastore under this number: to `groups`, or to its present groups if None. Raises ConflictError if another
+    datastore has the number.
     """
     check_lun(session, lun, uuid)
     presentation = session.get(Presentation, uuid)

@@ -95,7 +95,7 @@ class Designation:
 
     @property
     def names(self) -> frozenset[str]:
-        """What no other LUN may have."""
+        """Names that no other LUN may have."""
         return frozenset({f"serial number {self.serial_number.rstrip(chr(0))}", *self.designators})
 
 
@@ -113,7 +113,7 @@ def _hexadecimal(field: str, value: str, *digits: int) -> str:
 
 
 def checked(designation: Designation) -> Designation:
-    """Raises InvalidError for what no host has seen of a disk (SPC-5 7.7.6, 7.7.18)."""
+    """Raises InvalidError for names that no disk has (SPC-5 7.7.6, 7.7.18)."""
     _text("vendor", designation.vendor, 8)
     _text("product", designation.product, 16)
     if not _SERIAL.fullmatch(designation.serial_number):
@@ -168,7 +168,7 @@ def of_scst(fields: Mapping[str, Any]) -> Designation:
 
 
 def of_pages(fields: Mapping[str, Any]) -> Designation:
-    """From pages 80h and 83h as a host has read them, in hexadecimal; what they say of ports and target is left out."""
+    """Parses pages 80h and 83h as a host read them, in hexadecimal. Ignores names of ports and target."""
     serial, body = (_page(name, str(fields[name]), code) for name, code in (("page_80", 0x80), ("page_83", 0x83)))
     names, at = [], 0
     while at + 4 <= len(body):
@@ -222,7 +222,7 @@ _WAYS: Mapping[str, Callable[[Mapping[str, Any]], Designation]] = {
 
 
 def known_as(fields: Mapping[str, Any]) -> Designation:
-    """What a volume is to keep, by what is known of it (`system`). Raises InvalidError."""
+    """Names that a volume must retain, from what is known about it (`system`). Raises InvalidError."""
     return checked(_WAYS[fields["system"]](fields))
 
 
@@ -231,7 +231,7 @@ def to_property(designation: Designation) -> str:
 
 
 def of_property(text: str) -> Designation | None:
-    """What `to_property` wrote; None for anything else."""
+    """Parses the output of `to_property`; None for any other text."""
     try:
         fields = json.loads(text)
         designation = checked(Designation(**{**fields, "designators": tuple(fields["designators"])}))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What disks say of themselves, and what an admin should know of it."""
+"""Health data of disks, and findings about them."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from appliance.domain.journal import Finding
 from appliance.zfs.model import Disk, DiskHealth
 
 HOT, COOL = 60, 55
-"""Degrees Celsius: raised at the one, cleared below the other, so that it does not flap. A disk's own limit counts instead."""
+"""Degrees Celsius: an alert begins at HOT and ends below COOL, so that it does not flap. A disk's own limit has precedence."""
 WORN, WORN_OUT = 90, 100
 """Percent of its life."""
 AREA = "disk"
@@ -30,14 +30,14 @@ class DiskReport:
 
 @dataclass(frozen=True)
 class Count:
-    """A counter that only grows: the value in an alert, and the value that somebody has acknowledged."""
+    """A counter that only increases: the value in an alert, and the acknowledged value."""
 
     reported: int
     acknowledged: int = 0
 
 
 def counts(healths: Iterable[tuple[Disk, DiskHealth]]) -> dict[str, int]:
-    """By the key of its alert, what never goes down of each disk: acknowledged once, only more of it is news."""
+    """Counters of each disk, by the key of its alert. After an acknowledgement, only an increase causes an alert."""
     by_key = {}
     for disk, health in healths:
         wear = None if health.wear is None or health.wear < WORN else min(health.wear, WORN_OUT) // WEAR_STEP * WEAR_STEP
@@ -48,13 +48,13 @@ def counts(healths: Iterable[tuple[Disk, DiskHealth]]) -> dict[str, int]:
 
 
 def grown(known: Mapping[str, Count], now: Mapping[str, int], acknowledged: Collection[str]) -> dict[str, Count]:
-    """What is to be remembered; `acknowledged` are keys of acknowledged open alerts. The oldest are forgotten."""
+    """The counters to store; `acknowledged` are keys of acknowledged open alerts. The oldest are dropped."""
     remembered = dict(known)
     for key in set(acknowledged) & known.keys():
         remembered[key] = Count(remembered[key].reported, remembered[key].reported)
     for key, count in now.items():
         before = remembered.pop(key, Count(0))
-        # A disk that counts anew, or another one under its name, is news.
+        # A counter that was reset, or a new disk under the same name, causes an alert again.
         remembered[key] = Count(count, before.acknowledged if count >= before.acknowledged else 0)
     return dict(list(remembered.items())[-COUNTS_KEPT:])
 

@@ -27,7 +27,7 @@ class PoolKey:
 
 
 def unexported(keys: Iterable[PoolKey], now: float) -> list[Finding]:
-    """An alert for each key that nobody has exported: at once, and critical after a day."""
+    """An alert for each key that was never exported: at once, and critical after a day."""
     findings = []
     for key in keys:
         if key.made_at is None or key.exported_at is not None:
@@ -43,9 +43,8 @@ def unexported(keys: Iterable[PoolKey], now: float) -> list[Finding]:
 
 
 def check_exported(keys: Iterable[PoolKey], pool: str, encrypted: int) -> None:
-    """Refuses another encrypted datastore while nobody has exported the pool's key. Raises ConflictError.
-
-    `encrypted`: how many datastores of the pool are encrypted.
+    """Refuses another encrypted datastore while the pool's key was never exported. Raises ConflictError. `encrypted`: how many
+    datastores of the pool are encrypted.
     """
     if encrypted and any(key.pool == pool and key.stored and key.exported_at is None for key in keys):
         reason = f"Cannot create another encrypted datastore: nobody has exported the key of pool {pool}"

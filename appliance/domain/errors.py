@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the domain refuses, and why. The API turns each into a problem+json, the CLI into a line and an exit code."""
+"""Errors of the domain. The API converts each to a problem+json, the CLI to a line and an exit code."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class NotFoundError(DomainError):
 
 @dataclass(eq=False)
 class InvalidError(DomainError):
-    """A value is not what it should be; `allowed` says what is."""
+    """A value is invalid; `allowed` describes the valid ones."""
 
     field_name: str
     reason: str
@@ -47,9 +47,8 @@ class InvalidError(DomainError):
 
 @dataclass(eq=False)
 class ConflictError(DomainError):
-    """Something is in the way: `blocking` names it, and `can_force` says whether `force` does it nevertheless.
-
-    `field_name` is the field of the request that conflicts, if it is one field.
+    """The present state forbids the request. `blocking` names the obstacles; `can_force`: whether `force` overrides them.
+    `field_name` is the conflicting field of the request, if it is one field.
     """
 
     reason: str
@@ -123,5 +122,5 @@ class StorageError(DomainError):
 
 
 def to_wire(error: DomainError) -> dict[str, Any]:
-    """As it goes over the worker's socket, and into a failed job."""
+    """For the worker's socket, and for a failed job."""
     return {"code": error.code, "text": str(error), "fields": dict(vars(error))}

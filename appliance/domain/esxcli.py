@@ -30,7 +30,7 @@ def esxcli_lines(target_name: str, portals: Sequence[str], naas: Sequence[str]) 
 
 
 def host_lines(iqns: Sequence[str], chap_name: str | None) -> list[str]:
-    """Of one host: whether its adapter has the registered name, and which CHAP name it needs. They change nothing."""
+    """Commands for one host that check the registered name of its adapter and the CHAP name. They change nothing."""
     if not iqns:
         return []
     names = "|".join(name.replace(".", "\\.") for name in iqns)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How NFS datastores are shown to hosts: the number of the export, the path they mount, who may, by which versions."""
+"""Presentation of NFS datastores to hosts: export number, mount path, clients, versions."""
 
 import ipaddress
 from collections.abc import Collection, Sequence
@@ -19,7 +19,7 @@ IDLE_SECONDS = 90
 
 
 def check_clients(clients: Sequence[str]) -> list[str]:
-    """Addresses and networks (CIDR), each in one way of writing. Raises InvalidError."""
+    """Addresses and networks (CIDR) in canonical form. Raises InvalidError."""
     try:
         networks = {ipaddress.ip_network(client) for client in clients}
         if any("%" in client for client in clients):
@@ -32,7 +32,7 @@ def check_clients(clients: Sequence[str]) -> list[str]:
 
 
 def free_number(session: Session, preferred: int | None, taken_elsewhere: Collection[int | None] = ()) -> int:
-    """A number no export has and none of those: the preferred one if it is free, else the lowest."""
+    """A number that neither an export nor one of those has: the preferred one if it is free, else the lowest."""
     taken = {*session.scalars(select(Export.number)), *taken_elsewhere}
     if preferred is not None and preferred not in taken:
         return preferred
@@ -43,7 +43,7 @@ def free_number(session: Session, preferred: int | None, taken_elsewhere: Collec
 
 
 def free_share(session: Session, name: str, uuid: str, preferred: str | None, pending: Collection[str | None] = ()) -> str:
-    """The path hosts mount: the one it had, or one by its name; with some of its UUID where that is taken."""
+    """The path that hosts mount: the earlier one, or one from the name; with a part of the UUID if that is in use."""
     taken = {*session.scalars(select(Export.share)), *pending}
     for share in (preferred, f"/{name}", f"/{name}-{uuid[:8]}"):
         if share is not None and share not in taken:
@@ -69,9 +69,8 @@ def show(
     clients: Sequence[str] | None = None,
     groups: Sequence[str] | None = None,
 ) -> None:
-    """Exports a datastore under this number and path; what is None stays, or is what is usual.
-
-    Raises ConflictError where one of both is another's by now.
+    """Exports a datastore under this number and path. Values of None do not change, or get their default. Raises ConflictError if
+    another datastore has the number or path.
     """
     check(session, uuid, number, share)
     export = session.get(Export, uuid)
@@ -106,7 +105,7 @@ def addresses(session: Session, groups: Collection[str]) -> dict[str, str]:
 
 
 def is_within(address: str, clients: Collection[str]) -> bool:
-    """Whether an address, or a network, is one of these, or in one of these networks."""
+    """Whether an address or network equals one of these, or is in one of these networks."""
     try:
         network = ipaddress.ip_network(address)
     except ValueError:

@@ -4,7 +4,7 @@
 from appliance.domain.errors import InvalidError
 
 LONGEST_PATH = 1023
-"""In bytes; what the NFS server's control socket takes (ganesha_fsal/vaai_nas/files.h)."""
+"""In bytes: the limit of the NFS server's control socket (ganesha_fsal/vaai_nas/files.h)."""
 LONGEST_NAME = 255
 _ALLOWED = "names with one slash between them, from the datastore on, as in vm/disk-flat.vmdk"
 

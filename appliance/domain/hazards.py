@@ -14,13 +14,15 @@ from appliance.domain.journal import Finding
 
 SYNC, QUEUE, CERTIFICATE = "sync", "queue", "certificate"
 WARNING_DAYS, CRITICAL_DAYS = 21, 7
-"""The appliance renews its own certificate 30 days before its end: an alert means that this failed, or that it is another's."""
+"""The appliance renews its certificate 30 days before its end. So an alert means that this failed, or that the certificate is not
+the appliance's.
+"""
 _DAY_S = 86400
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """When it ends, in seconds since 1970, and its SHA-256 fingerprint in hexadecimal digits."""
+    """Its end, in seconds since 1970, and its SHA-256 fingerprint in hexadecimal digits."""
 
     not_after: float
     fingerprint: str

@@ -64,7 +64,7 @@ def _sum(first: Sequence[int], other: Sequence[int]) -> list[int]:
 
 
 def _grown(now: Sequence[int], before: Sequence[int]) -> list[int] | None:
-    """None where one fell. Buckets at the end that are zero may be left out."""
+    """None if one decreased. Buckets of zero can be missing at the end."""
     if len(now) < len(before):
         return None
     grown = [value - (before[place] if place < len(before) else 0) for place, value in enumerate(now)]
@@ -72,9 +72,8 @@ def _grown(now: Sequence[int], before: Sequence[int]) -> list[int] | None:
 
 
 def percentile(bounds: Sequence[int], counts: Sequence[int], part: float) -> float | None:
-    """Milliseconds, from buckets of which each but the last ends at its bound in microseconds: spread evenly inside its bucket.
-
-    None without operations. What is beyond the last bound counts as that bound.
+    """Milliseconds, from buckets with upper bounds in microseconds; the last bucket has none. Operations count as evenly
+    distributed in their bucket, and those above the last bound as that bound. None without operations.
     """
     total = sum(counts)
     if not total:
@@ -90,9 +89,8 @@ def percentile(bounds: Sequence[int], counts: Sequence[int], part: float) -> flo
 
 
 def full_at(times: Sequence[float], used: Sequence[float | None], size: Sequence[float | None]) -> float | None:
-    """When use reaches the size, by the straight line that fits best (least squares), in seconds since 1970.
-
-    None with less than a day of values, where use does not grow, or beyond five years.
+    """When usage reaches the size, by a least-squares line, in seconds since 1970. None with less than a day of values, without
+    an increase, or beyond five years.
     """
     known = [(at, value) for at, value in zip(times, used, strict=True) if value is not None]
     sizes = [value for value in size if value is not None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds on snapshots (zfs-hold(8)): a snapshot can't be destroyed while it has one. The tag of a hold says who made it."""
+"""Holds on snapshots (zfs-hold(8)): they prevent the destruction of a snapshot. The tag of a hold identifies its owner."""
 
 import re
 from collections.abc import Iterable
@@ -12,20 +12,20 @@ from appliance.zfs.names import hold_tag
 
 TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 MOST = 64
-"""A hold on one snapshot, made through the appliance."""
+"""Limit of holds on one snapshot through the appliance."""
 Owner = Literal["user", "appliance", "openzfs"]
 _ALLOWED = "1 to 64 of A-Z, a-z, 0-9, '_', '.', ':', '-', the first a letter or digit; not beginning with zvaai"
 
 
 def owner(tag: str) -> Owner:
-    """Whose a hold is. `zfs send` makes `.send-...` and releases it; what begins with zvaai is kept for the appliance."""
+    """Owner of a hold. `zfs send` creates `.send-...` and releases it; tags that begin with zvaai belong to the appliance."""
     if tag.startswith("."):
         return "openzfs"
     return "appliance" if tag.lower().startswith("zvaai") else "user"
 
 
 def check_new(tag: str, existing: Iterable[str]) -> None:
-    """Raises InvalidError for a tag that nobody may take, ConflictError for one that is taken or too many."""
+    """Raises InvalidError for a forbidden tag, ConflictError for an existing tag or too many holds."""
     if not re.fullmatch(TAG, tag):
         raise InvalidError("tag", "not a tag", _ALLOWED)
     if owner(tag) != "user":
@@ -38,8 +38,8 @@ def check_new(tag: str, existing: Iterable[str]) -> None:
 
 
 def check_release(tag: str, existing: Iterable[str]) -> None:
-    """Raises NotFoundError for one that is not there, ConflictError for one that somebody needs who is no user,
-    and for one that another program made with a tag that hold_tag refuses.
+    """Raises NotFoundError for a missing hold. Raises ConflictError for a hold that a program needs, and for one with a tag that
+    hold_tag refuses.
     """
     if tag not in existing:
         raise NotFoundError("hold", tag)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts and host groups: who they are on the wire, what they may see, what offloads they are offered."""
+"""Hosts and host groups: their names and addresses, their datastores, and their offloads."""
 
 import contextlib
 import ipaddress
@@ -17,7 +17,9 @@ from appliance.domain.errors import ConflictError, InvalidError
 from appliance.domain.secrets import Seal, SealedError
 
 MUTUAL_SETTING = "iscsi-target-chap"
-"""The setting with name and sealed secret by which the target proves itself, how often they were set, and what the target has."""
+"""The setting with name and sealed secret by which the target proves itself, the number of changes, and the number that the
+target has.
+"""
 OFFLOADS = ("compare_and_write", "extended_copy", "write_same", "unmap", "token")
 """ATS, XCOPY, WRITE SAME, UNMAP and ODX, by the names that the target has for them."""
 HOSTS = 4096
@@ -109,7 +111,7 @@ def _set_initiators(session: Session, host_id: str, names: Sequence[str]) -> Non
 
 
 def check_addresses(addresses: Sequence[str]) -> list[str]:
-    """Each in one way of writing. Raises InvalidError."""
+    """Addresses in canonical form. Raises InvalidError."""
     try:
         if any("%" in address for address in addresses):
             raise ValueError("an address with a scope is one of the host's own network only")
@@ -182,9 +184,8 @@ def mutual_applied(session: Session, revision: int) -> None:
 
 
 def set_mutual(session: Session, seal: Seal, chap: tuple[str, str] | None) -> None:
-    """Name and secret by which the target proves itself to hosts that request that; None takes them away.
-
-    Raises InvalidError, and ConflictError for the secret of a host: one that knew it could pretend to be the target.
+    """Sets the name and secret by which the target proves itself to hosts that request it; None removes them. Raises
+    InvalidError; ConflictError for the secret of a host, which could then pretend to be the target.
     """
     setting = session.get(Setting, MUTUAL_SETTING)
     if chap is None:

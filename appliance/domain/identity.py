@@ -26,15 +26,15 @@ LUN = "zvaai:lun"
 EXPORT = "zvaai:export"
 """Of an NFS datastore, the same: the number of its export, which is in the handles that hosts have."""
 SHARE = "zvaai:share"
-"""Of an NFS datastore: the path that hosts mount. It stays when the datastore gets another name."""
+"""For an NFS datastore: the path that hosts mount. It does not change with the datastore's name."""
 SOFT_THRESHOLD = "zvaai:soft_threshold"
 """Percent of its size."""
 THICK = "zvaai:thick"
 """Whether it is thick: "on" or "off". The appliance sets `refreservation` by it."""
 DELETED = "zvaai:deleted"
-"""When it was deleted, in seconds since 1970."""
+"""Time of the deletion, in seconds since 1970."""
 SHOWN_TO = "zvaai:shown_to"
-"""Of a deleted one: how hosts saw it (ShownTo as JSON), so that a restore brings the same back."""
+"""For a deleted datastore: its presentation (ShownTo as JSON), so that a restore can restore it."""
 CREATED_BY = "zvaai:job"
 """The job that made it, so that the job knows it again after a crash."""
 
@@ -147,36 +147,35 @@ def _shown_to(text: str | None) -> ShownTo | None:
 
 
 def claimed_thick(dataset: Dataset) -> bool | None:
-    """What is set on the dataset itself, or came with a replica."""
+    """Value that is set on the dataset itself, or was received with a replica."""
     prop = dataset.properties.get(THICK)
     return _SWITCH.get(prop.value) if prop is not None and prop.source in (Source.LOCAL, Source.RECEIVED) else None
 
 
 def switched(thick: bool | None) -> dict[str, str]:
-    """What is set for it; nothing where nothing is said."""
+    """Properties for this value; none if it is None."""
     return {} if thick is None else {THICK: "on" if thick else "off"}
 
 
 def differs(dataset: Dataset, desired: Mapping[str, str]) -> bool:
-    """Whether one of these user properties is not set so on the dataset itself."""
+    """Whether one of these user properties differs on the dataset itself."""
     return any(_local(dataset.properties, name) != value for name, value in desired.items())
 
 
 def claimed_designation(dataset: Dataset) -> Designation | None:
-    """The names that a copy claims to have kept, wherever they come from."""
+    """Names in the properties of a copy, from any source."""
     prop = dataset.properties.get(designation.PROPERTY)
     return designation.of_property(prop.value) if prop is not None else None
 
 
 def has_its_guid(dataset: Dataset) -> bool:
-    """Whether the GUID stored with its identity is its own: then it is no replica of another, whatever else is wrong."""
+    """Whether the GUID stored with its identity is its own: then it is not a replica of another dataset."""
     return _local(dataset.properties, GUID) == str(dataset.guid)
 
 
 def is_surely_another(dataset: Dataset) -> bool:
-    """Whether what claims an identity is certain to be another dataset than the one it was given to.
-
-    Of a property that was damaged or lost (`zfs set`, `zfs inherit`) on the dataset itself that can't be said.
+    """Whether the dataset is certainly not the one that the identity was created for. If a property of the dataset itself was
+    damaged or lost (`zfs set`, `zfs inherit`), that is not certain.
     """
     claimed, stored = dataset.properties.get(UUID), _local(dataset.properties, GUID)
     if claimed is None or stored == str(dataset.guid):
@@ -185,7 +184,7 @@ def is_surely_another(dataset: Dataset) -> bool:
 
 
 def claimed_numbers(dataset: Dataset, uuid: str, name: str) -> Identity:
-    """How hosts were shown what a copy is of, as it claims, wherever that comes from."""
+    """Presentation of the copied datastore, as the properties of a copy claim it."""
     properties = {key: prop.value for key in (LUN, EXPORT, SHARE) if (prop := dataset.properties.get(key)) is not None}
     share = properties.get(SHARE, "")
     return Identity(
@@ -195,7 +194,7 @@ def claimed_numbers(dataset: Dataset, uuid: str, name: str) -> Identity:
 
 
 def judge_all(datasets: Iterable[Dataset]) -> dict[str, Identity | Copy]:
-    """By dataset, those that claim something. Where two have one identity, as after splitting a pool, neither counts."""
+    """Identities and copies by dataset. If two datasets have one identity, as after splitting a pool, neither counts."""
     judged = {dataset.name: claim for dataset in datasets if (claim := judge(dataset)) is not None}
     holders: dict[str, list[str]] = {}
     for dataset_name, claim in judged.items():

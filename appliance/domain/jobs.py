@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs as the database has them: what was planned, how far it is, how it ended. The executor of appliance.worker runs them."""
+"""Jobs in the database: plan, progress and result. The executor of appliance.worker runs them."""
 
 import time
 from typing import Any
@@ -20,7 +20,7 @@ KEPT = 20_000
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Names and numbers that no other job may take before this one ends."""
+    """Names and numbers that no other job may use before this one ends."""
 
     name: str | None = None
     lun: int | None = None
@@ -30,12 +30,12 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job has decided before it begins, so that it can be resumed after a crash. Each operation adds its own fields."""
+    """Decisions of a job before it begins, so that it can be resumed after a crash. Each operation adds fields."""
 
     subject: str
-    """What it changes: one job at a time for each."""
+    """The changed object: one job at a time for each."""
     pools: tuple[str, ...]
-    """That it changes, by name: one job at a time for each. Without any it waits for nobody."""
+    """Names of the changed pools: one job at a time for each. Without pools, the job never waits."""
     uuid: str | None = None
     source: str | None = None
     dataset: str | None = None
@@ -49,7 +49,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job has made. Fields that are UNSET are left out."""
+    """Result of a job. UNSET fields are omitted."""
 
 
 def plan_of(job: Job) -> Plan:
@@ -84,7 +84,7 @@ def submit(session: Session, job_id: str, kind: str, plan: Plan, actor: str, key
 
 
 def in_the_way(session: Session, plan: Plan) -> None:
-    """Raises ConflictError while a job takes away a datastore that this one needs, or needs one that this one takes away."""
+    """Raises ConflictError while a job deletes a datastore that this one needs, or needs one that this one deletes."""
     taken, needed = set(plan.out_of_service), set(plan.about)
     for other in active(session) if taken or needed else ():
         its = plan_of(other)
@@ -113,14 +113,13 @@ def active(session: Session) -> list[Job]:
 
 
 def subjects_since(session: Session, at: float) -> set[str]:
-    """What jobs are about that are under way, or have ended since then (seconds since 1970)."""
+    """Subjects of jobs that are running, or ended after this time (seconds since 1970)."""
     return set(session.scalars(select(Job.subject).where(Job.state.in_(ACTIVE) | (Job.ended_at >= at))))
 
 
 def about_since(session: Session, at: float) -> set[str]:
-    """Subjects and datasets of jobs that run, or have ended since then: what was looked at since may be half of what they do.
-
-    Not of those that only wait: they have changed nothing.
+    """Subjects and datasets of jobs that are running, or ended after this time: data read in between may be an intermediate
+    state. Jobs that only wait are not included, as they have changed nothing.
     """
     recent = session.scalars(select(Job).where((Job.state == RUNNING) | (Job.ended_at >= at)))
     return {name for job in recent for name in (job.subject, plan_of(job).dataset) if name}
@@ -172,9 +171,8 @@ def end(
 
 
 def ask_to_cancel(session: Session, job_id: str) -> Job:
-    """A queued job is cancelled at once, a running one unless it has begun to change something. Raises ConflictError.
-
-    The clone of a file is cancelled at any moment before its end.
+    """Cancels a queued job at once, and a running one unless it has begun to change something. Raises ConflictError. The clone of
+    a file can be cancelled at any moment before its end.
     """
     cancelled = job(session, job_id)
     if cancelled.state not in ACTIVE:
@@ -190,9 +188,8 @@ ABANDONED = "abandoned"
 
 
 def abandon(session: Session, job_id: str, actor: str) -> Job:
-    """Ends a running job whose pool hangs. Its datastores stay out of service. Raises ConflictError.
-
-    What it has begun may still be done when the pool answers again.
+    """Ends a running job whose pool hangs. Its datastores remain out of service. Raises ConflictError. Its last step can still
+    complete when the pool answers again.
     """
     abandoned = job(session, job_id)
     if abandoned.state != RUNNING:
@@ -205,7 +202,7 @@ def abandon(session: Session, job_id: str, actor: str) -> Job:
 
 
 def out_of_service(session: Session) -> set[str]:
-    """Datastores that no host may see: a running job has taken them away, or one that was abandoned, and none succeeded since."""
+    """Datastores that no host may see: a running or abandoned job has removed them, and no later job has succeeded."""
     datastores = {uuid for job in active(session) if job.state == RUNNING for uuid in plan_of(job).out_of_service}
     given_up = select(Job).where(Job.state == FAILED, Job.problem["code"].as_string() == ABANDONED)
     for given_up_job in session.scalars(given_up):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written down of what happens: audit, events, alerts."""
+"""Records: audit, events, alerts."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ def record(
     after: dict[str, Any] | None = None,
     name: str = "",
 ) -> int:
-    """An entry of the audit; its number. `status` is None for what begins: `complete` says how it ended."""
+    """Adds an audit entry and returns its number. `status` is None at the begin of a request: `complete` sets it."""
     entry = AuditEntry(
         at=time.time(), actor=actor, token=token, address=address, action=action, subject=subject, name=name, status=status,
         before=before, after=after,
@@ -60,7 +60,7 @@ def withdraw(session: Session, number: int) -> None:
 
 
 def rotate(session: Session, directory: Path) -> None:
-    """Puts the oldest entries of the audit, when there are enough of them, into a file of their own; the oldest files go."""
+    """Moves the oldest audit entries, when there are enough of them, into a separate file; deletes the oldest files."""
     newest = session.scalar(select(func.max(AuditEntry.id))) or 0
     oldest = session.scalar(select(func.min(AuditEntry.id))) or 0
     if newest - oldest < AUDIT_KEPT + AUDIT_FILE_ENTRIES:
@@ -92,7 +92,7 @@ def publish(session: Session, kind: str, subject: str, **data: Any) -> None:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be. `key` is the same as long as it is the same thing."""
+    """A problem. `key` is the same for the same problem."""
 
     key: str
     severity: str
@@ -111,9 +111,8 @@ def has_open_alerts(session: Session) -> bool:
 
 
 def update_alerts(session: Session, area: str, findings: Iterable[Finding], unchanged: Collection[str] = ()) -> None:
-    """Raises an alert for each finding of an area that has none, and clears those of what is found no more.
-
-    The keys of an area begin with its name and a colon. Alerts of keys that are `unchanged` stay as they are.
+    """Raises an alert for each finding of an area without one, and clears alerts without a finding. The keys of an area begin
+    with its name and a colon. Alerts with keys in `unchanged` do not change.
     """
     now = time.time()
     by_key = {finding.key: finding for finding in findings if finding.key not in unchanged}

@@ -11,7 +11,7 @@ from appliance.zfs.model import Health, Pool, Role, ScanState, Vdev
 
 AREA = "pool"
 SCAN_REPORTED_S = 86400
-"""A scrub or resilver that ended longer ago is no news. Where it left errors, an alert reports it until the next one."""
+"""A scrub or resilver that ended longer ago causes no event. If it found errors, an alert reports it until the next one."""
 SLOW_REPORTED_S = 3600
 """Seconds after the last such event during which the device is reported as slow."""
 _LOST = (Health.FAULTED, Health.UNAVAILABLE, Health.REMOVED)
@@ -93,7 +93,7 @@ def _ended(pool: Pool) -> Finding | None:
 
 @dataclass(frozen=True)
 class ZfsEvent:
-    """An event of the kernel's OpenZFS, as ZED hands it on (zed(8), zpool-events(8))."""
+    """An event of the kernel's OpenZFS, from ZED (zed(8), zpool-events(8))."""
 
     event_class: str
     pool: str
@@ -103,7 +103,7 @@ class ZfsEvent:
 
     @property
     def noise(self) -> bool:
-        """What says nothing of health: each command's history, each write of the pool's configuration."""
+        """Whether the event is unrelated to health: the history of each command, each write of the pool's configuration."""
         return self.event_class.rpartition(".")[2] in ("history_event", "config_sync", "config_cache_write")
 
     @property
@@ -113,7 +113,7 @@ class ZfsEvent:
 
 
 def event(fields: Mapping[str, object]) -> ZfsEvent:
-    """What a zedlet says. Raises InvalidError."""
+    """Parses the event of a zedlet. Raises InvalidError."""
     texts: dict[str, str] = {}
     for name in ("class", "pool", "vdev", "state"):
         text = fields.get(name) or ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Result of a check for one condition that keeps hosts from a datastore or from its offloads."""
+"""Result of a check for one condition that hosts need for a datastore or its offloads."""
 
 from dataclasses import dataclass
 

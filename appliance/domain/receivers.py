@@ -30,9 +30,9 @@ from appliance.domain.secrets import Seal, SealedError
 SEVERITIES = ("info", "warning", "critical")
 RECEIVERS = 16
 WAITING = 1000
-"""Of one destination; beyond that the oldest are dropped."""
+"""Limit of waiting deliveries of one destination; the oldest are dropped."""
 KEPT = 200
-"""Ended deliveries of one destination."""
+"""Retained ended deliveries of one destination."""
 WEBHOOK, EMAIL, SYSLOG = "webhook", "email", "syslog"
 SCHEMES = {WEBHOOK: ("https", "http"), EMAIL: ("smtps", "smtp"), SYSLOG: ("syslog", "syslog+tcp", "syslog+tls")}
 LOCAL_SYSLOG = "syslog:///dev/log"
@@ -124,7 +124,7 @@ def check_url(url: str, plain_allowed: bool) -> None:
 
 
 def check_mail(url: str, sender: str, recipients: Sequence[str], user: str | None, secret: str | None) -> None:
-    """What an e-mail receiver needs, and no other has. Raises InvalidError."""
+    """Checks the settings of an e-mail receiver, which no other kind may have. Raises InvalidError."""
     if kind_of(url) != EMAIL:
         if sender or recipients or user is not None:
             raise InvalidError("recipients", "only e-mail has a sender, recipients and a user", "none")
@@ -160,10 +160,10 @@ def add(session: Session, seal: Seal, new: ReceiverCreate) -> tuple[Receiver, st
 
 
 def change(session: Session, seal: Seal, receiver: Receiver, changes: dict[str, Any]) -> None:
-    """What is given, by the names of `add`. Raises ConflictError, InvalidError."""
+    """Changes the given values, with the names of `add`. Raises ConflictError, InvalidError."""
     if "name" in changes:
         rows.check_name(session, Receiver, changes["name"], receiver.id)
-    with contextlib.suppress(SealedError):  # the key is gone: it is set again
+    with contextlib.suppress(SealedError):  # the key is lost: the secret must be set again
         if "url" in changes and kind_of(changes["url"]) != kind_of(url_of(seal, receiver)):
             raise InvalidError("url", "a receiver stays of its kind", "add another receiver")
     for name, value in changes.items():
@@ -252,7 +252,7 @@ def next_deliveries(session: Session, now: float) -> list[int]:
 
 
 def next_due(session: Session) -> float | None:
-    """When the next one is due, in seconds since 1970; None where none waits."""
+    """Time of the next delivery, in seconds since 1970; None if none waits."""
     oldest = select(func.min(Delivery.id)).where(Delivery.state == PENDING).group_by(Delivery.receiver_id)
     waiting = select(func.min(Delivery.due_at)).join(Receiver, Receiver.id == Delivery.receiver_id)
     return session.scalar(waiting.where(Delivery.id.in_(oldest), Receiver.enabled.is_(True)))

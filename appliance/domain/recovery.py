@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the database is the newest: it is compared with the copies of the configuration on pools.
+"""Whether the database is the newest: compares it with the copies of the configuration on pools.
 
-The database records each copy before it is written. So a copy of its own installation that it does not know is newer than it is,
-or comes from another state of it: the database is an older one. Then the appliance is in recovery mode, until an admin decides.
+The database records each copy before it is written. A copy of this installation that the database does not know is therefore
+newer, or comes from another state: the database is outdated. Then the appliance is in recovery mode, until an admin decides.
 """
 
 import time
@@ -48,7 +48,7 @@ class PoolCopy:
 
 
 def judge(session: Session, copies: Mapping[str, Iterable[Copy]]) -> list[PoolCopy]:
-    """The copies on pools, by pool, and what the database knows of them."""
+    """Compares the copies on pools, by pool, with the records of the database."""
     row = installation(session)
     oldest = session.scalar(select(func.min(PublishedCopy.generation)))
     judged = []
@@ -63,7 +63,7 @@ def judge(session: Session, copies: Mapping[str, Iterable[Copy]]) -> list[PoolCo
 
 
 def reason(copies: Iterable[PoolCopy], generation: int) -> str | None:
-    """Why the database is not the newest; None if no copy says so. Copies of other installations say nothing of it."""
+    """Why the database is not the newest; None if no copy contradicts. Copies of other installations are ignored."""
     newer = [copy for copy in copies if copy.is_own and not copy.known]
     if not newer:
         return None
@@ -75,14 +75,14 @@ def reason(copies: Iterable[PoolCopy], generation: int) -> str | None:
 
 
 def is_new(session: Session) -> bool:
-    """Whether the database has never served anything, and nobody has said that it is right."""
+    """Whether the database has never served anything, and no admin has confirmed it."""
     return not installation(session).decided_generation and not any(
         session.scalar(select(table).limit(1)) for table in (PublishedCopy, Job, Presentation, Export)
     )
 
 
 def suggested(copies: Iterable[PoolCopy]) -> str | None:
-    """The pool whose copy is the one to take; None where pools disagree, or none has a copy that the database does not know."""
+    """The pool with the copy to use; None if pools disagree, or the database knows all copies."""
     unknown = [copy for copy in copies if not copy.known]
     states = {(copy.copy.header.installation, copy.copy.header.generation, copy.copy.header.hash) for copy in unknown}
     return unknown[0].pool if len(states) == 1 else None
@@ -129,10 +129,12 @@ class Using:
 def take(
     session: Session, seal: Seal, chosen: Copy, opened: Opened, copies: Iterable[PoolCopy], caller: str, using: Using | None
 ) -> list[str]:
-    """The configuration becomes that of a copy, as does the installation; the changes in words. In the caller's transaction.
+    """Replaces the configuration and the installation by those of a copy, in the caller's transaction. Returns the changes as
+    text.
 
-    Who decides keeps user, role and password. In recovery mode jobs of the database fail. Else a running job is a conflict, and
-    so are hosts that use what they would no longer see; with `using` None these are ignored. Raises ConflictError, InvalidError.
+    The deciding admin's user, role and password do not change. In recovery mode, jobs of the database fail. Otherwise a running
+    job is a conflict, and so are hosts that use datastores which they would lose; with `using` of None these are ignored. Raises
+    ConflictError, InvalidError.
     """
     active = jobs.active(session)
     if active and not is_active(session):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which snapshots of a schedule are retained: the newest ones, and the newest of each hour, day, week and month."""
+"""The snapshots that a schedule retains: the newest ones, and the newest of each hour, day, week and month."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from appliance.zfs.model import Snapshot
 SCHEDULE = "zvaai:schedule"
 """User property of a snapshot: the schedule that took it."""
 PROTECT = "zvaai:protect"
-"""User property of a snapshot: until when it is protected, in seconds since 1970. It has the hold PROTECTED meanwhile."""
+"""User property of a snapshot: end of its protection, in seconds since 1970. It has the hold PROTECTED until then."""
 PROTECTED = "zvaai-protect"
-"""Tag of the hold: OpenZFS destroys no snapshot that has a hold (zfs-hold(8)). Nobody but the worker releases it."""
+"""Tag of the hold: OpenZFS destroys no snapshot with a hold (zfs-hold(8)). Only the worker releases it."""
 TIERS = ("hourly", "daily", "weekly", "monthly")
 _TAKEN_AT = re.compile(r".+_\d{4}-\d\d-\d\d_\d{6}Z")
 
@@ -55,7 +55,7 @@ _BUCKETS: Mapping[str, Callable[[dt.datetime], tuple[int, ...]]] = {
 def _first_of_each(
     newest: Sequence[Snapshot], count: int, bucket: Callable[[dt.datetime], tuple[int, ...]], where: dt.tzinfo
 ) -> set[str]:
-    """The newest snapshot of each of the newest `count` periods that have one."""
+    """The newest snapshot of each of the newest `count` periods with a snapshot."""
     by_period: dict[tuple[int, ...], str] = {}
     for snapshot in newest:
         period = bucket(dt.datetime.fromtimestamp(snapshot.creation, where))
@@ -71,7 +71,7 @@ def is_of_schedule(snapshot: Snapshot, schedule_id: str) -> bool:
 
 
 def surplus(snapshots: Iterable[Snapshot], rules: Mapping[str, Retention]) -> list[Snapshot]:
-    """Those that their schedule does not retain; never held ones or those with clones."""
+    """Snapshots that their schedule does not retain, without held ones and those with clones."""
     by_schedule: dict[tuple[str, str], list[Snapshot]] = {}
     for snapshot in snapshots:
         mark = snapshot.properties.get(SCHEDULE)
@@ -87,7 +87,7 @@ def surplus(snapshots: Iterable[Snapshot], rules: Mapping[str, Retention]) -> li
 
 
 def protected_until(snapshot: Snapshot) -> float | None:
-    """Until when nobody may destroy it, in seconds since 1970; None for one without protection."""
+    """End of its protection, in seconds since 1970; None if it is not protected."""
     protected = snapshot.properties.get(PROTECT)
     return (
         float(protected.value)

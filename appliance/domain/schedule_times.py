@@ -42,7 +42,7 @@ def check(every_minutes: int, at: str, time_zone: str) -> None:
 
 
 def latest_slot(now: float, every_minutes: int, at: str, time_zone: str) -> float:
-    """The newest slot that is not after `now`; both are seconds since 1970."""
+    """The newest slot at or before `now`; both are seconds since 1970."""
     where = zone(time_zone)
     hour, minute = (int(part) for part in at.split(":"))
 
@@ -61,5 +61,5 @@ def latest_slot(now: float, every_minutes: int, at: str, time_zone: str) -> floa
 
 
 def is_due(now: float, last_slot: float | None, slot: float) -> bool:
-    """Whether a slot is to be used. One that lies ahead of the clock is no reason to wait: the clock was ahead then."""
+    """Whether to use a slot. A last slot in the future does not delay it: the clock was wrong then."""
     return last_slot is None or last_slot < slot or last_slot > now + AHEAD_S

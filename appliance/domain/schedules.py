@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots and scrubs by the clock: what a schedule has, when it is due, how its snapshots are called."""
+"""Scheduled snapshots and scrubs: settings of schedules, due times, names of snapshots."""
 
 import re
 import time
@@ -33,7 +33,7 @@ def schedule(session: Session, schedule_id: str) -> Schedule:
 
 
 def check_datastores(stores: Sequence[Datastore], selected: Sequence[str]) -> None:
-    """All are there, in one pool: else no snapshot of them could be taken in one step. Raises InvalidError."""
+    """All datastores must exist, in one pool: otherwise one step cannot take all snapshots. Raises InvalidError."""
     active = {store.id: store for store in stores if store.state == "active"}
     allowed = "identifiers of active datastores of one pool"
     absent = sorted(set(selected) - active.keys())
@@ -124,7 +124,7 @@ def add(session: Session, new: ScheduleCreate) -> Schedule:
 
 
 def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may_destroy: bool) -> Schedule:
-    """Changes what is given. Raises ForbiddenError for what destroys snapshots, unless the caller may."""
+    """Changes the given values. Raises ForbiddenError for changes that destroy snapshots, unless the caller may do so."""
     changed = schedule(session, schedule_id)
     before = ScheduleCreate.model_construct(**{name: getattr(changed, name) for name in ScheduleCreate.model_fields})
     after, retained = before.model_copy(update=dict(values)), retention(changed)
@@ -140,7 +140,7 @@ def change(session: Session, schedule_id: str, values: Mapping[str, Any], *, may
 
 
 def delete(session: Session, schedule_id: str) -> None:
-    """Its snapshots stay; its alerts do not."""
+    """Deletes a schedule and its alerts, but not its snapshots."""
     session.delete(schedule(session, schedule_id))
     for area in (f"schedule-{schedule_id}", f"schedule-missing-{schedule_id}"):
         update_alerts(session, area, [])
@@ -151,7 +151,7 @@ def slot(row: Schedule, now: float) -> float:
 
 
 def due(row: Schedule, now: float) -> bool:
-    """Whether it is time; what was missed while the appliance was off is taken once."""
+    """Whether the schedule is due. Several slots that were missed while the appliance was off count as one."""
     return row.enabled and schedule_times.is_due(now, row.attempted_at, slot(row, now))
 
 
@@ -172,7 +172,7 @@ def attempted(session: Session, schedule_id: str, used: float, missing: Sequence
 
 
 def ended(session: Session, schedule_id: str, problem: str | None, now: float | None = None) -> None:
-    """Its snapshots were taken, or were not: an alert says so."""
+    """Records the end of a run; raises an alert if it failed."""
     row = session.get(Schedule, schedule_id)
     if row is None:
         return

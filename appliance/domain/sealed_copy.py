@@ -41,7 +41,7 @@ _NONCE_BYTES = 12
 
 
 class Header(BaseModel):
-    """What can be read of a copy without a key."""
+    """The part of a copy that is readable without a key."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     version: int
@@ -49,7 +49,7 @@ class Header(BaseModel):
     generation: Annotated[int, Field(ge=0, le=1 << 60)]
     hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     written_at: Annotated[float, Field(ge=0, le=1e11)]
-    """Seconds since 1970, by the clock of the server that wrote it."""
+    """Seconds since 1970, by the clock of the writing server."""
 
 
 class Copy(BaseModel):
@@ -85,13 +85,13 @@ def parse(text: str) -> Copy | None:
 
 
 def write(session: Session, seal: Seal) -> Copy | None:
-    """The configuration as it is now; None while there is no key. Raises ConflictError, SealedError for a lost secret."""
+    """A copy of the present configuration; None while no key exists. Raises ConflictError, SealedError for a lost secret."""
     row = installation(session)
     if row.sealed_key is None or row.recovery_seal is None:
         return None
     key = base64.b64decode(seal.open(row.sealed_key))
     data = json.dumps(collect(session, seal), sort_keys=True).encode()
-    # With the key: a plain hash would let everybody who reads the pool try guesses on what is sealed.
+    # With the key: a plain hash would let every reader of the pool test guesses of the sealed content.
     digest = hmac.new(key, data, hashlib.sha256).hexdigest()
     header = Header(version=VERSION, installation=row.id, generation=row.generation, hash=digest, written_at=time.time())
     sealed = _sealed(key, gzip.compress(data, mtime=0), header.model_dump_json())
@@ -108,7 +108,7 @@ class Opened:
 
 
 def open_copy(copy: Copy, seal: Seal, recovery_key: str | None) -> Opened:
-    """What is in it, opened with the recovery key if there is one, else with the appliance's own. Raises InvalidError."""
+    """Opens a copy with the recovery key if there is one, else with the appliance's key. Raises InvalidError."""
     try:
         if recovery_key is not None:
             key = _opened(_key_of(_bytes_of(recovery_key)), copy.recovery_seal, copy.header.installation)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passwords by argon2id, random tokens by their hash, and what has to be had again sealed with the installation's key."""
+"""Passwords as argon2id, random tokens as hashes, and secrets that must be readable sealed with the installation's key."""
 
 import hashlib
 import hmac
@@ -20,7 +20,7 @@ _NOBODY: str = _HASHER.hash(secrets.token_hex(16))
 
 
 class SealedError(Exception):
-    """A sealed secret can't be opened: the key is another one."""
+    """A sealed secret cannot be opened: the key is a different one."""
 
 
 def hash_password(password: str) -> str:
@@ -43,7 +43,7 @@ def new_token() -> str:
 
 
 def digest(token: str) -> str:
-    """What is kept of a random token: it needs no slow hash."""
+    """Hash of a random token for storage: it needs no slow hash."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -76,7 +76,7 @@ class Seal:
             return self._fernet
 
     def digest(self, data: bytes) -> str:
-        """A hash that nobody can try guesses on without the key."""
+        """A keyed hash: without the key, guesses cannot be tested."""
         self._open(make=True)
         return hmac.new(self._path.read_bytes(), data, hashlib.sha256).hexdigest()
 

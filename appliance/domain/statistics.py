@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 Json = dict[str, object]
-"""An object of a data plane, passed on as it is."""
+"""An object of a data plane, passed on unchanged."""
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -18,7 +18,7 @@ class Latency(msgspec.Struct, frozen=True):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """Operations of one kind that ended. The target counts `bytes`, the NFS server `refused`."""
+    """Ended operations of one kind. The target counts `bytes`, the NFS server `refused`."""
 
     operations: int = 0
     errors: int = 0
@@ -67,7 +67,7 @@ def of_nfs(raw: Mapping[str, object]) -> Statistics:
 
 
 def row(raw: Json, name: str) -> Row:
-    """One of `luns`, `exports` or `hosts`, with the name of the field that identifies it."""
+    """An element of `luns`, `exports` or `hosts`; `name` is its identifying field."""
     counted = msgspec.convert(raw["offload"], dict[str, int | dict[str, int]])
     fallback = counted.get("fallback_bytes")
     return Row(

@@ -22,7 +22,7 @@ class BundleResponse:
 
 
 def file_of(folder: Path, bundle_id: str) -> Path:
-    """Where it is, or will be. Raises NotFoundError for what is no identifier."""
+    """Path of an existing or future bundle. Raises NotFoundError for an invalid identifier."""
     if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", bundle_id):
         raise NotFoundError("support bundle", bundle_id)
     return folder / f"{bundle_id}{_SUFFIX}"
@@ -35,7 +35,7 @@ def bundles(folder: Path) -> list[BundleResponse]:
 
 
 def existing(folder: Path, bundle_id: str) -> Path:
-    """The file of one that is there. Raises NotFoundError."""
+    """Path of an existing bundle. Raises NotFoundError."""
     file = file_of(folder, bundle_id)
     if not file.is_file():
         raise NotFoundError("support bundle", bundle_id)

@@ -10,7 +10,7 @@ def with_slack(size: int) -> int:
 
 
 def without_slack(quota: int) -> int:
-    """The size of a datastore with this quota; 0 where the quota is too small for one."""
+    """The size of a datastore with this quota; 0 if the quota is too small."""
     if quota <= (_PART + 1) * _LEAST:
         return max(0, quota - _LEAST)
     return max(quota * _PART // (_PART + 1), quota - _MOST)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of one VM in a folder of an NFS datastore, and what changes in them when the folder is restored by another name.
+"""The files of one VM in a folder of an NFS datastore, and their changes when the folder is restored under another name.
 
 VMware's formats: .vmx, .vmsd and .vmxf are lines of `name = "value"`; a .vmdk with less than a MiB is a descriptor, whose extents
 are lines such as `RW 83886080 VMFS "vm-flat.vmdk"` (Virtual Disk Format 5.0, "The Descriptor File").

@@ -18,7 +18,7 @@ from appliance.zfs.model import Dataset, Filesystem, Source, Volume
 
 
 class AdoptPlan(DatastorePlan, frozen=True, kw_only=True):
-    """`known`: how the database had it; `before`: properties that go, and `mounted`, as they were."""
+    """`known`: the datastore in the database. `before`: properties that are removed, and `mounted`, with their old values."""
 
     name: str
     guid: str
@@ -35,7 +35,7 @@ class Adopt(Operation[requests.AdoptRequest, AdoptPlan]):
 
     kind = "datastore.adopt"
     _left = (identity.DELETED, identity.SHOWN_TO, identity.SOFT_THRESHOLD, identity.THICK, designation.PROPERTY)
-    """Of what it was a copy of; goes before its identity counts."""
+    """Properties that can be left from the copied datastore; removed before the new identity counts."""
 
     def plan(self, context: Context, request: requests.AdoptRequest) -> AdoptPlan:
         """Two with one identity are never made."""
@@ -135,7 +135,7 @@ class Adopt(Operation[requests.AdoptRequest, AdoptPlan]):
         return steps.serve(context, uuid, plan.pools, self.kind)
 
     def undo(self, context: Context, plan: AdoptPlan) -> None:
-        """The number of what is no datastore is free again, if it was, and the dataset is as it was."""
+        """Frees the number if the dataset is no datastore, and restores the properties of the dataset."""
         if any(store.uuid == plan.uuid and store.state == "active" for store in context.datastores()):
             return
         with context.store.session() as session:

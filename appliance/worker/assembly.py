@@ -20,7 +20,7 @@ def complete(context: Context) -> Context:
 
 
 def configured(configuration: Configuration) -> Context:
-    """A context with the database, helper, target and NFS server of the configuration. Waits for none of them."""
+    """A context with the database, helper, target and NFS server of the configuration. Does not wait for any of them."""
     helper = connect(configuration.storage.helper)
     return complete(
         Context(

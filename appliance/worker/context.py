@@ -143,7 +143,7 @@ class Context:
         return self._take(None)
 
     def _take(self, at: float | None) -> Inventory:
-        """What was read last becomes the inventory; `at`: when all of it was begun to be read."""
+        """Stores the latest readings as the inventory. `at`: begin of the oldest reading."""
         with self._taking:
             content = self._reading.content()
             paths = {
@@ -229,6 +229,6 @@ class Context:
         return sorted(port for registered in registrations if not registered.survive for port in registered.initiators)
 
     def served_targets(self) -> list[ServedTarget]:
-        """Our iSCSI target's state; empty without one. Raises UnavailableError."""
+        """State of our iSCSI target; empty if it does not exist. Raises UnavailableError."""
         with as_domain_errors():
             return [target for target in self.target.targets() if target.name == self.configuration.target.name]

@@ -82,7 +82,7 @@ class Create(Operation[requests.DatastoreCreate, CreatePlan]):
         return steps.serve(context, uuid, plan.pools, self.kind)
 
     def undo(self, context: Context, plan: CreatePlan) -> None:
-        """No dataset without an identity stays."""
+        """Destroys the dataset if it has no identity."""
         steps.take_back(context, plan.dataset, plan.uuid)
 
 
@@ -115,7 +115,7 @@ class ChangePlan(DatastorePlan, frozen=True, kw_only=True):
 
     @property
     def becomes(self) -> bool | None:
-        """Thick (true), thin (false), or stays what it is."""
+        """Thick (true), thin (false), or unchanged (None)."""
         return None if self.changes.thick == self.was_thick else self.changes.thick
 
 
@@ -298,7 +298,7 @@ class Quota(Operation[requests.QuotaUpdate, SizePlan]):
         return served
 
     def undo(self, context: Context, plan: SizePlan) -> None:
-        """Of a thick one, to its size before."""
+        """Restores the size of a thick datastore."""
         if plan.thick and steps.is_made(context, plan.dataset, plan.uuid):
             context.engine.set_properties(plan.dataset, thick.sized(plan.was, thick=True))
             steps.serve(context, plan.uuid, plan.pools, self.kind)

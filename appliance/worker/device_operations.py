@@ -57,7 +57,7 @@ def check_replacement(context: Context, pool: Pool, old: Vdev, new: str, *, forc
 
 
 class NewDevicePlan(PoolPlan, frozen=True, kw_only=True):
-    """`guid` of the device that is replaced, or gets a mirror: a new disk in the same bay has the path of the old one."""
+    """`guid` of the device that is replaced or gets a mirror: a new disk in the same bay has the path of the old one."""
 
     guid: str
     new_device: str
@@ -154,7 +154,7 @@ class DetachDevice(PoolChange[requests.DetachRequest, DevicePlan]):
         return DevicePlan(**of_pool(pool.name), device=str(device.guid), action="detach")
 
     def change(self, context: Context, plan: DevicePlan) -> None:
-        """A device that is gone was detached before a crash."""
+        """If the device no longer exists, it was detached before a crash."""
         pool = find_pool(context, plan.pool)
         if any(str(device.guid) == plan.device for vdev in pool.vdevs for device in vdev.devices()):
             context.engine.detach(plan.pool, plan.device)
@@ -181,7 +181,7 @@ class RemoveDevice(PoolChange[requests.RemoveRequest, DevicePlan]):
         return DevicePlan(**of_pool(pool.name), device=str(top.guid), action="remove")
 
     def change(self, context: Context, plan: DevicePlan) -> None:
-        """A device that is gone was removed before a crash."""
+        """If the device no longer exists, it was removed before a crash."""
         if any(str(vdev.guid) == plan.device for vdev in find_pool(context, plan.pool).vdevs):
             context.engine.remove_vdev(plan.pool, plan.device)
 

@@ -70,7 +70,7 @@ class Executor:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduler")
         self._running: dict[str, threading.Thread] = {}
-        """By the jobs that they run. One that was abandoned stays until its thread has ended."""
+        """By the jobs that they run. An abandoned job remains here until its thread has ended."""
 
     def start(self) -> None:
         """Resumes the jobs that were running."""
@@ -158,12 +158,12 @@ class Executor:
                         self._wake.wait(_RECOVERY_SECONDS)
                     elif not self._stopping.is_set() and not self._begin():
                         self._wake.wait(_POLL_SECONDS)
-            except Exception:  # a full disk, a locked database: it must go on when that is over
+            except Exception:  # a full disk, a locked database: try again later
                 _log.exception("the scheduler of jobs")
                 self._stopping.wait(1)
 
     def _begin(self) -> bool:
-        """Starts a thread for each job that can run now; whether there was one. The caller holds `_wake`."""
+        """Starts a thread for each job that can run now. Returns whether one was started. The caller holds `_wake`."""
         with self._context.store.reading() as session:
             active = jobs.active(session)
         taken: set[str] = set()

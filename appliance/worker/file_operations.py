@@ -23,12 +23,12 @@ from appliance.worker.steps import Advance, Cancelled, Operation, by_kind
 MEASURING_SECONDS = 10.0
 """Time limit of the statistics of a page's files; the rest is reported as unknown."""
 _FORGOTTEN = ("interrupted", "not_found")
-"""The NFS server was started anew since, or has had many jobs since: what was not complete by then was not made."""
+"""The NFS server was restarted, or has had many jobs in the meantime: a clone that was not complete does not exist."""
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """Admitted space of an NFS datastore's files; None if unknown. `problem` says why it may be wrong or unknown."""
+    """Admitted space of an NFS datastore's files; None if unknown. `problem` has the reason if it may be wrong or unknown."""
 
     admitted: int | None
     counting: bool
@@ -157,14 +157,14 @@ class CloneFile(Operation[requests.FileCloneCreate, CloneFilePlan]):
         store, export = exported(context, request.id)
         check_path("source", request.source)
         check_path("destination", request.destination)
-        # About the datastore, which must not be taken away meanwhile; what else is done with it may go on.
+        # Claims the datastore, so that it cannot be deleted in the meantime. Other jobs for it can run.
         return CloneFilePlan(
             subject=f"{store.id}/{request.destination}", pools=(), about=(store.id,), datastore=store.id, name=store.name,
             export=export, source_path=request.source, destination=request.destination, fast=request.fast,
         )  # fmt: skip
 
     def run(self, context: Context, plan: CloneFilePlan, job_id: str, advance: Advance) -> CloneFileResult:
-        """Starts the clone, or finds the one that was started before, and polls it until its end."""
+        """Starts the clone, or finds the one of an earlier run, and polls it until its end."""
         try:
             advance("asking the NFS server", 0)
         except Cancelled:

@@ -26,8 +26,8 @@ from appliance.worker.errors import as_domain_errors
 _WRITTEN_S = 60
 _NEWEST_S = 120.0
 """Oldest inventory that serves, in seconds: the scheduler scans storage every minute, so that history does not."""
-_KEPT_S = 30 * DAY_S
-"""How long history of a deleted subject stays."""
+_RETENTION_S = 30 * DAY_S
+"""Retention of the history of a deleted subject."""
 _TREND_POINTS = 720
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class History:
         self.write()
 
     def read(self, key: str, range_: str, points: int, end: float | None) -> tuple[Part, Part]:
-        """Load and capacity of a subject; `end` in seconds since 1970, None is now."""
+        """Load and capacity of a subject; `end` in seconds since 1970, None for now."""
         now = time.time()
         until = min(end or now, now)
         self.write(key)
@@ -102,14 +102,14 @@ class History:
                 if now % _WRITTEN_S == 0:
                     self.write()
                 if now % DAY_S == 0:
-                    self._files.remove_unused(_KEPT_S)
+                    self._files.remove_unused(_RETENTION_S)
             except DomainError as error:
                 _log.info("history: %s", error)
             except Exception:
                 _log.exception("history")
 
     def collect(self, now: int) -> None:
-        """One sample of all, at a time that is a multiple of STEP_S. Raises DomainError."""
+        """Takes a sample of all subjects, at a multiple of STEP_S. Raises DomainError."""
         stores = self._context.datastores(_NEWEST_S)
         if now % CAPACITY.step == 0:
             self._capacity(now, stores)
@@ -131,7 +131,7 @@ class History:
             self._grew(pool, now, seconds, grown, bounds)
 
     def _grew(self, key: str, now: int, seconds: int, grown: Counters, bounds: list[int]) -> list[float | None]:
-        """A sample that came late stands for those that were left out. Returns the values of RATES."""
+        """A late sample also counts for the missed ones. Returns the values of RATES."""
         rates, peaks = grown.rates(seconds, bounds), grown.peaks(bounds)
         for at in range(now - seconds + STEP_S, now + 1, STEP_S):
             self._take(key, RATES, at, rates)

@@ -17,15 +17,12 @@ from appliance.domain.errors import UnavailableError
 _TIMEOUT_S = 10
 _TIME = "org.freedesktop.timedate1"
 _RESOLVERS = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
-"""The first has the servers themselves where systemd-resolved is the local one."""
+"""The first contains the real servers if systemd-resolved is the local one."""
 
 
 @dataclass(frozen=True)
 class Interface:
-    """A network interface. `speed` is in Mbit/s, None if unknown.
-
-    `addresses` have their prefix length; link-local ones are left out.
-    """
+    """A network interface. `speed` is in Mbit/s, None if unknown. `addresses` have their prefix length, without link-local ones."""
 
     name: str
     kind: str

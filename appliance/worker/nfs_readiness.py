@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readiness of NFS: one check for each thing that keeps ESXi from a datastore, or from its offloads."""
+"""Readiness of NFS: one check for each condition that ESXi needs for a datastore or its offloads."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -24,7 +24,7 @@ SQUASH = {"none": "No_Root_Squash", "root": "Root_Squash", "all": "All_Squash"}
 @dataclass(frozen=True, order=True)
 class User:
     text: str
-    """"HOST (ADDRESS)", or the address of who is no host, or a network."""
+    """"HOST (ADDRESS)", the address of an unknown host, or a network."""
     address: str
 
 
@@ -85,7 +85,8 @@ class Serving:
     certain_copies: frozenset[str] = frozenset()
     """Datasets that are certain to be copies (copies.certain)."""
     changing: Collection[str] = ()
-    """What jobs are about: half of what they do may have been read, so it is not known yet that only copies are there."""
+    """Subjects of running jobs: the inventory can contain an intermediate state, so it is not certain yet that only copies exist.
+    """
     pools: Collection[str] | None = None
     """Pools in which file systems may be mounted; None: all."""
 
@@ -110,7 +111,7 @@ class Serving:
     def _desired(self, stores: Sequence[Datastore]) -> tuple[DesiredExports, list[Failure]]:
         desired: dict[int, Export] = {}
         subjects: dict[int, str] = {}
-        # Where a pool can't be seen, or two have one identity, hosts keep what they have: their handles are not stale afterwards.
+        # If a pool cannot be read, or two datasets have one identity, the exports do not change: hosts need no stale handles.
         seen = {store.uuid for store in stores if store.state != "missing"}
         retained = {number for uuid, number in self.numbers.items() if uuid not in seen and uuid not in self.out}
         failures: list[Failure] = []

@@ -23,7 +23,7 @@ Counts = dict[str, int]
 
 
 class _Kept(msgspec.Struct):
-    """The setting: totals by plane, and what was last counted of each LUN and export that is there."""
+    """The setting: totals by plane, and the last counters of each present LUN and export."""
 
     totals: dict[str, Counts] = {}
     luns: dict[str, Counts] = {}
@@ -32,7 +32,9 @@ class _Kept(msgspec.Struct):
 
 @dataclass(frozen=True)
 class NfsCounters:
-    """Of the NFS server: each export with its datastore, if it is one. `nfs_problem` says why there are none."""
+    """Counters of the NFS server: each export, with its datastore if it has one. `nfs_problem` is the reason for missing
+    counters.
+    """
 
     exports: list[Json] = field(default_factory=list)
     nfs_hosts: list[Json] = field(default_factory=list)
@@ -78,7 +80,7 @@ class Offloads:
         return NfsCounters(exports, counted.get("hosts", []))
 
     def _take(self, plane: str, rows: Iterable[Row]) -> dict[str, Counts]:
-        """Adds what was counted since the last time; all totals. A lower count means a restart from 0."""
+        """Adds the increase of the counters, and returns all totals. A lower count means a restart from 0."""
         with self._lock:
             with self._context.store.reading() as session:
                 setting = session.get(Setting, SETTING)

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Periodic:
-    """Of one worker. `newest` says how old an inventory may be, as InventoryCache.oldest."""
+    """Periodic work of a worker. `newest`: maximum age of an inventory, as InventoryCache.oldest."""
 
     def __init__(self, context: Context, executor: Executor, newest: Callable[[], float]) -> None:
         self._context, self._executor, self._newest = context, executor, newest

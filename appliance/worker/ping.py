@@ -16,7 +16,7 @@ from typing import Literal
 from appliance.domain.errors import UnavailableError
 from appliance.worker import network
 
-# ip(7) and ipv6(7); Python names none of them. PROBE sets "do not fragment", and ignores what the kernel knows of the path.
+# ip(7) and ipv6(7); Python has no names for them. PROBE sets "do not fragment" and ignores the kernel's path MTU.
 _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _IPV6_DONTFRAG, _PROBE = 10, 23, 62, 3
 _HEADER = struct.Struct("!BBHHH")
 """Type, code, checksum, identifier, sequence; the kernel sets checksum and identifier."""
@@ -123,7 +123,7 @@ class _Echo:
         self._sequence += 1
         header = _HEADER.pack(self._request, 0, 0, 0, self._sequence)
         until = time.monotonic() + seconds
-        with contextlib.suppress(TimeoutError, OSError):  # too long for the interface, or a router says that it is too long
+        with contextlib.suppress(TimeoutError, OSError):  # too long for the interface or a router
             self._socket.send(header + bytes(size - self._headers))
             while (left := until - time.monotonic()) > 0:
                 self._socket.settimeout(left)

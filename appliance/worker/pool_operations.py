@@ -47,7 +47,7 @@ def dry_run(context: Context, name: str, vdevs: Sequence[VdevSpec], *, force: bo
 
 
 def warnings(vdevs: Sequence[VdevSpec]) -> list[str]:
-    """What a layout lacks that an admin should know before the pool is created."""
+    """Properties of a layout that an admin should know before the pool is created."""
     single = [
         vdev for vdev in vdevs if vdev.redundancy == Redundancy.STRIPE and vdev.role in (Role.DATA, Role.SPECIAL, Role.DEDUP)
     ]
@@ -75,7 +75,7 @@ class CreatePool(PoolChange[requests.PoolCreate, VdevsPlan]):
         return VdevsPlan(**of_pool(request.name), vdevs=request.specs, properties=properties, force=request.force)
 
     def change(self, context: Context, plan: VdevsPlan) -> None:
-        """Resumed, it finds its own pool by its devices."""
+        """After a resume, finds the new pool by its devices."""
         try:
             context.engine.create_pool(plan.pool, plan.vdevs, properties=plan.properties, force=plan.force)
         except zfs.PoolExists:
@@ -285,7 +285,7 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
         return DestroyPlan(**of_pool(pool.name), guid=str(pool.guid))
 
     def change(self, context: Context, plan: DestroyPlan) -> None:
-        """A pool that is gone was destroyed before a crash."""
+        """If the pool no longer exists, it was destroyed before a crash."""
         if any(str(pool.guid) == plan.guid for pool in context.engine.pools()):
             context.engine.destroy_pool(plan.pool)
 

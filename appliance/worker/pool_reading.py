@@ -41,7 +41,7 @@ class _Reading:
 
 
 class PoolReading:
-    """Of one engine. `read` is called by one thread at a time, `read_again` by any."""
+    """Readings of an engine. `read` is called by one thread at a time, `read_again` by any."""
 
     def __init__(self, engine: ZfsEngine, user_properties: Sequence[str]) -> None:
         self._engine, self._user_properties = engine, tuple(user_properties)
@@ -49,7 +49,7 @@ class PoolReading:
         self._pools: Sequence[Pool] = ()
         self._newest: dict[str, _Reading] = {}
         self._hanging: dict[str, _Reading] = {}
-        """Given up, and not ended yet. Nothing else is read of these pools meanwhile."""
+        """Readings that exceeded their time and have not ended. No other reading of these pools starts."""
 
     def read(self) -> None:
         """Reads all that answers. Raises ZfsError."""
@@ -116,7 +116,7 @@ class PoolReading:
             datasets = self._engine.datasets(reading.pool)
             reading.filesystems, reading.volumes = datasets.filesystems, datasets.volumes
             reading.snapshots = self._engine.snapshots(reading.pool, user_properties=self._user_properties)
-        except (NoSuchDataset, NoSuchPool, PoolUnavailable) as error:  # since the list of pools was read
+        except (NoSuchDataset, NoSuchPool, PoolUnavailable) as error:  # after the list of pools was read
             reading.suspended = isinstance(error, PoolUnavailable)
             reading.gone = not reading.suspended
             reading.filesystems, reading.volumes, reading.snapshots = (), (), ()
@@ -128,7 +128,7 @@ class PoolReading:
                 self._changed.notify_all()
 
     def _wait(self, readings: Sequence[_Reading]) -> None:
-        """Until all have ended, or those that have not hang. One pool alone is waited for: it delays no other."""
+        """Waits until all have ended or hang. A single pool has the full time, as it delays no other."""
         with self._changed:
             while left := [reading for reading in readings if reading.ended is None]:
                 now = time.monotonic()

@@ -19,7 +19,7 @@ def delete(context: Context, address: str, *, force: bool) -> None:
 
 
 def _others(context: Context, address: str) -> list[Portal]:
-    """All but the one at this address. Raises NotFoundError."""
+    """All portals except that at this address. Raises NotFoundError."""
     portals = context.target.portals()
     if all(portal.address != address for portal in portals):
         raise NotFoundError("portal", address)

@@ -14,9 +14,8 @@ _log = logging.getLogger(__name__)
 
 
 def give_numbers(context: Context, inventory: Inventory, stores: Sequence[Datastore]) -> None:
-    """Gives a number to each active datastore that has none in the database.
-
-    It gets the number in its properties if that is free, otherwise another one. No host sees it until an admin grants access.
+    """Assigns a number to each active datastore without one in the database: the number in its properties if that is free,
+    otherwise another one. No host sees it until an admin grants access.
     """
     active = [store for store in stores if store.state == "active" and store.uuid]
     unnumbered = [store for store in active if (store.lun if store.kind == domain.VMFS else store.export) is None]

@@ -27,8 +27,9 @@ CLONE_PROPERTIES: Mapping[str, Mapping[str, str]] = {
     "copies": {},
     "dedup": {},
 }
-"""Properties in which datastores must agree for OpenZFS later than 2.4 to clone blocks between them (zfs_bclone_strict_properties
-of zfs(4)). A value stands for the one after it (zfsprops(7))."""
+"""Properties in which datastores must agree so that OpenZFS later than 2.4 clones blocks between them
+(zfs_bclone_strict_properties of zfs(4)). A value maps to its equivalent (zfsprops(7)).
+"""
 
 
 @dataclass
@@ -80,7 +81,7 @@ def _storage(facts: Facts) -> Iterator[Check]:
 
 
 def _clone_properties(facts: Facts) -> Iterator[Check]:
-    """One check for each pool with two thin datastores of one kind. Thick ones share no blocks."""
+    """One check for each pool with two thin datastores of one kind. Thick datastores share no blocks."""
     title, same = "Datastores can clone blocks from each other", "checksum, compression, copies and dedup are the same"
     by_pool: dict[str, dict[str, list[Datastore]]] = {}
     for store in facts.stores:

@@ -47,18 +47,17 @@ class Reconciling:
         self.serving: set[str] = set()
         """Datastores whose LUNs and exports were served in the last run."""
         self._given: set[int] = set()
-        """Pools, by GUID, whose folder was given to the target since the start."""
+        """Pools, by GUID, whose folder was passed to the target after the start."""
         self._folders: dict[str, str] = {}
         """Of pools, by name, where the target keeps persistent reservations."""
 
     def reconcile(self, cause: str, kind: str | None = None, pools: Collection[str] | None = None) -> planes.Outcome:
-        """Makes target and NFS server serve what they should. What was otherwise without a cause of ours is drift.
+        """Makes target and NFS server serve the desired state. Differences that the appliance did not cause are drift. If one of
+        the two does not answer, the other is still reconciled. Raises UnavailableError; with a `kind` of datastores only if the
+        server of that kind does not answer.
 
-        What the one does not answer keeps nothing from the other. Raises UnavailableError, with a `kind` of datastores only when
-        who serves that kind does not answer.
-
-        A job names its `pools`, which it has had read. Nothing is done in others, as one may hang, and alerts are left to the
-        next round of all.
+        A job passes its `pools`, which it has read. Other pools are not touched, as one may hang; the next full run updates
+        alerts.
         """
         with self.lock:
             try:
@@ -73,7 +72,7 @@ class Reconciling:
                 give_numbers(self._context, inventory, stores)
                 stores = self._of(inventory)
                 store_numbers(self._context, inventory, [store for store in stores if store.pool in here])
-            except RecoveryModeError as error:  # everything is served as it is
+            except RecoveryModeError as error:  # the served state does not change
                 self.problem = str(error)
                 raise
             except DomainError as error:

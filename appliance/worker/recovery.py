@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of the configuration on pools: compared with the database when a pool comes, and written after each change.
+"""Copies of the configuration on pools: compared with the database when a pool appears, and written after each change.
 
 Each pool is read and written in a separate thread, so that a pool that hangs blocks no other.
 """
@@ -22,9 +22,11 @@ from appliance.worker.context import Context
 from appliance.zfs.errors import ZfsError
 
 READ_SECONDS = 10.0
-"""For all pools together, at the start; what is read later is compared then."""
+"""For all pools together, at the start. Pools that are read later are compared then."""
 QUIET_SECONDS, LONGEST_SECONDS = 2.0, 10.0
-"""A copy is written when nothing was committed for a while, so that changes share one and no job waits, or at the latest."""
+"""A copy is written after a time without commits, so that changes share one and no job waits; or at the latest after the second
+time.
+"""
 _log = logging.getLogger(__name__)
 
 
@@ -34,7 +36,7 @@ class _Pool:
     copies: list[sealed_copy.Copy] | None = None
     """As last read; None until then."""
     compared: bool = False
-    """The database knows all of them: the pool may have newer ones."""
+    """The database knows all copies of the pool. Otherwise the pool may have newer ones."""
     written: int | None = None
     """The generation of the copy that was written last."""
     thread: threading.Thread | None = None
@@ -192,7 +194,7 @@ class Recovery:
         return seen
 
     def publish(self) -> None:
-        """Begins to write a copy of the configuration to each pool that has an older one."""
+        """Begins to write a copy of the configuration to each pool with an older one."""
         with self._context.store.session() as session:
             copy = sealed_copy.write(session, self._context.seal)
             if copy is None:
@@ -217,7 +219,7 @@ class Recovery:
     # --- deciding
 
     def backup(self) -> sealed_copy.Copy:
-        """A copy of the configuration as it is now, for an admin to store. Raises ConflictError."""
+        """A copy of the present configuration, for an admin to store. Raises ConflictError."""
         with self._context.store.reading() as session:
             copy = sealed_copy.write(session, self._context.seal)
         if copy is None:
@@ -238,7 +240,7 @@ class Recovery:
     ) -> list[str]:
         """Takes the configuration of a pool's copy, or of a file; the changes in words. Raises DomainError."""
         context = self._context
-        # In recovery mode hosts are served as they are, whatever the database knows of them.
+        # In recovery mode the served state does not change, regardless of the database.
         using = None if force or self.active else self._using()
         with context.reconciling.lock:
             with context.store.reading() as session:

@@ -48,7 +48,7 @@ class Scheduler:
             self._condition.notify_all()
 
     def request_after(self, seconds: float) -> None:
-        """Requests a run after a number of seconds, unless one starts before."""
+        """Requests a run after a number of seconds, unless one starts earlier."""
         with self._condition:
             self._until = min(self._until, time.monotonic() + seconds)
             self._condition.notify_all()

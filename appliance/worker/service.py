@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running worker: its parts, and what it tells views of the API."""
+"""A running worker: its parts, and the data for views of the API."""
 
 import contextlib
 from collections.abc import Sequence

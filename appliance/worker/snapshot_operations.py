@@ -34,7 +34,7 @@ class SnapshotResult(Result, frozen=True, kw_only=True):
 
 
 class SnapshotsPlan(Plan, frozen=True, kw_only=True):
-    """Full names of snapshots of one pool. Nobody can destroy them before `protected_until`, in seconds since 1970."""
+    """Full names of snapshots of one pool. They cannot be destroyed before `protected_until`, in seconds since 1970."""
 
     names: list[str]
     protected_until: int | None = None
@@ -145,7 +145,7 @@ class RetirePlan(SnapshotsPlan, frozen=True, kw_only=True):
 
 
 class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
-    """Destroys what schedules do not retain, of one pool, in few steps."""
+    """Destroys snapshots of one pool that schedules do not retain, in few steps."""
 
     kind = "snapshot.retention"
 
@@ -154,7 +154,7 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
         return RetirePlan(subject=subject, pools=pools, names=request.names, expired=request.expired, about=about)
 
     def run(self, context: Context, plan: RetirePlan, job_id: str, advance: Advance) -> SnapshotResult:
-        """Snapshots with new holds or clones stay."""
+        """Does not destroy snapshots with new holds or clones."""
         destroyed = 0
         for name in plan.expired:
             with contextlib.suppress(zfs.NoSuchHold, zfs.NoSuchSnapshot):
@@ -175,7 +175,7 @@ class Retire(Operation[requests.RetireSnapshots, RetirePlan]):
 
 
 class RollbackPlan(Plan, frozen=True, kw_only=True):
-    """To the snapshot `name`, destroying the `newer` ones. `done` is noted once hosts may write again."""
+    """Rollback to the snapshot `name`, which destroys the `newer` ones. `done` is recorded once hosts may write again."""
 
     uuid: str
     kind: str
@@ -230,7 +230,7 @@ class Rollback(Operation[requests.RollbackRequest, RollbackPlan]):
         return steps.serve(context, plan.uuid, plan.pools, self.kind)
 
     def _roll_back(self, context: Context, plan: RollbackPlan, advance: Advance) -> None:
-        # Only snapshots in the request are destroyed: a newer one is a conflict, and no host loses its LUN for that.
+        # Only snapshots in the request are destroyed: a newer one is a conflict, and no host loses its LUN for it.
         dataset = plan.name.split("@", 1)[0]
         snapshots = context.engine.snapshots(dataset, recursive=False)
         names = [snapshot.name for snapshot in snapshots]
@@ -313,7 +313,7 @@ class Clone(Operation[requests.CloneCreate, ClonePlan]):
         return replace(steps.serve(context, uuid, plan.pools, self.kind), snapshot=plan.snapshot)
 
     def undo(self, context: Context, plan: ClonePlan) -> None:
-        """No volume without an identity stays, nor the snapshot that was taken for it."""
+        """Destroys the volume if it has no identity, and the snapshot that was taken for it."""
         steps.take_back(context, plan.dataset, plan.uuid)
         if plan.take:
             context.scan_pools(plan.pools)
@@ -335,7 +335,7 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
     kind = "datastore.promote"
 
     def plan(self, context: Context, request: requests.PromoteDatastore) -> PromotePlan:
-        """It must be a clone, and have no snapshot of the name of one that it gets."""
+        """The datastore must be a clone, and must not have a snapshot with the name of one that it gets."""
         store = domain.find(context.datastores(), request.id, "active")
         inventory = context.scan(60)
         clone = inventory.dataset(store.dataset)
@@ -352,7 +352,7 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
         return PromotePlan(**of_datastore(store), about=tuple(sources), origin=clone.origin)
 
     def run(self, context: Context, plan: PromotePlan, job_id: str, advance: Advance) -> DatastoreResult:
-        """One call. With another origin, or none, it was promoted before a crash."""
+        """One call. If the origin is different or empty, it was promoted before a crash."""
         advance("promoting it", 10)
         origin = context.engine.properties(plan.dataset).get("origin")
         if origin is not None and origin.value == plan.origin:

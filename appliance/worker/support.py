@@ -39,7 +39,7 @@ _SHORTEST = 4
 _PATTERNS = (
     r"zvaai_[0-9a-f]{32}_[A-Za-z0-9_-]{43}",  # API tokens
     r"\$argon2id\$[^\"'\s\\]+",
-    r"gAAAA[A-Za-z0-9_-]{40,}={0,2}",  # what is sealed with the installation's key
+    r"gAAAA[A-Za-z0-9_-]{40,}={0,2}",  # secrets sealed with the installation's key
     r"whsec_[A-Za-z0-9+/]{20,}={0,2}",
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
 )
@@ -65,7 +65,7 @@ class Redaction:
 
 
 def known_secrets(context: Context) -> Iterator[str]:
-    """That could have come into a log or a job. Passwords and tokens are known to nobody."""
+    """Secrets that could appear in a log or a job. Passwords and tokens are stored only as hashes."""
     with context.store.reading() as session:
         sealed = [secret for secret in session.scalars(select(Host.chap_secret)) if secret]
         receivers = list(session.scalars(select(Receiver)))
@@ -95,7 +95,7 @@ class BundleResult(Result, frozen=True, kw_only=True):
 
 
 class Bundle(Operation[requests.CreateBundle, BundlePlan]):
-    """Makes one; of those that are there the newest are kept."""
+    """Creates a bundle, and deletes all but the newest ones."""
 
     kind = "support.bundle"
 
@@ -186,7 +186,7 @@ def _newest(context: Context, table: type[Base]) -> str:
 
 
 def _zpool_status(context: Context) -> str:
-    """Of each pool; of one of which it can't be had the reason why."""
+    """Status of each pool, or the error that prevented reading it."""
     outputs = []
     names = [pool.name for pool in context.engine.pools()]
     for name in names:

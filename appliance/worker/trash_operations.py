@@ -131,7 +131,7 @@ def _as_before(context: Context, request: requests.RestoreRequest, recorded: ide
 
 
 def _unmark(context: Context, dataset: str) -> None:
-    """It is deleted no more; the deletion's own mark goes last."""
+    """Removes the marks of the deletion. The DELETED property is removed last."""
     context.engine.inherit_property(dataset, identity.SHOWN_TO)
     context.engine.inherit_property(dataset, identity.DELETED)
 
@@ -196,13 +196,13 @@ class Forget(Operation[requests.ForgetDatastore, ForgetPlan]):
         return ForgetPlan(subject=store.id, pools=(), uuid=store.id, force=request.force, export=store.export)
 
     def run(self, context: Context, plan: ForgetPlan, job_id: str, advance: Advance) -> DatastoreResult:
-        """One that has come back meanwhile stays."""
+        """Does nothing for a datastore that exists again."""
         stores = context.datastores()
         if any(store.uuid == plan.uuid and store.state != "missing" for store in stores):
             raise ConflictError("it is not missing any more", [plan.uuid])
         steps.still_unused(context, plan.uuid, plan.force)
         advance("forgetting it", 10)
-        if plan.export is not None:  # while its pool is away the reconciler leaves alone what it does not know
+        if plan.export is not None:  # while its pool is missing, the reconciler does not remove unknown exports
             export = export_file.read(context.nfs.files().get(plan.export, ""))
             if export is None or export.dataset not in {store.dataset for store in stores if store.state == "active"}:
                 context.nfs.forget(plan.export)

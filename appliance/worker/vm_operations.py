@@ -96,7 +96,9 @@ class RestoreVm(Operation[requests.RestoreVmCreate, RestoreVmPlan]):
         return contents
 
     def run(self, context: Context, plan: RestoreVmPlan, job_id: str, advance: Advance) -> RestoreVmResult:
-        """Into an unfinished folder of this job; resumed, each file is made anew. It gets its name when it is whole."""
+        """Clones into an unfinished folder of this job; after a resume each file is cloned again. The folder is renamed when it
+        is complete.
+        """
         try:
             return self._restored(context, plan, advance)
         except Cancelled:

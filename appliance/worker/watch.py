@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """Monitor of a worker. `reconcile` requests a reconciliation, because an event may have changed what can be served."""
+    """Monitor of a worker. `reconcile` requests a reconciliation, because an event can change which datastores can be served."""
 
     def __init__(self, context: Context, reconcile: Callable[[], None]) -> None:
         self._context, self._reconcile = context, reconcile
@@ -82,7 +82,7 @@ class Watch:
                     note(session, ended)
 
     def event(self, sent: Mapping[str, object]) -> bool:
-        """Publishes an event of OpenZFS as a zedlet sends it, and requests a scan; whether it was kept. Raises InvalidError."""
+        """Publishes an OpenZFS event from a zedlet, and requests a scan. Returns whether it was stored. Raises InvalidError."""
         event = pool_health.event(sent)
         if event.noise:
             return False
@@ -109,7 +109,7 @@ class Watch:
                 )  # fmt: skip
         if soon:
             self._changed.set()
-        elif later:  # in an event storm one scan per interval, and one after the last event
+        elif later:  # in an event storm: one scan per interval, and one after the last event
             timer = threading.Timer(_SCAN_INTERVAL_S, self._scan_later)
             timer.daemon = True
             timer.start()
@@ -214,6 +214,6 @@ class Watch:
             if remembered[key].reported <= remembered[key].acknowledged:
                 del findings[key]
         again = acknowledged & counts.keys() & findings.keys()
-        if again:  # the acknowledged alert ends, and a new one starts
+        if again:  # ends the acknowledged alert and starts a new one
             update_alerts(session, disks.AREA, [finding for key, finding in findings.items() if key not in again])
         update_alerts(session, disks.AREA, findings.values())

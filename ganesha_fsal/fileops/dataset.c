@@ -253,7 +253,7 @@ void fileops_dataset_status(struct fileops_dataset *dataset, struct fileops_data
     pthread_mutex_lock(&dataset->lock);
     if (dataset->count_error != 0 && dataset->count_error != ECANCELED)
         snprintf(status->problem, sizeof(status->problem),
-                 "files can't be counted (%.60s): no file can grow by more than 1 MiB until the datastore is exported again",
+                 "files can't be counted (%.60s): files can grow by 1 MiB at most until it is exported again",
                  strerrordesc_np(dataset->count_error));
     else if (status->admitted > status->size)
         snprintf(status->problem, sizeof(status->problem), "its files exceed its size: no file can grow until others are deleted");

@@ -65,7 +65,7 @@ class TargetSimulator(TargetSocket):
         served = ServedLun(lun, "serving", "", 0, naa, designation.serial_number if designation else uuid.UUID(lun.uuid).hex)
         if lun.guid is None or found_guid in (None, lun.guid):
             return served
-        reason = f"{lun.path}: it has the GUID {found_guid}, and the LUN is of the dataset with the GUID {lun.guid}"
+        reason = f"{lun.path}: it has the GUID {found_guid}, and the LUN needs the dataset with the GUID {lun.guid}"
         return replace(served, state="failed", reason=reason, size=None, found_guid=found_guid)
 
     def restart(self) -> None:
