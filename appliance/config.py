@@ -24,7 +24,7 @@ DEFAULT_PATH = Path("/etc/zvaai/appliance.toml")
 
 
 class ConfigurationError(Exception):
-    """The file can't be read or is not what it should be; the text names the setting."""
+    """The file cannot be read, or is invalid; the text names the setting."""
 
 
 class _Section(BaseModel):
@@ -40,7 +40,7 @@ class Http(_Section):
     uploads: Path = Path("/run/zvaai-certificate")
     """Where the worker puts a certificate for nginx."""
     threads: Annotated[int, Field(ge=4, le=128)] = 40
-    """Concurrent requests, streams of events among them. nginx passes on 24 of one address."""
+    """Concurrent requests, including event streams. nginx passes on at most 24 of one address."""
     user: str = "zvaai-api"
     """Of the HTTP process: the worker admits this user and root."""
     logs: Path = Path("/var/lib/zvaai-api/logs")
@@ -55,7 +55,7 @@ class Target(_Section):
 
 
 class Nfs(_Section):
-    """The NFS server, nfs-ganesha: what packaging/ganesha/ganesha.conf says."""
+    """The NFS server, nfs-ganesha, as configured in packaging/ganesha/ganesha.conf."""
 
     exports: Path = Path("/etc/zvaai/exports.d")
     """The folder of exports that its configuration includes. The root helper writes there (its --exports), the worker reads."""
@@ -75,15 +75,15 @@ class Alerts(_Section):
 
 
 class Worker(_Section):
-    """How often the worker looks by itself."""
+    """Intervals of the worker."""
 
     reconcile_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 60
     inventory_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 10
-    """What requests are told of storage is looked at anew, in the background, when it is older."""
+    """Maximum age of the inventory that requests get; an older one is read again in the background."""
     inventory_oldest_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 90
     """When it is older than that, they wait."""
     disk_health_seconds: Annotated[float, Field(ge=60, le=86400)] = 1800
-    """Disks are asked by SMART; those that sleep are left asleep."""
+    """Interval of SMART checks; disks that sleep are not woken."""
 
 
 class Configuration(_Section):
@@ -119,7 +119,7 @@ class Configuration(_Section):
 
     @property
     def setup_code(self) -> Path:
-        """The one-time code, until the first user is there."""
+        """File with the one-time code, until the first user exists."""
         return self.state_directory / "setup-code"
 
     @property
@@ -134,7 +134,9 @@ class Configuration(_Section):
 
 
 def load(path: Path | None = None) -> Configuration:
-    """Of a file, or of `ZVAAI_CONFIG`; the defaults when the default file is not there. Raises ConfigurationError."""
+    """Reads a file, or the one of `ZVAAI_CONFIG`; returns the defaults if the default file does not exist. Raises
+    ConfigurationError.
+    """
     named = path or (Path(os.environ["ZVAAI_CONFIG"]) if "ZVAAI_CONFIG" in os.environ else None)
     file = named or DEFAULT_PATH
     try:

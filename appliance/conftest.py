@@ -13,7 +13,7 @@ from simulators.appliance import Appliance, running
 from appliance.domain import secrets
 from appliance.worker import alerts
 
-# The same inputs each time, those of the seed where tests/run gives one (--hypothesis-seed), however long a machine takes.
+# The same inputs each time, or those of the seed of tests/run (--hypothesis-seed), without a time limit.
 _own_seed = "ZVAAI_SEED" not in os.environ
 settings.register_profile("suite", deadline=None, derandomize=_own_seed, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
@@ -29,7 +29,7 @@ def quick_passwords() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def one_round_is_enough() -> Iterator[None]:
-    """Alerts follow each round."""
+    """Alerts follow each run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(alerts, "APART_S", 0.0)
         yield
@@ -43,6 +43,6 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
-    """One for all tests of a module that leave it as it was, or do not mind."""
+    """One appliance for all tests of a module that restore its state or do not depend on it."""
     with running(tmp_path_factory.mktemp("shared") / "appliance") as appliance:
         yield appliance

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs as JSON, a line an entry, on standard error for the journal, and in a few files for the support bundle.
+"""Logs as JSON lines: on standard error for the journal, and in a few files for the support bundle.
 
-Each entry names the request it belongs to: the API gives each one an identifier, which goes with what the worker and the helper
-are asked. What a job does belongs to `job-` and its identifier; that it was queued, to the request.
+Each entry has the identifier of its request, which the API creates and passes to worker and helper. Entries of a running job have
+`job-` and its identifier; its creation belongs to the request.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _request: contextvars.ContextVar[str] = contextvars.ContextVar("request", defaul
 
 
 def of_request(identifier: object) -> None:
-    """From now on, in this thread, all belongs to this one; to none for what is no identifier."""
+    """Sets the request of this thread's entries; none for an invalid identifier."""
     _request.set(identifier if isinstance(identifier, str) and _REQUEST.fullmatch(identifier) else "")
 
 

@@ -25,11 +25,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from appliance.domain.errors import InvalidError
 
 CERTIFICATE, KEY = "certificate.pem", "certificate.key"
-"""Names of the files; everybody may read the first one."""
+"""Names of the files; the first one is public."""
 UPLOAD = "upload.pem"
 """Key and chain, from the worker for the frontend."""
 VALID = datetime.timedelta(days=825)
-"""As long as clients take one."""
+"""Longest validity that clients accept."""
 RENEWED = datetime.timedelta(days=30)
 """So long before its end."""
 
@@ -68,7 +68,7 @@ def described(certificate: x509.Certificate) -> Description:
 
 
 def ensure(folder: Path) -> str:
-    """Makes certificate and key unless good ones are there; the SHA-256 fingerprint. Raises OSError."""
+    """Creates certificate and key unless valid ones exist; returns the SHA-256 fingerprint. Raises OSError."""
     current = _good(folder)
     if current is None:
         _make(folder)

@@ -21,10 +21,10 @@ resource = Resource("events")
 STREAMS = 8
 LONGEST_S = 3600
 _POLL_S = 1.0
-"""Between two looks whether who listens is gone."""
+"""Interval of the checks whether the listener has disconnected."""
 _AT_ONCE = 500
 _COMMENT_S = 25
-"""Longer than nginx needs to find that a browser is gone (packaging/nginx)."""
+"""Longer than nginx needs to detect that a browser has disconnected (packaging/nginx)."""
 _free = threading.BoundedSemaphore(STREAMS)
 
 

@@ -38,7 +38,7 @@ _ended = threading.Condition()
 _running: set[str | None] = set()
 """Keys of requests that are carried out now. Guarded by `_ended`, which is notified at the end of each."""
 _IN_RECOVERY_MODE = ("recovery", "setup", "session", "alert", "configuration.backup")
-"""What is done in recovery mode, by its name in the audit: nothing that the configuration is about."""
+"""Operations that are permitted in recovery mode, by audit name: none depends on the configuration."""
 
 
 _NAMED: dict[str, type[Host | HostGroup | Schedule | User | Token | Receiver | Job]] = {
@@ -119,7 +119,7 @@ def _refusal(body: Problem) -> Outcome:
 
 
 def _believable(refusal: Refusal) -> Problem:
-    """What the HTTP process says of a request is a refusal, whatever it says."""
+    """Limits the response of the HTTP process to refusals."""
     status = refusal.status if 400 <= refusal.status < 500 else 400
     return problem(status, refusal.code, refusal.detail, errors=refusal.errors)
 
@@ -187,7 +187,7 @@ def _who(declared: Declaration, call: Call) -> Caller | None:
 
 
 def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | None]:
-    """Takes the idempotency key for this request; or the answer of the one that had it before."""
+    """Claims the idempotency key for this request, or returns the answer of the earlier request with this key."""
     key = call.request.idempotency_key
     if key is None or declared.method == "GET" or call.caller is None:
         return None, None
@@ -198,7 +198,7 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
     digest = call.context.seal.digest(b"\0".join(parts))
     call.key = f"{call.caller.user_id} {digest} {key}"
     store, actor, now = call.context.store, call.caller.user_id, time.time()
-    with _ended:  # the HTTP process may have died, and the client sent it again: that waits for the end of the first one
+    with _ended:  # the HTTP process can have died, and the client repeated the request: wait for the end of the first one
         if not _ended.wait_for(lambda: call.key not in _running, _LONGEST_WAIT_S):
             raise ConflictError("the request with this idempotency key is under way", [key])
         _running.add(call.key)
@@ -232,7 +232,7 @@ def forget_unfinished(store: Store) -> None:
 
 
 def _begin(declared: Declaration, call: Call) -> None:
-    """The audit, before anything is changed: whoever dies while changing it has left a trace."""
+    """Writes the audit entry before anything is changed, so that a crash during the change leaves a trace."""
     if declared.audit is not None:
         # What somebody unknown typed as a name may be a password.
         call.name = _name(call) if call.caller is not None else ""
@@ -241,7 +241,7 @@ def _begin(declared: Declaration, call: Call) -> None:
 
 
 def _name(call: Call) -> str:
-    """Of what the request is about, as it is called now: it may be renamed or gone later."""
+    """Present name of the request's subject: it can be renamed or deleted later."""
     names: list[str] = []
     for field_name, value in call.request.path.items():
         if (table := _NAMED.get(field_name)) is not None:
@@ -281,12 +281,12 @@ def _finish(declared: Declaration, call: Call, outcome: Outcome | None, key: str
 def _write_end(declared: Declaration, call: Call, outcome: Outcome | None, key: str | None) -> None:
     status = outcome.status if outcome is not None else 500
     if declared.audit is None or (call.caller is None and declared.role is not None):
-        return  # who is nobody fills no disk
+        return  # anonymous requests must not fill the disk
     with call.ending(made=status < 400) as session:
         if call.caller is None and status not in _TELLING:
             if call.entry is None:
                 return
-            withdraw(session, call.entry)  # or who is nobody turns the audit over until nothing of it is left
+            withdraw(session, call.entry)  # otherwise anonymous requests could rotate the audit until nothing is left
         elif call.entry is None:
             call.entry = _record(session, declared, call, status)
         else:

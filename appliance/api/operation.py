@@ -50,12 +50,12 @@ class PreconditionError(DomainError):
 
 
 class _TakenBack(Exception):  # noqa: N818  # not a failure
-    """Ends a transaction of which nothing is to stay."""
+    """Ends a transaction that must be rolled back."""
 
 
 @dataclass
 class Call:
-    """One request: the caller, what is requested, and what the audit is to say."""
+    """One request: the caller, the requested values, and the data for the audit."""
 
     worker: Service
     request: HttpRequest
@@ -63,7 +63,7 @@ class Call:
     subject: str = ""
     name: str = ""
     key: str | None = None
-    """The request's idempotency key, with the caller and what is requested."""
+    """The request's idempotency key, with the caller and a digest of the request."""
     running: bool = False
     entry: int | None = None
     before: dict[str, object] | None = None
@@ -93,17 +93,15 @@ class Call:
             return JobResponse.model_validate(jobs.job(session, job_id))
 
     def begun_before(self) -> JobResponse | None:
-        """The job of this very request, whose answer was lost with who was to give it. What it changes may be another by now."""
+        """The job of this request if its answer was lost. Its subject can have changed in the meantime."""
         with self.context.store.reading() as session:
             job_id = jobs.job_of_key(session, self.key)
             return JobResponse.model_validate(jobs.job(session, job_id)) if job_id is not None else None
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Session]:
-        """The transaction of this request, once.
-
-        It is committed with the end of the audit's entry and the answer for the idempotency key: who is killed has done all of it
-        or nothing, and the same request again finds which.
+        """The transaction of this request, once. It commits together with the end of the audit entry and the answer for the
+        idempotency key. After a crash, everything or nothing is done, and the repeated request finds out which.
         """
         assert self._transaction is None
         with contextlib.ExitStack() as stack:
@@ -134,7 +132,7 @@ class Call:
         self._tells_worker = True
 
     def match(self, current: BaseModel) -> None:
-        """Refuses when If-Match names another version; the operation is declared as one that `matches`."""
+        """Raises an error if If-Match names another version; only for an operation declared with `matches`."""
         representation = current.model_dump_json(exclude={"etag"} if isinstance(current, Versioned) else None)
         self.before = without_secrets(json.loads(representation))
         expected = self.request.if_match
@@ -143,7 +141,7 @@ class Call:
 
 
 View = TypeVar("View", bound=Callable[..., BaseModel | Response])
-"""What an operation's function is: takes the call, then path, body and query by name."""
+"""Function of an operation: takes the call, then path, body and query by name."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,7 @@ DECLARATIONS: dict[str, Declaration] = {}
 
 
 def etag(model: BaseModel) -> str:
-    """Of a representation: what an admin may change, not what is measured."""
+    """ETag of a representation: the fields that an admin can change, without measured values."""
     return model.etag if isinstance(model, Versioned) else entity_tag(model.model_dump(mode="json"))
 
 
@@ -211,7 +209,9 @@ class Resource:
         matches: bool = False,
         local: bool = False,
     ) -> Callable[[View], View]:
-        """Declares one. The view takes the call, then path, body and query by name; its types are those of the operation."""
+        """Declares an operation. The view takes the call, then path, body and query by name; its types are those of the
+        operation.
+        """
         assert (audit is not None) == (method != "GET"), "all that changes something is audited"
 
         def declare(view: View) -> View:

@@ -81,7 +81,7 @@ def invalid(error: ValidationError) -> Problem:
 
 
 def reason_of(message: str) -> str:
-    """What a schema says of a value, for people: patterns are for programs."""
+    """Explains a value's schema for users: patterns are for programs."""
     pattern = _PATTERN.fullmatch(message)
     if pattern is None:
         return message.removeprefix("Value error, ")

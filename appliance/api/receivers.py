@@ -81,7 +81,7 @@ def change_receiver(call: Call, receiver_id: str, body: receivers.ReceiverUpdate
         receiver = receivers.find(session, receiver_id)
         call.match(_shown(session, call.context.seal, receiver))
         receivers.change(session, call.context.seal, receiver, body.model_dump(exclude_none=True))
-        if body.enabled is False:  # nobody tries it, so nobody would find that it is reached again
+        if body.enabled is False:  # without attempts, the end of the problem would never be found
             update_alerts(session, receivers.area(receiver_id), [])
         return _shown(session, call.context.seal, receiver)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All resources of the API: whoever imports this has all declarations."""
+"""All resources of the API: importing this module loads all declarations."""
 
 from appliance.api import (
     appliance_resource,

@@ -101,7 +101,7 @@ class _Connection(socketserver.StreamRequestHandler):
             self._stream(outcome, content)
 
     def _stream(self, outcome: Outcome, stream: Stream) -> None:
-        """Ends when the HTTP process closes its end, which it does when the client is gone."""
+        """Ends when the HTTP process closes its end, which it does when the client has disconnected."""
         ours, theirs = socket.socketpair()
         try:
             with theirs:
@@ -112,7 +112,7 @@ class _Connection(socketserver.StreamRequestHandler):
 
 
 def feed(connection: socket.socket, stream: Stream) -> None:
-    """Writes the stream until it ends or its reader is gone. Closes both."""
+    """Writes the stream until it ends or its reader has closed. Closes both."""
     try:
         with connection, contextlib.suppress(OSError):
             gone = poll()
@@ -120,7 +120,7 @@ def feed(connection: socket.socket, stream: Stream) -> None:
             connection.settimeout(STALLED_S)
             for part in stream.parts(lambda: bool(gone.poll(0))):
                 connection.sendall(part)
-    except ValueError:  # the HTTP process was gone before it had the descriptor
+    except ValueError:  # the HTTP process ended before it received the descriptor
         _log.debug("a stream has no reader")
     finally:
         stream.close()
@@ -143,7 +143,7 @@ _Accepted = socket.socket | tuple[bytes, socket.socket]
 
 
 class WorkerServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Listens until it is shut down. Its folder says who can connect."""
+    """Listens until it is shut down. The mode of its folder decides who can connect."""
 
     daemon_threads = True
     request_queue_size = 64

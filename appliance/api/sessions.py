@@ -271,7 +271,7 @@ def user_response(user: User) -> UserResponse:
 
 
 def confirm_password(call: Call, password: str, field: str) -> None:
-    """That it is the caller's, who is logged in whatever it is. Raises InvalidError, TooManyError."""
+    """Checks the password of the logged-in caller. Raises InvalidError, TooManyError."""
     store = call.context.store
     with store.session() as session:
         access.count_attempt(session, call.who.name, call.address)

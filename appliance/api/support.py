@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Support bundles. For admins only: without secrets, but with all else there is to know."""
+"""Support bundles. For admins only: they contain no secrets, but all other data."""
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page

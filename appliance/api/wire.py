@@ -60,10 +60,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Stream:
-    """Content without an end of its own. `close` is called once, however it ends."""
+    """Content without a defined end. `close` is called once, at every kind of end."""
 
     parts: Callable[[Callable[[], bool]], Iterator[bytes]]
-    """Takes a function that says whether the reader is gone."""
+    """Takes a function that returns whether the reader has disconnected."""
     close: Callable[[], None]
 
 

@@ -119,7 +119,9 @@ class HostGroup(Base):
 
 
 class Host(Base):
-    """An ESXi host. `chap_secret` is sealed; `chap_revision` counts its changes, `chap_applied` is the one the target has."""
+    """An ESXi host. `chap_secret` is sealed; `chap_revision` counts its changes, `chap_applied` is the revision that the target
+    has.
+    """
 
     __tablename__ = "hosts"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -134,7 +136,7 @@ class Host(Base):
 
 
 class HostInitiator(Base):
-    """An iSCSI name of a host; of one host only."""
+    """An iSCSI name of a host; a name belongs to one host."""
 
     __tablename__ = "host_initiators"
     iqn: Mapped[str] = mapped_column(primary_key=True)
@@ -205,7 +207,7 @@ class Job(Base):
 
 
 class AuditEntry(Base):
-    """What somebody did or tried. `status` is null from when it began until it ended: of a process that died it stays so."""
+    """An action or attempt of a user. `status` is null until its end, and remains null if the process died."""
 
     __tablename__ = "audit"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
@@ -217,14 +219,14 @@ class AuditEntry(Base):
     action: Mapped[str]
     subject: Mapped[str]
     name: Mapped[str] = mapped_column(default="")
-    """Of the subject at that time."""
+    """Name of the subject at that time."""
     before: Mapped[dict[str, Any] | None]
     after: Mapped[dict[str, Any] | None]
     status: Mapped[int | None]
 
 
 class Alert(Base):
-    """Something an admin should know of, until `cleared_at`. One at a time is open for each `key`."""
+    """A problem for an admin, until `cleared_at`. Each `key` has at most one open alert."""
 
     __tablename__ = "alerts"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
@@ -282,7 +284,7 @@ class Delivery(Base):
 
 
 class Event(Base):
-    """What changed, for who listens to the stream of events. Only the newest are kept."""
+    """A change, for the subscribers of the event stream. Only the newest are retained."""
 
     __tablename__ = "events"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)

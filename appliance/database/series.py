@@ -16,13 +16,13 @@ _HOUR, _DAY = 3600, 86400
 
 @dataclass(frozen=True)
 class Layout:
-    """What a kind of file holds. All values of a file are consolidated in the same way."""
+    """Content of a kind of file. All values of a file are consolidated in the same way."""
 
     name: str
     values: tuple[str, ...]
     consolidation: str
     archives: tuple[tuple[int, int], ...]
-    """Seconds of a row and how long rows are kept, the finest first."""
+    """Seconds per row and retention of rows, the finest first."""
 
     @property
     def step(self) -> int:
@@ -31,7 +31,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Part:
-    """Values of a range of time; None where nothing is known. `start` is in seconds since 1970."""
+    """Values of a range of time; None for unknown. `start` is in seconds since 1970."""
 
     start: int
     step_seconds: int
@@ -43,7 +43,7 @@ Sample = tuple[int, Sequence[float | None]]
 
 
 class SeriesFiles:
-    """The files of a folder. For several threads at once: rrdtool itself is for one."""
+    """The files of a folder. Thread-safe, unlike rrdtool."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, threading.Lock()
@@ -51,7 +51,7 @@ class SeriesFiles:
         """The time of the newest sample of files that were checked."""
 
     def append(self, key: str, layout: Layout, samples: Sequence[Sample]) -> None:
-        """Adds samples, the oldest first. Those that are not newer than the file are dropped. A damaged file begins anew."""
+        """Appends samples, the oldest first. Drops samples that are not newer than the file. Replaces a damaged file."""
         file = self._file(key, layout)
         with self._lock:
             if file not in self._last and not _is_whole(file, layout):
@@ -62,7 +62,7 @@ class SeriesFiles:
             updates = []
             for at, values in samples:
                 if at > last:
-                    if at - layout.step > last:  # else the sample counts for the gap before it, too
+                    if at - layout.step > last:  # otherwise the sample would also count for the gap before it
                         updates.append(":".join([str(at - layout.step), *("U" for _ in values)]))
                     updates.append(":".join([str(at), *("U" if value is None else f"{value:.15g}" for value in values)]))
                     last = at
@@ -75,7 +75,7 @@ class SeriesFiles:
         """The range that ended at `end`, in at most so many points."""
         oldest = time.time() - end + seconds
         whole = [step for step, duration in layout.archives if duration >= oldest] or [layout.archives[-1][0]]
-        # The coarsest that has enough points, else the finest: fewer rows to read.
+        # The coarsest archive with enough points, else the finest: fewer rows to read.
         step = next((candidate for candidate in reversed(whole) if candidate * points <= seconds), whole[0])
         factor = max(1, -(-seconds // (step * points)))
         wide = step * factor
@@ -108,12 +108,12 @@ class SeriesFiles:
         rrdtool.create(
             str(file), "--start", str(first - layout.step), "--step", str(layout.step),
             *(f"DS:{name}:GAUGE:{layout.step}:0:U" for name in layout.values),
-            # One known value is enough for a row: who was away for a while still has what there is.
+            # One known value suffices for a row: a subject that was absent for a while still has its values.
             *(f"RRA:{layout.consolidation}:0.9999:{step // layout.step}:{span // step}" for step, span in layout.archives),
         )  # fmt: skip
 
     def _rows(self, file: Path, layout: Layout, first: int, last: int, step: int) -> list[tuple[float | None, ...]]:
-        """One for each step after `first`, until `last`."""
+        """One row for each step after `first`, until `last`."""
         nothing: tuple[float | None, ...] = (None,) * len(layout.values)
         rows_by_time: dict[int, tuple[float | None, ...]] = {}
         if _is_whole(file, layout):
@@ -125,7 +125,7 @@ class SeriesFiles:
 
 
 def _is_whole(file: Path, layout: Layout) -> bool:
-    """Whether it is a file of this layout. rrdtool crashes with one that is cut off, as a loss of power may leave it."""
+    """Whether it is a valid file of this layout. rrdtool crashes with a truncated file, which a power loss can leave."""
     try:
         with file.open("rb") as opened:
             return opened.read(4) == b"RRD\0" and os.fstat(opened.fileno()).st_size > 8 * len(layout.values) * sum(

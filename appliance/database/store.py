@@ -26,7 +26,7 @@ class Store:
         """Opens it, and creates its tables first if it is new."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Of the password hashes and sealed secrets nobody else should have a copy.
+        # Other users must not be able to copy the password hashes and sealed secrets.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         self.engine: Engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30}, pool_size=16, max_overflow=32)
         event.listen(self.engine, "connect", _on_connect)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses the text of `Export.block`, to learn how a datastore was exported when nothing else has that information."""
+"""Parses the text of `Export.block`, to find how a datastore was exported when no other source has that information."""
 
 import re
 from pathlib import Path

@@ -61,7 +61,7 @@ class ClientRights:
 
 @dataclass(frozen=True)
 class ExportSettings:
-    """What a datastore's export has of its own: addresses and networks with access, names of squash and versions as in Export."""
+    """Settings of a datastore's export: addresses and networks with access, names of squash and versions as in Export."""
 
     clients: list[str]
     squash: str

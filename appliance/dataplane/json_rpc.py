@@ -13,7 +13,7 @@ _LONGEST_ANSWER = 64 << 20
 
 
 def request(path: Path, method: str, parameters: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-    """The answer to one request on a new connection. Raises OSError, ValueError."""
+    """Sends one request on a new connection and returns the answer. Raises OSError, ValueError."""
     message = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters})
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout_s)

@@ -81,11 +81,11 @@ CHANGING_TOGETHER = (
 
 @dataclass(frozen=True)
 class Registrations:
-    """Who is registered with a LUN by persistent reservations: initiator ports."""
+    """Initiator ports that are registered with a LUN by persistent reservations."""
 
     initiators: tuple[str, ...]
     survive: bool
-    """A loss of power, and so also that the LUN is taken away and comes back."""
+    """Whether they survive a power loss, and therefore also a removal of the LUN."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class LoggedIn:
 
 @dataclass(frozen=True)
 class UnknownInitiator:
-    """An initiator that no target admits; `at`: when it last tried to log in or looked for targets."""
+    """An initiator that no target permits; `at`: time of its last login attempt or discovery."""
 
     initiator: str
     address: str

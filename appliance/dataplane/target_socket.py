@@ -112,11 +112,11 @@ class TargetSocket:
         return None if response is None else bool(response["closed"])
 
     def registrations(self, target: str, number: int) -> Registrations:
-        """Registrations of persistent reservations; none for a missing LUN, or if unknown since the daemon's start."""
+        """Registrations of persistent reservations; empty for a missing LUN, or if unknown after the daemon's start."""
         try:
             response = self._unless_missing("reservations.list", target=target, number=number)
         except TargetRefusedError as error:
-            if error.code != NOT_SERVED:  # failed since the start: registrations may be in its file
+            if error.code != NOT_SERVED:  # failed at the start: registrations may be in its file
                 raise
             response = None
         if response is None:
@@ -149,7 +149,7 @@ class TargetSocket:
         self._call("accounts.set", target=target, name=name, secret=secret, initiators=list(initiators))
 
     def delete_account(self, target: str, name: str) -> None:
-        """A missing one is no error."""
+        """Deletes an account, if it exists."""
         self._unless_missing("accounts.delete", target=target, name=name)
 
     def require_chap(self, target: str, required: bool) -> None:
@@ -161,7 +161,7 @@ class TargetSocket:
         self._call("accounts.set", target=target, name=name, secret=secret, mutual=True)
 
     def delete_mutual(self, target: str, name: str) -> None:
-        """A missing one is no error."""
+        """Deletes the mutual account, if it exists."""
         self._unless_missing("accounts.delete", target=target, name=name, mutual=True)
 
     # --- portals, host groups, sessions
@@ -195,7 +195,7 @@ class TargetSocket:
         self._call("host_groups.set", name=group.name, initiators=list(group.initiators), disabled=list(group.disabled))
 
     def delete_host_group(self, name: str) -> None:
-        """A missing one is no error."""
+        """Deletes a host group, if it exists."""
         self._unless_missing("host_groups.delete", name=name)
 
     def sessions(self, target: str) -> list[LoggedIn]:

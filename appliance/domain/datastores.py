@@ -258,7 +258,7 @@ def _value(dataset: Dataset, name: str) -> str:
 
 
 def find(stores: Sequence[Datastore], datastore_id: str, *states: str) -> Datastore:
-    """The datastore with this identifier, in one of these states. Raises NotFoundError; ConflictError if it is in another state."""
+    """The datastore with this identifier, in one of these states. Raises NotFoundError; ConflictError for another state."""
     for store in stores:
         if store.id == datastore_id:
             if states and store.state not in states:

@@ -47,7 +47,7 @@ def main() -> int:
     to_files(configuration.http.logs, "api", mode=0o640)  # the worker puts them into support bundles
     settings = {
         "bind": f"unix:{configuration.http.socket}",
-        "umask": 0o111,  # the folder says who reaches it
+        "umask": 0o111,  # the folder's mode decides who can connect
         "worker_class": "gthread",
         "workers": 1,
         "threads": configuration.http.threads,

@@ -46,7 +46,7 @@ def create(worker: Worker) -> APIFlask:
     @application.before_request
     def _identify() -> None:
         logs.of_request(request.headers.get("X-Request-Id") or uuid.uuid4().hex)
-        if not logs.request():  # what was sent is no identifier
+        if not logs.request():  # the received value is not an identifier
             logs.of_request(uuid.uuid4().hex)
 
     @application.error_processor
@@ -106,7 +106,7 @@ def _route(blueprint: APIBlueprint, declared: Declaration) -> None:
 
 
 def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a list
-    """What APIFlask can't know: who may, which problems, headers and parameters of paths."""
+    """Adds information that APIFlask lacks: roles, problems, headers and parameters of paths."""
     spec["components"].setdefault("schemas", {}).update(_problem_schemas())
     spec["components"]["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer"},
@@ -165,7 +165,7 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a
 
 
 def _link(paths: dict[str, Any]) -> None:
-    """From what makes or lists something to all that is done with one of them."""
+    """Links operations that create or list an object to the operations on it."""
     for path, methods in paths.items():
         match = re.fullmatch(r"(.*)/\{(\w+)\}((/\w+)*)", path)
         collection = paths.get(match[1]) if match else None

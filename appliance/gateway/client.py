@@ -15,7 +15,7 @@ _LONGEST_HEAD = 64 << 10
 
 
 class WorkerClient:
-    """The worker through its socket. Thread-safe: each call has its own connection."""
+    """The worker through its socket. Thread-safe: each call has a separate connection."""
 
     def __init__(self, path: Path, timeout_s: float = 60) -> None:
         self._path = path

@@ -70,7 +70,7 @@ def forward(declared: Declaration, check: Callable[..., object], arguments: dict
 
 
 def _body() -> str:
-    if request.mimetype != "application/json":  # what a form of another site can't send
+    if request.mimetype != "application/json":  # a form of another site cannot send it
         raise UnsupportedMediaType("the body has to be application/json")
     try:
         request.get_json()
@@ -82,10 +82,10 @@ def _body() -> str:
 
 
 def _versioned(declared: Declaration, response: Response) -> Response:
-    """With its ETag (RFC 9110, 8.8.3); 304 where the client has it."""
+    """Adds the ETag (RFC 9110, 8.8.3); 304 if the client has this version."""
     if declared.method != "GET" or response.status_code != 200 or not response.is_json:
         return response
-    # A list has none that If-Match could name: it is not parsed for its tag. Its items have their own.
+    # A list has no version for If-Match: it is not parsed for a tag. Its items have tags.
     content: Any = response.get_data(as_text=True) if declared.is_list else response.get_json()
     tag: str = ("" if declared.is_list else content.get("etag")) or entity_tag(content)
     response.headers["ETag"] = tag
@@ -95,7 +95,9 @@ def _versioned(declared: Declaration, response: Response) -> Response:
 
 
 class _Parts:
-    """Content from a file descriptor, which is closed once: at its end, or when the client is gone (POLLRDHUP of poll(2))."""
+    """Content from a file descriptor, which is closed once: at its end, or when the client has disconnected (POLLRDHUP of
+    poll(2)).
+    """
 
     def __init__(self, descriptor: int, client: Any) -> None:
         self._file = open(descriptor, "rb", buffering=0)  # noqa: PTH123, SIM115  # a descriptor, closed by close

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python3 -m appliance.helper`: serves until SIGTERM or SIGINT.
 
-Exit codes: 2 for the command line, 69 (EX_UNAVAILABLE) when OpenZFS is not there, 78 (EX_CONFIG) for a user that does not exist.
+Exit codes: 2 for the command line, 69 (EX_UNAVAILABLE) without OpenZFS, 78 (EX_CONFIG) for a user that does not exist.
 """
 
 import argparse

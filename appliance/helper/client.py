@@ -88,9 +88,8 @@ class _Connections:
 
     @contextlib.contextmanager
     def _connection(self, *, fresh: bool) -> Iterator[socket.socket]:
-        """Idle again after success, otherwise closed.
-
-        A change gets a new connection: an old one that had been closed would leave unknown whether the change was started.
+        """Returns the connection to the pool after success, otherwise closes it. A change uses a new connection: if an old one
+        had been closed, it would be unknown whether the change has begun.
         """
         with self._lock:
             connection = self._idle.pop() if self._idle and not fresh else None

@@ -38,7 +38,7 @@ def is_allowed(mountpoint: str, directories: Collection[str]) -> bool:
 
 
 SYSTEM = ("/", "/usr", "/var", "/boot", "/var/lib/zvaai", "/var/lib/zvaai-helper")
-"""A pool with one of these paths has the running system: a rollback or an export would stop it."""
+"""Paths of the running system: a rollback or an export of their pool would stop it."""
 
 _BLKZNAME = 0x8100_127D
 """ioctl for the name of a volume: _IOR(0x12, 125, char[256]) of OpenZFS's sys/fs/zfs.h, as zvol_id calls it."""
@@ -256,8 +256,7 @@ class Mounts:
 
     def _nothing_over(self, filesystem: Filesystem, going: Collection[str] = ()) -> None:
         """Raises Refused if another file system hides this one: with overlay=on a received copy may have the same mountpoint.
-
-        Mounts in `going`, which are about to be unmounted, do not count.
+        Mounts in `going`, which will be unmounted, do not count.
         """
         left = [name for name in stack(filesystem.mountpoint or "") if name not in going]
         if left and left[-1] != filesystem.name:

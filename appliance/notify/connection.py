@@ -29,7 +29,7 @@ MOST_ADDRESSES = 3
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one try. It is delivered if there is no problem."""
+    """Result of one attempt. It is delivered if there is no problem."""
 
     status: int | None
     """As the receiver answered, by HTTP or SMTP; None without an answer."""

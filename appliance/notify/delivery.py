@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One try of a delivery, by the kind of its receiver."""
+"""One attempt of a delivery, by the kind of its receiver."""
 
 import http.client
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from appliance.notify.message import read
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a delivery goes to. `secret` signs for webhooks, and is the password of mail servers."""
+    """Destination of a delivery. `secret` signs for webhooks, and is the password of mail servers."""
 
     url: str
     secret: str = field(repr=False, default="")
@@ -24,7 +24,7 @@ class Destination:
 
 
 def deliver(to: Destination, event: str, kind: str, body: str, trusted: Sequence[Network] = ()) -> Outcome:
-    """Never raises for what the receiver or the network does."""
+    """Does not raise for errors of the receiver or the network."""
     try:
         return _try(to, event, kind, body, trusted)
     except TimeoutError:

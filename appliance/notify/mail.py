@@ -38,7 +38,7 @@ def compose(message: Message, sender: str, recipients: Sequence[str], host: str)
     mail["Date"] = format_datetime(localtime())
     mail["Message-ID"] = f"<{message.event}@{host}>"
     mail["References"] = f"<{message.thread}@{host}>"
-    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody answers "out of office"
+    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no automatic replies
     mail.set_content(message.body)
     return mail
 

@@ -18,7 +18,7 @@ class Message:
     text: str
     remedy: str
     thread: str
-    """The same for all that is sent about one alert."""
+    """Equal for all messages about one alert."""
 
     @property
     def line(self) -> str:

@@ -19,12 +19,12 @@ from appliance.notify.delivery import Destination, deliver
 
 _AT_ONCE = 4
 _REPORTED_AFTER = 3
-"""Failed tries of one delivery, after which an alert tells of it."""
+"""Failed attempts of one delivery before an alert reports it."""
 _log = logging.getLogger(__name__)
 
 
 class Sender:
-    """Of one installation. What was sent and not yet written down when the process died is sent again."""
+    """Sends the deliveries of an installation. A delivery that was sent but not recorded before a crash is sent again."""
 
     def __init__(self, store: Store, seal: Seal, trusted: Sequence[Network]) -> None:
         self._store, self._seal, self._trusted = store, seal, tuple(trusted)
@@ -48,12 +48,12 @@ class Sender:
                 with self._store.reading() as session:
                     due = receivers.next_due(session)
                 seen = self._store.wait_for_commit(seen, None if due is None else max(0.0, due - time.time()))
-            except Exception:  # a full disk, a locked database: it must go on when that is over
+            except Exception:  # a full disk, a locked database: try again later
                 _log.exception("sending")
                 self._stopping.wait(1)
 
     def turn(self, now: float) -> int:
-        """Tries what is due by then, one of each destination; how many."""
+        """Attempts due deliveries, one of each destination. Returns their number."""
         with self._store.reading() as session:
             due = receivers.next_deliveries(session, now)
         if due:

@@ -24,7 +24,7 @@ PORTS = {"syslog": 514, "syslog+tcp": 601, "syslog+tls": 6514}
 _FACILITY = 3  # "system daemons", RFC 5424 table 1
 _SEVERITIES = {"critical": 2, "warning": 4, "info": 6}  # table 2
 _NOTICE = 5
-_LONGEST_UDP = 2048  # RFC 5424, 6.1: what each receiver should take
+_LONGEST_UDP = 2048  # RFC 5424, 6.1: every receiver should accept this length
 _CLOSING_S = 2.0
 
 
@@ -33,7 +33,7 @@ def frame(message: Message, host: str) -> bytes:
     priority = _FACILITY * 8 + (_NOTICE if message.kind == "alert.cleared" else _SEVERITIES[message.severity])
     at = datetime.fromtimestamp(message.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     data = {"id": message.event, "severity": message.severity, "subject": message.subject}
-    # 32473 is the enterprise number for documentation (RFC 5612): zvaai has none of its own.
+    # 32473 is the enterprise number for documentation (RFC 5612): zvaai has none.
     structured = "[zvaai@32473 " + " ".join(f'{name}="{_escaped(value)}"' for name, value in data.items()) + "]"
     text = message.line + (f" -- {message.remedy}" if message.remedy else "")
     mark = "" if text.isascii() else "\ufeff"
@@ -76,7 +76,9 @@ def send(url: str, message: Message, *, certificate: str | None = None, trusted:
 
 
 def _close(stream: socket.socket) -> None:
-    """No receiver says that it has the message. One that is gone resets the connection: so much is waited for. Raises OSError."""
+    """Closes a connection. Receivers send no confirmation, but a failed one resets the connection: waits a moment for that.
+    Raises OSError.
+    """
     stream.settimeout(_CLOSING_S)
     if isinstance(stream, ssl.SSLSocket):
         with contextlib.suppress(TimeoutError, ssl.SSLError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One POST to a webhook, signed by Standard Webhooks. No redirect is followed; of the answer only the status is retained."""
+"""One POST to a webhook, signed by Standard Webhooks. Follows no redirect, and reads only the status of the answer."""
 
 import base64
 import hashlib

@@ -22,7 +22,7 @@ _RESOLVERS = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf")
 
 @dataclass(frozen=True)
 class Interface:
-    """A network interface. `speed` is in Mbit/s, None if unknown. `addresses` have their prefix length, without link-local ones."""
+    """A network interface. `speed` is in Mbit/s, None if unknown. `addresses` have a prefix length; no link-local ones."""
 
     name: str
     kind: str

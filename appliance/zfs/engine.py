@@ -276,10 +276,10 @@ class ZfsEngine(ABC):
 
     @abstractmethod
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
-        """Sets properties in one step: all or none.
+        """Sets properties in one step: all or none. User properties are NAME:NAME, at most 256 bytes, their values 8,191.
 
-        User properties are NAME:NAME, 256 bytes at most, their values 8,191. properties.SETTABLE has the allowed values. volsize
-        is set by grow_volume. Raises NoSuchDataset, InvalidProperty, OutOfSpace (a reservation; a quota below what is used).
+        properties.SETTABLE has the allowed values. grow_volume sets volsize. Raises NoSuchDataset, InvalidProperty, OutOfSpace (a
+        reservation; a quota below the used space).
         """
 
     @abstractmethod

@@ -202,7 +202,7 @@ class ImportablePool:
     name: str
     guid: int
     health: Health
-    """Only what is ONLINE or DEGRADED can be imported."""
+    """Only a pool that is ONLINE or DEGRADED can be imported."""
     status: str = ""
     action: str = ""
     last_host: str | None = None
@@ -279,7 +279,7 @@ class Space:
     used_by_children: int
     used_by_refreservation: int
     written: int
-    """Since the newest snapshot."""
+    """Bytes written after the newest snapshot."""
 
 
 class KeyStatus(StrEnum):

@@ -12,7 +12,7 @@ def topmost(path: str, table: Path = Path("/proc/self/mountinfo")) -> str | None
 
 
 def stack(path: str, table: Path = Path("/proc/self/mountinfo")) -> list[str]:
-    """The sources of all that is mounted at a path, the one that is seen last."""
+    """Sources of all mounts at a path; the visible one is last."""
     return [source for place, source in _mounted(table) if place == path]
 
 
@@ -22,7 +22,7 @@ def mounted_at(source: str, table: Path = Path("/proc/self/mountinfo")) -> list[
 
 
 def _mounted(table: Path) -> Iterator[tuple[str, str]]:
-    """Each mountpoint with its source; what was mounted later comes later."""
+    """Each mountpoint with its source, in the order of mounting."""
     for line in table.read_text(errors="surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
         yield _plain(before.split(" ")[4]), _plain(after.split(" ")[1])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls into libzfs_core (pyzfs) with a time limit, and their failures as ZfsErrors.
+"""Calls into libzfs_core (pyzfs) with a time limit. Their failures are raised as ZfsErrors.
 
-A call that waits in the kernel for a suspended pool cannot be ended: its thread stays, MAX_STUCK at most per pool.
+A call that waits in the kernel for a suspended pool cannot be ended: its thread remains, at most MAX_STUCK per pool.
 """
 
 import collections
