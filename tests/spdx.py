@@ -36,7 +36,7 @@ def licence(name: str) -> str:
 
 
 def comment_of(path: Path) -> str | None:
-    """How a file has comments; None for what is no source."""
+    """Comment syntax of a file; None for a file that is not source."""
     if comment := COMMENT.get(path.suffix):
         return comment
     if path.suffix:
@@ -52,7 +52,7 @@ def with_line(text: str, line: str) -> str:
 
 
 def files() -> Iterator[Path]:
-    """The files of the checkout, without what is built or installed there. The environment has no git."""
+    """Files of the checkout, without built or installed ones. The environment has no git."""
     for folder, folders, names in REPOSITORY.walk():
         folders[:] = [name for name in folders if name not in SKIPPED and folder / name != BUILD]
         yield from (path for path in (folder / name for name in names) if path.is_file() and not path.is_symlink())

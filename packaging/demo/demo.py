@@ -48,12 +48,12 @@ ASK_AGAIN_SECONDS = 2.0
 
 
 def report(message: str) -> None:
-    """Says on standard error what goes on."""
+    """Prints a progress message on standard error."""
     print(f"demo: {message}", file=sys.stderr, flush=True)
 
 
 class DemoFailed(Exception):
-    """The demo did not come up; what went wrong was said already, or is the text."""
+    """The demo did not start. The text is the reason, or empty if it was printed already."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Ports:
 
 
 def free_ports() -> Ports:
-    """The usual ports where nobody has them, else any free ones of the loopback address."""
+    """The usual ports if they are free, else any free ports of the loopback address."""
     with contextlib.ExitStack() as stack:
 
         def free(needed: int) -> int:
@@ -103,7 +103,9 @@ def free_ports() -> Ports:
 
 
 def serve_command(device: str, listen: str, advertise: str, console: str) -> list[str]:
-    """The command that serves, wherever the module is, in its own mounts. Two places for the data have two pool names."""
+    """The command that serves, on the host or in the guest, in a separate mount namespace. Different disks have different pool
+    names.
+    """
     pool = "zvaai-demo-" + hashlib.sha256(str(STATE).encode()).hexdigest()[:8]
     return [
         *("unshare", "--mount", "--propagation", "private"),
@@ -147,7 +149,7 @@ def on_host(ports: Ports) -> Iterator[Running]:
         file.truncate(max(POOL_BYTES, file.tell()))
     address = f"127.0.0.1:{ports.iscsi}"
     own_network = ("--nfs-own-network", *map(str, ports.of_nfs))
-    # A session of its own, so that Ctrl-C reaches it through here, once; when this process is killed, it ends too.
+    # In a separate session, so that Ctrl-C reaches it once, through this process. It also ends when this process is killed.
     command = ["setpriv", "--pdeathsig", "TERM", *serve_command(str(POOL_FILE), address, address, f"127.0.0.1:{ports.console}")]
     command += own_network
     process = subprocess.Popen(command, start_new_session=True)
@@ -162,7 +164,7 @@ def on_host(ports: Ports) -> Iterator[Running]:
 
 
 def end(running: Running, seconds: float = STOP_SECONDS) -> None:
-    """Returns once it has ended in order. Raises DemoFailed, GuestError: who leaves its context then kills it."""
+    """Returns after its regular end. Raises DemoFailed, GuestError: leaving the context then kills it."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         running.ask()  # again: a guest that boots may miss it
@@ -175,7 +177,7 @@ def end(running: Running, seconds: float = STOP_SECONDS) -> None:
 
 
 def wait_until_ready(running: Running, interrupted: Callable[[], bool]) -> Mapping[str, Any]:
-    """Returns what is served, once the portal takes a connection. Raises DemoFailed."""
+    """Returns the served objects once the portal accepts a connection. Raises DemoFailed."""
     until = time.monotonic() + READY_SECONDS
     while not interrupted():
         # An empty file is being written.
@@ -192,7 +194,7 @@ def wait_until_ready(running: Running, interrupted: Callable[[], bool]) -> Mappi
 
 
 def in_environment(*words: str) -> str:
-    """A command as it is to be typed on this machine: elsewhere than on Debian 13 it runs inside the root folder."""
+    """A command to type on this machine: on systems other than Debian 13 it runs inside the root folder."""
     enter = [str(REPOSITORY / "packaging/rootfs/enter")] if Path("/.zvaai-rootfs").exists() else []
     return shlex.join([*enter, *words])
 
@@ -258,13 +260,13 @@ def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
 
 
 def how_to_enter(console: Mapping[str, Any]) -> str:
-    """What the console's first page asks for."""
+    """Text about the console's first page and its inputs."""
     code = console["setup_code"]
     return f"one-time code {code}" if code else "with the administrator that you made"
 
 
 def facts(running: Running, ports: Ports, served: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the line of JSON says."""
+    """Content of the line of JSON."""
     nfs_facts = {
         "address": "127.0.0.1",
         "export": nfs.EXPORT,

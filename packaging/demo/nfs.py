@@ -43,13 +43,13 @@ READY_SECONDS = 120.0
 
 
 def mount_store(dataset: str) -> None:
-    """Mounts the dataset; it is made when it is not there."""
+    """Mounts the dataset; creates it if it does not exist."""
     if subprocess.run(["zfs", "list", "-H", dataset], capture_output=True, check=False).returncode != 0:
         report(f"making the dataset {dataset}")
         run("zfs", "create", *(word for pair in PROPERTIES.items() for word in ("-o", "=".join(pair))), dataset)
     STORE.mkdir()
     run("mount", "-t", "zfs", dataset, STORE)
-    # Every user of every client is this one (All_Squash).
+    # All clients' users become this one (All_Squash).
     os.chown(STORE, NOBODY, NOBODY)
 
 
@@ -79,14 +79,14 @@ EXPORT {{
 
 
 def listens(port: int) -> bool:
-    """Whether somebody does, here."""
+    """Whether a process listens here."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
 
 
 def started(ending: Ending, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    """A program in a session of its own, that it gets no signal but ours."""
+    """Starts a program in a separate session, so that it gets only our signals."""
     process = subprocess.Popen([*END_WITH_US, *command], start_new_session=True, **options)
     ending.add(lambda: end(process, command[0]))
     return process
@@ -104,7 +104,7 @@ def counters() -> dict[str, int]:
 
 
 def show_offloads(known: dict[str, int]) -> None:
-    """Says what was done for hosts since the last check, which `known` has."""
+    """Prints the new offloads of hosts; `known` has the counters of the last check."""
     try:
         found = counters()
     except (OSError, ValueError):
@@ -144,7 +144,7 @@ def serve(options: argparse.Namespace, stop: StopSignal) -> None:
 
 
 def enter_network(forwards: Sequence[Forward]) -> None:
-    """Makes a network with only a loopback of its own, to which ports of the one before are carried."""
+    """Creates a network namespace with a loopback interface, and forwards ports of the old namespace to it."""
     forwarder = Forwarder(forwards, "127.0.0.1")
     os.unshare(os.CLONE_NEWNET)
     run("ip", "link", "set", "lo", "up")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running other programs, waiting for what they serve, and ending them in order."""
+"""Starts programs, waits until they are ready, and ends them in order."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from types import FrameType, TracebackType
 
 END_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 END_SECONDS = 20.0
-"""For one process to end by itself."""
+"""Time for one process to end after SIGTERM."""
 
 
 class DemoError(Exception):
-    """The demo can't be served, or did not end in order; the text says why, and what to do."""
+    """The demo cannot be served, or did not end in order. The text has the reason and the remedy."""
 
 
 class Stopped(Exception):
@@ -33,7 +33,7 @@ class StopSignal:
             signal.signal(number, self._note)
 
     def ignore(self) -> None:
-        """From now on: a process that is ending by itself would be killed by one that is sent again."""
+        """Ignores signals from now on: a second one would kill a process that is ending."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
 
@@ -42,7 +42,7 @@ class StopSignal:
 
 
 def report(message: str) -> None:
-    """Says on standard error what goes on."""
+    """Prints a progress message on standard error."""
     print(f"demo: {message}", file=sys.stderr, flush=True)
 
 
@@ -64,7 +64,7 @@ def run(*command: object, seconds: float | None = None) -> str:
 def wait_until(
     ready: Callable[[], bool], processes: Collection[subprocess.Popen[bytes]], what: str, seconds: float, stop: StopSignal
 ) -> None:
-    """Returns once `what` is ready. Raises DemoError when one of its processes ends or `seconds` pass before, Stopped."""
+    """Returns once `what` is ready. Raises DemoError if one of its processes ends or `seconds` pass before, Stopped."""
     until = time.monotonic() + seconds
     while not ready():
         if stop.came:
@@ -77,7 +77,7 @@ def wait_until(
 
 
 def end(process: subprocess.Popen[bytes], name: str, seconds: float = END_SECONDS) -> None:
-    """Terminates a process and waits; one that does not end within `seconds` is killed, and that is said."""
+    """Terminates a process and waits. Kills it after `seconds`, and prints a message then."""
     if process.poll() is None:
         process.terminate()
     try:
@@ -89,10 +89,10 @@ def end(process: subprocess.Popen[bytes], name: str, seconds: float = END_SECOND
 
 
 class KeptRunning:
-    """Programs that are started anew a second after they ended by themselves, as the units have it; each adds to its log."""
+    """Programs that are restarted a second after they have ended, like units; each appends to a log."""
 
     MOST_LOG_BYTES = 4 << 20
-    """A log that is longer at the first start is begun anew."""
+    """A longer log is truncated at the first start."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -120,7 +120,7 @@ class KeptRunning:
         return list(self._running.values())
 
     def check(self) -> None:
-        """Starts one anew that has ended."""
+        """Restarts programs that have ended."""
         for name, process in self._running.items():
             if process.poll() is None:
                 continue
@@ -132,15 +132,14 @@ class KeptRunning:
                 return
 
     def stop(self) -> None:
-        """Ends them, the last one started first."""
+        """Ends the programs, the last started one first."""
         for name in reversed(self._running):
             end(self._running[name], name)
 
 
 class Ending:
-    """The steps that end what was begun: taken on leaving, the last one added first, each whatever became of the others.
-
-    What fails is said at once. Raises DemoError for it, where no other exception is on its way.
+    """Steps that undo what was begun. They run on leaving, the last added one first, each even if others fail. A failure is
+    printed at once. Raises DemoError for it, unless another exception is active.
     """
 
     def __init__(self) -> None:

@@ -47,9 +47,8 @@ UUID, OLD_UUID = "zvaai-demo:uuid", "zvaai:uuid"
 
 
 def open_pool(pool: str, device: str) -> None:
-    """Imports the pool from `device`, or makes it there if the device was never used.
-
-    Raises DemoError when a pool of that name from elsewhere is imported: it is somebody's.
+    """Imports the pool from `device`, or creates it there if the device was never used. Raises DemoError if a pool of this name
+    is imported from elsewhere: it belongs to another user.
     """
     imported = run("zpool", "list", "-H", "-o", "name").split()
     if pool in imported:
@@ -72,7 +71,7 @@ def has_label(device: str) -> bool:
 
 
 def open_volume(volume: str) -> Path:
-    """The zvol's device node; the zvol is made (thin) when it is not there."""
+    """Device node of the zvol; creates a thin zvol if it does not exist."""
     if subprocess.run(["zfs", "list", "-H", volume], capture_output=True, check=False).returncode != 0:
         report(f"making the zvol {volume}: {VOLUME_BYTES >> 30} GiB, thin, volblocksize {VOLBLOCKSIZE >> 10}K")
         run("zfs", "create", "-s", "-V", str(VOLUME_BYTES), "-o", f"volblocksize={VOLBLOCKSIZE}", volume)
@@ -86,7 +85,7 @@ def open_volume(volume: str) -> Path:
 
 
 def load_zvol_clone(module: Path | None) -> bool:
-    """Loads zvol_clone from a file, or as it is installed; False, and why on standard error, when that can't be."""
+    """Loads zvol_clone from a file, or the installed one. False after a failure; prints the reason on standard error."""
     result = subprocess.run([LOAD_MODULE, *([module] if module else [])], capture_output=True, text=True, check=False)
     if result.returncode != 0:
         report(f"without zvol_clone: copies will be read and written, not shared ({result.stderr.strip()})")
@@ -94,9 +93,8 @@ def load_zvol_clone(module: Path | None) -> bool:
 
 
 def identity(volume: str) -> str:
-    """The UUID of the zvol's LUN, kept with the data; made when the zvol has none of its own.
-
-    The property is none of the appliance's, to which the zvol would be a datastore's copy; an older demo's was.
+    """UUID of the zvol's LUN, stored with the data; created if the zvol has none. The property is not one of the appliance, which
+    would take the zvol for a copy of a datastore; an older demo used that.
     """
     properties = run("zfs", "get", "-H", "-o", "property,value,source", f"{UUID},{OLD_UUID}", volume)
     found = {name: value for name, value, source in map(str.split, properties.splitlines()) if source == "local"}
@@ -109,7 +107,9 @@ def identity(volume: str) -> str:
 
 
 def own_folders() -> None:
-    """/run and /srv of our own, that sockets and mounts are nobody else's and gone with us. Only udev's is the machine's."""
+    """Private /run and /srv: sockets and mounts are invisible to others, and end with this process. Only udev's folder is the
+    machine's.
+    """
     run("mount", "-t", "tmpfs", "-o", "mode=755", "zvaai-demo", "/srv")
     new = Path("/srv/run")
     new.mkdir()
@@ -146,10 +146,10 @@ def serve(options: argparse.Namespace, stop: StopSignal) -> None:
         options.state.mkdir(parents=True, exist_ok=True)
         control = service.HERE / "target.sock"
         report("starting the NFS server, the target and the appliance")
-        service.start_bus(ending, stop)  # who is on a bus that ends, ends at once
+        service.start_bus(ending, stop)  # clients of a bus end with the bus
         nfs = start_nfs(options)
         ending.add(lambda: end(nfs, "the NFS server", NFS_END_SECONDS))
-        # In a session of its own, as the others: a signal to all of this one would end it before its turn.
+        # In a separate session, like the others: a signal to this session would end it too early.
         target = subprocess.Popen(
             [*END_WITH_US, options.target, "serve", "--config", options.state / "target.json", "--control", control]
             + ["--listen", f"{options.listen}={options.advertise}", "--log", "warn", "--allow-user", service.USER],
@@ -202,7 +202,7 @@ def service_options(options: argparse.Namespace, control: Path) -> service.Optio
 
 
 def tell_ready(path: Path, facts: Mapping[str, Any]) -> None:
-    """Writes what is served, for root alone: who has the one-time code makes the first administrator."""
+    """Writes the served objects, readable only by root: the one-time code permits creating the first administrator."""
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -229,7 +229,7 @@ def start_nfs(options: argparse.Namespace) -> subprocess.Popen[bytes]:
 
 
 def nfs_ready(options: argparse.Namespace) -> Path:
-    """The file that says that the NFS export is served."""
+    """The file that exists once the NFS export is served."""
     path: Path = options.state / "nfs-ready"
     return path
 
@@ -237,8 +237,8 @@ def nfs_ready(options: argparse.Namespace) -> Path:
 def watch(
     statistics: Callable[[], str], needed: Mapping[str, subprocess.Popen[bytes]], appliance: Appliance, stop: StopSignal
 ) -> None:
-    """Until it is to end: says what the target did for hosts with the demo's own LUNs, whenever it did more, and sees to it
-    that the appliance runs. Raises DemoError when one of the needed processes ends by itself.
+    """Runs until the end: prints the offloads of the demo's LUNs when they increase, and restarts the appliance's processes.
+    Raises DemoError if a required process ends.
     """
     known: dict[tuple[int, str], int] = {}
     while not stop.came:

@@ -24,7 +24,7 @@ from render import render  # noqa: E402
 PORT = 8443
 IQN = "iqn.2026-11.example.zvaai:datastores"
 OWN_MOUNTS = Path("/srv/zvaai-demo")
-"""What the demo itself mounts; what the appliance mounts is below /srv/zvaai."""
+"""Mounts of the demo; those of the appliance are below /srv/zvaai."""
 HERE = Path("/run/zvaai-demo")
 BUS = f"unix:path={HERE}/bus"
 NFS_STATISTICS = HERE / "vaai-nas.socket"
@@ -57,7 +57,7 @@ _BUS_CONFIGURATION = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bu
 
 @dataclass(frozen=True)
 class Options:
-    """Where it finds what it needs: the package `appliance` with the console, the pool, sockets, a folder for keys and logs."""
+    """Locations: the package `appliance` with the console, the pool, sockets, a folder for keys and logs."""
 
     library: Path
     pool: str
@@ -82,7 +82,7 @@ def start_bus(ending: Ending, stop: StopSignal) -> None:
 
 
 class Appliance:
-    """Its processes, kept running, the database's dataset, and their configuration."""
+    """The appliance's processes, the dataset of its database, and their configuration."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -190,12 +190,12 @@ class Appliance:
             return False
 
     def check(self) -> None:
-        """Starts anew what has ended."""
+        """Restarts processes that have ended."""
         self._processes.check()
 
     @property
     def facts(self) -> dict[str, str | None]:
-        """The one-time code, None when the first administrator is made already; the certificate's SHA-256 fingerprint."""
+        """The one-time code, None if the first administrator exists; the certificate's SHA-256 fingerprint."""
         code = self._state / "setup-code"
         certificate = (self._state / "frontend/certificate.pem").read_text()
         begin = certificate.index("-----BEGIN CERTIFICATE-----")
@@ -204,7 +204,7 @@ class Appliance:
         return {"setup_code": code.read_text().strip() if code.exists() else None, "fingerprint": digest.hex(":").upper()}
 
     def stop(self) -> None:
-        """Who asks first: the API, the worker, then the helper. The pool is not exported while the database is mounted."""
+        """Ends clients first: the API, the worker, then the helper. The pool cannot be exported while the database is mounted."""
         self._processes.stop()
         if os.path.ismount(self._state):
             run("umount", str(self._state))

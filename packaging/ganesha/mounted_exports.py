@@ -31,9 +31,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 POOL_STATES = Path(os.environ.get("ZVAAI_POOL_STATES", "/proc/spl/kstat/zfs"))
-"""States of pools, which the kernel tells without a query to the pool; tests have another folder."""
+"""States of pools: the kernel reports them without a query to the pool. Tests have another folder."""
 PIPE_BYTES = 1 << 20
-"""Holds the answer for some 4,000 datasets, so that zfs ends before somebody reads it."""
+"""Room for the answer for some 4,000 datasets, so that zfs can end before it is read."""
 GUID = re.compile(r"^([^\t\n]+)\t([0-9]+)$", re.MULTILINE)
 UNUSABLE = ("SUSPENDED", "UNAVAIL", "FAULTED")
 EXPORT = re.compile(
@@ -71,7 +71,7 @@ class Export:
 
 
 class Refused(Exception):
-    """The export is not for this start; the text says why."""
+    """An export cannot be served at this start; the text has the reason."""
 
 
 def safe(status: os.stat_result, is_type: bool) -> bool:
@@ -152,7 +152,7 @@ def guids(exports: Sequence[Export], seconds: float) -> dict[str, str]:
 
 
 def exports_of(source: Path, below: str, seconds: float) -> Iterator[Export]:
-    """The exports for the daemon; says on standard error why others are not."""
+    """The exports for the daemon. Prints the reasons for the others on standard error."""
     exports = []
     sources = mounts()
     for file in sorted(source.glob("*.conf")):
@@ -171,7 +171,7 @@ def exports_of(source: Path, below: str, seconds: float) -> Iterator[Export]:
 
 
 def main(source: str, to: str, below: str, seconds: str = "20") -> None:
-    """Fills the folder `to` anew."""
+    """Replaces the content of the folder `to`."""
     shutil.rmtree(to, ignore_errors=True)
     Path(to).mkdir(parents=True)
     if not os.path.lexists(source):

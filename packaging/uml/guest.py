@@ -45,7 +45,7 @@ MAX_MAP_COUNT = 1048576
 """Every page a guest process maps is a mapping of the host; at the default 65530 a busy guest panics."""
 
 SHOW_SECONDS = 2.0
-"""For a guest to say what it was doing, before it is killed."""
+"""Time for a guest to print its state before it is killed."""
 
 MCONSOLE_MAGIC = 0xCAFEBABE
 MCONSOLE_VERSION = 2
@@ -53,14 +53,13 @@ MCONSOLE_MAX_DATA = 512
 
 
 class GuestError(Exception):
-    """The guest could not be started or stopped; the text says why and what to do."""
+    """The guest could not be started or stopped. The text has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Forward:
-    """A TCP port of the guest, reachable at `host_address`:`host_port` of the caller's network namespace.
-
-    `host_port` 0 takes a free port; `GuestProcess.ports` tells which.
+    """A TCP port of the guest, reachable at `host_address`:`host_port` of the caller's network namespace. `host_port` 0 takes a
+    free port, which is in `GuestProcess.ports`.
     """
 
     guest_port: int
@@ -70,9 +69,8 @@ class Forward:
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk of the guest: /dev/ubda, /dev/ubdb, ... in order.
-
-    `path` None is a sparse scratch file that is removed with the guest; else the file is made if missing and kept.
+    """A disk of the guest: /dev/ubda, /dev/ubdb, ... in order. `path` None is a sparse scratch file that is removed with the
+    guest. Any other file is created if missing, and not removed.
     """
 
     size_bytes: int
@@ -95,9 +93,8 @@ class GuestOptions:
 
 @contextlib.contextmanager
 def raised_sysctl(name: str, value: int) -> Iterator[None]:
-    """Holds a sysctl at no less than `value`; the last holder on this machine puts back what the first one found.
-
-    Raises GuestError when it is too low and can't be raised.
+    """Raises a sysctl to at least `value`; the last user on this machine restores its original value. Raises GuestError if it is
+    too low and cannot be raised.
     """
     setting = Path("/proc/sys") / name.replace(".", "/")
     record = Path("/run/lock") / f"zvaai-{name}"
@@ -120,7 +117,7 @@ def raised_sysctl(name: str, value: int) -> Iterator[None]:
         finally:
             fcntl.flock(changing, fcntl.LOCK_EX)
             with contextlib.suppress(BlockingIOError):
-                fcntl.flock(using, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody else
+                fcntl.flock(using, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no other user
                 changing.seek(0)
                 if before := changing.read():
                     setting.write_text(f"{before}\n")
@@ -130,11 +127,11 @@ def raised_sysctl(name: str, value: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def state_folder() -> Iterator[Path]:
-    """A folder of one guest, locked while it is used; removed afterwards, as are those that killed guests left."""
+    """A folder of one guest, locked during its use and removed afterwards, together with those of killed guests."""
     guests = Path(os.environ.get("ZVAAI_GUESTS", CACHE / "guests"))
     guests.mkdir(parents=True, exist_ok=True)
     with guests.with_name(guests.name + ".lock").open("w") as making:
-        fcntl.flock(making, fcntl.LOCK_EX)  # so that nobody removes a folder between its making and its locking
+        fcntl.flock(making, fcntl.LOCK_EX)  # so that the folder is not removed between its creation and its lock
         for left in guests.iterdir():
             with contextlib.suppress(OSError), (left / "lock").open("r+") as old:
                 fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,10 +148,10 @@ def state_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def processor() -> Iterator[int]:
-    """The number of a processor that no other guest on this machine has, while there is one.
+    """Number of a processor that no other guest on this machine has, as long as one is free.
 
     A guest's kernel and its processes run in turns, one system call after the other. On one processor that is up to twice as fast
-    as when each turn wakes another one.
+    as waking another one for each turn.
     """
     numbers = sorted(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
@@ -175,7 +172,7 @@ class Forwarder:
     def __init__(self, forwards: Sequence[Forward], address: str = GUEST_ADDRESS) -> None:
         self._address = address
         self._carrying: set[asyncio.Task[None]] = set()
-        """The loop alone does not hold one whose client has said all that it has to say."""
+        """References: the event loop alone does not keep a task whose client has sent everything."""
         self._listening: list[tuple[socket.socket, int]] = []
         for forward in forwards:
             listener = socket.create_server((forward.host_address, forward.host_port), backlog=64)
@@ -218,9 +215,9 @@ class Forwarder:
 
 
 class GuestProcess:
-    """A booting or running guest. Use as a context manager: leaving it ends the guest and removes what was scratch.
+    """A booting or running guest. Use it as a context manager: leaving it ends the guest and removes its scratch files.
 
-    The calling thread gets a mount namespace of its own, for the guest's memory.
+    The calling thread gets a separate mount namespace, for the guest's memory.
     """
 
     def __init__(self, options: GuestOptions, kernel: Path = KERNEL) -> None:
@@ -248,7 +245,7 @@ class GuestProcess:
         forwarder = Forwarder(options.forwards)
         self.ports = forwarder.ports
 
-        # Namespaces are a thread's: this one enters the guest's, starts the forwarder and the guest there, and goes back.
+        # Namespaces belong to a thread: this one enters the guest's, starts the forwarder and the guest there, and returns.
         caller_network = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         stack.callback(os.close, caller_network)
         os.unshare(os.CLONE_NEWNET | os.CLONE_NEWNS)
@@ -256,7 +253,7 @@ class GuestProcess:
         _run("ip", "link", "set", "lo", "up")
         _run("ip", "tuntap", "add", "tap0", "mode", "tap")
         _run("ip", "address", "add", f"{HOST_ADDRESS}/30", "dev", "tap0")
-        # The guest loses segments longer than its MTU, as the tap device hands over with offload: bulk data to it then stalls.
+        # The guest loses segments longer than its MTU, which the tap device passes on with offload: bulk data to it then stalls.
         _run("ip", "link", "set", "tap0", "gso_max_segs", "1", "gso_max_size", "1514", "up")
         memory = self._state / "memory"
         memory.mkdir()
@@ -328,11 +325,13 @@ class GuestProcess:
         return (self._state / "booted").exists()
 
     def stop(self) -> bool:
-        """Asks the command to end (SIGTERM), by Ctrl-Alt-Del of the guest's management console; whether that took it."""
+        """Requests the end of the command (SIGTERM) with Ctrl-Alt-Del of the guest's management console. Returns whether the
+        console accepted it.
+        """
         return self._send(b"cad")
 
     def show(self) -> None:
-        """Has the guest print what it was doing on its console, as far as it still can, within SHOW_SECONDS."""
+        """Makes the guest print its state on its console, as far as possible, within SHOW_SECONDS."""
         # The log level first, or the console does not get it. No answer is waited for: a guest that is stuck gives none.
         self._send(b"sysrq 9")
         self._send(b"sysrq p")
@@ -362,9 +361,8 @@ class GuestProcess:
         return self._process is None or self._process.poll() is not None
 
     def wait(self, timeout: float | None = None) -> int:
-        """The command's exit code once the guest is off.
-
-        Raises GuestError when the guest ended without one, subprocess.TimeoutExpired after `timeout` seconds.
+        """The command's exit code after the end of the guest. Raises GuestError if the guest ended without one,
+        subprocess.TimeoutExpired after `timeout` seconds.
         """
         if self._process is None:
             raise GuestError("the guest was not started")
@@ -393,5 +391,5 @@ def parse_size(text: str) -> int:
 
 
 def report(message: str) -> None:
-    """Says on standard error what goes on."""
+    """Prints a progress message on standard error."""
     print(f"guest: {message}", file=sys.stderr, flush=True)

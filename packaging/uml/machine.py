@@ -38,7 +38,7 @@ class CommandError(Exception):
 
 
 class Machine(GuestProcess):
-    """A machine that is on. `state` keeps its root disk: a machine of the same folder goes on where the last one ended."""
+    """A running machine. `state` contains its root disk: the next machine with this folder continues from it."""
 
     def __init__(
         self,
@@ -114,11 +114,10 @@ class Machine(GuestProcess):
         return done.stdout
 
     def run(self, script: str, seconds: float = 120, check: bool = True) -> str:
-        """Runs a shell script as root on the machine; what it printed on both streams.
-
-        Raises CommandError when it fails or the machine does not answer, TimeoutError.
+        """Runs a shell script as root on the machine. Returns its output on both streams. Raises CommandError if it fails or the
+        machine does not answer, TimeoutError.
         """
-        # bash reads what it runs as it goes: what the script starts would eat the rest.
+        # bash reads its script while it runs: programs in the script would consume the rest.
         whole = f"eval \"$(cat <<'END-OF-SCRIPT'\n{script}\nEND-OF-SCRIPT\n)\" </dev/null 2>&1\nprintf '\\n%s' $?\n"
         try:
             with self._connect(SHELL_PORT, seconds) as shell:
@@ -166,7 +165,7 @@ class Machine(GuestProcess):
         raise GuestError("the machine does not boot:\n" + self.console()[-3000:])
 
     def console(self) -> str:
-        """What the machine printed on its console since its disk was made."""
+        """Output of the machine on its console after its disk was created."""
         return (self.folder / "console.log").read_text(errors="replace")
 
     def power_off(self, how: str = "poweroff", seconds: float = OFF_SECONDS) -> None:

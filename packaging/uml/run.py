@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command line of the guest: boots it, runs one command in it, ends with the command's exit code."""
+"""Command line of the guest: boots it, runs one command in it, and exits with the command's exit code."""
 
 from __future__ import annotations
 

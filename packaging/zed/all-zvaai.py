@@ -18,7 +18,7 @@ FIELDS = {"class": "ZEVENT_CLASS", "pool": "ZEVENT_POOL", "vdev": "ZEVENT_VDEV_P
 
 
 def main() -> int:
-    """Says nothing when nobody listens: that is for the appliance's own readiness to tell."""
+    """Prints nothing if the worker's socket is closed: the appliance's readiness check reports that."""
     event = {name: os.environ.get(variable, "")[:1024] for name, variable in FIELDS.items()}
     number = os.environ.get("ZEVENT_EID", "")
     fields = {**event, "eid": int(number) if number.isdecimal() else 0}

@@ -101,7 +101,7 @@ JOBS = ["writes", "reads", "ats", "bulk", "unmap"]
 
 
 def jobs(chosen: Sequence[str], url: str, seconds: float) -> Iterator[tuple[str, float]]:
-    """Runs the chosen ones on one LUN: names and values."""
+    """Runs the chosen jobs on one LUN: names and values."""
     if "writes" in chosen:
         yield "4K stable writes/s, 1 session, depth 1", load(url, "write", 1, 1, 4096, seconds)
         yield "4K stable writes/s, 1 session, depth 32", load(url, "write", 1, 32, 4096, seconds)

@@ -46,7 +46,7 @@ FLOOR_PERCENT, FLOOR_MIB, FLOOR_GIB = 2, 200, 3
 
 
 def row(choice: random.Random, tick: int, **name: Any) -> dict[str, Any]:
-    """As the target tells it; all has grown since the tick before."""
+    """Counters as the target reports them, increased after each tick."""
     counters = {
         operation: {
             "operations": 1000 * tick, "bytes": 4096000 * tick, "errors": 0, "medium_errors": 0,

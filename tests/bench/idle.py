@@ -54,14 +54,14 @@ def tree_seconds(process_id: int) -> float:
 
 
 def busy_seconds() -> float:
-    """Of the whole machine, but for what waits: proc_stat(5)."""
+    """CPU time of the whole machine without waiting: proc_stat(5)."""
     user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:])
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
 def native(directory: Path) -> Iterator[Mapping[str, int]]:
-    """The processes, by what they are."""
+    """The processes by their names."""
     appliance = Appliance(directory / "a", SECONDS, inventory_seconds=10, simulating_helper=True)
     uuids = fill_storage(appliance.directory / "simulator.json", DATASTORES)
     (appliance.directory / "state").mkdir()

@@ -223,7 +223,7 @@ class CpuClock:
         self._clock = (~pid << 3) | 2  # clock_getcpuclockid(3): CPUCLOCK_SCHED of a thread group
 
     def now(self) -> float:
-        """Since the start of the process."""
+        """Seconds from the start of the process on."""
         return time.clock_gettime(self._clock)
 
 

@@ -203,7 +203,7 @@ def processor_times(appliance: Appliance, caller: Client, path: str, blocks: int
 
 
 def memory(process_id: int) -> tuple[float, float]:
-    """MiB that a process has, and had at most: Pss counts what is shared by its share, VmHWM all of it."""
+    """MiB of a process now and at most: Pss counts shared memory proportionally, VmHWM completely."""
     pss = next(line for line in Path(f"/proc/{process_id}/smaps_rollup").read_text().splitlines() if line.startswith("Pss:"))
     most = next(line for line in Path(f"/proc/{process_id}/status").read_text().splitlines() if line.startswith("VmHWM:"))
     return int(pss.split()[1]) / 1024, int(most.split()[1]) / 1024

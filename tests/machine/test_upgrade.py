@@ -54,7 +54,7 @@ def installed(version: str) -> dict[str, str]:
 
 
 def get(server: Machine, version: str, check: bool = True) -> str:
-    """As docs/install.md says to choose a version; what apt said."""
+    """Installs a version as docs/install.md describes; returns apt's output."""
     names = " ".join(f"{name}='{version}'" for name in PACKAGES)
     return server.run(f"apt-get -q update && apt-get -q -y install --allow-downgrades {names}", 900, check)
 
@@ -127,7 +127,7 @@ def test_a_version_that_cannot_read_the_database_changes_nothing(server: Machine
 def test_if_the_new_target_does_not_start_the_old_one_serves(
     server: Machine, site: Path, built: str, report_line: Callable[[str], None]
 ) -> None:
-    """Also when the next one does not start either. One that starts mends all."""
+    """Also if the following version does not start. A version that starts repairs everything."""
 
     def broken(name: str, tree: Path) -> None:
         if name == "zvaai-target":
@@ -150,7 +150,7 @@ def test_if_the_new_target_does_not_start_the_old_one_serves(
 
 
 def test_nfs_is_served_with_debians_library_after_its_update(server: Machine) -> None:
-    """With an alert until zvaai-nfs has the new one too."""
+    """With an alert until zvaai-nfs has the new version too."""
     log_in(server)
 
     def alert() -> bool:

@@ -85,7 +85,7 @@ class Schedule:
         return self._ended
 
     def _step(self, started: float) -> bool:
-        """Starts what can start and waits for a job to end; returns whether jobs are left."""
+        """Starts jobs and waits for a job to end; returns whether jobs remain."""
         with self._changed:
             passed = {ended.job.name for ended in self._ended if ended.passed}
             failed = {ended.job.name for ended in self._ended} - passed

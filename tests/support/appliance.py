@@ -280,7 +280,7 @@ def running_appliance(
     vaai_nas: Path | None = None,
     inventory_seconds: float = 0.05,
 ) -> Iterator[Appliance]:
-    """One, with a first admin who is logged in; on real storage behind a helper's socket, or a simulator in one of its own."""
+    """An appliance with a first admin who is logged in; on real storage behind a helper's socket, or on a private simulator."""
     appliance = Appliance(directory, reconcile_seconds, helper, simulating_helper, inventory_seconds, nfs, vaai_nas)
     try:
         appliance.start()

@@ -57,7 +57,7 @@ NDOB, UNMAP = 0x01, 0x08
 
 
 def compare_and_write(address: int, blocks: int) -> bytes:
-    """COMPARE AND WRITE (SBC-4 5.3): Data-Out is what is expected, then what is written."""
+    """COMPARE AND WRITE (SBC-4 5.3): Data-Out is the expected data, then the new data."""
     return bytes([0x89, 0]) + address.to_bytes(8) + bytes([0, 0, 0, blocks, 0, 0])
 
 

@@ -141,7 +141,7 @@ class Day:
         self.users: dict[str, str] = {}
 
     def steps(self, number: int) -> Iterator[Step]:
-        """A cycle, which leaves nothing behind."""
+        """A cycle, which removes everything that it created."""
         a, b, c, d, files, group, host, clock = (
             f"{letter}{number}" for letter in ("a", "b", "c", "d", "files", "group", "host", "clock")
         )

@@ -83,7 +83,7 @@ class EmulatedPc:
                 return line
 
     def wait_for_text(self, pattern: str, seconds: float = 300) -> re.Match[str]:
-        """Reads the terminal until it has shown the pattern, and forgets what was before its end. Raises TimeoutError."""
+        """Reads the terminal until it shows the pattern, and drops the text up to its end. Raises TimeoutError."""
         until = time.monotonic() + seconds
         while (found := re.search(pattern, self.screen)) is None:
             self._line.settimeout(max(0.01, until - time.monotonic()))
@@ -103,7 +103,7 @@ class EmulatedPc:
         self._line.sendall(text.encode())
 
     def log_in(self, password: str) -> None:
-        """Of root. `login` drops what is typed at the moment when it switches the echo off, so there are several attempts."""
+        """Logs in as root. `login` drops input while it disables the echo, so there are several attempts."""
         for _ in range(5):
             self.wait_for_text("login: ")
             self.type("root\r")

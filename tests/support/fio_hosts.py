@@ -14,7 +14,7 @@ from support.storage_server import ADDRESS, INITIATOR, IQN
 
 MIB = 8
 OFFSET_MIB = 64
-"""Before that is what the steady writers have."""
+"""The steady writers use the range before this."""
 
 
 class FioHosts:

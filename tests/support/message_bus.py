@@ -14,7 +14,7 @@ _LIKE_SYSTEM = """
     <allow receive_type="method_call"/><allow receive_type="method_return"/><allow receive_type="error"/>
     <allow receive_type="signal"/><allow send_destination="org.freedesktop.DBus" send_interface="org.freedesktop.DBus"/>
 """
-"""What every user may do on the system bus (dbus's system.conf)."""
+"""Rights of every user on the system bus (dbus's system.conf)."""
 _ALL = '<allow user="root"/><allow own="*"/><allow send_destination="*"/><allow receive_sender="*"/>'
 _CONFIGURATION = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small iSCSI initiator (RFC 7143) for what real ones never do: unusual commands, broken PDUs, peers that stall or flood.
+"""A small iSCSI initiator (RFC 7143) for behaviour that real ones never show: unusual commands, broken PDUs, peers that stall or
+flood.
 
-Well-behaved by default; every PDU can also be built and sent by hand. No digests, one connection a session, one login exchange
-(two with CHAP), ErrorRecoveryLevel 0.
+Valid by default; every PDU can also be built and sent by hand. No digests, one connection a session, one login exchange (two with
+CHAP), ErrorRecoveryLevel 0.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other versions of our packages, as a repository has them: made of the built ones, with another number and a change or none."""
+"""Other versions of our packages in a repository: the built ones with another number and a change or none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from support.programs import REPOSITORY, run
 
 Change = Callable[[str, Path], None]
-"""Changes what a package has: its name, and the folder where it is unpacked (control files in DEBIAN)."""
+"""Changes a package: receives its name and the folder where it is unpacked (control files in DEBIAN)."""
 
 
 def nothing(_package: str, _tree: Path) -> None:
@@ -47,7 +47,7 @@ def publish(repository: Path, version: str, change: Change = nothing) -> None:
 
 
 def index(repository: Path) -> None:
-    """Signs it anew; zvaai.sources is kept, because the address in it is the machine's."""
+    """Signs it again; zvaai.sources does not change, because it has the machine's address."""
     sources = (repository / "zvaai.sources").read_text()
     run(REPOSITORY / "packaging/build-repository", "--index", repository)
     (repository / "zvaai.sources").write_text(sources)

@@ -28,7 +28,7 @@ SLOTS = 2048
 LBA_BYTES = 512
 RETRY_SECONDS = 0.1
 ANSWER_SECONDS = 20
-"""Then a host gives its connection up, as after a power cut of the server nobody ends it."""
+"""After this time a host drops its connection: after a power cut of the server, no packet ends it."""
 
 
 class Disk(Protocol):

@@ -104,7 +104,7 @@ def log_in(machine: Machine, password: str = PASSWORD) -> None:
 
 
 def versions(machine: Machine) -> dict[str, str]:
-    """Of our packages that are there, with dpkg's word for the state of each."""
+    """Installed versions of our packages, with dpkg's state of each."""
     shown = machine.run(
         "dpkg-query --show --showformat '${Package} ${Version} ${db:Status-Status}\\n' 'zvaai*' | grep -v zvaai-rig"
     )

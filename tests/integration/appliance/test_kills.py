@@ -25,7 +25,7 @@ from support.programs import wait_for
 
 FOLDERS = {"", "zvaai", "zvaai-deleted", "zvaai-reservations"}
 VICTIMS = ("worker", "helper", "api", "server")
-"""The last one is gunicorn's worker process, without its parent."""
+"""The last is gunicorn's worker process, without its parent."""
 INSIDE = 0.1
 """Minimum share of kills that must hit a running request or job; on a quiet machine 3 of 4 do.
 

@@ -31,7 +31,7 @@ def module_file() -> Path:
 
 @pytest.fixture
 def device(module_file: Path, pool: Pool) -> Iterator[ZvolClone]:
-    """The open device. The first test that needs the module loads it; it stays loaded."""
+    """The open device. The first test that needs the module loads it; it remains loaded."""
     result = kernel_module.load(module_file)
     assert result.returncode == 0, result.stderr + kernel_module.kernel_log()[-2000:]
     device = ZvolClone()

@@ -65,7 +65,7 @@ def test_a_pool_that_hangs_takes_no_other_lun(target: Target, freezing_pool: Fre
 
 
 def export_is_refused() -> bool:
-    """OpenZFS 2.4 refuses to export a pool while one of its zvols is open ("pool is busy"); 2.3 has its users close it."""
+    """OpenZFS 2.4 refuses to export a pool while one of its zvols is open ("pool is busy"); 2.3 makes its users close it."""
     return tuple(map(int, Path("/sys/module/zfs/version").read_text().split(".")[:2])) >= (2, 4)
 
 

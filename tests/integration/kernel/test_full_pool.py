@@ -243,7 +243,7 @@ def test_the_kernel_s_eio_is_want_of_space(
 
 
 def test_a_reservation_that_somebody_removed_is_set_again(short_pool: ShortPool, short_target: Target) -> None:
-    """The reservation for a LUN's overwrites is removed by hand: the target sets it again."""
+    """An admin removes the reservation for a LUN's overwrites: the target sets it again."""
     volume = short_pool.create_volume("lun", 512, volblocksize="16K")
     short_target.add_lun(0, volume)
     wait_for(lambda: is_held(short_target), "the overwrites are held", timeout=180)

@@ -45,7 +45,7 @@ class Rig:
         return self.appliance.get(f"/datastores/{store}")
 
     def reconcile(self) -> Any:
-        """What was found."""
+        """Differences of the reconciliation."""
         answer = self.appliance.request("POST", "/reconcile")
         assert answer.status_code == 200, answer.text
         return answer.json

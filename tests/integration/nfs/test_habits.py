@@ -16,7 +16,7 @@ from support.libnfs import Client, mounted
 
 @pytest.fixture(scope="module")
 def served(lasting_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What /one shows."""
+    """Content of /one."""
     with running_ganesha(tmp_path_factory.mktemp("daemon") / "ganesha", [Export(1, lasting_store, "/one")]):
         yield lasting_store
 

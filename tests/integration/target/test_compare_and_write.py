@@ -55,7 +55,7 @@ class Tally:
     longest_gap: float = 0
 
     def problem(self) -> str | None:
-        """What is too slow, or too little to prove anything."""
+        """A result that is too slow, or too small to prove anything."""
         done = sum(self.successes)
         if not self.miscompares or done <= COUNTERS:
             return f"they did not meet: {done} set, {self.miscompares} miscompares"

@@ -22,7 +22,9 @@ from appliance.config import Worker
 POOL = "works"
 HELPER = Path("/run/zvaai-helper-hanging.sock")
 LIMIT_SECONDS = 30.0
-"""Gross, as other suites run meanwhile: docs/measured.md has the figures. Whoever waits for the frozen pool waits for ever."""
+"""Generous, as other suites run concurrently: docs/measured.md has the figures. A request that waits for the frozen pool never
+ends.
+"""
 
 
 class Client:

@@ -163,7 +163,7 @@ def test_a_replica_under_the_lost_pools_name_is_not_served_until_it_is_adopted(a
 
 @pytest.mark.parametrize("last", ["original", "replica"])
 def test_after_the_start_the_datastore_is_mounted_and_not_the_replica(last: str, tmp_path: Path) -> None:
-    """In either mount order, one over the other."""
+    """In both mount orders, one over the other."""
     original, replica, place = f"{POOL}/original", f"{POOL}/replica", Path(f"/srv/zvaai/{POOL}")
     with disks():
         run("zpool", "create", "-f", "-O", "mountpoint=none", POOL, DEVICES[0])
@@ -184,7 +184,7 @@ def test_after_the_start_the_datastore_is_mounted_and_not_the_replica(last: str,
 
 @pytest.mark.long("45 s; a replica at the start of the system is in each run")
 def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(without_polling: Appliance, tmp_path: Path) -> None:
-    """`zpool import` mounts it at the datastore's mountpoint. If a process uses it, it stays and is reported."""
+    """`zpool import` mounts it at the datastore's mountpoint. If a process uses it, it remains mounted and is reported."""
     without_polling.cli("pool", "create", POOL, DEVICES[0], "--force", "--wait")
     without_polling.cli("datastore", "create", "files", "--kind", "nfs", "--pool", POOL, "--size", "1G", "--wait")
     store = without_polling.json("datastore", "show", "files")

@@ -97,7 +97,7 @@ def test_blocks_are_shared(pool: Pool, dataset: Path, device: ZvolClone) -> None
 
 
 def test_statistics_of_what_was_just_changed(pool: Pool, dataset: Path, device: ZvolClone) -> None:
-    """A count waits for changes to be in the pool; those right behind it tell of the last synced state."""
+    """A count waits until changes are in the pool; later changes are not included."""
     source, clone = dataset / "source", dataset / "clone"
     with FileTool(dataset) as tool:
         tool.call("write", source, 0, 16 * MIB, 1)
@@ -115,7 +115,7 @@ def test_statistics_of_what_was_just_changed(pool: Pool, dataset: Path, device: 
 def test_a_long_count_is_answered_within_a_second(
     make_dataset: Callable[..., Path], pool: Pool, device: ZvolClone, report_line: Callable[[str], None]
 ) -> None:
-    """It goes on in the background, and is exact at its end."""
+    """The count continues in the background, and is exact at its end."""
     folder = make_dataset(recordsize="4K")
     source, many = folder / "source", folder / "many"
     source.write_bytes(os.urandom(PIECE))

@@ -33,7 +33,7 @@ def served(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
 
 @pytest.fixture(autouse=True)
 def emptied(served: tuple[Ganesha, Path], tmp_path: Path) -> Iterator[None]:
-    """Leaves nothing for the next test."""
+    """Removes everything for the next test."""
     yield
     with kernel_mount("/one", tmp_path / "emptied") as mount:
         for path in mount.iterdir():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rollback of a thick datastore that hosts use: nothing of later files is left held, and the admitted sum is a new count's."""
+"""Rollback of a thick datastore in use: later files hold no space, and the admitted sum is that of a new count."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from appliance.zfs.kernel import KernelEngine
 
 SIZE, DISK, MORE = 320 * MIB, 64 * MIB, 8 * MIB
 CLONES = 3
-"""One more than run at once."""
+"""One more than can run at once."""
 NFS3ERR_NOSPC, NFS3ERR_STALE = 28, 70
 
 

@@ -57,7 +57,7 @@ def test_shared_bytes_of_luns_are_those_of_zdb(pool: Pool, volume: VolumeOf, tar
 
 
 def test_a_long_count_is_answered_within_a_second(target: Target, freezing_pool: FreezingPool, device: ZvolClone) -> None:
-    """By an upper bound, of a clone with all of its origin's data. The count goes on, and its result is exact."""
+    """With an upper bound; for a clone it includes all of its origin's data. The count continues, and its result is exact."""
     pool, data = freezing_pool, 8 * MIB
     write_direct(pool.create_volume("template", 32), random_blocks(data))
     run("zpool", "sync", pool.name)

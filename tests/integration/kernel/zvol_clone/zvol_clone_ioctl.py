@@ -70,7 +70,7 @@ class Request(ctypes.Structure):
 
 
 class Kind(enum.IntEnum):
-    """What a block is: enum zvol_clone_kind."""
+    """Kind of a block: enum zvol_clone_kind."""
 
     HOLE = 0
     DATA = 1
