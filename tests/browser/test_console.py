@@ -64,7 +64,7 @@ def test_story(story: Path, environment: dict[str, str]) -> None:
 
 
 @pytest.mark.long("2 min: every form in the browser; ui/tests/forms walks each of them in each run")
-def test_every_form_met_what_can_go_wrong(environment: dict[str, str]) -> None:
+def test_every_form_was_tested_with_all_failures(environment: dict[str, str]) -> None:
     """On each form (forms.js), a lost connection, 409, 422, 500 and the session's end lose no input.
 
     ui/tests/forms has the table of forms; a test there compares it with the sources.

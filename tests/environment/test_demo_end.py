@@ -61,7 +61,7 @@ def test_a_deaf_process_is_killed_in_its_time(deaf: subprocess.Popen[bytes], cap
     assert deaf.returncode == -9 and "it did not end" in capfd.readouterr().err
 
 
-def test_stopped_is_said_of_what_stopped_only(deaf: subprocess.Popen[bytes]) -> None:
+def test_stopped_is_reported_only_for_stopped_services(deaf: subprocess.Popen[bytes]) -> None:
     exits = 'trap "exit %d" TERM; echo up; while :; do sleep 0.1; done'
     demo.end(running(up("bash", "-c", exits % 0)))
     with pytest.raises(demo.DemoFailed, match="not in order"):
@@ -70,7 +70,7 @@ def test_stopped_is_said_of_what_stopped_only(deaf: subprocess.Popen[bytes]) -> 
         demo.end(running(deaf), 0.2)
 
 
-def test_what_a_process_said_before_it_ended_is_kept(tmp_path: Path) -> None:
+def test_output_of_an_ended_process_is_retained(tmp_path: Path) -> None:
     log = tmp_path / "log"
     kept = programs.KeptRunning({"PATH": "/usr/bin:/bin"})
     kept.start(

@@ -25,13 +25,13 @@ def test_links_lead_somewhere(page: str) -> None:
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
-def test_the_architecture_names_files_that_are_there() -> None:
+def test_the_architecture_names_existing_files() -> None:
     names = set(re.findall(r"`([\w/.]+\.(?:rs|py|c|md))`", ARCHITECTURE.read_text()))
     assert len(names) > 30
     assert sorted(name for name in names if not any((REPOSITORY / folder / name).exists() for folder in FOLDERS)) == []
 
 
-def test_the_architecture_names_functions_that_are_there() -> None:
+def test_the_architecture_names_existing_functions() -> None:
     flows = ARCHITECTURE.read_text().partition("## Flow 1")[2].partition("## Invariants")[0]
     folders = [REPOSITORY / name for name in ("appliance", "ganesha_fsal", "zvol_target")]
     files = [file for folder in folders for suffix in ("py", "c", "rs") for file in folder.rglob(f"*.{suffix}")]

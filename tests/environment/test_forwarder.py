@@ -14,7 +14,7 @@ sys.path.insert(0, str(REPOSITORY / "packaging/uml"))
 import guest
 
 
-def test_who_has_said_all_is_still_answered() -> None:
+def test_a_half_closed_connection_is_answered() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         forwarder = guest.Forwarder([guest.Forward(port)], "127.0.0.1")

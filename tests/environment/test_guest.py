@@ -69,7 +69,7 @@ def test_repository_is_writable_and_the_root_is_not_changed(tmp_path: Path) -> N
         mark.unlink(missing_ok=True)
 
 
-def test_disks_are_there_in_order_and_a_named_one_is_kept(tmp_path: Path) -> None:
+def test_disks_are_in_order_and_a_named_one_is_not_removed(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     script = "blockdev --getsize64 $ZVAAI_DISKS; echo hello | dd of=/dev/ubdb conv=fsync status=none"
     result = guest("--disk", "64M", "--disk", f"32M:{kept}", "sh", "-c", script)
@@ -209,7 +209,7 @@ def test_nothing_is_left_behind() -> None:
     assert sysctl_is_put_back()
 
 
-def test_a_timeout_reports_what_the_guest_was_doing() -> None:
+def test_a_timeout_reports_the_state_of_the_guest() -> None:
     for seconds in (6, 60):  # on a loaded machine the boot may take longer than the first time
         result = guest("--timeout", str(seconds), "sh", "-c", "while :; do :; done")
         assert result.returncode == 124

@@ -150,7 +150,7 @@ def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Path]
             rpcbind.stop()
 
 
-def test_what_it_starts_serves(service: tuple[subprocess.Popen[str], Path, Path]) -> None:
+def test_the_started_daemon_serves(service: tuple[subprocess.Popen[str], Path, Path]) -> None:
     process, run_folder, store = service
     control = run_folder / "vaai-nas.socket"
     wait_for(lambda: control.is_socket() or process.poll() is not None, "it serves")
@@ -170,7 +170,7 @@ def test_what_it_starts_serves(service: tuple[subprocess.Popen[str], Path, Path]
     assert process.returncode == 0 and "regular exit" in log, log
 
 
-def test_our_library_is_chosen_while_debians_is_the_one_that_it_was_built_from(tmp_path: Path) -> None:
+def test_our_library_is_chosen_for_the_debian_version_that_it_was_built_from(tmp_path: Path) -> None:
     """After an update by Debian, NFS uses Debian's updated library."""
     debian, chosen = tmp_path / "libganesha_nfsd.so", tmp_path / "environment"
     debian.write_text("6.5-5")
@@ -243,7 +243,7 @@ def of_one(folder: Path) -> Iterator[tuple[Path, Export, Callable[[], tuple[list
         run("umount", place)
 
 
-def test_only_what_the_appliance_writes_is_exported(tmp_path: Path) -> None:
+def test_only_files_in_the_appliances_format_are_exported(tmp_path: Path) -> None:
     """Files of earlier versions belong to root by now, whatever another user wrote into them."""
     all_of = 'EXPORT { Export_Id = 66; Path = "/"; Pseudo = "/all"; Access_Type = RW; FSAL { Name = VFS; } }\n'
     with of_one(tmp_path) as (exports, export, taken):
@@ -269,7 +269,7 @@ def test_only_what_the_appliance_writes_is_exported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["somebody's", "writable", "a link", "a writable file"])
-def test_what_others_may_write_is_not_exported(wrong: str, tmp_path: Path) -> None:
+def test_files_writable_by_others_are_not_exported(wrong: str, tmp_path: Path) -> None:
     with of_one(tmp_path) as (exports, export, taken):
         (exports / "1.conf").write_text(export.block())
         assert taken() == (["1.conf"], "")

@@ -87,7 +87,7 @@ def test_little_disk_space(tmp_path: Path) -> None:
     assert f"MiB free where {checkout} lies; 3 GiB are needed" in text and "or move the checkout" in text
 
 
-def test_little_disk_space_for_what_checkouts_share(tmp_path: Path) -> None:
+def test_little_disk_space_for_the_shared_cache(tmp_path: Path) -> None:
     code, text = preflight(f"mount -t tmpfs -o size=20m tmpfs {tmp_path} && export ZVAAI_CACHE={tmp_path}/cache")
     assert code == 1
     assert f"MiB free where {tmp_path}/cache lies; 7 GiB are needed" in text and "set ZVAAI_CACHE to a folder elsewhere" in text

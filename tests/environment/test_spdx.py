@@ -23,7 +23,7 @@ def test_the_path_decides(name: str, licence: str) -> None:
     assert spdx.licence(name) == licence
 
 
-def test_the_line_comes_below_the_interpreter() -> None:
+def test_the_line_follows_the_interpreter() -> None:
     assert spdx.with_line("#!/bin/sh\necho\n", "# x") == "#!/bin/sh\n# x\necho\n"
     assert spdx.with_line('"""Doc."""\n', "# x") == '# x\n"""Doc."""\n'
 

@@ -27,7 +27,7 @@ def test_no_file_is_outside_the_suites() -> None:
     assert sorted(str(file) for file in found if not skipped & set(file.parts)) == pytest_files()
 
 
-def test_each_place_that_a_suite_names_is_there() -> None:
+def test_each_path_of_a_suite_exists() -> None:
     places = {place for suite in SUITES for place in (*suite.files, *suite.again, *suite.covers)}
     assert [place for place in sorted(places) if not (REPOSITORY / place).exists()] == []
     assert [suite.name for suite in SUITES if not suite.command and not files_of(suite)] == []
@@ -69,7 +69,7 @@ def test_a_suite_alone_has_all_builds() -> None:
         assert {*suite.needs, *(name for build in builds.values() for name in build.needs)} <= set(builds), suite.name
 
 
-def test_each_program_of_the_benchmarks_is_there() -> None:
+def test_each_program_of_the_benchmarks_exists() -> None:
     programs = re.findall(r"\$benches/([a-z_]+\.py)", (REPOSITORY / "tests/bench/run").read_text())
     assert programs and [name for name in programs if not (REPOSITORY / "tests/bench" / name).exists()] == []
 
@@ -78,7 +78,7 @@ def job(name: str, script: str, *needs: str) -> Job:
     return Job(name, [sys.executable, "-c", script], needs, 0.1)
 
 
-def test_jobs_run_after_what_they_need_and_not_after_its_failure(tmp_path: Path) -> None:
+def test_jobs_run_after_their_needs_and_not_after_a_failure(tmp_path: Path) -> None:
     made = tmp_path / "made"
     jobs = [
         job("second", f"assert open({str(made)!r}).read() == 'x'", "first"),

@@ -14,7 +14,7 @@ RUN = REPOSITORY / "packaging/uml/run"
 CLEARER = Path(__file__).with_name("clearer.py")
 
 
-def test_what_was_cleared_and_stable_survives_a_power_cut(state: Path) -> None:
+def test_stable_zeroes_survive_a_power_cut(state: Path) -> None:
     disk = ["--disk", f"1G:{state / 'disk'}"]
     cleared = state / "cleared"
     command = [str(word) for word in (RUN, *disk, "python3", CLEARER, state, "clear")]

@@ -84,7 +84,7 @@ def test_the_screen_leads_to_the_console(pc: EmulatedPc, report_line: Callable[[
     report_line(f"booted: {pc.run('systemd-analyze time | head -1')}")
 
 
-def test_it_is_a_machine_of_its_own(pc: EmulatedPc) -> None:
+def test_it_is_a_complete_machine(pc: EmulatedPc) -> None:
     """No unit failed, the root file system has the whole disk, and both modules are there."""
     assert pc.run("systemctl --failed --plain --no-legend") == ""
     assert int(pc.run("df --output=size --block-size=1G / | tail -1")) >= 10

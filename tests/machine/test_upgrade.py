@@ -166,7 +166,7 @@ def test_nfs_is_served_with_debians_library_after_its_update(server: Machine) ->
     wait_for(lambda: not alert(), "the alert is cleared", 180)
 
 
-def test_an_upgrade_goes_on_after_a_power_cut(
+def test_an_upgrade_continues_after_a_power_cut(
     machine_of: MachineMaker, copy_of_server: str, server: Machine, site: Path, built: str, report_line: Callable[[str], None]
 ) -> None:
     """The power fails in postinst of the target, then of the appliance. Hosts are served after the next boot."""

@@ -71,7 +71,7 @@ def test_a_session_that_is_not_used_ends(appliance: Appliance) -> None:
     assert client.get("/api/v1/pools", headers={"Cookie": f"{COOKIE}={value}"}).status_code == 401
 
 
-def test_who_guesses_has_to_wait(appliance: Appliance) -> None:
+def test_wrong_guesses_cause_a_delay(appliance: Appliance) -> None:
     statuses = [log_in(appliance, password="wrong", address="192.0.2.1").status_code for _ in range(7)]
     assert statuses == [401] * 5 + [429] * 2
     locked = log_in(appliance, address="192.0.2.1")  # with the right password too
@@ -79,7 +79,7 @@ def test_who_guesses_has_to_wait(appliance: Appliance) -> None:
     assert log_in(appliance, address="192.0.2.2").status_code == 201  # the admin is not locked out elsewhere
 
 
-def test_nobody_locks_a_user_out_everywhere(appliance: Appliance) -> None:
+def test_a_user_is_never_locked_out_everywhere(appliance: Appliance) -> None:
     for number in range(60):
         log_in(appliance, password="wrong", address=f"192.0.2.{number}")
     assert log_in(appliance, address="198.51.100.1").status_code == 201
@@ -198,7 +198,7 @@ def test_a_disabled_user_is_out_at_once(appliance: Appliance) -> None:
     assert appliance.request("GET", "/pools", role="viewer").status_code == 401
 
 
-def test_secrets_never_come_back(appliance: Appliance) -> None:
+def test_secrets_are_never_returned(appliance: Appliance) -> None:
     body = {"name": "esx1", "iqns": ["iqn.1998-01.com.vmware:esx1"], "chap": {"name": "esx1", "secret": "a very secret secret"}}
     created = appliance.request("POST", "/hosts", body)
     assert created.status_code == 201 and created.json is not None

@@ -18,7 +18,7 @@ class Killed(BaseException):
     """No handler of errors sees a kill -9."""
 
 
-def test_who_dies_while_changing_has_left_an_entry(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_during_a_change_leaves_an_entry(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     add = hosts.add_group
 
     def add_and_die(*arguments: Any) -> None:
@@ -36,7 +36,7 @@ def test_who_dies_while_changing_has_left_an_entry(appliance: Appliance, monkeyp
     assert entry["after"]["name"] == "one"
 
 
-def test_who_dies_before_the_answer_is_kept_has_changed_nothing(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_before_the_commit_changes_nothing(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the same request again, with its key, would find its own change in its way."""
 
     def die(*_: Any, **__: Any) -> None:
@@ -75,7 +75,7 @@ def test_secrets_are_hidden_at_any_depth(appliance: Appliance) -> None:
     assert "secret" not in appliance.request("GET", "/audit").text.replace("(secret)", "").replace('"secret"', "")
 
 
-def test_who_is_nobody_fills_nothing(appliance: Appliance) -> None:
+def test_anonymous_requests_fill_no_disk(appliance: Appliance) -> None:
     client = appliance.application.test_client()
     for number in range(40):
         client.post("/api/v1/session", json={"name": "admin", "password": f"wrong {number} wrong"})

@@ -16,7 +16,7 @@ from appliance.config import Http
 from appliance.database.models import AuditEntry
 
 
-def test_it_vouches_for_nobody_else(tmp_path: Path) -> None:
+def test_it_cannot_sign_other_certificates(tmp_path: Path) -> None:
     file = tmp_path / certificate.CERTIFICATE
     first = certificate.ensure(tmp_path)
     made = x509.load_pem_x509_certificate(file.read_bytes())
@@ -36,7 +36,7 @@ def test_it_is_renewed_before_it_ends(tmp_path: Path, monkeypatch: pytest.Monkey
     ).not_valid_after_utc > datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=800)
 
 
-def test_one_that_is_valid_only_later_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_that_is_valid_only_later_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock was ahead when it was made."""
     ahead = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=365)
     with monkeypatch.context() as context:
@@ -104,7 +104,7 @@ def test_an_uploaded_certificate_is_served_and_stays(uploading: Appliance) -> No
     assert len(recorded) == 1 and "PRIVATE KEY" not in recorded[0]
 
 
-def test_an_uploaded_certificate_that_ends_is_not_replaced_by_our_own(uploading: Appliance) -> None:
+def test_an_expiring_uploaded_certificate_is_not_replaced(uploading: Appliance) -> None:
     """The appliance renews its own 30 days before the end; an alert tells of this one."""
     chain = AUTHORITY.sign(LEAF, "storage.example", ends=5) + AUTHORITY.certificate
     assert uploading.request("PUT", "/certificate", {"certificate": chain, "private_key": pem_of(LEAF)}).status_code == 200
@@ -141,14 +141,14 @@ def test_a_certificate_that_browsers_or_nginx_refuse_is_refused(
     assert list(uploading.configuration.http.uploads.iterdir()) == []
 
 
-def test_our_own_certificate_cannot_be_uploaded(uploading: Appliance) -> None:
+def test_the_appliances_certificate_cannot_be_uploaded(uploading: Appliance) -> None:
     served = uploading.configuration.http.certificate.parent
     own = {"certificate": certificate.CERTIFICATE, "private_key": certificate.KEY}
     answer = uploading.request("PUT", "/certificate", {name: (served / file).read_text() for name, file in own.items()})
     assert answer.status_code == 422 and "self-signed" in answer.text
 
 
-def test_what_is_wrong_by_the_time_of_the_reload_is_left_out(uploading: Appliance) -> None:
+def test_invalid_exports_are_omitted_at_a_reload(uploading: Appliance) -> None:
     served, uploads = uploading.configuration.http.certificate.parent, uploading.configuration.http.uploads
     before = (served / certificate.CERTIFICATE).read_text()
     (uploads / certificate.UPLOAD).write_text(pem_of(OTHER) + CHAIN)

@@ -87,7 +87,7 @@ def fresh(tmp_path: Path) -> Iterator[Appliance]:
         yield one
 
 
-def test_all_of_it_comes_back_on_a_fresh_installation(appliance: Appliance, fresh: Appliance) -> None:
+def test_everything_is_restored_on_a_fresh_installation(appliance: Appliance, fresh: Appliance) -> None:
     """Also the LUN number of a datastore that is absent, the CHAP secrets that the target is given, and the password."""
     store, key = made(appliance), new_key(appliance)
     file = back_up(appliance)
@@ -163,7 +163,7 @@ def test_names_that_changed_places(appliance: Appliance) -> None:
     assert {one["id"]: one["name"] for one in appliance.get("/host-groups")["items"]} == {first: "a", second: "b"}
 
 
-def test_who_uses_a_datastore_keeps_it_unless_forced(appliance: Appliance) -> None:
+def test_a_used_datastore_is_removed_only_by_force(appliance: Appliance) -> None:
     new_key(appliance)
     file = back_up(appliance)
     store = made(appliance)
@@ -176,7 +176,7 @@ def test_who_uses_a_datastore_keeps_it_unless_forced(appliance: Appliance) -> No
     assert "LUN 7: removed" in restored(appliance, file, force=True)
 
 
-def test_who_mounts_an_nfs_datastore_keeps_it_unless_forced(appliance: Appliance) -> None:
+def test_a_mounted_nfs_datastore_is_removed_only_by_force(appliance: Appliance) -> None:
     """Also in the first 90 s of the NFS server, which knows nobody."""
     network, address = "198.51.100.0/24", "198.51.100.7"
     store = appliance.nfs_datastore("files", clients=["192.0.2.1"])
@@ -237,7 +237,7 @@ DAMAGED: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_what_is_damaged_is_refused_whole(damage: str, shared: Appliance) -> None:
+def test_a_damaged_file_is_refused(damage: str, shared: Appliance) -> None:
     new_key(shared)
     document = json.loads(back_up(shared))
     DAMAGED[damage](document)
@@ -245,7 +245,7 @@ def test_what_is_damaged_is_refused_whole(damage: str, shared: Appliance) -> Non
 
 
 @pytest.mark.parametrize("wrong", ["[]", "{}", "[" * 100_000, "no JSON", '{"format": 1}'])
-def test_what_is_no_backup(wrong: str, shared: Appliance) -> None:
+def test_invalid_backups(wrong: str, shared: Appliance) -> None:
     assert refused(shared, 422, wrong)["errors"][0]["field"] == "file"
 
 
@@ -264,7 +264,7 @@ WRONG: dict[str, Callable[[configuration.Content], Any]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_another_version_wrote_is_refused_whole(what: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_version_is_refused(what: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     made(appliance)
     new_key(appliance)
     with appliance.store.reading() as session:

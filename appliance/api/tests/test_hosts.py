@@ -11,7 +11,7 @@ from appliance.dataplane.target import UnknownInitiator
 ESX1, ESX2 = "iqn.1998-01.com.vmware:esx1", "iqn.1998-01.com.vmware:esx2"
 
 
-def test_one_refusal_names_all_fields_that_are_wrong(appliance: Appliance) -> None:
+def test_one_refusal_names_all_invalid_fields(appliance: Appliance) -> None:
     wrong = {"name": "a/b", "iqns": ["esx1"], "addresses": ["192.0.2.300"]}
     answer: Any = appliance.request("POST", "/hosts", wrong)
     assert answer.status_code == 422

@@ -65,7 +65,7 @@ def test_a_body_that_is_none(body: bytes, shared: Appliance) -> None:
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
-def test_what_a_form_of_another_site_can_send_is_not_taken(kind: str | None, shared: Appliance) -> None:
+def test_forms_of_other_sites_are_refused(kind: str | None, shared: Appliance) -> None:
     body = json.dumps({"name": "admin", "password": PASSWORD})
     answer = shared.application.test_client().post("/api/v1/session", data=body, content_type=kind)
     assert answer.status_code == 415 and answer.content_type == "application/problem+json"
@@ -77,13 +77,13 @@ def test_a_body_that_is_too_long(shared: Appliance) -> None:
     assert answer.status_code == 413 and answer.content_type == "application/problem+json"
 
 
-def test_what_is_not_there_is_a_problem_too(shared: Appliance) -> None:
+def test_a_missing_file_is_a_problem_too(shared: Appliance) -> None:
     for method, path, status in (("GET", "/nothing", 404), ("PUT", "/datastores", 405), ("GET", "/datastores/absent", 404)):
         answer = shared.request(method, path)
         assert answer.status_code == status and answer.content_type == "application/problem+json"
 
 
-def test_a_change_of_what_has_changed_is_refused(appliance: Appliance) -> None:
+def test_a_change_of_an_outdated_version_is_refused(appliance: Appliance) -> None:
     group = appliance.request("POST", "/host-groups", {"name": "one"}).json
     assert group is not None
     path = f"/host-groups/{group['id']}"
@@ -226,13 +226,13 @@ def test_a_secret_is_returned_once(appliance: Appliance) -> None:
     assert made.json["secret"].encode() not in appliance.configuration.database.read_bytes()
 
 
-def test_nobody_fills_the_audit(appliance: Appliance) -> None:
+def test_anonymous_requests_do_not_fill_the_audit(appliance: Appliance) -> None:
     for _ in range(3):
         assert appliance.request("POST", "/datastores", GOOD, role="").status_code == 401
     assert appliance.get("/audit")["items"] == []
 
 
-def test_a_host_of_a_group_that_is_not_there(shared: Appliance) -> None:
+def test_a_host_of_an_unknown_group(shared: Appliance) -> None:
     body = {"name": "lost", "group": "00000000-0000-4000-8000-000000000000", "iqns": []}
     answer = shared.request("POST", "/hosts", body)
     assert answer.status_code == 422 and answer.json is not None and answer.json["errors"][0]["field"] == "group"

@@ -101,7 +101,7 @@ def counting(tmp_path: Path) -> Iterator[Appliance]:
         thread.join()
 
 
-def test_exports_their_clients_and_what_is_offloaded(counting: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exports_clients_and_offloads(counting: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "zvaai_nfs_up" not in scrape(counting), "who has no NFS datastore needs no NFS server"
     files = counting.nfs_datastore("files", clients=["192.0.2.0/24"])
     other = counting.nfs_datastore("other", clients=["198.51.100.1"])
@@ -137,7 +137,7 @@ def test_exports_their_clients_and_what_is_offloaded(counting: Appliance, monkey
     assert value(metrics, "zvaai_nfs_up") == 0 and "zvaai_export_served" not in metrics
 
 
-def test_names_are_as_prometheus_wants_them(appliance: Appliance) -> None:
+def test_names_follow_the_rules_of_prometheus(appliance: Appliance) -> None:
     appliance.datastore("first")
     appliance.nfs_datastore("second")
     families = scrape(appliance)
@@ -161,7 +161,7 @@ def test_buckets_are_cumulative() -> None:
     assert beyond[-2][1] == 0 and beyond[-1] == ("+Inf", 5.0)
 
 
-def test_who_may(appliance: Appliance) -> None:
+def test_permissions(appliance: Appliance) -> None:
     assert appliance.request("GET", "/metrics", role="").status_code == 401
 
 

@@ -55,7 +55,7 @@ def test_promtool_accepts_the_rules() -> None:
     assert "rules found" in checked.stdout
 
 
-def test_the_rules_say_what_they_should() -> None:
+def test_the_rules_alert_as_intended() -> None:
     tested = subprocess.run(["promtool", "test", "rules", TESTS], capture_output=True, text=True, check=False)
     assert tested.returncode == 0, tested.stdout + tested.stderr
 
@@ -74,7 +74,7 @@ def test_dashboard_and_rules_name_exported_metrics() -> None:
     assert len(named) > 25 and named <= exported(), sorted(named - exported())
 
 
-def test_what_is_read_from_the_source_is_exported(appliance: Appliance) -> None:
+def test_metrics_in_the_source_are_exported(appliance: Appliance) -> None:
     appliance.datastore("first")
     samples = {sample.name for family in scrape(appliance).values() for sample in family.samples}
     assert samples <= exported(), sorted(samples - exported())

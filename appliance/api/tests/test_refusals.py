@@ -199,7 +199,7 @@ def test_a_wrong_parameter_is_named_and_nothing_changes(endpoint: str, shared: A
     assert state(shared) == before
 
 
-def test_a_conflict_lists_what_blocks_and_changes_nothing(appliance: Appliance) -> None:
+def test_a_conflict_lists_the_obstacles_and_changes_nothing(appliance: Appliance) -> None:
     """Every rule that two things break together."""
     assert isinstance(appliance.target, TargetSimulator)
     iqn, other_iqn = "iqn.1998-01.com.vmware:esx1", "iqn.1998-01.com.vmware:esx2"

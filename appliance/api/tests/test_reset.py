@@ -39,7 +39,7 @@ def test_a_lost_password_and_a_lost_app_are_replaced(appliance: Appliance) -> No
     assert appliance.request("GET", "/users").status_code == 401
 
 
-def test_who_is_no_administrator_becomes_one(appliance: Appliance) -> None:
+def test_a_user_without_the_role_becomes_an_administrator(appliance: Appliance) -> None:
     for name in ("viewer", "somebody new"):
         appliance.service.context.configuration.reset_code.write_text(CODE)
         answer = reset(appliance, name)

@@ -45,7 +45,7 @@ def test_every_route_is_declared(shared: Appliance) -> None:
 
 
 @pytest.mark.parametrize("endpoint", sorted(DECLARATIONS))
-def test_who_may(endpoint: str, shared: Appliance) -> None:
+def test_permissions(endpoint: str, shared: Appliance) -> None:
     declared = DECLARATIONS[endpoint]
     path = path_of(declared.path)
     body: dict[str, str] | None = {} if declared.body is not None else None
@@ -76,7 +76,7 @@ def test_every_change_is_audited(endpoint: str, shared: Appliance) -> None:
     assert entries[-1].actor == ("viewer" if declared.role else "")
 
 
-def test_what_has_the_name_of_a_secret_is_kept_out_of_the_audit(shared: Appliance) -> None:
+def test_fields_named_like_secrets_are_not_in_the_audit(shared: Appliance) -> None:
     schemas = shared.get("/openapi.json")["components"]["schemas"]
     bodies = {name: one for name, one in schemas.items() if not name.endswith(("Response", "Page", "Created"))}
     suspicious = {

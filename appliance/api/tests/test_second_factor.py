@@ -90,7 +90,7 @@ def test_a_wrong_password_says_nothing_of_a_code(appliance: Appliance, app: App)
     assert answer.status_code == 401 and answer.json is not None and answer.json["errors"] == []
 
 
-def test_who_knows_the_password_guesses_no_faster(appliance: Appliance, app: App) -> None:
+def test_a_known_password_permits_no_faster_guesses(appliance: Appliance, app: App) -> None:
     """A right password without a code does not begin the count anew."""
     turn_on(appliance, app)
     statuses = []

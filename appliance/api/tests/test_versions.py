@@ -22,7 +22,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("path", KINDS)
-def test_of_two_who_have_read_the_same_the_later_is_refused(path: str, appliance: Appliance) -> None:
+def test_of_two_changes_of_one_version_the_later_is_refused(path: str, appliance: Appliance) -> None:
     initial, change = KINDS[path]
     made = appliance.request("POST", path, initial).json
     assert made is not None
@@ -98,14 +98,14 @@ def test_thresholds_of_a_pool_have_a_version_and_its_space_has_not(appliance: Ap
     assert appliance.get("/pools/tank")["warning_percent"] == 70
 
 
-def test_what_has_no_version_matches_none(appliance: Appliance) -> None:
+def test_objects_without_version_match_none(appliance: Appliance) -> None:
     body = {"name": "one"}
     assert appliance.request("POST", "/host-groups", body, If_Match='"0123"').status_code == 412
     assert appliance.get("/host-groups")["items"] == []
     assert appliance.request("POST", "/host-groups", body, If_Match="*").status_code == 201
 
 
-def test_all_that_changes_one_thing_heeds_it() -> None:
+def test_all_changes_of_one_object_check_its_version() -> None:
     changing = {
         f"{one.method} {one.path.removeprefix('/api/v1')}"
         for one in DECLARATIONS.values()

@@ -24,7 +24,7 @@ def test_a_change_whose_answer_is_lost_is_made_once(zvaai: Command) -> None:
     assert first == second
 
 
-def test_each_command_has_a_key_of_its_own(zvaai: Command) -> None:
+def test_each_command_has_a_different_key(zvaai: Command) -> None:
     zvaai("group", "create", "one")
     zvaai("group", "create", "two")
     assert len({one["HTTP_IDEMPOTENCY_KEY"] for one in zvaai.sent}) == 2
@@ -39,7 +39,7 @@ def test_first_contact_says_to_log_in(zvaai: Command) -> None:
     assert code == 6 and "does not answer" in printed
 
 
-def test_first_contact_with_a_certificate_that_nobody_trusts_says_to_log_in(zvaai: Command, tmp_path: Path) -> None:
+def test_first_contact_with_an_untrusted_certificate_asks_for_a_login(zvaai: Command, tmp_path: Path) -> None:
     """The appliance makes its own, so this is the first thing that happens."""
     certificate.ensure(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -49,7 +49,7 @@ def parse(line: str) -> None:
 
 
 @pytest.mark.parametrize("name", VISIBLE)
-def test_help_says_what_to_do(name: str) -> None:
+def test_help_has_imperatives(name: str) -> None:
     """A sentence in the imperative, each option explained, and an example that parses."""
     command = VISIBLE[name]
     first = (command.help or "").split("\n", 1)[0]
@@ -136,7 +136,7 @@ def test_users_are_changed(zvaai: Command) -> None:
         ("snapshot", "delete", "vmfs1", "before"),
     ],
 )
-def test_what_destroys_asks(zvaai: Command, words: tuple[str, ...]) -> None:
+def test_destructive_commands_ask(zvaai: Command, words: tuple[str, ...]) -> None:
     zvaai("group", "create", "cluster")
     zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--wait")
     zvaai("snapshot", "create", "before", "vmfs1", "--wait")

@@ -24,7 +24,7 @@ def commands() -> list[str]:
     return sorted({line.partition("#")[0].strip() for line in found if "," not in line.split("--")[0]})
 
 
-def test_there_are_many() -> None:
+def test_the_documents_have_many_commands() -> None:
     assert len(commands()) > 30
 
 

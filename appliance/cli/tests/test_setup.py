@@ -57,7 +57,7 @@ def test_a_seed_file_is_refused(tmp_path: Path, text: str, mode: int, says: str)
         read_seed(seed_file(tmp_path, text, mode))
 
 
-def test_what_apt_would_do() -> None:
+def test_plan_of_apt() -> None:
     plan = read_plan(SIMULATION)
     assert plan == Plan({"zvaai-target": ("1.0", "1.1"), "libnew": ("", "2"), "nfs-ganesha": ("6.5-5", "6.5-6")}, ["zvaai-nfs"])
     assert [text.split(".")[0] for text in problems(plan, "", "2.3.9", "2.3.9")] == ["The upgrade would remove zvaai-nfs"]

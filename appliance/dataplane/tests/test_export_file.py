@@ -19,7 +19,7 @@ EXPORTS = (
 
 
 @pytest.mark.parametrize("export", EXPORTS, ids=lambda export: str(export.pseudo))
-def test_what_was_written_is_read(export: Export) -> None:
+def test_written_data_is_read(export: Export) -> None:
     assert read(export.block()) == export
 
 
@@ -29,7 +29,7 @@ def test_what_was_written_is_read(export: Export) -> None:
      ("Protocols = 3, 4", "Protocols = 9"), ("Pseudo", "pseudo"), ("ZVAAI", "VFS"),
      ("ZVAAI;", "ZVAAI; Thick_Size = 1G;"), ("ZVAAI;", "ZVAAI; Thick_Size = 0;")],
 )  # fmt: skip
-def test_what_somebody_wrote_otherwise_is_none(before: str, after: str) -> None:
+def test_other_formats_are_not_parsed(before: str, after: str) -> None:
     text = EXPORTS[0].block()
     assert before in text and read(text.replace(before, after, 1)) is None
     assert read("") is None

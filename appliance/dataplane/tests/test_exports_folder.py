@@ -91,7 +91,7 @@ def test_in_a_folder_where_others_write_nothing_is_changed(wrong: Callable[[Path
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-def test_links_that_somebody_left_are_not_followed(refuses: bool, daemon: Daemon, tmp_path: Path) -> None:
+def test_foreign_links_are_not_followed(refuses: bool, daemon: Daemon, tmp_path: Path) -> None:
     folder, shadow = tmp_path / "exports.d", tmp_path / "shadow"
     shadow.write_text(SECRET)
     shadow.chmod(0o600)
@@ -121,7 +121,7 @@ def test_links_that_somebody_left_are_not_followed(refuses: bool, daemon: Daemon
     assert not [path.name for path in folder.iterdir() if not path.is_symlink() and SECRET in path.read_text()]
 
 
-def test_what_is_no_file_is_not_waited_for(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_fifo_does_not_block(daemon: Daemon, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "exports.d" / "7.conf")
     assert daemon.files() == {7: ""}
     daemon.add(EXPORT)

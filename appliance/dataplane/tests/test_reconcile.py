@@ -125,7 +125,7 @@ def test_others_are_left_alone() -> None:
     assert [group.name for group in target.host_groups()] == ["by hand"]
 
 
-def test_one_refusal_does_not_keep_the_rest_from_being_done() -> None:
+def test_one_refusal_does_not_prevent_the_rest() -> None:
     class Refusing(TargetSimulator):
         def create_lun(self, target: str, lun: Lun) -> None:
             if lun.number == 1:
@@ -139,7 +139,7 @@ def test_one_refusal_does_not_keep_the_rest_from_being_done() -> None:
     assert [served.lun.number for served in target.targets()[0].luns] == [0, 2]
 
 
-def test_hosts_are_admitted_before_their_lun_is_there() -> None:
+def test_hosts_are_permitted_before_their_lun_exists() -> None:
     class Reading(TargetSimulator):
         def create_lun(self, target: str, lun: Lun) -> None:
             assert set(lun.initiators or ()) <= set(self.targets()[0].initiators or ()), "who sees the LUN can't log in"
@@ -175,7 +175,7 @@ def test_a_changed_secret_is_set_again() -> None:
     ],
     ids=lambda one: next(iter(one)),
 )
-def test_what_somebody_changed_by_hand_is_mended(by_hand: dict[str, Any]) -> None:
+def test_manual_changes_are_reverted(by_hand: dict[str, Any]) -> None:
     target = TargetSimulator()
     lun = Lun(0, UUIDS[0], "/volumes/0", provisioning="thick", reservations="/reservations", guid=7)
     reconcile(target, DesiredState(NAME, {0: lun}, {}))

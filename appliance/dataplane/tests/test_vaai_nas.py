@@ -59,7 +59,7 @@ def test_an_odd_answer_is_none(tmp_path: Path, line: bytes) -> None:
         VaaiNas(tmp_path / "s").files(1, "", 5)
 
 
-def test_a_refusal_says_what_is_in_the_way(tmp_path: Path) -> None:
+def test_a_refusal_names_the_obstacle(tmp_path: Path) -> None:
     error = {"code": -32000, "message": "taken", "data": {"status": "exists", "field": "destination"}}
     with answering(tmp_path / "s", json.dumps({"error": error}).encode() + b"\n") as requests:
         with pytest.raises(FileRefusedError) as refused:
@@ -83,7 +83,7 @@ def test_shared_bytes_of_an_export_are_read(tmp_path: Path) -> None:
     assert (requests[0]["method"], requests[0]["params"]) == ("space.shared", {"export": 7, "restart": True})
 
 
-def test_who_does_not_answer_is_unreachable(tmp_path: Path) -> None:
+def test_a_host_without_answers_is_unreachable(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with pytest.raises(GaneshaUnreachableError):
         VaaiNas(path).space(1)

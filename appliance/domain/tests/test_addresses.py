@@ -49,7 +49,7 @@ def test_portals_as_hosts_use_them(portals: list[str], hosts_use: list[str], cou
 
 
 @pytest.mark.parametrize("portal", ["192.0.2.1", "192.0.2.1:0", "192.0.2.1:70000", "::1:3260", "esx:3260", "192.0.2.1:x", ""])
-def test_what_is_no_portal(portal: str) -> None:
+def test_invalid_portals(portal: str) -> None:
     with pytest.raises(ValueError, match="."):
         split_portal(portal)
 

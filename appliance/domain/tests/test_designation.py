@@ -93,14 +93,14 @@ def test_pages_as_a_host_reads_them() -> None:
         ({**SCST, "usn": ""}, "serial_number"),
     ],
 )
-def test_what_no_host_has_seen_is_refused(fields: dict[str, Any], field: str) -> None:
+def test_names_that_no_disk_has_are_refused(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidError) as refused:
         known_as(fields)
     assert refused.value.field_name == f"known_as.{field}"
 
 
 @given(st.text(max_size=300), st.lists(st.text(max_size=40), max_size=10))
-def test_whatever_is_given_is_refused_or_comes_back_as_it_was(serial: str, names: list[str]) -> None:
+def test_any_value_is_refused_or_survives_a_round_trip(serial: str, names: list[str]) -> None:
     fields = {"system": "given", "serial_number": serial, "designators": names, "vendor": "ACME", "product": "disk"}
     try:
         found = known_as(fields)

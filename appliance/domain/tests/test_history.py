@@ -16,7 +16,7 @@ def test_latency_is_spread_inside_its_bucket() -> None:
     assert percentile(BOUNDS, [0, 0, 0, 5], 0.5) == 4.0, "beyond the last bound"
 
 
-def test_what_fell_began_anew() -> None:
+def test_a_decrease_means_a_restart() -> None:
     before = Counters([10, 0, 4096, 0], [0, 0, 0, 0], [10])
     assert Counters([9, 0, 4096, 0], [0, 0, 0, 0], [9]).growth(before) is None
     assert Counters([10, 0, 4096, 0], [0, 0, 0, 0], []).growth(before) is None, "a histogram that is shorter"
@@ -34,7 +34,7 @@ def test_an_export_has_no_zeroed_bytes() -> None:
     assert grown is not None and grown.rates(10, BOUNDS) == [2, 0, 409.6, 0, 10, 5, 0, 0, 1.5]
 
 
-def test_a_sum_has_what_any_of_its_parts_counts() -> None:
+def test_a_sum_has_the_counters_of_all_its_parts() -> None:
     total = Counters()
     total.add(Counters(offloads=[1, 0, 0, 0]))
     total.add(Counters([1, 2, 3, 4], [1, 0, 0, 0], [0, 1]))

@@ -24,7 +24,7 @@ def volume(dataset: str = "tank/zvaai/store", own_guid: int = 42, source: Source
     )  # fmt: skip
 
 
-def test_its_own() -> None:
+def test_an_identity_of_the_dataset_itself() -> None:
     found = judge(volume(lun="3", soft_threshold="80"))
     assert found == Identity(UUID, "store", 3, 80, None)
 
@@ -34,7 +34,7 @@ def test_its_own() -> None:
     [("on", Source.LOCAL, True), ("off", Source.RECEIVED, False), ("on", Source.RECEIVED, True), ("on", Source.INHERITED, None),
      ("yes", Source.LOCAL, None)],
 )  # fmt: skip
-def test_what_is_adopted_is_as_thick_as_it_was_set_or_sent(value: str, source: Source, thick: bool | None) -> None:
+def test_an_adopted_dataset_retains_its_provisioning(value: str, source: Source, thick: bool | None) -> None:
     assert claimed_thick(volume(source=source, thick=value)) is thick
 
 
@@ -43,13 +43,13 @@ def test_none() -> None:
 
 
 @pytest.mark.parametrize("source", [Source.INHERITED, Source.RECEIVED, Source.DEFAULT, Source.TEMPORARY])
-def test_what_is_not_set_on_the_dataset_itself_does_not_count(source: Source) -> None:
+def test_inherited_properties_do_not_count(source: Source) -> None:
     assert isinstance(judge(volume(source=source)), Copy)
 
 
 @pytest.mark.parametrize("name", ["uuid", "guid", "name"])
 @pytest.mark.parametrize("source", [Source.INHERITED, Source.RECEIVED])
-def test_each_part_has_to_be_its_own(name: str, source: Source) -> None:
+def test_every_property_must_be_set_on_the_dataset_itself(name: str, source: Source) -> None:
     one = volume()
     mixed = {**one.properties, f"zvaai:{name}": replace(one.properties[f"zvaai:{name}"], source=source)}
     assert isinstance(judge(replace(one, properties=mixed)), Copy)
@@ -86,7 +86,7 @@ def test_of_a_copy_and_its_source_the_source_counts() -> None:
 
 
 @pytest.mark.parametrize("damage", [{"name": "prod store"}, {"name": ""}, {"uuid": "no"}])
-def test_a_damaged_one_may_be_the_original(damage: dict[str, str]) -> None:
+def test_a_damaged_identity_can_be_the_original(damage: dict[str, str]) -> None:
     one = volume("tank/zvaai/store", 42, Source.LOCAL, **damage)
     assert isinstance(judge(one), Copy) and not is_surely_another(one)
 

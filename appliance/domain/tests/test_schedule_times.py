@@ -79,7 +79,7 @@ def test_a_clock_that_was_ahead_does_not_stop_a_schedule() -> None:
         (60, "00:00", "", "time_zone"),
     ],
 )
-def test_what_is_no_time(every: int, begin: str, zone: str, field: str) -> None:
+def test_invalid_times(every: int, begin: str, zone: str, field: str) -> None:
     with pytest.raises(InvalidError) as caught:
         schedule_times.check(every, begin, zone)
     assert caught.value.field_name == field

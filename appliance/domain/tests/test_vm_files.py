@@ -77,13 +77,13 @@ def test_a_small_disk_is_no_descriptor() -> None:
 
 
 @pytest.mark.parametrize("entries", [[], [("a.vmdk", "file", 1)], [("a.vmx", "file", 1), ("b.vmx", "file", 1)]])
-def test_what_is_no_folder_of_a_vm(entries: list[tuple[str, str, int]]) -> None:
+def test_folders_without_a_vm(entries: list[tuple[str, str, int]]) -> None:
     with pytest.raises(ConflictError, match=r"\.vmx"):
         chosen(entries, "web", "new")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", 'a"b', "a\nb", " a", "a.", "\0", "x" * 201])
-def test_what_is_no_name(name: str) -> None:
+def test_invalid_names(name: str) -> None:
     with pytest.raises(InvalidError):
         chosen([("web.vmx", "file", 1)], "web", name)
 

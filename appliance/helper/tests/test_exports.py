@@ -121,21 +121,21 @@ def test_a_datastore_is_exported_as_requested(rig: Rig) -> None:
         {"thick_size": "1; }"},
     ],
 )  # fmt: skip
-def test_what_is_no_value_of_an_export(rig: Rig, wrong: dict[str, Any]) -> None:
+def test_invalid_values_of_an_export(rig: Rig, wrong: dict[str, Any]) -> None:
     with pytest.raises(Refused):
         rig.add(**wrong)
     assert set(rig.served) == {9}
 
 
 @pytest.mark.parametrize("mountpoint", ["/usr", "/srv/zvaai", "/srv/zvaai/one/two", "/srv/zvaai-else"])
-def test_what_is_mounted_elsewhere(rig: Rig, mountpoint: str) -> None:
+def test_file_systems_mounted_elsewhere(rig: Rig, mountpoint: str) -> None:
     rig.filesystem("tank/else", mountpoint)
     with pytest.raises(Refused, match="is mounted at"):
         rig.add("tank/else")
     assert set(rig.served) == {9}
 
 
-def test_what_is_not_seen_where_it_is_mounted(rig: Rig) -> None:
+def test_hidden_mounts(rig: Rig) -> None:
     with pytest.raises(NoSuchDataset):
         rig.add("tank/none", 1)
     rig.seen[PLACE] = "tank/copy"
@@ -170,7 +170,7 @@ def test_a_mount_that_ends_before_ganesha_exports_it(rig: Rig, monkeypatch: pyte
     assert set(rig.served) == {9}
 
 
-def test_what_is_no_datastore(rig: Rig) -> None:
+def test_plain_datasets(rig: Rig) -> None:
     rig.filesystem("tank/zvaai-reservations", "/srv/zvaai/any")
     rig.filesystem("tank/else", "/srv/zvaai/.reservations-4711")
     rig.filesystem("tank/replica", "/srv/zvaai/replica", **{"zvaai:guid": "4711"})
@@ -211,7 +211,7 @@ def test_only_files_of_datastores_are_forgotten(rig: Rig, monkeypatch: pytest.Mo
     rig.client.forget_export(4)  # an export without a file is no error
 
 
-def test_what_ganesha_says_comes_back_as_it_was(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_of_ganesha_survive_a_round_trip(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.add()
     with pytest.raises(ExportRefusedError, match="1 is there"):
         rig.add()

@@ -51,7 +51,7 @@ def test_it_outlives_the_helper(tmp_path: Path) -> None:
     assert {file.stat().st_mode & 0o777 for file in (tmp_path / "logs").iterdir()} == {0o600}
 
 
-def test_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_are_retained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "FILE_BYTES", 2000)
     log = start(tmp_path)
     for number in range(1000):
@@ -62,7 +62,7 @@ def test_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(list(tmp_path.iterdir())) == logs.FILES
 
 
-def test_where_no_file_can_be_written_it_is_kept_in_memory(tmp_path: Path) -> None:
+def test_without_a_writable_file_it_is_in_memory(tmp_path: Path) -> None:
     (tmp_path / "logs").touch()
     log = start(tmp_path / "logs")
     _log.info("line")

@@ -98,7 +98,7 @@ def test_any_bytes_are_answered(message: bytes) -> None:
 
 @settings(max_examples=300)
 @given(st.data())
-def test_what_reaches_the_engine_was_checked(data: st.DataObject) -> None:
+def test_engine_calls_are_checked(data: st.DataObject) -> None:
     operation = data.draw(st.sampled_from(sorted(OPERATIONS.keys() - {"log_lines"})))
     arguments = {
         name: data.draw(likely_values) for name in OPERATIONS[operation].arguments.__struct_fields__ if data.draw(st.booleans())
@@ -235,7 +235,7 @@ def test_failures_are_audited(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(error_classes()))
-def test_every_error_comes_back_as_it_was(code: str) -> None:
+def test_every_error_survives_a_round_trip(code: str) -> None:
     kind = error_classes()[code]
     values = {"str": "text", "bool": True, "float": 1.5, "tuple[str, ...]": ("a", "b")}
     error = kind(

@@ -50,7 +50,7 @@ def test_where() -> None:
         assert not is_allowed(mountpoint, ("/srv/zvaai/",)), mountpoint
 
 
-def test_what_is_made_is_safe(client: HelperClient, simulator: Simulator) -> None:
+def test_created_file_systems_are_safe(client: HelperClient, simulator: Simulator) -> None:
     client.create_filesystem("tank/a", properties={"mountpoint": "/srv/zvaai/a"})
     assert is_safe(simulator, "tank/a")
     client.snapshot(["tank/a@s"])
@@ -78,7 +78,7 @@ def test_no_mountpoint_is_inherited(client: HelperClient, simulator: Simulator) 
     client.rename("tank/v", "tank/a/v")
 
 
-def test_what_has_a_mountpoint_elsewhere_is_not_mounted(client: HelperClient, simulator: Simulator) -> None:
+def test_foreign_mountpoints_are_not_mounted(client: HelperClient, simulator: Simulator) -> None:
     simulator.create_filesystem("tank/a", properties={"mountpoint": "/etc", "canmount": "noauto"})
     with pytest.raises(Refused):
         client.mount("tank/a")
@@ -87,13 +87,13 @@ def test_what_has_a_mountpoint_elsewhere_is_not_mounted(client: HelperClient, si
     assert not simulator.filesystem("tank/a").mounted
 
 
-def test_what_was_not_safe_is_before_it_is_mounted(client: HelperClient, simulator: Simulator) -> None:
+def test_unsafe_properties_are_corrected_before_the_mount(client: HelperClient, simulator: Simulator) -> None:
     simulator.create_filesystem("tank/a", properties={"setuid": "on", "mountpoint": "none"})
     client.set_properties("tank/a", {"mountpoint": "/srv/zvaai/a"})
     assert simulator.filesystem("tank/a").mounted and is_safe(simulator, "tank/a")
 
 
-def test_an_imported_pool_mounts_only_what_it_may(client: HelperClient, simulator: Simulator) -> None:
+def test_an_imported_pool_mounts_only_permitted_file_systems(client: HelperClient, simulator: Simulator) -> None:
     simulator.create_filesystem("tank/evil", properties={"mountpoint": "/etc"})
     simulator.create_filesystem("tank/good", properties={"mountpoint": "/srv/zvaai/good"})
     simulator.export_pool("tank")
@@ -102,7 +102,7 @@ def test_an_imported_pool_mounts_only_what_it_may(client: HelperClient, simulato
     assert simulator.filesystem("tank/good").mounted
 
 
-def test_the_systems_own_pool_is_not_touched(simulator: Simulator) -> None:
+def test_the_systems_pool_is_not_touched(simulator: Simulator) -> None:
     server = Server(simulator, None, users=(), policy=Policy(), system=lambda: ["tank"])  # type: ignore[arg-type]
     for message in (
         b'{"operation":"create_volume","arguments":{"name":"tank/a","volsize":1048576}}',
@@ -137,7 +137,7 @@ def test_pools_of_others_are_neither_shown_nor_touched(simulator: Simulator) -> 
     assert len(simulator.snapshots()) == 1
 
 
-def test_a_pool_of_the_system_carries_what_the_system_runs_on(tmp_path: Path) -> None:
+def test_a_pool_of_the_system_has_mounts_of_the_system(tmp_path: Path) -> None:
     table, swaps = tmp_path / "mounts", tmp_path / "swaps"
     swaps.write_text("Filename\tType\tSize\tUsed\tPriority\n/dev/sda2 partition 1 0 -2\n")
     lines = [
@@ -166,7 +166,7 @@ def test_a_pool_of_the_system_is_marked(simulator: Simulator, tmp_path: Path) ->
         assert not client.pool("tank").of_the_system
 
 
-def test_what_an_imported_pool_would_mount_elsewhere_is_not_mounted_at_the_next_boot(
+def test_foreign_mountpoints_of_an_imported_pool_are_not_mounted_at_the_next_boot(
     client: HelperClient, simulator: Simulator
 ) -> None:
     """`zfs mount -a` runs at each boot and mounts file systems with canmount=on."""
@@ -206,7 +206,7 @@ def test_no_other_folder_is_given_away(simulator: Simulator, monkeypatch: pytest
     assert len(simulator.filesystems()) == 4 and given == [(place, 4711)]
 
 
-def test_reservations_are_mounted_in_their_own_pools_place_only(client: HelperClient, simulator: Simulator) -> None:
+def test_reservations_are_mounted_only_at_the_mountpoint_of_their_pool(client: HelperClient, simulator: Simulator) -> None:
     """A replica that was received under the name of a lost pool has that pool's mountpoint."""
     name, place = f"tank/{RESERVATIONS}", f"/srv/zvaai/.reservations-{simulator.pool('tank').guid}"
     lost = "/srv/zvaai/.reservations-4711"
@@ -314,7 +314,7 @@ def test_no_copy_is_unmounted_where_something_else_hides_the_datastore(
     assert seen(simulator, mounted_over) == mounted_over and "audit" not in caplog.text, "what was refused is no change"
 
 
-def test_what_is_unmounted_is_in_the_audit(
+def test_unmounts_are_in_the_audit(
     client: HelperClient, simulator: Simulator, mounted_over: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Although the mount itself fails, because one of two copies is in use."""
@@ -336,7 +336,7 @@ def test_what_is_unmounted_is_in_the_audit(
     assert json.loads(ended)["outcome"] == "dataset_busy"
 
 
-def test_what_is_mounted_where(tmp_path: Path) -> None:
+def test_mounts(tmp_path: Path) -> None:
     table = tmp_path / "mountinfo"
     table.write_text(
         "36 25 0:32 / /srv/zvaai/a rw,nosuid shared:2 - zfs tank/zvaai/a rw\n"

@@ -42,7 +42,7 @@ def test_the_datastore_alone_stays(simulator: Simulator, mounted_there: list[str
 
 
 @pytest.mark.parametrize("mounted_there", [[OWN], []])
-def test_what_is_right_is_left_alone(simulator: Simulator, mounted_there: list[str]) -> None:
+def test_correct_mounts_are_not_changed(simulator: Simulator, mounted_there: list[str]) -> None:
     for name in {OWN, COPY} - set(mounted_there):
         simulator.unmount(name)
     assert repair(simulator, DIRECTORIES, lambda _place: mounted_there)
@@ -55,7 +55,7 @@ def test_a_copy_alone_has_no_right_to_the_place(simulator: Simulator) -> None:
     assert not simulator.filesystem(COPY).mounted
 
 
-def test_what_is_no_datastore_is_left_alone(simulator: Simulator) -> None:
+def test_plain_datasets_are_not_changed(simulator: Simulator) -> None:
     simulator.create_filesystem("tank/home", properties={"mountpoint": "/home"})
     simulator.create_filesystem("tank/theirs", properties={"mountpoint": "/srv/zvaai/theirs"})
     simulator.create_filesystem("rust/theirs", properties={"mountpoint": "/srv/zvaai/theirs"})
@@ -77,7 +77,7 @@ def test_a_mountpoint_in_use_does_not_block_the_repair_of_another(simulator: Sim
     assert simulator.filesystem("tank/two").mounted and not simulator.filesystem("rust/two").mounted
 
 
-def test_reservations_stay_with_their_own_pool(simulator: Simulator) -> None:
+def test_reservations_belong_to_their_pool(simulator: Simulator) -> None:
     place = f"/srv/zvaai/.reservations-{simulator.pool('tank').guid}"
     for pool in ("tank", "rust"):
         simulator.create_filesystem(f"{pool}/zvaai-reservations", properties={"mountpoint": place})

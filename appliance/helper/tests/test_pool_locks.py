@@ -27,7 +27,7 @@ def test_pools_that_arguments_name() -> None:
     assert pools_of({"number": 1}) == frozenset()
 
 
-def test_a_pool_is_busy_until_what_was_left_in_the_kernel_has_ended() -> None:
+def test_a_pool_is_busy_until_abandoned_calls_have_ended() -> None:
     locks, over = PoolLocks(seconds=0.05), threading.Event()
     with locks.held({"tank"}, "rollback"):
         with pytest.raises(PoolBusy, match="rollback"), locks.held({"tank"}, "destroy"):

@@ -128,7 +128,7 @@ def sent(appliance: Appliance, *, after: float = 0) -> int:
 
 
 @pytest.mark.parametrize("scheme", ["smtps", "smtp"])
-def test_an_alert_comes_encrypted_and_in_one_thread(appliance: Appliance, tmp_path: Path, scheme: str) -> None:
+def test_an_alert_is_encrypted_and_in_one_thread(appliance: Appliance, tmp_path: Path, scheme: str) -> None:
     with mail_server(tmp_path, scheme) as there:
         receiver(appliance, there, scheme)
         raised_and_cleared(appliance)
@@ -144,7 +144,7 @@ def test_an_alert_comes_encrypted_and_in_one_thread(appliance: Appliance, tmp_pa
     assert first["Message-ID"] != second["Message-ID"] and "cleared" in str(second["Subject"])
 
 
-def test_a_test_says_what_is_wrong(appliance: Appliance, tmp_path: Path) -> None:
+def test_a_test_reports_the_problem(appliance: Appliance, tmp_path: Path) -> None:
     def tested(identifier: str) -> tuple[str, int | None, str]:
         result = appliance.request("POST", f"/receivers/{identifier}/test").json
         assert result is not None
@@ -208,7 +208,7 @@ def test_without_starttls_only_trusted_networks_are_reached(appliance: Appliance
         ({"url": "gopher://mail.example.com"}, "url"),
     ],
 )
-def test_what_is_no_mail_receiver(shared: Appliance, change: dict[str, Any], field: str) -> None:
+def test_invalid_mail_receivers(shared: Appliance, change: dict[str, Any], field: str) -> None:
     body = {"name": "mail", "url": "smtps://mail.example.com", "sender": "a@example.com", "recipients": [OPS], "user": "u"}
     answer = shared.request("POST", "/receivers", {**body, "password": PASSWORD, **change})
     assert answer.status_code == 422 and f'"{field}"' in answer.text, answer.text

@@ -97,7 +97,7 @@ def test_severity_and_being_enabled(appliance: Appliance, there: Receiver) -> No
     assert not deliveries(appliance, made)
 
 
-def test_it_is_tried_again_after_who_sends_was_gone(appliance: Appliance, there: Receiver) -> None:
+def test_it_is_tried_again_after_the_sender_has_died(appliance: Appliance, there: Receiver) -> None:
     """What waits, and how long, is in the database: another process goes on with the same identifier."""
     made = hook(appliance, there)
     there.answer = 503
@@ -118,7 +118,7 @@ def test_it_is_tried_again_after_who_sends_was_gone(appliance: Appliance, there:
     assert len({one["id"] for one in reported[:3]}) == 1 and len({headers["webhook-id"] for headers, _ in there.received}) == 2
 
 
-def test_what_is_never_taken_is_given_up(appliance: Appliance, there: Receiver) -> None:
+def test_rejected_deliveries_are_dropped(appliance: Appliance, there: Receiver) -> None:
     """And an alert tells of it, to others only."""
     made = hook(appliance, there, severity="info")
     there.answer = 404
@@ -140,7 +140,7 @@ def test_what_is_never_taken_is_given_up(appliance: Appliance, there: Receiver) 
     assert not [one for one in appliance.get("/alerts")["items"] if one["key"].startswith("receiver-")]
 
 
-def test_one_refusal_after_many_silences_is_none(appliance: Appliance, there: Receiver) -> None:
+def test_one_refusal_after_many_timeouts_does_not_count(appliance: Appliance, there: Receiver) -> None:
     """A receiver that was down for long, and whose proxy refuses while it starts."""
     made = hook(appliance, there)
     find(appliance, finding())
@@ -163,7 +163,7 @@ def test_a_disabled_receiver_gets_nothing(appliance: Appliance, there: Receiver)
     assert not [one["key"] for one in appliance.get("/alerts")["items"] if one["key"].startswith("receiver-")]
 
 
-def test_what_waits_is_bounded(appliance: Appliance, there: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_deliveries_are_limited(appliance: Appliance, there: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receivers, "WAITING", 5)
     monkeypatch.setattr(receivers, "KEPT", 3)
     made = hook(appliance, there)
@@ -231,7 +231,7 @@ def test_urls_are_in_no_file_as_they_are(appliance: Appliance, there: Receiver) 
     assert b"renamed" in held and b"t0ken" not in held and b"an0ther" not in held
 
 
-def test_without_the_key_a_webhook_is_reported_and_set_anew(appliance: Appliance, there: Receiver) -> None:
+def test_without_the_key_a_webhook_is_reported_and_can_be_set_again(appliance: Appliance, there: Receiver) -> None:
     made = hook(appliance, there)
     other = Seal(appliance.configuration.state_directory / "other.key")
     with appliance.store.session() as session:
@@ -246,7 +246,7 @@ def test_without_the_key_a_webhook_is_reported_and_set_anew(appliance: Appliance
     assert reported is not None and reported["state"] == "delivered"
 
 
-def test_what_is_refused(appliance: Appliance, there: Receiver, tmp_path: Path) -> None:
+def test_invalid_requests(appliance: Appliance, there: Receiver, tmp_path: Path) -> None:
     for url in ("ftp://receiver/", "https://", "https://user:word@receiver/", "https://receiver/#part", "https://a b/", "https://é/",
                 "https://receiver:99999/", "not at all"):  # fmt: skip
         answer = appliance.request("POST", "/receivers", {"name": "one", "url": url})
@@ -260,7 +260,7 @@ def test_what_is_refused(appliance: Appliance, there: Receiver, tmp_path: Path) 
     assert appliance.request("GET", "/receivers", role="operator").status_code == 403
 
 
-def test_deleted_with_what_waits(appliance: Appliance, there: Receiver) -> None:
+def test_waiting_deliveries_are_deleted_with_their_receiver(appliance: Appliance, there: Receiver) -> None:
     made = hook(appliance, there)
     find(appliance, finding())
     assert appliance.request("DELETE", f"/receivers/{made['id']}").status_code == 200

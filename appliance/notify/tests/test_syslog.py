@@ -118,7 +118,7 @@ def test_tls(served: Callable[..., tuple[int, list[bytes], threading.Thread]], t
     assert "certificate verify failed" in str(send(f"syslog+tls://127.0.0.1:{port}").problem) and not came
 
 
-def test_who_is_not_there(tmp_path: Path) -> None:
+def test_a_closed_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     assert "refused" in str(send(f"syslog+tcp://127.0.0.1:{port}").problem)

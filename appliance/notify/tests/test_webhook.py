@@ -28,7 +28,7 @@ def deliver(url: str, secret: str, event: str, body: str, certificate: str | Non
     return deliver_to(Destination(url, secret, certificate), event, "test", body, trusted)
 
 
-def test_what_arrives_is_signed(tmp_path: Path) -> None:
+def test_requests_are_signed(tmp_path: Path) -> None:
     """By the receiver's own calculation, over TLS, with the certificate checked."""
     secret = new_secret()
     with receiver(tmp_path) as there:
@@ -43,7 +43,7 @@ def test_what_arrives_is_signed(tmp_path: Path) -> None:
     assert body == b'{"a": 1}' and headers["Content-Type"] == "application/json"
 
 
-def test_a_certificate_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+def test_an_untrusted_certificate_is_refused(tmp_path: Path) -> None:
     with receiver(tmp_path, address="0.0.0.0") as there:
         outcome = deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK)
         assert outcome.status is None and "certificate verify failed" in str(outcome.problem)
@@ -128,7 +128,7 @@ def test_a_receiver_that_dawdles_is_cut_off(tmp_path: Path, monkeypatch: pytest.
                 assert outcome.status is None and "no answer within" in str(outcome.problem)
 
 
-def test_a_resolver_that_does_not_answer_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resolver_that_does_not_answer_delays_no_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor do many names that wait for it: they are not many, and who has an address is sent to meanwhile."""
     monkeypatch.setattr(connection, "TOTAL_S", 0.2)
     go_on, real = threading.Event(), socket.getaddrinfo
@@ -159,7 +159,7 @@ def test_a_resolver_that_does_not_answer_holds_up_nobody(tmp_path: Path, monkeyp
     assert "nobody knows it" in str(deliver("https://absent.invalid/", new_secret(), "e", "{}").problem)
 
 
-def test_nobody_there() -> None:
+def test_no_listener() -> None:
     outcome = deliver("http://127.0.0.1:1/", new_secret(), "e", "{}", trusted=LOOPBACK)
     assert outcome.status is None and "refused" in str(outcome.problem)
     assert deliver("https://absent.invalid/", new_secret(), "e", "{}").status is None

@@ -129,7 +129,7 @@ def test_the_second_round_does_not_wait_for_the_clock(hooked: Appliance, monkeyp
         time.sleep(0.005)
 
 
-def test_the_alert_of_what_a_job_mends_does_not_wait_for_the_clock(hooked: Appliance) -> None:
+def test_an_alert_ends_at_once_after_a_job_fixed_its_cause(hooked: Appliance) -> None:
     """Which here comes once an hour; OpenZFS has no event for cleared counters."""
     device = hooked.simulator.disks()[0].path
     hooked.simulator.fault_disk(device, checksum=12)
@@ -141,7 +141,7 @@ def test_the_alert_of_what_a_job_mends_does_not_wait_for_the_clock(hooked: Appli
 
 
 @pytest.mark.parametrize("kind", ["vmfs", "nfs"])
-def test_what_is_being_made_is_no_copy(
+def test_a_dataset_being_created_is_not_a_copy(
     kind: str, hooked: Appliance, hold: Callable[..., Held], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has its identity, and not yet the GUID with which that counts; its number is in the database already."""

@@ -72,7 +72,7 @@ def test_a_lun_of_before_guids_is_taken_off_a_copy(appliance: Appliance) -> None
     assert store in alerts(appliance) and luns(appliance) == []
 
 
-def test_what_is_a_replica_only_is_no_fault(appliance: Appliance) -> None:
+def test_a_replica_is_not_a_problem(appliance: Appliance) -> None:
     """Of datastores that hosts were never shown here."""
     store = appliance.datastore("first")
     lost_volume(appliance)

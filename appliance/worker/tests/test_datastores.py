@@ -63,7 +63,7 @@ def test_its_identity_lies_with_its_data(appliance: Appliance) -> None:
     assert (lun.uuid, lun.initiators, lun.soft_threshold) == (store, (ESX,), 80)
 
 
-def test_a_new_name_leaves_the_volume_where_it_is(appliance: Appliance) -> None:
+def test_a_new_name_does_not_rename_the_volume(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     before = appliance.get(f"/datastores/{store}")
     appliance.job("PATCH", f"/datastores/{store}", {"name": "other"})
@@ -98,7 +98,7 @@ def test_it_grows_and_never_shrinks(appliance: Appliance) -> None:
     assert answer.json["errors"][0]["field"] == "size" and str(3 * GIB) in answer.json["errors"][0]["allowed"]
 
 
-def test_restore_leaves_out_a_group_that_is_gone(appliance: Appliance) -> None:
+def test_restore_omits_a_deleted_group(appliance: Appliance) -> None:
     made = [appliance.request("POST", "/host-groups", {"name": name}).json for name in ("gone", "stays", "other")]
     gone, stays, other = (one["id"] for one in made if one is not None)
     store = appliance.datastore("first", host_groups=[gone, stays])
@@ -133,7 +133,7 @@ def test_delete_restore_purge(appliance: Appliance) -> None:
     assert appliance.target.forgotten == [(folder, store)]
 
 
-def test_what_hosts_use_is_not_taken_away_unless_forced(appliance: Appliance) -> None:
+def test_datastores_in_use_are_deleted_only_by_force(appliance: Appliance) -> None:
     group = appliance.group("cluster", ESX)
     store = appliance.datastore("first", host_groups=[group])
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
@@ -174,7 +174,7 @@ def test_hosts_may_log_in_while_their_lun_is_rolled_back(appliance: Appliance, m
     assert [target.initiators for target in appliance.target.targets()] == [()]
 
 
-def test_a_rollback_shows_what_it_would_destroy(appliance: Appliance) -> None:
+def test_a_rollback_lists_snapshots_to_destroy(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     for name in ("one", "two", "three"):
         appliance.job("POST", "/snapshots", {"name": name, "datastores": [store]})
@@ -211,7 +211,7 @@ def test_a_clone_is_another_datastore(appliance: Appliance) -> None:
     assert refused(appliance, "POST", f"/datastores/{store}/purge")["blocking"] == [response["name"]]
 
 
-def test_who_logs_in_while_a_job_waits_keeps_its_lun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_logs_in_while_a_job_waits_retains_its_lun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     group = appliance.group("cluster", ESX)
     store = appliance.datastore("first", host_groups=[group])
     real, logged_in = appliance.simulator.create_volume, threading.Event()
@@ -248,7 +248,7 @@ def test_a_copy_is_shown_and_not_served_until_it_is_adopted(appliance: Appliance
     assert refused(appliance, "POST", "/volumes/adopt", {"dataset": "tank/received", "name": "again"})
 
 
-def test_a_received_copy_keeps_the_identity_when_the_source_is_gone(appliance: Appliance) -> None:
+def test_a_received_copy_retains_the_identity_after_the_loss_of_the_source(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     source = appliance.simulator.volumes()[0]
     own = {name: one.value for name, one in source.properties.items() if name.startswith("zvaai:")}
@@ -269,7 +269,7 @@ def test_drift_is_reported_and_repaired(appliance: Appliance) -> None:
     assert appliance.request("POST", "/reconcile").json == {"differences": [], "failures": []}
 
 
-def test_a_job_that_fails_leaves_nothing_behind(appliance: Appliance) -> None:
+def test_a_failed_job_removes_everything(appliance: Appliance) -> None:
     appliance.simulator.fail_next("create_volume", OutOfSpace("tank"))
     job = appliance.job("POST", "/datastores", {"name": "first", "pool": "tank", "size": str(GIB)}, expect="failed")
     assert job["problem"]["code"] == "conflict"
@@ -280,7 +280,7 @@ def test_a_job_that_fails_leaves_nothing_behind(appliance: Appliance) -> None:
 
 
 @pytest.mark.parametrize("error", [DatasetBusy("tank/first", ("backup",)), RuntimeError("a fault of ours")])
-def test_a_job_reports_what_it_could_not_undo(error: Exception, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_reports_a_failed_undo(error: Exception, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     def destroy(name: str) -> None:
         raise error
 
@@ -318,7 +318,7 @@ def test_a_dataset_removed_during_a_scan_is_no_failure(appliance: Appliance) -> 
     assert appliance.get("/alerts")["items"] == []
 
 
-def test_alerts_come_and_go(appliance: Appliance) -> None:
+def test_alerts_begin_and_end(appliance: Appliance) -> None:
     store = appliance.datastore("first", soft_threshold=10)
     appliance.simulator.write(appliance.simulator.volumes()[0].name, GIB // 2)
     appliance.service.context.scan()
@@ -357,7 +357,7 @@ def test_schedules_take_and_keep(appliance: Appliance) -> None:
     assert len(appliance.get(f"/datastores/{store}/snapshots")["items"]) == 2
 
 
-def test_a_schedule_names_what_is_there(appliance: Appliance) -> None:
+def test_a_schedule_needs_existing_datastores(appliance: Appliance) -> None:
     """At its creation or change; later an alert reports it."""
     store, gone = appliance.datastore("first"), appliance.datastore("second")
     appliance.job("DELETE", f"/datastores/{gone}")
@@ -446,7 +446,7 @@ def test_a_pool_that_can_not_be_seen_keeps_its_luns(appliance: Appliance) -> Non
     assert appliance.target.targets() == before and served(appliance)[0].lun.uuid == store
 
 
-def test_what_is_served_stays_when_its_double_appears(appliance: Appliance) -> None:
+def test_a_served_datastore_is_not_affected_by_a_duplicate(appliance: Appliance) -> None:
     """As after the import of half a split pool: the newcomer is not served, and who runs runs on."""
     store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
     before = appliance.target.targets()
@@ -499,7 +499,7 @@ def test_accounts_stay_when_their_key_is_lost(appliance: Appliance) -> None:
     assert ("chap", "failed") in {(check["id"], check["result"]) for check in appliance.get("/readiness")["checks"]}
 
 
-def test_a_delete_that_fails_leaves_the_datastore(appliance: Appliance) -> None:
+def test_a_failed_delete_does_not_remove_the_datastore(appliance: Appliance) -> None:
     store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
     appliance.simulator.fail_next("rename", DatasetBusy("tank/zvaai/first"))
     appliance.job("DELETE", f"/datastores/{store}", expect="failed")
@@ -507,7 +507,7 @@ def test_a_delete_that_fails_leaves_the_datastore(appliance: Appliance) -> None:
     assert appliance.get(f"/datastores/{store}")["state"] == "active" and served(appliance)[0].lun.uuid == store
 
 
-def test_who_logs_in_while_a_job_waits_keeps_its_disk(appliance: Appliance) -> None:
+def test_a_host_that_logs_in_while_a_job_waits_retains_its_disk(appliance: Appliance) -> None:
     store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
     with appliance.simulator.held_next("create_volume"):
         appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
@@ -520,7 +520,7 @@ def test_who_logs_in_while_a_job_waits_keeps_its_disk(appliance: Appliance) -> N
 
 
 @pytest.mark.parametrize("number", ["99999", "1024", "9" * 20, "\u00b2", "-1", ""])
-def test_what_a_foreign_pool_says_of_its_lun_is_not_believed(number: str, appliance: Appliance) -> None:
+def test_lun_properties_of_a_foreign_pool_are_ignored(number: str, appliance: Appliance) -> None:
     store = appliance.datastore("first", lun=5)
     volume = appliance.simulator.volumes()[0]
     appliance.simulator.set_properties(volume.name, {"zvaai:lun": number})

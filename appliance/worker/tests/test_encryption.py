@@ -34,7 +34,7 @@ def lock(appliance: Appliance) -> None:
     appliance.simulator.unload_key(ROOT)
 
 
-def test_a_life_under_one_key(appliance: Appliance) -> None:
+def test_all_operations_with_one_key(appliance: Appliance) -> None:
     assert appliance.get("/encryption-keys")["items"] == []
     plain = appliance.datastore("plain")
     store = appliance.datastore("secret", encrypted=True)
@@ -57,7 +57,7 @@ def test_a_life_under_one_key(appliance: Appliance) -> None:
     assert len(appliance.simulator.volumes(ROOT)) == 2
 
 
-def test_keys_are_loaded_before_what_they_open_is_served(appliance: Appliance) -> None:
+def test_keys_are_loaded_before_their_datastores_are_served(appliance: Appliance) -> None:
     plain, store = appliance.datastore("plain"), appliance.datastore("secret", encrypted=True)
     lock(appliance)
     appliance.request("POST", "/reconcile")
@@ -106,7 +106,7 @@ def test_without_its_key_it_is_not_served_and_an_alert_is_raised(appliance: Appl
     assert not [alert for alert in appliance.get("/alerts")["items"] if store in alert["key"]]
 
 
-def test_readiness_fails_until_somebody_has_the_key(appliance: Appliance) -> None:
+def test_readiness_fails_until_the_key_was_exported(appliance: Appliance) -> None:
     def check() -> Any:
         return next((one for one in appliance.get("/readiness")["checks"] if one["id"] == "key"), None)
 

@@ -57,7 +57,7 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_files_are_listed_in_pages_with_what_they_take(appliance: Appliance, store: str) -> None:
+def test_files_are_listed_in_pages_with_their_space(appliance: Appliance, store: str) -> None:
     files = files_of(appliance, store)
     files["a.vmdk"] = FileStatistics(100, 80, 20, False, 70, 5, 1_800_000_000)
     files["ä/b.vmdk"] = FileStatistics(1, 1, 1, True)
@@ -111,7 +111,7 @@ def test_a_clone_reports_bytes_by_method(appliance: Appliance, store: str) -> No
     assert entry["after"] == body("copy.vmdk")
 
 
-def test_what_is_refused_names_the_field_and_changes_nothing(appliance: Appliance, store: str) -> None:
+def test_refusals_name_the_field_and_change_nothing(appliance: Appliance, store: str) -> None:
     volume = appliance.datastore("second")
     files_of(appliance, store)["there.vmdk"] = FileStatistics(1, 1, 1, True)
     before = dict(files_of(appliance, store)), appliance.get("/jobs")
@@ -172,7 +172,7 @@ def test_a_clone_is_cancelled_at_any_moment(appliance: Appliance, store: str) ->
     assert set(files_of(appliance, store)) == {DISK}
 
 
-def test_more_clones_than_run_at_once_come_one_after_the_other(appliance: Appliance, store: str) -> None:
+def test_more_clones_than_the_limit_run_in_turn(appliance: Appliance, store: str) -> None:
     running = [begun(appliance, store, f"{number}.vmdk") for number in range(4)]
     answer = appliance.request("POST", f"/datastores/{store}/files/clone", body("waits.vmdk"))
     assert answer.json is not None
@@ -198,7 +198,7 @@ def test_it_survives_restarts(appliance: Appliance, store: str, restarted: str) 
     assert set(files_of(appliance, store)) == {DISK, "vm/new-flat.vmdk"}
 
 
-def test_what_is_not_known_is_not_called_done(appliance: Appliance, store: str) -> None:
+def test_an_unknown_result_is_not_a_success(appliance: Appliance, store: str) -> None:
     """The NFS server has forgotten the clone, and the destination is there: whole, or somebody else's."""
     job = begun(appliance, store)
     files_of(appliance, store)["vm/new-flat.vmdk"] = FileStatistics(1, 1, 1, True)

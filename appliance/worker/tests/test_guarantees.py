@@ -56,7 +56,7 @@ def test_reservations_lie_in_a_dataset_of_the_pool(appliance: Appliance) -> None
     assert appliance.simulator.filesystem(found.name).mounted
 
 
-def test_without_its_folder_a_lun_is_not_served_anew(appliance: Appliance) -> None:
+def test_without_its_folder_a_lun_is_not_served(appliance: Appliance) -> None:
     """It would be as if nothing were reserved. One that is served stays."""
     store = appliance.datastore("first")
     appliance.simulator.unmount(f"tank/{DATASET}")
@@ -99,7 +99,7 @@ def test_registrations_that_survive_a_loss_of_power_are_no_obstacle(appliance: A
     assert target.registered[store].initiators == (PORT,) and luns(appliance)[store].number == 7
 
 
-def test_who_registers_while_a_job_waits_keeps_its_reservation(appliance: Appliance) -> None:
+def test_a_host_that_registers_while_a_job_waits_retains_its_reservation(appliance: Appliance) -> None:
     store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
     with appliance.simulator.held_next("create_volume"):
         appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
@@ -112,7 +112,7 @@ def test_who_registers_while_a_job_waits_keeps_its_reservation(appliance: Applia
 # --- closed volumes
 
 
-def test_a_rollback_waits_until_nobody_has_the_volume_open(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rollback_waits_until_the_volume_is_closed(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first caller got "not closed" from the target; the second gets "no such LUN"."""
     store = appliance.datastore("first")
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
@@ -154,7 +154,7 @@ def test_an_open_volume_is_reported_with_its_holders(appliance: Appliance, monke
 # --- thick
 
 
-def test_thick_is_stated_kept_by_a_clone_and_shown(appliance: Appliance) -> None:
+def test_thick_is_set_inherited_by_a_clone_and_reported(appliance: Appliance) -> None:
     store = appliance.datastore("first", thick=True)
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"})["result"]["datastore"]
     thin = appliance.datastore("third")
@@ -180,7 +180,7 @@ def test_a_removed_reservation_is_reported(appliance: Appliance) -> None:
     assert [(alert["subject"], alert["severity"]) for alert in appliance.get("/alerts")["items"]] == [(store, "critical")]
 
 
-def test_an_adopted_volume_stays_what_it_is(appliance: Appliance) -> None:
+def test_an_adopted_volume_is_not_changed(appliance: Appliance) -> None:
     appliance.simulator.create_volume("tank/thick", GIB, thick=True)
     appliance.simulator.create_volume("tank/thin", GIB)
     appliance.simulator.create_volume("tank/between", GIB, properties={"refreservation": "1048576"})
@@ -194,7 +194,7 @@ def test_an_adopted_volume_stays_what_it_is(appliance: Appliance) -> None:
 # --- snapshots of clones
 
 
-def test_the_snapshot_of_a_clone_goes_with_it(appliance: Appliance) -> None:
+def test_the_snapshot_of_a_clone_is_destroyed_with_it(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"})["result"]["datastore"]
     second = appliance.get(f"/datastores/{store}/snapshots")["items"][0]["name"]
@@ -207,7 +207,7 @@ def test_the_snapshot_of_a_clone_goes_with_it(appliance: Appliance) -> None:
     assert appliance.simulator.snapshots() == []
 
 
-def test_a_snapshot_somebody_took_stays(appliance: Appliance) -> None:
+def test_a_manual_snapshot_is_not_destroyed(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     appliance.job("POST", "/snapshots", {"name": "mine", "datastores": [store]})
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second", "snapshot": "mine"})["result"]["datastore"]
@@ -216,7 +216,7 @@ def test_a_snapshot_somebody_took_stays(appliance: Appliance) -> None:
     assert [snapshot.tag for snapshot in appliance.simulator.snapshots()] == ["mine"]
 
 
-def test_jobs_that_need_a_datastore_wait_for_one_that_takes_it_away(appliance: Appliance) -> None:
+def test_jobs_that_need_a_datastore_wait_for_one_that_deletes_it(appliance: Appliance) -> None:
     stores = [appliance.datastore(name) for name in ("first", "second")]
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": stores})
     rollback = f"/datastores/{stores[1]}/snapshots/one/rollback"
@@ -236,7 +236,7 @@ def test_jobs_that_need_a_datastore_wait_for_one_that_takes_it_away(appliance: A
         appliance.simulator.destroy_snapshots([one.name for one in appliance.simulator.snapshots() if one.tag == "two"])
 
 
-def test_a_rollback_in_whose_way_a_snapshot_is_takes_nothing_away(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rollback_that_conflicts_with_a_snapshot_removes_no_lun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     store = appliance.datastore("first")
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
     dataset, taken = appliance.get(f"/datastores/{store}")["dataset"], []
@@ -270,7 +270,7 @@ def test_a_volume_destroyed_by_hand_is_missing_until_it_is_forgotten(appliance: 
         assert domain.kinds_shown(session, group) == set()  # and so can be deleted
 
 
-def test_only_what_is_missing_is_forgotten(appliance: Appliance) -> None:
+def test_only_missing_datastores_are_forgotten(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     refused(appliance, "POST", f"/datastores/{store}/forget")
 

@@ -89,7 +89,7 @@ def test_load_of_all_datastores_now(appliance: Appliance, monkeypatch: pytest.Mo
         assert appliance.get("/load")["items"] == expected
 
 
-def test_a_gap_where_the_target_was_away_or_began_anew(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gap_while_the_target_was_stopped_or_restarted(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     target, store = Counting(appliance, monkeypatch), appliance.datastore("vmfs1")
     end = int(time.time()) // 10 * 10
     for step, operations in enumerate((100, 200, None, 400, 500, 20, 120)):
@@ -147,7 +147,7 @@ def test_p99_is_consolidated_by_its_maximum(tmp_path: Path) -> None:
     assert all(one in (2.0, None) for one in files.read("x", PEAKS, NOW, 1500, 720).series["p99_ms"])
 
 
-def test_files_have_a_fixed_size_and_what_is_damaged_begins_anew(tmp_path: Path) -> None:
+def test_files_have_a_fixed_size_and_a_damaged_one_is_replaced(tmp_path: Path) -> None:
     files = SeriesFiles(tmp_path)
     files.append("x", CAPACITY, [(NOW, [1, 2, 3])])
     (file,) = tmp_path.iterdir()

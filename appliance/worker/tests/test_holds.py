@@ -33,7 +33,7 @@ def refused(appliance: Appliance, method: str, path: str, body: Any = None, stat
     return answer.json
 
 
-def test_what_is_held_stays_until_it_is_released(appliance: Appliance, store: str) -> None:
+def test_a_held_snapshot_is_retained_until_its_release(appliance: Appliance, store: str) -> None:
     assert tags(appliance, store) == {"audit": "user"} and tags(appliance, store, "two") == {}
     path = f"/datastores/{store}/snapshots/one"
     assert refused(appliance, "DELETE", path)["blocking"] == ["audit"]
@@ -89,7 +89,7 @@ def test_a_hold_by_a_tag_that_is_none_here_is_refused_at_the_request(appliance: 
     assert appliance.get("/jobs") == jobs and "my backup" in tags(appliance, store)
 
 
-def test_what_is_refused_names_the_field_and_changes_nothing(appliance: Appliance, store: str) -> None:
+def test_refusals_name_the_field_and_change_nothing(appliance: Appliance, store: str) -> None:
     path = f"/datastores/{store}/snapshots/one/holds"
     before = tags(appliance, store), appliance.get("/jobs")
     for tag in ("", "-x", ".send-1", "zvaai", "zvaai:job", "Zvaai-x", "a b", "a/b", "x" * 65, "ä"):
@@ -104,7 +104,7 @@ def test_what_is_refused_names_the_field_and_changes_nothing(appliance: Applianc
     assert (tags(appliance, store), appliance.get("/jobs")) == before
 
 
-def test_there_are_so_many_and_no_more(appliance: Appliance, store: str) -> None:
+def test_the_number_of_holds_is_limited(appliance: Appliance, store: str) -> None:
     dataset = appliance.get(f"/datastores/{store}")["dataset"]
     for number in range(63):
         appliance.simulator.hold([f"{dataset}@one"], f"hold-{number}")
@@ -112,7 +112,7 @@ def test_there_are_so_many_and_no_more(appliance: Appliance, store: str) -> None
     assert "at most 64" in problem["detail"]
 
 
-def test_what_is_sent_again_is_done_once(appliance: Appliance, store: str) -> None:
+def test_repeated_requests_are_executed_once(appliance: Appliance, store: str) -> None:
     path = f"/datastores/{store}/snapshots/two/holds"
     first, again = (appliance.request("POST", path, {"tag": "new"}, Idempotency_Key="same") for _ in range(2))
     assert first.json and again.json and first.json["id"] == again.json["id"]

@@ -61,7 +61,7 @@ def test_no_list_waits_for_a_scan(slow: Appliance, monkeypatch: pytest.MonkeyPat
         time.sleep(0.01)
 
 
-def test_ones_own_change_is_seen_at_once(slow: Appliance) -> None:
+def test_a_change_is_visible_at_once(slow: Appliance) -> None:
     """By a client that has seen the end of the job, whatever it changed."""
     store = slow.datastore("first")
     files = slow.nfs_datastore("files")
@@ -97,7 +97,7 @@ def test_unresponsive_storage_is_reported(slow: Appliance) -> None:
     assert names(slow) == ["first"]
 
 
-def test_what_is_too_old_is_waited_for(tmp_path: Path) -> None:
+def test_requests_wait_for_a_newer_inventory(tmp_path: Path) -> None:
     worker = Worker(reconcile_seconds=3600, inventory_seconds=0.05, inventory_oldest_seconds=0.05)
     with running(tmp_path / "appliance", worker=worker) as appliance:
         store = appliance.get(f"/datastores/{appliance.datastore('first')}")
@@ -118,7 +118,7 @@ def test_before_the_first_scan_no_empty_machine_is_reported(appliance: Appliance
     assert [pool.name for pool in found.pools] == ["tank"]
 
 
-def test_a_job_reads_its_own_pool_alone(slow: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_reads_only_its_pool(slow: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool that can't be read keeps no job of another one waiting."""
     disks = tuple(disk.path for disk in slow.simulator.disks() if disk.used_by is None)[:2]
     slow.simulator.create_pool("rust", [VdevSpec(devices=disks, redundancy=Redundancy.MIRROR)])

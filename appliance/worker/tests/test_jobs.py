@@ -28,7 +28,7 @@ def test_a_job_that_this_version_cannot_read_fails_alone(kind: str, appliance: A
     appliance.datastore("first")
 
 
-def test_each_request_has_one_operation_and_each_plan_is_its_own_row() -> None:
+def test_each_request_has_one_operation_and_each_plan_one_row() -> None:
     assert len(BY_REQUEST) == len(OPERATIONS)
     for operation in OPERATIONS.values():
         assert issubclass(operation.request, requests.Request) and issubclass(operation.plan_type, jobs.Plan)

@@ -73,7 +73,7 @@ def refused(appliance: Appliance, method: str, path: str, body: Any = None, stat
     return answer.json
 
 
-def test_its_dataset_is_what_ganesha_needs_and_its_identity_lies_with_it(appliance: Appliance) -> None:
+def test_its_dataset_suits_ganesha_and_has_its_identity(appliance: Appliance) -> None:
     group = cluster(appliance)
     store = appliance.nfs_datastore(
         "first", host_groups=[group], clients=["198.51.100.0/24"], soft_threshold=80, record_size=131072, sync="always"
@@ -110,13 +110,13 @@ def test_one_list_has_both_kinds(appliance: Appliance) -> None:
      ("vmfs", "squash", "all"), ("vmfs", "versions", ["3"]), ("vmfs", "record_size", 65536), ("nfs", "clients", ["192.0.2.1/24"]),
      ("nfs", "clients", ["::g"]), ("nfs", "size", str(GIB + 1))],
 )  # fmt: skip
-def test_what_is_not_of_its_kind_or_no_value_is_named(kind: str, field: str, value: Any, appliance: Appliance) -> None:
+def test_fields_of_another_kind_and_invalid_values_are_named(kind: str, field: str, value: Any, appliance: Appliance) -> None:
     body = {"kind": kind, "name": "first", "pool": "tank", "size": str(GIB), field: value}
     problem = refused(appliance, "POST", "/datastores", body, status=422)
     assert problem["errors"][0]["field"].startswith(field)
 
 
-def test_a_new_name_leaves_path_and_export(appliance: Appliance) -> None:
+def test_a_new_name_does_not_change_path_and_export(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first")
     before = served(appliance)
     appliance.job("PATCH", f"/datastores/{store}", {"name": "other"})
@@ -126,7 +126,7 @@ def test_a_new_name_leaves_path_and_export(appliance: Appliance) -> None:
     assert details(appliance, second)["share"] == f"/first-{second[:8]}"
 
 
-def test_the_quota_grows_and_shrinks_but_not_below_what_it_holds(appliance: Appliance) -> None:
+def test_the_quota_grows_and_shrinks_but_not_below_the_used_space(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", 4 * GIB)
     dataset = details(appliance, store)["dataset"]
     appliance.simulator.write(dataset, 2 * GIB)
@@ -140,7 +140,7 @@ def test_the_quota_grows_and_shrinks_but_not_below_what_it_holds(appliance: Appl
     refused(appliance, "POST", f"/datastores/{block}/quota", {"size": str(2 * GIB)})
 
 
-def test_a_quota_of_one_that_is_not_served_says_so(appliance: Appliance) -> None:
+def test_a_quota_of_an_unserved_datastore_is_reported(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first")
     job = appliance.job("POST", f"/datastores/{store}/quota", {"size": str(2 * GIB)})
     assert (job["result"]["served"], job["result"]["problem"]) == (True, None)
@@ -149,7 +149,7 @@ def test_a_quota_of_one_that_is_not_served_says_so(appliance: Appliance) -> None
     assert not job["result"]["served"] and "serves it" in job["result"]["problem"]
 
 
-def test_who_has_it_mounted_keeps_it(appliance: Appliance) -> None:
+def test_a_host_that_has_mounted_it_retains_it(appliance: Appliance) -> None:
     group = cluster(appliance)
     store = appliance.nfs_datastore("first", host_groups=[group], clients=["198.51.100.0/24"])
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
@@ -181,14 +181,14 @@ def test_who_has_it_mounted_keeps_it(appliance: Appliance) -> None:
     [(ESX, 0, 0, True, True), (ESX, IDLE_SECONDS, 0, True, False), ("203.0.113.1", 0, 9, True, False),
      (ESX, 0, 0, False, False), (ESX, 0, 1, False, True), (ESX, IDLE_SECONDS, 1, False, False)],
 )  # fmt: skip
-def test_who_uses_it(address: str, idle: float, opens: int, exports: bool, in_use: bool, appliance: Appliance) -> None:
+def test_users_of_a_datastore(address: str, idle: float, opens: int, exports: bool, in_use: bool, appliance: Appliance) -> None:
     """Who may, was seen lately, and either somebody used the export lately or the client has files open."""
     store = appliance.nfs_datastore("first", clients=["192.0.2.0/24"])
     uses(appliance, address, idle=idle, opens=opens, exports=exports)
     assert appliance.request("DELETE", f"/datastores/{store}").status_code == (409 if in_use else 202)
 
 
-def test_who_comes_while_a_job_waits_keeps_it(appliance: Appliance) -> None:
+def test_a_host_that_mounts_while_a_job_waits_retains_it(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", clients=[ESX])
     with appliance.simulator.held_next("create_volume"):
         appliance.request("POST", "/datastores", {"name": "slow", "pool": "tank", "size": str(GIB)})
@@ -241,7 +241,7 @@ def test_both_kinds_in_one_snapshot(appliance: Appliance) -> None:
     assert len(taken) == 2 and len({one.createtxg for one in taken}) == 1
 
 
-def test_a_clone_is_its_own_from_then_on(appliance: Appliance) -> None:
+def test_a_clone_is_independent(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", 2 * GIB, record_size=131072, clients=[ESX])
     job = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second", "clients": ["192.0.2.12"]})
     clone = details(appliance, job["result"]["datastore"])
@@ -274,7 +274,7 @@ def test_rollback_takes_it_out_of_service_and_back(appliance: Appliance) -> None
     assert appliance.simulator.filesystem(dataset).space.referenced < GIB // 4
 
 
-def test_a_rollback_that_fails_leaves_it_served(appliance: Appliance) -> None:
+def test_after_a_failed_rollback_the_datastore_is_served(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", clients=[ESX])
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
     appliance.simulator.fail_next("unmount", DatasetBusy(details(appliance, store)["dataset"], ("qemu",)))
@@ -296,7 +296,7 @@ def test_a_pool_that_can_not_be_seen_keeps_its_exports(appliance: Appliance) -> 
     assert served(appliance) == before and details(appliance, store)["state"] == "active"
 
 
-def test_a_missing_one_is_forgotten(appliance: Appliance) -> None:
+def test_a_missing_datastore_is_forgotten(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", clients=[ESX])
     appliance.simulator.export_pool("tank")
     uses(appliance)
@@ -307,7 +307,7 @@ def test_a_missing_one_is_forgotten(appliance: Appliance) -> None:
         assert session.get(ExportRow, store) is None
 
 
-def test_one_that_came_with_its_pool_has_its_number_and_path(appliance: Appliance) -> None:
+def test_a_datastore_of_an_imported_pool_has_its_number_and_path(appliance: Appliance) -> None:
     appliance.nfs_datastore("zero")
     store = appliance.nfs_datastore("first", clients=[ESX])
     before = details(appliance, store)
@@ -354,7 +354,7 @@ def test_an_existing_file_system_is_adopted(appliance: Appliance) -> None:
     refused(appliance, "POST", "/volumes/adopt", {"dataset": "tank", "name": "whole"}, status=422)
 
 
-def test_an_adoption_that_fails_leaves_the_file_system_as_it_was(appliance: Appliance) -> None:
+def test_a_failed_adoption_restores_the_file_system(appliance: Appliance) -> None:
     simulator = appliance.simulator
     properties = {"mountpoint": "/srv/zvaai/old", "acltype": "nfsv4", "zvaai:soft_threshold": "70"}
     simulator.create_filesystem("tank/old", properties=properties)
@@ -373,9 +373,7 @@ def test_an_adoption_that_fails_leaves_the_file_system_as_it_was(appliance: Appl
 
 
 @pytest.mark.parametrize("setting", ["readonly=on", "sharenfs=rw", "sharesmb=on", "quota=1073741824"])
-def test_what_hosts_would_not_be_served_well_with_is_not_adopted(
-    setting: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsuitable_datasets_are_not_adopted(setting: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     simulator = appliance.simulator
     name, value = setting.split("=")
     native = {} if "share" in name else {name: value}
@@ -388,7 +386,7 @@ def test_what_hosts_would_not_be_served_well_with_is_not_adopted(
     assert f"zfs set {'refquota' if name == 'quota' else name}=" in problem["detail"]
 
 
-def test_what_another_is_mounted_over_is_not_adopted(appliance: Appliance) -> None:
+def test_a_hidden_file_system_is_not_adopted(appliance: Appliance) -> None:
     """Unmounting it would unmount that one."""
     appliance.simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old"})
     context = appliance.service.context
@@ -414,7 +412,7 @@ def test_drift_is_seen_and_mended(appliance: Appliance) -> None:
     assert appliance.request("POST", "/reconcile").json == {"differences": [], "failures": []}
 
 
-def test_what_is_not_mounted_is_not_exported(appliance: Appliance) -> None:
+def test_unmounted_file_systems_are_not_exported(appliance: Appliance) -> None:
     """Of a file system that is not mounted, the folder where it would be is another file system's."""
     store = appliance.nfs_datastore("first", clients=[ESX])
     dataset = details(appliance, store)["dataset"]
@@ -519,7 +517,7 @@ def test_a_copy_that_is_mounted_over_it_is_not_exported_for_it(appliance: Applia
     assert served(appliance) == before
 
 
-def test_a_copy_that_hides_it_is_unmounted_by_who_can(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_hides_a_datastore_is_unmounted_by_the_helper(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the root helper does before it mounts a datastore; a copy in use is reported."""
     store, other = appliance.nfs_datastore("first", clients=[ESX]), appliance.nfs_datastore("second", clients=[ESX])
     before, context = served(appliance), appliance.service.context
@@ -558,7 +556,7 @@ def test_an_export_that_can_not_be_written_ends_nothing_else(appliance: Applianc
     assert [one.pseudo for one in appliance.nfs.served()] == ["/files"]
 
 
-def test_a_daemon_that_began_a_moment_ago_knows_nobody_yet(appliance: Appliance) -> None:
+def test_a_daemon_that_just_started_knows_no_clients(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", clients=[ESX])
     nfs(appliance).since = nfs(appliance).now - 1
     assert refused(appliance, "DELETE", f"/datastores/{store}")["blocking"] == [ESX]

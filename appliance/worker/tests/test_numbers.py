@@ -27,7 +27,7 @@ def stored(appliance: Appliance, store: str, name: str = "zvaai:lun") -> str:
     return appliance.simulator.properties(details(appliance, store)["dataset"])[name].value
 
 
-def test_a_restored_backup_says_what_lies_with_the_data(appliance: Appliance) -> None:
+def test_a_restored_backup_reports_newer_copies_on_pools(appliance: Appliance) -> None:
     store, mounted = appliance.datastore("first", lun=7), appliance.nfs_datastore("mounted")
     assert appliance.request("POST", "/configuration/recovery-key").status_code == 200
     file = json.dumps(appliance.request("POST", "/configuration/backup", {"password": PASSWORD}).json)
@@ -43,7 +43,7 @@ def test_a_restored_backup_says_what_lies_with_the_data(appliance: Appliance) ->
 
 
 @pytest.mark.parametrize(("number", "given"), [("5", 5), ("0", 1)])
-def test_what_comes_with_its_pool_keeps_its_number_if_that_is_free(appliance: Appliance, number: str, given: int) -> None:
+def test_datastores_of_an_imported_pool_retain_their_free_numbers(appliance: Appliance, number: str, given: int) -> None:
     appliance.datastore("first", lun=0)
     properties = {"zvaai:uuid": "00000000-0000-4000-8000-000000000007", "zvaai:name": "found", "zvaai:lun": number}
     found = appliance.simulator.create_volume("tank/found", GIB, properties=properties)

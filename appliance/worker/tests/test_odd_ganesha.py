@@ -72,7 +72,7 @@ def unreadable(file: Path) -> None:
     file.mkdir()
 
 
-def test_a_file_that_can_not_be_read_is_one_exports_fault(odd: Appliance, daemon: Daemon, tmp_path: Path) -> None:
+def test_an_unreadable_file_affects_only_its_export(odd: Appliance, daemon: Daemon, tmp_path: Path) -> None:
     folder = tmp_path / "exports.d"
     first = next(one for one in odd.get("/datastores")["items"] if one["name"] == "first")
     unreadable(folder / "1.conf")
@@ -111,7 +111,7 @@ def test_an_unexpected_answer_is_ganeshas_fault_alone(
     assert odd.request("POST", "/reconcile").status_code == 200 and odd.get("/alerts")["items"] == []
 
 
-def test_a_fault_of_ours_with_exports_leaves_luns_served(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_in_exports_does_not_affect_luns(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(*_: Any) -> Any:
         raise RuntimeError("a bug")
 

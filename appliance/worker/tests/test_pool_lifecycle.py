@@ -56,7 +56,7 @@ def test_a_pool_without_redundancy_is_warned_about_until_it_has_some(appliance: 
     assert appliance.request("POST", "/pools/fast/detach", {"device": first}).status_code == 409, "the last one stays"
 
 
-def test_what_can_not_be_attached(appliance: Appliance) -> None:
+def test_devices_that_cannot_be_attached(appliance: Appliance) -> None:
     disks = free_disks(appliance)
     appliance.job("POST", "/pools", {"name": "fast", "vdevs": [{"devices": disks[:3], "redundancy": "raidz1"}]})
     refused = appliance.request("POST", "/pools/fast/attach", {"device": disks[0], "new_device": disks[3]})
@@ -103,7 +103,7 @@ def test_trim_and_upgrade(appliance: Appliance) -> None:
     assert pool(appliance, "tank")["upgradable"] is False
 
 
-def test_a_pool_is_destroyed_only_when_nobody_needs_what_is_in_it(appliance: Appliance) -> None:
+def test_a_pool_in_use_cannot_be_destroyed(appliance: Appliance) -> None:
     disks = free_disks(appliance)[:2]
     appliance.job("POST", "/pools", {"name": "fast", "vdevs": [mirror(*disks)]})
     job = appliance.job("POST", "/datastores", {"name": "store", "pool": "fast", "size": str(GIB)})
@@ -136,7 +136,7 @@ def test_a_job_that_is_resumed_destroys_no_other_pool_of_the_name(appliance: App
     assert "fast" in {one["name"] for one in appliance.get("/pools")["items"]}
 
 
-def test_an_import_reports_what_it_does_not_mount(appliance: Appliance) -> None:
+def test_an_import_reports_file_systems_that_it_does_not_mount(appliance: Appliance) -> None:
     disks = free_disks(appliance)[:2]
     appliance.job("POST", "/pools", {"name": "old", "vdevs": [mirror(*disks)]})
     appliance.simulator.create_filesystem("old/home", properties={"mountpoint": "/home"})
@@ -185,7 +185,7 @@ def test_the_room_of_a_schedule_of_thick_datastores(appliance: Appliance) -> Non
     assert 100 << 20 <= int(room["needed"]) <= 101 << 20 and int(room["available"]) > 0
 
 
-def test_a_key_that_nobody_has_exported(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_was_never_exported(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     def raised() -> list[tuple[str, str]]:
         encryption.update_alerts(appliance.service.context, 0)
         return [(one["key"], one["severity"]) for one in appliance.get("/alerts")["items"] if one["key"].startswith("key:")]

@@ -42,7 +42,7 @@ def test_from_empty_disks_to_a_datastore(appliance: Appliance) -> None:
     assert int(appliance.get("/pools/fast")["size"]) == 2 * size
 
 
-def test_what_is_in_use_is_refused(appliance: Appliance) -> None:
+def test_devices_in_use_are_refused(appliance: Appliance) -> None:
     used = next(disk["path"] for disk in appliance.get("/disks")["items"] if disk["used_by"])
     free = free_disks(appliance)[0]
     for force in (False, True):
@@ -201,9 +201,7 @@ def test_an_imported_pool_brings_its_datastores(appliance: Appliance, tmp_path: 
 
 
 @pytest.mark.parametrize("away", ["target", "ganesha"])
-def test_what_is_done_is_no_failure_when_nobody_can_serve_it(
-    away: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_completed_job_succeeds_without_data_plane(away: str, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """An import and a forgetting are done, with the problem reported.
 
     Servers that return serve the imported and not the forgotten datastores.

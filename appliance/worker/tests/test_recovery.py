@@ -159,7 +159,7 @@ def test_an_unchanged_database_needs_no_decision(sealed: Sealed) -> None:
     sealed.copied()
 
 
-def test_an_older_database_takes_what_the_pools_have(sealed: Sealed) -> None:
+def test_an_older_database_is_replaced_by_the_copy_on_the_pools(sealed: Sealed) -> None:
     sealed.save()
     sealed.change("second")
     user = sealed.appliance.request("DELETE", f"/users/{_user(sealed, 'viewer')}")

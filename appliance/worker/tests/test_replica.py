@@ -57,7 +57,7 @@ def serves(appliance: Appliance) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("kind", ["vmfs", "nfs"])
-def test_it_takes_the_place_of_what_was_lost(kind: str, appliance: Appliance) -> None:
+def test_a_replica_replaces_the_lost_datastore(kind: str, appliance: Appliance) -> None:
     store, before = lost(appliance, kind)
     served = serves(appliance)
     states = {one["state"]: one["id"] for one in appliance.get("/datastores")["items"] if one["share"] != "/other"}

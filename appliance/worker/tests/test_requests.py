@@ -37,7 +37,7 @@ def test_the_same_request_after_a_503_is_the_same_job(appliance: Appliance, monk
     assert other.json is not None and appliance.ended(other.json["id"])["id"] != begun[0]["id"]
 
 
-def test_what_nobody_waits_for_is_not_begun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_abandoned_requests_are_not_begun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     appliance.service.context.scan()
     scan = appliance.service.context.scan
 
@@ -93,7 +93,7 @@ def test_many_waiting_requests_scan_once(appliance: Appliance, monkeypatch: pyte
         assert 1 <= len(scans) <= 3
 
 
-def test_its_own_fault_is_no_restart(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_not_a_restart(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> Any:
         raise RuntimeError("a fault")
 

@@ -83,7 +83,7 @@ def test_a_vm_is_restored_next_to_the_original(appliance: Appliance, store: str)
     assert [file.name for file in made.parent.iterdir() if file.name.startswith(UNFINISHED)] == []
 
 
-def test_what_is_half_restored_is_removed(appliance: Appliance, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_restore_is_removed(appliance: Appliance, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = appliance.service.context.folders
     real = folders.restore_range
 
@@ -96,7 +96,7 @@ def test_what_is_half_restored_is_removed(appliance: Appliance, store: str, monk
     assert [file.name for file in (_root(appliance, store) / "vms").iterdir()] == ["web"]
 
 
-def test_what_can_not_be_restored(appliance: Appliance, store: str) -> None:
+def test_folders_that_cannot_be_restored(appliance: Appliance, store: str) -> None:
     path = f"/datastores/{store}/snapshots/one/restore-vm"
     for body, status in (
         ({"folder": "vms", "name": "new"}, 409),

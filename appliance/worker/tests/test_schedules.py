@@ -90,7 +90,7 @@ def overdue(appliance: Appliance) -> list[str]:
     return [one["text"] for one in appliance.get("/alerts")["items"] if one["key"].startswith("schedule-overdue:")]
 
 
-def test_last_run_is_what_ran(appliance: Appliance, clock: Clock) -> None:
+def test_last_run_is_that_of_the_job(appliance: Appliance, clock: Clock) -> None:
     schedule = clock.schedule(appliance.datastore("first"))
     appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
     clock.due()
@@ -156,7 +156,7 @@ def test_named_by_schedule_and_time_at_a_time_of_day(appliance: Appliance, clock
         assert appliance.request("POST", "/schedules", {**body, "name": "wrong", **wrong}).status_code == 422, wrong
 
 
-def test_only_an_admin_lowers_what_is_retained(appliance: Appliance, clock: Clock) -> None:
+def test_only_an_admin_can_reduce_the_retention(appliance: Appliance, clock: Clock) -> None:
     schedule = clock.schedule(appliance.datastore("first"), keep=20)
     path = f"/schedules/{schedule}"
     assert appliance.request("PATCH", path, {"keep": 21, "daily": 7, "protect_days": 7}, "operator").status_code == 200
@@ -166,7 +166,7 @@ def test_only_an_admin_lowers_what_is_retained(appliance: Appliance, clock: Cloc
     assert appliance.get(path)["keep"] == 20
 
 
-def test_a_protected_snapshot_can_be_destroyed_by_nobody_before_its_age(appliance: Appliance, clock: Clock) -> None:
+def test_a_protected_snapshot_cannot_be_destroyed_before_its_age(appliance: Appliance, clock: Clock) -> None:
     store = appliance.datastore("first")
     schedule = clock.schedule(store, keep=1)
     assert appliance.request("PATCH", f"/schedules/{schedule}", {"protect_days": 7}).status_code == 200

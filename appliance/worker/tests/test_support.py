@@ -38,7 +38,7 @@ def bundle(appliance: Appliance) -> dict[str, str]:
         return {name.removeprefix("zvaai-support/"): file.read().decode() for name, file in members.items() if file is not None}
 
 
-def test_what_is_in_it(appliance: Appliance) -> None:
+def test_content_of_the_bundle(appliance: Appliance) -> None:
     store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
     appliance.simulator.offline("tank", appliance.simulator.disks()[0].path)
     appliance.service.context.scan()
@@ -57,7 +57,7 @@ def test_what_is_in_it(appliance: Appliance) -> None:
     assert not [name for name, text in found.items() if "unavailable" in text]
 
 
-def test_what_can_not_be_had_is_in_it_as_the_reason(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_parts_are_listed_with_the_reason(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bundle is requested at that moment."""
 
     def away(*_: Any) -> Any:
@@ -81,7 +81,7 @@ def test_what_can_not_be_had_is_in_it_as_the_reason(appliance: Appliance, monkey
     assert json.loads(found["pools.json"])
 
 
-def test_a_disk_that_hangs_holds_up_nobody(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_hangs_delays_no_other(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bundle has the latest SMART data and reads no disk."""
     path = appliance.simulator.disks()[0].path
     appliance.simulator.smart[path] = DiskHealth(available=True, passed=True, temperature=41)
@@ -169,7 +169,7 @@ def test_patterns() -> None:
     assert redact("nothing here") == "nothing here"
 
 
-def test_only_the_newest_are_kept(appliance: Appliance) -> None:
+def test_only_the_newest_are_retained(appliance: Appliance) -> None:
     made = [appliance.job("POST", "/support-bundles")["result"]["bundle"] for _ in range(files.KEPT + 1)]
     assert {one["id"] for one in appliance.get("/support-bundles")["items"]} == set(made[1:])
     assert appliance.request("GET", f"/support-bundles/{made[0]}").status_code == 404

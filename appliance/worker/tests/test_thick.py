@@ -71,7 +71,7 @@ def test_thick_and_thin_again(appliance: Appliance) -> None:
 
 
 @pytest.mark.parametrize(("shared", "exact", "says"), [(65536, True, "65536 of its bytes are shared"), (None, False, "exactly")])
-def test_what_shares_blocks_stays_thin(
+def test_a_datastore_with_shared_blocks_does_not_become_thick(
     appliance: Appliance, monkeypatch: pytest.MonkeyPatch, shared: int | None, exact: bool, says: str
 ) -> None:
     monkeypatch.setattr(thick, "LUN_SECONDS", 0)
@@ -89,7 +89,7 @@ def test_a_target_that_cannot_count_refuses(appliance: Appliance) -> None:
     assert provisioning(appliance, store) == "thin"
 
 
-def test_no_room_names_what_is_missing(appliance: Appliance) -> None:
+def test_lack_of_space_names_the_missing_bytes(appliance: Appliance) -> None:
     store = appliance.datastore("first", size=8192 * GIB)
     shares(appliance, store, 0)
     text = change(appliance, store, {"thick": True}, expect="failed")["problem"]["text"]
@@ -109,7 +109,7 @@ def test_a_thick_clone_is_reserved_too(appliance: Appliance) -> None:
     assert volume(appliance, "second").refreservation == volume(appliance, "first").refreservation
 
 
-def test_snapshots_and_clones_say_what_they_need(appliance: Appliance) -> None:
+def test_snapshots_and_clones_report_the_space_that_they_need(appliance: Appliance) -> None:
     store = appliance.datastore("first", thick=True)
     appliance.simulator.write(volume(appliance, "first").name, GIB // 2)
     appliance.service.context.scan()

@@ -109,7 +109,7 @@ def test_files_that_grow_while_it_is_made_smaller_have_it_as_before(
     assert everything(appliance, store) == thick_of(2)
 
 
-def test_no_room_to_grow_names_what_is_missing_and_changes_nothing(appliance: Appliance) -> None:
+def test_lack_of_space_to_grow_names_the_missing_bytes_and_changes_nothing(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", thick=True)
     text = appliance.job("POST", f"/datastores/{store}/grow", size(str(8192 * GIB)), expect="failed")["problem"]["text"]
     assert "the pool lacks" in text and int(text.partition("lacks ")[2].split()[0]) > GIB
@@ -124,7 +124,7 @@ def test_no_room_to_make_it_is_refused(appliance: Appliance) -> None:
     assert job["problem"]["text"] and appliance.get("/datastores")["items"] == []
 
 
-def test_a_clone_has_a_reservation_of_its_own(appliance: Appliance) -> None:
+def test_a_clone_has_a_separate_reservation(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", thick=True)
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"})["result"]["datastore"]
     assert everything(appliance, clone) == thick_of()
@@ -133,7 +133,7 @@ def test_a_clone_has_a_reservation_of_its_own(appliance: Appliance) -> None:
     assert f"needs {GIB + SLACK} bytes reserved, and the pool lacks" in text
 
 
-def test_a_snapshot_says_what_it_needs(appliance: Appliance) -> None:
+def test_a_snapshot_reports_the_space_that_it_needs(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", thick=True)
     dataset = details(appliance, store)["dataset"]
     appliance.simulator.write(dataset, GIB // 2)
@@ -152,7 +152,7 @@ def test_thick_and_thin_again(appliance: Appliance) -> None:
     assert everything(appliance, store) == thin() and appliance.nfs.served()[0].clients == before
 
 
-def test_what_it_holds_beyond_its_size_stays_when_it_becomes_thin(appliance: Appliance) -> None:
+def test_space_beyond_its_size_is_retained_when_it_becomes_thin(appliance: Appliance) -> None:
     """Metadata may have gone into the slack: then the quota is what is there."""
     store = appliance.nfs_datastore("first", thick=True)
     appliance.simulator.write(details(appliance, store)["dataset"], GIB + MIB)
@@ -171,7 +171,7 @@ def test_what_it_holds_beyond_its_size_stays_when_it_becomes_thin(appliance: App
         (FileRefusedError("not_supported", "load zvol_clone"), "load zvol_clone"),
     ],
 )
-def test_what_shares_blocks_stays_thin(
+def test_a_datastore_with_shared_blocks_does_not_become_thick(
     appliance: Appliance, monkeypatch: pytest.MonkeyPatch, found: SharedSpace | FileRefusedError, says: str
 ) -> None:
     monkeypatch.setattr(thick, "FILES_SECONDS", 0)
@@ -234,7 +234,7 @@ def test_a_removed_reservation_is_set_again_or_reported(appliance: Appliance) ->
         ({"refquota": str(GIB)}, False),
     ],
 )
-def test_an_adopted_file_system_stays_what_it_is(own: dict[str, str], thick: bool, appliance: Appliance) -> None:
+def test_an_adopted_file_system_is_not_changed(own: dict[str, str], thick: bool, appliance: Appliance) -> None:
     appliance.simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old", **own})
     store = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old"})["result"]["datastore"]
     assert details(appliance, store)["thick"] is thick and served(appliance, store) == (GIB if thick else None)

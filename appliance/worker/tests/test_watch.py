@@ -36,7 +36,7 @@ def event(appliance: Appliance, event_class: str, **more: Any) -> Any:
     return appliance.service.watch.event(event)
 
 
-def test_devices_that_fail_and_come_back(appliance: Appliance) -> None:
+def test_devices_that_fail_and_return(appliance: Appliance) -> None:
     first, second = (disk.path for disk in appliance.simulator.disks()[:2])
     scan(appliance)
     assert alerts(appliance, "pool") == {}
@@ -124,7 +124,7 @@ def test_slow_devices_are_reported_for_an_hour(appliance: Appliance) -> None:
     "wrong",
     [{"class": "no class!"}, {"class": ""}, {"class": 5}, {"pool": "a\nb"}, {"vdev": "x" * 2000}, {"eid": "7"}, {"eid": -1}],
 )
-def test_what_is_no_event_is_refused(shared: Appliance, wrong: dict[str, Any]) -> None:
+def test_invalid_events_are_refused(shared: Appliance, wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidError):
         shared.service.watch.event({"class": "a.b", "pool": "tank", "vdev": "", "state": "", "eid": 1, **wrong})
 
@@ -167,7 +167,7 @@ def test_warm_disks_do_not_flap(appliance: Appliance) -> None:
     assert at(disks.HOT, 84) == {} and at(84, 84) == hot
 
 
-def test_who_sleeps_or_does_not_answer_is_as_before(appliance: Appliance) -> None:
+def test_the_health_of_silent_and_sleeping_disks_does_not_change(appliance: Appliance) -> None:
     """Also for a worker that was started meanwhile: a disk that said it fails, and then says nothing, is not well again."""
     path = appliance.simulator.disks()[0].path
 
@@ -234,7 +234,7 @@ def test_growing_counters_are_reported_until_acknowledged_and_after_growth(appli
     assert says() == {}
 
 
-def test_what_an_event_has_found_is_drift(appliance: Appliance) -> None:
+def test_a_change_found_after_an_event_is_drift(appliance: Appliance) -> None:
     """A run after an event reports differences as drift."""
     store = appliance.datastore("first")
     target = appliance.target.targets()[0]

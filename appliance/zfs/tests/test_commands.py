@@ -25,7 +25,7 @@ def test_nothing_is_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ZPOOL_SCRIPTS" not in names and "LC_ALL=C.UTF-8" in names
 
 
-def test_time_limit_ends_what_was_started(tmp_path: Path) -> None:
+def test_time_limit_ends_started_programs(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     for seconds in (0.5, 5, 30):
         began = time.monotonic()
@@ -54,7 +54,7 @@ def test_endless_output_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
         commands.run(["/usr/bin/yes"], seconds=30)
 
 
-def test_program_that_is_not_there() -> None:
+def test_missing_program() -> None:
     with pytest.raises(EngineUnavailable):
         commands.run(["/usr/sbin/nosuchprogram"], seconds=1)
     with pytest.raises(UnexpectedFailure):

@@ -97,7 +97,7 @@ def test_scsi() -> None:
     assert (health.reallocated, health.uncorrectable, health.temperature_limit) == (4, 3, 65)
 
 
-def test_who_has_none_and_who_sleeps() -> None:
+def test_disks_without_smart_and_sleeping_disks() -> None:
     none, asleep = read(NONE), read(ASLEEP)
     assert not none.available and "Unable to detect" in none.reason and not none.asleep
     assert not asleep.available and asleep.asleep

@@ -80,7 +80,7 @@ def test_a_new_datastore_is_a_lun_of_its_hosts_only(appliance: Appliance) -> Non
     assert appliance.run("datastore", "show", "mine").returncode == 3
 
 
-def test_who_is_logged_in_keeps_its_disk(appliance: Appliance) -> None:
+def test_a_logged_in_host_retains_its_disk(appliance: Appliance) -> None:
     lun = create(appliance, "used", "--group", "one")
     appliance.cli("snapshot", "create", "before", "used", "--wait")
     appliance.cli("snapshot", "hold", "used", "before", "audit", "--wait")
@@ -173,7 +173,7 @@ def test_drift_is_repaired_and_reported(appliance: Appliance) -> None:
     assert appliance.cli("reconcile") == ""
 
 
-def test_the_target_serves_without_the_appliance_and_it_comes_back(appliance: Appliance) -> None:
+def test_the_target_serves_without_the_appliance_and_the_appliance_returns(appliance: Appliance) -> None:
     lun = create(appliance, "lasting", "--group", "one")
     appliance.worker.kill()
     appliance.api.kill()
@@ -222,7 +222,7 @@ def test_chap_holds_from_the_next_login_on(appliance: Appliance) -> None:
     assert "a-good-long" not in appliance.json("host", "list").__repr__() + appliance.logs()
 
 
-def test_a_wrong_password_logs_nobody_out(appliance: Appliance) -> None:
+def test_a_wrong_password_ends_no_session(appliance: Appliance) -> None:
     kept = (appliance.directory / "zvaai" / "cli.json").read_bytes()
     words = ("login", "https://127.0.0.1:8443", "--fingerprint", appliance.frontend.fingerprint)
     assert appliance.run(*words, text="a wrong password").returncode == 5

@@ -243,7 +243,7 @@ def test_a_response_that_is_not_taken_is_ended(hasty: ServiceStack) -> None:
 # --- floods
 
 
-def test_one_address_has_not_all_requests(service: ServiceStack) -> None:
+def test_one_address_cannot_take_all_requests(service: ServiceStack) -> None:
     held = [service.tls("127.0.5.1") for _ in range(MOST_OF_ONE)]
     for connection in held:
         connection.sendall(BODY)
@@ -489,7 +489,7 @@ def test_scripts_are_compressed_and_cached(service: ServiceStack, accepted: str,
     assert found.headers["Content-Type"] == "text/javascript; charset=utf-8"
 
 
-def test_what_is_known_is_not_sent_again(service: ServiceStack) -> None:
+def test_known_versions_are_not_sent_again(service: ServiceStack) -> None:
     with service.client() as client:
         tag = client.get("/").headers["ETag"]
         again = client.get("/", headers={"If-None-Match": tag})

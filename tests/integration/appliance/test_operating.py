@@ -137,7 +137,7 @@ def test_an_alert_reaches_its_receiver_whatever_dies(appliance: Appliance, tmp_p
     assert made["secret"] not in appliance.logs()
 
 
-def test_the_configuration_comes_back(appliance: Appliance, tmp_path: Path) -> None:
+def test_the_configuration_is_restored(appliance: Appliance, tmp_path: Path) -> None:
     """By the command: after the restore a deleted host sees its LUN again."""
     file = tmp_path / "site.json"
     lun = int(appliance.json("datastore", "show", "first")["lun"])

@@ -225,7 +225,7 @@ def read_everything(sent: Sent) -> None:
     assert known["/users"] and known["/hosts"] and known["/audit"] and known["/datastores"]
 
 
-def test_no_secret_comes_out(sent: Sent) -> None:
+def test_no_secret_is_disclosed(sent: Sent) -> None:
     admin = sent.appliance.token()
     status, made = sent.request("POST", "/tokens", {"name": "v", "scope": "viewer", "days": 1}, admin)
     assert status == 201

@@ -100,7 +100,7 @@ def test_into_a_file(root: Path, tool: FileTool) -> None:
     assert filecmp.cmp(root / "source", target, shallow=False)
 
 
-def test_a_kill_leaves_nothing_half(root: Path, elsewhere: Path, seed: int) -> None:
+def test_a_kill_leaves_no_partial_clone(root: Path, elsewhere: Path, seed: int) -> None:
     """By name: no file or a complete one. Reopening the file system removes what was running."""
     choose = random.Random(seed)
     source, clone = elsewhere / "source", root / "clone"

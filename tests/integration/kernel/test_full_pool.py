@@ -242,7 +242,7 @@ def test_the_kernel_s_eio_is_want_of_space(
     assert errors == 0
 
 
-def test_a_reservation_that_somebody_removed_is_set_again(short_pool: ShortPool, short_target: Target) -> None:
+def test_a_removed_reservation_is_set_again(short_pool: ShortPool, short_target: Target) -> None:
     """An admin removes the reservation for a LUN's overwrites: the target sets it again."""
     volume = short_pool.create_volume("lun", 512, volblocksize="16K")
     short_target.add_lun(0, volume)

@@ -77,7 +77,7 @@ def peers(target: Target) -> list[str]:
     return [str(session["peer"]) for session in target.call("sessions.list")["sessions"]]
 
 
-def test_a_host_goes_on_with_the_other_pool(
+def test_a_host_continues_with_the_other_pool(
     target: Target, removable_pool: RemovablePool, make_volume: VolumeMaker, tmp_path: Path
 ) -> None:
     target.add_lun(0, removable_pool.create_volume("removed", 64, volthreading="off"))

@@ -22,7 +22,7 @@ def lun(target: Target) -> dict[str, Any]:
     return dict(found)
 
 
-def test_a_zvol_goes_returns_and_grows(target: Target, pool: Pool, make_volume: VolumeMaker) -> None:
+def test_a_zvol_disappears_returns_and_grows(target: Target, pool: Pool, make_volume: VolumeMaker) -> None:
     device = make_volume(NAME, 64)
     target.add_lun(0, device)
     before = lun(target)

@@ -75,7 +75,7 @@ def rig(rig_of_all: Rig) -> Iterator[Rig]:
 
 
 @pytest.mark.parametrize("command", ["clone", "fast-clone"])
-def test_what_is_there_stays_when_a_clone_is_refused(rig: Rig, command: str) -> None:
+def test_a_refused_clone_changes_no_file(rig: Rig, command: str) -> None:
     his = rig.store / "his"
     his.mkdir(exist_ok=True)
     (his / "disk").write_bytes(b"older")

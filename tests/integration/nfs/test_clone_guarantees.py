@@ -115,7 +115,7 @@ def test_an_aborted_clone_has_left_nothing_when_that_is_said(rig: Rig) -> None:
     assert any(aborts(turn) for turn in range(20))
 
 
-def test_a_job_is_shown_to_its_host_and_to_who_may_write_there(rig: Rig) -> None:
+def test_a_job_is_visible_to_its_host_and_to_users_with_write_access(rig: Rig) -> None:
     (rig.here / "his").mkdir()
     os.chown(rig.here / "his", 1000, 1000)
     with Nfs3() as root, Nfs3(User(1000, 1000)) as user, Nfs3(User(1001, 1001)) as stranger:
@@ -160,7 +160,7 @@ def test_an_export_is_removed_during_clones(rig: Rig, ends: str) -> None:
         (rig.other / "short-lived" / "large").unlink()
 
 
-def test_share_reservations_are_kept(rig: Rig) -> None:
+def test_share_reservations_are_honoured(rig: Rig) -> None:
     number = 0
 
     def onto() -> int:

@@ -43,7 +43,9 @@ def control(nfs_store: Path, tmp_path: Path) -> Iterator[tuple[Ganesha, daemon.G
             yield Ganesha(folder, address), server, nfs_store
 
 
-def test_exports_come_change_and_go_while_others_are_used(control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path) -> None:
+def test_exports_are_added_changed_and_removed_while_others_are_used(
+    control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path
+) -> None:
     client, server, store = control
     before = server.pid
     assert client.exports() == {1: "/always"}
@@ -71,7 +73,7 @@ def test_exports_come_change_and_go_while_others_are_used(control: tuple[Ganesha
     assert server.pid == before
 
 
-def test_what_is_refused_changes_nothing(control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path) -> None:
+def test_refused_requests_change_nothing(control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path) -> None:
     client, _server, store = control
     one = Export(2, store / "one", "/one", access="RW")
     client.add(one)
@@ -100,7 +102,7 @@ def test_what_is_refused_changes_nothing(control: tuple[Ganesha, daemon.Ganesha,
     assert (tmp_path / "exports" / "2.conf").read_bytes() == kept
 
 
-def test_what_was_added_and_changed_is_served_after_a_crash(control: tuple[Ganesha, daemon.Ganesha, Path]) -> None:
+def test_added_and_changed_exports_are_served_after_a_crash(control: tuple[Ganesha, daemon.Ganesha, Path]) -> None:
     client, server, store = control
     client.add(Export(2, store / "one", "/one"))
     client.change(Export(2, store / "one", "/one", access="RW"))

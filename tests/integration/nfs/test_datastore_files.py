@@ -83,7 +83,7 @@ def test_a_disk_is_cloned_and_shares_its_blocks(rig: Rig) -> None:
     assert (entry["status"], entry["after"]["destination"]) == (202, NEW)
 
 
-def test_what_is_refused_says_why(rig: Rig) -> None:
+def test_refusals_have_a_reason(rig: Rig) -> None:
     before = rig.files()
     for source, destination, code, text in (
         ("../x", "new.vmdk", INVALID, "source"),

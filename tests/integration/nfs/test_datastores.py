@@ -77,7 +77,7 @@ def rig(nfs_store: Path, tmp_path: Path) -> Iterator[Rig]:
             run("ip", "address", "del", f"{address}/32", "dev", "lo")
 
 
-def test_its_load_is_what_hosts_read_and_write(rig: Rig) -> None:
+def test_its_load_equals_the_traffic_of_hosts(rig: Rig) -> None:
     store = rig.appliance.nfs_datastore("first", clients=[ESX1])
     history, now = rig.appliance.service.history, int(time.time()) // 10 * 10
     history.collect(now - 10)
@@ -90,7 +90,7 @@ def test_its_load_is_what_hosts_read_and_write(rig: Rig) -> None:
     assert load["datastore"] == store and load["bytes"] == 20_000 and load["operations"] > 0
 
 
-def test_who_may_mount_it_can_and_nobody_else(rig: Rig) -> None:
+def test_only_permitted_hosts_can_mount_it(rig: Rig) -> None:
     """By host group, address and protocol version, after each change."""
     group = rig.appliance.request("POST", "/host-groups", {"name": "cluster"}).json
     assert group is not None
@@ -144,7 +144,7 @@ def test_drift_is_seen_and_mended_and_others_are_left_alone(rig: Rig) -> None:
     assert rig.reconcile() == {"differences": [], "failures": []}
 
 
-def test_it_comes_back_without_the_appliance(rig: Rig) -> None:
+def test_it_returns_without_the_appliance(rig: Rig) -> None:
     rig.appliance.nfs_datastore("first", clients=[ESX1])
     with mounted("/first", server=ESX1) as host:
         host.write_file("/kept", b"data")
@@ -155,7 +155,7 @@ def test_it_comes_back_without_the_appliance(rig: Rig) -> None:
     assert rig.reconcile() == {"differences": [], "failures": []}
 
 
-def test_who_uses_it_is_seen(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_of_a_device_are_found(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """ganesha reports its clients and the last use of each export; an export in use is not removed."""
     rig.server.restart_after_kill()
     young = rig.appliance.nfs_datastore("young", clients=[ESX1])

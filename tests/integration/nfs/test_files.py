@@ -155,7 +155,7 @@ def test_a_request_said_again_is_the_same_job_whatever_became_of_the_files(rig: 
     assert (error.value.status, error.value.field) == ("exists", "request_id")
 
 
-def test_others_than_who_may_are_not_answered(rig: Rig) -> None:
+def test_unauthorised_users_get_no_answer(rig: Rig) -> None:
     """A user who can reach the socket, because root allows it by folder and mode."""
     program = (
         "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b'x\\n'); print(s.recv(9))"
@@ -173,7 +173,7 @@ def test_others_than_who_may_are_not_answered(rig: Rig) -> None:
     assert rig.files.files(1, "", 1).files
 
 
-def test_who_is_silent_keeps_nobody_waiting(rig: Rig) -> None:
+def test_a_silent_client_blocks_no_other(rig: Rig) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(3):
             silent = stack.enter_context(socket.socket(socket.AF_UNIX))

@@ -48,5 +48,5 @@ def test_the_others_need_the_portmapper(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("port", ["", "0", "65536", "-1", "nfs", "2049x", "99999999999999999999"])
-def test_what_is_no_port_is_wrong_usage(port: str) -> None:
+def test_an_invalid_port_is_wrong_usage(port: str) -> None:
     assert vaai_nas("--nfs-port", port, "caps", EXPORT).returncode == USAGE

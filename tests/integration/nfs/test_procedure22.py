@@ -175,7 +175,7 @@ def test_a_lazy_clone_is_made_by_the_server_in_the_last_directory(rig: Rig) -> N
     assert rig.procedure.clone(rig.source(), directory, "directory/clone").status == EXIST
 
 
-def test_statistics_and_what_is_supported(rig: Rig) -> None:
+def test_statistics_and_capabilities(rig: Rig) -> None:
     found = rig.procedure.command(procedure22.STATISTICS, rig.source())
     assert (found.status, found.total, found.reserved) == (OK, SIZE, 0)
     assert found.unique <= found.allocated
@@ -197,7 +197,7 @@ def test_reservations_on_thin_datastores_are_refused(rig: Rig) -> None:
     assert rig.procedure.command(procedure22.RESERVE, rig.source("other-fsal")).status == NOSPC
 
 
-def test_progress_and_abort_of_what_is_no_clone(rig: Rig) -> None:
+def test_progress_and_abort_without_a_clone(rig: Rig) -> None:
     assert rig.procedure.command(procedure22.PROGRESS, rig.source()).status == NOENT
     assert rig.procedure.command(procedure22.ABORT, rig.source()).status == NOENT
 
@@ -234,7 +234,7 @@ def test_versions_and_commands_that_are_not_known(rig: Rig) -> None:
         assert rig.procedure.command(command, rig.source()).status == NOTSUPP, command
 
 
-def test_names_of_what_is_to_be_made(rig: Rig) -> None:
+def test_names_of_new_objects(rig: Rig) -> None:
     for name, length, status in (
         (b"..", None, INVAL),
         (b".", None, INVAL),
@@ -260,7 +260,7 @@ def test_names_of_what_is_to_be_made(rig: Rig) -> None:
     assert {path.name for path in rig.stores["open"].parent.iterdir()} & {"outside"} == set()
 
 
-def test_handles_that_are_not_its_own(rig: Rig, seed: int) -> None:
+def test_handles_of_others(rig: Rig, seed: int) -> None:
     source, choices = rig.source(), random.Random(seed)
     foreign = [b"", b"\x01", bytes(64), b"\xff" * 64, choices.randbytes(28), choices.randbytes(64), source[:5], source[:-1]]
     for handle in foreign:

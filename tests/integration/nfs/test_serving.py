@@ -50,7 +50,7 @@ def test_both_fsals_are_served_by_one_daemon(make_store: Callable[[str], Path], 
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_what_was_written_is_there_after_kill_and_restart(nfs_store: Path, tmp_path: Path, version: int) -> None:
+def test_written_data_survives_kill_and_restart(nfs_store: Path, tmp_path: Path, version: int) -> None:
     with running_ganesha(tmp_path / "ganesha", [Export(1, nfs_store, "/one")]) as ganesha:
         with mounted("/one", version) as client:
             client.write_file("/disk", b"before")
@@ -61,7 +61,7 @@ def test_what_was_written_is_there_after_kill_and_restart(nfs_store: Path, tmp_p
             assert client.read_file("/disk") == b"after"
 
 
-def test_a_client_of_nfsv3_goes_on_over_kill_and_restart(nfs_store: Path, tmp_path: Path) -> None:
+def test_a_client_of_nfsv3_continues_after_kill_and_restart(nfs_store: Path, tmp_path: Path) -> None:
     with running_ganesha(tmp_path / "ganesha", [Export(1, nfs_store, "/one")]) as ganesha, mounted("/one") as client:
         file = client.open("/disk", os.O_CREAT | os.O_RDWR)
         for number in range(3):

@@ -76,7 +76,7 @@ def rig(rig_of_all: Rig) -> Iterator[Rig]:
             path.unlink()
 
 
-def test_debians_own_library_serves_nfs_without_vaai_nas(make_store: Callable[[str], Path], tmp_path: Path, seed: int) -> None:
+def test_debians_library_serves_nfs_without_vaai_nas(make_store: Callable[[str], Path], tmp_path: Path, seed: int) -> None:
     data = random.Random(seed).randbytes(SIZE)
     with running_rig(make_store, tmp_path, Daemon.STOCK, data) as rig:
         with mounted("/open") as client:
@@ -161,7 +161,7 @@ def counters(rig: Rig, path: str) -> dict[str, int]:
     return found
 
 
-def test_what_is_counted(rig: Rig) -> None:
+def test_counters(rig: Rig) -> None:
     places = ("/open", "/read-only", "")
     before = {place: counters(rig, place) for place in places}
     with Nfs3() as nfs:
@@ -179,7 +179,7 @@ def test_what_is_counted(rig: Rig) -> None:
     assert counted["/read-only"] == {**nothing, "clones": 1, "errors": 1, "refused": 1}
 
 
-def test_what_the_control_socket_refuses(rig: Rig) -> None:
+def test_refusals_of_the_control_socket(rig: Rig) -> None:
     lines = [b"{", b"[]", b'{"jsonrpc":"2.0","id":1,"method":"other"}', b"[" * 1000]
     lines += [b'{"jsonrpc":null,"id":2,"method":"statistics.get"}']
     lines += [b'{"jsonrpc":"2.0","id":2,"method":"statistics.get","params":{"a":1}}']

@@ -203,7 +203,7 @@ async def _drop(awaitable: Awaitable[object]) -> None:
     ],
     ids=lambda abuse: str(abuse.__name__),
 )
-def test_a_working_host_goes_on(target: Target, make_volume: VolumeMaker, working_host: Worker, abuse: Abuse) -> None:
+def test_a_working_host_is_not_affected(target: Target, make_volume: VolumeMaker, working_host: Worker, abuse: Abuse) -> None:
     target.add_lun(0, make_volume("working", 16))
     target.add_lun(1, make_volume("abused", 16))
 

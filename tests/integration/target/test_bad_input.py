@@ -323,7 +323,7 @@ class RawWrites(Session):
 # PDUs
 
 
-def test_what_is_not_known_is_rejected(served: Target) -> None:
+def test_unknown_commands_are_rejected(served: Target) -> None:
     async def act() -> None:
         async with ready_session(served) as session:
             for opcode, reason in ((0x1C, REJECT_COMMAND_NOT_SUPPORTED), (Opcode.SNACK_REQUEST, REJECT_SNACK)):
@@ -418,7 +418,7 @@ def test_less_and_more_than_the_initiator_expects(served: Target) -> None:
     show(served, act)
 
 
-def test_commands_that_are_not_there(served: Target) -> None:
+def test_unknown_commands(served: Target) -> None:
     async def act() -> None:
         async with ready_session(served) as session:
             for operation_code in (0x04, 0x01, 0xC0, 0xFF):  # FORMAT UNIT, REZERO, vendor specific

@@ -94,7 +94,7 @@ def test_many_sessions_at_once(target: Target, make_volume: VolumeMaker, tmp_pat
             outcome.result()
 
 
-def test_chap_admits_only_who_knows_the_secret(target: Target, make_volume: VolumeMaker) -> None:
+def test_chap_requires_the_secret(target: Target, make_volume: VolumeMaker) -> None:
     target.add_lun(0, make_volume("volume", 16))
     account = Account("host", "a-secret-of-20-bytes")
     target.call("accounts.set", {"target": IQN, "name": account.name, "secret": account.secret, "initiators": "any"})
@@ -104,7 +104,7 @@ def test_chap_admits_only_who_knows_the_secret(target: Target, make_volume: Volu
             run("iscsi-inq", target.url(0, account=wrong))
 
 
-def test_a_lun_that_is_not_there_is_refused(target: Target, make_volume: VolumeMaker) -> None:
+def test_a_missing_lun_is_refused(target: Target, make_volume: VolumeMaker) -> None:
     target.add_lun(0, make_volume("volume", 16))
     refused = subprocess.run(["iscsi-readcapacity16", target.url(5)], capture_output=True, text=True, check=False)
     assert refused.returncode != 0

@@ -132,7 +132,7 @@ def bulk_writes(portal: str) -> Iterator[Synchronized[int]]:
 
 
 @pytest.mark.parametrize("during_bulk", [False, True], ids=["alone", "during bulk"])
-def test_no_update_is_lost_and_nobody_starves(
+def test_no_update_is_lost_and_no_host_starves(
     target: Target, make_volume: VolumeMaker, seed: int, report_line: Callable[[str], None], during_bulk: bool
 ) -> None:
     target.add_lun(0, make_volume("volume", SIZE_MIB))

@@ -222,7 +222,7 @@ def test_random_offloads_match_a_model(target: Target, make_volume: VolumeMaker,
     asyncio.run(asyncio.wait_for(act(), 300))
 
 
-def test_holes_are_what_was_never_written_or_unmapped(target: Target, make_volume: VolumeMaker) -> None:
+def test_holes_are_unwritten_or_unmapped_ranges(target: Target, make_volume: VolumeMaker) -> None:
     """GET LBA STATUS never reports a block with data as deallocated, and reports blocks freed by UNMAP and WRITE SAME."""
     if IN_GUEST:  # there zvol_clone reports allocation
         loaded = kernel_module.load()
@@ -313,7 +313,7 @@ def test_zeroes_and_unmap_give_the_space_back(target: Target, make_volume: Volum
     assert offload["zeroed_bytes"] >= SIZE_MIB << 20
 
 
-def test_a_copy_reaches_only_what_this_host_may_use(target: Target, make_volume: VolumeMaker) -> None:
+def test_a_copy_can_use_only_luns_of_its_host(target: Target, make_volume: VolumeMaker) -> None:
     """CVE-2020-28374: neither end of a copy may be a LUN that the host may not use, even if it knows the designator."""
     mine, hidden = make_volume("mine", SIZE_MIB), make_volume("hidden", SIZE_MIB)
     owner = "iqn.2026-11.example.zvaai:owner"

@@ -108,7 +108,7 @@ def test_name_is_taken_or_nothing_is_above(rig: Rig) -> None:
         rig.engine.volume(rig.pool)
 
 
-def test_lists_are_sorted_and_limited_to_what_is_below(rig: Rig) -> None:
+def test_lists_are_sorted_and_limited_to_descendants(rig: Rig) -> None:
     top = rig.filesystem()
     for name in ("b", "a", "a/c"):
         rig.engine.create_filesystem(f"{top}/{name}")
@@ -187,7 +187,7 @@ def test_volume_in_use_is_not_destroyed_but_renamed(rig: Rig) -> None:
     rig.engine.destroy(new)
 
 
-def test_destroy_says_what_is_in_the_way(rig: Rig) -> None:
+def test_destroy_names_the_obstacle(rig: Rig) -> None:
     top = rig.filesystem()
     rig.engine.create_filesystem(f"{top}/child")
     rig.engine.snapshot([f"{top}@s"])

@@ -105,7 +105,7 @@ def test_a_stored_key_is_never_replaced_by_another(rig: Rig, tmp_path: Path) -> 
     assert len(keys.stored_keys()) == 2
 
 
-def test_what_no_key_was_made_for(rig: Rig, tmp_path: Path) -> None:
+def test_datasets_without_a_key(rig: Rig, tmp_path: Path) -> None:
     keys = StoredKeys(rig.engine, tmp_path / "keys")
     plain = rig.filesystem()
     for call in (keys.load_stored_key, keys.export_key):
@@ -113,7 +113,7 @@ def test_what_no_key_was_made_for(rig: Rig, tmp_path: Path) -> None:
             call(plain)
 
 
-def test_keys_are_sealed_and_never_sealed_anew(rig: Rig, tmp_path: Path) -> None:
+def test_keys_are_sealed_once(rig: Rig, tmp_path: Path) -> None:
     keys = StoredKeys(rig.engine, tmp_path / "keys", tmp_path / "master")
     name, identifier = rig.name("root"), str(uuid.uuid4())
     keys.create_encryption_root(name, identifier)

@@ -51,7 +51,7 @@ def test_guids_are_exact(rig: Rig) -> None:
 TEXTS = ["", "ü €", 'tab\t"quote" \\ back', "line\nbreak", "x" * 8191, "-", "a=b"]
 
 
-def test_any_text_comes_back(rig: Rig) -> None:
+def test_any_text_is_restored(rig: Rig) -> None:
     name = rig.filesystem()
     texts = {f"zvaai:text{number}": text for number, text in enumerate(TEXTS)}
     rig.engine.set_properties(name, texts)
@@ -83,7 +83,7 @@ NOT_SETTABLE = [
 ]
 
 
-def test_what_may_not_be_set(rig: Rig) -> None:
+def test_properties_that_cannot_be_set(rig: Rig) -> None:
     filesystem = rig.filesystem()
     before = rig.engine.filesystem(filesystem).properties
     for name, value in NOT_SETTABLE:

@@ -70,7 +70,7 @@ def test_list(rig: Rig) -> None:
         rig.engine.snapshots(f"{top}/none")
 
 
-def test_used_is_what_destruction_frees(rig: Rig) -> None:
+def test_used_equals_the_space_that_destruction_frees(rig: Rig) -> None:
     name = rig.volume(64 * MIB, compression="off")
     rig.hands.write(name, 4 * MIB)
     rig.engine.snapshot([f"{name}@a"])

@@ -183,7 +183,7 @@ def test_after_the_start_the_datastore_is_mounted_and_not_the_replica(last: str,
 
 
 @pytest.mark.long("45 s; a replica at the start of the system is in each run")
-def test_a_replica_that_somebody_imports_over_a_datastore_is_unmounted(without_polling: Appliance, tmp_path: Path) -> None:
+def test_a_replica_imported_over_a_datastore_is_unmounted(without_polling: Appliance, tmp_path: Path) -> None:
     """`zpool import` mounts it at the datastore's mountpoint. If a process uses it, it remains mounted and is reported."""
     without_polling.cli("pool", "create", POOL, DEVICES[0], "--force", "--wait")
     without_polling.cli("datastore", "create", "files", "--kind", "nfs", "--pool", POOL, "--size", "1G", "--wait")

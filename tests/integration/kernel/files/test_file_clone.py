@@ -96,7 +96,7 @@ def test_blocks_are_shared(pool: Pool, dataset: Path, device: ZvolClone) -> None
         assert tool.unique(source) == (8 * MIB, True)
 
 
-def test_statistics_of_what_was_just_changed(pool: Pool, dataset: Path, device: ZvolClone) -> None:
+def test_statistics_of_new_changes(pool: Pool, dataset: Path, device: ZvolClone) -> None:
     """A count waits until changes are in the pool; later changes are not included."""
     source, clone = dataset / "source", dataset / "clone"
     with FileTool(dataset) as tool:
@@ -202,7 +202,7 @@ def test_across_pools(make_dataset: Callable[..., Path], other_pool: Pool, tmp_p
         pytest.param(True, id="across datasets", marks=pytest.mark.long("13 s; test_across_datasets_of_a_pool is in each run")),
     ],
 )
-def test_a_source_that_is_written_gives_one_moment(make_dataset: Callable[..., Path], across: bool) -> None:
+def test_a_clone_of_a_written_source_has_one_moment(make_dataset: Callable[..., Path], across: bool) -> None:
     """Each pass of a writer stamps all blocks in order: a clone starts with one pass, ends with the one before, or is refused."""
     dataset = make_dataset()
     place = make_dataset() if across else dataset

@@ -35,7 +35,7 @@ def operate(crowd: Crowd, tool: FileTool, answered: int, seconds: float) -> int:
 
 @pytest.mark.long("20 s and more; test_ganesha_kills.py kills the daemon in each run")
 @pytest.mark.parametrize("kills", [12, 100])
-def test_kills_leave_whole_clones_and_no_lost_space(
+def test_kills_cause_no_partial_clone_and_no_lost_space(
     short_pool: ShortPool, tmp_path: Path, seed: int, kills: int, report_line: Callable[[str], None]
 ) -> None:
     """The kill depends on answers, not on seconds: a slow machine would never get past the first operation."""

@@ -41,7 +41,7 @@ def emptied(served: tuple[Ganesha, Path], tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("version", ["3", "4.0", "4.1", "4.2"])
-def test_bytes_go_and_come_back(served: tuple[Ganesha, Path], tmp_path: Path, version: str, seed: int) -> None:
+def test_bytes_survive_a_round_trip(served: tuple[Ganesha, Path], tmp_path: Path, version: str, seed: int) -> None:
     data = random.Random(seed).randbytes(3 * MIB + 17)
     with kernel_mount("/one", tmp_path / "mnt", version) as mount:
         with (mount / "disk").open("wb") as file:
@@ -106,7 +106,7 @@ def _lock_elsewhere(path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_open_file_goes_on_after_kill_and_restart(served: tuple[Ganesha, Path], tmp_path: Path, seed: int) -> None:
+def test_open_file_is_usable_after_kill_and_restart(served: tuple[Ganesha, Path], tmp_path: Path, seed: int) -> None:
     ganesha, store = served
     # The server waits only for clients that it knows: this one, however long it takes to return.
     for gone in (ganesha.directory / "recovery" / "v4recov").iterdir():

@@ -190,7 +190,7 @@ def test_overlapping_inside_one_lun(volume: VolumeOf, target: Target, by: int) -
     assert read_direct(disk, 16 * MIB) == expected
 
 
-def test_what_can_not_be_shared_is_copied_and_the_reason_counted(
+def test_unshareable_blocks_are_copied_and_the_reason_counted(
     volume: VolumeOf, target: Target, pool: Pool, other_pool: Pool, tmp_path: Path
 ) -> None:
     key = tmp_path / "key"

@@ -15,7 +15,7 @@ from support.target import Target
 SIZE = 16 * MIB
 
 
-def test_a_copy_of_what_was_just_written(freezing_pool: FreezingPool, target: Target, tmp_path: Path) -> None:
+def test_a_copy_of_new_data(freezing_pool: FreezingPool, target: Target, tmp_path: Path) -> None:
     """Nothing is synced during the copy: a query for the source's holes (SEEK_DATA) would wait for that."""
     folder = tmp_path / "zfs"
     run("zfs", "create", "-o", f"mountpoint={folder}", f"{freezing_pool.name}/files")

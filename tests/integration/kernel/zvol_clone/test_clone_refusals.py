@@ -69,7 +69,7 @@ def test_a_number_that_is_no_descriptor(device: ZvolClone, source: int, destinat
         assert refused(device.clone(source, number, BLOCK), errno.EBADF, Stopped.BAD_DESCRIPTOR)
 
 
-def test_what_is_no_block_device(device: ZvolClone, source: int, destination: int) -> None:
+def test_files_that_are_not_block_devices(device: ZvolClone, source: int, destination: int) -> None:
     with tempfile.TemporaryFile() as file, opened(Path("/dev/zero"), os.O_RDWR) as zero, opened(DEVICE, os.O_RDWR) as own:
         pipe = os.pipe()
         for other in (file.fileno(), zero, own, *pipe):
@@ -145,7 +145,7 @@ def test_another_block_size(device: ZvolClone, source: int, volume: VolumeOf) ->
     "ranges",
     [(512, 0, BLOCK), (0, 512, BLOCK), (0, 0, BLOCK - 512), (8192, 8192, BLOCK), (0, 0, 1), (1, 1, BLOCK)],
 )
-def test_what_is_not_aligned(device: ZvolClone, source: int, destination: int, ranges: tuple[int, int, int]) -> None:
+def test_misaligned_ranges(device: ZvolClone, source: int, destination: int, ranges: tuple[int, int, int]) -> None:
     outcome = clone_range(device, source, destination, ranges)
     assert refused(outcome, errno.EINVAL, Stopped.UNALIGNED)
 
@@ -165,7 +165,7 @@ def test_what_is_not_aligned(device: ZvolClone, source: int, destination: int, r
         (2**63, 2**63, 2**63),
     ],
 )
-def test_what_lies_beyond_the_end(device: ZvolClone, source: int, destination: int, ranges: tuple[int, int, int]) -> None:
+def test_ranges_beyond_the_end(device: ZvolClone, source: int, destination: int, ranges: tuple[int, int, int]) -> None:
     outcome = clone_range(device, source, destination, ranges)
     assert refused(outcome, errno.EINVAL, Stopped.OUT_OF_RANGE)
 
@@ -198,7 +198,7 @@ def test_length_zero_only_checks(device: ZvolClone, source: int, destination: in
     assert refused(device.clone(source, device.fd, 0), errno.ENOTBLK, Stopped.NOT_BLOCK_DEVICE)
 
 
-def test_who_may_call(device: ZvolClone, source: int, volume: VolumeOf) -> None:
+def test_permission_to_call(device: ZvolClone, source: int, volume: VolumeOf) -> None:
     """Another user cannot open the device. With it and both zvols open, a caller can only do what reads and writes can."""
     with opened(volume(16), os.O_RDWR) as own:
         child = os.fork()

@@ -127,7 +127,7 @@ def test_files_and_zvols_of_one_pool(device: ZvolClone, pool: Pool, dataset: Dat
     assert said[zvols[1]].allocated == 7 * MIB and said[zvols[1]].shared == 6 * MIB
 
 
-def test_what_a_snapshot_also_holds(device: ZvolClone, pool: Pool, dataset: DatasetOf) -> None:
+def test_bytes_that_a_snapshot_also_holds(device: ZvolClone, pool: Pool, dataset: DatasetOf) -> None:
     root = dataset()
     file = root / "file"
     file.write_bytes(random_blocks(2 * MIB))
@@ -186,7 +186,7 @@ def test_a_range_and_its_bounds(device: ZvolClone, pool: Pool, dataset: DatasetO
         assert device.space(fd, flags=1).stopped == Stopped.BAD_REQUEST
 
 
-def test_what_it_refuses(device: ZvolClone, dataset: DatasetOf) -> None:
+def test_refusals(device: ZvolClone, dataset: DatasetOf) -> None:
     root = dataset()
     (root / "file").write_bytes(b"text")
     for path, flags, error, stopped in (
