@@ -2,7 +2,7 @@
 # Shared by the scripts of packaging/ and tests/; sourced. Sets: repository, scratch, cache, root (the Debian 13 root folder).
 # shellcheck shell=bash
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-# This checkout's own: logs, guests, and links to what was built for it.
+# Files of this checkout: logs, guests, and links to its builds.
 scratch=$repository/.cache
 # What all checkouts of this user share: the root folder, downloads, and builds by the content of what they were made from.
 export ZVAAI_CACHE=${ZVAAI_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/zvaai}

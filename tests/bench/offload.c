@@ -7,7 +7,7 @@
  *
  * copy reads and writes, xcopy is EXTENDED COPY with one segment a command, fill writes noise, zero writes zeroes, same is WRITE SAME(16)
  * of zeroes, unmap UNMAP with one descriptor. With RUN and STRIDE only the first RUN bytes of each STRIDE bytes of LENGTH. ats: each
- * session sets a block of its own by COMPARE AND WRITE, again and again.
+ * session sets a separate block by COMPARE AND WRITE, repeatedly.
  * Prints one line of JSON: bytes or commands done, and seconds; ats also the median, 99th percentile and longest time of a command. Ends with 1 and a message when a command fails. */
 #include <poll.h>
 #include <stdint.h>

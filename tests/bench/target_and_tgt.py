@@ -204,7 +204,7 @@ def main(words: Sequence[str]) -> int:
     options = parser.parse_args(words)
     run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(LOAD), str(Path(__file__).with_name("load.c")), "-liscsi")
     values = {}
-    # /tmp of the environment is a tmpfs of its own.
+    # /tmp of the environment is a separate tmpfs.
     for place, folder, stable, workloads in (
         ("tmpfs, cached", tempfile.TemporaryDirectory, False, CACHED),
         ("the file system of the checkout, cached", on_checkout, False, CACHED),

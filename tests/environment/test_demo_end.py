@@ -83,7 +83,7 @@ def test_output_of_an_ended_process_is_retained(tmp_path: Path) -> None:
         kept.check()
         return log.read_text() == "first\nsecond\n"
 
-    wait_for(said_both, "it is started anew, and its log is one")
+    wait_for(said_both, "it is restarted, and has one log")
     kept.stop()
     assert kept.processes[0].returncode == -15
 

@@ -59,7 +59,7 @@ def check(state: Path) -> None:
     expected = bytearray((state / "content").read_bytes())
     for _, offset, length in CLEARED:
         expected[offset : offset + length] = bytes(length)
-    assert read_direct(device, LENGTH) == expected, "what was cleared and stable is not as it was"
+    assert read_direct(device, LENGTH) == expected, "stable zeroes have changed"
     run("zpool", "scrub", "-w", POOL)
     status = run("zpool", "status", POOL)
     assert "with 0 errors" in status, status

@@ -34,7 +34,7 @@ def test_a_flushed_clone_survives_a_power_cut(state: Path) -> None:
         guest.wait()
         console.close()
     before, after = flushed.read_text().split()
-    assert before == after, "a transaction group closed between clone and cut: the intent log was not what kept it"
+    assert before == after, "a transaction group closed between clone and cut: it does not prove the intent log"
     check = subprocess.run([*command[:-1], "check"], capture_output=True, text=True, timeout=900, check=False)
     assert check.returncode == 0, check.stdout + check.stderr
     assert "flushed clone whole after the cut" in check.stdout

@@ -82,6 +82,6 @@ class FioHosts:
         before = dict(self.passes)
         wait_for(
             lambda: bool(self._failures) or all(self.passes[kind] >= before[kind] + 2 for kind in before),
-            f"fio goes on {when}: {self.passes}", 400,
+            f"fio continues {when}: {self.passes}", 400,
         )  # fmt: skip
         assert not self._failures, self._failures

@@ -177,7 +177,7 @@ class Writers:
         except TimeoutError:
             log = "journalctl -b --no-pager -n 40 -u zvaai-target -u nfs-ganesha"
             seen = self._machine.run(f"systemctl --failed; {log}; showmount -e; ss -ltn; zpool status", check=False)
-            raise AssertionError(f"a host does not go on: before {before}, now {self.reports()}\n{seen}") from None
+            raise AssertionError(f"a host does not continue: before {before}, now {self.reports()}\n{seen}") from None
 
     def stop(self) -> dict[str, dict[str, Any]]:
         for process in self._running.values():

@@ -17,7 +17,7 @@
  *   dmu_read_l0_bps() first, under the suspend lock of the source, and do not start on a dirty block. What remains: a writer
  *   of the source that comes in between our question and the range lock. It cannot be closed from outside: holding
  *   the range lock as reader ourselves deadlocks as soon as a writer queues. A caller who keeps writers off the range
- *   (as an iSCSI target does with range locks of its own) never waits. Without that the wait ends when the txg of that write
+ *   (as an iSCSI target does with its range locks) never waits. Without that the wait ends when the txg of that write
  *   is on disk: the open, the quiescing and the syncing one at the most, each pushed at once, not after
  *   zfs_txg_timeout; no new dirt can come, because the range lock then keeps writers out.
  * - A source block that was discarded, where the discard is not on disk yet: dmu_read_l0_bps() of 2.3.9 gives its old block
@@ -307,7 +307,7 @@ int clone_range(struct volume *source, struct volume *destination, struct zvol_c
 
 /*
  * Whether the pointer may be that of a clone that is not on disk yet, which dmu_read_l0_bps() gives as if it were. Each of those
- * has a physical birth of its own (dmu_brt_clone(): the source was born in an earlier txg) or is embedded.
+ * has a separate physical birth (dmu_brt_clone(): the source was born in an earlier txg) or is embedded.
  */
 static bool may_be_new_clone(const char *block_pointer)
 {
@@ -354,7 +354,7 @@ static bool add_extent(struct zvol_clone_map *request, struct zvol_clone_extent 
 }
 
 /*
- * One step of a map: the suspend lock is let go after it. *room is set to false when another extent has no room. All block
+ * One step of a map: the suspend lock is released after it. *room is set to false if the next extent does not fit. All block
  * pointers are read at once, and singly only when that fails: a block is not on disk yet, or can't be read.
  */
 static int map_step(struct volume *volume, struct zvol_clone_map *request, struct zvol_clone_extent *extents, char *block_pointers,

@@ -172,7 +172,7 @@ static long space_ioctl(struct zvol_clone_space __user *user)
 }
 
 /*
- * Who may call: whoever may open the device, for descriptors the caller holds. They are the permission: a clone changes nothing
+ * Permission: the caller must be able to open the device, and must hold open descriptors of both zvols. A clone changes nothing
  * that the caller could not have written, and gives nothing that the caller could not have read. README.md says more.
  */
 static long zvol_clone_ioctl(struct file *file, unsigned int command, unsigned long argument)

@@ -8,7 +8,7 @@
  * without a lock. We do as brt_prefetch() does: the entry counts under bv_lock, the ZAP under bv_mos_entries_lock.
  *
  * Block pointers are read from first-level indirect blocks, or from the dnode where it has one level. That makes no buffer for
- * any data block. A step takes 128 block pointers, and lets go of all locks after it.
+ * any data block. A step processes 128 block pointers, and releases all locks at its end.
  */
 #include <linux/fs.h>
 #include <linux/ktime.h>

@@ -40,7 +40,7 @@ void volume_release_objset(struct volume *volume);
 bool volume_has_pending_free(struct volume *volume, u64 offset, u64 length);
 
 /*
- * Length of the hole at the offset by what is on disk, up to @limit: only when nothing of the zvol is dirty, else 0. However long it is, it takes
+ * Length of the hole on disk at the offset, up to @limit; 0 if the zvol has dirty data. For any length it takes
  * a few steps down the tree of block pointers. The objset is held.
  */
 u64 volume_clean_hole(struct volume *volume, u64 offset, u64 limit);
@@ -54,7 +54,7 @@ bool volume_same_key(struct volume *volume, struct volume *other);
 /* The pool (spa_t) of a held objset: for comparison only. */
 const void *objset_pool(const void *objset);
 
-/* As it is now: both can change while the file is open. */
+/* The present values: both can change while the file is open. */
 u64 volume_current_size(const struct volume *volume);
 /* Whether a range lies inside, as the size is now. */
 bool volume_contains(const struct volume *volume, u64 offset, u64 length);

@@ -126,7 +126,7 @@ static bool same(const char *what, const char *expected, const char *loaded)
 	return false;
 }
 
-/* sysfs shows the note section as it is in the ELF file: header, "GNU", the build ID. */
+/* sysfs shows the note section of the ELF file unchanged: header, "GNU", the build ID. */
 static bool same_build_id(void)
 {
 	struct {

@@ -13,7 +13,7 @@ struct zfs_object {
 };
 
 /*
- * Pins the file, which is to be open for reading, and proves what it is. Returns 0 or a negative errno, and the reason in *stopped.
+ * Pins the file, which must be open for reading, and checks its type. Returns 0 or a negative errno, and the reason in *stopped.
  * Release it after success only.
  */
 int zfs_object_acquire(struct zfs_object *object, int fd, enum zvol_clone_stopped *stopped);

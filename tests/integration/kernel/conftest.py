@@ -78,7 +78,7 @@ def lasting_volume(pool: Pool) -> Iterator[VolumeOf]:
         yield make
 
 
-@pytest.fixture(scope="module")  # tests of other files export all pools but the first, and load zfs anew
+@pytest.fixture(scope="module")  # tests of other files export all pools but the first, and reload zfs
 def other_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """A second pool, on a file in memory."""
     disk = tmp_path_factory.mktemp("other") / "disk"

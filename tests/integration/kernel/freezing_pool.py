@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool whose transaction groups can be kept from syncing."""
+"""A pool that can block the sync of its transaction groups."""
 
 from __future__ import annotations
 

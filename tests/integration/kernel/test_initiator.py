@@ -87,7 +87,7 @@ def test_no_acknowledged_write_is_lost_when_the_target_is_killed(
         try:
             for _ in range(kills):
                 before = len(acknowledged)
-                wait_for(lambda before=before: len(acknowledged) > before + 40, "writes go on", timeout=300)  # type: ignore[misc]
+                wait_for(lambda before=before: len(acknowledged) > before + 40, "writes continue", timeout=300)  # type: ignore[misc]
                 target.kill()
                 time.sleep(away.random() / 2)  # the random downtime is part of the test
                 target.start()

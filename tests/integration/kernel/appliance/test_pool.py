@@ -147,7 +147,7 @@ def replace_under_load(appliance: Appliance, lun: int) -> None:
 
         wait_for(replaced, "the disk is replaced", SECONDS)
         turns = load.turns
-        wait_for(lambda: load.turns > turns + 1 or load.problem is not None, "the host goes on", SECONDS)
+        wait_for(lambda: load.turns > turns + 1 or load.problem is not None, "the host continues", SECONDS)
     assert load.problem is None, load.problem
     last = b"".join(piece(number, load.turns - 1) for number in range(PIECES))
     assert read_pieces(appliance, lun) == last

@@ -91,7 +91,7 @@ class Writer:
     def goes_on(self) -> None:
         """Returns after another write. Raises AssertionError if there is none."""
         before = self.records
-        wait_for(lambda: self.records > before + 1, "the client goes on", 180)
+        wait_for(lambda: self.records > before + 1, "the client continues", 180)
 
     def _count(self) -> None:
         assert self._process.stdout
