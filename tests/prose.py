@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks the prose of Markdown pages, the console, help texts and API descriptions: short sentences, and none of the words that
-docs/GLOSSARY.md replaces. Sources of the folders in RETIRED have none of their words, neither in names nor in comments.
+docs/GLOSSARY.md replaces. Sources of the folders in RETIRED have none of their words, neither in names nor in comments. Comments
+and docstrings of the folders in COMMENTED have none of the words and constructions of IN_COMMENTS.
 
 usage: prose.py [--all] [PAGE]...
 
@@ -13,9 +14,11 @@ With --all it prints figures of every page of the repository and always succeeds
 from __future__ import annotations
 
 import ast
+import io
 import re
 import statistics
 import sys
+import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,7 +70,29 @@ RETIRED = {
     "tests/browser": "told asked wanted settled standing beside aside promised picture rounds door books",
 }
 """Words by folders. A name is split at underscores and capitals, so `TokenTold` has "told"."""
+COMMENTED = ("appliance", "ganesha_fsal", "packaging", "tests", "zvol_target")
+IN_COMMENTS = {
+    r"told|tells?": "say who reports what",
+    r"asked|asks": "request, or the verb that is meant",
+    r"promis(?:e|es|ed|ing)": "reservation, guarantee",
+    r"beside|aside": "next to, in the trash",
+    r"kept": "retained, stored, cached",
+    r"whoever|somebody": "a noun: the host, the caller, an admin",
+    r"go(?:es)? on": "continues",
+    r"of (?:its|their|his) own": "separate",
+    r"for want of": "for lack of",
+    r"in vain|anew|lately": "without result, again, recently",
+    r"lets? go": "releases",
+    r"(?:is|are) gone": "no longer exists",
+    r"(?:is|are|was|were) to be": "must be, will be",
+    r"as (?:it was|they were)|stays? as (?:it is|they are)": "unchanged",
+    r"unless told|comes? true|is looked at|had it done": "say who does it",
+    r"what is (?:said|given|asked|sent)": "a noun",
+    r"who(?:ever)? (?:asks|wants|waits|comes)": "a noun",
+}
 SOURCES = {".c", ".h", ".js", ".py", ".rs", ".ts", ".tsx"}
+_CHECKED = {".c", ".h", ".py", ".rs"}
+_IN_COMMENTS = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), instead) for pattern, instead in IN_COMMENTS.items()]
 _BANNED = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), instead) for pattern, instead in BANNED.items()]
 
 _CLAUSE = re.compile(r"(?:Of|That|What|Who(?:ever)?|Those|As|One of them|Which of them|Else)\b")
@@ -81,6 +106,9 @@ _WORD = re.compile(r"\w")
 _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}")
+_C_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_RUST_COMMENT = re.compile(r"(?<!\S)//[/!]? .*$", re.MULTILINE)
+_LINE_BREAK = re.compile(r"\s*\n\s*(?:\* )?")
 _COMMENT = re.compile(r"^\s*(?:/\*|\*|//)|^import ")
 
 
@@ -199,6 +227,32 @@ def judged(found: Iterable[Sentence], most: int) -> Iterator[tuple[int, str]]:
                 yield sentence.line, f'"{banned[0]}" (write: {instead}): {sentence.text[:60]}'
 
 
+def comments(source: str, suffix: str) -> Iterator[tuple[int, str]]:
+    """Comments and docstrings of a C, Python or Rust source, each with its first line."""
+    if suffix == ".py":
+        for node in ast.walk(ast.parse(source)):
+            for statement in (
+                getattr(node, "body", [])
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+                else []
+            ):
+                if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                    yield statement.lineno, str(statement.value.value)
+        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+        yield from ((token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT)
+        return
+    expression = _RUST_COMMENT if suffix == ".rs" else _C_COMMENT
+    yield from ((source.count("\n", 0, found.start()) + 1, found[0]) for found in expression.finditer(source))
+
+
+def problems_of_comments(source: str, suffix: str) -> Iterator[tuple[int, str]]:
+    """Words and constructions of IN_COMMENTS in a source's comments: line and text. Code spans are not checked."""
+    for line, text in comments(source, suffix):
+        for pattern, instead in _IN_COMMENTS:
+            if banned := pattern.search(plain(_LINE_BREAK.sub(" ", text))):
+                yield line, f'"{banned[0]}" in a comment (write: {instead})'
+
+
 def retired_in(source: str, words: set[str]) -> Iterator[tuple[int, str]]:
     """Retired words in a source file: line and word."""
     for number, line in enumerate(source.splitlines(), 1):
@@ -207,13 +261,18 @@ def retired_in(source: str, words: set[str]) -> Iterator[tuple[int, str]]:
 
 
 def check_sources() -> int:
-    """Prints the retired words in sources. Returns how many there are."""
+    """Prints the retired words in sources, and the problems of their comments. Returns how many there are."""
     count = 0
     for folders, words in RETIRED.items():
         files = sorted(file for folder in folders.split() for file in (REPOSITORY / folder).rglob("*") if file.suffix in SOURCES)
         for file in files:
             for line, word in retired_in(file.read_text(), set(words.split())):
                 print(f'{file.relative_to(REPOSITORY)}:{line}: "{word}": docs/GLOSSARY.md has the word to use')
+                count += 1
+    for file in (file for folder in COMMENTED for file in sorted((REPOSITORY / folder).rglob("*")) if file.suffix in _CHECKED):
+        if file != Path(__file__) and "build" not in file.parts:
+            for line, problem in problems_of_comments(file.read_text(), file.suffix):
+                print(f"{file.relative_to(REPOSITORY)}:{line}: {problem}")
                 count += 1
     return count
 

@@ -57,7 +57,7 @@ def list_alerts(call: Call, query: schemas.AlertQuery) -> Page[schemas.AlertResp
 
 @resource.operation("POST", "/alerts/<int:alert_id>/acknowledge", role=Role.OPERATOR, audit="alert.acknowledge")
 def acknowledge_alert(call: Call, alert_id: int) -> schemas.AlertResponse:
-    """Acknowledges the alert: somebody handles it."""
+    """Acknowledges the alert: an admin handles it."""
     with call.changing() as session:
         return schemas.AlertResponse.model_validate(journal.acknowledge(session, min(alert_id, 1 << 62), call.who.name))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus metrics: what worker, target and database know at this moment, in the text exposition format.
+"""Prometheus metrics: present values of worker, target and database, in the text exposition format.
 
-Labels are bounded by what an admin has made: pools, devices, datastores, hosts. Nothing a host chooses becomes a label but its
-iSCSI name, which has to be admitted first. Counters are the data planes' own and begin anew with them.
+Labels are limited to objects of an admin: pools, devices, datastores, hosts. The only label that a host chooses is its iSCSI
+name, which an admin must permit first. Counters are those of the data planes, and restart with them.
 """
 
 import contextlib

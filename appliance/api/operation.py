@@ -172,7 +172,7 @@ class Declaration:
 
     @property
     def is_list(self) -> bool:
-        """Whether the response is a list, without a version of its own."""
+        """Whether the response is a list, which has no version."""
         return bool({"items", "checks"} & self.answer.model_fields.keys())
 
     @property

@@ -19,15 +19,15 @@ FAILED, USAGE, NOT_THERE, IN_THE_WAY, NOT_ALLOWED, UNAVAILABLE, INVALID = 1, 2, 
 _EXIT_CODES = {400: INVALID, 401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_THERE, 409: IN_THE_WAY, 412: IN_THE_WAY, 422: INVALID}
 _EXIT_CODES |= {429: NOT_ALLOWED, 503: UNAVAILABLE}
 _TRIES = 3
-"""Of a change whose answer was lost, and of one that read an older version than there is."""
+"""Attempts of a change whose answer was lost, or that was based on an outdated version."""
 _LOG_IN = "Log in first: zvaai login https://HOST:8443"
 
 
 class CommandError(Exception):
-    """The command failed; the text says why and what can be done."""
+    """The command failed. The text has the reason and the remedy."""
 
     def __init__(self, text: str, exit_code: int, outdated: bool = False, fields: Sequence[str] = ()) -> None:
-        """`outdated`: somebody changed the thing since it was read. `fields` were refused."""
+        """`outdated`: another user has changed the object. `fields` were refused."""
         super().__init__(text)
         self.exit_code, self.outdated, self.fields = exit_code, outdated, fields
 
@@ -38,7 +38,7 @@ def settings_file() -> Path:
 
 
 def stored_settings() -> dict[str, str]:
-    """What `zvaai login` has kept."""
+    """Settings stored by `zvaai login`."""
     try:
         return dict(json.loads(settings_file().read_text()))
     except FileNotFoundError:
@@ -48,7 +48,7 @@ def stored_settings() -> dict[str, str]:
 
 
 def keep_settings(settings: dict[str, str]) -> None:
-    """For the next commands; the file has the token, so nobody else may read it."""
+    """Stores settings for later commands. The file contains the token, so only its owner can read it."""
     file = settings_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_suffix(".new")
@@ -62,7 +62,7 @@ class Client:
     """Client of an API."""
 
     def __init__(self, url: str | None, token: str | None, certificate: str | None, trusted: str | None = None) -> None:
-        """`certificate` is a file; `trusted` is the certificate that the user confirmed, in place of the stored one."""
+        """`certificate` is a file; `trusted` is the certificate that the user confirmed, instead of the stored one."""
         stored = stored_settings()
         self.url = (url or stored.get("url") or "https://localhost:8443").rstrip("/")
         self.token = token or stored.get("token")
@@ -74,7 +74,7 @@ class Client:
         self._http = httpx.Client(base_url=f"{self.url}/api/v1", verify=context, timeout=90)
 
     def call(self, method: str, path: str, body: Any = None, _headers: dict[str, str] | None = None, **query: Any) -> Any:
-        """What it answers. Raises CommandError."""
+        """Sends a request and returns its answer. Raises CommandError."""
         return self._call(method, path, body, _headers or {}, query)
 
     def _call(self, method: str, path: str, body: Any, more: dict[str, str], query: dict[str, Any]) -> Any:
@@ -130,9 +130,8 @@ class Client:
     def change(
         self, path: str, changes: dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]], method: str = "PATCH", **query: Any
     ) -> Any:
-        """Changes the version that was read: `changes` may depend on it, and is computed again if somebody changed it meanwhile.
-
-        Raises CommandError.
+        """Changes the version that was read: `changes` may depend on it, and is computed again if another user has changed it in
+        the meantime. Raises CommandError.
         """
         for tries_left in reversed(range(_TRIES)):
             current = self.call("GET", path)
@@ -150,7 +149,7 @@ class Client:
         return self._call("DELETE", path, None, {"If-Match": current["etag"]} if "etag" in current else {}, query)
 
     def download(self, path: str, file: Path) -> None:
-        """Into a file that is not there yet. Raises CommandError."""
+        """Downloads into a new file. Raises CommandError."""
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         try:
             with self._http.stream("GET", path, headers=headers) as answer:
@@ -198,7 +197,7 @@ class Client:
         return job
 
     def named(self, path: str, name: str) -> str:
-        """The identifier of what has this name or identifier. Raises CommandError."""
+        """Identifier of the object with this name or identifier. Raises CommandError."""
         items = self.all(path)
         for key in ("id", "name"):
             matching = [item for item in items if item[key] == name]

@@ -121,7 +121,7 @@ def change_datastore(
     force: Force = False,
     wait: Wait = False,
 ) -> None:
-    """Change a datastore. Options that are not given stay as they are."""
+    """Change a datastore. Options that are not given do not change."""
 
     def changes(now: dict[str, Any]) -> dict[str, Any]:
         given = (("name", name), ("lun", lun), ("versions", nfs_version), ("squash", squash), ("thick", thick))
@@ -198,7 +198,7 @@ def clone_datastore(
     anyone: Anyone = False,
     wait: Wait = False,
 ) -> None:
-    """Clone a datastore at once. The clone has an identity of its own."""
+    """Clone a datastore at once. The clone has a new identity."""
     body = {
         "name": name, "snapshot": snapshot, "host_groups": group_ids(run.client, group),
         "clients": client, "anyone": anyone,

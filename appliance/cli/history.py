@@ -67,7 +67,7 @@ def _show(run: Run, response: dict[str, Any]) -> None:
 
 
 def _rows(response: dict[str, Any]) -> list[dict[str, Any]]:
-    """One for each time of load, with the capacity of that time."""
+    """One row for each time of load, with the capacity at that time."""
     load, capacity = response["load"], response.get("capacity")
     series, begin = load["series"], datetime.datetime.fromisoformat(load["start"])
     used: dict[float, float] = {}

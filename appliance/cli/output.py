@@ -29,7 +29,7 @@ def size(text: Any) -> str:
 
 
 def shown(name: str, value: Any) -> str:
-    """One value."""
+    """One value as text."""
     if value is None or value == []:
         return "-"
     if name in SIZES and str(value).isdigit():  # "snapshot" is a name elsewhere

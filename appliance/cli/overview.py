@@ -16,7 +16,7 @@ from appliance.cli.shared import Run, ask_secret, names_of
 
 
 def _server_certificate(url: str, fingerprint: str | None) -> str:
-    """The server's certificate, once its fingerprint is known to be the right one."""
+    """The server's certificate, after its fingerprint was confirmed."""
     parts = urlsplit(url)
     try:
         pem = ssl.get_server_certificate((parts.hostname or "localhost", parts.port or 443), timeout=10)

@@ -91,7 +91,7 @@ def disks(run: Run) -> None:
 
 
 def _health(smart: dict[str, Any] | None) -> str:
-    """What a disk says of itself, in a line."""
+    """Health data of a disk, in a line."""
     if smart is None or not smart["available"]:
         return "-" if smart is None else "none"
     verdict = {True: "ok", False: "FAILING", None: "no verdict"}[smart["passed"]]

@@ -64,7 +64,7 @@ def change_receiver(
     user: User = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Send alerts to it, or not.")] = None,
 ) -> None:
-    """Change a receiver. Options that are not given stay as they are."""
+    """Change a receiver. Options that are not given do not change."""
     given: dict[str, Any] = {
         "name": new_name, "url": url, "severity": severity, "certificate": certificate.read_text() if certificate else None,
         "sender": sender, "recipients": to, "user": user, "enabled": enabled,

@@ -32,7 +32,7 @@ def minutes(text: str) -> int:
 
 
 def interval(every: int) -> str:
-    """As it is written."""
+    """Text form of an interval."""
     for unit, size in (("w", 10080), ("d", 1440), ("h", 60)):
         if every % size == 0:
             return f"{every // size}{unit}"
@@ -47,7 +47,7 @@ def _days(text: str) -> int:
 
 
 def _given(**values: Any) -> dict[str, Any]:
-    """What was given on the command line."""
+    """Options of the command line that were set."""
     every, protect = values.pop("every", None), values.pop("protect", None)
     values["every_minutes"] = None if every is None else minutes(every)
     values["protect_days"] = None if protect is None else _days(protect)

@@ -85,7 +85,7 @@ class Seed(_Part):
 
 
 def read_seed(path: Path) -> Seed:
-    """Raises CommandError for a file that others may read, or that is not what it should be."""
+    """Raises CommandError for a file that other users can read, or that is invalid."""
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno())
@@ -151,7 +151,7 @@ def console() -> str:
 
 
 def wait_for_code(path: Path) -> str | None:
-    """The one-time code, once the API serves; None when the server is set up. Raises CommandError when the API does not start."""
+    """The one-time code, once the API serves; None if the server is set up. Raises CommandError if the API does not start."""
     client = trusting_client()
     code = path.read_text().strip() if path.exists() else None
     if client.call("GET", "/setup")["needed"]:
@@ -160,7 +160,7 @@ def wait_for_code(path: Path) -> str | None:
 
 
 def trusting_client() -> Client:
-    """Of this machine's API, whose certificate is taken as it is: it comes over the loopback interface."""
+    """Client of this machine's API. It accepts any certificate, as the connection uses the loopback interface."""
     until = time.monotonic() + API_SECONDS
     parts = urlsplit(URL)
     while True:
@@ -178,7 +178,7 @@ def trusting_client() -> Client:
 
 
 def carry_out(seed: Seed, code: str | None, say: Callable[[str], None]) -> None:
-    """Makes what the seed has and the server lacks. Raises CommandError."""
+    """Creates the objects of the seed that the server lacks. Raises CommandError."""
     client = trusting_client()
     who = {"name": seed.administrator.name, "password": seed.administrator.password}
     if code is not None:

@@ -30,7 +30,7 @@ class Run(typer.Context):
         return output
 
     def path(self, collection: str, name: str) -> str:
-        """Path of what has this name or identifier in a collection, such as /datastores. Raises CommandError."""
+        """Path of the object with this name or identifier in a collection, such as /datastores. Raises CommandError."""
         return f"{collection}/{self.client.named(collection, name)}"
 
     def job(self, job: dict[str, Any], wait: bool) -> None:
@@ -96,7 +96,7 @@ class Noun(typer.Typer):
         self.command(verb)(rows)
 
     def deletion(self, collection: str, example: str, question: str, text: str) -> None:
-        """The verb `delete` of what has a name in a collection."""
+        """Adds the verb `delete` for a named object of a collection."""
 
         def delete(run: Run, name: str, yes: Yes = False) -> None:
             path = run.path(collection, name)
@@ -118,7 +118,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Before something is destroyed. Raises CommandError where nobody can answer, Abort for "no"."""
+    """Requests a confirmation before something is destroyed. Raises CommandError without a terminal, Abort for "no"."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -155,7 +155,7 @@ def names_of(client: Client, *paths: str) -> dict[str, str]:
 
 
 def named(items: list[dict[str, Any]], names: dict[str, str], field: str) -> list[dict[str, Any]]:
-    """With names instead of identifiers in a field, which is one or a list."""
+    """Replaces identifiers by names in a field with one or a list."""
 
     def name(value: Any) -> Any:
         return [names.get(identifier, identifier) for identifier in value] if isinstance(value, list) else names.get(value, value)
@@ -164,7 +164,7 @@ def named(items: list[dict[str, Any]], names: dict[str, str], field: str) -> lis
 
 
 def changed_list(field: str, now: list[str], add: list[str] | None, remove: list[str] | None) -> dict[str, list[str]]:
-    """The field as it is to be; nothing if nothing is added or removed. Raises CommandError."""
+    """New value of the field; nothing if nothing is added or removed. Raises CommandError."""
     if not add and not remove:
         return {}
     if absent := sorted(set(remove or ()) - set(now)):

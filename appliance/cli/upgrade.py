@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`zvaai upgrade --check`: what `apt upgrade` will do to this server, and what is in its way. Changes nothing."""
+"""`zvaai upgrade --check`: the plan of `apt upgrade` for this server, and its obstacles. Changes nothing."""
 
 import os
 import re
@@ -45,7 +45,7 @@ def read_plan(simulation: str) -> Plan:
 
 
 def problems(plan: Plan, unhealthy: str, loaded: str, installed: str) -> Iterator[str]:
-    """What is in the way: each says what to do. `loaded` and `installed` are versions of the module zfs; "" is unknown."""
+    """Obstacles with their remedies. `loaded` and `installed` are versions of the module zfs; "" is unknown."""
     for name in plan.removed:
         if name in EFFECTS:
             yield f"The upgrade would remove {name}. Wait until the repository has a {name} for the new packages."

@@ -328,7 +328,7 @@ def _credential(session: Session, caller: Caller) -> LoginSession | Token | None
 
 
 def needs_touch(session: Session, caller: Caller) -> bool:
-    """Whether the use of the session or token is to be recorded: a write a minute is enough."""
+    """Whether to record the use of the session or token: one write a minute suffices."""
     used = _credential(session, caller)
     return used is not None and (used.used_at or 0) < time.time() - 60
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installation's configuration as a whole: read from the database, put in its place, and the differences in words.
+"""The installation's configuration as a whole: reads it from the database, replaces it, and describes differences as text.
 
-It is what an admin made and no pool has: users, hosts and their groups, how datastores are shown to them, schedules, receivers,
-settings. What identifies a datastore lies with its data. The tables are those that count as configuration (database.generation).
+It contains everything that an admin created and no pool has: users, hosts and their groups, presentation of datastores,
+schedules, receivers, settings. The identity of a datastore is stored with its data. The tables are those that count as
+configuration (database.generation).
 """
 
 import time
@@ -29,7 +30,7 @@ _SEALED_SETTINGS = {hosts.MUTUAL_SETTING: "secret", **logins.SECRETS}
 """Settings, and the field of each that is sealed."""
 _SECRET = {"password_hash", "totp_secret", "recovery_codes", "chap_secret", "url", "secret", "certificate"}
 _RETAINED = {"users", "host_groups", "hosts", "schedules", "receivers"}
-"""Tables whose rows other tables refer to, or that have state: rows that stay are changed, not made again."""
+"""Tables whose rows other tables refer to, or that have state: remaining rows are changed, not created again."""
 
 
 def collect(session: Session, seal: Seal, *, whole: bool = True) -> Content:
@@ -76,9 +77,8 @@ def _read(session: Session) -> Content:
 
 
 def replace(session: Session, seal: Seal, content: Content, caller: str) -> None:
-    """Puts it in the place of the present one. The caller keeps user, role and password. In the caller's transaction.
-
-    Raises InvalidError for what this version can't have written.
+    """Replaces the present configuration, in the caller's transaction. The caller's user, role and password do not change. Raises
+    InvalidError for content that this version cannot have written.
     """
     try:
         _replace(session, seal, content, caller)
@@ -143,7 +143,7 @@ def _columns(name: str) -> list[Any]:
 
 
 def differences(before: Content, after: Content) -> list[str]:
-    """What an admin sees of them; of secrets only that they differ."""
+    """Differences for an admin; of secrets only that they differ."""
     old, new = dict(_named(before)), dict(_named(after))
     texts = [f"{name}: removed" for name in sorted(old.keys() - new.keys())]
     texts += [f"{name}: added" for name in sorted(new.keys() - old.keys())]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What identifies a datastore, in the user properties of its own dataset, and when it counts.
+"""The identity of a datastore, in user properties of its dataset, and the rules when it counts.
 
 User properties are inherited, and travel with received copies; two LUNs with one NAA identifier corrupt VMFS. So an identity
-counts only when it is set on the dataset itself, the GUID stored with it is the dataset's own, and no other dataset claims the
-same. Anything else is a copy: shown, and not served until it is adopted or given a new identity.
+counts only if it is set on the dataset itself, the GUID stored with it is the dataset's, and no other dataset claims the same.
+All others are copies: shown, and not served until they are adopted or get a new identity.
 """
 
 import re

@@ -40,7 +40,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None = None
     dataset: str | None = None
     about: tuple[str, ...] = ()
-    """Datastores that it needs besides its subject."""
+    """Other datastores that it needs."""
     out_of_service: tuple[str, ...] = ()
     """Datastores that it takes away from hosts until it ends."""
     becoming_thick: bool = False

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receivers: where alerts are sent to, what is to be sent, and when it is tried again. Who sends is appliance.notify.
+"""Receivers: destinations of alerts, waiting deliveries, and the times of attempts. appliance.notify sends them.
 
-What is to be sent is in the database since the same transaction that raised the alert: it is sent at least once, with an
-identifier by which a receiver knows what it has had before.
+A delivery is added to the database in the transaction that raised the alert. It is sent at least once, with an identifier by
+which a receiver recognises duplicates.
 """
 
 import base64

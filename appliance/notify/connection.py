@@ -73,7 +73,7 @@ def connecting(host: str, port: int, plain: bool, trusted: Sequence[Network]) ->
 
 
 def _resolved(host: str, port: int, until: float) -> list[str]:
-    """Its addresses. getaddrinfo(3) has no limit and can't be ended: who waits is another thread, of which there are not many.
+    """Addresses of a name. getaddrinfo(3) has no time limit and cannot be ended, so one of few other threads waits for it.
 
     Raises TimeoutError, OSError.
     """

@@ -34,7 +34,7 @@ class Create(Operation[requests.DatastoreCreate, CreatePlan]):
         kind = KINDS[request.kind]
         check_fields(kind, request)
         if all(pool.name != request.pool for pool in context.scan(60).pools):
-            context.scan()  # somebody else may have made the pool
+            context.scan()  # another user can have created the pool
         stores = context.datastores(60)
         steps.check_name(context, stores, request.name)
         steps.check_groups(context, request.host_groups)
@@ -100,7 +100,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangePlan(DatastorePlan, frozen=True, kw_only=True):
-    """`changes` as they were requested; the rest is how the datastore was then. `loses`: hosts may lose it."""
+    """`changes` of the request; the other fields are the earlier state of the datastore. `loses`: hosts may lose it."""
 
     changes: Changes
     kind: str

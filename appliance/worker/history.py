@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collects history: every 10 s what target and NFS server counted, every minute how full pools and datastores are.
+"""Collects history: every 10 s the counters of target and NFS server, every minute the usage of pools and datastores.
 
-Samples are written once a minute, or when somebody reads: one write of six values costs as much as one of a single value.
+Samples are written once a minute, or before a read: one write of six values costs as much as one of a single value.
 """
 
 import contextlib

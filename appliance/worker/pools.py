@@ -15,7 +15,7 @@ from appliance.zfs.model import Pool, Vdev
 
 
 def find_pool(context: Context, name: str) -> Pool:
-    """An imported one. Raises NotFoundError."""
+    """An imported pool. Raises NotFoundError."""
     for pool in context.scan().pools:
         if pool.name == name:
             return pool
@@ -75,7 +75,7 @@ class PoolResult(Result, frozen=True, kw_only=True):
 
 
 class PoolChange[R: Request, P: PoolPlan](Operation[R, P]):
-    """One call of the engine, which can be made again after a crash."""
+    """One call of the engine, which can be repeated after a crash."""
 
     step: ClassVar[str]
 

@@ -42,7 +42,7 @@ class Cancelled(Exception):  # noqa: N818  # not a failure
 
 
 class Abandoned(Exception):  # noqa: N818  # not a failure
-    """An admin has given up the job. What it has changed stays as it is."""
+    """An admin has abandoned the job. Its changes remain."""
 
 
 class Stopping(Exception):  # noqa: N818  # not a failure
@@ -50,7 +50,7 @@ class Stopping(Exception):  # noqa: N818  # not a failure
 
 
 class Operation[R: Request, P: Plan](ABC):
-    """A kind of job: `R` is what requests it, `P` is what it has decided, and what is stored until it has ended."""
+    """A kind of job: `R` is its request, `P` its plan, which is stored until its end."""
 
     kind: ClassVar[str]
     request: ClassVar[type[Request]]
@@ -73,11 +73,11 @@ class Operation[R: Request, P: Plan](ABC):
         """Does it. After a crash it is run again from its beginning. Raises DomainError, ZfsError."""
 
     def undo(self, context: Context, plan: P) -> None:  # noqa: B027  # nothing for most
-        """After a `run` that failed: removes what it has half made."""
+        """After a `run` that failed: removes partial results."""
 
 
 AnyOperation = Operation[Any, Any]
-"""The row of a job says which kind it is, so the type of its plan is known only once that row, which is JSON, is read."""
+"""The row of a job has its kind. So the type of its plan is known only after the row, which is JSON, was read."""
 Operations = Mapping[str, AnyOperation]
 
 
@@ -86,7 +86,7 @@ def by_kind(*operations: AnyOperation) -> Operations:
 
 
 class DatastoreResult(Result, frozen=True, kw_only=True):
-    """Of a job about one datastore. `problem`: why it is not `served`; no failure, as the reconciler tries again."""
+    """Result of a job about one datastore. `problem`: why it is not `served`; not a failure, as the reconciler tries again."""
 
     datastore: str
     served: bool | UnsetType = UNSET
@@ -119,7 +119,7 @@ def ensure_folder(context: Context, name: str) -> None:
 
 
 def ensure_encryption_root(context: Context, name: str, identifier: str) -> None:
-    """The file system that encrypted datastores lie below, with a key that is kept; loaded."""
+    """The file system above all encrypted datastores, with a stored key that is loaded."""
     try:
         filesystem = context.engine.filesystem(name)
     except zfs.NoSuchDataset:
@@ -132,9 +132,8 @@ def ensure_encryption_root(context: Context, name: str, identifier: str) -> None
 
 
 def serve(context: Context, uuid: str, pools: Collection[str], cause: str) -> DatastoreResult:
-    """Reads the job's pools again and reconciles.
-
-    Says whether the datastore is served, and what is not as it should be: no failure, it is tried again.
+    """Reads the job's pools again and reconciles. Reports whether the datastore is served, and problems: they are not a failure,
+    as the reconciler tries again.
     """
     try:
         context.scan_pools(pools)
@@ -185,9 +184,8 @@ def still_unused(context: Context, uuid: str, force: bool, number: int | None = 
 
 
 def out_of_service(context: Context, uuid: str, pools: Collection[str], force: bool) -> None:
-    """It is not served any more, and nobody has its volume, or a file in it, open. The job's `out_of_service` keeps it so.
-
-    Refused while hosts use it, unless forced: they may have logged in since the request.
+    """Ends the service of a datastore, and waits until its volume or files are closed. The job's `out_of_service` prevents a new
+    start. Refused while hosts use it, unless forced: they may have logged in after the request.
     """
     still_unused(context, uuid, force)
     outcome = context.reconciling.reconcile("out of service", _kind(context, uuid), pools)
@@ -241,7 +239,7 @@ def is_made(context: Context, dataset: str, uuid: str) -> bool:
 
 
 def identity_properties(name: str, uuid: str, soft_threshold: int | None, numbers: Mapping[str, str]) -> dict[str, str]:
-    """What is set on its dataset, but for the GUID, with which it counts. `numbers` are what its kind adds."""
+    """Identity properties except the GUID, which makes them count. `numbers` are those of its kind."""
     properties = {identity.UUID: uuid, identity.NAME: name, **numbers}
     if soft_threshold is not None:
         properties[identity.SOFT_THRESHOLD] = str(soft_threshold)
@@ -249,7 +247,7 @@ def identity_properties(name: str, uuid: str, soft_threshold: int | None, number
 
 
 def complete(context: Context, dataset: str, guid: int | None = None) -> None:
-    """From now on its identity counts. `guid`: its own, where that is known."""
+    """Makes the identity count. `guid`: of the dataset, if known."""
     value = str(guid) if guid is not None else context.engine.properties(dataset)["guid"].value
     context.engine.set_properties(dataset, {identity.GUID: value})
 
@@ -277,7 +275,7 @@ def check_name(context: Context, stores: list[Datastore], name: str, but: str | 
 
 
 def names_of(context: Context, datasets: Iterable[str]) -> list[str]:
-    """Names of the datastores on these datasets, for people; of other datasets their own."""
+    """Names of the datastores on these datasets, for users; for other datasets the dataset's name."""
     stores = {store.dataset: store.name + (" (deleted)" if store.state == "deleted" else "") for store in context.datastores()}
     return [stores.get(dataset, dataset) for dataset in datasets]
 
@@ -292,7 +290,7 @@ def check_groups(context: Context, groups: Collection[str] | None) -> None:
 
 
 def origin_guid(context: Context, origin: str | None) -> int | None:
-    """Of the snapshot that a clone hangs on, if it was taken for a clone: it goes when its last clone does."""
+    """GUID of a clone's origin, if the snapshot was taken for a clone: it is destroyed with its last clone."""
     snapshot = next((snapshot for snapshot in context.scan(60).snapshots if snapshot.name == origin), None)
     temporary = (
         snapshot is not None and re.fullmatch(r"clone-[0-9a-f]{8}", snapshot.tag) and identity.CREATED_BY in snapshot.properties
@@ -324,7 +322,7 @@ def forget_reservations(context: Context, dataset: str, uuid: str) -> None:
 def take_back(context: Context, dataset: str, uuid: str) -> None:
     if is_made(context, dataset, uuid):
         if identity.GUID in context.engine.properties(dataset):
-            return  # it is complete: hosts keep what they were given
+            return  # it is complete: its presentation does not change
         context.engine.destroy(dataset)
     with context.store.session() as session:
         domain.forget(session, uuid)

@@ -51,7 +51,7 @@ def check_change(context: Context, store: Datastore, request: DatastoreUpdate) -
 
 
 def check_dedup(context: Context, dataset: str) -> None:
-    """Refuses a dataset, or the name of a new one, whose blocks would be shared without anybody's doing."""
+    """Refuses a dataset, or the name of a new one, whose blocks would be shared by deduplication."""
     existing, properties = _existing(context, dataset)
     dedup = properties.get("dedup")
     if dedup is not None and dedup.value != "off":
@@ -60,7 +60,7 @@ def check_dedup(context: Context, dataset: str) -> None:
 
 
 def _existing(context: Context, dataset: str) -> tuple[str, Mapping[str, Property]]:
-    """A dataset and its properties; of one that is not there yet what it will lie below."""
+    """A dataset and its properties; if it does not exist, its future parent's."""
     while True:
         try:
             return dataset, context.engine.properties(dataset)
@@ -81,7 +81,9 @@ def sized(size: int, *, thick: bool) -> dict[str, str]:
 
 
 def reserve_again(context: Context, stores: Sequence[Datastore], changing: Collection[str]) -> tuple[str, ...]:
-    """Sets what is missing, except where a job is `changing` it. If there is no room, capacity.findings raises the alert."""
+    """Sets missing refreservations, except while a job is `changing` the datastore. If the space is missing, capacity.findings
+    raises the alert.
+    """
     done = []
     for store in stores:
         thick = store.state == "active" and store.thick and store.thick_stated
@@ -106,7 +108,7 @@ def begin(kind: str, size: int) -> dict[str, str]:
 def make_thin(context: Context, kind: str, dataset: str, size: int) -> None:
     """In one step: the reconciler sets no refreservation of a thin datastore."""
     properties = {"refreservation": "none"}
-    if kind != domain.VMFS:  # metadata may have gone into the slack
+    if kind != domain.VMFS:  # metadata can be in the slack
         used = context.engine.filesystem(dataset).space.referenced
         properties = sized(max(size, -(-used // domain.GRANULARITY) * domain.GRANULARITY), thick=False)
     context.engine.set_properties(dataset, {identity.THICK: "off", **properties})
@@ -193,7 +195,7 @@ def check_smaller(context: Context, name: str, export: int | None, size: int) ->
 
 
 def resize(context: Context, dataset: str, size: int, was: int) -> None:
-    """Of a thick NFS datastore. OpenZFS sets one property after the other: who lacks room for the second has both as before."""
+    """Resizes a thick NFS datastore. OpenZFS sets one property after the other: without space for the second it restores both."""
     try:
         context.engine.set_properties(dataset, sized(size, thick=True))
     except zfs.OutOfSpace as error:
@@ -203,7 +205,7 @@ def resize(context: Context, dataset: str, size: int, was: int) -> None:
 
 
 def missing(context: Context, dataset: str, size: int) -> int:
-    """About what the pool lacks for the refreservation: OpenZFS compares the growth with the space outside of it."""
+    """Approximate space that the pool lacks for the refreservation: OpenZFS compares the growth with the space outside of it."""
     parent = context.engine.filesystem(dataset.rpartition("/")[0])
     current = context.scan().dataset(dataset)
     if current is None:
@@ -217,7 +219,7 @@ def missing(context: Context, dataset: str, size: int) -> int:
 
 
 def snapshot_room(dataset: Volume | Filesystem) -> int:
-    """Bytes that a snapshot needs: OpenZFS reserves again what the snapshot then holds, up to the refreservation."""
+    """Bytes that a snapshot needs: OpenZFS reserves the data of the snapshot again, up to the refreservation."""
     return min(dataset.space.used_by_dataset, dataset.refreservation)
 
 
@@ -232,7 +234,7 @@ class RoomOfDatastore:
 
 @dataclass(frozen=True)
 class Room:
-    """What snapshots of datastores of one pool need together, and what that pool has."""
+    """Space that snapshots of datastores of one pool need together, and the space of the pool."""
 
     available: int
     datastores: list[RoomOfDatastore]
@@ -243,7 +245,7 @@ class Room:
 
 
 def room(context: Context, datastores: Collection[str]) -> Room:
-    """What snapshots of datastores of one pool need together, and what that pool has, outside of all reservations."""
+    """Space that snapshots of datastores of one pool need together, and the pool's space outside of all reservations."""
     inventory, rows = context.scan(60), []
     available = 0
     for store in context.datastores(60):
@@ -265,7 +267,7 @@ def snapshot_refused(context: Context, names: Sequence[str]) -> ConflictError:
 
 
 def made_refused(context: Context, doing: str, name: str, dataset: str, refreservation: int) -> ConflictError:
-    """A new one, or a clone: a thick one has a refreservation of its own, in bytes."""
+    """A new datastore or a clone: a thick one has a separate refreservation, in bytes."""
     above = context.engine.filesystem(dataset.rpartition("/")[0])
     lacking = f", and the pool lacks {max(1, refreservation - above.space.available)} of them" if refreservation else ""
     needed = f"{refreservation} bytes reserved" if refreservation else "more space"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make demo`: the appliance on real zvols and a dataset of the OpenZFS kernel module, until Ctrl-C.
 
-On a host with /dev/zfs it serves from there, on a pool in a file of its own; elsewhere inside a User-Mode Linux guest
-whose disk is that file. All ports are those of this machine's loopback address. Progress goes to standard error; with JSON=1
-one line of JSON goes to standard output once it serves.
+On a host with /dev/zfs it serves from there, on a pool in a separate file. Elsewhere it runs inside a User-Mode Linux guest whose
+disk is that file. All ports are on this machine's loopback address. Progress goes to standard error; with JSON=1 one line of JSON
+goes to standard output once it serves.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DemoFailed(Exception):
 
 @dataclass(frozen=True)
 class Running:
-    """A demo that was started: where its portal is, whether it has ended, how to ask it to end.
+    """A demo that was started: its portal, whether it has ended, and how to request its end.
 
     `wait` returns the exit code once it has ended; raises subprocess.TimeoutExpired, GuestError.
     """

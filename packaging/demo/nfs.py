@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo's NFS export: a dataset, served by ganesha.nfsd with FSAL_ZVAAI and VAAI-NAS, until SIGTERM.
 
-Run in the mount namespace of serve.py, so that rpcbind's sockets in /run and the dataset's mount are nobody else's, and are
-gone with it. On a host it has a network of its own as well: port 111 and what rpcbind knows belong to the host. What it serves
-there is carried from ports of the host's loopback address. The appliance adds exports of its own over the message bus.
+Runs in the mount namespace of serve.py, so that rpcbind's sockets in /run and the dataset's mount are private, and end with it.
+On a host it also has a separate network namespace, because port 111 and the registrations of rpcbind belong to the host. Ports of
+the host's loopback address are forwarded to it. The appliance adds more exports over the message bus.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 """The demo's storage: a pool on one device; two zvols, zvol_clone and the target that serves them; an NFS export (nfs.py); the
 appliance (service.py), whose datastores are served in addition to these.
 
-Runs where the OpenZFS module is: inside the guest, or on a host that has it, in a mount namespace of its own. Safe to repeat:
-what is there is used again. Ends, with the pool exported, on SIGTERM.
+Runs where the OpenZFS module is: inside the guest, or on a host that has it, in a separate mount namespace. Can be repeated:
+existing objects are used again. Ends, with the pool exported, on SIGTERM.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo's appliance: root helper, worker, API and nginx with the privileges of their units, and ganesha's message bus.
 
-Runs where the pool is, in the mount namespace of serve.py: what the helper mounts below /srv/zvaai is seen there and by ganesha
-only. The database lies in a dataset of the demo's pool, and so is kept with the data; keys of encrypted datasets lie outside it.
+Runs where the pool is, in the mount namespace of serve.py: only these processes and ganesha see the helper's mounts below
+/srv/zvaai. The database is in a dataset of the demo's pool, with the data; keys of encrypted datasets are outside of it.
 """
 
 from __future__ import annotations

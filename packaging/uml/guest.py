@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest: User-Mode Linux with the OpenZFS module, booted from the Debian 13 root this runs in.
+"""A guest: User-Mode Linux with the OpenZFS module, booted from the Debian 13 root folder.
 
-The guest is an ordinary process tree in namespaces of its own (network, mounts, processes), so that two guests, of one
-checkout or of two, never meet. It sees the same root (read-only, with an overlay in memory) and the repository (writable) at
-the same path. README.md in this folder says what it can't show.
+The guest is an ordinary process tree in separate namespaces (network, mounts, processes), so that guests of one checkout or of
+several never conflict. It sees the same root (read-only, with an overlay in memory) and the repository (writable) at the same
+path. README.md in this folder lists its limits.
 """
 
 from __future__ import annotations
@@ -263,7 +263,8 @@ class GuestProcess:
 
         self._write_command()
         # In a PID namespace: when its first process or this one dies, no helper of the guest survives. The guest itself is
-        # not the first process: that one could not end by a signal of its own, which is how the kernel ends after a panic.
+        # In a PID namespace: when its first process or this one dies, no helper of the guest survives. The guest itself is not
+        # the first process, which could not end itself by a signal; the kernel ends so after a panic.
         here = ["taskset", "--cpu-list", str(stack.enter_context(processor()))]
         holder = [*here, "setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child"]
         self._process = subprocess.Popen(

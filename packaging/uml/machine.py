@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine: Debian 13 with a disk of its own, booted by systemd on the kernel of the kernel tier.
+"""A machine: Debian 13 with a separate disk, booted by systemd on the kernel of the kernel tier.
 
-Unlike a guest (guest.py) it shares no file with the host. Its root is a copy-on-write
-disk of an image that `machine-image` makes.
-Disks survive a reboot and a power cut. The host reaches it by its address, inside a network of its own.
+Unlike a guest (guest.py) it shares no file with the host. Its root is a copy-on-write disk of an image that `machine-image`
+creates. Disks survive a reboot and a power cut. The host reaches it by its address, inside a separate network.
 """
 
 from __future__ import annotations

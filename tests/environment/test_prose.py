@@ -53,6 +53,23 @@ def test_retired_words_are_found_in_names_and_comments() -> None:
     assert list(prose.retired_in(source, {"told", "asked"})) == [(1, "told"), (3, "asked"), (4, "told")]
 
 
+@pytest.mark.parametrize(
+    ("suffix", "source", "lines"),
+    [
+        (
+            ".rs",
+            'let told = "was told"; // Somebody waits.\n/// `kept` is a field.\n//! Goes on.\nlet url = "http://kept";\n',
+            [1, 3],
+        ),
+        (".c", "int told; /* it goes\n * on */\n/* Stops. */\nint kept;\n", [1]),
+        (".py", 'told = "kept"\n\n\ndef f():\n    """In vain."""\n    return 1  # kept\n', [5, 6]),
+    ],
+)
+def test_comments_and_docstrings_have_no_private_words(suffix: str, source: str, lines: list[int]) -> None:
+    """Names, string literals and code spans are not checked."""
+    assert sorted(line for line, _ in prose.problems_of_comments(source, suffix)) == lines
+
+
 def test_long_table_rows_pass() -> None:
     assert not found(f"| a | b |\n|---|---|\n| {sentence(40)} | x |\n")
 

@@ -138,6 +138,6 @@ class KeyExportCreate(Model):
 
 
 class KeyUpdate(Model):
-    """A key as it was exported: 64 hexadecimal digits."""
+    """An exported key: 64 hexadecimal digits."""
 
     secret: Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$")]

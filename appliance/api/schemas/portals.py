@@ -16,7 +16,7 @@ class PortalResponse(Answer):
     """A portal. Paths of different groups are different target ports to hosts."""
 
     address: str
-    """With port. 0.0.0.0 and [::] stand for every address of their family."""
+    """With port. 0.0.0.0 and [::] mean every address of their family."""
     group_tag: int
     advertised: str | None
     """The address that discovery reports instead of this one."""

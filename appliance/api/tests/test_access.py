@@ -33,7 +33,7 @@ def test_the_first_start(tmp_path: Path) -> None:
     with pytest.raises(UnauthenticatedError), store.session() as session:
         access.set_up(session, "0000-0000-0000-0000-0000", "first", "hash")
     with store.session() as session:
-        access.set_up(session, code.replace("-", "").upper(), "first", "hash")  # as somebody may type it
+        access.set_up(session, code.replace("-", "").upper(), "first", "hash")  # as a user may type it
     with pytest.raises(ConflictError), store.session() as session:
         access.set_up(session, code, "second", "hash")
     with store.session() as session:

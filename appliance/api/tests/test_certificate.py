@@ -105,7 +105,7 @@ def test_an_uploaded_certificate_is_served_and_stays(uploading: Appliance) -> No
 
 
 def test_an_expiring_uploaded_certificate_is_not_replaced(uploading: Appliance) -> None:
-    """The appliance renews its own 30 days before the end; an alert tells of this one."""
+    """The appliance renews its certificate 30 days before the end; for an uploaded one it raises an alert."""
     chain = AUTHORITY.sign(LEAF, "storage.example", ends=5) + AUTHORITY.certificate
     assert uploading.request("PUT", "/certificate", {"certificate": chain, "private_key": pem_of(LEAF)}).status_code == 200
     for _ in range(2):

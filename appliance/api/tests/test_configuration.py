@@ -94,7 +94,7 @@ def test_everything_is_restored_on_a_fresh_installation(appliance: Appliance, fr
     changes = restored(fresh, file, recovery_key=key)
     assert {"host second: added", "LUN 7: added", "LUN 7 for host group cluster: added"} <= set(changes)
     assert fresh.get("/host-groups")["items"] == appliance.get("/host-groups")["items"]
-    # Each secret is given to the target anew: it counts as another version.
+    # Each secret is passed to the target again: it counts as another version.
     of_now = {"chap_revision": 0, "etag": ""}
     hosts = [[{**host, **of_now} for host in one.get("/hosts")["items"]] for one in (fresh, appliance)]
     assert hosts[0] == hosts[1] != []
@@ -250,7 +250,7 @@ def test_invalid_backups(wrong: str, shared: Appliance) -> None:
 
 
 def other_user(content: configuration.Content) -> dict[str, Any]:
-    """Not the caller, who stays as they are."""
+    """Not the caller, who does not change."""
     return next(user for user in content["users"] if user["name"] != "admin")
 
 

@@ -137,7 +137,7 @@ def test_streams_of_events_are_few(appliance: Appliance) -> None:
     client = appliance.application.test_client()
     for _ in range(3):  # each gives its place back
         streams: list[TestResponse] = []
-        while len(streams) < STREAMS:  # those of before are given back as soon as the worker sees it
+        while len(streams) < STREAMS:  # earlier ones are released as soon as the worker notices it
             stream = client.get("/api/v1/events", headers=headers, buffered=False)
             if stream.status_code == 200:
                 streams.append(stream)

@@ -82,7 +82,7 @@ def test_metrics_in_the_source_are_exported(appliance: Appliance) -> None:
 
 @pytest.mark.parametrize("expression", expressions())
 def test_promql_parses(expression: str, tmp_path: Path) -> None:
-    """Variables of Grafana stand for what it puts in."""
+    """Variables of Grafana have example values."""
     if expression.startswith("label_values"):
         return
     filled = expression.replace("$instance", ".*").replace("$__rate_interval", "5m")

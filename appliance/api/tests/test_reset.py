@@ -25,7 +25,7 @@ def log_in(appliance: Appliance, name: str, password: str) -> int:
 
 
 def test_a_lost_password_and_a_lost_app_are_replaced(appliance: Appliance) -> None:
-    """Sessions and tokens of whoever knew the password end."""
+    """Sessions and tokens that were created with the old password end."""
     secret = appliance.get("/session/totp")["secret"]
     code = second_factor.code_of(secret, int(time.time() // 30))
     assert appliance.request("PUT", "/session/totp", {"password": PASSWORD, "secret": secret, "code": code}).status_code == 200

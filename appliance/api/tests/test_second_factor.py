@@ -91,7 +91,7 @@ def test_a_wrong_password_says_nothing_of_a_code(appliance: Appliance, app: App)
 
 
 def test_a_known_password_permits_no_faster_guesses(appliance: Appliance, app: App) -> None:
-    """A right password without a code does not begin the count anew."""
+    """A right password without a code does not reset the count."""
     turn_on(appliance, app)
     statuses = []
     for guess in range(4):
@@ -155,7 +155,7 @@ def test_an_admin_resets_it(appliance: Appliance, app: App) -> None:
 
 
 def test_nothing_that_is_stored_or_shown_has_the_secret(appliance: Appliance, app: App) -> None:
-    """Neither database nor audit, nor what is kept of a request that may be sent again."""
+    """Neither database nor audit, nor the stored answers for repeated requests."""
     offered = appliance.request("GET", "/session/totp", role="operator").json
     assert offered is not None
     app.secret = offered["secret"]

@@ -52,7 +52,7 @@ class Command:
         return printed
 
     def json(self, *words: str) -> Any:
-        """What it tells as JSON."""
+        """Its JSON output."""
         return json.loads(self("-o", "json", *words))
 
 

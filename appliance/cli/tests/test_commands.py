@@ -109,7 +109,7 @@ def test_lists_are_added_to_and_taken_from(zvaai: Command) -> None:
 
 
 def test_a_change_is_of_the_version_that_was_read(zvaai: Command) -> None:
-    """Somebody else's change in between is not lost: both names are there afterwards."""
+    """A change by another user in between is not lost: both names exist afterwards."""
     zvaai("host", "create", "esx1", "--iqn", ESX)
     (host,) = zvaai.json("host", "list")
     theirs = {"iqns": [ESX, f"{ESX}-theirs"]}

@@ -78,7 +78,7 @@ METHODS = {
 
 
 def _calls(module: ast.Module) -> Iterator[str]:
-    """Of one file. A name in a path stands for what it was set to, or what the function of this name returns."""
+    """Calls of one file. A name in a path is replaced by its value, or by the result of the function of this name."""
     functions = [one for one in ast.walk(module) if isinstance(one, ast.FunctionDef)]
     returned = {one.name: line.value for one in functions for line in one.body if isinstance(line, ast.Return) and line.value}
     helpers = {name: value for name, value in returned.items() if isinstance(value, ast.JoinedStr)}

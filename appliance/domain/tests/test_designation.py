@@ -47,7 +47,7 @@ def page(code: int, body: bytes) -> str:
 
 
 def test_pages_as_a_host_reads_them() -> None:
-    """Of ports and of the target nothing is kept, nor other kinds of names."""
+    """Names of ports and of the target are ignored, and so are other kinds of names."""
 
     def descriptor(code_set: int, flags: int, name: bytes) -> bytes:
         return bytes([code_set, flags, 0, len(name)]) + name

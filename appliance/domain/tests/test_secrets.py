@@ -11,7 +11,7 @@ from appliance.domain.secrets import Seal, SealedError, hash_password, password_
 
 
 def test_passwords_are_hashed_by_argon2id_at_full_cost() -> None:
-    """In a process of its own: the tests' other passwords are cheap."""
+    """In a separate process: the tests' other passwords are cheap."""
     program = "from appliance.domain.secrets import hash_password; print(hash_password('a password'))"
     printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert printed.startswith("$argon2id$v=19$m=65536,t=3,p=4$")

@@ -98,7 +98,7 @@ def test_severity_and_being_enabled(appliance: Appliance, there: Receiver) -> No
 
 
 def test_it_is_tried_again_after_the_sender_has_died(appliance: Appliance, there: Receiver) -> None:
-    """What waits, and how long, is in the database: another process goes on with the same identifier."""
+    """Waiting deliveries and their times are in the database: another process continues with the same identifier."""
     made = hook(appliance, there)
     there.answer = 503
     find(appliance, finding())
@@ -119,7 +119,7 @@ def test_it_is_tried_again_after_the_sender_has_died(appliance: Appliance, there
 
 
 def test_rejected_deliveries_are_dropped(appliance: Appliance, there: Receiver) -> None:
-    """And an alert tells of it, to others only."""
+    """And an alert reports it, to others only."""
     made = hook(appliance, there, severity="info")
     there.answer = 404
     find(appliance, finding())
@@ -217,7 +217,7 @@ def database(appliance: Appliance) -> bytes:
 
 
 def test_urls_are_in_no_file_as_they_are(appliance: Appliance, there: Receiver) -> None:
-    """Nor in the answers that are kept for who sends a change again; and it goes where they lead."""
+    """Nor in the answers stored for repeated requests; and it goes where they lead."""
     made = hook(appliance, there)
     assert made["url"] == there.url and appliance.get(f"/receivers/{made['id']}")["url"] == there.url
     path, later = f"/receivers/{made['id']}", there.url.replace("t0ken", "an0ther")

@@ -34,7 +34,7 @@ def opened(appliance: Appliance) -> set[str]:
 
 
 def notifications(appliance: Appliance) -> list[tuple[str, str]]:
-    """What receivers were to be sent: its kind, and the alert's key."""
+    """Deliveries to receivers: kind, and the alert's key."""
     with appliance.store.reading() as session:
         sent = session.scalars(select(Delivery).order_by(Delivery.id)).all()
     return [(one.kind, json.loads(one.body)["data"]["key"]) for one in sent]

@@ -24,7 +24,7 @@ def test_datastores_of_a_pool_agree_or_are_named(appliance: Appliance) -> None:
     second = made(appliance, "second")
     [check] = clone_properties(appliance)
     assert (check["result"], check["subject"]) == ("ok", "tank")
-    # What "on" stands for is the same.
+    # "on" means the same value.
     appliance.simulator.set_properties(first, {"compression": "on", "checksum": "on"})
     appliance.simulator.set_properties(second, {"compression": "lz4", "checksum": "fletcher4"})
     assert clone_properties(appliance)[0]["result"] == "ok"

@@ -32,7 +32,7 @@ def own_properties(dataset: Volume | Filesystem) -> dict[str, str]:
 
 
 def lost_volume(appliance: Appliance) -> tuple[Volume, Volume]:
-    """The volume of the only datastore, which is gone, and a copy of it under its name; the target has started anew."""
+    """The lost volume of the only datastore, and a copy under its name; the target was restarted."""
     (lost,) = appliance.simulator.volumes()
     appliance.simulator.destroy(lost.name)
     copy = appliance.simulator.create_volume(lost.name, lost.volsize, properties=own_properties(lost))
@@ -50,7 +50,7 @@ def test_a_copy_under_the_name_of_a_lun_is_not_served_until_it_is_adopted(applia
     response = alerts(appliance)[store]
     assert response["severity"] == "critical" and "--keep-identity" in response["remedy"]
     assert {str(lost.guid), str(copy.guid)} <= {word.strip("():;,.") for word in response["text"].split()}, response["text"]
-    # Its place is kept, for when it returns.
+    # Its place is retained until it returns.
     (kept,) = luns(appliance)
     assert (kept.state, kept.lun.guid, kept.found_guid) == ("failed", lost.guid, copy.guid)
     assert "active" not in {one["state"] for one in appliance.get("/datastores")["items"]}

@@ -39,7 +39,7 @@ class Killed(BaseException):
 
 
 class Scissors:
-    """Stands before engine or target; kills at the nth call that changes something, before it or after."""
+    """Wraps the engine or target; kills at the nth call that changes something, before it or after."""
 
     def __init__(self) -> None:
         self.left: int | None = None

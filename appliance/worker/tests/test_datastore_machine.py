@@ -96,7 +96,7 @@ class DatastoreMachine(RuleBasedStateMachine):
 
     @rule()
     def the_pool_is_away_for_a_while(self) -> None:
-        """Exported by hand: its LUNs stay, nothing is begun, and afterwards all is as it was."""
+        """Manual exports: its LUNs remain, nothing is begun, and afterwards nothing has changed."""
         appliance = self.appliance
         before = appliance.target.targets()
         appliance.simulator.export_pool("tank")
@@ -168,7 +168,7 @@ class DatastoreMachine(RuleBasedStateMachine):
 
     @rule(store=stores)
     def snapshot(self, store: str) -> None:
-        """Each has a name of its own."""
+        """Each has a different name."""
         self.tags += 1
         tag, model = f"s{self.tags}", self.models[store]
         if self.do("POST", "/snapshots", {"name": tag, "datastores": [store]}, refused=model.state != "active"):

@@ -38,7 +38,7 @@ def everything(appliance: Appliance) -> tuple[Any, ...]:
 
 
 def refused(appliance: Appliance, method: str, path: str, body: Any = None) -> Any:
-    """The problem of a 409, after which all is as it was."""
+    """The problem of a 409, after which nothing has changed."""
     before = everything(appliance)
     answer = appliance.request(method, path, body)
     assert answer.status_code == 409, answer.text
@@ -572,7 +572,7 @@ def test_a_volume_of_lio_keeps_the_names_its_hosts_know(appliance: Appliance) ->
     assert NAA in refused(appliance, "POST", "/volumes/adopt", again)["blocking"]
     appliance.job("POST", f"/datastores/{store}/restore", {})
     assert [lun.naa for lun in served(appliance).values()] == [NAA]
-    # A clone has names of its own.
+    # A clone has different names.
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone"})["result"]["datastore"]
     assert appliance.get(f"/datastores/{clone}")["designation"] is None
     # Nor does one that is adopted at the same moment, or a file system.
@@ -595,7 +595,7 @@ def test_a_volume_of_lio_keeps_the_names_its_hosts_know(appliance: Appliance) ->
 
 
 def test_another_name_is_another_lun(appliance: Appliance) -> None:
-    """Names that somebody changed on the dataset are not shown under hosts' eyes: the LUN goes, and comes as another one."""
+    """Changed names of a dataset do not change for a logged-in host: the LUN is removed, and added as another one."""
     appliance.simulator.create_volume("tank/old", GIB, volblocksize=65536)
     appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "moved", "known_as": LIO})
     kept = appliance.simulator.volume("tank/old").properties["zvaai:designation"].value

@@ -97,7 +97,7 @@ def test_without_its_key_it_is_not_served_and_an_alert_is_raised(appliance: Appl
     assert any(store in alert["key"] and "its key" in alert["text"] for alert in appliance.get("/alerts")["items"])
     refused = appliance.job("POST", "/datastores", {"name": "new", "pool": "tank", "size": str(GIB), "encrypted": True}, "failed")
     assert "key" in refused["problem"]["text"]
-    # Another key opens nothing, and is not kept; the right one is brought, and all is served.
+    # A wrong key opens nothing and is not stored; with the right one, all is served.
     wrong = appliance.request("PUT", "/encryption-keys/tank", {"secret": "00" * 32})
     assert wrong.status_code == 422 and not list(kept.glob("*.key"))
     assert appliance.request("PUT", "/encryption-keys/tank", {"secret": secret["secret"]}).status_code == 200
@@ -123,7 +123,7 @@ def test_readiness_fails_until_the_key_was_exported(appliance: Appliance) -> Non
 
 
 def test_a_lun_that_is_served_stays_while_its_key_is_away(appliance: Appliance) -> None:
-    """The target finds it not ready: a disk that will come back, not one that is gone."""
+    """The target reports it as not ready: a disk that will return, not a lost one."""
     store = appliance.datastore("secret", encrypted=True)
     next((appliance.configuration.state_directory / "keys").glob("*.key")).unlink()
     appliance.simulator.unload_key(ROOT)

@@ -185,7 +185,7 @@ def test_more_clones_than_the_limit_run_in_turn(appliance: Appliance, store: str
 
 @pytest.mark.parametrize("restarted", ["worker", "server", "both"])
 def test_it_survives_restarts(appliance: Appliance, store: str, restarted: str) -> None:
-    """The same clone is found, or what was not made is made anew; once."""
+    """The same clone is found, or a missing one is started again; once."""
     job = begun(appliance, store)
     if restarted != "server":
         appliance.service.stop()
@@ -199,7 +199,7 @@ def test_it_survives_restarts(appliance: Appliance, store: str, restarted: str) 
 
 
 def test_an_unknown_result_is_not_a_success(appliance: Appliance, store: str) -> None:
-    """The NFS server has forgotten the clone, and the destination is there: whole, or somebody else's."""
+    """The NFS server has forgotten the clone, and the destination exists: complete, or created by another user."""
     job = begun(appliance, store)
     files_of(appliance, store)["vm/new-flat.vmdk"] = FileStatistics(1, 1, 1, True)
     nas(appliance).restart()

@@ -34,7 +34,7 @@ def luns(appliance: Appliance) -> dict[str, Lun]:
 
 
 def refused(appliance: Appliance, method: str, path: str, body: Any = None) -> Any:
-    """The problem of a 409, after which all is as it was."""
+    """The problem of a 409, after which nothing has changed."""
     before = appliance.simulator.volumes(), appliance.simulator.snapshots(), appliance.target.targets(), appliance.get("/jobs")
     answer = appliance.request(method, path, body)
     assert answer.status_code == 409, answer.text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""History, from what the target counts to what the API tells: over restarts, over ranges, and when something is away."""
+"""History, from the target's counters to the API's answers: over restarts, over ranges, and with missing sources."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def details(appliance: Appliance, store: str) -> Any:
 
 
 def uses(appliance: Appliance, address: str = ESX, *, idle: float = 0, opens: int = 0, exports: bool = True) -> None:
-    """A client, and that somebody has used all exports."""
+    """A client that has used all exports."""
     fake = nfs(appliance)
     fake.known.append(NfsClient(address, fake.now - idle, opens))
     if exports:
@@ -65,7 +65,7 @@ def everything(appliance: Appliance) -> tuple[Any, ...]:
 
 
 def refused(appliance: Appliance, method: str, path: str, body: Any = None, status: int = 409) -> Any:
-    """The problem, after which all is as it was."""
+    """The problem, after which nothing has changed."""
     before = everything(appliance)
     answer = appliance.request(method, path, body)
     assert answer.status_code == status, answer.text
@@ -182,7 +182,7 @@ def test_a_host_that_has_mounted_it_retains_it(appliance: Appliance) -> None:
      (ESX, 0, 0, False, False), (ESX, 0, 1, False, True), (ESX, IDLE_SECONDS, 1, False, False)],
 )  # fmt: skip
 def test_users_of_a_datastore(address: str, idle: float, opens: int, exports: bool, in_use: bool, appliance: Appliance) -> None:
-    """Who may, was seen lately, and either somebody used the export lately or the client has files open."""
+    """Permitted, seen recently, and either a recent use of the export or open files."""
     store = appliance.nfs_datastore("first", clients=["192.0.2.0/24"])
     uses(appliance, address, idle=idle, opens=opens, exports=exports)
     assert appliance.request("DELETE", f"/datastores/{store}").status_code == (409 if in_use else 202)
@@ -432,7 +432,7 @@ def test_without_an_nfs_server_luns_are_served_and_the_other_way_round(
         raise GaneshaUnreachableError("it is not on the bus")
 
     monkeypatch.setattr(appliance.nfs, "served", gone)
-    appliance.datastore("block")  # whoever has no NFS datastore needs no NFS server
+    appliance.datastore("block")  # without an NFS datastore, no NFS server is needed
     assert appliance.request("POST", "/reconcile").status_code == 200
     job = appliance.job("POST", "/datastores", {"kind": "nfs", "name": "files", "pool": "tank", "size": str(GIB)})
     assert job["result"]["served"] is False and "bus" in job["result"]["problem"]

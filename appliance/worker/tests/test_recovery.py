@@ -251,7 +251,7 @@ def test_a_lost_database(sealed: Sealed, tmp_path: Path, key_is_lost: bool) -> N
 
 
 def test_an_older_database_whose_key_is_lost(sealed: Sealed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of its own secrets can be read, and the target does not respond. Those of the copy are sealed with the new key."""
+    """None of its secrets can be read, and the target does not respond. Those of the copy are sealed with the new key."""
     appliance = sealed.appliance
     chap = {"name": "esx2", "secret": "a good long secret"}
     host = {"name": "second", "iqns": ["iqn.1998-01.com.vmware:esx2"], "chap": chap}

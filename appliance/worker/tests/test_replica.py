@@ -19,7 +19,7 @@ IQN = "iqn.1998-01.com.vmware:esx1"
 
 
 def lost(appliance: Appliance, kind: str) -> tuple[str, Any]:
-    """A datastore whose pool is gone, and of which the pool `rust` has a received copy; the first as the API showed it before."""
+    """A datastore whose pool is missing, and of which the pool `rust` has a received copy; returns its earlier API data too."""
     simulator = appliance.simulator
     if kind == "vmfs":
         store = appliance.datastore("first", lun=7, host_groups=[appliance.group("cluster", IQN)])

@@ -153,7 +153,7 @@ def test_thick_and_thin_again(appliance: Appliance) -> None:
 
 
 def test_space_beyond_its_size_is_retained_when_it_becomes_thin(appliance: Appliance) -> None:
-    """Metadata may have gone into the slack: then the quota is what is there."""
+    """Metadata can use the slack: then the quota is the used space."""
     store = appliance.nfs_datastore("first", thick=True)
     appliance.simulator.write(details(appliance, store)["dataset"], GIB + MIB)
     appliance.job("PATCH", f"/datastores/{store}", {"thick": False})

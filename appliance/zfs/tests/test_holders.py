@@ -42,7 +42,7 @@ def test_a_holder_is_found(processes: Path) -> None:
 
 
 def test_a_process_that_ends_meanwhile_holds_nothing(processes: Path) -> None:
-    (processes / "4243").mkdir()  # no link in it, as of a process that is gone
+    (processes / "4243").mkdir()  # no link in it, as of an ended process
     assert len(KernelEngine().holders_of(["tank/a"])["tank/a"]) == 1
 
 

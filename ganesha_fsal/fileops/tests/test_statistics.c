@@ -13,7 +13,7 @@ static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
 static int query_error;
 static uint64_t counted_by_one_call; /* bytes; 0: all */
 static bool dirty, slow;
-static unsigned int passes, waiting; /* queries of more than a block that may go on, and that wait; guarded by `gate` */
+static unsigned int passes, waiting; /* queries of more than a block that may continue, and that wait; guarded by `gate` */
 static atomic_uint_least64_t group, table;
 static atomic_uint files_begun;
 

@@ -315,8 +315,8 @@ static bool may_be_new_clone(const char *block_pointer)
 }
 
 /*
- * What a block is whose pointer was read, and that was not written later. dnode_block_freed() covers all txgs that are not on disk, and a
- * clone takes back only the frees of its own txg (dbuf_dirty()): a discard may be older than the clone over it. A block that was cloned
+ * Kind of a block whose pointer was read, and that was not written later. dnode_block_freed() covers all txgs that are not on disk, and a
+ * clone cancels only the frees of the same txg (dbuf_dirty()): a discard may be older than the clone over it. A block that was cloned
  * long ago and is discarded now gives the same result. Both are called unsynced: live data is never called a hole.
  */
 static enum zvol_clone_kind kind_of_clean(struct volume *volume, u64 offset, const char *block_pointer)

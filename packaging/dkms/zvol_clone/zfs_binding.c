@@ -185,7 +185,7 @@ refuse:
 	return error;
 }
 
-/* Called when no ioctl can run any more: the device is gone and each open file pins this module. */
+/* Called when no ioctl can run any more: the device was removed and each open file pins this module. */
 void zfs_binding_release(void)
 {
 	module_put(zfs_module);

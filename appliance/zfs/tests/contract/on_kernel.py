@@ -82,7 +82,7 @@ class KernelHands:
         run("zpool", "offline", "-f", pool, device)
 
     def used_elsewhere(self, pool: str) -> None:
-        """Imports it as another host, and keeps the devices as they were before the export."""
+        """Imports it as another host, with the device paths from before the export."""
         own = Path("/sys/module/spl/parameters/spl_hostid")
         before = own.read_text()
         own.write_text("4711\n")

@@ -154,7 +154,7 @@ def test_a_source_just_written_where_the_kernel_does_not_wait(dataset: Path, zfs
 
 
 def test_across_datasets_of_a_pool(make_dataset: Callable[..., Path]) -> None:
-    """Shared, as the statistics prove: the kernel does not report it. The source's record size is kept."""
+    """Shared, as the statistics prove: the kernel does not report it. The clone has the source's record size."""
     one, other = make_dataset(), make_dataset(recordsize="16K")
     disk_like(one / "source", 8, 4)
     with FileTool(one, other) as tool:
@@ -165,7 +165,7 @@ def test_across_datasets_of_a_pool(make_dataset: Callable[..., Path]) -> None:
 
 
 def test_a_copy_is_not_reported_as_a_clone(make_dataset: Callable[..., Path], zfs_parameter: Callable[[str, int], None]) -> None:
-    """Without block cloning copy_file_range copies silently: reported as copied, holes kept, refused if sharing is required."""
+    """Without block cloning copy_file_range copies silently: reported as copied, with holes, refused if sharing is required."""
     zfs_parameter("zfs_bclone_enabled", 0)
     one, other = make_dataset(), make_dataset()
     disk_like(one / "source", 8, 4)

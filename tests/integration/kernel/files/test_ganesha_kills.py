@@ -24,7 +24,7 @@ SIZE = 6 * MIB
 
 
 class Requester:
-    """A client that sends requests until the daemon is gone, and records the responses."""
+    """A client that sends requests until the daemon has ended, and records the responses."""
 
     def __init__(self, choose: random.Random) -> None:
         self.choose = choose
@@ -33,7 +33,7 @@ class Requester:
         self.requesting = threading.Event()
 
     def run(self) -> None:
-        """Runs until the daemon is gone."""
+        """Runs until the daemon has ended."""
         name = ""
         try:
             root = mount("/one")

@@ -93,7 +93,7 @@ fn add_extended_copy(page: &mut Vec<u8>) {
     add(page, PARAMETER_DATA, &parameters);
     let descriptors = with_length(&DESCRIPTOR_TYPES);
     add(page, SUPPORTED_DESCRIPTORS, &descriptors);
-    // None besides those of CSCD descriptors.
+    // None in addition to those of CSCD descriptors.
     add(page, SUPPORTED_CSCD_DESCRIPTOR_IDS, &[0, 0]);
 }
 
