@@ -234,7 +234,7 @@ def forget_unfinished(store: Store) -> None:
 def _begin(declared: Declaration, call: Call) -> None:
     """Writes the audit entry before anything is changed, so that a crash during the change leaves a trace."""
     if declared.audit is not None:
-        # What somebody unknown typed as a name may be a password.
+        # The name in an anonymous request may be a password.
         call.name = _name(call) if call.caller is not None else ""
         with call.context.store.session() as session:
             call.entry = _record(session, declared, call, None)

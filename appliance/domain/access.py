@@ -181,7 +181,7 @@ def change_user(
     retained_session: str | None = None,
 ) -> User:
     """
-    Changes what is given. A new password and being disabled end the user's sessions, except `retained_session`.
+    Changes the given values. A new password, or disabling the user, ends the user's sessions except `retained_session`.
 
     Raises ConflictError where no admin would be left, and for password and role of a user who has them elsewhere.
     """

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 
 class Model(BaseModel):
-    """Base class of what is sent to the API. Unknown fields are refused."""
+    """Base class of request bodies. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 

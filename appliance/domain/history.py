@@ -46,7 +46,7 @@ class Counters:
         self.latency = _sum(self.latency, other.latency)
 
     def growth(self, before: Counters) -> Counters | None:
-        """What grew since then; None where counting began anew."""
+        """The increase; None after a restart of the counters."""
         io, offloads = _grown(self.io, before.io), _grown(self.offloads, before.offloads)
         latency = _grown(self.latency, before.latency)
         return None if io is None or offloads is None or latency is None else Counters(io, offloads, latency)

@@ -227,7 +227,7 @@ PoolName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
 
 class VdevCreate(Model):
-    """A vdev to make; a stripe makes each device one of its own."""
+    """A vdev to create; in a stripe each device is a separate vdev."""
 
     devices: Annotated[list[Device], Field(min_length=1, max_length=64)]
     redundancy: Literal["stripe", "mirror", "raidz1", "raidz2", "raidz3"] = "stripe"

@@ -31,7 +31,7 @@ from appliance.zfs.model import Filesystem, Pool, Snapshot
 
 @dataclass(frozen=True)
 class ClientResponse:
-    """A client of the NFS server, and the datastores that it may use and that somebody has used lately."""
+    """A client of the NFS server. `datastores` is an estimate: those that it may use, and that were used recently."""
 
     address: str
     seen_at: Time

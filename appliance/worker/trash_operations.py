@@ -120,7 +120,7 @@ class Restore(Operation[requests.RestoreRequest, RestorePlan]):
 
 
 def _as_before(context: Context, request: requests.RestoreRequest, recorded: identity.Identity | None) -> requests.RestoreRequest:
-    """What it does not say, as it was before the deletion."""
+    """Adds values from before the deletion to a request without them."""
     before = (recorded.shown_to if recorded else None) or identity.ShownTo()
     with context.store.reading() as session:
         existing = set(session.scalars(select(HostGroup.id)))
