@@ -37,7 +37,7 @@ def test_a_crash_during_a_change_leaves_an_entry(appliance: Appliance, monkeypat
 
 
 def test_a_crash_before_the_commit_changes_nothing(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the same request again, with its key, would find its own change in its way."""
+    """Otherwise the repeated request, with its key, would conflict with its own change."""
 
     def die(*_: Any, **__: Any) -> None:
         raise Killed

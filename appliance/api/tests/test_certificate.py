@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The own certificate: for the server alone, renewed in time, whole or not there. One of an authority: good, or refused."""
+"""The appliance's certificate: valid only for this server, renewed in time, written atomically. An authority's certificate:
+checked.
+"""
 
 import datetime
 from collections.abc import Iterator
@@ -72,7 +74,7 @@ CHAIN = SERVER + AUTHORITY.certificate
 
 @pytest.fixture
 def uploading(tmp_path: Path) -> Iterator[Appliance]:
-    """An appliance with its own certificate, and the folder from where nginx takes another."""
+    """An appliance with its certificate, and the folder from which nginx takes an uploaded one."""
     served, uploads = tmp_path / "served", tmp_path / "uploads"
     served.mkdir()
     uploads.mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A backup of the configuration as a file: what comes back, what is refused, and that a refusal changes nothing."""
+"""A backup of the configuration as a file: restored objects, refusals, and no change after a refusal."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -126,7 +126,7 @@ def test_a_dry_run_reports_and_changes_nothing(appliance: Appliance, fresh: Appl
 
 
 def test_back_to_an_earlier_state(appliance: Appliance) -> None:
-    """Whole: what was made since goes. The keys are those of now."""
+    """Completely: newer objects are removed. The keys are the present ones."""
     store = made(appliance)
     new_key(appliance)
     file = back_up(appliance)
@@ -177,7 +177,7 @@ def test_a_used_datastore_is_removed_only_by_force(appliance: Appliance) -> None
 
 
 def test_a_mounted_nfs_datastore_is_removed_only_by_force(appliance: Appliance) -> None:
-    """Also in the first 90 s of the NFS server, which knows nobody."""
+    """Also in the first 90 s of the NFS server, which knows no clients yet."""
     network, address = "198.51.100.0/24", "198.51.100.7"
     store = appliance.nfs_datastore("files", clients=["192.0.2.1"])
     new_key(appliance)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts: what is refused of them, and initiators that no host has."""
+"""Hosts: refusals, and initiators of no host."""
 
 from typing import Any
 

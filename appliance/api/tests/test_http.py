@@ -107,7 +107,7 @@ def test_a_request_sent_again_is_done_once(appliance: Appliance) -> None:
 
 
 def test_a_repeated_request_returns_the_job_whose_response_was_lost(appliance: Appliance) -> None:
-    """What it was about is not there any more, and has no version that the request could name."""
+    """Its subject no longer exists, and has no version for the request."""
     store = appliance.datastore("one")
     appliance.job("DELETE", f"/datastores/{store}")
     tag = appliance.get(f"/datastores/{store}")["etag"]

@@ -32,7 +32,7 @@ def scrape(appliance: Appliance, role: str = "viewer") -> dict[str, Metric]:
 
 
 def value(families: dict[str, Metric], family: str, **labels: str) -> float:
-    """Of the one sample with these labels."""
+    """Value of the only sample with these labels."""
     found = [
         one for one in families[family].samples if labels.items() <= one.labels.items() and not one.name.endswith("_created")
     ]
@@ -77,7 +77,7 @@ ROW: dict[str, Any] = {
 
 
 class _Counters(socketserver.StreamRequestHandler):
-    """VAAI-NAS's control socket, as docs/vaai_nas.md has it."""
+    """VAAI-NAS's control socket, as in docs/vaai_nas.md."""
 
     def handle(self) -> None:
         """One request."""

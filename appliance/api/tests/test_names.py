@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Audit and jobs have the names of their time: whatever is renamed or gone later."""
+"""Audit and jobs have the names of their time, even if objects are renamed or deleted later."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is refused names what is wrong or in the way, and changes nothing: the whole state is compared, before and after.
+"""A refusal names the error or the obstacle, and changes nothing: compares the whole state before and after.
 
-Wrong values come from the API's own description: each field of each body and query, by its type and bounds.
+Wrong values follow from the API's description: each field of each body and query, by its type and limits.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def world(shared: Appliance) -> dict[str, str]:
 
 
 def filled(path: str, world: dict[str, str]) -> str:
-    """A declared path, of something that is there."""
+    """A declared path, filled with existing objects."""
     name = "one" if "snapshots" in path else "tank"
     return re.sub(r"<(?:int:)?(\w+)>", lambda found: world.get(found[1], name), path).removeprefix("/api/v1")
 
@@ -86,7 +86,7 @@ class Description:
         return dict(self.whole["paths"][path][declared.method.lower()])
 
     def body(self, endpoint: str) -> dict[str, Any]:
-        """What it takes."""
+        """Body schema of an endpoint."""
         return self.plain(self.operation(endpoint)["requestBody"]["content"]["application/json"]["schema"])
 
     def right(self, schema: dict[str, Any]) -> Any:  # noqa: PLR0911  # a table
@@ -149,7 +149,7 @@ class Description:
 
 
 def put(value: Any, way: Way, what: Any) -> Any:
-    """The same, with something else in one place."""
+    """A copy of the value, with another value at one position."""
     if not way:
         return what
     if isinstance(value, list):

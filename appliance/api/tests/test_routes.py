@@ -25,7 +25,7 @@ ROLES = [role.label for role in Role]
 
 
 def path_of(declared_path: str) -> str:
-    """With something that is not there in each place."""
+    """With a missing object at each position."""
     return re.sub(r"<int:\w+>", "99999", re.sub(r"<(?!int:)\w+>", "absent", declared_path)).removeprefix("/api/v1")
 
 
@@ -59,7 +59,7 @@ def test_permissions(endpoint: str, shared: Appliance) -> None:
 
 @pytest.mark.parametrize("endpoint", sorted(name for name, one in DECLARATIONS.items() if one.audit))
 def test_every_change_is_audited(endpoint: str, shared: Appliance) -> None:
-    """Refused attempts too, by whom and with what status; of who is nobody only those to log in."""
+    """Refused attempts too, with caller and status; of anonymous ones only logins."""
     declared = DECLARATIONS[endpoint]
     with shared.store.reading() as session:
         before = session.query(AuditEntry).count()
@@ -89,7 +89,7 @@ def test_fields_named_like_secrets_are_not_in_the_audit(shared: Appliance) -> No
 
 
 def test_the_description_is_the_same_for_all(shared: Appliance) -> None:
-    """And as it is printed for the console's types: it names no server, which would be the Host of the first request."""
+    """The same as printed for the console's types: it names no server, which would be the Host of the first request."""
     document = shared.get("/openapi.json")
     assert "servers" not in document
     assert document == json.loads(openapi(create(cast(Worker, None))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two-factor login: codes of an app, recovery codes, waiting after wrong ones, reset by an admin."""
+"""Two-factor login: codes of an app, recovery codes, delays after wrong codes, reset by an admin."""
 
 import base64
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If-Match: of two who change the same thing the later one is refused, and nothing of it is done."""
+"""If-Match: of two changes of one version, the later one is refused completely."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "/users": ({"name": "olga", "role": "viewer", "password": PASSWORD}, {"role": "operator"}),
     "/receivers": ({"name": "pager", "url": "https://receiver.example/"}, {"severity": "critical"}),
 }
-"""What is made, and how it is changed."""
+"""Body of a new object, and of a change."""
 
 
 @pytest.mark.parametrize("path", KINDS)
@@ -59,7 +59,7 @@ def test_a_schedule_that_ran_is_the_same_and_one_that_was_changed_is_not(applian
     made = appliance.request("POST", "/schedules", body).json
     assert made is not None
     one = f"/schedules/{made['id']}"
-    appliance.job("POST", f"{one}/run")  # which the clock leaves alone
+    appliance.job("POST", f"{one}/run")  # with slots that are never due
     assert appliance.request("PATCH", one, {"keep": 3}, If_Match=made["etag"]).status_code == 200
     assert appliance.request("PATCH", one, {"enabled": True}, If_Match=made["etag"]).status_code == 412
     assert appliance.get(one)["enabled"] is False
@@ -111,9 +111,9 @@ def test_all_changes_of_one_object_check_its_version() -> None:
         for one in DECLARATIONS.values()
         if one.method in ("PATCH", "PUT", "DELETE") and not one.matches
     }
-    # One's own session, and what is made once and never changed: there is one version of it.
+    # The caller's session, and objects that never change: they have one version.
     unchanging = {"DELETE /session", "DELETE /tokens/<token_id>", "DELETE /support-bundles/<bundle_id>"}
-    # The target stores its portals, and nobody reads the secret of the target.
+    # The target stores its portals, and the secret of the target is not readable.
     unchanging |= {f"{method} /portals/<portal>" for method in ("PATCH", "DELETE")}
     unchanging |= {f"{method} /settings/iscsi/target-chap" for method in ("PUT", "DELETE")}
     # nginx serves a new certificate later; two-factor login is the caller's own.

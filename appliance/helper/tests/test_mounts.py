@@ -273,7 +273,7 @@ def seen(simulator: Simulator, over: list[str]) -> list[str]:
 
 
 def test_a_copy_that_hides_a_datastore_is_unmounted(simulator: Simulator, tmp_path: Path, mounted_over: list[str]) -> None:
-    """A mount in use, a mount that is no copy, and one of another pool stay."""
+    """A mount in use, a mount that is not a copy, and one of another pool are not unmounted."""
     with client_of(simulator, tmp_path / "helper.sock", policy=Policy(pools=frozenset(("tank",)))) as client:
         mounted_over.append("tank/copy")
         simulator.fail_next("unmount", DatasetBusy("tank/copy", ("tar (process 7)",)))
@@ -317,7 +317,7 @@ def test_no_copy_is_unmounted_where_something_else_hides_the_datastore(
 def test_unmounts_are_in_the_audit(
     client: HelperClient, simulator: Simulator, mounted_over: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Although the mount itself fails, because one of two copies is in use."""
+    """Even if the mount itself fails, because one of two copies is in use."""
     caplog.set_level(logging.INFO)
     mounted_over += ["tank/copy", "tank/again"]
     really, busy = simulator.unmount, DatasetBusy("tank/copy", ("tar (process 7)",))

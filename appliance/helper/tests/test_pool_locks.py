@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One change of a pool at a time, also while one that ran into its time limit is still in the kernel."""
+"""One change of a pool at a time, even if an earlier change has exceeded its time limit and is still in the kernel."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The helper over its socket: who may call, restarts, time limits, many callers at once."""
+"""The helper over its socket: permissions, restarts, time limits, many callers at once."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_time_limit(simulator: Simulator, tmp_path: Path) -> None:
 
 
 def test_as_a_process(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Its command line; what it did is there after kill -9; SIGTERM ends it well; a caller of another user is refused."""
+    """Its command line; changes survive kill -9; SIGTERM ends it in order; a caller of another user is refused."""
     path, state = tmp_path / "helper.sock", tmp_path / "state.json"
     command = [sys.executable, "-m", "simulators.helper", str(state), "--socket", str(path)]
 
@@ -177,7 +177,7 @@ def test_as_a_process(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     assert client.filesystem("tank/fs").guid == guid
     if os.geteuid() == 0:
         tmp_path.chmod(0o755)
-        for parent in list(tmp_path.parents)[:3]:  # one more where pytest shares the files among processes
+        for parent in list(tmp_path.parents)[:3]:  # one more if pytest distributes the files over processes
             parent.chmod(0o755)
         ask = f"from appliance.helper.client import connect as C; from pathlib import Path; C(Path({str(path)!r})).pools()"
         result = subprocess.run(

@@ -45,14 +45,14 @@ class MailServer:
     """An answer to DATA."""
 
     def authenticate(self, _server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> AuthResult:
-        """By the one password."""
+        """Accepts the one password."""
         right = isinstance(given, LoginPassword) and given.password == PASSWORD.encode()
         if right:
             self.users.append(given.login.decode())
         return AuthResult(success=right, handled=False)
 
     async def handle_RCPT(self, _server: Any, _session: Any, envelope: Any, address: str, _options: Any) -> str:  # noqa: N802
-        """Knows all but nobody."""
+        """Accepts every recipient except nobody."""
         if address.startswith("nobody@"):
             return "550 5.1.1 there is no such user"
         envelope.rcpt_tos.append(address)
@@ -70,7 +70,7 @@ class MailServer:
 
 @contextlib.contextmanager
 def mail_server(directory: Path, how: str) -> Iterator[MailServer]:
-    """One, "smtps", "smtp" with STARTTLS, or "plain"."""
+    """A server for "smtps", "smtp" with STARTTLS, or "plain"."""
     mailbox = MailServer()
     certificate.ensure(directory)
     file = directory / certificate.CERTIFICATE
@@ -99,13 +99,13 @@ def mail_server(directory: Path, how: str) -> Iterator[MailServer]:
 
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
-    """One that trusts receivers on this machine."""
+    """An appliance that trusts receivers on this machine."""
     with running(tmp_path / "appliance", alerts=Alerts(trusted_networks=TRUSTED)) as one:
         yield one
 
 
 def receiver(appliance: Appliance, there: MailServer, scheme: str, **more: Any) -> str:
-    """Adds one; its identifier."""
+    """Adds a receiver and returns its identifier."""
     body = {
         "name": "mail", "url": f"{scheme}://127.0.0.1:{there.port}", "certificate": there.pem, "sender": "zvaai@example.com",
         "recipients": [OPS, "storage@example.com"], "user": "zvaai", "password": PASSWORD, **more,

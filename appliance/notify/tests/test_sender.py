@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alerts to receivers: each is delivered in order, at least once, whatever dies meanwhile; and what the API reports."""
+"""Alerts to receivers: each is delivered in order, at least once, despite crashes; and the API's reports."""
 
 import ipaddress
 import json
@@ -31,7 +31,7 @@ def there(tmp_path: Path) -> Iterator[Receiver]:
 
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
-    """One that trusts receivers on this machine."""
+    """An appliance that trusts receivers on this machine."""
     with running(tmp_path / "appliance", alerts=Alerts(trusted_networks=TRUSTED)) as one:
         yield one
 
@@ -41,7 +41,7 @@ def sender_of(appliance: Appliance) -> Sender:
 
 
 def hook(appliance: Appliance, there: Receiver, **more: Any) -> dict[str, Any]:
-    """Makes one."""
+    """Adds a webhook."""
     body = {"name": "pager", "url": there.url, "certificate": there.pem or None, **more}
     answer = appliance.request("POST", "/receivers", body)
     assert answer.status_code == 201, answer.text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alerts by syslog, as a real socket gets them: UDP, TCP, TLS and the local one."""
+"""Alerts by syslog, as a real socket receives them: UDP, TCP, TLS and the local one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_datagrams(tmp_path: Path) -> None:
 
 @pytest.fixture
 def served() -> Callable[..., tuple[int, list[bytes], threading.Thread]]:
-    """A receiver of one connection: its port, and what came once the thread has ended."""
+    """A receiver of one connection: its port, and the received bytes after the end of the thread."""
 
     def serve(context: ssl.SSLContext | None = None) -> tuple[int, list[bytes], threading.Thread]:
         came: list[bytes] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One POST: what arrives, where it does not go, and what a receiver can't do to who sends."""
+"""One POST: its content, forbidden destinations, and misbehaving receivers."""
 
 import base64
 import hashlib
@@ -129,7 +129,7 @@ def test_a_receiver_that_dawdles_is_cut_off(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_resolver_that_does_not_answer_delays_no_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor do many names that wait for it: they are not many, and who has an address is sent to meanwhile."""
+    """Nor do many names that wait for it: their number is limited, and known addresses are served in the meantime."""
     monkeypatch.setattr(connection, "TOTAL_S", 0.2)
     go_on, real = threading.Event(), socket.getaddrinfo
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A receiver of webhooks: a real HTTP server, with TLS or without, that answers as a test says."""
+"""A receiver of webhooks: a real HTTP server, with or without TLS, whose answers a test sets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from appliance.api import certificate
 
 @dataclass
 class Receiver:
-    """What came, and what is answered: a status, or what a function does with the connection."""
+    """Received requests, and the answer: a status, or a function that handles the connection."""
 
     url: str = ""
     pem: str = ""
@@ -36,7 +36,7 @@ class Receiver:
 
 @contextlib.contextmanager
 def receiver(directory: Path, *, tls: bool = True, port: int = 0, address: str = "127.0.0.1") -> Iterator[Receiver]:
-    """One, running."""
+    """A running receiver."""
     endpoint = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -55,7 +55,7 @@ def receiver(directory: Path, *, tls: bool = True, port: int = 0, address: str =
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: object, client_address: object) -> None:
-            """Who goes away, or does not like the certificate."""
+            """Ignores clients that disconnect or reject the certificate."""
 
     server = Server((address, port), Handler)
     endpoint.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}/hook?token=t0ken"

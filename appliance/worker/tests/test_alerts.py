@@ -56,7 +56,7 @@ class Held:
         self._when, self._after = when, after
 
     def call(self, *arguments: Any, **named: Any) -> Any:
-        """The first one whose last argument is meant waits."""
+        """The first call whose last argument matches waits."""
         mine = not self._reached.is_set() and self._when(arguments[-1])
         result = self._real(*arguments, **named) if self._after or not mine else None
         if mine:
@@ -118,7 +118,7 @@ def test_two_checks_raise_an_alert_and_two_clear_it(hooked: Appliance, monkeypat
 
 
 def test_the_second_round_does_not_wait_for_the_clock(hooked: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which here comes once an hour."""
+    """The clock's round comes once an hour here."""
     store = hooked.datastore("first")
     monkeypatch.setattr(alerts, "APART_S", 0.05)
     key = cannot_be_served(hooked, store, "vmfs", monkeypatch)
@@ -130,7 +130,7 @@ def test_the_second_round_does_not_wait_for_the_clock(hooked: Appliance, monkeyp
 
 
 def test_an_alert_ends_at_once_after_a_job_fixed_its_cause(hooked: Appliance) -> None:
-    """Which here comes once an hour; OpenZFS has no event for cleared counters."""
+    """The clock's round comes once an hour here, and OpenZFS has no event for cleared counters."""
     device = hooked.simulator.disks()[0].path
     hooked.simulator.fault_disk(device, checksum=12)
     hooked.service.scheduler.request()

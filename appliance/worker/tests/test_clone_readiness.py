@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readiness says which datastores of a pool differ in properties that OpenZFS later than 2.4 requires to be equal for a clone."""
+"""Readiness lists datastores of a pool that differ in properties that OpenZFS later than 2.4 requires to be equal for a clone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A copy in the place of a datastore that is lost: under its name, with its identity, and not served before it is adopted."""
+"""A copy in the place of a lost datastore: under its name, with its identity, and not served before it is adopted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def luns(appliance: Appliance) -> list[ServedLun]:
 
 
 def alerts(appliance: Appliance) -> dict[str, Any]:
-    """Of what is served, by subject. Those of capacity, about the same datastores, follow at any time."""
+    """Alerts about served datastores, by subject. Those about capacity follow at any time."""
     appliance.request("POST", "/reconcile")
     return {one["subject"]: one for one in appliance.get("/alerts")["items"] if not one["key"].startswith("capacity:")}
 
@@ -107,7 +107,7 @@ def test_a_copy_at_the_path_of_an_export_is_not_exported_until_it_is_adopted(app
 
 @pytest.mark.parametrize("damage", ["another name", "no name", "no GUID"])
 def test_a_damaged_property_takes_nothing_from_hosts(damage: str, appliance: Appliance) -> None:
-    """It may be the original: no remedy says to destroy it."""
+    """It can be the original: no remedy requests its destruction."""
     appliance.service.context.on_files = True  # a target without a GUID check
     block = appliance.datastore("block", host_groups=[appliance.group("cluster", ESX)])
     files = appliance.nfs_datastore("files", clients=[ADDRESS])

@@ -68,7 +68,7 @@ class Scissors:
         return Proxy()
 
     def cut(self) -> None:
-        """One call less to live."""
+        """Counts down the calls before the kill."""
         assert self.left is not None
         self.left -= 1
         if self.left < 0:
@@ -88,7 +88,7 @@ class World:
         self.executor = self.worker()
 
     def worker(self) -> Executor:
-        """A new one, which takes up what was under way."""
+        """A new executor, which resumes running jobs."""
         engine, target, nfs = (self.scissors.before(one) for one in (self.simulator, self.target, self.nfs))
         files = VaaiNasSimulator(served=nfs.served)
         context = assembled(self.configuration, engine, target, nfs, files, self.store)
@@ -214,7 +214,7 @@ def test_a_worker_that_dies_anywhere(script: str, after: bool, world: World, mon
 
 
 def test_a_rollback_is_not_done_again_once_hosts_may_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker dies when the LUN is served again; the next one must not take back what was written since."""
+    """The worker dies when the LUN is served again; the next one must not undo newer writes."""
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     store = snapshotted(world, "written")
     dataset = next(one.dataset for one in world.executor._context.datastores() if one.id == store)

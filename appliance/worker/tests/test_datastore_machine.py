@@ -25,7 +25,7 @@ NAMES = st.sampled_from(["a", "b", "c", "d"])
 
 @dataclass
 class Model:
-    """What a datastore should be. `snapshots` are oldest first; `clones` of each are datastores that were not purged."""
+    """The expected state of a datastore. `snapshots` are oldest first; `clones` of each are datastores that were not purged."""
 
     name: str
     size: int
@@ -38,7 +38,7 @@ class Model:
 
 
 class DatastoreMachine(RuleBasedStateMachine):
-    """The rules are what an admin can do; each says whether it should be refused."""
+    """The rules are actions of an admin; each knows whether it must be refused."""
 
     stores = Bundle("stores")
 
@@ -82,7 +82,7 @@ class DatastoreMachine(RuleBasedStateMachine):
 
     @rule()
     def a_host_comes_or_goes(self) -> None:
-        """What it sees is not taken away from it."""
+        """Its datastores are not removed."""
         assert isinstance(self.appliance.target, TargetSimulator)
         self.logged_in = not self.logged_in
         target = self.appliance.configuration.target.name
@@ -114,7 +114,7 @@ class DatastoreMachine(RuleBasedStateMachine):
 
     @rule(call=st.sampled_from(["create_volume", "set_properties"]), name=NAMES)
     def creating_fails(self, call: str, name: str) -> None:
-        """Half a datastore does not stay."""
+        """No partial datastore remains."""
         if name not in self.active_names():
             self.fail(call, "POST", "/datastores", {"name": name, "pool": "tank", "size": str(GIB)})
 
@@ -126,12 +126,12 @@ class DatastoreMachine(RuleBasedStateMachine):
 
     @rule(call=st.sampled_from(["clone", "snapshot", "set_properties"]), store=stores, name=NAMES)
     def cloning_fails(self, call: str, store: str, name: str) -> None:
-        """The snapshot that was taken for it goes too."""
+        """The snapshot that was taken for it is destroyed too."""
         if self.models[store].state == "active" and name not in self.active_names():
             self.fail(call, "POST", f"/datastores/{store}/clone", {"name": name})
 
     def fail(self, call: str, method: str, path: str, body: Any = None) -> None:
-        """The job fails, as OpenZFS does; the invariant says that nothing is left of it."""
+        """The job fails, as OpenZFS does; the invariant checks that nothing remains."""
         simulator = self.appliance.simulator
         simulator.fail_next(call, OutOfSpace("tank", quota=False))
         answer = self.appliance.request(method, path, body)
@@ -189,7 +189,7 @@ class DatastoreMachine(RuleBasedStateMachine):
 
     @rule(store=stores, which=st.integers(0, 3), force=st.booleans())
     def roll_back(self, store: str, which: int, force: bool) -> None:
-        """Newer snapshots go only when forced, and never while clones depend on them. The size goes back too."""
+        """Newer snapshots are destroyed only by force, and never while clones depend on them. The size is rolled back too."""
         model = self.models[store]
         if model.state != "active" or which >= len(model.snapshots):
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of VMFS datastores: what is done, what is refused, and that a refusal changes nothing."""
+"""The life of VMFS datastores: operations, refusals, and no change after a refusal."""
 
 import threading
 import time
@@ -128,7 +128,7 @@ def test_delete_restore_purge(appliance: Appliance) -> None:
     appliance.job("POST", f"/datastores/{store}/purge")
     assert appliance.simulator.volumes() == []
     assert appliance.request("GET", f"/datastores/{store}").status_code == 404
-    # What its LUN left in the folder for persistent reservations goes too.
+    # Files of its LUN in the folder for persistent reservations are removed too.
     folder = appliance.simulator.filesystem("tank/zvaai-reservations").mountpoint
     assert appliance.target.forgotten == [(folder, store)]
 
@@ -312,7 +312,7 @@ def test_a_scrub_that_does_not_run(action: str, appliance: Appliance) -> None:
 
 
 def test_a_dataset_removed_during_a_scan_is_no_failure(appliance: Appliance) -> None:
-    """As a pool that is exported while a round begins."""
+    """For example a pool that is exported at the begin of a scan."""
     appliance.simulator.fail_next("datasets", NoSuchDataset("tank"), times=2)
     assert appliance.request("POST", "/reconcile").status_code == 200
     assert appliance.get("/alerts")["items"] == []
@@ -349,7 +349,7 @@ def test_schedules_take_and_keep(appliance: Appliance) -> None:
         for job in appliance.get("/jobs")["items"]:
             appliance.ended(job["id"])
         context.scan()
-        appliance.service.periodic.schedules()  # not due: only what is too old goes
+        appliance.service.periodic.schedules()  # not due: only snapshots that are too old are destroyed
         for job in appliance.get("/jobs")["items"]:
             appliance.ended(job["id"])
         context.scan()
@@ -374,7 +374,7 @@ def test_a_schedule_needs_existing_datastores(appliance: Appliance) -> None:
 
 
 def test_datastores_of_two_pools_are_no_schedule(appliance: Appliance) -> None:
-    """No snapshot of both could be taken in one step."""
+    """One step could not take a snapshot of both."""
     disks = [disk.path for disk in appliance.simulator.disks() if disk.used_by is None][:1]
     appliance.simulator.create_pool("other", [VdevSpec(devices=tuple(disks))])
     first = appliance.datastore("first")
@@ -434,7 +434,7 @@ def test_a_worker_that_dies_before_it_notes_that_a_schedule_was_taken(
 
 
 def test_a_pool_that_can_not_be_seen_keeps_its_luns(appliance: Appliance) -> None:
-    """Suspended, exported by hand, not imported yet: hosts find their disk not ready, not gone."""
+    """Suspended, exported by an admin, not imported yet: hosts find their disk not ready, not lost."""
     group = appliance.group("cluster", ESX)
     store = appliance.datastore("first", host_groups=[group])
     before = appliance.target.targets()
@@ -477,7 +477,7 @@ def test_an_account_is_bound_to_all_names_of_its_host_and_to_no_other(appliance:
         appliance.request("POST", "/reconcile")
         return {account.name: account.initiators for account in appliance.target.targets()[0].accounts}
 
-    # Who has no name has no account: one that is bound to nobody would be everybody's.
+    # A nameless host has no account: an account without initiators would be open to all.
     assert accounts() == {"esx1": (ESX, second)}
     assert appliance.request("PATCH", f"/hosts/{host['id']}", {"iqns": [second]}).status_code == 200
     assert accounts() == {"esx1": (second,)}
@@ -564,7 +564,7 @@ def test_a_volume_of_lio_keeps_the_names_its_hosts_know(appliance: Appliance) ->
     assert (lun.lun.number, lun.naa, lun.serial_number, lun.lun.product) == (7, NAA, f"{LIO['unit_serial']}\0", "disk1")
     assert lun.lun.designation is not None and lun.lun.designation.vendor == "LIO-ORG"
     assert appliance.get(f"/datastores/{store}")["designation"]["designators"][0] == NAA
-    # Nobody else gets them: not another adopted volume, also while the first can still be restored.
+    # No other volume gets them, even while the first can still be restored.
     appliance.simulator.create_volume("tank/other", GIB, volblocksize=65536)
     again = {**body, "dataset": "tank/other", "name": "double", "lun": None}
     assert NAA in refused(appliance, "POST", "/volumes/adopt", again)["blocking"]
@@ -575,7 +575,7 @@ def test_a_volume_of_lio_keeps_the_names_its_hosts_know(appliance: Appliance) ->
     # A clone has different names.
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone"})["result"]["datastore"]
     assert appliance.get(f"/datastores/{clone}")["designation"] is None
-    # Nor does one that is adopted at the same moment, or a file system.
+    # Nor does a volume that is adopted at the same moment, or a file system.
     appliance.simulator.create_volume("tank/third", GIB, volblocksize=65536)
     others = {**again, "known_as": {**LIO, "unit_serial": "11112222333344445555"}}
     with appliance.simulator.held_next("set_properties"):

@@ -44,7 +44,7 @@ def test_all_operations_with_one_key(appliance: Appliance) -> None:
     assert appliance.get(f"/datastores/{plain}")["encryption"] is None
     never = {"exported_at": None, "confirmed_at": None}
     assert key(appliance) | {"pool": "tank", "stored": True, "key_status": "available", **never} == key(appliance)
-    # A second one has the same root; a clone, a deleted and a restored datastore stay below it.
+    # A second datastore has the same root; clones, deleted and restored datastores are below it.
     assert appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}).status_code == 200
     appliance.datastore("more", encrypted=True)
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "clone"})["result"]["datastore"]
@@ -62,7 +62,7 @@ def test_keys_are_loaded_before_their_datastores_are_served(appliance: Appliance
     lock(appliance)
     appliance.request("POST", "/reconcile")
     assert served(appliance) == {plain, store} and key(appliance)["key_status"] == "available"
-    # With its pool it comes back too.
+    # It is restored with its pool too.
     appliance.job("POST", "/pools/tank/export", None)
     appliance.job("POST", "/pools/import", {"pool": "tank", "force": False})
     assert served(appliance) == {plain, store} and key(appliance)["key_status"] == "available"

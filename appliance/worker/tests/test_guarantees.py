@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hosts rely on beyond their data: persistent reservations, closed volumes, space, and numbers that stay theirs."""
+"""Guarantees for hosts beyond their data: persistent reservations, closed volumes, space, and constant numbers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_reservations_lie_in_a_dataset_of_the_pool(appliance: Appliance) -> None
 
 
 def test_without_its_folder_a_lun_is_not_served(appliance: Appliance) -> None:
-    """It would be as if nothing were reserved. One that is served stays."""
+    """All reservations would be lost. A served LUN is not affected."""
     store = appliance.datastore("first")
     appliance.simulator.unmount(f"tank/{DATASET}")
     appliance.simulator.fail_next("mount", PoolUnavailable("tank", "odd"), times=2)
@@ -91,7 +91,7 @@ def test_registrations_are_not_lost_unless_forced(method: str, path: str, body: 
 
 
 def test_registrations_that_survive_a_loss_of_power_are_no_obstacle(appliance: Appliance) -> None:
-    """They are in the dataset, and come back with the LUN."""
+    """They are in the dataset, and are restored with the LUN."""
     store = appliance.datastore("first")
     target = target_of(appliance)
     target.registered[store] = Registrations((PORT,), survive=True)
@@ -133,7 +133,7 @@ def test_a_rollback_waits_until_the_volume_is_closed(appliance: Appliance, monke
         limit = threading.Event()
         while luns(appliance):
             limit.wait(0.005)
-        appliance.request("POST", "/reconcile")  # as the clock does: the LUN is not there any more
+        appliance.request("POST", "/reconcile")  # as the clock does: the LUN no longer exists
         limit.wait(0.2)
         assert appliance.get(f"/jobs/{answer.json['id']}")["state"] == "running"
         closed.set()
@@ -249,7 +249,7 @@ def test_a_rollback_that_conflicts_with_a_snapshot_removes_no_lun(appliance: App
     assert not taken and luns(appliance).keys() >= {store}
 
 
-# --- what is not there
+# --- missing objects
 
 
 def test_a_volume_destroyed_by_hand_is_missing_until_it_is_forgotten(appliance: Appliance) -> None:
@@ -347,7 +347,7 @@ def test_alerts_of_single_luns_stay_while_the_target_does_not_answer(appliance: 
 
 
 def test_a_lun_stays_out_while_the_pool_is_busy(appliance: Appliance) -> None:
-    """A rollback that ran into its time limit is still in the kernel: the helper refuses the next one until it has ended."""
+    """A rollback that exceeded its time limit is still in the kernel: the helper refuses the next one until it has ended."""
     store = appliance.datastore("first")
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]})
     refused, busy = threading.Semaphore(0), [True]
@@ -373,7 +373,7 @@ def test_a_job_for_a_pool_that_is_suspended_is_refused(appliance: Appliance) -> 
     """At the request, except for operations that resume the pool or need no storage."""
     store = appliance.datastore("first")
     appliance.simulator.suspend("tank")
-    appliance.service.context.scan()  # as an event of OpenZFS has it
+    appliance.service.context.scan()  # as after an event of OpenZFS
     begun = len(appliance.get("/jobs")["items"])
     for method, path, body in (
         ("POST", "/datastores", {"name": "new", "pool": "tank", "size": str(GIB)}),

@@ -29,7 +29,7 @@ def counted(operations: int, cloned: int = 0, **name: Any) -> dict[str, Any]:
 
 
 class Counting:
-    """What the simulated target is to have counted."""
+    """Counters of the simulated target."""
 
     def __init__(self, appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(appliance.target, TargetSimulator)
@@ -49,7 +49,7 @@ def last(values: list[float | None]) -> float | None:
 
 
 def test_of_datastore_host_and_pool(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has its own; the pool the sum; after a restart of the worker all is there."""
+    """Each has separate values; the pool has the sum; all values survive a restart of the worker."""
     target = Counting(appliance, monkeypatch)
     first, second = appliance.datastore("vmfs1"), appliance.datastore("vmfs2")
     appliance.group("cluster", ESX)

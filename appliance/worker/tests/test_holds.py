@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds on snapshots: what they keep, whose they are, and what is refused."""
+"""Holds on snapshots: effects, owners and refusals."""
 
 from __future__ import annotations
 

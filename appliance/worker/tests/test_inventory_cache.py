@@ -32,7 +32,7 @@ def names(appliance: Appliance) -> list[str]:
 
 
 def test_no_list_waits_for_a_scan(slow: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """During a scan lists show the old state; after it they show changes that were made by hand."""
+    """During a scan lists show the old state; after it they show manual changes."""
     store = slow.datastore("first")
     scanning, go_on = threading.Event(), threading.Event()
     real = slow.simulator.snapshots
@@ -119,7 +119,7 @@ def test_before_the_first_scan_no_empty_machine_is_reported(appliance: Appliance
 
 
 def test_a_job_reads_only_its_pool(slow: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pool that can't be read keeps no job of another one waiting."""
+    """A pool that cannot be read delays no job of another one."""
     disks = tuple(disk.path for disk in slow.simulator.disks() if disk.used_by is None)[:2]
     slow.simulator.create_pool("rust", [VdevSpec(devices=disks, redundancy=Redundancy.MIRROR)])
     store = slow.datastore("first")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs: what they are stored as, and which of them wait for which."""
+"""Jobs: their stored form, and which of them wait for which."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def within[T](seconds: float, what: Callable[[], T]) -> T:
 def test_a_pool_that_hangs_delays_no_job_snapshot_or_list_of_another(appliance: Appliance, hanging: str) -> None:
     began = time.monotonic()
     store = appliance.datastore("works")
-    limit = 5 + time.monotonic() - began  # what the machine needs without a pool that hangs
+    limit = 5 + time.monotonic() - began  # time of the machine without a pool that hangs
     answers = hang(appliance, hanging)
     try:
         made = within(limit, lambda: appliance.datastore("another"))

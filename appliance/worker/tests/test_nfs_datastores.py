@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of NFS datastores: what is done, what is refused, and that a refusal changes nothing."""
+"""The life of NFS datastores: operations, refusals, and no change after a refusal."""
 
 from __future__ import annotations
 
@@ -387,7 +387,7 @@ def test_unsuitable_datasets_are_not_adopted(setting: str, appliance: Appliance,
 
 
 def test_a_hidden_file_system_is_not_adopted(appliance: Appliance) -> None:
-    """Unmounting it would unmount that one."""
+    """Unmounting it would unmount the other one."""
     appliance.simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old"})
     context = appliance.service.context
     context.topmost = lambda _path: "tank/original"
@@ -450,7 +450,7 @@ def test_without_an_nfs_server_luns_are_served_and_the_other_way_round(
 
 
 def test_only_the_serving_daemon_is_queried(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the other one away nothing is refused, nor with both when forced, where nobody has to do anything."""
+    """With the other daemon stopped nothing is refused; nor with both stopped by force, if nothing needs to be done."""
     group = cluster(appliance)
     first = appliance.nfs_datastore("first", host_groups=[group])
     appliance.nfs_datastore("second", host_groups=[group])
@@ -499,7 +499,7 @@ def test_a_refused_export_is_reported(appliance: Appliance, monkeypatch: pytest.
 
 
 def test_a_copy_that_is_mounted_over_it_is_not_exported_for_it(appliance: Appliance) -> None:
-    """A received copy has the mountpoint of what it is of, and OpenZFS mounts it over that."""
+    """A received copy has the mountpoint of its source, and OpenZFS mounts it over the source."""
     store = appliance.nfs_datastore("first", clients=[ESX])
     dataset = details(appliance, store)["dataset"]
     before = served(appliance)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is odd about one export's file, or about ganesha's answers, ends nothing else."""
+"""An odd export file, or an odd answer of ganesha, affects nothing else."""
 
 from __future__ import annotations
 

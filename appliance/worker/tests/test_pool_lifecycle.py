@@ -21,7 +21,7 @@ def pool(appliance: Appliance, name: str = "fast") -> Any:
 
 
 def alerts(appliance: Appliance, kind: str) -> list[Any]:
-    """Open ones, by the second part of their key."""
+    """Open alerts, by the second part of their key."""
     appliance.service.context.scan(0)
     appliance.service.watch.pools()
     return [one for one in appliance.get("/alerts")["items"] if one["key"].split(":")[1] == kind]

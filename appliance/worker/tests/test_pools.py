@@ -74,7 +74,7 @@ def test_a_disk_is_replaced(appliance: Appliance) -> None:
 
 
 def test_a_new_disk_in_the_same_bay(appliance: Appliance) -> None:
-    """It has the path of the old one: which is meant is decided by its GUID, and no job succeeds without doing it."""
+    """It has the path of the old one: the GUID decides, and no job succeeds without effect."""
     old = appliance.get("/pools/tank")["vdevs"][0]["vdevs"][0]
     calls = []
     real = appliance.simulator.replace
@@ -236,7 +236,7 @@ def test_a_completed_job_succeeds_without_data_plane(away: str, appliance: Appli
 
 
 def test_a_pool_has_thresholds_that_act(appliance: Appliance, tmp_path: Path) -> None:
-    """Alerts, readiness and the target's thresholds follow; another headroom stays; they move with the pool."""
+    """Alerts, readiness and the target's thresholds follow; another headroom does not change; they move with the pool."""
     target = appliance.target
     assert isinstance(target, TargetSimulator)
     target.pools.append({"pool": "tank", "total_bytes": 64 * GIB, "headroom_bytes": 2 * GIB, "soft_threshold": None})

@@ -36,7 +36,7 @@ def portals(appliance: Appliance) -> dict[str, str]:
 def test_two_paths_are_two_interfaces(
     appliance: Appliance, monkeypatch: pytest.MonkeyPatch, own: list[Address], at: list[str], result: str
 ) -> None:
-    """One portal at every address of a server with one address is one path: that was said to be all right."""
+    """One portal at every address of a server with one address is one path: that was wrongly reported as good."""
     listening(appliance, monkeypatch, own, *at)
     assert portals(appliance)["result"] == result
     assert (portals(appliance)["remedy"] == "") == (result == "ok")

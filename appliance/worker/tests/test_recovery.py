@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of the configuration on pools, and recovery mode by every way a database can be older or gone."""
+"""Copies of the configuration on pools, and recovery mode for each kind of outdated or lost database."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Sealed:
         copied(self.appliance.configuration.database, self.older)
 
     def put_back(self) -> None:
-        """The database is the saved one again."""
+        """Restores the saved database."""
         self.restart(lambda: copied(self.older, self.appliance.configuration.database))
 
     def restart(self, change: Callable[[], object]) -> None:
@@ -98,7 +98,7 @@ class Sealed:
         return target
 
     def status(self) -> dict[str, Any]:
-        """What the API shows of recovery mode."""
+        """Recovery mode as the API reports it."""
         found: dict[str, Any] = self.appliance.get("/recovery")
         return found
 
@@ -110,7 +110,7 @@ class Sealed:
         return answer.json
 
     def alerts(self) -> set[str]:
-        """Keys of the open ones."""
+        """Keys of open alerts."""
         return {one["key"] for one in self.appliance.get("/alerts")["items"]}
 
     def check_needs_decision(self, before: ServedTarget) -> None:
@@ -349,7 +349,7 @@ def test_pools_that_disagree_are_listed_and_none_is_suggested(sealed: Sealed) ->
 
 
 class Hung:
-    """A pool that answers nobody until it is released."""
+    """A pool that hangs until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
         self.released, really = threading.Event(), getattr(FolderCopies, call)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A replica, on another pool, takes the place of what was lost: the number, the path and the hosts of it."""
+"""A replica on another pool replaces a lost datastore: with its number, path and hosts."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_lost_datastore_is_reported_and_forgotten_next_to_its_copy(appliance: 
 
 
 def test_an_adoption_checks_again_when_it_runs(appliance: Appliance) -> None:
-    """The original has returned since the request."""
+    """The original has returned after the request."""
     store, _ = lost(appliance, "vmfs")
     context, adopt = appliance.service.context, OPERATIONS["datastore.adopt"]
     plan = adopt.plan(context, AdoptRequest(dataset="rust/received", name="first", identity="keep"))

@@ -55,7 +55,7 @@ def test_abandoned_requests_are_not_begun(appliance: Appliance, monkeypatch: pyt
 
 
 class Waiting:
-    """A lock that counts who has come to it."""
+    """A lock that counts its waiting threads."""
 
     def __init__(self) -> None:
         self.changed, self.count, self._lock = threading.Condition(), 0, threading.Lock()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One VM out of a snapshot of an NFS datastore: browse it, and restore a copy with another name."""
+"""One VM from a snapshot of an NFS datastore: browse it, and restore a copy under another name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules of snapshots and scrubs: when they run, what an alert says, what stays, and what nobody can destroy."""
+"""Schedules of snapshots and scrubs: due times, alerts, retention and protection."""
 
 import time
 from typing import Any
@@ -25,7 +25,7 @@ class Clock:
         monkeypatch.setattr(appliance.simulator, "clock", lambda: self.now)
 
     def schedule(self, *datastores: str, keep: int = 2) -> str:
-        """One that is due every five minutes."""
+        """Creates a schedule that is due every five minutes."""
         body = {"name": "often", "datastores": datastores, "every_minutes": 5, "keep": keep}
         made = self.appliance.request("POST", "/schedules", body).json
         assert made is not None
@@ -125,7 +125,7 @@ def test_snapshots_that_are_too_old_raise_an_alert_until_there_is_a_new_one(appl
 
 
 def test_a_job_in_the_way_costs_no_slot(appliance: Appliance, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job of a minute must not cost a day's snapshot: it is tried again in the next round."""
+    """A job of a minute must not cost a day's snapshot: the next round tries again."""
     store = appliance.datastore("first")
     clock.schedule(store)
     real = appliance.service.executor.submit

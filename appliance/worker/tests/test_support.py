@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The support bundle: all there is to know, and no secret, wherever it has come to lie."""
+"""The support bundle: all data without secrets, wherever they are stored."""
 
 import base64
 import io
@@ -29,7 +29,7 @@ CHAP_SECRET = 'a "quoted" secret'
 
 
 def bundle(appliance: Appliance) -> dict[str, str]:
-    """A new one: what is in it, by name."""
+    """Content of a new bundle, by name."""
     made = appliance.job("POST", "/support-bundles")["result"]["bundle"]
     answer = appliance.request("GET", f"/support-bundles/{made}")
     assert answer.status_code == 200 and answer.content_type == "application/gzip"

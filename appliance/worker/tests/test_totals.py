@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offloaded bytes never fall: not when a LUN goes or comes back, nor when target or worker start again."""
+"""Totals of offloaded bytes never decrease: not when a LUN is removed or returns, nor after a restart of target or worker."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_totals_survive(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_periodic_tasks_store_them_too(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A LUN that comes and goes between two visits of the dashboard is counted."""
+    """A LUN that exists only between two visits of the dashboard is counted."""
     counters: dict[str, Any] = {"luns": [row("a", 40)], "sessions": [], "hosts": []}
     monkeypatch.setattr(appliance.target, "statistics", lambda _target: counters)
     appliance.service.scheduler.request()

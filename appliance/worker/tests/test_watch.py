@@ -21,7 +21,7 @@ WELL = DiskHealth(available=True, passed=True, temperature=35, reallocated=0, pe
 
 
 def alerts(appliance: Appliance, area: str) -> dict[str, str]:
-    """Severities of the open ones, by what they are about."""
+    """Severities of open alerts, by subject."""
     found = appliance.get("/alerts")["items"]
     return {one["key"].split(":")[1]: one["severity"] for one in found if one["key"].startswith(f"{area}:")}
 
@@ -69,7 +69,7 @@ def test_a_successful_scrub_is_reported_once(appliance: Appliance) -> None:
 
 
 def test_events_are_published_and_start_a_scan(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise is not; a storm is cut off, and what it changed is seen nevertheless, without waiting for the clock."""
+    """Noise is not published. A storm is cut off, and its changes are found nevertheless, without waiting for the clock."""
     monkeypatch.setattr(watch, "EVENTS_A_MINUTE", 3)
     appliance.service.watch.now = lambda: 1_800_000_000.0
     assert event(appliance, "sysevent.fs.zfs.history_event") is False
@@ -168,7 +168,7 @@ def test_warm_disks_do_not_flap(appliance: Appliance) -> None:
 
 
 def test_the_health_of_silent_and_sleeping_disks_does_not_change(appliance: Appliance) -> None:
-    """Also for a worker that was started meanwhile: a disk that said it fails, and then says nothing, is not well again."""
+    """Also for a restarted worker: a disk that reported a failure, and then nothing, is not healthy again."""
     path = appliance.simulator.disks()[0].path
 
     def says(health: DiskHealth) -> dict[str, str]:

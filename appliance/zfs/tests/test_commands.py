@@ -32,7 +32,7 @@ def test_time_limit_ends_started_programs(tmp_path: Path) -> None:
         with pytest.raises(Timeout) as caught:
             commands.run(["/bin/sh", "-c", f"sleep 600 & echo $! >{pid}; wait"], seconds=seconds)
         assert time.monotonic() - began < seconds + 60 and caught.value.seconds == seconds
-        if pid.exists() and pid.read_text():  # else it had not come so far
+        if pid.exists() and pid.read_text():  # it has reached this point then
             break
     until = time.monotonic() + 60
     while Path(f"/proc/{pid.read_text().strip()}/fd").exists() and _is_alive(int(pid.read_text())):

@@ -18,7 +18,7 @@ DEVICE = Path("/dev/zd16")
 
 @pytest.fixture
 def processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder as /proc, with one process that has the device open, and a volume that has a device."""
+    """A folder like /proc, with one process that has the device open, and a volume with a device."""
     monkeypatch.setattr(core, "_PROCESSES", tmp_path)
     monkeypatch.setattr(KernelEngine, "_device_of", lambda self, name: DEVICE)
     _process(tmp_path, 4242, [str(DEVICE)])

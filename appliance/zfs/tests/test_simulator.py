@@ -145,7 +145,7 @@ class SpaceAddsUp(RuleBasedStateMachine):
 
     @rule(which=which, size=size, part=st.floats(0, 1))
     def write(self, which: int, size: int, part: float) -> None:
-        """New blocks, some over old ones."""
+        """Writes new blocks, some over old ones."""
         self.attempt("write", self.names[which], size, overwritten=int(size * part))
 
     @rule(which=which, tag=tag)

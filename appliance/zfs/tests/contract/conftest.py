@@ -18,12 +18,14 @@ from appliance.zfs.tests.contract.simulated import simulated_rig
 
 IN_GUEST = os.environ.get("ZVAAI_GUEST") == "1"
 ENGINES = ["kernel"] if IN_GUEST else ["simulator", "simulator through the helper"]
-"""The helper before the kernel's engine: tests/integration/kernel/appliance, since calls in the guest cost 20 times more."""
+"""The helper in front of the kernel's engine is tested in tests/integration/kernel/appliance, because calls in the guest cost 20
+times more.
+"""
 
 
 @pytest.fixture(scope="package", params=ENGINES)
 def shared_rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """One of the engines with its pool."""
+    """An engine with its pool."""
     engine: str = request.param
     directory = tmp_path_factory.mktemp("rig")
     with contextlib.ExitStack() as stack:

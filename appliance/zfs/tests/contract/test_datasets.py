@@ -31,7 +31,7 @@ def test_thin_volume(rig: Rig) -> None:
     assert (made.name, made.volsize, made.volblocksize, made.refreservation) == (name, 32 * MIB, 65536, 0)
     assert {key: made.properties[key].value for key in properties} == properties
     assert made.guid > 0 and made.createtxg > 0 and made.creation > 1_500_000_000
-    # What it takes up changes with the transaction group; nothing else does.
+    # The space that it takes changes with the transaction group; nothing else does.
     (listed,) = rig.engine.volumes(name)
     for again in (rig.engine.volume(name), listed):
         assert dataclasses.replace(again, space=made.space) == made
@@ -148,7 +148,7 @@ def test_grown_thick_volume_stays_thick(rig: Rig) -> None:
     with pytest.raises(OutOfSpace):
         rig.engine.grow_volume(name, 64 << 30)
     after = rig.engine.volume(name)
-    # What it takes up changes with the transaction group; nothing else does.
+    # The space that it takes changes with the transaction group; nothing else does.
     assert dataclasses.replace(after, space=grown.space) == grown
     rig.engine.destroy(name)
 
