@@ -149,13 +149,13 @@ def check(chain: str, key: str) -> Given:
     try:
         certificates = x509.load_pem_x509_certificates(chain.encode())
     except ValueError as error:
-        raise InvalidError("certificate", "it is no certificate", "PEM: the server's certificate, then its issuers") from error
+        raise InvalidError("certificate", "it is not a certificate", "PEM: the server's certificate, then its issuers") from error
     try:
         private = serialization.load_pem_private_key(key.encode(), None)
     except TypeError as error:
         raise InvalidError("private_key", "it has a passphrase", "PEM without one: openssl pkey -in FILE") from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise InvalidError("private_key", "it is no private key", "PEM: -----BEGIN PRIVATE KEY-----") from error
+        raise InvalidError("private_key", "it is not a private key", "PEM: -----BEGIN PRIVATE KEY-----") from error
     first = certificates[0]
     if private.public_key() != first.public_key():
         raise InvalidError("private_key", "it does not belong to the first certificate")

@@ -200,7 +200,7 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
     store, actor, now = call.context.store, call.caller.user_id, time.time()
     with _ended:  # the HTTP process can have died, and the client repeated the request: wait for the end of the first one
         if not _ended.wait_for(lambda: call.key not in _running, _LONGEST_WAIT_S):
-            raise ConflictError("the request with this idempotency key is under way", [key])
+            raise ConflictError("the request with this idempotency key is running", [key])
         _running.add(call.key)
         call.running = True
     with store.session() as session:
@@ -215,13 +215,13 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
     if earlier is None or earlier.digest != digest:
         raise ConflictError("this idempotency key was used for another request", [key])
     if earlier.status is None:
-        raise ConflictError("the request with this idempotency key is under way", [key])
+        raise ConflictError("the request with this idempotency key is running", [key])
     if declared.tells_secret and earlier.status < 400:
         raise ConflictError("it is done already, and its secret is shown only once", [key])
     try:
         body = call.context.seal.open(earlier.body) if earlier.body else ""
     except SealedError as error:
-        raise ConflictError("it is done already, and the key that its answer was sealed with is gone", [key]) from error
+        raise ConflictError("it is done already, and the key for its stored answer is lost", [key]) from error
     return None, Outcome(earlier.status, dict(earlier.headers), body.encode())
 
 

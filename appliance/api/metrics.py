@@ -118,7 +118,7 @@ def read_metrics(call: Call) -> Response:
     for plane, protocol, kinds in ((LUNS, "iscsi", OFFLOADED), (EXPORTS, "nfs", NFS_OFFLOADED)):
         for kind in kinds:
             if (total := totals.get(plane, {}).get(f"{kind}_bytes")) is not None:
-                families.counter("offloaded_bytes", "Offloaded for hosts, of LUNs and exports that are gone too.",
+                families.counter("offloaded_bytes", "Offloaded for hosts, including deleted LUNs and exports.",
                                  total, protocol=protocol, kind=kind)  # fmt: skip
     _database(families, call)
     registry = CollectorRegistry(auto_describe=False)
@@ -186,7 +186,7 @@ class _Space(msgspec.Struct):
 
 
 def _target(families: _Families, status: Status, sessions: int, raw: Json, space: Json, names: dict[str, str]) -> None:
-    families.gauge("target_uptime_seconds", "Since it was started: its counters count since then.", status.uptime_seconds)
+    families.gauge("target_uptime_seconds", "Start of the data plane: its counters count from then on.", status.uptime_seconds)
     families.gauge("luns_serving", "LUNs that are served.", status.luns_serving)
     families.gauge("luns_failed", "LUNs that are not ready for hosts.", status.luns_failed)
     families.gauge("iscsi_sessions", "Sessions of hosts.", sessions)
@@ -212,7 +212,7 @@ def _target(families: _Families, status: Status, sessions: int, raw: Json, space
     for space_of_lun in spaces.luns:
         labels = {"datastore": space_of_lun.uuid, "name": names.get(space_of_lun.uuid, "")}
         families.gauge(
-            "lun_growth_refused", "Whether it takes no more for want of space.", space_of_lun.growth == "refused", **labels
+            "lun_growth_refused", "Whether it accepts no more data for lack of space.", space_of_lun.growth == "refused", **labels
         )
 
 
@@ -230,7 +230,7 @@ def _counted(families: _Families, what: str, row: Row, labels: dict[str, str]) -
             families.counter(f"{what}_bytes", "Moved by reads and writes.", counts.bytes, **labels, operation=operation)
     families.counter(f"{what}_errors", "Commands that ended with CHECK CONDITION.", errors, **labels)
     for kind in OFFLOADED:
-        families.counter(f"{what}_offloaded_bytes", "That hosts did not move themselves.", row.offload[f"{kind}_bytes"],
+        families.counter(f"{what}_offloaded_bytes", "Bytes that hosts did not move themselves.", row.offload[f"{kind}_bytes"],
                          **labels, kind=kind)  # fmt: skip
 
 
@@ -248,7 +248,7 @@ def _nfs(families: _Families, context: Context, stores: list[Datastore]) -> None
     if nfs is not None:
         clients, users = nfs
         heard_of = sum(clients.now - client.seen_at < IDLE_SECONDS for client in clients.known)
-        families.gauge("nfs_clients", "Addresses that were heard of lately.", heard_of)
+        families.gauge("nfs_clients", "Addresses with recent requests.", heard_of)
         for store in exported:
             labels = {"datastore": store.id, "name": store.name}
             share, export = store.share or "", str(store.export)
@@ -289,7 +289,7 @@ def _counted_nfs(families: _Families, what: str, row: Row, labels: dict[str, str
             families.histogram(f"{what}_offload_duration_seconds", "In the NFS server.", buckets,
                                counts.latency.total_microseconds / 1e6, **labels, operation=operation)  # fmt: skip
     for kind in NFS_OFFLOADED:
-        families.counter(f"{what}_offloaded_bytes", "That hosts did not move themselves.", row.offload[f"{kind}_bytes"],
+        families.counter(f"{what}_offloaded_bytes", "Bytes that hosts did not move themselves.", row.offload[f"{kind}_bytes"],
                          **labels, kind=kind)  # fmt: skip
     for reason, count in row.fallback_bytes.items():
         families.counter(f"{what}_fallback_bytes", "Copied because it could not be cloned.", count, **labels, reason=reason)
@@ -317,11 +317,11 @@ def _database(families: _Families, call: Call) -> None:
         sessions = session.scalar(select(func.count()).select_from(LoginSession)) or 0
         schedules = session.execute(select(Schedule.name, Schedule.last_at)).all()
     for state in JOB_STATES:
-        families.gauge("jobs", "Jobs that are kept, by state.", jobs.get(state, 0), state=state)
+        families.gauge("jobs", "Jobs that are stored, by state.", jobs.get(state, 0), state=state)
     for kind, state, at in ended:
         families.gauge("job_end_timestamp_seconds", "When the last job of a kind ended so.", at, kind=kind, state=state)
     for severity in ("info", "warning", "critical"):
         families.gauge("alerts", "Open alerts.", alerts.get(severity, 0), severity=severity)
-    families.gauge("api_sessions", "Browser sessions that are kept.", sessions)
+    families.gauge("api_sessions", "Browser sessions that are stored.", sessions)
     for name, last_at in schedules:
         families.gauge("schedule_timestamp_seconds", "When a schedule was last due and taken.", last_at or 0, schedule=name)

@@ -26,7 +26,7 @@ def _shown(session: Session, seal: Seal, receiver: Receiver) -> schemas.Receiver
     try:
         url = receivers.url_of(seal, receiver)
     except SealedError:
-        url = "(its key is gone: set the address again)"
+        url = "(its key is lost: set the address again)"
     last, waiting = receivers.last(session, receiver.id), receivers.waiting(session, receiver.id)
     columns = {name: getattr(receiver, name) for name in Receiver.__table__.columns.keys()}  # noqa: SIM118  # no dictionary
     return schemas.ReceiverResponse.model_validate(

@@ -77,7 +77,7 @@ def run_schedule(call: Call, schedule_id: str) -> JobResponse:
     active = {store.id for store in call.worker.datastores() if store.state == "active"}
     chosen = [identifier for identifier in row.datastores if identifier in active]
     if not chosen:
-        raise ConflictError("none of its datastores is there", row.datastores)
+        raise ConflictError("none of its datastores exists", row.datastores)
     name = schedules.snapshot_name(row, time.time())
     days = row.protect_days
     return call.submit(requests.SnapshotCreate(name=name, datastores=chosen, protect_days=days).of(schedule=row.id))

@@ -108,9 +108,9 @@ class Client:
     def _unreachable(self, error: Exception) -> CommandError:
         untrusted = "CERTIFICATE_VERIFY_FAILED" in str(error)
         if untrusted and not self.token:
-            return CommandError(f"Nobody is logged in at {self.url}. Log in first: zvaai login {self.url}", NOT_ALLOWED)
+            return CommandError(f"No user is logged in at {self.url}. Log in first: zvaai login {self.url}", NOT_ALLOWED)
         if not self.known:
-            return CommandError(f"No appliance answers at {self.url}, and nobody is logged in. {_LOG_IN}", UNAVAILABLE)
+            return CommandError(f"No appliance answers at {self.url}, and no user is logged in. {_LOG_IN}", UNAVAILABLE)
         if untrusted:
             text = (
                 f"The certificate of {self.url} is not the one that this login trusts. Compare its fingerprint, then log in again"
@@ -121,7 +121,7 @@ class Client:
     def _refusal(self, status: int, problem: Any) -> CommandError:
         text = _in_words(problem)
         if status == 401 and not self.token:
-            text = f"Nobody is logged in at {self.url}. {_LOG_IN}"
+            text = f"No user is logged in at {self.url}. {_LOG_IN}"
         elif status == 401:
             text += f"\n  The login has ended or was taken back: zvaai login {self.url}"
         fields = [str(field.get("field")) for field in problem.get("errors", ())] if isinstance(problem, dict) else []
@@ -192,7 +192,7 @@ class Client:
         if job["state"] != "succeeded":
             why = job["problem"]["text"] if job["problem"] else job["state"]
             if job["problem"] and job["problem"].get("left"):
-                why += f"; what it had half made could not be taken back: {job['problem']['left']}"
+                why += f"; its partial results could not be removed: {job['problem']['left']}"
             raise CommandError(f"job {job_id} ({job['kind']}): {why}", FAILED)
         return job
 

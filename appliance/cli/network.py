@@ -13,7 +13,7 @@ network = noun("network", "Show the network of the server, and ping hosts at ful
 portal = noun("portal", "Set where hosts reach the iSCSI target.")
 iscsi = noun("iscsi", "Set CHAP of the iSCSI target.")
 Address = Annotated[str, typer.Argument(help="Address with port: 192.0.2.1:3260 or [2001:db8::1]:3260.")]
-Group = Annotated[int | None, typer.Option("--group", help="Portal group. Give each network a group of its own.")]
+Group = Annotated[int | None, typer.Option("--group", help="Portal group. Give each network a separate group.")]
 Advertised = Annotated[str | None, typer.Option(help="Address that discovery reports instead, behind address translation.")]
 Force = Annotated[bool, typer.Option("--force", help="Also if hosts lose connections.")]
 

@@ -19,7 +19,7 @@ Hourly = Annotated[int | None, typer.Option(help="Retain the newest snapshot of 
 Daily = Annotated[int | None, typer.Option(help="Retain the newest snapshot of so many days.")]
 Weekly = Annotated[int | None, typer.Option(help="Retain the newest snapshot of so many weeks.")]
 Monthly = Annotated[int | None, typer.Option(help="Retain the newest snapshot of so many months.")]
-Protect = Annotated[str | None, typer.Option(help="Nobody can destroy a new snapshot before this age: 7d. 0d: no protection.")]
+Protect = Annotated[str | None, typer.Option(help="A new snapshot cannot be destroyed before this age: 7d. 0d: no protection.")]
 TIERS = {"hourly": 24, "daily": 14, "weekly": 8, "monthly": 12}
 
 
@@ -159,6 +159,6 @@ def run_schedule(run: Run, name: str, wait: Wait = False) -> None:
 schedule.deletion(
     "/schedules",
     "hourly",
-    "Delete the schedule {name}? Its snapshots stay, and nothing deletes them.",
-    "Delete a schedule. Its snapshots stay.",
+    "Delete the schedule {name}? Its snapshots are retained, and nothing deletes them.",
+    "Delete a schedule. Its snapshots are retained.",
 )

@@ -120,7 +120,7 @@ def set_up(
         if code is None:
             print(f"The server is set up. Console: {console()}")
         else:
-            print(f"Console:        {console()}\nOne-time code:  {code}\nOpen the console to make the first administrator.")
+            print(f"Console:        {console()}\nOne-time code:  {code}\nOpen the console to create the first administrator.")
         return
     if not seed.exists():
         raise CommandError(f"{seed} does not exist; docs/install.md shows an example", USAGE)
@@ -186,7 +186,7 @@ def carry_out(seed: Seed, code: str | None, say: Callable[[str], None]) -> None:
         # Not printed: the log of a service is no place for it.
         with os.fdopen(os.open(RECOVERY_KEY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(f"{made['recovery_key']}\n")
-        say(f"made the administrator {seed.administrator.name}; store {RECOVERY_KEY} in another place, then delete it")
+        say(f"created the administrator {seed.administrator.name}; store {RECOVERY_KEY} in another place, then delete it")
     begun = client.call("POST", "/session", who)
     headers = {"X-CSRF-Token": begun["csrf_token"]}
 
@@ -210,7 +210,7 @@ def carry_out(seed: Seed, code: str | None, say: Callable[[str], None]) -> None:
     for pool in seed.pools:
         if pool.name not in pools:
             job("/pools", {"name": pool.name, "vdevs": vdevs_of(pool.vdevs)})
-            say(f"made the pool {pool.name}")
+            say(f"created the pool {pool.name}")
     groups = existing("/host-groups")
     for group in seed.groups:
         if group.name not in groups:
@@ -222,7 +222,7 @@ def carry_out(seed: Seed, code: str | None, say: Callable[[str], None]) -> None:
             if host.group is not None:
                 body["group"] = group_of(host.group)
             post("/hosts", body)
-            say(f"made the host {host.name}")
+            say(f"created the host {host.name}")
     datastores = existing("/datastores")
     for datastore in seed.datastores:
         if datastore.name not in datastores:
@@ -234,5 +234,5 @@ def carry_out(seed: Seed, code: str | None, say: Callable[[str], None]) -> None:
                 "thick": datastore.thick,
             }
             job("/datastores", {**body, "host_groups": [group_of(name) for name in datastore.groups]})
-            say(f"made the datastore {datastore.name}")
+            say(f"created the datastore {datastore.name}")
     client.call("DELETE", "/session", _headers=headers)

@@ -32,7 +32,7 @@ def create_snapshot(
     run: Run,
     name: str,
     stores: Annotated[list[str], typer.Argument(help="Datastores, all in one atomic step.")],
-    protect_days: Annotated[int, typer.Option(help="Nobody can destroy the snapshots for so many days.")] = 0,
+    protect_days: Annotated[int, typer.Option(help="The snapshots cannot be destroyed for this number of days.")] = 0,
     wait: Wait = False,
 ) -> None:
     """Create snapshots of one or several datastores of a pool."""

@@ -92,7 +92,7 @@ class Ganesha(ExportControl):
         status = self._folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise ExportRefusedError(
-                f"{self._folder} has to be a folder of user {os.geteuid()} in which nobody else writes: nothing was changed"
+                f"{self._folder} must be a folder of user {os.geteuid()} that no other user can write: nothing was changed"
             )
 
     @contextlib.contextmanager
@@ -258,7 +258,7 @@ def _understood(method: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, KeyError, IndexError) as error:
-        raise GaneshaAnswerError(f"ganesha answers {method} with what was not expected: {error}") from error
+        raise GaneshaAnswerError(f"ganesha answers {method} with an unexpected value: {error}") from error
 
 
 def _content(path: Path) -> bytes | None:

@@ -217,7 +217,7 @@ def _keep_an_admin(session: Session) -> None:
     """One who can log in whatever servers are down."""
     able = (User.role == "admin", User.source == "local", User.disabled.is_(False))
     if not session.scalar(select(func.count()).select_from(User).where(*able)):
-        raise ConflictError("the last admin who can log in has to stay one")
+        raise ConflictError("the last admin who can log in must remain an admin")
 
 
 # --- waiting after failures

@@ -105,7 +105,7 @@ def findings(
             findings.append(Finding(f"capacity:thick:{store.id}", "critical", store.id, text, "add vdevs, or delete data"))
         if store.state == "missing":
             address = f"LUN {store.lun}" if store.kind == VMFS else f"export {store.export} ({store.share})"
-            text = f"{address} is kept for a datastore ({store.id}) of which no dataset can be seen"
+            text = f"{address} is reserved for a datastore ({store.id}) whose dataset is missing"
             remedy = "import its pool, or forget it: zvaai datastore forget"
             findings.append(Finding(f"capacity:missing:{store.id}", "warning", store.id, text, remedy))
     return findings + _copies(inventory, stores)

@@ -33,9 +33,7 @@ def unexported(keys: Iterable[PoolKey], now: float) -> list[Finding]:
         if key.made_at is None or key.exported_at is not None:
             continue
         pool = key.pool
-        text = (
-            f"Nobody has exported the encryption key of pool {pool}. With this server's system disk all that it encrypts is lost"
-        )
+        text = f"The encryption key of pool {pool} was never exported. If the system disk fails, all encrypted data is lost"
         remedy = f"Run: zvaai key export {pool}. Store the key elsewhere. Then run: zvaai key confirm {pool}"
         severity = "critical" if now - key.made_at >= CRITICAL_AFTER_S else "warning"
         findings.append(Finding(f"{AREA}:unexported:{pool}", severity, pool, text, remedy))
@@ -47,5 +45,5 @@ def check_exported(keys: Iterable[PoolKey], pool: str, encrypted: int) -> None:
     datastores of the pool are encrypted.
     """
     if encrypted and any(key.pool == pool and key.stored and key.exported_at is None for key in keys):
-        reason = f"Cannot create another encrypted datastore: nobody has exported the key of pool {pool}"
+        reason = f"Cannot create another encrypted datastore: the key of pool {pool} was never exported"
         raise ConflictError(f"{reason}. Run: zvaai key export {pool}", [pool])

@@ -46,12 +46,12 @@ def check_release(tag: str, existing: Iterable[str]) -> None:
     if owner(tag) == "openzfs":
         raise ConflictError("a hold of OpenZFS itself; it ends with the zfs send that made it", [tag])
     if tag == PROTECTED:
-        raise ConflictError("the snapshot is protected: the hold ends with the protection, and nobody can end it before", [tag])
+        raise ConflictError("the snapshot is protected: the hold ends with the protection, and cannot be ended before", [tag])
     if owner(tag) == "appliance":
         text = "a hold of the appliance's own; it ends with the schedule, the replica or the job that needs the snapshot"
         raise ConflictError(text, [tag])
     try:
         hold_tag(tag)
     except InvalidName as error:
-        text = "made by another program, with a tag that the appliance does not name to OpenZFS: release it by zfs release"
+        text = "created by another program, with a tag that the appliance does not pass to OpenZFS: release it with zfs release"
         raise ConflictError(text, [tag]) from error

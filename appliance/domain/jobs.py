@@ -89,14 +89,14 @@ def in_the_way(session: Session, plan: Plan) -> None:
     for other in active(session) if taken or needed else ():
         its = plan_of(other)
         if taken & {other.subject, *its.about} or needed & set(its.out_of_service):
-            raise ConflictError(f"a job is under way for it ({other.kind})", [other.id])
+            raise ConflictError(f"a job is running for it ({other.kind})", [other.id])
 
 
 def busy(session: Session, subject: str) -> None:
     """Raises ConflictError while a job is under way for the subject."""
     other = session.scalar(select(Job).where(Job.subject == subject, Job.state.in_(ACTIVE)))
     if other is not None:
-        raise ConflictError(f"a job is under way for it ({other.kind})", [other.id])
+        raise ConflictError(f"a job is running for it ({other.kind})", [other.id])
 
 
 def job_of_key(session: Session, key: str | None) -> str | None:
@@ -196,7 +196,7 @@ def abandon(session: Session, job_id: str, actor: str) -> Job:
         raise ConflictError(f"Cannot abandon the job: it is {abandoned.state}. Only a running job can be abandoned")
     text = f"abandoned by {actor} at step '{abandoned.step}'. The step may still be done when the pool answers"
     if out := plan_of(abandoned).out_of_service:
-        text = f"{text}. {', '.join(out)} stays out of service until another job of the datastore succeeds"
+        text = f"{text}. {', '.join(out)} remains out of service until another job of the datastore succeeds"
     end(session, job_id, FAILED, problem={"code": ABANDONED, "text": text, "left": None})
     return abandoned
 

@@ -33,7 +33,7 @@ def findings(pools: Iterable[Pool], now: float, with_datastores: Collection[str]
                 f"Pool {pool.name} carries the running system (/, /usr, /var, /boot, swap, or the appliance's state). "
                 "The appliance serves the datastores in it, but changes nothing"
             )
-            remedy = "Move the datastores to a pool of their own."
+            remedy = "Move the datastores to a separate pool."
             findings.append(Finding(f"{AREA}:system:{pool.guid}", "warning", pool.name, text, remedy))
     return findings
 

@@ -30,7 +30,7 @@ from appliance.domain.secrets import Seal
 
 AREA = "recovery"
 _HISTORY = 1000
-_REMEDY = "see what the copies on the pools are of (zvaai recover), then: zvaai recover --from POOL, or zvaai recover --keep"
+_REMEDY = "list the copies on the pools (zvaai recover), then: zvaai recover --from POOL, or zvaai recover --keep"
 _REPLACED = "the configuration was taken from a pool; nothing was begun again. Submit the job again if it is still needed"
 _ACTIVE = "the appliance is in recovery mode: nothing is changed until an admin decides (zvaai recover)"
 
@@ -147,7 +147,7 @@ def take(
     now = _access(session, using or Using())
     lost = [f"{who}: {what}" for who, had in sorted(sees.items()) for what in sorted(had - now.get(who, set()))]
     if lost:
-        raise ConflictError("hosts use what they would no longer see", lost, can_force=True)
+        raise ConflictError("hosts use datastores that they would lose", lost, can_force=True)
     row, header = installation(session), chosen.header
     if row.id != header.installation:
         session.execute(delete(PublishedCopy))

@@ -166,7 +166,7 @@ def attempted(session: Session, schedule_id: str, used: float, missing: Sequence
     if row is None:
         return
     row.attempted_at = used
-    text = f"schedule {row.name}: {len(missing)} of its datastores are not there: {', '.join(missing[:5])}"
+    text = f"schedule {row.name}: {len(missing)} of its datastores do not exist: {', '.join(missing[:5])}"
     area = f"schedule-missing-{schedule_id}"
     update_alerts(session, area, [Finding(f"{area}:gone", "warning", row.name, text, "change the schedule")] if missing else [])
 

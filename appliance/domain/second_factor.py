@@ -58,7 +58,7 @@ def enable(session: Session, seal: Seal, user_id: str, secret: str, code: str) -
     except ValueError:
         length = 0
     if length != SECRET_BYTES:
-        raise InvalidError("secret", "it is no secret of this appliance", f"{SECRET_BYTES} bytes in base32")
+        raise InvalidError("secret", "it is not a secret of this appliance", f"{SECRET_BYTES} bytes in base32")
     step = _matching_step(secret, _typed(code), _now())
     if step is None:
         raise InvalidError("code", "it is not the code of this moment", "the 6 digits that the app shows; check both clocks")

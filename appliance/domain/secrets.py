@@ -59,7 +59,7 @@ class Seal:
         with self._lock:
             if self._fernet is None:
                 if not make and not self._path.exists():
-                    raise SealedError(f"{self._path} is not there: put it back, or set the secret anew")
+                    raise SealedError(f"{self._path} does not exist: restore it, or set the secret again")
                 new = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}")
                 descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
                 with os.fdopen(descriptor, "wb") as file:

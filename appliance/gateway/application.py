@@ -132,18 +132,18 @@ def complete_spec(spec: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0912  # a
                 refusals |= {
                     413: "the body is too large",
                     415: "the body is not application/json",
-                    422: "a field is not what it should be",
+                    422: "a field is invalid",
                 }
                 operation["requestBody"]["required"] = True
             if declared.query is not None:
-                refusals |= {422: "a parameter is not what it should be"}
+                refusals |= {422: "a parameter is invalid"}
             if declared.conflicts:
                 refusals |= {409: "something is in the way"}
             if "{" in path or declared.method != "GET":
                 refusals |= {404: "not there"}
             if declared.method != "GET":
                 operation["x-audit"] = declared.audit
-                refusals |= {412: "it has changed meanwhile", 422: "a field is not what it should be", 429: "wait"}
+                refusals |= {412: "it has changed meanwhile", 422: "a field is invalid", 429: "wait"}
                 headers = [("Idempotency-Key", "the same request sent again with it gets the same answer")]
                 if declared.matches:
                     headers.append(("If-Match", "the ETag it was read with"))

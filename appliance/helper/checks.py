@@ -186,7 +186,7 @@ def export_settings(value: ExportSettings) -> None:
 def share(value: str) -> None:
     """The path that clients mount. Raises Refused."""
     if len(value) > 255 or not _SHARE.fullmatch(value) or {".", ".."} & set(value.split("/")):
-        raise Refused(f"{value[:300]!r} is no path of an export")
+        raise Refused(f"{value[:300]!r} is not a path of an export")
 
 
 def folder_path(value: str) -> None:
@@ -200,7 +200,7 @@ def folder_path(value: str) -> None:
 def file_name(value: str) -> None:
     """Raises Refused."""
     if not 0 < len(value) <= 255 or value in (".", "..") or "/" in value or not value.isprintable():
-        raise Refused(f"{value[:300]!r} is no name of a file")
+        raise Refused(f"{value[:300]!r} is not a name of a file")
 
 
 def within(name: str, value: int, largest: int) -> None:
@@ -228,7 +228,7 @@ def _existing_pool(name: str) -> None:
     if not (name.isdecimal() and name.isascii() and len(name) <= 20):
         names.dataset_name(name)
         if "/" in name:
-            raise InvalidName(name, "this is no pool")
+            raise InvalidName(name, "this is not a pool")
 
 
 def _name_check(operation: str) -> Callable[[str], object]:

@@ -110,7 +110,7 @@ def _refuse_reservations_of_another_pool(engine: ZfsEngine, name: str, mountpoin
     if place == "none" or (rest != RESERVATIONS and not place.startswith(_OF_RESERVATIONS)):
         return
     if rest != RESERVATIONS or place != f"{_OF_RESERVATIONS}{engine.pool(pool).guid}":
-        raise Refused(f"{mountpoint} is not the place of {name}: the persistent reservations of each pool have one of their own")
+        raise Refused(f"{mountpoint} is not the place of {name}: the persistent reservations of each pool have a separate one")
 
 
 def is_original(engine: ZfsEngine, filesystem: Filesystem) -> bool:

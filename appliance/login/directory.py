@@ -87,7 +87,7 @@ def check(settings: Settings) -> None:
         except LDAPException as error:
             raise InvalidError(field, f"{name} is not a distinguished name", "such as cn=storage,dc=example,dc=com") from error
     if not groups:
-        raise InvalidError("admin", "no group has a role, so nobody could log in", "a group of one role at least")
+        raise InvalidError("admin", "no group has a role, so no user could log in", "a group of one role at least")
     if bool(settings["bind_dn"]) != bool(settings["password"]):
         raise InvalidError("password", "a bind DN has a password, and an anonymous bind has none")
 

@@ -28,7 +28,7 @@ def _prepare(context: Context) -> None:
     with context.store.session() as session:
         code = access.prepare_setup(session, context.configuration.setup_code)
     if code is not None:
-        print(f"zvaai: the one-time code to make the first admin with: {code}", file=sys.stderr, flush=True)
+        print(f"zvaai: the one-time code for the first admin: {code}", file=sys.stderr, flush=True)
 
 
 def main(make: Callable[[Configuration], Context] = configured) -> int:

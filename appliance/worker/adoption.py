@@ -60,7 +60,7 @@ class Adopt(Operation[requests.AdoptRequest, AdoptPlan]):
             reservations.DATASET,
             configuration_copies.DATASET,
         ):
-            raise InvalidError("dataset", "this is no datastore's: it is the pool's or the appliance's own", "another one")
+            raise InvalidError("dataset", "this cannot be a datastore: it belongs to the pool or the appliance", "another one")
         elif below := [dependant.name for dependant in context.engine.dependants(dataset.name) if dependant.kind == "child"]:
             raise ConflictError("datasets lie below it, which a datastore has not", below)
         else:
@@ -102,7 +102,7 @@ class Adopt(Operation[requests.AdoptRequest, AdoptPlan]):
         names = identity.claimed_designation(dataset) if request.identity == "keep" else None
         if request.known_as:
             if names is not None:
-                raise InvalidError("known_as", "the identity that is kept has names already", "identity new, or nothing here")
+                raise InvalidError("known_as", "the retained identity has names already", "identity new, or nothing here")
             if not isinstance(dataset, Volume):
                 raise InvalidError("known_as", "only a volume has the names of a disk", "nothing here")
             names = designation.known_as(request.known_as.model_dump())
@@ -112,7 +112,7 @@ class Adopt(Operation[requests.AdoptRequest, AdoptPlan]):
         for claims in steps.pending_claims(context):
             other = designation.of_property(claims.designation) if claims.designation else None
             if other is not None and (common := sorted(names.names & other.names)):
-                raise ConflictError("a job under way gives another datastore these names", common)
+                raise ConflictError("a running job gives another datastore these names", common)
         return names
 
     def run(self, context: Context, plan: AdoptPlan, job_id: str, advance: Advance) -> DatastoreResult:

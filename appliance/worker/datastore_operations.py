@@ -163,7 +163,7 @@ class Change(Operation[requests.DatastoreUpdate, ChangePlan]):
             raise ConflictError("hosts use it by now", users, can_force=True)
         if changes.lun not in (None, plan.number):
             steps.still_unused(context, uuid, plan.force, plan.number)
-        advance("setting what is kept with the data", 10)
+        advance("storing settings with the data", 10)
         stored = ((changes.name, identity.NAME), (changes.lun, identity.LUN), (changes.soft_threshold, identity.SOFT_THRESHOLD))
         properties = {name: str(value) for value, name in stored if value not in (None, msgspec.UNSET)}
         properties |= identity.switched(changes.thick)
@@ -238,9 +238,7 @@ class Grow(Operation[requests.GrowRequest, SizePlan]):
             return Quota().plan(context, requests.QuotaUpdate.model_construct(size=request.size).of(id=request.id))
         domain.check_size(request.size, store.block_size)
         if request.size < store.size:
-            raise InvalidError(
-                "size", "a datastore does not get smaller: VMFS would lose what is at its end", f"{store.size} or more"
-            )
+            raise InvalidError("size", "a datastore cannot shrink: VMFS would lose the data at its end", f"{store.size} or more")
         return _sized(store, request.size)
 
     def run(self, context: Context, plan: SizePlan, job_id: str, advance: Advance) -> DatastoreResult:
@@ -280,7 +278,7 @@ class Quota(Operation[requests.QuotaUpdate, SizePlan]):
         if store.thick and request.size < store.size:
             thick.check_smaller(context, store.name, store.export, request.size)
         elif not store.thick and request.size < store.referenced:
-            raise InvalidError("size", "the quota would be below what it holds", f"{store.referenced} or more")
+            raise InvalidError("size", "the quota would be below the used space", f"{store.referenced} or more")
         return _sized(store, request.size)
 
     def run(self, context: Context, plan: SizePlan, job_id: str, advance: Advance) -> DatastoreResult:

@@ -42,7 +42,7 @@ def domain_error(error: zfs.ZfsError) -> DomainError:  # noqa: PLR0911, PLR0912 
         case zfs.NoSuchDevice():
             return InvalidError("device", str(error), "a device of the pool or of the list of disks")
         case zfs.NoStoredKey():
-            return NotFoundError("key that is kept, of", error.name)
+            return NotFoundError("stored key of", error.name)
         case zfs.WrongKey():
             return InvalidError("secret", str(error), "64 hexadecimal digits, as the key was exported")
         case zfs.NoSuchPool():

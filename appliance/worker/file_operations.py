@@ -224,7 +224,9 @@ def _begin(context: Context, plan: CloneFilePlan, job_id: str) -> FileJob:
         job = context.files.clone(plan.export, plan.source_path, plan.destination, request=request, fast=plan.fast)
     except FileRefusedError as error:
         if error.status == "exists" and before:
-            text = "the NFS server was restarted meanwhile. The destination exists, and is complete if this job made it: check it"
+            text = (
+                "the NFS server was restarted meanwhile. The destination exists, and is complete if this job created it: check it"
+            )
             raise ConflictError(text, [plan.destination]) from error
         raise
     _note(context, job_id, clone=job.job)

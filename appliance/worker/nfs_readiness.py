@@ -70,8 +70,8 @@ def _store(store: Datastore, export: ServedExport | None, local: Sequence[Addres
         evidence = "NFSv3 is off, by which plug-ins ask (procedure 22)"
         yield Check("version", "Plug-ins can ask for offloads", WARNING, evidence, "add version 3", store.id)
     if "4" not in store.versions:
-        evidence = "version 4 is off: by the program of its own VAAI-NAS refuses this export, and clones from another export"
-        yield Check("version", "Clones from other exports are made", WARNING, evidence, "add version 4", store.id)
+        evidence = "version 4 is off: VAAI-NAS refuses this export, and clones from another export"
+        yield Check("version", "Clones from other exports are possible", WARNING, evidence, "add version 4", store.id)
     if store.sync == "disabled":
         evidence = "sync=disabled: a power cut loses acknowledged writes"
         yield Check("sync", "Writes are stable", FAILED, evidence, "zfs set sync=standard", store.id)

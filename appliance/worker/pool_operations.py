@@ -129,7 +129,7 @@ class ChangePool(Operation[requests.PoolUpdate, ThresholdsPlan]):
         return ThresholdsPlan(**of_pool(pool.name), warning=warning, critical=critical)
 
     def run(self, context: Context, plan: ThresholdsPlan, job_id: str, advance: Advance) -> PoolResult:
-        advance("setting what is kept with the pool", 10)
+        advance("storing settings with the pool", 10)
         values = ((capacity.WARNING, plan.warning), (capacity.CRITICAL, plan.critical))
         if given := {name: str(value) for name, value in values if isinstance(value, int)}:
             context.engine.set_properties(plan.pool, given)

@@ -32,4 +32,6 @@ def _check(context: Context, groups: set[int], force: bool) -> None:
         return
     ending = sorted({session.initiator for session in context.sessions() if session.portal_group not in (None, *groups)})
     if ending:
-        raise ConflictError("the last portal of a group goes, and these hosts lose their connections", ending, can_force=True)
+        raise ConflictError(
+            "the last portal of a group would be deleted, and these hosts would lose their connections", ending, can_force=True
+        )

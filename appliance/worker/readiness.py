@@ -112,14 +112,16 @@ def _some(names: list[str]) -> str:
 
 
 def _keys(facts: Facts) -> Iterator[Check]:
-    title = "Somebody has the pool's key"
+    title = "The pool's key was exported"
     for key in facts.keys:
         pool = key.pool
         if not key.stored:
-            remedy = f"zvaai key keep {pool}, with the key as it was exported from the server that made it"
-            yield Check("key", "The pool's key is here", FAILED, "without it nobody reads its encrypted datastores", remedy, pool)
+            remedy = f"zvaai key keep {pool}, with the key exported from the server that created it"
+            yield Check(
+                "key", "The pool's key is stored", FAILED, "without it its encrypted datastores are unreadable", remedy, pool
+            )
         elif key.confirmed_at is None:
-            state = "it was never exported" if key.exported_at is None else "nobody has confirmed a copy of the exported key"
+            state = "it was never exported" if key.exported_at is None else "the export of the key was not confirmed"
             evidence = f"{state}: if the disk of this server fails, all encrypted data is lost"
             remedy = f"zvaai key export {pool}; write it down elsewhere; zvaai key confirm {pool}"
             yield Check("key", title, FAILED, evidence, remedy, pool)
@@ -221,5 +223,5 @@ def _hosts(facts: Facts, session: Session, seal: Seal) -> Iterator[Check]:
             try:
                 seal.open(host.chap_secret)
             except SealedError as error:
-                remedy = "put the key back, or set the secret anew"
+                remedy = "restore the key, or set the secret again"
                 yield Check("chap", "The host can prove itself", FAILED, str(error), remedy, host.id)

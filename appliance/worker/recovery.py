@@ -108,7 +108,7 @@ class Recovery:
         try:
             served += [f"LUN {lun.lun.number}" for target in self._context.served_targets() for lun in target.luns]
         except DomainError as error:
-            _log.info("what the target serves is not known: %s", error)
+            _log.info("the state of the target is unknown: %s", error)
         served += [f"export {number}" for number in sorted(self._context.nfs.files())]
         if not served:
             return None
@@ -223,7 +223,7 @@ class Recovery:
         with self._context.store.reading() as session:
             copy = sealed_copy.write(session, self._context.seal)
         if copy is None:
-            raise ConflictError("there is no recovery key yet; make one: zvaai configuration recovery-key")
+            raise ConflictError("there is no recovery key yet; create one: zvaai configuration recovery-key")
         return copy
 
     def keep(self) -> None:
@@ -247,7 +247,7 @@ class Recovery:
                 copies = self.pool_copies(session)
             chosen = self._chosen(copies, pool) if pool is not None else sealed_copy.parse(file or "")
             if chosen is None:
-                raise InvalidError("file", "not a copy of a configuration of this version", "the file as it was written")
+                raise InvalidError("file", "not a copy of a configuration of this version", "the unchanged file")
             opened = sealed_copy.open_copy(chosen, context.seal, recovery_key)
             try:
                 with context.store.session() as session:

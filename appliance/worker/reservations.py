@@ -77,7 +77,7 @@ def folders(
         if problem is None:
             by_pool[pool.name] = folder(pool)
         else:
-            text = f"the folder for persistent reservations is not there, without which the LUN is not served anew: {problem}"
+            text = f"the folder for persistent reservations is missing, and the LUN cannot be served again without it: {problem}"
             failures += [Failure(store.uuid or "", text) for store in stores if store.pool == pool.name]
     return by_pool, failures
 

@@ -57,7 +57,7 @@ class TakeSnapshot(Operation[requests.SnapshotCreate, SnapshotsPlan]):
         names = [f"{store.dataset}@{request.name}" for store in chosen]
         existing = {snapshot.name for snapshot in context.scan(60).snapshots}
         if existing & set(names):
-            raise ConflictError("there is such a snapshot", sorted(existing & set(names)))
+            raise ConflictError("the snapshot exists", sorted(existing & set(names)))
         about = tuple(store.id for store in chosen)
         return SnapshotsPlan(
             subject=f"snapshot {request.name} of {about[0]}", pools=(chosen[0].pool,), names=names,
@@ -107,7 +107,7 @@ def held(context: Context, snapshots: Sequence[Snapshot], *, of_one: bool = Fals
         blocking = _tags(context, snapshots[0])
     if until:
         when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(max(until)))
-        reason = f"Cannot destroy protected snapshots. Their protection ends at {when}, and nobody can end it before"
+        reason = f"Cannot destroy protected snapshots. Their protection ends at {when}, and cannot be ended before"
         return ConflictError(reason, blocking)
     return ConflictError("Cannot destroy snapshots that are held. Release the holds first", blocking)
 
@@ -214,7 +214,7 @@ class Rollback(Operation[requests.RollbackRequest, RollbackPlan]):
         if newer and not request.may_destroy:
             names = ", ".join(snapshot.tag for snapshot in newer[:5])
             raise ForbiddenError(f"only an admin may roll back to {request.snapshot}: that destroys {names}")
-        steps.unused(context, store, force, "what they have in memory does not fit the data after a rollback")
+        steps.unused(context, store, force, "their cached data does not match the data after a rollback")
         steps.unreserved(context, store, force)
         return RollbackPlan(
             subject=store.id, pools=(store.pool,), uuid=store.id, kind=store.kind, name=name,
@@ -340,7 +340,7 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
         inventory = context.scan(60)
         clone = inventory.dataset(store.dataset)
         if clone is None or clone.origin is None:
-            raise ConflictError(f"Cannot promote {store.name}: it is no clone", [store.name])
+            raise ConflictError(f"Cannot promote {store.name}: it is not a clone", [store.name])
         source, _, tag = clone.origin.partition("@")
         of_source = [snapshot.tag for snapshot in inventory.snapshots if snapshot.dataset == source]
         moving = of_source[: of_source.index(tag) + 1] if tag in of_source else [tag]

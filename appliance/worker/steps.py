@@ -126,7 +126,7 @@ def ensure_encryption_root(context: Context, name: str, identifier: str) -> None
         context.keys.create_encryption_root(name, identifier)
         return
     if filesystem.encryption is None or filesystem.encryption.root != name:
-        raise ConflictError("the file system for encrypted datastores is there, and is not encrypted", [name])
+        raise ConflictError("the file system for encrypted datastores exists, and is not encrypted", [name])
     if filesystem.encryption.key_status != KeyStatus.AVAILABLE:
         context.keys.load_stored_key(name)
 
@@ -209,7 +209,7 @@ def _wait_until_closed(context: Context, uuid: str) -> None:
         if not who:
             return
         if time.monotonic() > limit:
-            raise ConflictError("it is still open: what was under way has not ended", who)
+            raise ConflictError("it is still open: running operations have not ended", who)
         time.sleep(0.1)
 
 
@@ -234,7 +234,7 @@ def is_made(context: Context, dataset: str, uuid: str) -> bool:
     except zfs.NoSuchDataset:
         return False
     if claimed is None or claimed.value != uuid:
-        raise ConflictError("the dataset is there, and is another one", [dataset])
+        raise ConflictError("the dataset exists, and is a different one", [dataset])
     return True
 
 
@@ -271,7 +271,7 @@ def pending_claims(context: Context) -> list[Claims]:
 def check_name(context: Context, stores: list[Datastore], name: str, but: str | None = None) -> None:
     domain.check_name(stores, name, but)
     if any(claims.name is not None and claims.name.lower() == name.lower() for claims in pending_claims(context)):
-        raise ConflictError("a job under way makes a datastore of this name", [name])
+        raise ConflictError("a running job creates a datastore of this name", [name])
 
 
 def names_of(context: Context, datasets: Iterable[str]) -> list[str]:
@@ -316,7 +316,7 @@ def forget_reservations(context: Context, dataset: str, uuid: str) -> None:
     try:
         context.target.forget_registrations(context.folder(pool), uuid)
     except TargetError as error:
-        _log.warning("what %s left in %s stays there: %s", uuid, context.folder(pool), error)
+        _log.warning("cannot remove the reservations of %s from %s: %s", uuid, context.folder(pool), error)
 
 
 def take_back(context: Context, dataset: str, uuid: str) -> None:

@@ -43,7 +43,7 @@ def check_change(context: Context, store: Datastore, request: DatastoreUpdate) -
     given = request.model_dump(exclude={"thick", "force", "anyone"}, exclude_none=True)
     others = sorted(given)
     if others:
-        raise InvalidError("thick", f"it is changed alone, not with {', '.join(others)}", "in a request of its own")
+        raise InvalidError("thick", f"it is changed alone, not with {', '.join(others)}", "in a separate request")
     if request.thick:
         if not store.size:
             raise ConflictError("it has no size that could be reserved: set its quota first", [store.name])

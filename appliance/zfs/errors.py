@@ -210,7 +210,7 @@ class InsufficientReplicas(ZfsError):
 
     pool: str
     device: str
-    text = "pool {pool} has no other copy of what is on {device}"
+    text = "pool {pool} has no other copy of the data on {device}"
 
 
 class ScanRunning(ZfsError):
@@ -259,7 +259,7 @@ class WrongKey(ZfsError):
 
 class NoStoredKey(ZfsError):
     name: str
-    text = "the key of {name} is not here: bring it, as it was exported from the server that made it"
+    text = "the key of {name} is missing: import the key that the server which created it exported"
 
 
 class KeyConfirmed(ZfsError):

@@ -217,7 +217,7 @@ class SnapshotFolders(Folders):
 def _component(name: str) -> str:
     """One name. Raises Refused."""
     if not name or name in (".", "..") or "/" in name or "\0" in name or len(name.encode(errors="replace")) > 255:
-        raise Refused(f"{name[:300]!r} is no name of a file")
+        raise Refused(f"{name[:300]!r} is not a name of a file")
     return name
 
 

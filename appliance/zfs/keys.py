@@ -200,7 +200,7 @@ class StoredKeys(Keys):
     def _fernet(self) -> Fernet:
         if not self._master.exists():
             if any(self._directory.glob("*.key")):  # a new master key could open none of these keys
-                raise errors.UnexpectedFailure("keys", f"{self._master} is not there: put it back")
+                raise errors.UnexpectedFailure("keys", f"{self._master} does not exist: restore it")
             self._write(self._master, Fernet.generate_key())
         return Fernet(self._master.read_bytes().strip())
 

@@ -31,7 +31,7 @@ test("a form says what happened and what was not changed, whatever it is answere
   await openGrow();
   const dialog = page.getByRole("dialog");
   for (const [status, code, detail, shown] of [
-    [409, "conflict", "a job is under way for it (datastore.grow)", "A job is under way for it (datastore.grow)."],
+    [409, "conflict", "a job is running for it (datastore.grow)", "A job is running for it (datastore.grow)."],
     [412, "precondition_failed", "it has changed since it was read", "Someone else changed this in the meantime"],
     [403, "forbidden", "this needs the role operator", "Your role does not allow this"],
     [429, "too_many_requests", "slowly", "Too many attempts"],

@@ -47,7 +47,7 @@ test("a certificate is replaced, and one that is wrong says why", async () => {
   await dialog().getByLabel("Private key (PEM)").fill("no key");
   await survive(page, "system ReplaceCertificate", dialog().getByRole("button", { name: "Replace certificate" }));
   await dialog().getByRole("button", { name: "Replace certificate" }).click();
-  await dialog().getByText("it is no certificate").waitFor();
+  await dialog().getByText("it is not a certificate").waitFor();
   await inspect(page, "certificate-replace");
   await dialog().getByRole("button", { name: "Cancel" }).click();
 });

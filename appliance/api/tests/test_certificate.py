@@ -121,8 +121,8 @@ WEAK = rsa.generate_private_key(public_exponent=65537, key_size=1024)
 @pytest.mark.parametrize(
     ("chain", "key", "field", "said"),
     [
-        ("no certificate", pem_of(LEAF), "certificate", "it is no certificate"),
-        (CHAIN, "no key", "private_key", "it is no private key"),
+        ("no certificate", pem_of(LEAF), "certificate", "it is not a certificate"),
+        (CHAIN, "no key", "private_key", "it is not a private key"),
         (CHAIN, pem_of(LEAF, b"a passphrase"), "private_key", "it has a passphrase"),
         (CHAIN, pem_of(OTHER), "private_key", "it does not belong to the first certificate"),
         (AUTHORITY.sign(LEAF, "a", begins=-9, ends=-1), pem_of(LEAF), "certificate", "it expired at "),

@@ -81,7 +81,7 @@ def test_after_an_upload_the_login_trusts_the_new_certificate(zvaai: Command, tm
     assert "storage.example" in zvaai("certificate", "upload", str(tmp_path / "chain.pem"), str(tmp_path / "key.pem"))
     assert json.loads(settings.read_text())["certificate"] == authority.certificate + chain
     code, printed = zvaai.run("certificate", "upload", str(tmp_path / "key.pem"), str(tmp_path / "key.pem"))
-    assert code == 7 and "it is no certificate" in printed
+    assert code == 7 and "it is not a certificate" in printed
 
 
 def test_offloads_are_a_table(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def test_in_a_folder_where_others_write_nothing_is_changed(wrong: Callable[[Path
         lambda: daemon.forget(7),
     ]
     for call in calls:
-        with pytest.raises(ExportRefusedError, match="nobody else writes"):
+        with pytest.raises(ExportRefusedError, match="no other user can write"):
             call()
     assert {path.name: path.read_text() for path in folder.iterdir()} == before == {"7.conf": EXPORT.block()}
     assert (daemon.read, daemon.serves) == ([EXPORT.block()], {7}), "the daemon was not called either"

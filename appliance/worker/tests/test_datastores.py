@@ -581,7 +581,7 @@ def test_a_volume_of_lio_keeps_the_names_its_hosts_know(appliance: Appliance) ->
     with appliance.simulator.held_next("set_properties"):
         job = appliance.request("POST", "/volumes/adopt", others)
         late = appliance.request("POST", "/volumes/adopt", {**others, "dataset": "tank/third", "name": "triple"})
-    assert late.status_code == 409 and "under way" in late.text
+    assert late.status_code == 409 and "running job" in late.text
     assert job.json is not None and appliance.ended(job.json["id"])["state"] == "succeeded"
     appliance.simulator.create_filesystem("tank/files", properties={"mountpoint": "none"})
     files = appliance.request("POST", "/volumes/adopt", {"dataset": "tank/files", "name": "files", "known_as": LIO})

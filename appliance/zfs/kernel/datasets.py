@@ -105,7 +105,7 @@ class Datasets(Core):
         check_volume_size(volsize, before.volblocksize)
         if volsize < before.volsize:
             allowed = f"a multiple of {before.volblocksize} from {before.volsize} on"
-            raise errors.InvalidProperty("volsize", str(volsize), "a volume is not made smaller", (allowed,))
+            raise errors.InvalidProperty("volsize", str(volsize), "a volume cannot shrink", (allowed,))
         if volsize == before.volsize:
             return before
         request = Request("grow_volume", name, properties={"volsize": str(volsize)})

@@ -41,7 +41,7 @@ def _reserved_by_create(core: Core, request: Request, name: str, properties: Map
         match line.strip().split("\t"):
             case ["property", "refreservation", size]:
                 return int(size)
-    raise UnexpectedFailure("create", "zfs does not say what it would reserve")
+    raise UnexpectedFailure("create", "zfs did not report the reservation")
 
 
 def _available(core: Core, name: str) -> int:

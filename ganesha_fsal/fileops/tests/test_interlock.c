@@ -83,7 +83,7 @@ static void *step_often(void *argument)
 }
 
 /* Clones in both directions between two files that others truncate: all make progress, and the two kinds never run together. */
-static void all_go_on_and_never_together(void **state)
+static void all_continue_and_never_together(void **state)
 {
     pthread_t threads[6];
     (void)state;
@@ -106,7 +106,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_go_together_and_so_do_those_who_free),
         cmocka_unit_test(freeing_waits_for_a_step),
-        cmocka_unit_test(all_go_on_and_never_together),
+        cmocka_unit_test(all_continue_and_never_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

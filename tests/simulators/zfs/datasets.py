@@ -207,7 +207,7 @@ class Datasets(Core):
         check_volume_size(volsize, dataset.volblocksize)
         if volsize < dataset.volsize:
             allowed = f"a multiple of {dataset.volblocksize} from {dataset.volsize} on"
-            raise InvalidProperty("volsize", str(volsize), "a volume is not made smaller", (allowed,))
+            raise InvalidProperty("volsize", str(volsize), "a volume cannot shrink", (allowed,))
         reserved = size_of(dataset, "refreservation")
         if volsize > dataset.volsize:
             if reserved:

@@ -128,7 +128,7 @@ def test_keys_are_sealed_once(rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "master").unlink()
     rig.engine.unload_key(name)
     for call in (keys.load_stored_key, lambda _: keys.create_encryption_root(rig.name("root"), str(uuid.uuid4()))):
-        with pytest.raises(UnexpectedFailure, match="put it back"):
+        with pytest.raises(UnexpectedFailure, match="restore it"):
             call(name)
     (tmp_path / "master").write_bytes(master)
     keys.load_stored_key(name)
