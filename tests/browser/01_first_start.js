@@ -27,7 +27,7 @@ test("any address leads to the first start, and a wrong code is reported at its 
   await closePage(page);
 });
 
-test("a guessable password is refused at its field; a good one makes the administrator and logs in", async () => {
+test("a guessable password is refused at its field; a good one creates the administrator and logs in", async () => {
   const page = await openPage(browser);
   await page.goto("/first-start");
   await page.getByLabel("One-time code").fill(CODE);
@@ -55,7 +55,7 @@ test("a guessable password is refused at its field; a good one makes the adminis
   await closePage(page);
 });
 
-test("without a pool the first start goes on with it, can be left, and is found again", async () => {
+test("without a pool the first start continues with it, can be skipped, and can be opened again", async () => {
   const page = await openPage(browser);
   await page.goto("/login");
   await page.getByLabel("User name").fill("admin");

@@ -200,7 +200,7 @@ test("the rollback lists what will be lost and requires the name", async () => {
   await page.getByRole("button", { name: "Actions for snapshot after" }).waitFor({ state: "detached" });
 });
 
-test("what else is done with a datastore: hidden, cloned; the clone deleted, restored and purged", async () => {
+test("a datastore is hidden and cloned; the clone is deleted, restored and purged", async () => {
   const dialog = page.getByRole("dialog");
   const { request } = apiOf(page);
   const store = async (name) => (await request("GET", "/datastores")).items.find((one) => one.name === name);
@@ -288,7 +288,7 @@ test("a viewer sees no button that he may not press", async () => {
   await closePage(other);
 });
 
-test("readiness, with what each check is about, and alerts", async () => {
+test("readiness names the subject of each check; alerts are listed", async () => {
   await page.goto("/readiness");
   for (const [check, name] of [["The datastore is served", "vmfs1"], ["The host is logged in", "esx1"]]) {
     await page.getByRole("row").filter({ hasText: check }).getByRole("link", { name, exact: true }).waitFor();

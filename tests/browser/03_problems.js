@@ -25,7 +25,7 @@ async function openGrow(size = "3 TiB") {
   await page.getByRole("dialog").getByRole("button", { name: "Grow", disabled: false }).waitFor();
 }
 
-test("a form says what happened and what was not changed, whatever it is answered, and can be sent again", async () => {
+test("for any answer a form reports the result and what was not changed, and can be sent again", async () => {
   await page.goto("/datastores");
   await page.getByRole("link", { name: "vmfs1" }).click();
   await openGrow();

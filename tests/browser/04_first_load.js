@@ -21,7 +21,7 @@ let browser;
 before(async () => void (browser = await openBrowser()));
 after(() => browser.close());
 
-test("a first load is below 500 kB as sent, and no request of the API waits for more than one other", async () => {
+test("a first load transfers less than 500 kB, and no request of the API waits for more than one other", async () => {
   const page = await openPage(browser);
   await ensureAdmin(page);
   const weigh = weighing(page);
@@ -50,7 +50,7 @@ test("a first load is below 500 kB as sent, and no request of the API waits for 
   await closePage(page);
 });
 
-test("a known page takes little to be used", async () => {
+test("a known page transfers little", async () => {
   const page = await openPage(browser);
   await logIn(page);
   // Processor time, not wall-clock time: other tests run concurrently. The counter restarts with each document.

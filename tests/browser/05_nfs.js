@@ -56,7 +56,7 @@ test("the wizard has the options of NFS, and applies them", async () => {
   );
 });
 
-test("its tabs show what NFS has", async () => {
+test("its tabs show the values of NFS", async () => {
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Datastores" }).click();
   await page.getByRole("link", { name: "nfs1" }).click();
   await page.getByText("/nfs1", { exact: true }).first().waitFor();
@@ -214,7 +214,7 @@ test("clients, versions and squash are changed", async () => {
   assert.deepEqual([clients, versions, squash], [["192.0.2.99"], ["4"], "root"]);
 });
 
-test("its space is reserved no longer", async () => {
+test("its space is no longer reserved", async () => {
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Change provisioning" }).click();
   const dialog = page.getByRole("dialog");
@@ -229,7 +229,7 @@ test("its space is reserved no longer", async () => {
   assert.equal((await nfsStores())[0].thick, false);
 });
 
-test("its quota is made smaller", async () => {
+test("its quota is reduced", async () => {
   await page.getByRole("button", { name: "Actions", exact: true }).click();
   await page.getByRole("menuitem", { name: "Set quota" }).click();
   await page.getByRole("textbox", { name: "New quota" }).fill("512 GiB");

@@ -22,7 +22,7 @@ async function choose(what, action) {
   await page.getByRole("menuitem", { name: action, exact: true }).click();
 }
 
-test("a group is made whose hosts are not offered ATS", async () => {
+test("a group without ATS is created", async () => {
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Hosts" }).click();
   await page.getByRole("tab", { name: "Host groups" }).click();
   await page.getByRole("button", { name: "New group" }).click();
@@ -55,7 +55,7 @@ test("a wrong iSCSI name is reported at its field; with a valid one the host is 
   await page.getByRole("row", { name: "esx9" }).getByText("Not logged in").waitFor();
 });
 
-test("its CHAP secret is set by keyboard, is nowhere afterwards, and the focus goes back", async () => {
+test("its CHAP secret is set by keyboard, is not stored in the page, and the focus returns", async () => {
   const menu = page.getByRole("button", { name: "Actions for esx9" });
   await menu.press("Enter");
   await page.getByRole("menuitem", { name: "Set CHAP secret" }).press("Enter");

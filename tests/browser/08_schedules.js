@@ -24,7 +24,7 @@ async function choose(action) {
   await page.getByRole("menuitem", { name: action }).click();
 }
 
-test("a schedule is made, with what it reaches back", async () => {
+test("a schedule is created, and its retention is shown", async () => {
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Schedules" }).click();
   await page.getByRole("button", { name: "New schedule" }).click();
   const submit = dialog().getByRole("button", { name: "Create schedule" });
@@ -43,7 +43,7 @@ test("a schedule is made, with what it reaches back", async () => {
   assert.deepEqual([made.name, made.every_minutes, made.keep, made.enabled], ["hourly", 60, 48, true]);
 });
 
-test("a name that is taken is refused", async () => {
+test("a name in use is refused", async () => {
   await page.getByRole("button", { name: "New schedule" }).click();
   await dialog().getByRole("textbox", { name: "Name" }).fill("hourly");
   await dialog().getByRole("checkbox").first().check();
@@ -62,7 +62,7 @@ async function untilClockRan() {
   }
 }
 
-test("it is paused, run all the same, and changed", async () => {
+test("it is paused, run while paused, and changed", async () => {
   await untilClockRan();
   await choose("Pause");
   await dialog().getByText("No snapshots are taken or deleted until you resume").waitFor();
@@ -90,7 +90,7 @@ test("it is paused, run all the same, and changed", async () => {
   assert.deepEqual([changed.every_minutes, changed.keep, changed.enabled], [1440, 96, false]);
 });
 
-test("deleting says what becomes of its snapshots", async () => {
+test("deleting explains the effect on its snapshots", async () => {
   await choose("Delete");
   await dialog().getByText("Existing snapshots are retained").waitFor();
   await dialog().getByRole("textbox").fill("hourly");

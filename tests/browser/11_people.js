@@ -30,7 +30,7 @@ async function act(name, action) {
   await page.getByRole("menuitem", { name: action }).click();
 }
 
-test("a user is made, with the role that was chosen", async () => {
+test("a user is created with the chosen role", async () => {
   await page.getByRole("button", { name: "New user" }).click();
   await dialog().getByRole("textbox", { name: "User name" }).fill("olga");
   await dialog().getByRole("radio", { name: "Viewer" }).check();

@@ -34,14 +34,14 @@ async function choose(what, action) {
   await page.getByRole("menuitem", { name: action, exact: true }).click();
 }
 
-test("versions, the certificate that is served, and where metrics are", async () => {
+test("versions, the served certificate, and the address of the metrics are shown", async () => {
   const { version } = await apiOf(page).request("GET", "/status");
   await page.getByText(version, { exact: true }).first().waitFor();
   await page.getByText((await servedCertificate()).fingerprint256).waitFor();
   assert.equal(await page.getByRole("textbox", { name: "Address" }).inputValue(), `${URL_}/api/v1/metrics`);
 });
 
-test("a certificate is replaced, and one that is wrong says why", async () => {
+test("a certificate is replaced, and an invalid one is refused with the reason", async () => {
   await page.getByRole("button", { name: "Replace", exact: true }).click();
   await dialog().getByLabel("Certificate chain (PEM)").fill("no certificate");
   await dialog().getByLabel("Private key (PEM)").fill("no key");
@@ -113,7 +113,7 @@ test("portals have forms, and a refusal is shown; CHAP is required, and the targ
   await dialog().waitFor({ state: "detached" });
 });
 
-test("a receiver is made, and its test says how the receiver took it", async () => {
+test("a receiver is created, and its test reports the receiver's answer", async () => {
   await page.getByRole("button", { name: "New receiver" }).click();
   await dialog().getByRole("textbox", { name: "Name" }).fill("chat");
   await dialog().getByRole("textbox", { name: "Address" }).fill("not an address");
@@ -150,7 +150,7 @@ test("a receiver is made, and its test says how the receiver took it", async () 
   await dialog().getByRole("button", { name: "Close" }).click();
 });
 
-test("what was changed since a backup comes back, and is shown before", async () => {
+test("changes after a backup are listed, then reverted", async () => {
   await page.getByRole("button", { name: "Back up" }).click();
   const make = dialog().getByRole("button", { name: "Download backup" });
   assert.ok(await make.isDisabled());
@@ -184,7 +184,7 @@ test("what was changed since a backup comes back, and is shown before", async ()
   await page.getByRole("row", { name: /^chat / }).waitFor();
 });
 
-test("a support bundle is made and downloaded", async () => {
+test("a support bundle is created and downloaded", async () => {
   const bundles = page.getByRole("grid", { name: "Support bundles" }).getByRole("link", { name: /^Download/ });
   const before = await bundles.count();
   const make = page.getByRole("button", { name: "Create support bundle" });

@@ -71,7 +71,7 @@ async function holdSession(page) {
   };
 }
 
-test("who logs in again in one tab goes on working in the others, and who logs out is logged out in all", async () => {
+test("a login in one tab applies to all tabs, and so does a logout", async () => {
   const one = await openPage(browser);
   await logIn(one);
   const other = await one.context().newPage();

@@ -43,7 +43,7 @@ test("a browser that prefers German shows German, and English after a choice", a
   await closePage(page);
 });
 
-test("an English page loads no German until somebody chooses it, on the login page too", async () => {
+test("an English page loads no German until a user chooses it, on the login page too", async () => {
   const page = await openPage(browser);
   await ensureAdmin(page);
   const german = [];

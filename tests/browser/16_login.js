@@ -55,7 +55,7 @@ test("a directory is set up and tested", async () => {
   await page.getByText("no entry, or more than one, has this login name").waitFor();
 });
 
-test("a user of the directory logs in, and is gone without it", async () => {
+test("a user of the directory logs in, and has no access without it", async () => {
   const theirs = await openPage(browser);
   await logIn(theirs, { name: "anna", password: PASSWORD, path: "/users" });
   await theirs.getByRole("row", { name: /^anna You Directory Administrator Active/ }).waitFor();

@@ -153,7 +153,7 @@ class VaaiNasSimulator(VaaiNas):
         with self._lock:
             clone = self._find(job)
             if clone.job.active:
-                clone.job = replace(clone.job, state="failed", status="cancelled", reason="the destination was not made")
+                clone.job = replace(clone.job, state="failed", status="cancelled", reason="the destination was not created")
             return clone.job
 
     def _find(self, job: int) -> _Clone:

@@ -103,7 +103,7 @@ def test_a_count_survives_a_crash_and_a_change_of_size(rig: Rig) -> None:
     assert rig.space().admitted == admitted, "a file counts once, by all its names"
     rig.exports.change(replace(rig.export, thick_size=22 * MIB))
     assert rig.space().size == 22 * MIB
-    assert rig.space().problem == "its files are larger than it: none may grow before some are deleted"
+    assert rig.space().problem == "its files exceed its size: no file can grow until others are deleted"
     with Nfs3() as client:
         with pytest.raises(Nfs3Error) as refused:
             client.truncate(client.lookup(mount("/thick"), "disk"), 21 * MIB)

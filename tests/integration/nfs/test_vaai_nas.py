@@ -108,7 +108,7 @@ def test_a_library_with_other_structures_serves_nfs_without_vaai_nas(
     (tmp_path / LIBRARY).write_bytes(content)
     monkeypatch.setattr("support.ganesha.PATCHED_LIBRARY", tmp_path)
     with running_ganesha(tmp_path / "ganesha", [Export(1, nfs_store, "/one")], Daemon.PATCHED) as ganesha:
-        assert "VAAI-NAS is off, NFS is served: this nfs-ganesha has other structures" in ganesha.log()
+        assert "VAAI-NAS is off, NFS is served: this nfs-ganesha has different structures" in ganesha.log()
         with mounted("/one") as client:
             client.write_file("/made", b"data")
         with Nfs3() as nfs, pytest.raises(RpcError) as refused:

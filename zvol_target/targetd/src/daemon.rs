@@ -46,7 +46,7 @@ pub enum DaemonError {
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
     /// Commands had not ended when the daemon stopped.
-    #[error("commands were still under way at the end")]
+    #[error("commands were still running at the end")]
     Unfinished,
 }
 
