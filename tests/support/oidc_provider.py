@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small OpenID Connect provider on the loopback interface, of authlib's server part. Whoever comes chooses who they are."""
+"""A small OpenID Connect provider on the loopback interface, of authlib's server part. The test chooses the user."""
 
 import contextlib
 import ssl
