@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 from appliance import __version__
 from appliance.api import certificate
 from appliance.api.operation import Call, Resource
-from appliance.api.schemas.hosts import Chap
 from appliance.api.schemas.service import (
     CertificateResponse,
     CertificateUpdate,
@@ -31,6 +30,7 @@ from appliance.domain.access import Role
 from appliance.domain.addresses import local_addresses, reachable
 from appliance.domain.errors import DomainError, UnavailableError
 from appliance.domain.esxcli import esxcli_lines, host_lines
+from appliance.domain.hosts import Chap
 from appliance.worker.offloads import nested
 
 resource = Resource("appliance")

@@ -54,14 +54,10 @@ def list_hosts(call: Call, query: ListQuery) -> Page[schemas.HostResponse]:
 
 
 @resource.operation("POST", "/hosts", role=Role.OPERATOR, audit="host.create", status=201)
-def create_host(call: Call, body: schemas.HostCreate) -> schemas.HostResponse:
+def create_host(call: Call, body: hosts.HostCreate) -> schemas.HostResponse:
     """A new host."""
-    chap = (body.chap.name, body.chap.secret) if body.chap else None
     with call.changing() as session:
-        added = hosts.add_host(
-            session, call.context.seal, name=body.name, iqns=body.iqns, addresses=body.addresses, group_id=body.group, chap=chap
-        )
-        response = _host(session, added)
+        response = _host(session, hosts.add_host(session, call.context.seal, body))
     call.subject = response.id
     call.changed()
     return response

@@ -6,14 +6,17 @@ import ipaddress
 import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
+from pydantic import AfterValidator, Field
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from appliance.database.models import ExportGroup, Host, HostGroup, HostInitiator, PresentationGroup, Setting
 from appliance.domain import rows
 from appliance.domain.errors import ConflictError, InvalidError
+from appliance.domain.fields import Identifier, Model, Name
 from appliance.domain.secrets import Seal, SealedError
 
 MUTUAL_SETTING = "iscsi-target-chap"
@@ -131,27 +134,57 @@ def check_chap(name: str | None, secret: str | None) -> None:
             raise InvalidError("chap.secret", "it is the name", "something else")
 
 
-def add_host(
-    session: Session,
-    seal: Seal,
-    *,
-    name: str,
-    iqns: Sequence[str],
-    addresses: Sequence[str],
-    group_id: str | None,
-    chap: tuple[str, str] | None,
-) -> Host:
-    rows.check_name(session, Host, name)
-    if group_id is not None:
-        _check_group(session, group_id)
+class Chap(Model):
+    """CHAP name and secret of a host. The secret is never returned."""
+
+    name: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
+    secret: Annotated[str, Field(min_length=12, max_length=255, pattern=r"^[ -~]+$")]
+
+
+def _checked(check: Callable[[list[str]], object]) -> AfterValidator:
+    """By the domain's rule, so that one refusal names all fields that are wrong."""
+
+    def validate(values: list[str]) -> list[str]:
+        try:
+            check(values)
+        except InvalidError as error:
+            raise ValueError(f"{error.reason}; allowed: {error.allowed}") from error
+        return values
+
+    return AfterValidator(validate)
+
+
+Iqns = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=223)]],
+    Field(max_length=32),
+    _checked(lambda names: check_iqns([name.lower() for name in names])),
+]
+Addresses = Annotated[list[Annotated[str, Field(min_length=2, max_length=45)]], Field(max_length=32), _checked(check_addresses)]
+
+
+class HostCreate(Model):
+    """A new host."""
+
+    name: Name
+    group: Identifier | None = None
+    iqns: Iqns = []
+    addresses: Addresses = []
+    chap: Chap | None = None
+
+
+def add_host(session: Session, seal: Seal, new: HostCreate) -> Host:
+    rows.check_name(session, Host, new.name)
+    if new.group is not None:
+        _check_group(session, new.group)
     if (session.scalar(select(func.count()).select_from(Host)) or 0) >= HOSTS:
         raise ConflictError(f"there are {HOSTS} hosts already")
-    added = Host(id=str(uuid.uuid4()), name=name, group_id=group_id, addresses=check_addresses(addresses), created_at=time.time())
+    addresses = check_addresses(new.addresses)
+    added = Host(id=str(uuid.uuid4()), name=new.name, group_id=new.group, addresses=addresses, created_at=time.time())
     session.add(added)
     session.flush()
-    _set_initiators(session, added.id, iqns)
-    if chap is not None:
-        set_chap(session, seal, added.id, chap)
+    _set_initiators(session, added.id, new.iqns)
+    if new.chap is not None:
+        set_chap(session, seal, added.id, (new.chap.name, new.chap.secret))
     session.flush()
     return added
 

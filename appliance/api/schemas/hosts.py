@@ -1,47 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts, host groups, sessions of hosts."""
 
-from collections.abc import Callable
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from appliance.api.types import Answer, Versioned
-from appliance.domain import hosts
-from appliance.domain.errors import InvalidError
 from appliance.domain.fields import Identifier, Model, Name, Time
+from appliance.domain.hosts import Addresses, Chap, Iqns
 
 Offload = Literal["compare_and_write", "extended_copy", "write_same", "unmap", "token"]
-
-
-class Chap(Model):
-    """CHAP name and secret of a host. The secret is never returned."""
-
-    name: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
-    secret: Annotated[str, Field(min_length=12, max_length=255, pattern=r"^[ -~]+$")]
-
-
-def _checked(check: Callable[[list[str]], object]) -> AfterValidator:
-    """By the domain's rule, so that one refusal names all fields that are wrong."""
-
-    def validate(values: list[str]) -> list[str]:
-        try:
-            check(values)
-        except InvalidError as error:
-            raise ValueError(f"{error.reason}; allowed: {error.allowed}") from error
-        return values
-
-    return AfterValidator(validate)
-
-
-Iqns = Annotated[
-    list[Annotated[str, Field(min_length=1, max_length=223)]],
-    Field(max_length=32),
-    _checked(lambda names: hosts.check_iqns([name.lower() for name in names])),
-]
-Addresses = Annotated[
-    list[Annotated[str, Field(min_length=2, max_length=45)]], Field(max_length=32), _checked(hosts.check_addresses)
-]
 
 
 class HostResponse(Versioned):
@@ -62,16 +30,6 @@ class ChapUpdate(Chap):
     """`force`: also while the host is logged in by its present secret."""
 
     force: bool = False
-
-
-class HostCreate(Model):
-    """A new host."""
-
-    name: Name
-    group: Identifier | None = None
-    iqns: Iqns = []
-    addresses: Addresses = []
-    chap: Chap | None = None
 
 
 class HostUpdate(Model):
