@@ -11,12 +11,14 @@ import datetime
 import json
 import logging
 import logging.handlers
+import os
 import re
 import sys
 from pathlib import Path
 
 FILE_BYTES, FILES = 4 << 20, 5
 """Of each process: so large, so many."""
+_PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (0, 7))
 _REQUEST = re.compile(r"[A-Za-z0-9-]{8,64}")
 _request: contextvars.ContextVar[str] = contextvars.ContextVar("request", default="")
 
@@ -41,9 +43,17 @@ class _Lines(logging.Formatter):
         return json.dumps(entry)
 
 
+class _Prioritised(_Lines):
+    """With its priority before it, as the journal reads it (sd-daemon(3))."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        priority = next(number for least, number in _PRIORITIES if record.levelno >= least)
+        return f"<{priority}>{super().format(record)}"
+
+
 def to_standard_error() -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines())
+    handler.setFormatter(_Prioritised() if "JOURNAL_STREAM" in os.environ else _Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 

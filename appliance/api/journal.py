@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs, alerts, audit."""
+"""Jobs, alerts, audit, the server's journal."""
 
 from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource
-from appliance.api.pages import before_number, newest_first
+from appliance.api.pages import after, before_number, newest_first
 from appliance.api.schemas import journal as schemas
 from appliance.api.schemas.common import Page
 from appliance.database.models import Alert, AuditEntry, Job
 from appliance.domain import jobs, journal
 from appliance.domain.access import Role
+from appliance.domain.errors import InvalidError
+from appliance.worker import server_log
 
 resource = Resource("journal")
 
@@ -77,3 +79,13 @@ def list_audit(call: Call, query: schemas.AuditQuery) -> Page[schemas.AuditRespo
         if query.refused is not None:
             chosen = chosen.where(AuditEntry.status >= 400 if query.refused else AuditEntry.status < 400)
         return newest_first(schemas.AuditResponse, session.scalars(chosen), query, lambda entry: entry.id)
+
+
+@resource.operation("GET", "/logs", role=Role.ADMIN)
+def list_logs(call: Call, query: schemas.LogQuery) -> Page[schemas.LogResponse]:
+    """The server's journal, newest first: units of zvaai, nfs-ganesha, zfs-zed, nginx, and the kernel's lines of OpenZFS."""
+    cursor = after(query)
+    if cursor is not None and not server_log.CURSOR.fullmatch(cursor):
+        raise InvalidError("cursor", "not a cursor of this list", "next_cursor of the page before")
+    chosen = server_log.Filter(**query.model_dump(exclude={"limit", "cursor"}), after=cursor)
+    return newest_first(schemas.LogResponse, server_log.newest(chosen, query.limit + 1), query, lambda entry: entry.cursor)

@@ -33,8 +33,8 @@ def after(query: ListQuery) -> str | None:
     return _decode(query.cursor)
 
 
-def newest_first[T, R](answer: type[R], items: Iterable[T], query: ListQuery, number: Callable[[T], int]) -> Page[R]:
-    """A page of a list that the database has sorted, with one item more than the page."""
+def newest_first[T, R](answer: type[R], items: Iterable[T], query: ListQuery, number: Callable[[T], int | str]) -> Page[R]:
+    """A page of a list that is sorted already, with one item more than the page."""
     return _page(answer, list(items), query, lambda item: str(number(item)))
 
 

@@ -42,7 +42,7 @@ for noun in (
     logins.directory, logins.oidc, receivers.receiver, certificate.certificate, configuration.configuration, support.support,
 ):  # fmt: skip
     application.add_typer(noun)
-for command in (overview.status, overview.readiness, overview.reconcile, overview.offloads):
+for command in (overview.status, overview.readiness, overview.reconcile, overview.offloads, journal.logs):
     application.command(command.__name__)(command)
 application.command("login")(overview.log_in)
 application.command("setup")(setup.set_up)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs, alerts, audit."""
+"""Jobs, alerts, audit, the server's journal."""
 
+import datetime
+import re
+import time
 from typing import Annotated, Any
 
 import typer
 
-from appliance.cli.client import NOT_THERE, CommandError
+from appliance.cli.client import INVALID, NOT_THERE, CommandError
 from appliance.cli.shared import Run, noun
 
 job = noun("job", "Show, wait for and cancel jobs.")
@@ -82,3 +85,38 @@ def list_audit(
     """List changes and refused attempts, newest first, with the names of that time."""
     entries = run.client.all("/audit", most=limit, actor=actor, action=action)
     run.output.rows(entries, "at", "actor", "token", "address", "action", "name", "status")
+
+
+def logs(
+    run: Run,
+    unit: Annotated[str | None, typer.Option(help="Only this unit: zvaai-target, nfs-ganesha, zfs-zed, kernel, ...")] = None,
+    priority: Annotated[
+        str | None, typer.Option(help="critical, error, warning, info or debug: entries of this priority and above.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(help='Entries from then on: 30m, 2h, 3d, or "2026-11-27 08:00".')] = None,
+    until: Annotated[str | None, typer.Option(help="Entries up to then, as with --since.")] = None,
+    text: Annotated[str | None, typer.Option(help="Entries with this text, in upper or lower case.")] = None,
+    limit: Limit = 100,
+) -> None:
+    """Show the server's journal, newest first: units of zvaai, nfs-ganesha, zfs-zed, nginx, and the kernel's lines of OpenZFS.
+
+    Example: zvaai logs --unit zvaai-target --priority warning --since 2h
+
+    Example: zvaai logs --since "2026-11-27 08:00" --until "2026-11-27 09:00" --text vmfs1
+    """
+    times = {"since": _seconds(since), "until": _seconds(until)}
+    run.output.rows(
+        run.client.all("/logs", most=limit, unit=unit, priority=priority, text=text, **times), "at", "unit", "priority", "text"
+    )
+
+
+def _seconds(moment: str | None) -> float | None:
+    """Since 1970; a number with s, m, h or d is so long ago. Raises CommandError."""
+    if moment is None:
+        return None
+    if ago := re.fullmatch(r"([0-9]{1,6})([smhd])", moment):
+        return time.time() - int(ago[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[ago[2]]
+    try:
+        return datetime.datetime.fromisoformat(moment).timestamp()
+    except ValueError as error:
+        raise CommandError(f"{moment!r} is not a time: use 30m, 2h, 3d, or 2026-11-27 08:00", INVALID) from error

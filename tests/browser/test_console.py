@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import journal
 from support.appliance import PORT, Appliance
 from support.oidc_provider import provider
 from support.programs import CACHE, REPOSITORY
@@ -30,7 +31,23 @@ RAN: set[Path] = set()
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[dict[str, str]]:
+def server_journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A journal for the worker, with more than a page of entries."""
+    folder = tmp_path_factory.mktemp("journal")
+    fields = {"_TRANSPORT": "stdout", "_SYSTEMD_UNIT": "zvaai-target.service"}
+    entries = [journal.entry(1_795_000_000 + number, f"login {number} of esx1", PRIORITY=6, **fields) for number in range(120)]
+    entries.append(journal.entry(1_795_000_200, "WARNING: Pool 'tank' is suspended", _TRANSPORT="kernel", PRIORITY=4))
+    journal.write(folder, entries)
+    journal.program(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        yield
+
+
+@pytest.fixture(scope="module")
+def environment(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config, server_journal: None
+) -> Iterator[dict[str, str]]:
     """Environment of the stories: the appliance's address and its one-time code."""
     appliance = Appliance(tmp_path_factory.mktemp("console"))
     code = appliance.serve()

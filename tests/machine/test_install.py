@@ -68,6 +68,13 @@ def test_units_are_confined(server: Machine) -> None:
         assert profile == f"{name} (complain)"
 
 
+def test_the_worker_reads_the_journal(server: Machine) -> None:
+    log_in(server)
+    logged = server.run("zvaai logs --unit zvaai-worker --limit 500", 60)
+    assert "Started zvaai-worker.service" in logged
+    assert "zvaai-target" in server.run("zvaai logs --unit zvaai-target --limit 5", 60)
+
+
 def test_root_replaces_a_lost_password(server: Machine) -> None:
     server.run("zvaai setup --reset-administrator admin <<<'battery staple 8'", 180)
     log_in(server, "battery staple 8")

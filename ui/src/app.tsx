@@ -24,6 +24,7 @@ import { text } from "./text";
 
 const NewDatastoreScreen = lazy(() => import("./screens/datastores/wizard"));
 const AuditScreen = lazy(() => import("./screens/audit"));
+const LogsScreen = lazy(() => import("./screens/logs"));
 const PeopleScreen = lazy(() => import("./screens/people/people"));
 const SystemScreen = lazy(() => import("./screens/system/system"));
 const DatastoreScreen = lazy(() => import("./screens/datastores/detail"));
@@ -94,6 +95,7 @@ export function App({ client }: { readonly client: QueryClient }) {
                     <Route path="/alerts" element={<AlertsScreen />} />
                     <Route path="/readiness" element={<ReadinessScreen />} />
                     <Route path="/audit" element={<AuditScreen />} />
+                    <Route path="/logs" element={<LogsScreen />} />
                     <Route path="/users" element={<PeopleScreen />} />
                     <Route path="/system" element={<SystemScreen />} />
                     <Route path="*" element={<NotFoundScreen />} />

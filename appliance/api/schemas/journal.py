@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs, alerts, audit."""
+"""Jobs, alerts, audit, the server's journal."""
 
 from typing import Annotated, Literal
 
@@ -8,6 +8,7 @@ from pydantic import Field
 from appliance.api.schemas.common import ListQuery
 from appliance.api.types import Answer
 from appliance.domain.fields import Name, Time
+from appliance.worker.server_log import Priority, Unit
 
 
 class JobQuery(ListQuery):
@@ -93,3 +94,27 @@ class AuditResponse(Answer):
     after: dict[str, object] | None
     status: int | None
     """HTTP status; null while the request is running, and after a crash during it."""
+
+
+LogTime = Annotated[float, Field(ge=0, le=1e11)]
+
+
+class LogQuery(ListQuery):
+    """Filter. Times in seconds since 1970."""
+
+    unit: Unit | None = None
+    priority: Priority | None = None
+    """This one and more severe ones."""
+    since: LogTime | None = None
+    until: LogTime | None = None
+    text: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")] | None = None
+    """Part of the entry, in upper or lower case."""
+
+
+class LogResponse(Answer):
+    """An entry of the journal."""
+
+    at: Time
+    unit: str
+    priority: Priority
+    text: str

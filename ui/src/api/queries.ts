@@ -281,6 +281,29 @@ export interface AuditFilter {
   readonly outcome: "" | "done" | "refused";
 }
 
+export interface LogFilter {
+  readonly unit: string;
+  readonly priority: string;
+  readonly text: string;
+  /** As the browser's field has it, in its time zone. */
+  readonly since: string;
+  readonly until: string;
+}
+
+/** One page of the server's journal. */
+export const logsQuery = (filter: LogFilter, cursor: string | null) =>
+  queryOptions({
+    queryKey: ["logs", filter, cursor],
+    queryFn: ({ signal }) => {
+      const seconds = (time: string) => new Date(time).getTime() / 1_000;
+      const given = Object.entries({ ...filter, cursor: cursor ?? "" }).filter(([, value]) => value !== "");
+      const values = given.map(([name, value]) => [name, name === "since" || name === "until" ? seconds(value) : value]);
+      const query = { limit: 100, ...(Object.fromEntries(values) as object) };
+      return unwrap(api.GET("/api/v1/logs", { params: { query }, signal }));
+    },
+    staleTime: 0,
+  });
+
 /** One page; the audit is long. */
 export const auditQuery = ({ actor, action, outcome }: AuditFilter, cursor: string | null) =>
   queryOptions({

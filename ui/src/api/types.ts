@@ -24,6 +24,7 @@ export type Host = Item<"HostPage">;
 export type HostCreate = Schemas["HostCreate"];
 export type Importable = Item<"ImportablePage">;
 export type IscsiSession = Item<"SessionOfHostPage">;
+export type LogEntry = Item<"LogPage">;
 export type Load = Item<"DatastoreLoadPage">;
 export type Job = Item<"JobPage">;
 export type Key = Item<"KeyPage">;

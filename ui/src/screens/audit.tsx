@@ -10,6 +10,7 @@ import type { AuditEntry } from "../api/types";
 import { useAbout } from "../parts/about";
 import { Choice } from "../parts/choice";
 import { Screen } from "../parts/page";
+import { Pager } from "../parts/pager";
 import { SearchInput, Toolbar } from "../parts/patternfly";
 import { QueryBoundary } from "../parts/states";
 import { Time } from "../parts/values";
@@ -92,23 +93,7 @@ export default function AuditScreen() {
             ) : (
               <AuditTable entries={items} />
             )}
-            <nav aria-label={words.pages} className="zv-buttons">
-              <Button
-                variant="secondary"
-                // Not disabled in the browser's way, which takes the focus from who goes on with the keyboard.
-                isAriaDisabled={cursors.length === 0}
-                onClick={() => setCursors((before) => before.slice(0, -1))}
-              >
-                {words.newer}
-              </Button>
-              <Button
-                variant="secondary"
-                isAriaDisabled={next == null || query.isPlaceholderData}
-                onClick={() => next != null && setCursors((before) => [...before, next])}
-              >
-                {words.older}
-              </Button>
-            </nav>
+            <Pager words={words} cursors={cursors} next={query.isPlaceholderData ? null : next} onChange={setCursors} />
           </>
         )}
       </QueryBoundary>

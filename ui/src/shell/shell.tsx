@@ -49,6 +49,7 @@ const PAGES = [
   ["/alerts", text.common.pages.alerts],
   ["/readiness", text.common.pages.readiness],
   ["/audit", text.common.pages.audit, "admin"],
+  ["/logs", text.common.pages.logs, "admin"],
   ["/users", text.common.pages.users],
   ["/system", text.common.pages.system],
 ] as const satisfies readonly (readonly [path: string, name: string, least?: Role])[];

@@ -21,6 +21,7 @@ export const common = {
     alerts: "Alerts",
     readiness: "Readiness",
     audit: "Audit",
+    logs: "Logs",
     users: "Users and tokens",
     system: "System",
   },

@@ -19,6 +19,7 @@ export const common: Texts["common"] = {
     alerts: "Alarme",
     readiness: "Bereitschaft",
     audit: "Audit",
+    logs: "Protokolle",
     users: "Benutzer und Tokens",
     system: "System",
   },

@@ -11,6 +11,7 @@ import { files } from "./files";
 import { history } from "./history";
 import { hosts } from "./hosts";
 import { jobs } from "./jobs";
+import { logs } from "./logs";
 import { network } from "./network";
 import { people } from "./people";
 import { pools } from "./pools";
@@ -32,6 +33,7 @@ export const de: Texts = {
   history,
   hosts,
   jobs,
+  logs,
   network,
   people,
   pools,

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Newer and older pages of a long list. The service says where the next page begins, so the places of former pages are kept. */
+
+import { Button } from "@patternfly/react-core";
+
+interface Props {
+  readonly words: { readonly pages: string; readonly newer: string; readonly older: string };
+  /** Where each page but the first begins. */
+  readonly cursors: readonly string[];
+  readonly next: string | null | undefined;
+  readonly onChange: (cursors: readonly string[]) => void;
+}
+
+export function Pager({ words, cursors, next, onChange }: Props) {
+  return (
+    <nav aria-label={words.pages} className="zv-buttons">
+      <Button
+        variant="secondary"
+        // Not disabled in the browser's way, which takes the focus from who goes on with the keyboard.
+        isAriaDisabled={cursors.length === 0}
+        onClick={() => onChange(cursors.slice(0, -1))}
+      >
+        {words.newer}
+      </Button>
+      <Button variant="secondary" isAriaDisabled={next == null} onClick={() => next != null && onChange([...cursors, next])}>
+        {words.older}
+      </Button>
+    </nav>
+  );
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/** The server's journal. */
+
+export const logs = {
+  title: "Logs",
+  lead: "The server's journal: units of zvaai, the NFS server, and what the kernel says of OpenZFS.",
+  list: "Entries of the journal, newest first",
+  columns: { at: "When", unit: "Unit", priority: "Priority", text: "Entry" },
+  filter: {
+    text: "Text",
+    unit: "Unit",
+    anyUnit: "All units",
+    priority: "Priority",
+    anyPriority: "All priorities",
+    since: "From",
+    until: "To",
+  },
+  units: {
+    "zvaai-target": "zvaai-target",
+    "zvaai-worker": "zvaai-worker",
+    "zvaai-api": "zvaai-api",
+    "zvaai-frontend": "zvaai-frontend",
+    "zvaai-helper": "zvaai-helper",
+    "zvaai-mounts": "zvaai-mounts",
+    "zvaai-setup": "zvaai-setup",
+    "zvaai-login-screen": "zvaai-login-screen",
+    "zvaai-frontend-reload": "zvaai-frontend-reload",
+    "nfs-ganesha": "nfs-ganesha",
+    "zfs-zed": "zfs-zed",
+    nginx: "nginx",
+    kernel: "Kernel: OpenZFS",
+  },
+  priority: { critical: "Critical", error: "Error", warning: "Warning", info: "Info", debug: "Debug" },
+  atLeast: {
+    critical: "Critical",
+    error: "Error and above",
+    warning: "Warning and above",
+    info: "Info and above",
+    debug: "Debug and above",
+  },
+  newer: "Newer",
+  older: "Older",
+  pages: "Pages of the journal",
+  noMatch: { title: "No entry matches", body: "Change the filters." },
+};
