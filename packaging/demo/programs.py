@@ -88,7 +88,7 @@ def end(process: subprocess.Popen[bytes], name: str, seconds: float = END_SECOND
         process.wait()
 
 
-class KeptRunning:
+class RestartedPrograms:
     """Programs that are restarted a second after they have ended, like units; each appends to a log."""
 
     MOST_LOG_BYTES = 4 << 20

@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "nginx"))
 
-from programs import END_WITH_US, Ending, KeptRunning, StopSignal, end, report, run, wait_until  # noqa: E402
+from programs import END_WITH_US, Ending, RestartedPrograms, StopSignal, end, report, run, wait_until  # noqa: E402
 from render import render  # noqa: E402
 
 PORT = 8443
@@ -93,7 +93,7 @@ class Appliance:
             "PYTHONPATH": str(options.library),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        self._processes = KeptRunning({**os.environ, **environment})
+        self._processes = RestartedPrograms({**os.environ, **environment})
 
     def start(self) -> None:
         """Begins; `wait_until_ready` waits. Raises DemoError."""

@@ -72,20 +72,20 @@ def test_stopped_is_reported_only_for_stopped_services(deaf: subprocess.Popen[by
 
 def test_output_of_an_ended_process_is_retained(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    kept = programs.KeptRunning({"PATH": "/usr/bin:/bin"})
-    kept.start(
+    stored = programs.RestartedPrograms({"PATH": "/usr/bin:/bin"})
+    stored.start(
         "it",
         ["sh", "-c", f"[ -e {tmp_path}/again ] || {{ touch {tmp_path}/again; echo first; exit 1; }}; echo second; exec sleep 60"],
         log,
     )
 
     def said_both() -> bool:
-        kept.check()
+        stored.check()
         return log.read_text() == "first\nsecond\n"
 
     wait_for(said_both, "it is restarted, and has one log")
-    kept.stop()
-    assert kept.processes[0].returncode == -15
+    stored.stop()
+    assert stored.processes[0].returncode == -15
 
 
 def test_a_second_signal_during_the_end_changes_nothing() -> None:

@@ -70,11 +70,11 @@ def test_repository_is_writable_and_the_root_is_not_changed(tmp_path: Path) -> N
 
 
 def test_disks_are_in_order_and_a_named_one_is_not_removed(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
+    stored = tmp_path / "kept"
     script = "blockdev --getsize64 $ZVAAI_DISKS; echo hello | dd of=/dev/ubdb conv=fsync status=none"
-    result = guest("--disk", "64M", "--disk", f"32M:{kept}", "sh", "-c", script)
+    result = guest("--disk", "64M", "--disk", f"32M:{stored}", "sh", "-c", script)
     assert re.search(r"67108864\s+33554432", result.stdout), result.stdout
-    assert kept.read_bytes()[:5] == b"hello"
+    assert stored.read_bytes()[:5] == b"hello"
 
 
 def test_a_forwarded_port_reaches_the_guest() -> None:

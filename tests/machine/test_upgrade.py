@@ -91,9 +91,9 @@ def test_hosts_write_through_an_upgrade(server: Machine, site: Path, built: str,
     assert not set(before.values()) & set(started(server).values()), "a unit that serves hosts was not started again"
     backups = server.run("ls /var/backups/zvaai").split()
     assert [name.partition("-")[2] for name in backups] == [built]
-    kept = f"/var/backups/zvaai/{backups[0]}"
-    server.run(f"test -s {kept}/secrets.key && test -s {kept}/target.json && test -d {kept}/zvaai")
-    database = f"sqlite3.connect('{kept}/appliance.sqlite')"
+    stored = f"/var/backups/zvaai/{backups[0]}"
+    server.run(f"test -s {stored}/secrets.key && test -s {stored}/target.json && test -d {stored}/zvaai")
+    database = f"sqlite3.connect('{stored}/appliance.sqlite')"
     check = f"import sqlite3; print({database}.execute('PRAGMA integrity_check').fetchone()[0])"
     assert server.run(f'python3 -c "{check}"').strip() == "ok"
 

@@ -93,12 +93,12 @@ def test_old_entries_go_to_files_and_old_files_go(appliance: Appliance, monkeypa
     for number in range(70):
         appliance.request("POST", "/host-groups", {"name": f"group {number}"})
     with appliance.store.reading() as session:
-        kept = session.scalars(select(AuditEntry.id).order_by(AuditEntry.id)).all()
+        stored = session.scalars(select(AuditEntry.id).order_by(AuditEntry.id)).all()
     files = sorted(appliance.configuration.audit_directory.glob("*"))
     assert len(files) == 2 and files[0].stat().st_mode & 0o077 == 0 and files[0].parent.stat().st_mode & 0o077 == 0
     written = [json.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
-    assert [one["id"] for one in written] + list(kept) == list(range(written[0]["id"], 71))
-    assert 20 <= len(kept) < 36 and len(written) == 20
+    assert [one["id"] for one in written] + list(stored) == list(range(written[0]["id"], 71))
+    assert 20 <= len(stored) < 36 and len(written) == 20
     assert all(one["actor"] == "admin" and one["status"] == 201 for one in written)
 
 

@@ -39,12 +39,12 @@ def left(found: Sequence[Snapshot], rule: Retention) -> list[Snapshot]:
 
 
 def test_a_year_of_hourly_snapshots() -> None:
-    kept = left(hours(365 * 24), STANDARD)
-    times = [dt.datetime.fromtimestamp(one.creation, dt.UTC) for one in kept]
+    stored = left(hours(365 * 24), STANDARD)
+    times = [dt.datetime.fromtimestamp(one.creation, dt.UTC) for one in stored]
     assert len({(at.date(), at.hour) for at in times[-24:]}) == 24 and times[-24].day == times[-1].day
     assert {at.date() for at in times} >= {times[-1].date() - dt.timedelta(days=days) for days in range(14)}
     assert len({at.isocalendar()[:2] for at in times}) >= 8 and {at.month for at in times} == set(range(1, 13))
-    assert 24 + 13 + 6 + 9 <= len(kept) <= 24 + 14 + 8 + 12
+    assert 24 + 13 + 6 + 9 <= len(stored) <= 24 + 14 + 8 + 12
 
 
 def test_pruning_each_hour_ends_at_the_same_as_pruning_once() -> None:
@@ -88,6 +88,6 @@ def test_protection_ends() -> None:
 )
 def test_the_newest_always_stay_and_no_more_than_the_sum(ages: list[int], rule: Retention) -> None:
     found = [taken(START + age, txg) for txg, age in enumerate(dict.fromkeys(sorted(ages)))]
-    kept = left(found, rule)
-    assert found[-rule.keep :] == kept[-rule.keep :]
-    assert len(kept) <= rule.keep + rule.hourly + rule.daily + rule.weekly + rule.monthly
+    stored = left(found, rule)
+    assert found[-rule.keep :] == stored[-rule.keep :]
+    assert len(stored) <= rule.keep + rule.hourly + rule.daily + rule.weekly + rule.monthly

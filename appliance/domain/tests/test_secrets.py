@@ -18,10 +18,10 @@ def test_passwords_are_hashed_by_argon2id_at_full_cost() -> None:
 
 
 def test_a_password() -> None:
-    kept = hash_password("one")
+    stored = hash_password("one")
     assert (
-        password_is(kept, "one")
-        and not password_is(kept, "other")
+        password_is(stored, "one")
+        and not password_is(stored, "other")
         and not password_is(None, "one")
         and not password_is("", "one")
     )

@@ -106,8 +106,8 @@ def test_it_is_tried_again_after_the_sender_has_died(appliance: Appliance, there
     now = time.time()
     first = sender_of(appliance)
     assert first.turn(now) == 1 and first.turn(now) == 0, "the next of a receiver waits for the one before"
-    kept = deliveries(appliance, made)
-    assert [one["state"] for one in kept] == ["pending", "pending"] and kept[1]["status"] == 503
+    stored = deliveries(appliance, made)
+    assert [one["state"] for one in stored] == ["pending", "pending"] and stored[1]["status"] == 503
     second = sender_of(appliance)
     assert second.turn(now + 2) == 0 and second.turn(now + 7) == 1, "5 s, give or take a fifth"
     assert second.turn(now + 14) == 0, "twice as long"

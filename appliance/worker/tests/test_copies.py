@@ -51,8 +51,8 @@ def test_a_copy_under_the_name_of_a_lun_is_not_served_until_it_is_adopted(applia
     assert response["severity"] == "critical" and "--keep-identity" in response["remedy"]
     assert {str(lost.guid), str(copy.guid)} <= {word.strip("():;,.") for word in response["text"].split()}, response["text"]
     # Its place is retained until it returns.
-    (kept,) = luns(appliance)
-    assert (kept.state, kept.lun.guid, kept.found_guid) == ("failed", lost.guid, copy.guid)
+    (stored,) = luns(appliance)
+    assert (stored.state, stored.lun.guid, stored.found_guid) == ("failed", lost.guid, copy.guid)
     assert "active" not in {one["state"] for one in appliance.get("/datastores")["items"]}
     appliance.job("POST", "/volumes/adopt", {"dataset": copy.name, "name": "first", "identity": "keep"})
     (adopted,) = luns(appliance)

@@ -598,12 +598,12 @@ def test_another_name_is_another_lun(appliance: Appliance) -> None:
     """Changed names of a dataset do not change for a logged-in host: the LUN is removed, and added as another one."""
     appliance.simulator.create_volume("tank/old", GIB, volblocksize=65536)
     appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "moved", "known_as": LIO})
-    kept = appliance.simulator.volume("tank/old").properties["zvaai:designation"].value
-    appliance.simulator.set_properties("tank/old", {"zvaai:designation": kept.replace("naa.6", "naa.4")})
+    stored = appliance.simulator.volume("tank/old").properties["zvaai:designation"].value
+    appliance.simulator.set_properties("tank/old", {"zvaai:designation": stored.replace("naa.6", "naa.4")})
     appliance.request("POST", "/reconcile")
     (store,) = appliance.get("/datastores")["items"]
     assert store["state"] == "copy" and "designation" in store["copy_reason"]
-    appliance.simulator.set_properties("tank/old", {"zvaai:designation": kept.replace('080"', '081"', 1)})
+    appliance.simulator.set_properties("tank/old", {"zvaai:designation": stored.replace('080"', '081"', 1)})
     appliance.request("POST", "/reconcile")
     (lun,) = served(appliance).values()
     assert lun.naa == f"{NAA[:-1]}1"

@@ -87,8 +87,8 @@ def test_without_its_key_it_is_not_served_and_an_alert_is_raised(appliance: Appl
     plain, store = appliance.datastore("plain"), appliance.datastore("secret", encrypted=True)
     secret = appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}).json
     assert secret is not None and secret["pool"] == "tank"
-    kept = appliance.configuration.state_directory / "keys"
-    (file,) = kept.glob("*.key")
+    stored = appliance.configuration.state_directory / "keys"
+    (file,) = stored.glob("*.key")
     file.unlink()
     lock(appliance)
     appliance.request("POST", "/reconcile")
@@ -99,7 +99,7 @@ def test_without_its_key_it_is_not_served_and_an_alert_is_raised(appliance: Appl
     assert "key" in refused["problem"]["text"]
     # A wrong key opens nothing and is not stored; with the right one, all is served.
     wrong = appliance.request("PUT", "/encryption-keys/tank", {"secret": "00" * 32})
-    assert wrong.status_code == 422 and not list(kept.glob("*.key"))
+    assert wrong.status_code == 422 and not list(stored.glob("*.key"))
     assert appliance.request("PUT", "/encryption-keys/tank", {"secret": secret["secret"]}).status_code == 200
     appliance.request("POST", "/reconcile")
     assert served(appliance) == {plain, store}

@@ -196,12 +196,12 @@ class SpaceAddsUp(RuleBasedStateMachine):
             if snapshot.clones or self.simulator.volume(snapshot.dataset).refreservation:
                 continue
             before = self.simulator.volume(snapshot.dataset).space.used_by_snapshots
-            kept = self.simulator.machine.pools[0].datasets[snapshot.dataset.partition("/")[2]]
-            snapshots = list(kept.snapshots)
+            stored = self.simulator.machine.pools[0].datasets[snapshot.dataset.partition("/")[2]]
+            snapshots = list(stored.snapshots)
             self.simulator.destroy_snapshots([snapshot.name])
             with contextlib.suppress(OutOfSpace):
                 assert before - self.simulator.volume(snapshot.dataset).space.used_by_snapshots == snapshot.used
-            kept.snapshots = snapshots
+            stored.snapshots = snapshots
             self.simulator.touched()
 
 

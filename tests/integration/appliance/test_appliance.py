@@ -135,15 +135,15 @@ def test_registrations_survive_or_are_not_lost_unless_forced(appliance: Applianc
     assert len(registered(lun)) == 1
     asyncio.run(registers(lun, 0x2222, aptpl=True))
     alone()
-    kept = registered(lun)
+    stored = registered(lun)
     appliance.cli("datastore", "change", "clustered", "--lun", "700", "--wait")
     assert (
-        sorted(registered(700)) == sorted(kept)
+        sorted(registered(700)) == sorted(stored)
         and appliance.luns()[700] == appliance.json("datastore", "show", "clustered")["uuid"]
     )
     appliance.cli("datastore", "delete", "clustered", "--yes", "--wait")
     appliance.cli("datastore", "restore", "clustered", "--group", "one", "--wait")
-    assert sorted(registered(appliance.json("datastore", "show", "clustered")["lun"])) == sorted(kept)
+    assert sorted(registered(appliance.json("datastore", "show", "clustered")["lun"])) == sorted(stored)
 
 
 def test_drift_is_repaired_and_reported(appliance: Appliance) -> None:
@@ -223,10 +223,10 @@ def test_chap_holds_from_the_next_login_on(appliance: Appliance) -> None:
 
 
 def test_a_wrong_password_ends_no_session(appliance: Appliance) -> None:
-    kept = (appliance.directory / "zvaai" / "cli.json").read_bytes()
+    stored = (appliance.directory / "zvaai" / "cli.json").read_bytes()
     words = ("login", "https://127.0.0.1:8443", "--fingerprint", appliance.frontend.fingerprint)
     assert appliance.run(*words, text="a wrong password").returncode == 5
-    assert (appliance.directory / "zvaai" / "cli.json").read_bytes() == kept
+    assert (appliance.directory / "zvaai" / "cli.json").read_bytes() == stored
     assert appliance.run("pool", "list").returncode == 0
 
 

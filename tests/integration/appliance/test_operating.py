@@ -40,9 +40,12 @@ def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
 
 def scrape(appliance: Appliance) -> Samples:
     """Reads the metrics as Prometheus does, with a viewer's token."""
-    kept = json.loads((appliance.directory / "zvaai" / "cli.json").read_text())
+    stored = json.loads((appliance.directory / "zvaai" / "cli.json").read_text())
     answer = httpx.get(
-        f"https://127.0.0.1:{PORT}/api/v1/metrics", headers={"Authorization": f"Bearer {kept['token']}"}, verify=False, timeout=30
+        f"https://127.0.0.1:{PORT}/api/v1/metrics",
+        headers={"Authorization": f"Bearer {stored['token']}"},
+        verify=False,
+        timeout=30,
     )
     assert answer.status_code == 200, answer.text
     families = parser.text_string_to_metric_families(answer.text)
@@ -162,8 +165,8 @@ def test_the_configuration_is_restored(appliance: Appliance, tmp_path: Path) -> 
 
 def test_a_request_is_followed_through_all_processes(appliance: Appliance, tmp_path: Path) -> None:
     """The request identifier is in the logs of API and worker, the job's in the helper's; the support bundle has all of them."""
-    kept = json.loads((appliance.directory / "zvaai" / "cli.json").read_text())
-    headers = {"Authorization": f"Bearer {kept['token']}", "X-Request-Id": "followed-0123456789"}
+    stored = json.loads((appliance.directory / "zvaai" / "cli.json").read_text())
+    headers = {"Authorization": f"Bearer {stored['token']}", "X-Request-Id": "followed-0123456789"}
     body = {"name": "followed", "pool": "tank", "size": str(1 << 30)}
     url = f"https://127.0.0.1:{PORT}/api/v1/datastores"
     answer = httpx.post(url, headers=headers, json=body, verify=False, timeout=30)
@@ -188,5 +191,5 @@ def test_a_request_is_followed_through_all_processes(appliance: Appliance, tmp_p
     assert appliance.helper is not None
     audit = [json.loads(line.partition(": ")[2]) for line in appliance.helper.log.read_text().splitlines() if '"audit"' in line]
     assert "create_volume" in {one["operation"] for one in audit if one.get("request") == f"job-{job}"}
-    assert kept["token"] not in "".join(texts.values())
+    assert stored["token"] not in "".join(texts.values())
     assert len(appliance.json("support", "list")) == 1

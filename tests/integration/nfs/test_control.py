@@ -77,7 +77,7 @@ def test_refused_requests_change_nothing(control: tuple[Ganesha, daemon.Ganesha,
     client, _server, store = control
     one = Export(2, store / "one", "/one", access="RW")
     client.add(one)
-    kept = (tmp_path / "exports" / "2.conf").read_bytes()
+    stored = (tmp_path / "exports" / "2.conf").read_bytes()
     with pytest.raises(ExportRefusedError):
         client.add(Export(2, store / "two", "/two"))
     with pytest.raises(ExportRefusedError):
@@ -99,7 +99,7 @@ def test_refused_requests_change_nothing(control: tuple[Ganesha, daemon.Ganesha,
             client.change(wrong) if wrong.export_id else client.add(wrong)
     assert set(client.exports()) == {1, 2}
     assert [path.name for path in (tmp_path / "exports").iterdir()] == ["2.conf"]
-    assert (tmp_path / "exports" / "2.conf").read_bytes() == kept
+    assert (tmp_path / "exports" / "2.conf").read_bytes() == stored
 
 
 def test_added_and_changed_exports_are_served_after_a_crash(control: tuple[Ganesha, daemon.Ganesha, Path]) -> None:
@@ -189,8 +189,8 @@ def test_removal_that_is_refused_changes_nothing(
     control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, server, store = control
-    kept = tmp_path / "exports" / "9.conf"
-    kept.write_text(Export(9, store / "two", "/two").block())
+    stored = tmp_path / "exports" / "9.conf"
+    stored.write_text(Export(9, store / "two", "/two").block())
     with monkeypatch.context() as patch:
         patch.setattr(client, "exports", lambda: {9: "/two"})
         with pytest.raises(ExportRefusedError):

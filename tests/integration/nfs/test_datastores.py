@@ -128,10 +128,10 @@ def test_drift_is_seen_and_mended_and_others_are_left_alone(rig: Rig) -> None:
     with pytest.raises(OSError), mounted("/first", server=ESX2) as stranger:
         stranger.names()
     # The same clients with another squash, changed by hand: the export file still has the old value.
-    kept = (rig.exports / f"{before.export_id}.conf").read_text()
+    stored = (rig.exports / f"{before.export_id}.conf").read_text()
     rights = ClientRights(ESX1, squash="All_Squash")
     rig.control.change(Export(before.export_id, path, "/first", clients=[rights]))
-    (rig.exports / f"{before.export_id}.conf").write_text(kept)
+    (rig.exports / f"{before.export_id}.conf").write_text(stored)
     assert any("other clients" in one for one in rig.reconcile()["differences"])
     with mounted("/first", server=ESX1) as host:
         host.write_file("/as-root", b"x")

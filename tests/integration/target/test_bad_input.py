@@ -126,10 +126,10 @@ def test_a_truncated_pdu_is_not_acted_on(served: Target) -> None:
     """A WRITE whose connection ends within its immediate data changes nothing."""
 
     async def act() -> None:
-        for kept in (1, 20, 47, 48, 100, 559):
+        for stored in (1, 20, 47, 48, 100, 559):
             async with ready_session(served) as session:
                 pdu, _ = session.command(cdb.write(0, 1), data_out=bytes([0xEE]) * 512)
-                session.connection.send_last(pdu.encode()[:kept])
+                session.connection.send_last(pdu.encode()[:stored])
                 await session.closed()
         async with ready_session(served) as session:
             assert (await session.execute(cdb.read(0, 1), data_in=512)).data == bytes(512)

@@ -58,8 +58,8 @@ def test_a_key_is_created_stored_loaded_and_exported_until_it_is_confirmed(rig: 
     # Exported until a user confirms it, and valid elsewhere.
     secret = keys.export_key(name)
     assert keys.export_key(name) == secret
-    (kept,) = [key for key in keys.stored_keys() if key.identifier == identifier]
-    assert kept.exported_at is not None and kept.confirmed_at is None
+    (stored,) = [key for key in keys.stored_keys() if key.identifier == identifier]
+    assert stored.exported_at is not None and stored.confirmed_at is None
     for wrong in (bytes(32), b"short"):
         with pytest.raises(WrongKey):
             keys.confirm_key(name, wrong)

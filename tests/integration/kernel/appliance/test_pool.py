@@ -221,8 +221,8 @@ def test_a_pool_its_disks_and_its_next_server(helper: Path, tmp_path: Path) -> N
             run("zpool", "list", POOL)
     # A new server: same names, numbers and content, and the copy is still a copy.
     # An encrypted dataset waits for its key.
-    (kept,) = KEYS.glob("*.key")
-    kept.unlink()
+    (stored,) = KEYS.glob("*.key")
+    stored.unlink()
     with running_appliance(tmp_path / "b", reconcile_seconds=30, helper=helper) as appliance:
         assert appliance.json("datastore", "list") == []
         appliance.cli("pool", "import", POOL, "--wait")
