@@ -406,7 +406,7 @@ export const datastores: Texts["datastores"] = {
         iqn: "iSCSI-Name",
         peer: "Von",
         portal: "Am Portal",
-        since: "Seit",
+        loggedInAt: "Seit",
       },
       none: "Für keine Hostgruppe freigegeben.",
       noSessions: "Kein Host ist angemeldet.",

@@ -103,7 +103,7 @@ export const hosts: Texts["hosts"] = {
     facts: "Identität",
     created: "Hinzugefügt",
     paths: "iSCSI-Pfade",
-    pathColumns: { iqn: "iSCSI-Name", peer: "Von", portal: "Am Portal", account: "CHAP-Benutzer", since: "Seit" },
+    pathColumns: { iqn: "iSCSI-Name", peer: "Von", portal: "Am Portal", account: "CHAP-Benutzer", loggedInAt: "Seit" },
     noIqns: "Kein iSCSI-Name: Der Host kann sich nicht am Target anmelden.",
     nfs: "NFS",
     nfsColumns: { address: "Adresse", seen: "Zuletzt gesehen", opens: "Offene Dateien", datastores: "Benutzt vielleicht" },

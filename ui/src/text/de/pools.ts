@@ -169,7 +169,7 @@ export const pools: Texts["pools"] = {
       status: "Schlüssel",
       available: "Geladen: Verschlüsselte Datastores werden bereitgestellt",
       unavailable: "Nicht geladen: Verschlüsselte Datastores werden nicht bereitgestellt",
-      kept: "Auf diesem Server gespeichert",
+      stored: "Auf diesem Server gespeichert",
       exported: "Exportiert",
       notExported: "Nie",
       confirmed: "Bestätigt",
