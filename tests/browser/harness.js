@@ -112,20 +112,6 @@ export async function typeLogin(page, name = "admin", password = PASSWORD) {
   await page.getByRole("heading", { name: "Dashboard", level: 1 }).waitFor();
 }
 
-/** Largest first load, as sent. */
-export const LARGEST_BYTES = 500_000;
-
-/** Starts to weigh what a page loads. The function that it returns ends that, and returns the bytes as sent. */
-export function weighing(page) {
-  const sizes = [];
-  const weigh = (request) => sizes.push(request.sizes().then(({ responseBodySize }) => responseBodySize));
-  page.on("requestfinished", weigh);
-  return async () => {
-    page.off("requestfinished", weigh); // a request that ends while the page closes has no size
-    return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
-  };
-}
-
 /** Fails with axe-core's findings on the page. */
 export async function checkAccessible(page, where, rules = RULES) {
   // An element that fades in has no final colour yet; endless animations continue.
