@@ -36,13 +36,13 @@ class Http(_Section):
 
     socket: Path = Path("/run/zvaai-api/http.sock")
     certificate: Path = Path("/var/lib/zvaai-frontend/certificate.pem")
-    """What nginx presents, so that console and command can show it."""
+    """The certificate that nginx presents, so that console and command can show it."""
     uploads: Path = Path("/run/zvaai-certificate")
-    """Where the worker puts a certificate for nginx."""
+    """Folder in which the worker puts a certificate for nginx."""
     threads: Annotated[int, Field(ge=4, le=128)] = 40
     """Concurrent requests, including event streams. nginx passes on at most 24 of one address."""
     user: str = "zvaai-api"
-    """Of the HTTP process: the worker admits this user and root."""
+    """User of the HTTP process: the worker accepts this user and root."""
     logs: Path = Path("/var/lib/zvaai-api/logs")
     """Newest lines of the log of the HTTP process, for support bundles."""
 
@@ -60,7 +60,7 @@ class Nfs(_Section):
     exports: Path = Path("/etc/zvaai/exports.d")
     """The folder of exports that its configuration includes. The root helper writes there (its --exports), the worker reads."""
     bus: str = "SYSTEM"
-    """Where it is on DBus; an address, for tests."""
+    """Its DBus bus; an address for tests."""
     statistics: Path = Path("/run/zvaai-nfs/vaai-nas.socket")
     """Its Control_Socket."""
 
@@ -81,7 +81,7 @@ class Worker(_Section):
     inventory_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 10
     """Maximum age of the inventory that requests get; an older one is read again in the background."""
     inventory_oldest_seconds: Annotated[float, Field(ge=0.05, le=3600)] = 90
-    """When it is older than that, they wait."""
+    """Requests wait if the inventory is older than this."""
     disk_health_seconds: Annotated[float, Field(ge=60, le=86400)] = 1800
     """Interval of SMART checks; disks that sleep are not woken."""
 

@@ -21,7 +21,7 @@ settings.load_profile("suite")
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_passwords() -> Iterator[None]:
-    """What takes 64 MiB and a tenth of a second in the field takes nothing here."""
+    """Cheap password hashes: a real one takes 64 MiB and a tenth of a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(secrets, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
         yield

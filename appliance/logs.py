@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 FILE_BYTES, FILES = 4 << 20, 5
-"""Of each process: so large, so many."""
+"""Size of each log file, and how many a process has."""
 _PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (0, 7))
 _REQUEST = re.compile(r"[A-Za-z0-9-]{8,64}")
 _request: contextvars.ContextVar[str] = contextvars.ContextVar("request", default="")

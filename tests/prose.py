@@ -196,7 +196,7 @@ def descriptions(source: str) -> Iterator[Sentence]:
 
 
 def problems_of_descriptions(source: str) -> Iterator[tuple[int, str]]:
-    """What is wrong with the help and the descriptions of a Python file: line and text."""
+    """Problems of the help and the descriptions in a Python file: line and text."""
     found = list(descriptions(source))
     yield from judged(found, MOST_WORDS)
     for sentence in found:
@@ -205,12 +205,12 @@ def problems_of_descriptions(source: str) -> Iterator[tuple[int, str]]:
 
 
 def problems(text: str) -> Iterator[tuple[int, str]]:
-    """What is wrong with a page: line and text."""
+    """Problems of a page: line and text."""
     return judged(sentences(text), MOST_WORDS)
 
 
 def problems_on_screen(source: str) -> Iterator[tuple[int, str]]:
-    """What is wrong with the texts of a TypeScript file: line and text."""
+    """Problems of the texts in a TypeScript file: line and text."""
     return judged(literals(source), MOST_WORDS_ON_A_SCREEN)
 
 
@@ -218,7 +218,7 @@ JUDGES = {".ts": problems_on_screen, ".py": problems_of_descriptions}
 
 
 def judged(found: Iterable[Sentence], most: int) -> Iterator[tuple[int, str]]:
-    """What is wrong with sentences of at most so many words: line and text."""
+    """Problems of sentences with a limit of words: line and text."""
     for sentence in found:
         if sentence.words > most and not sentence.is_table:
             yield sentence.line, f"{sentence.words} words in a sentence (at most {most}): {sentence.text[:60]}..."

@@ -115,7 +115,7 @@ def change_certificate(call: Call, body: CertificateUpdate) -> CertificateRespon
 
 @resource.operation("GET", "/readiness", role=Role.VIEWER)
 def read_readiness(call: Call) -> ReadinessResponse:
-    """One check for each thing that keeps offloads from working, and what to type on each ESXi host once."""
+    """One check for each condition of the offloads, and the commands to type once on each ESXi host."""
     local = local_addresses()
     checks = call.worker.readiness(local)
     portals = reachable(_target(call).portals, local)

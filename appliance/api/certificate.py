@@ -31,7 +31,7 @@ UPLOAD = "upload.pem"
 VALID = datetime.timedelta(days=825)
 """Longest validity that clients accept."""
 RENEWED = datetime.timedelta(days=30)
-"""So long before its end."""
+"""Time before its end at which it is renewed."""
 
 
 @dataclass(frozen=True)

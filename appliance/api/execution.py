@@ -32,7 +32,7 @@ _KEYS_KEPT_S = 86400
 _ROTATED_AFTER = 100
 _LONGEST_WAIT_S = 30
 _TELLING = {200, 201, 401, 403}
-"""What came of attempts of nobody in particular: logins, and those that failed, which have to wait."""
+"""Statuses of anonymous requests that the audit records: logins, and failed attempts with a delay."""
 _log = logging.getLogger(__name__)
 _ended = threading.Condition()
 _running: set[str | None] = set()

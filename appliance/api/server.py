@@ -131,7 +131,7 @@ def _head(outcome: Outcome, length: int | None) -> bytes:
 
 
 def user_of(name: str) -> int | None:
-    """Of the HTTP process; None while the system has no such user: only root is admitted then."""
+    """Number of the HTTP process's user; None if the system has no such user: then only root is accepted."""
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:

@@ -33,7 +33,7 @@ class CommandError(Exception):
 
 
 def settings_file() -> Path:
-    """Where `zvaai login` stores the address and the token."""
+    """File in which `zvaai login` stores the address and the token."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "zvaai" / "cli.json"
 
 

@@ -64,7 +64,7 @@ VdevWords = Annotated[
 
 
 def vdevs_of(words: list[str]) -> list[dict[str, Any]]:
-    """As zpool(8) takes them: `mirror a b mirror c d log e`."""
+    """Parses vdevs in the syntax of zpool(8): `mirror a b mirror c d log e`."""
     vdevs: list[dict[str, Any]] = []
     role, redundancy, begun = "data", "stripe", False
     for word in words:

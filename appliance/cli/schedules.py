@@ -24,7 +24,7 @@ TIERS = {"hourly": 24, "daily": 14, "weekly": 8, "monthly": 12}
 
 
 def minutes(text: str) -> int:
-    """Of an interval. Raises CommandError."""
+    """Minutes of an interval. Raises CommandError."""
     match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip())
     if not match:
         raise CommandError(f"{text!r} is no interval: a number with m, h, d or w, such as 15m, 1h or 1d", INVALID)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all nouns have in common: the client, the output, jobs and their waiting, sizes as people write them."""
+"""Shared by all nouns: the client, the output, jobs and waiting for them, sizes as text."""
 
 import inspect
 import re

@@ -34,7 +34,7 @@ class Plan:
 
 
 def read_plan(simulation: str) -> Plan:
-    """Of the output of `apt-get --simulate`."""
+    """Parses the output of `apt-get --simulate`."""
     new, removed = {}, []
     for line in simulation.splitlines():
         if match := re.match(r"Inst (\S+)(?: \[([^\]]+)\])? \((\S+)", line):

@@ -191,7 +191,7 @@ class Job(Base):
     kind: Mapped[str]
     subject: Mapped[str] = mapped_column(index=True)
     name: Mapped[str] = mapped_column(default="")
-    """Of the subject when it was queued, for people: "gold1@before"."""
+    """Name of the subject when the job was queued, for users: "gold1@before"."""
     parameters: Mapped[dict[str, Any]]
     state: Mapped[str] = mapped_column(index=True)
     step: Mapped[str] = mapped_column(default="")

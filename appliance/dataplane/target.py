@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the iSCSI target serves, as its control socket reports it (zvol_target/docs/control.md)."""
+"""Objects that the iSCSI target serves, as its control socket reports them (zvol_target/docs/control.md)."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def delete_user(session: Session, user_id: str) -> None:
 
 
 def _keep_an_admin(session: Session) -> None:
-    """One who can log in whatever servers are down."""
+    """A user who can log in even if all directories are down."""
     able = (User.role == "admin", User.source == "local", User.disabled.is_(False))
     if not session.scalar(select(func.count()).select_from(User).where(*able)):
         raise ConflictError("the last admin who can log in must remain an admin")
@@ -379,7 +379,7 @@ def add_token(
 
 
 def by_token(session: Session, text: str) -> Caller:
-    """Who owns the token, with no more than its scope. Raises UnauthenticatedError."""
+    """The owner of the token, limited to its scope. Raises UnauthenticatedError."""
     match = _TOKEN.fullmatch(text)
     token = session.get(Token, match[1]) if match else None
     if match is None or token is None or not secrets.compare_digest(token.hash, digest(match[2])):

@@ -16,7 +16,7 @@ COPY_REMEDY = (
     "bring the original back; or, if it is lost, let a copy take its place (zvaai datastore adopt DATASET NAME --keep-identity), "
     "or be another datastore (without --keep-identity)"
 )
-"""Of a copy that may be all there is."""
+"""Remedy for a copy that may be the only data left."""
 WARNING_PERCENT, CRITICAL_PERCENT = 80, 90
 WARNING, CRITICAL = "zvaai:pool_warning", "zvaai:pool_critical"
 """User properties of a pool's root dataset: percent of the pool."""
@@ -117,7 +117,7 @@ def originals(stores: Iterable[Datastore]) -> set[str | None]:
 
 
 def copy_remedy(store: Datastore, existing: Collection[str | None], dataset: Dataset | None) -> str:
-    """What to do with a copy: to destroy it is no advice unless the original exists, and the copy is surely not the original."""
+    """Remedy for a copy. It advises destruction only if the original exists, and the copy is certainly not the original."""
     if store.copy_of in existing and dataset is not None and not has_its_guid(dataset):
         return "adopt it with a new identity, or destroy it"
     return COPY_REMEDY

@@ -34,7 +34,7 @@ _RETAINED = {"users", "host_groups", "hosts", "schedules", "receivers"}
 
 
 def collect(session: Session, seal: Seal, *, whole: bool = True) -> Content:
-    """All of it. Raises ConflictError when a secret can't be opened; unless `whole`, the secret is then None."""
+    """Collects the configuration. Raises ConflictError if a secret cannot be opened; unless `whole`, the secret is then None."""
 
     def opened(text: str) -> str | None:
         try:

@@ -27,12 +27,12 @@ from appliance.zfs.model import Dataset, Filesystem, Pool, Snapshot, Volume
 
 SMALLEST = 1 << 30
 LARGEST = 64 << 40
-"""What ESXi takes."""
+"""Limit of ESXi."""
 GRANULARITY = 1 << 20
 BLOCK_SIZE = RECORD_SIZE = 65536
 """Clones of VMFS files and VMDKs meet their time bound, at a third of the metadata of 16K (docs/measured.md)."""
 LUNS = 1024
-"""What ESXi uses at once."""
+"""LUNs that ESXi can use at a time."""
 
 VMFS, NFS = "vmfs", "nfs"
 FOLDER = "zvaai"
@@ -57,7 +57,7 @@ class Datastore:
     size: int
     """For an NFS datastore: its quota without the slack of a thick one; 0: limited only by the pool."""
     block_size: int
-    """Of an NFS datastore its record size."""
+    """For an NFS datastore: its record size."""
     thick: bool
     """The desired state; without one, the actual state."""
     reserved: int
@@ -91,7 +91,7 @@ class Datastore:
     clients: tuple[str, ...] = ()
     """Addresses and networks that may mount it, in addition to those of its host groups."""
     path: str = ""
-    """Where it is mounted on this server, or would be."""
+    """Its mountpoint on this server, mounted or not."""
     mounted: bool = False
     encryption: str | None = None
     encryption_root: str | None = None
@@ -111,7 +111,7 @@ class Inventory:
     volumes: tuple[Volume, ...] = ()
     snapshots: tuple[Snapshot, ...] = ()
     devices: Mapping[str, str] = field(default_factory=dict)
-    """Where volumes are opened, and file systems mounted."""
+    """Device folders of volumes, and mountpoints of file systems."""
     filesystems: tuple[Filesystem, ...] = ()
     _by_shown: dict[str, tuple[Shown, list[Datastore]]] = field(default_factory=dict, compare=False)
 
@@ -403,7 +403,7 @@ def admitted(session: Session, uuid: str) -> dict[str, str]:
 
 
 def kinds_shown(session: Session, group_id: str | None = None) -> set[str]:
-    """Of the datastores that a group sees, or that are shown to any."""
+    """Kinds of the datastores that a group sees, or that any group sees."""
     if group_id is None:
         tables: tuple[tuple[str, Any], ...] = ((VMFS, PresentationGroup.group_id), (NFS, Export.datastore))
     else:

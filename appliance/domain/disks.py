@@ -69,7 +69,7 @@ def silent(disk: Disk, health: DiskHealth) -> Finding:
 
 
 def findings(healths: Mapping[str, tuple[Disk, DiskHealth]], hot: Collection[str] = ()) -> list[Finding]:
-    """Of disks by path; `hot` are the keys of open alerts of disks that were too warm."""
+    """Findings about disks by path; `hot` are the keys of open alerts of disks that were too warm."""
     return [finding for path, (disk, health) in sorted(healths.items()) for finding in _of(path, disk, health, hot)]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What works today and will hurt later: datastores that lose writes in a power cut, a certificate that ends."""
+"""Hazards: datastores that lose writes in a power cut, and a certificate that ends."""
 
 import time
 from collections.abc import Collection, Iterable
@@ -65,7 +65,7 @@ def renewed(certificate: Certificate) -> Finding:
 
 
 def of_datastores(stores: Iterable[Datastore]) -> list[Finding]:
-    """Those with sync=disabled: hosts believe writes that a power cut loses."""
+    """Findings about datastores with sync=disabled: a power cut loses completed writes."""
     return [
         Finding(
             f"{SYNC}:{store.id}",
@@ -80,7 +80,7 @@ def of_datastores(stores: Iterable[Datastore]) -> list[Finding]:
 
 
 def of_queues(stores: Iterable[Datastore], write_through: Collection[str | None]) -> list[Finding]:
-    """Those whose zvol's queue is set to write through, by UUID: Linux drops the flushes of hosts."""
+    """Findings about datastores whose zvol's queue is set to write through, by UUID: Linux drops the flushes of hosts."""
     return [
         Finding(
             f"{QUEUE}:{store.id}",

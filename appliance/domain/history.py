@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What history is made of: counters of target and NFS server, their rates, latency by percentile, and the day a pool is full."""
+"""Data of the history: counters of target and NFS server, their rates, latency by percentile, and the day a pool is full."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHORTEST_TREND_S, _LONGEST_FORECAST_S = DAY_S, 5 * 365 * DAY_S
 
 @dataclass
 class Counters:
-    """Of a LUN or export, or of several together: what grew since they began."""
+    """Increasing counters of a LUN or export, or their sum. None for values that are not counted."""
 
     io: list[int] = field(default_factory=lambda: [0] * len(IO))
     offloads: list[int] = field(default_factory=lambda: [0] * len(OFFLOADS))
@@ -32,7 +32,7 @@ class Counters:
 
     @classmethod
     def of_row(cls, row: Row) -> Counters:
-        """Of a LUN, an export or a host. The NFS server has no zeroed and no unmapped bytes."""
+        """Counters of a LUN, an export or a host. The NFS server has no zeroed and no unmapped bytes."""
         read, write = row.operations["read"], row.operations["write"]
         return cls(
             io=[read.operations, write.operations, read.bytes, write.bytes],

@@ -35,7 +35,7 @@ def group(session: Session, group_id: str) -> HostGroup:
 
 
 def _check_group(session: Session, group_id: str) -> None:
-    """Of what names a group. Raises InvalidError."""
+    """Checks that the group exists. Raises InvalidError."""
     if session.get(HostGroup, group_id) is None:
         raise InvalidError("group", f"there is no host group {group_id!r}", "an ID from host-groups")
 
@@ -92,7 +92,7 @@ def all_initiators(session: Session) -> dict[str, list[str]]:
 
 
 def check_iqns(names: Sequence[str]) -> None:
-    """That they are iSCSI names. Raises InvalidError."""
+    """Checks that the names are iSCSI names. Raises InvalidError."""
     for name in names:
         if len(name) > 223 or not _IQN.fullmatch(name):
             raise InvalidError(

@@ -53,7 +53,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_of(job: Job) -> Plan:
-    """What all plans have in common; of a job that this version can't read, its subject only."""
+    """Common part of a job's plan; only its subject if this version cannot read the plan."""
     try:
         return msgspec.convert(job.parameters, Plan)
     except msgspec.ValidationError:

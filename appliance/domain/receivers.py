@@ -39,7 +39,7 @@ LOCAL_SYSLOG = "syslog:///dev/log"
 _PLAIN = ("http", "syslog", "syslog+tcp")
 """`smtp` begins TLS by STARTTLS."""
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
-"""As HTML's input type "email": RFC 5322 without comments, quotes and domain literals."""
+"""Like HTML's input type "email": RFC 5322 without comments, quotes and domain literals."""
 PENDING, DELIVERED, FAILED, DROPPED, TESTING = "pending", "delivered", "failed", "dropped", "testing"
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 5, 3600
 _GIVEN_UP_AFTER_S = 86400
@@ -137,7 +137,7 @@ def check_mail(url: str, sender: str, recipients: Sequence[str], user: str | Non
 
 
 def url_of(seal: Seal, receiver: Receiver) -> str:
-    """Where it leads. Raises SealedError."""
+    """Its URL. Raises SealedError."""
     return seal.open(receiver.url)
 
 
@@ -241,7 +241,7 @@ def begin_test(session: Session, receiver_id: str) -> Delivery:
 
 
 def next_deliveries(session: Session, now: float) -> list[int]:
-    """Of each destination the oldest that waits, where it is due: a destination is sent to in order."""
+    """The oldest waiting delivery of each destination, if it is due: a destination receives deliveries in order."""
     oldest = select(func.min(Delivery.id)).where(Delivery.state == PENDING).group_by(Delivery.receiver_id)
     chosen = (
         select(Delivery.id)

@@ -120,7 +120,7 @@ def keep(session: Session, copies: Iterable[PoolCopy]) -> None:
 
 @dataclass(frozen=True)
 class Using:
-    """Who uses datastores now: iSCSI names that are logged in, addresses and networks that use NFS datastores."""
+    """Hosts in use now: iSCSI names that are logged in, addresses and networks that use NFS datastores."""
 
     iqns: Collection[str] = ()
     addresses: Collection[str] = ()

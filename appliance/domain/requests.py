@@ -11,7 +11,7 @@ from appliance.zfs.model import Redundancy, Role, VdevSpec
 
 
 class Request(Model):
-    """What the path of HTTP names, and what only the appliance sets, is in private attributes: no body has it."""
+    """Values of the HTTP path, and those that only the appliance sets, are private attributes: a body cannot contain them."""
 
     def of(self, **values: Any) -> Self:
         """Sets the private attributes of these names."""
@@ -164,7 +164,7 @@ class SnapshotCreate(Request):
     name: SnapshotName
     datastores: Annotated[list[Identifier], Field(min_length=1, max_length=256)]
     protect_days: Annotated[int, Field(ge=0, le=3650)] = 0
-    """So long nobody can destroy them."""
+    """Days in which the snapshots cannot be destroyed."""
     _schedule: str | None = PrivateAttr(None)
     """The schedule that takes them."""
 

@@ -97,5 +97,5 @@ def protected_until(snapshot: Snapshot) -> float | None:
 
 
 def expired(snapshots: Iterable[Snapshot], now: float) -> list[Snapshot]:
-    """Those whose protection has ended and that still have the hold."""
+    """Snapshots whose protection has ended and that still have the hold."""
     return [snapshot for snapshot in snapshots if (until := protected_until(snapshot)) is not None and until <= now]

@@ -23,7 +23,7 @@ _FIRST_MONDAY = dt.date(1970, 1, 5).toordinal()
 
 @cache
 def zone(name: str) -> zoneinfo.ZoneInfo:
-    """Of the IANA time zone database. Raises InvalidError."""
+    """A time zone of the IANA database. Raises InvalidError."""
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):

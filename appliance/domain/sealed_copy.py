@@ -151,7 +151,7 @@ def _opened(key: bytes, text: str, bound: str) -> bytes:
 
 
 def _unpacked(packed: bytes) -> bytes:
-    """What gzip packed, bounded. Raises ValueError, zlib.error."""
+    """Unpacks gzip data with a size limit. Raises ValueError, zlib.error."""
     unpacker = zlib.decompressobj(wbits=31)
     data = unpacker.decompress(packed, _LARGEST_UNPACKED)
     if unpacker.unconsumed_tail or not unpacker.eof:

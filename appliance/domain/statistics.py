@@ -36,7 +36,7 @@ class Row:
     offload: dict[str, int]
     """Bytes by kind, as "cloned_bytes", and miscompares."""
     fallback_bytes: dict[str, int]
-    """Of the copied bytes, by the reason why they were not cloned."""
+    """Copied bytes by the reason why they were not cloned."""
     aborted: int = 0
 
 

@@ -14,7 +14,7 @@ from appliance.domain.errors import ConflictError, InvalidError
 DESCRIPTOR_BYTES = 64 << 10
 TEXTS = (".vmx", ".vmxf", ".vmsd")
 _LEFT_OUT = re.compile(r"(.*\.(vswp|lck|log)|vmware.*\.log|\.lck-.*|\.zvaai-.*|\.nfs.*)", re.IGNORECASE)
-"""Of a running VM, or of its past: swap, locks, logs."""
+"""Files of a running VM, or left by one: swap, locks, logs."""
 _NAME = re.compile(r"[^/\\\0\"\n\r]{1,200}")
 _QUOTED = re.compile(r'"([^"\n]*)"')
 _DROPPED = re.compile(
@@ -36,7 +36,7 @@ class VmFile:
 
 
 def check_name(name: str) -> None:
-    """Of the restored VM, and of its folder. Raises InvalidError."""
+    """Checks the name of the restored VM and its folder. Raises InvalidError."""
     if not _NAME.fullmatch(name) or name.strip(" .") != name or not name.isprintable() or len(name.encode()) > 200:
         raise InvalidError("name", "not a name of a VM's folder", '1 to 200 bytes without / \\ ", no space or dot at the ends')
 

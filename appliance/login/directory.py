@@ -93,7 +93,7 @@ def check(settings: Settings) -> None:
 
 
 def authenticate(settings: Settings, bind_password: str, login: str, password: str) -> Person | None:
-    """Who this is; None for a wrong name or password. Raises UnavailableError."""
+    """The person with this login; None for a wrong name or password. Raises UnavailableError."""
     with _connected(settings, bind_password) as (connection, until):
         person = _find(connection, settings, login.strip(), until)
         # Bytes are sent as they are. SASLprep makes some passwords empty, and such a bind succeeds as nobody (RFC 4513, 5.1.2).

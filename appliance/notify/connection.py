@@ -32,7 +32,7 @@ class Outcome:
     """Result of one attempt. It is delivered if there is no problem."""
 
     status: int | None
-    """As the receiver answered, by HTTP or SMTP; None without an answer."""
+    """Status of the receiver's answer, by HTTP or SMTP; None without an answer."""
     problem: str | None
     refused: bool = False
     """The receiver answered that it will not take it: trying again hardly helps."""

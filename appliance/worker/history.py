@@ -154,9 +154,8 @@ class History:
         return {datastore_key(store.id): pool_key(guids[store.pool]) for store in stores if store.pool in guids}
 
     def _counters(self, stores: Iterable[Datastore]) -> tuple[dict[str, Counters], list[int]]:
-        """Of each datastore and host, by key; and the bounds of latency. A data plane that does not answer is left out.
-
-        Target and NFS server have the same bounds.
+        """Counters of each datastore and host, by key; and the bounds of latency, which target and NFS server share. Omits a data
+        plane that does not answer.
         """
         counters_by_key: dict[str, Counters] = {}
         bounds: list[int] = []
@@ -200,5 +199,5 @@ def host_key(identifier: str) -> str:
 
 
 def pool_key(guid: int) -> str:
-    """Of a pool: its name may change."""
+    """Key of a pool: its name can change."""
     return f"pool-{guid}"

@@ -39,7 +39,7 @@ def _threading() -> dict[str, str]:
 
 
 class _Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a new dataset. Sizes in bytes."""
+    """Layout of a new dataset. Sizes in bytes."""
 
     size: int
     compression: str
@@ -66,7 +66,7 @@ class VolumeLayout(_Layout, frozen=True, kw_only=True, tag_field="kind", tag=dom
 
 
 class FilesystemLayout(_Layout, frozen=True, kw_only=True, tag_field="kind", tag=domain.NFS):
-    """Of a new file system. `size` is its quota, 0 for none."""
+    """Layout of a new file system. `size` is its quota, 0 for none."""
 
     record_size: int
 

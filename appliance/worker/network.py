@@ -68,7 +68,7 @@ class _LinkInfo(msgspec.Struct):
 
 
 class _Link(msgspec.Struct):
-    """As `ip -json -details address` prints it."""
+    """An element in the output of `ip -json -details address`."""
 
     ifname: str
     mtu: int
@@ -136,7 +136,7 @@ def _resolver() -> tuple[list[str], list[str]]:
 
 
 def _clock(bus: str) -> Clock:
-    """Of systemd-timedated, which knows any daemon that sets the kernel's clock."""
+    """Clock state from systemd-timedated, which knows any daemon that sets the kernel's clock."""
     place = DBusAddress("/org/freedesktop/timedate1", bus_name=_TIME, interface="org.freedesktop.DBus.Properties")
     message = new_method_call(place, "GetAll", "s", (_TIME,))
     try:

@@ -18,7 +18,7 @@ class NfsFacts:
     problem: str | None = None
     counters_problem: str | None = None
     thick: Mapping[str, Admitted] = field(default_factory=dict)
-    """What files need, of thick datastores by UUID."""
+    """Space that the files of thick datastores need, by UUID."""
 
 
 def checks(facts: NfsFacts, stores: Sequence[Datastore], local: Sequence[Address]) -> Iterator[Check]:

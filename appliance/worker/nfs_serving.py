@@ -81,7 +81,7 @@ class Serving:
     topmost: Callable[[str], str | None] | None
     """Visible mount at a path: appliance.zfs.mountinfo. None for a simulator, which has folders."""
     numbers: Mapping[str, int]
-    """Of the export of each datastore that was ever shown to hosts and not forgotten."""
+    """Export number of each datastore that was ever presented to hosts and not forgotten."""
     certain_copies: frozenset[str] = frozenset()
     """Datasets that are certain to be copies (copies.certain)."""
     changing: Collection[str] = ()

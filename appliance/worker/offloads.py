@@ -43,7 +43,7 @@ class NfsCounters:
 
 @dataclass(frozen=True)
 class Counters:
-    """Of both data planes, and the totals of each, which never fall."""
+    """Counters of both data planes, and their totals, which never decrease."""
 
     luns: list[Json]
     sessions: list[Json]

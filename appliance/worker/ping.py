@@ -34,7 +34,7 @@ class PingResponse:
     address: str
     interface: str | None
     mtu: int | None
-    """Of the interface, in bytes."""
+    """MTU of the interface, in bytes."""
     largest: int | None
     """Bytes of the largest packet that passes; None if none was answered."""
     result: Literal["ok", "failed"]

@@ -116,7 +116,7 @@ class ChangePool(Operation[requests.PoolUpdate, ThresholdsPlan]):
     kind = "pool.change"
 
     def plan(self, context: Context, request: requests.PoolUpdate) -> ThresholdsPlan:
-        """What is not given stays; null is the usual."""
+        """Absent values do not change; null is the default."""
         pool, usual = find_pool(context, request.pool), capacity.Thresholds()
         now = capacity.thresholds(context.scan(60), context.pool_thresholds).get(pool.name, usual)
         given = request.model_dump(include=request.model_fields_set)

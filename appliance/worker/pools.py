@@ -81,7 +81,7 @@ class PoolChange[R: Request, P: PoolPlan](Operation[R, P]):
 
     @abstractmethod
     def change(self, context: Context, plan: P) -> None:
-        """That call."""
+        """Makes the call."""
 
     def run(self, context: Context, plan: P, job_id: str, advance: Advance) -> PoolResult:
         advance(self.step, 10)

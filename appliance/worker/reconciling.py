@@ -49,7 +49,7 @@ class Reconciling:
         self._given: set[int] = set()
         """Pools, by GUID, whose folder was passed to the target after the start."""
         self._folders: dict[str, str] = {}
-        """Of pools, by name, where the target keeps persistent reservations."""
+        """Folders for persistent reservations in the target, by pool name."""
 
     def reconcile(self, cause: str, kind: str | None = None, pools: Collection[str] | None = None) -> planes.Outcome:
         """Makes target and NFS server serve the desired state. Differences that the appliance did not cause are drift. If one of

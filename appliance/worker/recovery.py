@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 class _Pool:
     name: str
     copies: list[sealed_copy.Copy] | None = None
-    """As last read; None until then."""
+    """Copies of the last read; None before."""
     compared: bool = False
     """The database knows all copies of the pool. Otherwise the pool may have newer ones."""
     written: int | None = None

@@ -198,7 +198,7 @@ def _zpool_status(context: Context) -> str:
 
 
 def _logs(context: Context) -> Iterator[Path]:
-    """Of the worker, and of the HTTP process, whose folder the worker's group can read."""
+    """Logs of the worker and of the HTTP process, whose folder the worker's group can read."""
     for folder in (context.configuration.log_directory, context.configuration.http.logs):
         yield from folder.glob("*.log*")
 

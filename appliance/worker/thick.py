@@ -74,7 +74,7 @@ def _existing(context: Context, dataset: str) -> tuple[str, Mapping[str, Propert
 
 
 def sized(size: int, *, thick: bool) -> dict[str, str]:
-    """Of an NFS datastore: what keeps it to its size, and where it is thick has that reserved. A size of 0 is no limit."""
+    """Properties that limit an NFS datastore to its size, and reserve it if it is thick. A size of 0 means no limit."""
     if thick:
         return dict.fromkeys(("refquota", "refreservation"), str(with_slack(size)))
     return {"refquota": str(size) if size else "none", "refreservation": "none"}

@@ -32,7 +32,7 @@ from appliance.zfs.model import (
 )
 
 KEY_BYTES = 32
-"""Of an encryption root (zfsprops(7), keyformat=raw)."""
+"""Key length of an encryption root (zfsprops(7), keyformat=raw)."""
 LONGEST_STATUS = 256 << 10
 """A device takes a line; the names of damaged files are unlimited."""
 

@@ -33,7 +33,7 @@ class Entry:
     kind: str
     """"folder", "file" or "other"."""
     size: int
-    """Of a file, in bytes."""
+    """Size of a file, in bytes."""
     modified_at: int
 
 

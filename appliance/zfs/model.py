@@ -15,7 +15,7 @@ from enum import StrEnum
 
 
 class Source(StrEnum):
-    """Where a property's value comes from (zfs-get(8), SOURCE)."""
+    """Source of a property's value (zfs-get(8), SOURCE)."""
 
     LOCAL = "local"
     RECEIVED = "received"
@@ -106,7 +106,7 @@ class Vdev:
     write_errors: int = 0
     checksum_errors: int = 0
     trim: str = ""
-    """Of a device: "active", "suspended", "canceled" or "complete"; empty without TRIM."""
+    """TRIM state of a device: "active", "suspended", "canceled" or "complete"; empty without TRIM."""
     trim_progress: float = 0.0
     """From 0 to 1."""
     was: str | None = None

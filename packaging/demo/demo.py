@@ -74,7 +74,7 @@ class Running:
 
 @dataclass(frozen=True)
 class Ports:
-    """Where on 127.0.0.1 it serves."""
+    """Its ports on 127.0.0.1."""
 
     iscsi: int
     nfs: int
@@ -83,7 +83,7 @@ class Ports:
 
     @property
     def of_nfs(self) -> tuple[int, int]:
-        """As nfs.PORTS has them."""
+        """In the order of nfs.PORTS."""
         return (self.nfs, self.mount)
 
 
@@ -200,7 +200,7 @@ def in_environment(*words: str) -> str:
 
 
 def screen(running: Running, ports: Ports, served: Mapping[str, Any]) -> str:
-    """What runs where, and what to try."""
+    """Text with the addresses, and commands to try."""
     address = f"127.0.0.1:{ports.iscsi}"
     url = f"iscsi://{address}"
     copies = "share blocks (zvol_clone is loaded)" if served["zvol_clone"] else "are read and written (zvol_clone is not loaded)"

@@ -28,7 +28,7 @@ from service import BUS, HERE, NFS_STATISTICS, OWN_MOUNTS, USER  # noqa: E402
 EXPORT = "/demo"
 NFS_PORT, MOUNT_PORT, RPCBIND_PORT = 2049, 20048, 111
 PORTS = (NFS_PORT, MOUNT_PORT)
-"""What clients need; in this order in JSON and on the command line."""
+"""Ports for clients; in this order in JSON and on the command line."""
 PACKAGED_FSALS = Path("/usr/lib/x86_64-linux-gnu/ganesha")
 STORE = OWN_MOUNTS / "nfs"
 NOBODY = 65534

@@ -116,7 +116,7 @@ class RestartedPrograms:
 
     @property
     def processes(self) -> list[subprocess.Popen[bytes]]:
-        """As they run now."""
+        """The running processes."""
         return list(self._running.values())
 
     def check(self) -> None:

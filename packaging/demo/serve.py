@@ -189,7 +189,7 @@ def close_pool(pool: str) -> None:
 
 
 def service_options(options: argparse.Namespace, control: Path) -> service.Options:
-    """Of the appliance."""
+    """Options of the appliance."""
     address, _, port = options.console.rpartition(":")
     return service.Options(
         library=bind_library(options.appliance),

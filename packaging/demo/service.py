@@ -64,10 +64,10 @@ class Options:
     control: Path
     """The target's control socket."""
     listen: tuple[str, int]
-    """Of nginx."""
+    """Address of nginx."""
     state: Path
     device_directory: str
-    """Where the devices of the pool lie."""
+    """Folder with the devices of the pool."""
 
 
 def start_bus(ending: Ending, stop: StopSignal) -> None:

@@ -32,9 +32,9 @@ OPENZFS = os.environ.get("ZVAAI_ZFS", "2.3")
 """The OpenZFS series of the guest: 2.3, that of the environment, or 2.4, of trixie-backports."""
 _SUFFIX = "" if OPENZFS == "2.3" else f"-{OPENZFS}"
 KERNEL = CACHE / f"uml{_SUFFIX}"
-"""What `build` made: kernel and modules; for 2.4 its user land too."""
+"""Output of `build`: kernel and modules; for 2.4 its user land too."""
 XSTATE = CACHE / "xstate/xstate.so"
-"""What lets the kernel run on processors with AMX (xstate.c)."""
+"""Library that lets the kernel run on processors with AMX (xstate.c)."""
 ZVOL_CLONE = CACHE / f"zvol_clone{_SUFFIX}" / "zvol_clone.ko"
 
 HOST_ADDRESS = "192.0.2.1"
@@ -79,7 +79,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class GuestOptions:
-    """What to boot and what to give it."""
+    """Command, memory, disks and ports of a guest."""
 
     command: Sequence[str]
     disks: Sequence[Disk] = ()

@@ -191,7 +191,7 @@ class _Proxy(http.server.BaseHTTPRequestHandler):
         """Nothing."""
 
     def do_GET(self) -> None:
-        """Of a URL as a proxy gets it."""
+        """Serves a URL like a proxy."""
         url = urllib.parse.urlsplit(self.path)
         try:
             if site := self.sites.get(url.hostname or ""):

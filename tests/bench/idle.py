@@ -119,7 +119,7 @@ def in_guest(directory: Path) -> Iterator[Mapping[str, int]]:
 
 
 def processes_of(appliance: Appliance) -> dict[str, int]:
-    """Those that it has in any case."""
+    """Processes that always run."""
     return {
         "worker": appliance.worker.process_id,
         "API": appliance.api.process_id,

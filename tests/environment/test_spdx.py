@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which licence line a file gets, and where."""
+"""Licence lines of files: text and position."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ IQN = "iqn.2026-11.zvaai:datastores"
 INITIATOR = "iqn.2026-11.example.zvaai:writer"
 MIB = 1 << 20
 ROOT_OFFSET = 513 * MIB
-"""Of the root partition: behind 1 MiB of the partition table and the ESP (packaging/image/partitions)."""
+"""Offset of the root partition, after 1 MiB of the partition table and the ESP (packaging/image/partitions)."""
 MADE_BY_EACH_MACHINE = (
     *("/var/lib/zvaai", "/var/lib/zvaai-frontend", "/var/lib/zvaai-target", "/var/lib/zvaai-helper"),
     *("/var/lib/dkms/mok.key", "/etc/ssh/ssh_host_ed25519_key", "/var/lib/dbus/machine-id"),

@@ -72,7 +72,7 @@ def test_the_log_goes_to_another_server(server: Machine) -> None:
 
 
 def test_an_empty_ups_shuts_the_server_down_in_order(machine_of: MachineMaker, copy_of_server: str, server: Machine) -> None:
-    """What hosts wrote until then is there after the next boot."""
+    """Data that hosts wrote before is still stored after the next boot."""
     monitor = documented("Shut down when the UPS is empty").replace("192.0.2.60", "127.0.0.1")
     server.run(UPS, 120)
     server.run(f"echo MODE=netclient >/etc/nut/nut.conf; cat >/etc/nut/upsmon.conf <<'END'\n{monitor}END", 60)

@@ -84,7 +84,7 @@ def datastores(server: Machine) -> dict[str, dict[str, Any]]:
 
 
 def folder(server: Machine) -> str:
-    """Where nfs1 is mounted on the server."""
+    """Mountpoint of nfs1 on the server."""
     return server.run(f"zfs get -Ho value mountpoint {datastores(server)['nfs1']['dataset']}").strip()
 
 

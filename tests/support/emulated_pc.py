@@ -34,7 +34,7 @@ class EmulatedPc:
             data.truncate(data_bytes)
         shutil.copy(FIRMWARE / "OVMF_VARS_4M.fd", folder / "variables")
         self.screen = ""
-        """What the serial line has shown since the last pattern that was waited for, without control sequences."""
+        """Output of the serial line after the last matched pattern, without control sequences."""
         self._shown, self._seen = b"", 0
 
     def __enter__(self) -> EmulatedPc:

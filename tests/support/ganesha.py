@@ -30,7 +30,7 @@ FSAL_LIBRARY = Path(os.environ.get("ZVAAI_GANESHA_FSAL", CACHE / "ganesha_fsal")
 
 
 class Daemon(enum.Enum):
-    """Which libganesha_nfsd the packaged daemon runs with."""
+    """The libganesha_nfsd of the packaged daemon."""
 
     STOCK = "stock"
     PATCHED = "patched"

@@ -70,7 +70,7 @@ class Slapd:
     process: subprocess.Popen[bytes]
 
     def settings(self, **other: object) -> dict[str, object]:
-        """As the appliance takes them."""
+        """Settings for the appliance."""
         groups = {"admin": [group("admins")], "operator": [group("operators")], "viewer": [group("viewers")]}
         reader = {"bind_dn": READER, "password": READER_PASSWORD, "base": BASE}
         return {"servers": [self.ldaps], "certificate": self.authority, **reader, **groups, **other}

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API takes and gives: a module for each resource."""
+"""Requests and responses of the API: a module for each resource."""

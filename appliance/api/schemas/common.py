@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all resources share: empty responses, problems, pages of lists."""
+"""Shared by all resources: empty responses, problems, pages of lists."""
 
 from pydantic import Field
 

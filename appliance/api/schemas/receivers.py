@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where alerts are sent to."""
+"""Receivers of alerts."""
 
 from typing import Literal
 

@@ -84,7 +84,7 @@ def uploading(tmp_path: Path) -> Iterator[Appliance]:
 
 
 def reload(appliance: Appliance) -> Path:
-    """As the frontend's unit does; the folder with the certificate that is served then."""
+    """Reloads like the frontend's unit; returns the folder with the certificate that is served then."""
     served = appliance.configuration.http.certificate.parent
     certificate.main(served, appliance.configuration.http.uploads)
     return served

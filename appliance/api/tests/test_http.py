@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all operations have in common: bad input, versions, keys, pages, events."""
+"""Properties of all operations: bad input, versions, keys, pages, events."""
 
 import json
 import time

@@ -80,7 +80,6 @@ class _Counters(socketserver.StreamRequestHandler):
     """VAAI-NAS's control socket, as in docs/vaai_nas.md."""
 
     def handle(self) -> None:
-        """One request."""
         assert json.loads(self.rfile.readline())["method"] == "statistics.get"
         exports = [{"export": "/files", **ROW}, {"export": "/others", **ROW}]
         statistics = {"latency_bounds_microseconds": [1 << one for one in range(31)], "exports": exports}

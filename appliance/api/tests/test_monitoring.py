@@ -41,7 +41,7 @@ def exported() -> set[str]:
 
 
 def expressions() -> list[str]:
-    """Of rules and dashboard."""
+    """Expressions of rules and dashboard."""
     board: dict[str, Any] = json.loads(DASHBOARD.read_text())
     shown = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     variables = [one["query"]["query"] for one in board["templating"]["list"] if isinstance(one["query"], dict)]

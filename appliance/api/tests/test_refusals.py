@@ -80,7 +80,7 @@ class Description:
         return schema
 
     def operation(self, endpoint: str) -> dict[str, Any]:
-        """Of a declaration."""
+        """Operation of a declaration in the description."""
         declared = DECLARATIONS[endpoint]
         path = re.sub(r"<(?:int:)?(\w+)>", r"{\1}", declared.path)
         return dict(self.whole["paths"][path][declared.method.lower()])

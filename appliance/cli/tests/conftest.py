@@ -46,7 +46,7 @@ class Command:
         return result.exit_code, result.stdout + result.stderr
 
     def __call__(self, *words: str, text: str = "") -> str:
-        """What it prints. Raises AssertionError when it fails."""
+        """Runs a command and returns its output. Raises AssertionError if it fails."""
         code, printed = self.run(*words, text=text)
         assert code == 0, f"zvaai {' '.join(words)}: {code}\n{printed}"
         return printed

@@ -37,7 +37,7 @@ def examples(command: click.Command) -> list[str]:
 
 
 def parse(line: str) -> None:
-    """As click does it, without carrying it out. Raises click.UsageError."""
+    """Parses a line like click, without running it. Raises click.UsageError."""
     words = shlex.split(line)[1:]
     command: click.Command = ROOT
     parent = ROOT.make_context("zvaai", ["status"], resilient_parsing=True)
@@ -75,7 +75,7 @@ def test_a_wrong_example_would_fail() -> None:
 
 
 def test_shell_completion_knows_the_nouns(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As bash calls it after `zvaai --install-completion`."""
+    """Like bash after `zvaai --install-completion`."""
     from click.shell_completion import BashComplete  # noqa: PLC0415
 
     monkeypatch.setenv("COMP_WORDS", "zvaai por")

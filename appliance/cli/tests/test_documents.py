@@ -19,7 +19,7 @@ LINE = re.compile(r"^ {4,}(zvaai [a-z].*)$|`(zvaai [a-z][^`]*)`", re.MULTILINE)
 
 
 def commands() -> list[str]:
-    """Of all pages. Options and lists of alternatives as `list, show` are no commands to paste."""
+    """Commands of all pages. Options, and lists of alternatives such as `list, show`, are not commands to paste."""
     found = [first or second for page in PAGES for first, second in LINE.findall((REPOSITORY / page).read_text())]
     return sorted({line.partition("#")[0].strip() for line in found if "," not in line.split("--")[0]})
 

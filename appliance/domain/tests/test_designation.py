@@ -21,7 +21,7 @@ NAA = "naa.6001405e4a3b2c10f0e4d0c8b0a09080"
 
 
 def test_lio() -> None:
-    """What `sg_vpd -p di` of a LIO disk with this unit serial number shows: 36 + 64 bits of it after the company identifier."""
+    """Output of `sg_vpd -p di` for a LIO disk with this unit serial number: 36 + 64 bits of it after the company identifier."""
     names = known_as(LIO)
     assert names.designators == (NAA, "t10.LIO-ORG disk1:e4a3b2c1-0f0e-4d0c-8b0a-090807060504\0")
     assert (names.vendor, names.product, names.serial_number) == ("LIO-ORG", "disk1", f"{LIO['unit_serial']}\0")

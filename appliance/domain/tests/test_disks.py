@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NVMe's warning bits say."""
+"""Texts of NVMe's warning bits."""
 
 from appliance.domain.disks import nvme_warnings
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which snapshots stay: the newest, and the newest of each hour, day, week and month."""
+"""Retained snapshots: the newest, and the newest of each hour, day, week and month."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STANDARD = Retention(1, hourly=24, daily=14, weekly=8, monthly=12)
 
 
 def taken(creation: int, txg: int, schedule: str = ID, holds: int = 0) -> Snapshot:
-    """As a schedule takes one."""
+    """A snapshot of a schedule."""
     name = f"tank/a@nightly_{time.strftime('%Y-%m-%d_%H%M%SZ', time.gmtime(creation))}"
     properties = {SCHEDULE: Property(schedule, Source.LOCAL)}
     return Snapshot(
@@ -28,12 +28,12 @@ def taken(creation: int, txg: int, schedule: str = ID, holds: int = 0) -> Snapsh
 
 
 def hours(count: int) -> list[Snapshot]:
-    """One an hour."""
+    """One snapshot an hour."""
     return [taken(START + 3600 * hour, hour) for hour in range(count)]
 
 
 def left(found: Sequence[Snapshot], rule: Retention) -> list[Snapshot]:
-    """What stays, oldest first."""
+    """Retained snapshots, oldest first."""
     gone = {one.name for one in surplus(found, {ID: rule})}
     return [one for one in found if one.name not in gone]
 
@@ -63,7 +63,7 @@ def test_days_are_those_of_the_time_zone() -> None:
 
 
 def test_others_stay() -> None:
-    """Of other schedules, by hand, held, and with clones."""
+    """Snapshots of other schedules, manual ones, held ones, and those with clones."""
     found = hours(4)
     held, cloned = taken(START, 10, holds=1), taken(START + 1, 11)
     cloned = Snapshot(**{name: getattr(cloned, name) for name in Snapshot.__slots__} | {"clones": ("tank/clone",)})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may import whom, as appliance/README.md has it."""
+"""Permitted imports between packages, as in appliance/README.md."""
 
 import ast
 import re

@@ -33,7 +33,7 @@ OPS = "ops@example.com"
 
 @dataclass
 class MailServer:
-    """What came, and how: mail, who logged in, whether it was encrypted."""
+    """A mail server that records mails, users, and whether they were encrypted."""
 
     port: int = 0
     pem: str = ""

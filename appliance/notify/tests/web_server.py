@@ -26,7 +26,7 @@ class Receiver:
     answer: int | Callable[[BaseHTTPRequestHandler], None] = 204
 
     def wait(self, count: int, seconds: float = 60) -> list[tuple[Message, bytes]]:
-        """What came, once there is so much. Raises AssertionError."""
+        """Waits for `count` requests and returns them. Raises AssertionError."""
         limit = time.monotonic() + seconds
         while len(self.received) < count:
             assert time.monotonic() < limit, f"{len(self.received)} of {count} came"

@@ -157,7 +157,7 @@ def test_a_dataset_being_created_is_not_a_copy(
 
 
 def cannot_be_served(appliance: Appliance, store: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """From now on; the key of its alert."""
+    """Makes a datastore unservable; returns the key of its alert."""
     if kind == "vmfs":
         assert isinstance(appliance.target, TargetSimulator)
         appliance.target.guid_at = lambda _path: 5

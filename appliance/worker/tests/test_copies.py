@@ -73,7 +73,7 @@ def test_a_lun_of_before_guids_is_taken_off_a_copy(appliance: Appliance) -> None
 
 
 def test_a_replica_is_not_a_problem(appliance: Appliance) -> None:
-    """Of datastores that hosts were never shown here."""
+    """Replicas of datastores that were never presented to hosts here."""
     store = appliance.datastore("first")
     lost_volume(appliance)
     assert store in alerts(appliance)

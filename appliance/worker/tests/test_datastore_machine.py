@@ -56,7 +56,7 @@ class DatastoreMachine(RuleBasedStateMachine):
         self.stack.close()
 
     def active_names(self) -> set[str]:
-        """That can't be taken again."""
+        """Names in use."""
         return {model.name for model in self.models.values() if model.state == "active"}
 
     def free_lun(self, requested: int = 0) -> int:

@@ -447,7 +447,7 @@ def test_a_pool_that_can_not_be_seen_keeps_its_luns(appliance: Appliance) -> Non
 
 
 def test_a_served_datastore_is_not_affected_by_a_duplicate(appliance: Appliance) -> None:
-    """As after the import of half a split pool: the newcomer is not served, and who runs runs on."""
+    """Like the import of half a split pool: the new dataset is not served, and the old one is still served."""
     store = appliance.datastore("first", host_groups=[appliance.group("cluster", ESX)])
     before = appliance.target.targets()
     source = appliance.simulator.volumes()[0]

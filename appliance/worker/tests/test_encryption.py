@@ -26,7 +26,7 @@ def key(appliance: Appliance) -> Any:
 
 
 def lock(appliance: Appliance) -> None:
-    """As after a restart of the server, where nothing is loaded and nothing served."""
+    """Like a restart of the server: no key is loaded and nothing is served."""
     assert isinstance(appliance.target, TargetSimulator)
     for target in appliance.target.targets():
         for lun in target.luns:

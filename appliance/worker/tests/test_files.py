@@ -77,7 +77,7 @@ def test_files_are_listed_in_pages_with_their_space(appliance: Appliance, store:
 def test_files_in_the_folder_of_a_simulated_export_are_listed_and_cloned(
     appliance: Appliance, store: str, tmp_path: Path
 ) -> None:
-    """As in the console's stories: files of a host, and links to other folders."""
+    """Like the console's stories: files of a host, and links to other folders."""
     nas(appliance).folder = lambda export: tmp_path
     (tmp_path / "vm").mkdir()
     (tmp_path / "vm" / "new.vmdk").write_bytes(bytes(8192))

@@ -19,7 +19,7 @@ from appliance.zfs.model import Redundancy, VdevSpec
 
 @pytest.mark.parametrize("kind", ["datastore.of_tomorrow", "datastore.grow"])
 def test_a_job_that_this_version_cannot_read_fails_alone(kind: str, appliance: Appliance) -> None:
-    """As after a downgrade: of an unknown kind, or with a plan of other fields."""
+    """Like after a downgrade: an unknown kind, or a plan with other fields."""
     job = str(uuid.uuid4())
     with appliance.store.session() as session:
         jobs.submit(session, job, kind, jobs.Plan(subject="something", pools=("tank",)), "tomorrow")

@@ -413,7 +413,7 @@ def test_drift_is_seen_and_mended(appliance: Appliance) -> None:
 
 
 def test_unmounted_file_systems_are_not_exported(appliance: Appliance) -> None:
-    """Of a file system that is not mounted, the folder where it would be is another file system's."""
+    """The mountpoint of an unmounted file system is a folder of another file system."""
     store = appliance.nfs_datastore("first", clients=[ESX])
     dataset = details(appliance, store)["dataset"]
     appliance.nfs.remove(1)
@@ -518,7 +518,7 @@ def test_a_copy_that_is_mounted_over_it_is_not_exported_for_it(appliance: Applia
 
 
 def test_a_copy_that_hides_a_datastore_is_unmounted_by_the_helper(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the root helper does before it mounts a datastore; a copy in use is reported."""
+    """Like the root helper before it mounts a datastore; a copy in use is reported."""
     store, other = appliance.nfs_datastore("first", clients=[ESX]), appliance.nfs_datastore("second", clients=[ESX])
     before, context = served(appliance), appliance.service.context
     datasets = {one.dataset: one.path for one in context.datastores()}

@@ -67,7 +67,7 @@ def odd(tmp_path: Path, daemon: Daemon) -> Iterator[Appliance]:
 
 
 def unreadable(file: Path) -> None:
-    """As for root too: a folder, in its place."""
+    """Unreadable even for root: replaces the file by a folder."""
     file.unlink(missing_ok=True)
     file.mkdir()
 

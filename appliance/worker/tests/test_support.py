@@ -119,7 +119,7 @@ def test_the_helper_reports_its_log(tmp_path: Path) -> None:
 
 
 def test_no_secret_is_in_it(appliance: Appliance) -> None:
-    """Those that the appliance was given, and each where it should never be: in a log, and in an event."""
+    """Secrets that the appliance received, and each at a wrong place: in a log, and in an event."""
     chap = {"name": "esx1", "secret": CHAP_SECRET}
     assert appliance.request("POST", "/hosts", {"name": "esx1", "iqns": [ESX], "chap": chap}).status_code == 201
     assert appliance.request("PUT", "/settings/iscsi", {"chap_required": True}).status_code == 200

@@ -18,7 +18,7 @@ from appliance.zfs.model import Property, Source
 
 MIB = 1 << 20
 SLACK = 128 * MIB
-"""Of the smallest."""
+"""Slack of the smallest datastore."""
 
 
 def nas(appliance: Appliance) -> VaaiNasSimulator:

@@ -143,7 +143,7 @@ def opened(directory: Path, port: int, change: Callable[[str], str] = lambda tex
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceStack]:
-    """As it is installed."""
+    """The service as it is installed."""
     with opened(tmp_path_factory.mktemp("frontend"), 8444) as service:
         yield service
 

@@ -20,7 +20,7 @@ from support.programs import wait_for
 from appliance.worker import network
 
 RANGE = Path("/proc/sys/net/ipv4/ping_group_range")
-"""Of this network namespace; Debian's linux-sysctl-defaults admits all groups."""
+"""Range of this network namespace; Debian's linux-sysctl-defaults permits all groups."""
 
 
 @pytest.fixture

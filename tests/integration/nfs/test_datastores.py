@@ -41,7 +41,7 @@ class Rig:
     exports: Path
 
     def shown(self, store: str) -> Any:
-        """Of a datastore."""
+        """A datastore as the API reports it."""
         return self.appliance.get(f"/datastores/{store}")
 
     def reconcile(self) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ESXi does on a datastore: lock files, renames over existing files, exclusive creation, concurrent hosts."""
+"""Habits of ESXi on a datastore: lock files, renames over existing files, exclusive creation, concurrent hosts."""
 
 from __future__ import annotations
 

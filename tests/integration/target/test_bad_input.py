@@ -92,7 +92,7 @@ async def ready_session(target: Target, **settings: str) -> AsyncIterator[Sessio
 
 
 def garbage(seed: int) -> Iterator[bytes]:
-    """What scanners send to a port."""
+    """Bytes that scanners send to a port."""
     choice = random.Random(seed)
     yield b"GET / HTTP/1.1\r\nHost: storage\r\n\r\n" + bytes(48)
     yield bytes.fromhex("1603010200010001fc0303") + choice.randbytes(500)  # TLS

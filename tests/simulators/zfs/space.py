@@ -69,7 +69,7 @@ class SpaceMap:
                 self._children[parent_of(path)] += charge
 
     def used(self, path: str) -> int:
-        """Of a dataset with its children."""
+        """Space of a dataset with its children."""
         return self._usage[path].used + self._children[path]
 
     @property
@@ -78,7 +78,7 @@ class SpaceMap:
         return int(sum(usage.by_dataset + usage.by_snapshots for usage in self._usage.values()) * self._ratio)
 
     def space(self, path: str) -> Space:
-        """Of a dataset, as it is shown."""
+        """Space of a dataset, as reported."""
         usage, children, dataset = self._usage[path], self._children[path], self._pool.datasets[path]
         available = self.room(path) + usage.by_reservation
         if refquota := size_of(dataset, "refquota"):

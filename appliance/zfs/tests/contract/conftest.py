@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which engines the contract is tested on: in the guest the kernel's, natively the simulator."""
+"""Engines on which the contract is tested: in the guest the kernel's, natively the simulator."""
 
 from __future__ import annotations
 

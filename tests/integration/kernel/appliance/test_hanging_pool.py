@@ -55,7 +55,7 @@ class Client:
         return str(self.post(path, body)["id"])
 
     def state(self, job: str) -> str:
-        """Of a job."""
+        """State of a job."""
         return str(self.get(f"/jobs/{job}")["state"])
 
     def job(self, path: str, body: Any) -> Any:
@@ -89,7 +89,7 @@ def freezing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FreezingPool]
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory, freezing: FreezingPool) -> Iterator[Client]:
-    """Of an appliance with three pools, which keep copies of its configuration."""
+    """Client of an appliance with three pools, which have copies of its configuration."""
     folder = tmp_path_factory.mktemp("appliance")
     pools = []
     for name in (POOL, "other"):

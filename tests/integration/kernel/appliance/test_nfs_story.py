@@ -100,7 +100,7 @@ def cross_the_threshold(appliance: Appliance, data: bytes, directory: Path) -> N
 
 
 def check_thick_and_thin(appliance: Appliance, dataset: str) -> None:
-    """Of the first datastore: what a host sees, what is refused, and what ZFS reserves."""
+    """The first datastore: the host's view, refusals, and reservations of ZFS."""
 
     def reserved() -> int:
         return int(run("zfs", "get", "-Hpo", "value", "refreservation", dataset))

@@ -41,7 +41,7 @@ class Store:
     data: bytes
 
     def roll_back(self, snapshot: str) -> None:
-        """As the worker does. Raises DatasetBusy if the daemon still holds the mount."""
+        """Rolls back like the worker. Raises DatasetBusy if the daemon still holds the mount."""
         engine = KernelEngine()
         self.exports.remove(self.export.export_id)
         wait_for(lambda: not engine.holders(self.dataset), "nobody has a file of it open")

@@ -56,7 +56,7 @@ class Stores:
             return Procedure22(nfs).command(RESERVE, nfs.lookup(mount(f"/{export}"), "disk"))
 
     def state(self, export: int) -> tuple[dict[str, tuple[int, int]], ExportSpace, str]:
-        """What a reservation could change: sizes and allocated bytes of files, the admitted sum, properties of the dataset."""
+        """State that a reservation could change: sizes and allocated bytes of files, admitted sum, dataset properties."""
         place = self.places[export]
         dataset = run("findmnt", "-no", "SOURCE", "--mountpoint", place).strip()
         run("zpool", "sync")
@@ -131,7 +131,7 @@ def test_a_crash_during_a_clone_by_name_leaves_nothing(stores: Stores) -> None:
 
 
 def test_a_refused_reservation_changes_nothing(stores: Stores) -> None:
-    """Of a thin datastore, and of a thick one whose files are larger than it."""
+    """In a thin datastore, and in a thick one whose files exceed its size."""
 
     def check_refused(export: int) -> None:
         before = stores.state(export)

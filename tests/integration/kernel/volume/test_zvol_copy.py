@@ -138,7 +138,7 @@ def test_without_the_module(volume: VolumeOf) -> None:
 
 
 def test_a_user_without_any_capability_clones_by_the_group_of_block_devices(volume: VolumeOf) -> None:
-    """As the target's service does, with the package's udev rule."""
+    """Like the target's service, with the package's udev rule."""
     source, destination = volume(16, filled=16), volume(16)
     rules = Path("/run/udev/rules.d")
     rules.mkdir(parents=True, exist_ok=True)
