@@ -115,7 +115,7 @@ def test_readiness_fails_until_the_key_was_exported(appliance: Appliance) -> Non
     assert check()["result"] == "failed" and "never exported" in check()["evidence"]
     assert check()["remedy"].startswith("zvaai key export tank") and check()["subject"] == "tank"
     secret = appliance.request("POST", "/encryption-keys/tank/export", {"password": PASSWORD}).json
-    assert secret is not None and check()["result"] == "failed" and "nobody has confirmed" in check()["evidence"]
+    assert secret is not None and check()["result"] == "failed" and "was not confirmed" in check()["evidence"]
     appliance.request("POST", "/encryption-keys/tank/confirm", {"secret": secret["secret"]})
     assert check()["result"] == "ok"
     next((appliance.configuration.state_directory / "keys").glob("*.key")).unlink()
