@@ -68,7 +68,7 @@ class Client:
                 self.asking = False
             if status in (200, 201, 202):
                 return answer
-            under_way = status == 409 and "idempotency key is under way" in answer["detail"]
+            under_way = status == 409 and "idempotency key is running" in answer["detail"]
             assert status in _AWAY or under_way, f"{method} {path} {body}: {status} {answer}"
             assert time.monotonic() < until, f"{method} {path}: no answer; the last was {status} {answer}"
             self.sent_again += 1

@@ -106,7 +106,7 @@ def test_an_unexpected_answer_is_ganeshas_fault_alone(
     assert odd.request("POST", "/reconcile").status_code == 503
     assert {lun.lun.uuid for lun in odd.target.targets()[0].luns} == {block}
     (alert,) = odd.get("/alerts")["items"]
-    assert alert["key"] == "unavailable:nfs" and "not expected" in alert["text"]
+    assert alert["key"] == "unavailable:nfs" and "an unexpected value" in alert["text"]
     daemon.odd.clear()
     assert odd.request("POST", "/reconcile").status_code == 200 and odd.get("/alerts")["items"] == []
 

@@ -163,7 +163,7 @@ def test_a_promoted_clone_lets_its_origin_be_purged(appliance: Appliance) -> Non
     origin = appliance.datastore("origin")
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [origin]})
     clone = appliance.job("POST", f"/datastores/{origin}/clone", {"name": "clone", "snapshot": "one"})["result"]["datastore"]
-    assert appliance.request("POST", f"/datastores/{origin}/promote").status_code == 409, "it is no clone"
+    assert appliance.request("POST", f"/datastores/{origin}/promote").status_code == 409, "it is not a clone"
     appliance.job("DELETE", f"/datastores/{origin}")
     assert appliance.request("POST", f"/datastores/{origin}/purge").status_code == 409, "the clone needs it"
     appliance.job("POST", f"/datastores/{clone}/promote")
