@@ -213,6 +213,11 @@ def take(folder: Path, uploads: Path) -> None:
     upload.unlink()
 
 
+def deploy(lineage: Path, uploads: Path) -> None:
+    """Hands over what certbot(1) has renewed: `fullchain.pem` and `privkey.pem` of its folder. Raises InvalidError, OSError."""
+    hand_over(uploads, check((lineage / "fullchain.pem").read_text(), (lineage / "privkey.pem").read_text()))
+
+
 def main(folder: Path, *uploads: Path) -> None:
     """At each start and reload of nginx."""
     for directory in uploads:
@@ -221,4 +226,7 @@ def main(folder: Path, *uploads: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    if sys.argv[1] == "--deploy":
+        deploy(*map(Path, sys.argv[2:]))
+    else:
+        main(*map(Path, sys.argv[1:]))

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from support.appliance import PYTHONPATH
 from support.authority import Authority, pem_of
 from support.frontend import Frontend
-from support.programs import wait_for
+from support.programs import REPOSITORY, wait_for
 
 from appliance.api import certificate
 from appliance.api.events import STREAMS
@@ -415,21 +416,48 @@ def test_an_uploaded_certificate_is_served_with_its_chain(tmp_path: Path) -> Non
             client.headers["X-CSRF-Token"] = client.get("/api/v1/session").json()["csrf_token"]
             answer = client.put("/api/v1/certificate", json={"certificate": chain, "private_key": pem_of(key)})
             assert answer.status_code == 200, answer.text
-        trusting = ssl.create_default_context(cadata=authority.certificate)
-
-        def trusted() -> bool:
-            with (
-                contextlib.suppress(ssl.SSLCertVerificationError),
-                socket.create_connection(("127.0.0.1", service.port), timeout=60) as plain,
-                trusting.wrap_socket(plain, server_hostname="localhost"),
-            ):
-                return True
-            return False
-
-        assert not trusted()
+        assert not trusts(service, authority)
         certificate.main(service.certificates, tmp_path / "uploads")
         service.reload()
-        wait_for(trusted, "the uploaded certificate is presented")
+        wait_for(lambda: trusts(service, authority), "the uploaded certificate is presented")
+
+
+def trusts(service: ServiceStack, authority: Authority) -> bool:
+    """Whether a client that trusts this authority accepts the certificate of localhost."""
+    with (
+        contextlib.suppress(ssl.SSLCertVerificationError),
+        socket.create_connection(("127.0.0.1", service.port), timeout=60) as plain,
+        ssl.create_default_context(cadata=authority.certificate).wrap_socket(plain, server_hostname="localhost"),
+    ):
+        return True
+    return False
+
+
+def test_certbots_renewed_certificate_is_served(tmp_path: Path) -> None:
+    """The hook runs as certbot runs it. What browsers would refuse, or does not fit its key, is not handed over."""
+    uploads, lineage = tmp_path / "uploads", tmp_path / "live"
+    uploads.mkdir()
+    lineage.mkdir()
+
+    def renew(authority: Authority, name: str, own_key: bool = True) -> int:
+        key = ec.generate_private_key(ec.SECP256R1())
+        (lineage / "fullchain.pem").write_text(authority.sign(key, name) + authority.certificate)
+        (lineage / "privkey.pem").write_text(pem_of(key if own_key else ec.generate_private_key(ec.SECP256R1())))
+        environment = {"RENEWED_LINEAGE": str(lineage), "RENEWED_DOMAINS": name, "PYTHONPATH": str(REPOSITORY)}
+        return subprocess.run(
+            [REPOSITORY / "packaging/debian/bin/certbot-deploy", uploads], env=environment, check=False
+        ).returncode
+
+    with opened(tmp_path, 8447) as service:
+        for authority in (Authority("first"), Authority("second")):
+            assert not trusts(service, authority)
+            assert renew(authority, "localhost") == 0
+            assert (uploads / certificate.UPLOAD).stat().st_mode & 0o777 == 0o640
+            certificate.main(service.certificates, uploads)
+            service.reload()
+            wait_for(partial(trusts, service, authority), "the renewed certificate is presented")
+        assert renew(Authority("third"), "localhost", own_key=False) != 0
+        assert not (uploads / certificate.UPLOAD).exists()
 
 
 def test_streams_of_closed_browsers_are_freed(service: ServiceStack) -> None:
