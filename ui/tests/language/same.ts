@@ -6,8 +6,8 @@ const LINES = `
 Bond | Bridge | CHAP | Cache | Capabilities | Cockpit | Code | Dashboard | Dataset | Datastore | Datastores | Disk
 Disks | Ethernet | Extended Statistics | Fast File Clone | Filter | Full File Clone | GUID | Generation | Hold | Host | Hosts
 Information | Job | Jobs | LUN | LUN 0 | Layout | Link | Log | MTU | Median | NAA | NFS | NFSv3 | NFSv4 | Name
-Navigation | ODX | OK | Offloads | OpenZFS | Operation | Operator | Pool | Pools | Problem | Quota | RAID-Z1 | RAID-Z2
-Reserve Space | Resilver | SHA-256 | SMART | Scrub | Secret | Server | Snapshot | Snapshots | Spare | Spares | Special
+Navigation | ODX | OIDC | OK | Offloads | OpenID Connect | OpenZFS | Operation | Operator | Pool | Pools | Problem | Quota
+RAID-Z1 | RAID-Z2 | Reserve Space | Resilver | SHA-256 | SMART | Scrub | Secret | Server | Snapshot | Snapshots | Spare | Spares | Special
 Squash | System | Tag | Thick | Thin | Token 0 | Tokens | UNMAP | UUID | VAAI | VLAN | VMFS | Vdev | Volume
 WRITE SAME | Worker | XCOPY | acltype | atime | compression | in 0:  | recordsize | refquota | refreservation | root
 sync | volblocksize | volsize | xattr | zvaai | zvaai-configuration-0.json
