@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Logins at the OIDC provider. What binds a login to this tab stays in its storage, which no other site reads. */
 
-import { Alert, Button } from "@patternfly/react-core";
+import { Button } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import { Link, useNavigate } from "react-router";
@@ -9,6 +9,7 @@ import { api, unwrap } from "../api/client";
 import { asProblem, type ApiProblem } from "../api/problem";
 import { loginsQuery } from "../api/queries";
 import { Alone } from "../parts/alone";
+import { Alert } from "../parts/patternfly";
 import { ProblemAlert } from "../parts/problem-alert";
 import { Loading } from "../parts/states";
 import { useSession } from "../session/session";

@@ -16,6 +16,7 @@ import { ENGLISH, withoutCommands } from "./english";
 
 const SCREENS: Readonly<Record<string, readonly string[]>> = {
   "/login": ["/login"],
+  "/login/oidc": ["/login/oidc"],
   "/first-start": ["/first-start"],
   "/": ["/"],
   "/datastores": ["/datastores"],
@@ -81,7 +82,7 @@ describe("German", () => {
   it.each(Object.values(SCREENS).flat())(
     "%s",
     async (address) => {
-      const out = address === "/login" || address === "/first-start";
+      const out = address.startsWith("/login") || address === "/first-start";
       beginService({ out, responses: { ...responses, ...(address === "/first-start" ? { "/setup": { needed: true } } : {}) } });
       await show(address);
       await until("no heading", () => document.querySelector("h1, h2"));
