@@ -11,6 +11,8 @@ RAID-Z1 | RAID-Z2 | Reserve Space | Resilver | SHA-256 | SMART | Scrub | Secret 
 Squash | System | Tag | Thick | Thin | Token 0 | Tokens | UNMAP | UUID | VAAI | VLAN | VMFS | Vdev | Volume
 WRITE SAME | Worker | XCOPY | acltype | atime | compression | in 0:  | recordsize | refquota | refreservation | root
 sync | volblocksize | volsize | xattr | zvaai | zvaai-configuration-0.json
+Debug | Kernel: OpenZFS | Text | Unit | nfs-ganesha | nginx | zfs-zed | zvaai-api | zvaai-frontend | zvaai-frontend-reload
+zvaai-helper | zvaai-login-screen | zvaai-mounts | zvaai-setup | zvaai-target | zvaai-worker
 `;
 
 export const SAME: readonly string[] = LINES.trim().split(/ \| |\n/);

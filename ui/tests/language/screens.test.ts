@@ -38,12 +38,13 @@ const SCREENS: Readonly<Record<string, readonly string[]>> = {
   "/alerts": ["/alerts"],
   "/readiness": ["/readiness"],
   "/audit": ["/audit"],
+  "/logs": ["/logs"],
   "/users": ["/users"],
   "/system": ["/system"],
   "*": ["/nowhere"],
 };
 const NAMING = ["aria-label", "title", "placeholder", "alt"];
-const responses = { "/audit": page(), [`/datastores/${ID.nfs}/space`]: world[`/datastores/${ID.vmfs}/space`] };
+const responses = { "/audit": page(), "/logs": page(), [`/datastores/${ID.nfs}/space`]: world[`/datastores/${ID.vmfs}/space`] };
 
 /** What the appliance says: its own words stay English. */
 function wordsOf(data: unknown): string[] {
