@@ -68,7 +68,8 @@ def rig(lasting_store: Path, tmp_path_factory: pytest.TempPathFactory, seed: int
 def test_a_disk_is_cloned_and_shares_its_blocks(rig: Rig) -> None:
     before = rig.files()
     assert set(before) == {DISK} and before[DISK]["total"] == str(SIZE)
-    assert rig.appliance.json("offloads")["exports"] == [], "the appliance's own lists are no requests of hosts"
+    (row,) = rig.appliance.json("offloads")["exports"]
+    assert row["statistics"]["operations"] == 0, "the appliance's lists are no requests of hosts"
     output = rig.clone(DISK, NEW, "--fast")
     sizes = {"total_bytes": str(SIZE), "cloned_bytes": str(SIZE), "copied_bytes": "0", "hole_bytes": "0"}
     assert output["result"] | sizes == output["result"] and output["result"]["copied_because"] == {}
