@@ -11,11 +11,9 @@
 #include "places.h"
 #include "vfs_methods.h"
 
-static fsal_status_t (*client_fallocate)(struct fsal_obj_handle *object, struct state_t *state, uint64_t offset, uint64_t length,
-                                         bool allocate);
+static struct fsal_obj_ops below; /* the operations that those of this file call */
 static fsal_status_t (*module_init_config)(struct fsal_module *module, config_file_t configuration,
                                            struct config_error_type *errors);
-
 static void (*module_release_export)(struct fsal_export *export);
 
 /* Exports from the start of their removal to the end of the last reference to them. */
@@ -30,7 +28,40 @@ static fsal_status_t leaf_fallocate(struct fsal_obj_handle *object, struct state
 {
     if (vaai_nas_leaf_call != NULL)
         return vaai_nas_leaf_run(object);
-    return client_fallocate(object, state, offset, length, allocate);
+    return below.fallocate(object, state, offset, length, allocate);
+}
+
+/* On the stack: FSAL_VFS's read2 and write2 call `done` before they return. */
+struct transfer {
+    bool write;
+    fsal_async_cb done;
+    void *argument;
+    struct timespec began;
+};
+
+static void leaf_transferred(struct fsal_obj_handle *object, fsal_status_t status, void *io, void *argument)
+{
+    const struct transfer *transfer = argument;
+    const uint64_t bytes = FSAL_IS_SUCCESS(status) ? ((struct fsal_io_arg *)io)->io_amount : 0;
+
+    vaai_nas_count_client_transfer(transfer->write, FSAL_IS_SUCCESS(status), bytes, &transfer->began);
+    transfer->done(object, status, io, transfer->argument);
+}
+
+static void leaf_read(struct fsal_obj_handle *object, bool bypass, fsal_async_cb done, struct fsal_io_arg *io, void *argument)
+{
+    struct transfer transfer = {.write = false, .done = done, .argument = argument};
+
+    clock_gettime(CLOCK_MONOTONIC, &transfer.began);
+    below.read2(object, bypass, leaf_transferred, io, &transfer);
+}
+
+static void leaf_write(struct fsal_obj_handle *object, bool bypass, fsal_async_cb done, struct fsal_io_arg *io, void *argument)
+{
+    struct transfer transfer = {.write = true, .done = done, .argument = argument};
+
+    clock_gettime(CLOCK_MONOTONIC, &transfer.began);
+    below.write2(object, bypass, leaf_transferred, io, &transfer);
 }
 
 int fsal_zvaai_open_leaf(struct fsal_obj_handle *leaf, int flags)
@@ -120,8 +151,10 @@ void leaf_operations_init(struct fsal_obj_ops *operations)
 {
     struct vfs_fsal_module *module = container_of(operations, struct vfs_fsal_module, handle_ops);
 
-    client_fallocate = operations->fallocate;
+    below = *operations;
     operations->fallocate = leaf_fallocate;
+    operations->read2 = leaf_read;
+    operations->write2 = leaf_write;
     module_init_config = module->module.m_ops.init_config;
     module->module.m_ops.init_config = leaf_init_config;
 }

@@ -5,8 +5,9 @@
 #include "fsal.h"
 
 /*
- * Lets the VAAI-NAS service reach objects below MDCACHE (../vaai_nas/leaf_call.h), and starts the service after ganesha has read its configuration.
- * Call it last on the module's operations: it saves the previous fallocate and init_config, and calls them.
+ * Lets the VAAI-NAS service reach objects below MDCACHE (../vaai_nas/leaf_call.h), starts it after ganesha has read its configuration, and counts
+ * reads and writes there. Call it last on the module's operations: it saves the previous ones, and calls them. The duration of a write includes its
+ * wait for space.
  */
 void leaf_operations_init(struct fsal_obj_ops *operations);
 

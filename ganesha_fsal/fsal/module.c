@@ -12,7 +12,6 @@
 #include "leaf.h"
 #include "places.h"
 #include "space.h"
-#include "transfers.h"
 #include "vfs_methods.h"
 
 void zvaai_handle_ops_init(struct fsal_obj_ops *operations);
@@ -26,7 +25,6 @@ void zvaai_handle_ops_init(struct fsal_obj_ops *operations)
 {
     vfs_handle_ops_init(operations);
     space_operations_init(operations);
-    transfers_operations_init(operations);
     leaf_operations_init(operations);
     exports_init();
 }

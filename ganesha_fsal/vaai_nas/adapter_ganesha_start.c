@@ -216,15 +216,15 @@ int vaai_nas_start(config_file_t file, struct config_error_type *errors)
     return 0;
 }
 
-void vaai_nas_count_client_transfer(bool write, bool succeeded, uint64_t bytes, uint64_t microseconds)
+void vaai_nas_count_client_transfer(bool write, bool succeeded, uint64_t bytes, const struct timespec *began)
 {
     char host[VAAI_NAS_HOST_SIZE];
 
     if (service == NULL || op_ctx == NULL || op_ctx->caller_addr == NULL || op_ctx->ctx_export == NULL)
         return;
     vaai_nas_host_name((const struct sockaddr *)op_ctx->caller_addr, host);
-    vaai_nas_count_transfer(vaai_nas_service_counters(service), host, op_ctx_export_path(op_ctx), write, succeeded, bytes,
-                            microseconds);
+    vaai_nas_count(vaai_nas_service_counters(service), host, op_ctx_export_path(op_ctx),
+                   write ? VAAI_NAS_OPERATION_WRITE : VAAI_NAS_OPERATION_READ, succeeded ? VAAI_NAS_OK : VAAI_NAS_FAULT, bytes, began);
 }
 
 /* Exports cannot be changed meanwhile. A clone that has not ended keeps the export's files in use, as an NFS operation would. */

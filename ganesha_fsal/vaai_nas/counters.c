@@ -123,25 +123,17 @@ static bool counters_is_refusal(enum vaai_nas_status status)
     } while (0)
 
 void vaai_nas_count(struct vaai_nas_counters *counters, const char *host, const char *export_path,
-                    enum vaai_nas_operation operation, enum vaai_nas_status status, uint64_t microseconds)
+                    enum vaai_nas_operation operation, enum vaai_nas_status status, uint64_t bytes, const struct timespec *began)
 {
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const uint64_t microseconds = (uint64_t)((now.tv_sec - began->tv_sec) * 1000000 + (now.tv_nsec - began->tv_nsec) / 1000);
     FOR_BOTH(set, counters, host, export_path, {
         struct vaai_nas_operation_counters *of = &set->operation[operation];
         of->operations++;
         of->errors += status != VAAI_NAS_OK;
         of->refused += counters_is_refusal(status);
-        of->total_microseconds += microseconds;
-        of->latency[counters_bucket(microseconds)]++;
-    });
-}
-
-void vaai_nas_count_transfer(struct vaai_nas_counters *counters, const char *host, const char *export_path, bool write,
-                             bool succeeded, uint64_t bytes, uint64_t microseconds)
-{
-    FOR_BOTH(set, counters, host, export_path, {
-        struct vaai_nas_operation_counters *of = &set->operation[write ? VAAI_NAS_OPERATION_WRITE : VAAI_NAS_OPERATION_READ];
-        of->operations++;
-        of->errors += !succeeded;
         of->bytes += bytes;
         of->total_microseconds += microseconds;
         of->latency[counters_bucket(microseconds)]++;

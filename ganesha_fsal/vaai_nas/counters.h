@@ -2,8 +2,8 @@
 #ifndef VAAI_NAS_COUNTERS_H
 #define VAAI_NAS_COUNTERS_H
 
-#include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "../fileops/clone.h"
 #include "adapter.h"
@@ -47,13 +47,9 @@ struct vaai_nas_counters;
 struct vaai_nas_counters *vaai_nas_counters_new(void);
 void vaai_nas_counters_free(struct vaai_nas_counters *counters);
 
-/* One operation ended. `export_path` is "" if it was refused before its export was known. */
+/* One operation ended. `export_path` is "" if it was refused before its export was known. `bytes`: 0, but for reads and writes. */
 void vaai_nas_count(struct vaai_nas_counters *counters, const char *host, const char *export_path,
-                    enum vaai_nas_operation operation, enum vaai_nas_status status, uint64_t microseconds);
-
-/* A read or write ended. */
-void vaai_nas_count_transfer(struct vaai_nas_counters *counters, const char *host, const char *export_path, bool write,
-                             bool succeeded, uint64_t bytes, uint64_t microseconds);
+                    enum vaai_nas_operation operation, enum vaai_nas_status status, uint64_t bytes, const struct timespec *began);
 
 /* Bytes of a clone by method. */
 void vaai_nas_count_clone(struct vaai_nas_counters *counters, const char *host, const char *export_path,

@@ -131,15 +131,13 @@ static void job_describe_end(const struct vaai_nas_order *order, int error, bool
 }
 
 static void job_count(struct vaai_nas_jobs *jobs, const struct job *job, const struct vaai_nas_job *end,
-                      const struct fileops_clone_result *result, const struct timespec *ended)
+                      const struct fileops_clone_result *result)
 {
     const struct vaai_nas_order *order = job->order;
 
     vaai_nas_count_clone(jobs->counters, order->host, order->destination.export_path, result);
     vaai_nas_count(jobs->counters, order->host, order->destination.export_path,
-                   order->clone.fast ? VAAI_NAS_OPERATION_FAST_CLONE : VAAI_NAS_OPERATION_CLONE, end->status,
-                   (uint64_t)(ended->tv_sec - job->began.tv_sec) * 1000000u +
-                       (uint64_t)((ended->tv_nsec - job->began.tv_nsec) / 1000));
+                   order->clone.fast ? VAAI_NAS_OPERATION_FAST_CLONE : VAAI_NAS_OPERATION_CLONE, end->status, 0, &job->began);
 }
 
 /* Without the lock. The job is in no queue. */
@@ -157,7 +155,7 @@ static void job_finish(struct job *job, int error, const struct fileops_clone_re
     const bool given_up = job->given_up;
     pthread_mutex_unlock(&jobs->lock);
     job_describe_end(order, error, given_up, result, &end);
-    job_count(jobs, job, &end, result, &ended);
+    job_count(jobs, job, &end, result);
     jobs_free_order(jobs->adapter, order); /* before a caller can see the job as ended */
 
     pthread_mutex_lock(&jobs->lock);

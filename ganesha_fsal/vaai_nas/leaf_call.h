@@ -55,7 +55,7 @@ bool fsal_zvaai_export_is_ending(const struct fsal_export *export);
 int vaai_nas_start(config_file_t configuration, struct config_error_type *errors);
 
 /* A read or write of the client in op_ctx ended. Does nothing before vaai_nas_start(), and for the daemon's own transfers. */
-void vaai_nas_count_client_transfer(bool write, bool succeeded, uint64_t bytes, uint64_t microseconds);
+void vaai_nas_count_client_transfer(bool write, bool succeeded, uint64_t bytes, const struct timespec *began);
 
 /* An export is being removed: cancels the clones that read or write in it, and waits some seconds for their end. */
 void vaai_nas_export_ends(uint16_t export_id);

@@ -68,14 +68,8 @@ struct counted service_begin(enum vaai_nas_operation operation)
 void service_end(struct vaai_nas_service *service, const struct counted *counted, const struct vaai_nas_caller *caller,
                  const char *export_path, enum vaai_nas_status status)
 {
-    struct timespec now;
-
-    if (caller->local) /* no request of a host; clones are counted by their jobs */
-        return;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    vaai_nas_count(service->counters, caller->host, export_path, counted->operation, status,
-                   (uint64_t)(now.tv_sec - counted->began.tv_sec) * 1000000u +
-                       (uint64_t)((now.tv_nsec - counted->began.tv_nsec) / 1000));
+    if (!caller->local) /* no request of a host; clones are counted by their jobs */
+        vaai_nas_count(service->counters, caller->host, export_path, counted->operation, status, 0, &counted->began);
 }
 
 enum vaai_nas_status service_open(struct vaai_nas_service *service, const struct vaai_nas_caller *caller,

@@ -83,7 +83,7 @@ test("a disk is taken offline, its partner is refused, and it is replaced by the
   await page.getByRole("row", { name: one }).getByText("OFFLINE").waitFor();
   await choose(`Actions for ${other}`, "Take offline");
   await dialog().getByRole("button", { name: "Take offline" }).click();
-  await dialog().getByText("has no other copy of what is on", { exact: false }).waitFor();
+  await dialog().getByText("has no other copy of the data on", { exact: false }).waitFor();
   await dialog().getByRole("button", { name: "Cancel" }).click();
   await inspect(page, "pool-degraded");
   await page.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Alerts" }).click();
