@@ -169,7 +169,8 @@ class Machine(GuestProcess):
 
     def power_off(self, how: str = "poweroff", seconds: float = OFF_SECONDS) -> None:
         """Shuts it down in order; a `reboot` too ends here, and a new Machine of the folder boots it again."""
-        self.run(f"systemctl --no-block {how}")
+        with contextlib.suppress(CommandError):  # it may be off before its shell has answered
+            self.run(f"systemctl --no-block {how}")
         self.wait_until_off(seconds)
 
     def wait_until_off(self, seconds: float = OFF_SECONDS) -> None:
