@@ -201,7 +201,7 @@ def read_session(call: Call) -> SessionResponse:
 
 @resource.operation("DELETE", "/session", role=Role.VIEWER, audit="session.end")
 def log_out(call: Call) -> Empty:
-    """Ends the session; of a token nothing."""
+    """Logs out. API tokens stay valid."""
     with call.changing() as session:
         access.end_session(session, call.who.credential)
     call.cookies.append(("", 0))

@@ -17,14 +17,11 @@ _GROUP = "A group with this role, by its DN; repeat for several."
 
 @directory.command("show")
 def show(run: Run) -> None:
-    """Show the settings of the directory.
-
-    Example: zvaai directory show
-    """
+    """Show the settings of the directory."""
     run.output.fields(run.client.call("GET", "/settings/directory"))
 
 
-@directory.command("set")
+@directory.command("set", "ldaps://ldap.example.com --base dc=example,dc=com --admin cn=storage,dc=example,dc=com")
 def set_directory(
     run: Run,
     servers: Annotated[list[str], typer.Argument(help="ldaps://HOST or ldap://HOST; the first one that answers is used.")],
@@ -45,10 +42,7 @@ def set_directory(
     operator: Annotated[list[str] | None, typer.Option("--operator", help=_GROUP)] = None,
     viewer: Annotated[list[str] | None, typer.Option("--viewer", help=_GROUP)] = None,
 ) -> None:
-    """Set the directory for logins. Ends the sessions and tokens of its users.
-
-    Example: zvaai directory set ldaps://ldap.example.com --base dc=example,dc=com --admin cn=storage,dc=example,dc=com
-    """
+    """Set the directory for logins. Ends the sessions and tokens of its users."""
     body = {
         "servers": servers, "base": base, "filter": search, "bind_dn": bind_dn, "start_tls": start_tls,
         "certificate": certificate.read_text() if certificate else None, "admin": admin or [], "operator": operator or [],
@@ -57,38 +51,29 @@ def set_directory(
     run.output.fields(run.client.call("PUT", "/settings/directory", body))
 
 
-@directory.command("test")
+@directory.command("test", "olga")
 def test(run: Run, name: Annotated[str | None, typer.Argument(help="A login name to look up.")] = None) -> None:
-    """Connect to the directory, and show who would log in with which role. The exit code is 1 if that fails.
-
-    Example: zvaai directory test olga
-    """
+    """Connect to the directory, and show who would log in with which role. The exit code is 1 if that fails."""
     result = run.client.call("POST", "/settings/directory/test", {"name": name})
     run.output.fields(result)
     if result["problem"]:
         raise typer.Exit(FAILED)
 
 
-@directory.command("unset")
+@directory.command("unset", "--yes")
 def unset(run: Run, yes: Yes = False) -> None:
-    """End logins at the directory, and delete its users with sessions and tokens.
-
-    Example: zvaai directory unset --yes
-    """
+    """End logins at the directory, and delete its users with sessions and tokens."""
     confirm("End logins at the directory?", yes)
     run.client.delete("/settings/directory")
 
 
 @oidc.command("show")
 def show_oidc(run: Run) -> None:
-    """Show the settings of the OpenID Connect provider.
-
-    Example: zvaai oidc show
-    """
+    """Show the settings of the OpenID Connect provider."""
     run.output.fields(run.client.call("GET", "/settings/oidc"))
 
 
-@oidc.command("set")
+@oidc.command("set", "Keycloak https://login.example.com/realms/storage --client-id zvaai --admin storage")
 def set_oidc(
     run: Run,
     name: Annotated[str, typer.Argument(help="Shown on the button of the login page.")],
@@ -107,10 +92,7 @@ def set_oidc(
     operator: Annotated[list[str] | None, typer.Option("--operator", help=_VALUE)] = None,
     viewer: Annotated[list[str] | None, typer.Option("--viewer", help=_VALUE)] = None,
 ) -> None:
-    """Set the OpenID Connect provider for logins. Ends the sessions of its users.
-
-    Example: zvaai oidc set Keycloak https://login.example.com/realms/storage --client-id zvaai --admin storage
-    """
+    """Set the OpenID Connect provider for logins. Ends the sessions of its users."""
     body = {
         "name": name, "issuer": issuer, "client_id": client_id, "claim": claim, "scopes": scope or [],
         "external_url": external_url,
@@ -122,21 +104,15 @@ def set_oidc(
 
 @oidc.command("test")
 def test_oidc(run: Run) -> None:
-    """Read metadata and keys of the provider. The exit code is 1 if that fails.
-
-    Example: zvaai oidc test
-    """
+    """Read metadata and keys of the provider. The exit code is 1 if that fails."""
     result = run.client.call("POST", "/settings/oidc/test")
     run.output.fields(result)
     if result["problem"]:
         raise typer.Exit(FAILED)
 
 
-@oidc.command("unset")
+@oidc.command("unset", "--yes")
 def unset_oidc(run: Run, yes: Yes = False) -> None:
-    """End logins at the provider, and delete its users with their sessions.
-
-    Example: zvaai oidc unset --yes
-    """
+    """End logins at the provider, and delete its users with their sessions."""
     confirm("End logins at the OpenID Connect provider?", yes)
     run.client.delete("/settings/oidc")

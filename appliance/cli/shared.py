@@ -75,7 +75,7 @@ class Noun(typer.Typer):
 
         def declare(verb: Verb) -> Verb:
             text = inspect.cleandoc(verb.__doc__ or "")
-            if self.info.name and name and "Example: " not in text:
+            if self.info.name and name:
                 lines = [f"Example: zvaai {self.info.name} {name} {example}".rstrip() for example in examples or ("",)]
                 text = "\n\n".join([text, *lines])
             declared: Verb = super(Noun, self).command(name, cls=cls, help=text, **options)(verb)

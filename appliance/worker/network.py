@@ -28,7 +28,6 @@ class Interface:
     kind: str
     """ethernet, or the kind of a virtual one: bond, vlan, bridge, veth."""
     state: Literal["up", "no link", "down"]
-    """up, no link, or down."""
     mac: str
     mtu: int
     speed: int | None

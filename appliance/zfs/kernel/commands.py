@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only module that runs programs: zfs, zpool, lsblk, udevadm, smartctl. Root only.
+"""The only module that runs programs as root: zfs, zpool, lsblk, udevadm, smartctl.
 
 Fixed absolute paths, a fixed environment, no shell, a time limit, bounded output. `messages`
 converts error messages to ZfsErrors.

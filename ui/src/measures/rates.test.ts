@@ -84,6 +84,8 @@ describe("counters of an export", () => {
   it("are absent without requests", () => {
     expect(exportOf({ exports: [row] }, "b")).toBeUndefined();
     expect(exportsOf({ exports: [] })).toBeUndefined();
+    const read = { operations: 9, bytes: 4096 };
+    expect(exportOf({ exports: [{ export: "/nfs1", datastore: "a", read, write: read }] }, "a")).toBeUndefined();
   });
   it("are summed over all exports, with what hosts have to do themselves", () => {
     const refused = { operations: 1, errors: 1, refused: 1 };

@@ -143,18 +143,25 @@ function addExport(one: ExportCounters, row: Json): ExportCounters {
   };
 }
 
-/** Of an NFS datastore, by its id: it may be counted under its path and its share. Undefined without requests to it. */
+/** Of an NFS datastore, by its id: it may be counted under its path and its share. Undefined without requests of VAAI-NAS to it. */
 export function exportOf(offloads: Pick<Offloads, "exports">, datastore: string): ExportCounters | undefined {
   return sumOf(offloads.exports.map(object).filter((row) => row["datastore"] === datastore));
 }
 
-/** Of all exports. Undefined without requests to any. */
+/** Of all exports. Undefined without requests of VAAI-NAS to any. */
 export function exportsOf(offloads: Pick<Offloads, "exports">): ExportCounters | undefined {
   return sumOf(offloads.exports.map(object));
 }
 
+/** Bytes by kind, without requests. */
+export function offloadOf(offload: unknown): ExportCounters {
+  return addExport(NO_EXPORT, { offload });
+}
+
+/** A row may have reads and writes only. */
 function sumOf(rows: readonly Json[]): ExportCounters | undefined {
-  return rows.length === 0 ? undefined : rows.reduce(addExport, NO_EXPORT);
+  const sum = rows.reduce(addExport, NO_EXPORT);
+  return Object.values(sum.operations).some(({ operations }) => operations > 0) ? sum : undefined;
 }
 
 /** Clones and reservations that were refused: for these a host has to do it itself, or without. */

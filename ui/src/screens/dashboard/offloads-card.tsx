@@ -9,6 +9,7 @@ import { Meter } from "../../measures/meter";
 import {
   estimatedSavedSeconds,
   exportsOf,
+  offloadOf,
   lunsOf,
   refusalsOf,
   totalsOf,
@@ -52,8 +53,7 @@ function Offloaded({ offloads, at, hasNfs }: Props) {
   // Of the rows those of LUNs and exports that are gone are missing: totals have them.
   const totals = totalsOf(lunsOf({ luns: [{ offload: offloads.totals["luns"] ?? {} }] }));
   const served = exportsOf(offloads);
-  const everything = exportsOf({ exports: [{ offload: offloads.totals["exports"] ?? {} }] });
-  const exports = served && everything && { ...everything, operations: served.operations };
+  const exports = served && { ...offloadOf(offloads.totals["exports"]), operations: served.operations };
   const problem = offloads.nfs_problem ?? null;
   block.take({ at, counts: totals });
   if (exports !== undefined) nas.take({ at, counts: exports });

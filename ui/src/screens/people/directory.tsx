@@ -7,26 +7,19 @@ import { useState } from "react";
 import { api } from "../../api/client";
 import { directoryQuery } from "../../api/queries";
 import type { Directory as Settings } from "../../api/types";
-import { ActionsMenu } from "../../parts/actions-menu";
 import { ChangeDialog } from "../../parts/change-dialog";
-import { Facts } from "../../parts/facts";
 import { LinesField, TextField } from "../../parts/field";
 import { useForm } from "../../parts/form";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
-import { Panel } from "../../parts/panel";
-import { QueryBoundary } from "../../parts/states";
 import { useToast } from "../../shell/toasts";
 import { text } from "../../text";
-import { CertificateField, linesOf, RoleFields, ROLES, rolesBody, rolesFacts, rolesForm } from "./login-fields";
+import { linesOf, LoginPanel, RoleFields, ROLES, rolesBody, rolesFacts, rolesForm, type DialogProps } from "./login-fields";
 
 const words = text.people.directory;
 const CHANGES = ["directory", "users"];
 const DIALOGS = { set: SetDirectory, test: TestDirectory, unset: UnsetDirectory } as const;
 
-interface Props {
-  readonly settings: Settings;
-  readonly onClose: () => void;
-}
+type Props = DialogProps<Settings>;
 
 function factsOf(settings: Settings): readonly Fact[] {
   const { servers = [], base = "", filter = "" } = settings;
@@ -40,37 +33,14 @@ function factsOf(settings: Settings): readonly Fact[] {
 }
 
 export function Directory() {
-  const query = useQuery(directoryQuery);
-  const [chosen, setChosen] = useState<keyof typeof DIALOGS | null>(null);
-  const Dialog = chosen && DIALOGS[chosen];
   return (
-    <Panel title={words.title} lead={words.lead}>
-      <QueryBoundary query={query} what={words.title}>
-        {(settings) => {
-          const isSet = (settings.servers ?? []).length > 0;
-          return (
-            <>
-              {isSet ? <Facts facts={factsOf(settings)} /> : <p>{words.empty}</p>}
-              <div className="zv-below">
-                <ActionsMenu
-                  label={words.menu}
-                  choices={[
-                    { name: words.set, onChoose: () => setChosen("set") },
-                    ...(isSet
-                      ? [
-                          { name: words.test, onChoose: () => setChosen("test") },
-                          { name: words.unset, danger: true, onChoose: () => setChosen("unset") },
-                        ]
-                      : []),
-                  ]}
-                />
-              </div>
-              {Dialog && <Dialog settings={settings} onClose={() => setChosen(null)} />}
-            </>
-          );
-        }}
-      </QueryBoundary>
-    </Panel>
+    <LoginPanel
+      words={words}
+      query={useQuery(directoryQuery)}
+      isSet={(settings) => (settings.servers ?? []).length > 0}
+      factsOf={factsOf}
+      dialogs={DIALOGS}
+    />
   );
 }
 
@@ -162,12 +132,13 @@ function SetDirectory({ settings, onClose }: Props) {
               change={change}
               problem={problem}
             />
-            <CertificateField
+            <LinesField
               id="directory-certificate"
               label={words.certificate}
+              help={text.people.certificateHelp}
               value={form.certificate}
-              onChange={(typed) => change({ certificate: typed })}
-              problem={problem}
+              onChange={(certificate) => change({ certificate })}
+              problem={problem?.at("certificate")}
             />
           </>
         );

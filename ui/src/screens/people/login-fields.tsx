@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /** What the settings of a directory and of an OIDC provider have in common. */
 
-import { TextArea } from "@patternfly/react-core";
+import type { UseQueryResult } from "@tanstack/react-query";
+import { useState, type ComponentType } from "react";
 import type { ApiProblem } from "../../api/problem";
 import type { Role } from "../../api/types";
-import { describedBy, Field, LinesField } from "../../parts/field";
+import { ActionsMenu } from "../../parts/actions-menu";
+import { Facts } from "../../parts/facts";
+import { LinesField } from "../../parts/field";
 import type { Fact } from "../../parts/known";
+import { Panel } from "../../parts/panel";
+import { QueryBoundary } from "../../parts/states";
 import { text } from "../../text";
 
 export const ROLES: readonly Role[] = ["admin", "operator", "viewer"];
@@ -56,25 +61,42 @@ export function RoleFields({ id, names, help, form, change, problem }: RoleField
   ));
 }
 
-interface CertificateProps {
-  readonly id: string;
-  readonly label: string;
-  readonly value: string;
-  readonly onChange: (typed: string) => void;
-  readonly problem: ApiProblem | null;
+export interface DialogProps<Settings> {
+  readonly settings: Settings;
+  readonly onClose: () => void;
 }
 
-export function CertificateField({ id, label, value, onChange, problem }: CertificateProps) {
+type Choice = "set" | "test" | "unset";
+
+interface PanelProps<Settings> {
+  readonly words: Readonly<Record<"title" | "lead" | "empty" | "menu" | Choice, string>>;
+  readonly query: UseQueryResult<Settings>;
+  readonly isSet: (settings: Settings) => boolean;
+  readonly factsOf: (settings: Settings) => readonly Fact[];
+  readonly dialogs: Readonly<Record<Choice, ComponentType<DialogProps<Settings>>>>;
+}
+
+/** The settings, and a menu of dialogs that change and test them. */
+export function LoginPanel<Settings>({ words, query, isSet, factsOf, dialogs }: PanelProps<Settings>) {
+  const [chosen, setChosen] = useState<Choice | null>(null);
+  const Dialog = chosen && dialogs[chosen];
+  const choice = (name: Choice, danger = false) => ({ name: words[name], danger, onChoose: () => setChosen(name) });
   return (
-    <Field id={id} label={label} help={text.people.certificateHelp} problem={problem?.at("certificate")}>
-      <TextArea
-        id={id}
-        value={value}
-        rows={3}
-        spellCheck={false}
-        aria-describedby={describedBy(id)}
-        onChange={(_event, typed) => onChange(typed)}
-      />
-    </Field>
+    <Panel title={words.title} lead={words.lead}>
+      <QueryBoundary query={query} what={words.title}>
+        {(settings) => (
+          <>
+            {isSet(settings) ? <Facts facts={factsOf(settings)} /> : <p>{words.empty}</p>}
+            <div className="zv-below">
+              <ActionsMenu
+                label={words.menu}
+                choices={[choice("set"), ...(isSet(settings) ? [choice("test"), choice("unset", true)] : [])]}
+              />
+            </div>
+            {Dialog && <Dialog settings={settings} onClose={() => setChosen(null)} />}
+          </>
+        )}
+      </QueryBoundary>
+    </Panel>
   );
 }

@@ -6,25 +6,18 @@ import { useState } from "react";
 import { api } from "../../api/client";
 import { oidcQuery } from "../../api/queries";
 import type { Oidc as Settings } from "../../api/types";
-import { ActionsMenu } from "../../parts/actions-menu";
 import { ChangeDialog } from "../../parts/change-dialog";
-import { Facts } from "../../parts/facts";
 import { LinesField, TextField } from "../../parts/field";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
-import { Panel } from "../../parts/panel";
-import { QueryBoundary } from "../../parts/states";
 import { useToast } from "../../shell/toasts";
 import { text } from "../../text";
-import { CertificateField, linesOf, RoleFields, ROLES, rolesBody, rolesFacts, rolesForm } from "./login-fields";
+import { linesOf, LoginPanel, RoleFields, ROLES, rolesBody, rolesFacts, rolesForm, type DialogProps } from "./login-fields";
 
 const words = text.people.oidc;
 const CHANGES = ["oidc", "users", "logins"];
 const DIALOGS = { set: SetOidc, test: TestOidc, unset: UnsetOidc } as const;
 
-interface Props {
-  readonly settings: Settings;
-  readonly onClose: () => void;
-}
+type Props = DialogProps<Settings>;
 
 function factsOf(settings: Settings): readonly Fact[] {
   return [
@@ -38,34 +31,14 @@ function factsOf(settings: Settings): readonly Fact[] {
 }
 
 export function Oidc() {
-  const query = useQuery(oidcQuery);
-  const [chosen, setChosen] = useState<keyof typeof DIALOGS | null>(null);
-  const Dialog = chosen && DIALOGS[chosen];
   return (
-    <Panel title={words.title} lead={words.lead}>
-      <QueryBoundary query={query} what={words.title}>
-        {(settings) => (
-          <>
-            {settings.issuer ? <Facts facts={factsOf(settings)} /> : <p>{words.empty}</p>}
-            <div className="zv-below">
-              <ActionsMenu
-                label={words.menu}
-                choices={[
-                  { name: words.set, onChoose: () => setChosen("set") },
-                  ...(settings.issuer
-                    ? [
-                        { name: words.test, onChoose: () => setChosen("test") },
-                        { name: words.unset, danger: true, onChoose: () => setChosen("unset") },
-                      ]
-                    : []),
-                ]}
-              />
-            </div>
-            {Dialog && <Dialog settings={settings} onClose={() => setChosen(null)} />}
-          </>
-        )}
-      </QueryBoundary>
-    </Panel>
+    <LoginPanel
+      words={words}
+      query={useQuery(oidcQuery)}
+      isSet={(settings) => Boolean(settings.issuer)}
+      factsOf={factsOf}
+      dialogs={DIALOGS}
+    />
   );
 }
 
@@ -150,12 +123,13 @@ function SetOidc({ settings, onClose }: Props) {
             onChange={(scopes) => change({ scopes })}
             problem={problem?.at("scopes")}
           />
-          <CertificateField
+          <LinesField
             id="oidc-certificate"
             label={words.certificate}
+            help={text.people.certificateHelp}
             value={form.certificate}
-            onChange={(typed) => change({ certificate: typed })}
-            problem={problem}
+            onChange={(certificate) => change({ certificate })}
+            problem={problem?.at("certificate")}
           />
         </>
       )}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Dialogs for receivers of alerts: webhooks, e-mail and syslog. */
 
-import { Switch, TextArea } from "@patternfly/react-core";
+import { Switch } from "@patternfly/react-core";
 import { useState } from "react";
 import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
@@ -10,7 +10,7 @@ import type { Receiver, ReceiverCreated } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { Choice } from "../../parts/choice";
-import { describedBy, Field, LinesField, TextField } from "../../parts/field";
+import { Field, LinesField, TextField } from "../../parts/field";
 import { useForm } from "../../parts/form";
 import { useKnown, useKnownForm, type Fact } from "../../parts/known";
 import { linesOf } from "../hosts/paths";
@@ -132,21 +132,14 @@ export function CreateReceiver({ onMade, onClose }: Omit<Props, "hook">) {
         <>
           <Fields values={values} change={change} problem={problem} />
           {values.url.startsWith("smtp") && <MailFields mail={mail} change={changeMail} problem={problem} />}
-          <Field
+          <LinesField
             id="receiver-certificate"
             label={words.certificate}
             help={words.certificateHelp}
+            value={certificate}
+            onChange={setCertificate}
             problem={problem?.fields.get("certificate")}
-          >
-            <TextArea
-              id="receiver-certificate"
-              value={certificate}
-              rows={3}
-              spellCheck={false}
-              aria-describedby={describedBy("receiver-certificate")}
-              onChange={(_event, typed) => setCertificate(typed)}
-            />
-          </Field>
+          />
         </>
       )}
     </ChangeDialog>
