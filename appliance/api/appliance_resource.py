@@ -14,15 +14,15 @@ from appliance.api.operation import Call, Resource
 from appliance.api.schemas.service import (
     CertificateResponse,
     CertificateUpdate,
-    Healthy,
-    IscsiSettings,
+    HealthResponse,
+    IscsiSettingsResponse,
     IscsiSettingsUpdate,
     OffloadsResponse,
-    PoolState,
+    PoolStateResponse,
     ReadinessResponse,
     ReconcileResponse,
     StatusResponse,
-    TargetState,
+    TargetStateResponse,
 )
 from appliance.database.models import Alert, Host, Job, Setting
 from appliance.domain import hosts, jobs
@@ -30,7 +30,7 @@ from appliance.domain.access import Role
 from appliance.domain.addresses import local_addresses, reachable
 from appliance.domain.errors import DomainError, UnavailableError
 from appliance.domain.esxcli import esxcli_lines, host_lines
-from appliance.domain.hosts import Chap
+from appliance.domain.hosts import ChapCreate
 from appliance.worker.offloads import nested
 
 resource = Resource("appliance")
@@ -38,13 +38,13 @@ _log = logging.getLogger(__name__)
 
 
 @resource.operation("GET", "/health/live", role=None, local=True)
-def read_liveness(call: Call) -> Healthy:
+def read_liveness(call: Call) -> HealthResponse:
     """Checks that this process answers. If it does not, restart it."""
-    return Healthy(status="ok")
+    return HealthResponse(status="ok")
 
 
 @resource.operation("GET", "/health/ready", role=None)
-def read_health(call: Call) -> Healthy:
+def read_health(call: Call) -> HealthResponse:
     """Checks that worker and database answer too. Otherwise 503 with the name of the part that does not."""
     try:
         with call.context.store.reading() as session:
@@ -52,7 +52,7 @@ def read_health(call: Call) -> Healthy:
     except SQLAlchemyError as error:
         _log.warning("the database does not answer: %s", error)
         raise UnavailableError("the database does not answer") from error
-    return Healthy(status="ok")
+    return HealthResponse(status="ok")
 
 
 @resource.operation("GET", "/status", role=Role.VIEWER)
@@ -64,7 +64,7 @@ def read_status(call: Call) -> StatusResponse:
     reconciling, pools, problem = call.context.reconciling, [], None
     try:
         pools = [
-            PoolState(
+            PoolStateResponse(
                 name=pool.name, health=pool.health, size=pool.size, free=pool.free, problem=pool.status,
                 warning_percent=limits.warning, critical_percent=limits.critical,
             )
@@ -78,12 +78,14 @@ def read_status(call: Call) -> StatusResponse:
     )  # fmt: skip
 
 
-def _target(call: Call) -> TargetState:
+def _target(call: Call) -> TargetStateResponse:
     try:
         status = call.worker.target()
     except DomainError as error:
-        return TargetState(running=False, version="", portals=[], luns_serving=0, luns_failed=0, sessions=0, problem=str(error))
-    return TargetState(
+        return TargetStateResponse(
+            running=False, version="", portals=[], luns_serving=0, luns_failed=0, sessions=0, problem=str(error)
+        )
+    return TargetStateResponse(
         running=True, version=status.version, portals=list(status.portals), luns_serving=status.luns_serving,
         luns_failed=status.luns_failed, sessions=status.sessions, problem=None,
     )  # fmt: skip
@@ -135,20 +137,20 @@ def read_readiness(call: Call) -> ReadinessResponse:
 
 
 @resource.operation("GET", "/settings/iscsi", role=Role.VIEWER)
-def read_iscsi(call: Call) -> IscsiSettings:
+def read_iscsi(call: Call) -> IscsiSettingsResponse:
     """Whether hosts have to prove themselves by CHAP, and whether the target can."""
     with call.context.store.reading() as session:
         return _iscsi(session)
 
 
-def _iscsi(session: Session) -> IscsiSettings:
+def _iscsi(session: Session) -> IscsiSettingsResponse:
     setting = session.get(Setting, "iscsi")
     required = bool(setting and setting.value.get("chap_required"))
-    return IscsiSettings(chap_required=required, target_chap_name=hosts.mutual_name(session))
+    return IscsiSettingsResponse(chap_required=required, target_chap_name=hosts.mutual_name(session))
 
 
 @resource.operation("PUT", "/settings/iscsi", role=Role.ADMIN, audit="settings.iscsi", matches=True)
-def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> IscsiSettings:
+def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> IscsiSettingsResponse:
     """Applies to each host's next login. Refused if hosts without a secret are logged in, unless forced."""
     call.match(read_iscsi(call))
     sessions = call.context.sessions() if body.chap_required and not body.force else []
@@ -162,18 +164,18 @@ def change_iscsi(call: Call, body: IscsiSettingsUpdate) -> IscsiSettings:
 
 
 @resource.operation("PUT", "/settings/iscsi/target-chap", role=Role.ADMIN, audit="settings.target_chap")
-def set_target_chap(call: Call, body: Chap) -> IscsiSettings:
+def set_target_chap(call: Call, body: ChapCreate) -> IscsiSettingsResponse:
     """Sets the name and secret by which the target proves itself to hosts (mutual CHAP). No host may have this secret."""
     return _with_target_chap(call, (body.name, body.secret))
 
 
 @resource.operation("DELETE", "/settings/iscsi/target-chap", role=Role.ADMIN, audit="settings.target_chap")
-def delete_target_chap(call: Call) -> IscsiSettings:
+def delete_target_chap(call: Call) -> IscsiSettingsResponse:
     """Removes them: hosts that request mutual CHAP cannot log in then."""
     return _with_target_chap(call, None)
 
 
-def _with_target_chap(call: Call, chap: tuple[str, str] | None) -> IscsiSettings:
+def _with_target_chap(call: Call, chap: tuple[str, str] | None) -> IscsiSettingsResponse:
     with call.changing() as session:
         hosts.set_mutual(session, call.context.seal, chap)
         session.flush()

@@ -12,10 +12,10 @@ resource = Resource("configuration")
 
 
 @resource.operation("POST", "/configuration/backup", role=Role.ADMIN, audit="configuration.backup")
-def back_up(call: Call, body: schemas.BackupCreate) -> sealed_copy.Copy:
+def back_up(call: Call, body: schemas.BackupCreate) -> schemas.BackupResponse:
     """A sealed copy of the configuration: users, hosts, groups, how datastores are shown, schedules, receivers, settings."""
     confirm_password(call, body.password, "password")
-    return call.context.recovery.backup()
+    return schemas.BackupResponse.model_validate(call.context.recovery.backup())
 
 
 @resource.operation("GET", "/recovery", role=Role.VIEWER)

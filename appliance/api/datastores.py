@@ -36,13 +36,15 @@ def read_datastore(call: Call, datastore_id: str) -> schemas.DatastoreResponse:
 
 
 @resource.operation("GET", "/datastores/<datastore_id>/space", role=Role.VIEWER, conflicts=True)
-def read_space(call: Call, datastore_id: str) -> schemas.DatastoreSpace:
+def read_space(call: Call, datastore_id: str) -> schemas.DatastoreSpaceResponse:
     """Shared space of a VMFS datastore, or space of an NFS datastore's files. May take a second."""
     store, space = call.worker.space(datastore_id)
     if space is None:
-        return schemas.DatastoreSpace(thick=store.thick, size=store.size, allocated=store.referenced, unique=store.referenced)
+        return schemas.DatastoreSpaceResponse(
+            thick=store.thick, size=store.size, allocated=store.referenced, unique=store.referenced
+        )
     counted = {name.removesuffix("_bytes"): value for name, value in vars(space).items()}
-    return schemas.DatastoreSpace.model_validate({"thick": store.thick, "size": store.size, **counted})
+    return schemas.DatastoreSpaceResponse.model_validate({"thick": store.thick, "size": store.size, **counted})
 
 
 @resource.operation("GET", "/volumes", role=Role.VIEWER)
@@ -92,10 +94,10 @@ def list_keys(call: Call, query: ListQuery) -> Page[schemas.KeyResponse]:
 
 
 @resource.operation("POST", "/encryption-keys/<pool>/export", role=Role.ADMIN, audit="key.export")
-def export_key(call: Call, pool: str, body: schemas.KeyExportCreate) -> schemas.KeySecret:
+def export_key(call: Call, pool: str, body: schemas.KeyExportCreate) -> schemas.KeySecretResponse:
     """Returns the key, until it is confirmed. Keep it where the pool's disks and this server are not."""
     confirm_password(call, body.password, "password")
-    return schemas.KeySecret(pool=pool, secret=call.context.keys.export_key(_root(call, pool)))
+    return schemas.KeySecretResponse(pool=pool, secret=call.context.keys.export_key(_root(call, pool)))
 
 
 @resource.operation("POST", "/encryption-keys/<pool>/confirm", role=Role.ADMIN, audit="key.confirm", matches=True)
@@ -118,11 +120,11 @@ def keep_key(call: Call, pool: str, body: schemas.KeyUpdate) -> schemas.KeyRespo
 resource.job("POST", "/datastores", Role.OPERATOR, requests.DatastoreCreate)
 resource.job("PATCH", "/datastores/<datastore_id>", Role.OPERATOR, requests.DatastoreUpdate, matches=find)
 resource.job("DELETE", "/datastores/<datastore_id>", Role.OPERATOR, requests.DeleteDatastore, query=True, matches=find)
-resource.job("POST", "/datastores/<datastore_id>/grow", Role.OPERATOR, requests.GrowRequest, matches=find)
+resource.job("POST", "/datastores/<datastore_id>/grow", Role.OPERATOR, requests.SizeUpdate, matches=find)
 resource.job("POST", "/datastores/<datastore_id>/quota", Role.OPERATOR, requests.QuotaUpdate, matches=find)
-resource.job("POST", "/datastores/<datastore_id>/restore", Role.OPERATOR, requests.RestoreRequest, matches=find)
+resource.job("POST", "/datastores/<datastore_id>/restore", Role.OPERATOR, requests.RestoreCreate, matches=find)
 resource.job("POST", "/datastores/<datastore_id>/purge", Role.ADMIN, requests.PurgeDatastore, matches=find)
 resource.job("POST", "/datastores/<datastore_id>/forget", Role.ADMIN, requests.ForgetDatastore, query=True, matches=find)
 resource.job("POST", "/datastores/<datastore_id>/clone", Role.OPERATOR, requests.CloneCreate)
 resource.job("POST", "/datastores/<datastore_id>/promote", Role.OPERATOR, requests.PromoteDatastore)
-resource.job("POST", "/volumes/adopt", Role.ADMIN, requests.AdoptRequest)
+resource.job("POST", "/volumes/adopt", Role.ADMIN, requests.AdoptionCreate)

@@ -9,7 +9,7 @@ from appliance.domain import hosts
 from appliance.domain.access import Role
 from appliance.domain.datastores import find
 from appliance.domain.errors import NotFoundError
-from appliance.worker.history import DatastoreLoad, datastore_key, host_key, pool_key
+from appliance.worker.history import DatastoreLoadResponse, datastore_key, host_key, pool_key
 
 resource = Resource("history")
 
@@ -23,9 +23,9 @@ def read_datastore_history(call: Call, datastore_id: str, query: schemas.History
 
 
 @resource.operation("GET", "/load", role=Role.VIEWER)
-def list_load(call: Call, query: ListQuery) -> Page[DatastoreLoad]:
+def list_load(call: Call, query: ListQuery) -> Page[DatastoreLoadResponse]:
     """Operations and throughput of each datastore over the last 10 s."""
-    return page(DatastoreLoad, call.worker.history.load(), query, lambda load: load.datastore)
+    return page(DatastoreLoadResponse, call.worker.history.load(), query, lambda load: load.datastore)
 
 
 @resource.operation("GET", "/hosts/<host_id>/history", role=Role.VIEWER)

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
 from appliance.api.schemas import hosts as schemas
-from appliance.api.schemas.common import Empty, ForceQuery, ListQuery, Page
+from appliance.api.schemas.common import EmptyResponse, ForceQuery, ListQuery, Page
 from appliance.database.models import Host, HostGroup
 from appliance.domain import hosts
 from appliance.domain.access import Role
@@ -94,7 +94,7 @@ def change_host(call: Call, host_id: str, body: schemas.HostUpdate) -> schemas.H
 
 
 @resource.operation("DELETE", "/hosts/<host_id>", role=Role.OPERATOR, audit="host.delete", matches=True)
-def delete_host(call: Call, host_id: str, query: ForceQuery) -> Empty:
+def delete_host(call: Call, host_id: str, query: ForceQuery) -> EmptyResponse:
     """It can't log in any more. Refused while it is logged in, unless forced."""
     logged_in = set() if query.force else _using(call, host_id)
     with call.changing() as session:
@@ -102,7 +102,7 @@ def delete_host(call: Call, host_id: str, query: ForceQuery) -> Empty:
         hosts.check_unused(session, host_id, logged_in, query.force)
         hosts.delete_host(session, host_id)
     call.changed()
-    return Empty()
+    return EmptyResponse()
 
 
 @resource.operation("PUT", "/hosts/<host_id>/chap", role=Role.OPERATOR, audit="host.chap", matches=True)
@@ -168,20 +168,20 @@ def change_group(call: Call, group_id: str, body: schemas.GroupUpdate) -> schema
 
 
 @resource.operation("DELETE", "/host-groups/<group_id>", role=Role.OPERATOR, audit="host_group.delete", matches=True)
-def delete_group(call: Call, group_id: str) -> Empty:
+def delete_group(call: Call, group_id: str) -> EmptyResponse:
     """Refused while it has hosts, or datastores are presented to it."""
     with call.changing() as session:
         call.match(_group(session, hosts.group(session, group_id)))
         hosts.delete_group(session, group_id)
     call.changed()
-    return Empty()
+    return EmptyResponse()
 
 
 @resource.operation("GET", "/sessions", role=Role.VIEWER)
-def list_sessions(call: Call, query: ListQuery) -> Page[schemas.SessionOfHost]:
+def list_sessions(call: Call, query: ListQuery) -> Page[schemas.IscsiSessionResponse]:
     """Sessions of the iSCSI target, with their paths."""
     sessions = sorted(call.context.sessions(), key=lambda session: (session.initiator, session.peer))
-    return page(schemas.SessionOfHost, sessions, query, lambda session: f"{session.initiator}\0{session.peer}")
+    return page(schemas.IscsiSessionResponse, sessions, query, lambda session: f"{session.initiator}\0{session.peer}")
 
 
 @resource.operation("GET", "/unknown-initiators", role=Role.VIEWER)

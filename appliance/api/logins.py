@@ -4,10 +4,10 @@
 from sqlalchemy.orm import Session
 
 from appliance.api.operation import Call, Resource
-from appliance.api.schemas.common import Empty
+from appliance.api.schemas.common import EmptyResponse
 from appliance.api.schemas.logins import (
     DirectoryResponse,
-    DirectoryTest,
+    DirectoryTestCreate,
     DirectoryTestResponse,
     DirectoryUpdate,
     OidcResponse,
@@ -56,16 +56,16 @@ def set_directory(call: Call, body: DirectoryUpdate) -> DirectoryResponse:
 
 
 @resource.operation("DELETE", "/settings/directory", role=Role.ADMIN, audit="directory.unset", matches=True)
-def unset_directory(call: Call) -> Empty:
+def unset_directory(call: Call) -> EmptyResponse:
     """Ends logins at the directory. Deletes its users, with sessions and tokens."""
     with call.changing() as session:
         call.match(_directory(session))
         logins.remove(session, DIRECTORY)
-    return Empty()
+    return EmptyResponse()
 
 
 @resource.operation("POST", "/settings/directory/test", role=Role.ADMIN, audit="directory.test")
-def test_directory(call: Call, body: DirectoryTest) -> DirectoryTestResponse:
+def test_directory(call: Call, body: DirectoryTestCreate) -> DirectoryTestResponse:
     """Connects, binds and searches, and looks up a login name if one is given. It takes up to 25 s."""
     with call.context.store.reading() as session:
         settings = logins.read(session, DIRECTORY)
@@ -108,12 +108,12 @@ def set_oidc(call: Call, body: OidcUpdate) -> OidcResponse:
 
 
 @resource.operation("DELETE", "/settings/oidc", role=Role.ADMIN, audit="oidc.unset", matches=True)
-def unset_oidc(call: Call) -> Empty:
+def unset_oidc(call: Call) -> EmptyResponse:
     """Ends logins at the OIDC provider. Deletes its users, with sessions."""
     with call.changing() as session:
         call.match(_oidc(session))
         logins.remove(session, OIDC)
-    return Empty()
+    return EmptyResponse()
 
 
 @resource.operation("POST", "/settings/oidc/test", role=Role.ADMIN, audit="oidc.test")

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
-from appliance.api.schemas.common import Empty
+from appliance.api.schemas.common import EmptyResponse
 from appliance.api.schemas.journal import JobResponse
 from appliance.api.types import Versioned, entity_tag
 from appliance.api.wire import HttpRequest, Response
@@ -216,7 +216,7 @@ class Resource:
 
         def declare(view: View) -> View:
             name, types = f"{self.name}.{view.__name__}", get_type_hints(view)
-            returned = Empty if types["return"] is Response else types["return"]
+            returned = EmptyResponse if types["return"] is Response else types["return"]
             declared = Declaration(
                 name, view, method, f"/api/v1{path}", role, audit, returned, status, types.get("body"), types.get("query"), media,
                 conflicts or method != "GET", matches, local,

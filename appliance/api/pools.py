@@ -38,7 +38,7 @@ def read_pool(call: Call, name: str) -> schemas.PoolResponse:
     raise NotFoundError("pool", name)
 
 
-def _only_admins_force(call: Call, request: requests.ReplaceRequest) -> None:
+def _only_admins_force(call: Call, request: requests.ReplacementCreate) -> None:
     if request.force and call.who.role < Role.ADMIN:
         raise ForbiddenError("only an admin may force this: it destroys what the device carries")
 
@@ -71,14 +71,14 @@ def plan_pool(call: Call, body: requests.PlanCreate) -> schemas.PlanResponse:
 resource.job("POST", "/pools", Role.ADMIN, requests.PoolCreate)
 resource.job("PATCH", "/pools/<name>", Role.OPERATOR, requests.PoolUpdate, matches=read_pool)
 resource.job("DELETE", "/pools/<name>", Role.ADMIN, requests.DestroyPool, query=True, matches=read_pool)
-resource.job("POST", "/pools/import", Role.ADMIN, requests.ImportRequest)
+resource.job("POST", "/pools/import", Role.ADMIN, requests.ImportCreate)
 resource.job("POST", "/pools/<name>/export", Role.ADMIN, requests.ExportPool, query=True)
-resource.job("POST", "/pools/<name>/extend", Role.ADMIN, requests.ExtendRequest)
-resource.job("POST", "/pools/<name>/scrub", Role.OPERATOR, requests.ScrubRequest)
-resource.job("POST", "/pools/<name>/trim", Role.OPERATOR, requests.TrimRequest)
+resource.job("POST", "/pools/<name>/extend", Role.ADMIN, requests.ExtensionCreate)
+resource.job("POST", "/pools/<name>/scrub", Role.OPERATOR, requests.ScrubCreate)
+resource.job("POST", "/pools/<name>/trim", Role.OPERATOR, requests.TrimCreate)
 resource.job("POST", "/pools/<name>/upgrade", Role.ADMIN, requests.UpgradePool)
-resource.job("POST", "/pools/<name>/replace", Role.OPERATOR, requests.ReplaceRequest, check=_only_admins_force)
-resource.job("POST", "/pools/<name>/attach", Role.OPERATOR, requests.AttachRequest, check=_only_admins_force)
-resource.job("POST", "/pools/<name>/detach", Role.ADMIN, requests.DetachRequest)
-resource.job("POST", "/pools/<name>/remove", Role.ADMIN, requests.RemoveRequest)
+resource.job("POST", "/pools/<name>/replace", Role.OPERATOR, requests.ReplacementCreate, check=_only_admins_force)
+resource.job("POST", "/pools/<name>/attach", Role.OPERATOR, requests.AttachmentCreate, check=_only_admins_force)
+resource.job("POST", "/pools/<name>/detach", Role.ADMIN, requests.DetachmentCreate)
+resource.job("POST", "/pools/<name>/remove", Role.ADMIN, requests.RemovalCreate)
 resource.job("POST", "/pools/<name>/device", Role.OPERATOR, requests.DeviceUpdate)

@@ -3,7 +3,7 @@
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
-from appliance.api.schemas.common import Empty, ForceQuery, ListQuery, Page
+from appliance.api.schemas.common import EmptyResponse, ForceQuery, ListQuery, Page
 from appliance.api.schemas.portals import PortalCreate, PortalResponse, PortalUpdate
 from appliance.dataplane.target import Portal
 from appliance.domain.access import Role
@@ -82,8 +82,8 @@ def change_portal(call: Call, portal: str, body: PortalUpdate) -> PortalResponse
 
 
 @resource.operation("DELETE", "/portals/<portal>", role=Role.ADMIN, audit="portal.delete")
-def delete_portal(call: Call, portal: str, query: ForceQuery) -> Empty:
+def delete_portal(call: Call, portal: str, query: ForceQuery) -> EmptyResponse:
     """Stops listening at a portal. Refused if hosts lose connections, unless forced."""
     call.subject = portal
     portals.delete(call.context, portal, force=query.force)
-    return Empty()
+    return EmptyResponse()

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import before_number, newest_first, page
 from appliance.api.schemas import receivers as schemas
-from appliance.api.schemas.common import Empty, ListQuery, Page
+from appliance.api.schemas.common import EmptyResponse, ListQuery, Page
 from appliance.database.models import Delivery, Receiver
 from appliance.domain import receivers
 from appliance.domain.access import Role
@@ -53,12 +53,12 @@ def list_receivers(call: Call, query: ListQuery) -> Page[schemas.ReceiverRespons
 
 
 @resource.operation("POST", "/receivers", role=Role.ADMIN, audit="receiver.create", status=201)
-def create_receiver(call: Call, body: receivers.ReceiverCreate) -> schemas.ReceiverCreated:
+def create_receiver(call: Call, body: receivers.ReceiverCreate) -> schemas.ReceiverSecretResponse:
     """Adds a receiver. Only this response has the secret of a webhook."""
     _check(call, body.url, body.certificate)
     with call.changing() as session:
         receiver, secret = receivers.add(session, call.context.seal, body)
-        response = schemas.ReceiverCreated.model_validate(
+        response = schemas.ReceiverSecretResponse.model_validate(
             {**dict(_shown(session, call.context.seal, receiver)), "secret": secret}
         )
     call.subject = response.id
@@ -87,18 +87,18 @@ def change_receiver(call: Call, receiver_id: str, body: receivers.ReceiverUpdate
 
 
 @resource.operation("DELETE", "/receivers/<receiver_id>", role=Role.ADMIN, audit="receiver.delete", matches=True)
-def delete_receiver(call: Call, receiver_id: str) -> Empty:
+def delete_receiver(call: Call, receiver_id: str) -> EmptyResponse:
     """With what waits for it."""
     with call.changing() as session:
         receiver = receivers.find(session, receiver_id)
         call.match(_shown(session, call.context.seal, receiver))
         session.delete(receiver)
         update_alerts(session, receivers.area(receiver_id), [])
-    return Empty()
+    return EmptyResponse()
 
 
 @resource.operation("POST", "/receivers/<receiver_id>/secret", role=Role.ADMIN, audit="receiver.secret", status=201, matches=True)
-def renew_secret(call: Call, receiver_id: str) -> schemas.ReceiverCreated:
+def renew_secret(call: Call, receiver_id: str) -> schemas.ReceiverSecretResponse:
     """Gives a webhook another secret. Only this response has it; the former one is no longer used."""
     with call.changing() as session:
         receiver, secret = receivers.find(session, receiver_id), receivers.new_secret()
@@ -106,7 +106,9 @@ def renew_secret(call: Call, receiver_id: str) -> schemas.ReceiverCreated:
             raise ConflictError("only webhooks have a secret that signs; change the password of a mail server instead")
         call.match(_shown(session, call.context.seal, receiver))
         receiver.secret = call.context.seal.seal(secret)
-        return schemas.ReceiverCreated.model_validate({**dict(_shown(session, call.context.seal, receiver)), "secret": secret})
+        return schemas.ReceiverSecretResponse.model_validate(
+            {**dict(_shown(session, call.context.seal, receiver)), "secret": secret}
+        )
 
 
 @resource.operation("POST", "/receivers/<receiver_id>/test", role=Role.ADMIN, audit="receiver.test")

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
-from appliance.api.schemas.common import Empty, ListQuery, Page
+from appliance.api.schemas.common import EmptyResponse, ListQuery, Page
 from appliance.api.schemas.journal import JobResponse
 from appliance.api.schemas.snapshots import RoomResponse, ScheduleResponse
 from appliance.database.models import Schedule
@@ -73,7 +73,7 @@ def run_schedule(call: Call, schedule_id: str) -> JobResponse:
     with call.context.store.reading() as session:
         row = schedules.schedule(session, schedule_id)
     if row.kind == schedules.SCRUB:
-        return call.submit(requests.ScrubRequest(action="start").of(pool=str(row.pool), schedule=row.id))
+        return call.submit(requests.ScrubCreate(action="start").of(pool=str(row.pool), schedule=row.id))
     active = {store.id for store in call.worker.datastores() if store.state == "active"}
     chosen = [identifier for identifier in row.datastores if identifier in active]
     if not chosen:
@@ -84,9 +84,9 @@ def run_schedule(call: Call, schedule_id: str) -> JobResponse:
 
 
 @resource.operation("DELETE", "/schedules/<schedule_id>", role=Role.OPERATOR, audit="schedule.delete", matches=True)
-def delete_schedule(call: Call, schedule_id: str) -> Empty:
+def delete_schedule(call: Call, schedule_id: str) -> EmptyResponse:
     """Its snapshots stay."""
     with call.changing() as session:
         call.match(ScheduleResponse.model_validate(schedules.schedule(session, schedule_id)))
         schedules.delete(session, schedule_id)
-    return Empty()
+    return EmptyResponse()

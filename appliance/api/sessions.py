@@ -11,18 +11,18 @@ from sqlalchemy.orm import Session
 
 from appliance.api.certificate import describe
 from appliance.api.operation import Call, Resource
-from appliance.api.schemas.common import Empty
+from appliance.api.schemas.common import EmptyResponse
 from appliance.api.schemas.people import (
     LoginsResponse,
-    OidcBegun,
-    OidcComplete,
+    OidcLoginCreate,
+    OidcLoginResponse,
     OidcQuery,
     PasswordUpdate,
     SessionCreate,
     SessionResponse,
     SetupCreate,
     SetupResponse,
-    SetupState,
+    SetupStateResponse,
     TotpCodesResponse,
     TotpResponse,
     TotpUpdate,
@@ -45,10 +45,10 @@ _OIDC_S = 600
 
 
 @resource.operation("GET", "/setup", role=None)
-def read_setup(call: Call) -> SetupState:
+def read_setup(call: Call) -> SetupStateResponse:
     """Whether the first admin is still to be made."""
     with call.context.store.reading() as session:
-        return SetupState(needed=access.setup_needed(session))
+        return SetupStateResponse(needed=access.setup_needed(session))
 
 
 @resource.operation("POST", "/setup", role=None, audit="setup", status=201)
@@ -140,7 +140,7 @@ def read_logins(call: Call) -> LoginsResponse:
 
 
 @resource.operation("GET", "/session/oidc", role=None, conflicts=True)
-def begin_oidc(call: Call, query: OidcQuery) -> OidcBegun:
+def begin_oidc(call: Call, query: OidcQuery) -> OidcLoginResponse:
     """Begins a login at the OIDC provider, which sends the browser back to the console at `origin`. Stores nothing."""
     with call.context.store.reading() as session:
         settings = _oidc_settings(call, session)
@@ -153,11 +153,11 @@ def begin_oidc(call: Call, query: OidcQuery) -> OidcBegun:
             raise ConflictError("the console has another name than its certificate: use a name of it, or set the external URL")
     begun = oidc.begin(settings, settings["secret"], query.origin + oidc.CALLBACK)
     kept = [begun.state, begun.nonce, begun.verifier, query.origin, time.time()]
-    return OidcBegun(url=begun.url, state=begun.state, binding=call.context.seal.seal(json.dumps(kept)))
+    return OidcLoginResponse(url=begun.url, state=begun.state, binding=call.context.seal.seal(json.dumps(kept)))
 
 
 @resource.operation("POST", "/session/oidc", role=None, audit="session.begin", status=201)
-def complete_oidc(call: Call, body: OidcComplete) -> SessionResponse:
+def complete_oidc(call: Call, body: OidcLoginCreate) -> SessionResponse:
     """Logs in with the code of the OIDC provider: sets the session's cookie and returns the CSRF token."""
     with call.context.store.session() as session:
         access.count_attempt(session, OIDC, call.address)
@@ -200,16 +200,16 @@ def read_session(call: Call) -> SessionResponse:
 
 
 @resource.operation("DELETE", "/session", role=Role.VIEWER, audit="session.end")
-def log_out(call: Call) -> Empty:
+def log_out(call: Call) -> EmptyResponse:
     """Logs out. API tokens stay valid."""
     with call.changing() as session:
         access.end_session(session, call.who.credential)
     call.cookies.append(("", 0))
-    return Empty()
+    return EmptyResponse()
 
 
 @resource.operation("POST", "/session/password", role=Role.VIEWER, audit="session.password")
-def change_password(call: Call, body: PasswordUpdate) -> Empty:
+def change_password(call: Call, body: PasswordUpdate) -> EmptyResponse:
     """Changes the caller's password. Ends the user's other sessions, and the tokens if `end_tokens` is set."""
     confirm_password(call, body.current, "current")
     password_hash = access.new_password(call.who.name, body.new)
@@ -221,7 +221,7 @@ def change_password(call: Call, body: PasswordUpdate) -> Empty:
             end_tokens=body.end_tokens,
             retained_session=call.who.credential,
         )
-    return Empty()
+    return EmptyResponse()
 
 
 @resource.operation("GET", "/session/totp", role=Role.VIEWER)

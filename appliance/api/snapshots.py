@@ -63,7 +63,7 @@ def list_holds(call: Call, datastore_id: str, name: str, query: ListQuery) -> Pa
     )  # fmt: skip
 
 
-def _set_may_destroy(call: Call, request: requests.RollbackRequest) -> None:
+def _set_may_destroy(call: Call, request: requests.RollbackCreate) -> None:
     request.of(may_destroy=call.who.role >= Role.ADMIN)
 
 
@@ -72,4 +72,4 @@ resource.job("POST", "/snapshots", Role.OPERATOR, requests.SnapshotCreate)
 resource.job("DELETE", _SNAPSHOT, Role.ADMIN, requests.DeleteSnapshot)
 resource.job("POST", f"{_SNAPSHOT}/holds", Role.OPERATOR, requests.HoldCreate)
 resource.job("DELETE", f"{_SNAPSHOT}/holds/<tag>", Role.ADMIN, requests.ReleaseSnapshot)
-resource.job("POST", f"{_SNAPSHOT}/rollback", Role.OPERATOR, requests.RollbackRequest, check=_set_may_destroy)
+resource.job("POST", f"{_SNAPSHOT}/rollback", Role.OPERATOR, requests.RollbackCreate, check=_set_may_destroy)

@@ -3,7 +3,7 @@
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
-from appliance.api.schemas.common import Empty, ListQuery, Page
+from appliance.api.schemas.common import EmptyResponse, ListQuery, Page
 from appliance.api.schemas.journal import JobResponse
 from appliance.api.wire import Response
 from appliance.domain import requests, support
@@ -33,7 +33,7 @@ def read_bundle(call: Call, bundle_id: str) -> Response:
 
 
 @resource.operation("DELETE", "/support-bundles/<bundle_id>", role=Role.ADMIN, audit="support.delete")
-def delete_bundle(call: Call, bundle_id: str) -> Empty:
+def delete_bundle(call: Call, bundle_id: str) -> EmptyResponse:
     """Removes the file."""
     support.existing(call.context.configuration.support_directory, bundle_id).unlink(missing_ok=True)
-    return Empty()
+    return EmptyResponse()

@@ -5,11 +5,11 @@ from sqlalchemy import select
 
 from appliance.api.operation import Call, Resource
 from appliance.api.pages import page
-from appliance.api.schemas.common import Empty, ListQuery, Page
+from appliance.api.schemas.common import EmptyResponse, ListQuery, Page
 from appliance.api.schemas.people import (
     TokenCreate,
-    TokenCreated,
     TokenResponse,
+    TokenSecretResponse,
     UserCreate,
     UserResponse,
     UserUpdate,
@@ -64,12 +64,12 @@ def change_user(call: Call, user_id: str, body: UserUpdate) -> UserResponse:
 
 
 @resource.operation("DELETE", "/users/<user_id>", role=Role.ADMIN, audit="user.delete", matches=True)
-def delete_user(call: Call, user_id: str) -> Empty:
+def delete_user(call: Call, user_id: str) -> EmptyResponse:
     """With sessions and tokens."""
     with call.changing() as session:
         call.match(user_response(access.user(session, user_id)))
         access.delete_user(session, user_id)
-    return Empty()
+    return EmptyResponse()
 
 
 @resource.operation("GET", "/tokens", role=Role.VIEWER)
@@ -81,7 +81,7 @@ def list_tokens(call: Call, query: ListQuery) -> Page[TokenResponse]:
 
 
 @resource.operation("POST", "/tokens", role=Role.VIEWER, audit="token.create", status=201)
-def create_token(call: Call, body: TokenCreate) -> TokenCreated:
+def create_token(call: Call, body: TokenCreate) -> TokenSecretResponse:
     """Creates a token for the caller. Its secret is in this response and never shown again."""
     if body.password is not None:
         confirm_password(call, body.password, "password")
@@ -89,7 +89,7 @@ def create_token(call: Call, body: TokenCreate) -> TokenCreated:
     with call.changing() as session:
         token, secret = access.add_token(session, call.who, body.name, Role.of(body.scope), lifetime_s, confirmed=confirmed)
         session.flush()
-        response = TokenCreated.model_validate(
+        response = TokenSecretResponse.model_validate(
             {**{name: getattr(token, name) for name in TokenResponse.model_fields}, "secret": secret}
         )
     call.subject = token.id
@@ -97,8 +97,8 @@ def create_token(call: Call, body: TokenCreate) -> TokenCreated:
 
 
 @resource.operation("DELETE", "/tokens/<token_id>", role=Role.VIEWER, audit="token.delete")
-def delete_token(call: Call, token_id: str) -> Empty:
+def delete_token(call: Call, token_id: str) -> EmptyResponse:
     """A token of one's own; an admin deletes those of others too."""
     with call.changing() as session:
         access.delete_token(session, call.who, token_id)
-    return Empty()
+    return EmptyResponse()

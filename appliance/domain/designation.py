@@ -41,7 +41,7 @@ Digits = Annotated[str, Field(min_length=1, max_length=34, pattern=r"^(0x)?[0-9A
 PageText = Annotated[str, Field(min_length=8, max_length=16384)]
 
 
-class LioNames(Model):
+class LioNamesCreate(Model):
     """LIO: values in its configfs folder wwn: `vpd_unit_serial`, `product_id`, `vendor_id` and `company_id`."""
 
     system: Literal["lio"]
@@ -51,7 +51,7 @@ class LioNames(Model):
     company_id: Digits = "001405"
 
 
-class ScstNames(Model):
+class ScstNamesCreate(Model):
     """SCST: the device's attributes with these names."""
 
     system: Literal["scst"]
@@ -64,7 +64,7 @@ class ScstNames(Model):
     naa_id: Digits | None = None
 
 
-class PageNames(Model):
+class PageNamesCreate(Model):
     """Any target: vital product data pages 80h and 83h that a host reads, in hexadecimal; vendor and product of INQUIRY."""
 
     system: Literal["pages"]
@@ -74,7 +74,7 @@ class PageNames(Model):
     product: Shown
 
 
-class GivenNames(Model):
+class GivenNamesCreate(Model):
     """Names in the target's format."""
 
     system: Literal["given"]

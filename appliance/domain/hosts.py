@@ -134,7 +134,7 @@ def check_chap(name: str | None, secret: str | None) -> None:
             raise InvalidError("chap.secret", "it is the name", "something else")
 
 
-class Chap(Model):
+class ChapCreate(Model):
     """CHAP name and secret of a host. The secret is never returned."""
 
     name: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
@@ -169,7 +169,7 @@ class HostCreate(Model):
     group: Identifier | None = None
     iqns: Iqns = []
     addresses: Addresses = []
-    chap: Chap | None = None
+    chap: ChapCreate | None = None
 
 
 def add_host(session: Session, seal: Seal, new: HostCreate) -> Host:

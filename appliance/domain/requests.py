@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
-from appliance.domain.designation import GivenNames, LioNames, PageNames, ScstNames
+from appliance.domain.designation import GivenNamesCreate, LioNamesCreate, PageNamesCreate, ScstNamesCreate
 from appliance.domain.fields import BytesInput, DatastoreName, Identifier, Lun, Model, Percent, SnapshotName
 from appliance.zfs.model import Redundancy, Role, VdevSpec
 
@@ -107,7 +107,7 @@ class DatastoreUpdate(ShownRequest, OfDatastore):
     force: bool = False
 
 
-class GrowRequest(OfDatastore):
+class SizeUpdate(OfDatastore):
     """The new size in bytes."""
 
     size: BytesInput
@@ -123,7 +123,7 @@ class DeleteDatastore(OfDatastore):
     force: bool = False
 
 
-class RestoreRequest(ShownRequest, OfDatastore):
+class RestoreCreate(ShownRequest, OfDatastore):
     """Restores it from the trash. Null: as before its deletion, without groups that are deleted since."""
 
     name: DatastoreName | None = None
@@ -141,7 +141,7 @@ class PromoteDatastore(OfDatastore):
     pass
 
 
-class AdoptRequest(ShownRequest):
+class AdoptionCreate(ShownRequest):
     """A volume or file system that is no datastore, or a copy; `keep` takes the identity it claims, if no other has it.
 
     With that it takes the place of what it is a copy of: fields that are left out are as hosts saw the original.
@@ -152,7 +152,9 @@ class AdoptRequest(ShownRequest):
     dataset: Annotated[str, Field(min_length=1, max_length=255)]
     name: DatastoreName
     identity: Literal["new", "keep"] = "new"
-    known_as: Annotated[LioNames | ScstNames | PageNames | GivenNames, Field(discriminator="system")] | None = None
+    known_as: (
+        Annotated[LioNamesCreate | ScstNamesCreate | PageNamesCreate | GivenNamesCreate, Field(discriminator="system")] | None
+    ) = None
 
 
 # --- snapshots
@@ -186,7 +188,7 @@ class RetireSnapshots(Request):
     expired: list[str] = []
 
 
-class RollbackRequest(OfSnapshot):
+class RollbackCreate(OfSnapshot):
     """`destroy`: newer snapshots that may be destroyed. `force`: also while hosts are logged in, destroying all newer ones."""
 
     force: bool = False
@@ -234,7 +236,7 @@ class VdevCreate(Model):
     role: Literal["data", "log", "cache", "spare", "special", "dedup"] = "data"
 
 
-class VdevsRequest(Request):
+class VdevsCreate(Request):
     vdevs: Annotated[list[VdevCreate], Field(min_length=1, max_length=32)]
     force: bool = False
 
@@ -246,7 +248,7 @@ class VdevsRequest(Request):
         ]
 
 
-class PoolCreate(VdevsRequest):
+class PoolCreate(VdevsCreate):
     """A new pool. `force` overrides what a device carries, never that it is in use now.
 
     Blocks of its devices have 2 to the power of `ashift` bytes, which can't be changed later: 12 (4 KiB) fits nearly all disks.
@@ -257,14 +259,14 @@ class PoolCreate(VdevsRequest):
     autotrim: bool = False
 
 
-class PlanCreate(VdevsRequest):
+class PlanCreate(VdevsCreate):
     """The layout that would be created, or with `extend` added."""
 
     name: PoolName
     extend: bool = False
 
 
-class ExtendRequest(OfPool, VdevsRequest):
+class ExtensionCreate(OfPool, VdevsCreate):
     """Vdevs to add."""
 
 
@@ -290,7 +292,7 @@ class PoolUpdate(OfPool):
     critical_percent: Thresholds | None = None
 
 
-class ReplaceRequest(OfPool):
+class ReplacementCreate(OfPool):
     """`device` is a name or GUID from the pool's vdevs."""
 
     device: Device
@@ -298,7 +300,7 @@ class ReplaceRequest(OfPool):
     force: bool = False
 
 
-class AttachRequest(ReplaceRequest):
+class AttachmentCreate(ReplacementCreate):
     """`device` is a name or GUID from the pool's vdevs."""
 
 
@@ -309,21 +311,21 @@ class DeviceUpdate(OfPool):
     action: Literal["offline", "online", "clear"]
 
 
-class DetachRequest(OfPool):
+class DetachmentCreate(OfPool):
     """A device of the pool, by name, path or GUID."""
 
     device: Device
 
 
-class RemoveRequest(DetachRequest):
+class RemovalCreate(DetachmentCreate):
     """A spare, a cache or a log device, by name, path or GUID."""
 
 
-class TrimRequest(OfPool):
+class TrimCreate(OfPool):
     action: Literal["start", "stop"]
 
 
-class ImportRequest(Request):
+class ImportCreate(Request):
     """`pool` is a name or GUID."""
 
     pool: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[!-~]+$")]
@@ -331,7 +333,7 @@ class ImportRequest(Request):
     force: bool = False
 
 
-class ScrubRequest(OfPool):
+class ScrubCreate(OfPool):
     action: Literal["start", "pause", "stop"]
     _schedule: str | None = PrivateAttr(None)
     """The schedule that starts it."""

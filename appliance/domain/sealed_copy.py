@@ -53,7 +53,7 @@ class Header(BaseModel):
 
 
 class Copy(BaseModel):
-    """A sealed copy of the configuration. Store it as it is, as one file: the recovery key opens it."""
+    """A sealed copy of the configuration. Stored unchanged, as one file: the recovery key opens it."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     header: Header

@@ -30,14 +30,14 @@ class AdoptPlan(DatastorePlan, frozen=True, kw_only=True):
     mounted: bool
 
 
-class Adopt(Operation[requests.AdoptRequest, AdoptPlan]):
+class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
     """Makes a datastore of a volume, a file system or a copy: with a new identity, or the one it claims if nobody has it."""
 
     kind = "datastore.adopt"
     _left = (identity.DELETED, identity.SHOWN_TO, identity.SOFT_THRESHOLD, identity.THICK, designation.PROPERTY)
     """Properties that can be left from the copied datastore; removed before the new identity counts."""
 
-    def plan(self, context: Context, request: requests.AdoptRequest) -> AdoptPlan:
+    def plan(self, context: Context, request: requests.AdoptionCreate) -> AdoptPlan:
         """Two with one identity are never made."""
         stores = context.datastores()
         dataset = context.scan(60).dataset(request.dataset)
@@ -96,7 +96,7 @@ class Adopt(Operation[requests.AdoptRequest, AdoptPlan]):
 
     @staticmethod
     def _names(
-        context: Context, request: requests.AdoptRequest, dataset: Dataset, stores: list[domain.Datastore]
+        context: Context, request: requests.AdoptionCreate, dataset: Dataset, stores: list[domain.Datastore]
     ) -> Designation | None:
         """Names from another target, which must not belong to another datastore or planned job."""
         names = identity.claimed_designation(dataset) if request.identity == "keep" else None

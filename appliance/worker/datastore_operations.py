@@ -225,12 +225,12 @@ def _sized(store: domain.Datastore, size: int) -> SizePlan:
     )  # fmt: skip
 
 
-class Grow(Operation[requests.GrowRequest, SizePlan]):
+class Grow(Operation[requests.SizeUpdate, SizePlan]):
     """Grows a datastore. The target reports the new size to its hosts."""
 
     kind = "datastore.grow"
 
-    def plan(self, context: Context, request: requests.GrowRequest) -> SizePlan:
+    def plan(self, context: Context, request: requests.SizeUpdate) -> SizePlan:
         store = domain.find(context.datastores(), request.id, "active")
         if store.kind == domain.NFS:
             if request.size < store.size:

@@ -70,12 +70,12 @@ class DevicePlan(ActionPlan, frozen=True, kw_only=True):
     device: str
 
 
-class ReplaceDevice(PoolChange[requests.ReplaceRequest, NewDevicePlan]):
+class ReplaceDevice(PoolChange[requests.ReplacementCreate, NewDevicePlan]):
     """Starts the resilver onto a new device; the pool shows its progress. Only an admin may force it onto a device with data."""
 
     kind, step = "pool.replace", "replacing the device"
 
-    def plan(self, context: Context, request: requests.ReplaceRequest) -> NewDevicePlan:
+    def plan(self, context: Context, request: requests.ReplacementCreate) -> NewDevicePlan:
         """Refuses a new device that does not exist, is in use, or is too small."""
         pool = find_pool(context, request.pool)
         old = find_device(pool, request.device)
@@ -91,12 +91,12 @@ class ReplaceDevice(PoolChange[requests.ReplaceRequest, NewDevicePlan]):
             context.engine.replace(plan.pool, plan.guid, plan.new_device, force=plan.force)
 
 
-class AttachDevice(PoolChange[requests.AttachRequest, NewDevicePlan]):
+class AttachDevice(PoolChange[requests.AttachmentCreate, NewDevicePlan]):
     """Attaches a new device to a single one, or to a mirror, and starts the resilver. Only an admin may force it."""
 
     kind, step = "pool.attach", "attaching the device"
 
-    def plan(self, context: Context, request: requests.AttachRequest) -> NewDevicePlan:
+    def plan(self, context: Context, request: requests.AttachmentCreate) -> NewDevicePlan:
         """Refuses a new device that does not exist, is in use, or is too small, and what can't be mirrored."""
         pool = find_pool(context, request.pool)
         old = find_device(pool, request.device)
@@ -114,7 +114,7 @@ class AttachDevice(PoolChange[requests.AttachRequest, NewDevicePlan]):
             context.engine.attach(plan.pool, plan.guid, plan.new_device, force=plan.force)
 
 
-def _new_device(pool: Pool, old: Vdev, request: requests.ReplaceRequest | requests.AttachRequest) -> NewDevicePlan:
+def _new_device(pool: Pool, old: Vdev, request: requests.ReplacementCreate | requests.AttachmentCreate) -> NewDevicePlan:
     return NewDevicePlan(**of_pool(pool.name), guid=str(old.guid), new_device=request.new_device, force=request.force)
 
 
@@ -140,12 +140,12 @@ class ChangeDevice(PoolChange[requests.DeviceUpdate, DevicePlan]):
             context.engine.clear(plan.pool, plan.device)
 
 
-class DetachDevice(PoolChange[requests.DetachRequest, DevicePlan]):
+class DetachDevice(PoolChange[requests.DetachmentCreate, DevicePlan]):
     """Detaches a device from its mirror, or ends a replacement."""
 
     kind, step = "pool.detach", "detaching the device"
 
-    def plan(self, context: Context, request: requests.DetachRequest) -> DevicePlan:
+    def plan(self, context: Context, request: requests.DetachmentCreate) -> DevicePlan:
         pool = find_pool(context, request.pool)
         device = find_device(pool, request.device)
         if not _is_copied(pool.vdevs, device):
@@ -167,12 +167,12 @@ def _is_copied(vdevs: tuple[Vdev, ...], device: Vdev) -> bool:
     )
 
 
-class RemoveDevice(PoolChange[requests.RemoveRequest, DevicePlan]):
+class RemoveDevice(PoolChange[requests.RemovalCreate, DevicePlan]):
     """Removes a spare, a cache or a log device; a mirror of logs as a whole."""
 
     kind, step = "pool.remove", "removing the device"
 
-    def plan(self, context: Context, request: requests.RemoveRequest) -> DevicePlan:
+    def plan(self, context: Context, request: requests.RemovalCreate) -> DevicePlan:
         pool = find_pool(context, request.pool)
         top = _top_of(pool, request.device)
         if top.role not in REMOVABLE:

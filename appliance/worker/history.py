@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class DatastoreLoad:
+class DatastoreLoadResponse:
     """Load of a datastore, by the second, over the last 10 s."""
 
     datastore: str
@@ -78,13 +78,13 @@ class History:
         times = [trend.start + trend.step_seconds * place for place in range(len(trend.series["used_bytes"]))]
         return full_at(times, trend.series["used_bytes"], trend.series["size_bytes"])
 
-    def load(self) -> list[DatastoreLoad]:
+    def load(self) -> list[DatastoreLoadResponse]:
         if time.time() - self._at > 3 * STEP_S:  # the target is away
             return []
         prefix = datastore_key("")
         rows = [(key.removeprefix(prefix), rates) for key, rates in sorted(self._load.items()) if key.startswith(prefix)]
         counted = [(store_id, [value for value in rates[: len(IO)] if value is not None]) for store_id, rates in rows]
-        return [DatastoreLoad(store_id, sum(io[:2]), sum(io[2:])) for store_id, io in counted if len(io) == len(IO)]
+        return [DatastoreLoadResponse(store_id, sum(io[:2]), sum(io[2:])) for store_id, io in counted if len(io) == len(IO)]
 
     def write(self, key: str | None = None) -> None:
         with self._lock:

@@ -21,7 +21,7 @@ _RESOLVERS = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf")
 
 
 @dataclass(frozen=True)
-class Interface:
+class InterfaceResponse:
     """A network interface. `speed` is in Mbit/s, None if unknown. `addresses` have a prefix length; no link-local ones."""
 
     name: str
@@ -39,7 +39,7 @@ class Interface:
 
 
 @dataclass(frozen=True)
-class Clock:
+class ClockResponse:
     """Time synchronisation; None if unknown."""
 
     synchronized: bool | None
@@ -51,8 +51,8 @@ class Network:
     hostname: str
     dns_servers: list[str]
     search_domains: list[str]
-    time: Clock
-    interfaces: list[Interface]
+    time: ClockResponse
+    interfaces: list[InterfaceResponse]
 
 
 class _Address(msgspec.Struct):
@@ -86,7 +86,7 @@ def read(bus: str) -> Network:
     return Network(socket.gethostname(), servers, search, _clock(bus), interfaces())
 
 
-def interfaces() -> list[Interface]:
+def interfaces() -> list[InterfaceResponse]:
     """All but loopback. Raises UnavailableError."""
     command = ["ip", "-json", "-details", "address", "show"]
     try:
@@ -97,7 +97,7 @@ def interfaces() -> list[Interface]:
     return [_interface(link, [other.ifname for other in links if other.master == link.ifname]) for link in links]
 
 
-def _interface(link: _Link, members: list[str]) -> Interface:
+def _interface(link: _Link, members: list[str]) -> InterfaceResponse:
     kind, data = link.linkinfo.info_kind, link.linkinfo.info_data
     detail = ""
     if kind == "vlan":
@@ -107,7 +107,7 @@ def _interface(link: _Link, members: list[str]) -> Interface:
     state: Literal["up", "no link", "down"] = (
         "down" if "UP" not in link.flags else "up" if "LOWER_UP" in link.flags else "no link"
     )
-    return Interface(
+    return InterfaceResponse(
         name=link.ifname, kind=kind or "ethernet", state=state, mac=link.address, mtu=link.mtu, speed=_speed(link.ifname),
         addresses=[f"{address.local}/{address.prefixlen}" for address in link.addr_info if address.scope != "link"],
         members=members, detail=detail,
@@ -134,7 +134,7 @@ def _resolver() -> tuple[list[str], list[str]]:
     return [], []
 
 
-def _clock(bus: str) -> Clock:
+def _clock(bus: str) -> ClockResponse:
     """Clock state from systemd-timedated, which knows any daemon that sets the kernel's clock."""
     place = DBusAddress("/org/freedesktop/timedate1", bus_name=_TIME, interface="org.freedesktop.DBus.Properties")
     message = new_method_call(place, "GetAll", "s", (_TIME,))
@@ -142,6 +142,6 @@ def _clock(bus: str) -> Clock:
         with open_dbus_connection(bus=bus) as connection:
             (properties,) = unwrap_msg(connection.send_and_get_reply(message, timeout=_TIMEOUT_S))
     except (OSError, KeyError, DBusErrorResponse):
-        return Clock(None, None)
+        return ClockResponse(None, None)
     values = {name: value for name, (_signature, value) in properties.items()}
-    return Clock(values.get("NTPSynchronized"), values.get("Timezone"))
+    return ClockResponse(values.get("NTPSynchronized"), values.get("Timezone"))

@@ -74,7 +74,7 @@ class Periodic:
     def _submit_due(self, schedule: Schedule, datastores: list[str], key: str) -> None:
         actor = f"schedule {schedule.name}"
         if schedule.kind == schedules.SCRUB:
-            scrub = requests.ScrubRequest(action="start").of(pool=str(schedule.pool), schedule=schedule.id)
+            scrub = requests.ScrubCreate(action="start").of(pool=str(schedule.pool), schedule=schedule.id)
             self._executor.submit(scrub, actor, key=key)
         elif datastores:
             name, days = schedules.snapshot_name(schedule, self.now()), schedule.protect_days

@@ -48,7 +48,7 @@ def ping(addresses: Sequence[str]) -> list[PingResponse]:
         return list(threads.map(lambda address: _reach(address, interfaces), addresses))
 
 
-def _reach(address: str, interfaces: Sequence[network.Interface]) -> PingResponse:
+def _reach(address: str, interfaces: Sequence[network.InterfaceResponse]) -> PingResponse:
     try:
         with _Echo(address) as echo:
             interface = _with_address(interfaces, echo.source)
@@ -73,7 +73,7 @@ def _reach(address: str, interfaces: Sequence[network.Interface]) -> PingRespons
     return PingResponse(address, interface.name, interface.mtu, largest, "failed", text)
 
 
-def _with_address(interfaces: Sequence[network.Interface], source: str) -> network.Interface | None:
+def _with_address(interfaces: Sequence[network.InterfaceResponse], source: str) -> network.InterfaceResponse | None:
     for interface in interfaces:
         if any(address.split("/")[0] == source for address in interface.addresses):
             return interface

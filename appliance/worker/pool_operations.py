@@ -84,12 +84,12 @@ class CreatePool(PoolChange[requests.PoolCreate, VdevsPlan]):
                 raise
 
 
-class ExtendPool(PoolChange[requests.ExtendRequest, VdevsPlan]):
+class ExtendPool(PoolChange[requests.ExtensionCreate, VdevsPlan]):
     """Adds vdevs to a pool. Only spares, cache and log devices can be removed again."""
 
     kind, step = "pool.extend", "adding devices"
 
-    def plan(self, context: Context, request: requests.ExtendRequest) -> VdevsPlan:
+    def plan(self, context: Context, request: requests.ExtensionCreate) -> VdevsPlan:
         """A dry run reports conflicts."""
         name = find_pool(context, request.pool).name
         dry_run(context, name, request.specs, force=request.force, extend=True)
@@ -151,12 +151,12 @@ class ImportPlan(PoolPlan, frozen=True, kw_only=True):
     guid: str | None = None
 
 
-class ImportPool(Operation[requests.ImportRequest, ImportPlan]):
+class ImportPool(Operation[requests.ImportCreate, ImportPlan]):
     """Imports a pool. Its datastores keep their identities and are served."""
 
     kind = "pool.import"
 
-    def plan(self, context: Context, request: requests.ImportRequest) -> ImportPlan:
+    def plan(self, context: Context, request: requests.ImportCreate) -> ImportPlan:
         """The job scans the devices, which can take minutes."""
         name = request.new_name or request.pool
         if any(pool.name == name for pool in context.scan(60).pools):
@@ -290,12 +290,12 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
             context.engine.destroy_pool(plan.pool)
 
 
-class Scrub(PoolChange[requests.ScrubRequest, ActionPlan]):
+class Scrub(PoolChange[requests.ScrubCreate, ActionPlan]):
     """Starts, pauses or stops the scrub. The pool shows its progress."""
 
     kind, step = "pool.scrub", "changing the scrub"
 
-    def plan(self, context: Context, request: requests.ScrubRequest) -> ActionPlan:
+    def plan(self, context: Context, request: requests.ScrubCreate) -> ActionPlan:
         name = find_pool(context, request.pool).name
         return ActionPlan(**of_pool(name), action=request.action, schedule=request.schedule)
 
@@ -304,12 +304,12 @@ class Scrub(PoolChange[requests.ScrubRequest, ActionPlan]):
         {"start": engine.scrub_start, "pause": engine.scrub_pause, "stop": engine.scrub_stop}[plan.action](plan.pool)
 
 
-class TrimPool(PoolChange[requests.TrimRequest, ActionPlan]):
+class TrimPool(PoolChange[requests.TrimCreate, ActionPlan]):
     """Starts or stops the trim of a pool. Its devices show the progress."""
 
     kind, step = "pool.trim", "changing the trim"
 
-    def plan(self, context: Context, request: requests.TrimRequest) -> ActionPlan:
+    def plan(self, context: Context, request: requests.TrimCreate) -> ActionPlan:
         return ActionPlan(**of_pool(find_pool(context, request.pool).name), action=request.action)
 
     def change(self, context: Context, plan: ActionPlan) -> None:

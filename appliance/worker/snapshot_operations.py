@@ -185,7 +185,7 @@ class RollbackPlan(Plan, frozen=True, kw_only=True):
     done: bool = False
 
 
-class Rollback(Operation[requests.RollbackRequest, RollbackPlan]):
+class Rollback(Operation[requests.RollbackCreate, RollbackPlan]):
     """Rolls a datastore back to a snapshot. Later writes are lost.
 
     Refused while hosts are logged in, unless forced. An admin may destroy newer snapshots, by name or with `force`, but none
@@ -194,7 +194,7 @@ class Rollback(Operation[requests.RollbackRequest, RollbackPlan]):
 
     kind = "snapshot.rollback"
 
-    def plan(self, context: Context, request: requests.RollbackRequest) -> RollbackPlan:
+    def plan(self, context: Context, request: requests.RollbackCreate) -> RollbackPlan:
         """Refused while hosts are logged in or newer snapshots would go, unless forced; while those are held or cloned, too."""
         store, name = _snapshot_of(context, request.id, request.snapshot)
         force = request.force

@@ -224,7 +224,7 @@ def snapshot_room(dataset: Volume | Filesystem) -> int:
 
 
 @dataclass(frozen=True)
-class RoomOfDatastore:
+class DatastoreRoomResponse:
     """Space for the next snapshot of a thick datastore, at most its size."""
 
     datastore: str
@@ -237,7 +237,7 @@ class Room:
     """Space that snapshots of datastores of one pool need together, and the space of the pool."""
 
     available: int
-    datastores: list[RoomOfDatastore]
+    datastores: list[DatastoreRoomResponse]
 
     @property
     def needed(self) -> int:
@@ -255,7 +255,7 @@ def room(context: Context, datastores: Collection[str]) -> Room:
         above = inventory.dataset(store.pool)
         available = above.space.available if above is not None else 0
         if dataset.refreservation:
-            rows.append(RoomOfDatastore(store.id, store.name, snapshot_room(dataset)))
+            rows.append(DatastoreRoomResponse(store.id, store.name, snapshot_room(dataset)))
     return Room(available, rows)
 
 

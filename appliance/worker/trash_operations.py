@@ -81,12 +81,12 @@ class RestorePlan(DatastorePlan, frozen=True, kw_only=True):
     shown: Shown
 
 
-class Restore(Operation[requests.RestoreRequest, RestorePlan]):
+class Restore(Operation[requests.RestoreCreate, RestorePlan]):
     """Restores a datastore from the trash, with the same identity."""
 
     kind = "datastore.restore"
 
-    def plan(self, context: Context, request: requests.RestoreRequest) -> RestorePlan:
+    def plan(self, context: Context, request: requests.RestoreCreate) -> RestorePlan:
         """Its name may be taken meanwhile: then another is needed."""
         stores = context.datastores()
         store = domain.find(stores, request.id, "deleted")
@@ -119,7 +119,7 @@ class Restore(Operation[requests.RestoreRequest, RestorePlan]):
         return steps.serve(context, uuid, plan.pools, self.kind)
 
 
-def _as_before(context: Context, request: requests.RestoreRequest, recorded: identity.Identity | None) -> requests.RestoreRequest:
+def _as_before(context: Context, request: requests.RestoreCreate, recorded: identity.Identity | None) -> requests.RestoreCreate:
     """Adds values from before the deletion to a request without them."""
     before = (recorded.shown_to if recorded else None) or identity.ShownTo()
     with context.store.reading() as session:

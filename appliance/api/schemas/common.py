@@ -7,11 +7,11 @@ from appliance.api.types import Answer
 from appliance.domain.fields import Model
 
 
-class Empty(Answer):
+class EmptyResponse(Answer):
     """No content."""
 
 
-class FieldProblem(Answer):
+class FieldProblemResponse(Answer):
     """Error of a field."""
 
     field: str
@@ -27,7 +27,7 @@ class Problem(Answer):
     status: int
     detail: str
     code: str
-    errors: list[FieldProblem] = []
+    errors: list[FieldProblemResponse] = []
     blocking: list[str] = []
     can_force: bool = False
     retry_after: int | None = None
@@ -48,8 +48,8 @@ class Page[T](Answer):
 
     @classmethod
     def model_parametrized_name(cls, params: tuple[type, ...]) -> str:
-        """The schema's name in the API: HostPage of HostResponse."""
-        return f"{params[0].__name__.removesuffix('Response')}Page"
+        """The schema's name in the API: HostPageResponse of HostResponse."""
+        return f"{params[0].__name__.removesuffix('Response')}PageResponse"
 
 
 class ForceQuery(Model):

@@ -15,7 +15,27 @@ class BackupCreate(Model):
     password: Password
 
 
-class ConfigurationCopy(Answer):
+class BackupHeaderResponse(Answer):
+    """The part of a backup that is readable without a key."""
+
+    version: int
+    installation: str
+    generation: int
+    hash: str
+    written_at: float
+    """Seconds since 1970."""
+
+
+class BackupResponse(Answer):
+    """A sealed copy of the configuration. Store it unchanged, as one file: the recovery key opens it."""
+
+    header: BackupHeaderResponse
+    appliance_seal: str
+    recovery_seal: str
+    sealed: str
+
+
+class ConfigurationCopyResponse(Answer):
     """A copy of the configuration on a pool, sealed; the newest of its installation there."""
 
     pool: str
@@ -42,7 +62,7 @@ class RecoveryResponse(Answer):
     """Whether copies are written: after the first admin was made, or a recovery key."""
     suggested: str | None
     """The pool whose copy can be taken; null where pools disagree."""
-    copies: list[ConfigurationCopy]
+    copies: list[ConfigurationCopyResponse]
 
 
 class RecoverUpdate(Model):

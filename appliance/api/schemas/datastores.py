@@ -7,7 +7,6 @@ from pydantic import Field
 
 from appliance.api.schemas.common import ListQuery
 from appliance.api.types import Answer, Versioned
-from appliance.domain.designation import Designation
 from appliance.domain.fields import Bytes, Guid, Model, Password, Time
 from appliance.domain.requests import Kind
 
@@ -17,6 +16,15 @@ class DatastoreQuery(ListQuery):
 
     kind: Kind | None = None
     state: Literal["active", "deleted", "copy", "missing"] | None = None
+
+
+class DesignationResponse(Answer):
+    """Vendor, product and serial number of INQUIRY, and the designators of the LUN, as hosts see them."""
+
+    serial_number: str
+    designators: list[str]
+    vendor: str
+    product: str
 
 
 class DatastoreResponse(Versioned):
@@ -57,7 +65,7 @@ class DatastoreResponse(Versioned):
     copy_reason: str | None
     copy_of: str | None
     host_groups: list[str]
-    designation: Designation | None
+    designation: DesignationResponse | None
     available: Bytes
     export: int | None
     share: str | None
@@ -68,7 +76,7 @@ class DatastoreResponse(Versioned):
     key_status: Literal["available", "unavailable"] | None
 
 
-class DatastoreSpace(Answer):
+class DatastoreSpaceResponse(Answer):
     """VMFS: bytes on disk in the last synced state. NFS: space of its files. Null is unknown, or of the other kind.
 
     `unique` is an upper bound unless `unique_exact`. `snapshot` are bytes that a snapshot also holds. `admitted` is the sum
@@ -123,7 +131,7 @@ class KeyResponse(Versioned):
     confirmed_at: Time | None
 
 
-class KeySecret(Answer):
+class KeySecretResponse(Answer):
     """A key in hexadecimal digits."""
 
     pool: str

@@ -18,7 +18,7 @@ class FileQuery(ListQuery):
     cursor: str | None = Field(None, max_length=2048)
 
 
-class FilePage(Page[FileResponse]):
+class FilePageResponse(Page[FileResponse]):
     """Files, by the bytes of their paths. `complete` is false if some are missing: too deep, too many, or undecodable names."""
 
     complete: bool
@@ -30,7 +30,7 @@ class FolderQuery(ListQuery):
     folder: Annotated[str, Field(max_length=1023, pattern=r"^[^\x00]*$")] = ""
 
 
-class FolderEntry(Answer):
+class FolderEntryResponse(Answer):
     """Entry of a folder in a snapshot."""
 
     name: str

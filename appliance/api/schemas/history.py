@@ -20,7 +20,7 @@ class HistoryQuery(Model):
     points: int = Field(720, ge=10, le=720)
 
 
-class LoadSeries(Answer):
+class LoadSeriesResponse(Answer):
     """Operations, and bytes, by the second. Latency of reads and writes: the median is averaged over a point, p99 is its maximum.
 
     Latency without reads and writes is null.
@@ -38,15 +38,15 @@ class LoadSeries(Answer):
     p99_ms: Values
 
 
-class Load(Answer):
+class LoadResponse(Answer):
     """A point is the time `step_seconds` before it; `start` is the first point."""
 
     start: Time
     step_seconds: int
-    series: LoadSeries
+    series: LoadSeriesResponse
 
 
-class CapacitySeries(Answer):
+class CapacitySeriesResponse(Answer):
     """Bytes. Pools have no `snapshot_bytes`; used and size of a pool include parity."""
 
     used_bytes: Values
@@ -54,24 +54,24 @@ class CapacitySeries(Answer):
     size_bytes: Values
 
 
-class Capacity(Answer):
-    """Use of storage over time; the fields mean the same as in Load."""
+class CapacityResponse(Answer):
+    """Use of storage over time; the fields mean the same as in LoadResponse."""
 
     start: Time
     step_seconds: int
-    series: CapacitySeries
+    series: CapacitySeriesResponse
 
 
 class HistoryResponse(Answer):
     """History of a host: no capacity."""
 
-    load: Load
+    load: LoadResponse
 
 
 class DatastoreHistoryResponse(HistoryResponse):
     """History of a datastore."""
 
-    capacity: Capacity
+    capacity: CapacityResponse
 
 
 class PoolHistoryResponse(DatastoreHistoryResponse):

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from appliance.api.types import Answer, Versioned
 from appliance.domain.fields import Identifier, Model, Name, Time
-from appliance.domain.hosts import Addresses, Chap, Iqns
+from appliance.domain.hosts import Addresses, ChapCreate, Iqns
 
 Offload = Literal["compare_and_write", "extended_copy", "write_same", "unmap", "token"]
 
@@ -26,7 +26,7 @@ class HostResponse(Versioned):
     created_at: Time
 
 
-class ChapUpdate(Chap):
+class ChapUpdate(ChapCreate):
     """`force`: also while the host is logged in by its present secret."""
 
     force: bool = False
@@ -66,7 +66,7 @@ class GroupUpdate(Model):
     disabled_offloads: Annotated[list[Offload], Field(max_length=5)] | None = None
 
 
-class SessionOfHost(Answer):
+class IscsiSessionResponse(Answer):
     """An iSCSI session."""
 
     initiator: str

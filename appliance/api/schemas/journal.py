@@ -23,7 +23,7 @@ class AlertQuery(ListQuery):
     open: bool = True
 
 
-class JobProblem(Answer):
+class JobProblemResponse(Answer):
     """Why it failed."""
 
     code: str
@@ -43,7 +43,7 @@ class JobResponse(Answer):
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     step: str
     percent: int
-    problem: JobProblem | None
+    problem: JobProblemResponse | None
     result: dict[str, object] | None
     actor: str
     created_at: Time

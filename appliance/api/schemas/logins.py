@@ -56,7 +56,7 @@ class DirectoryUpdate(Model):
     viewer: Groups = Field(default_factory=list)
 
 
-class DirectoryTest(Model):
+class DirectoryTestCreate(Model):
     """A login name to look up, without its password."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)] | None = None

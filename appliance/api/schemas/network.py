@@ -2,7 +2,7 @@
 """The network of the server."""
 
 from appliance.api.types import Answer
-from appliance.worker.network import Clock, Interface
+from appliance.worker.network import ClockResponse, InterfaceResponse
 
 
 class NetworkResponse(Answer):
@@ -11,5 +11,5 @@ class NetworkResponse(Answer):
     hostname: str
     dns_servers: list[str]
     search_domains: list[str]
-    time: Clock
-    interfaces: list[Interface]
+    time: ClockResponse
+    interfaces: list[InterfaceResponse]

@@ -13,7 +13,7 @@ RoleName = Literal["viewer", "operator", "admin"]
 Source = Literal["local", "directory", "oidc"]
 
 
-class SetupState(Answer):
+class SetupStateResponse(Answer):
     """Whether the first admin is still to be made."""
 
     needed: bool
@@ -59,7 +59,7 @@ class OidcQuery(Model):
     origin: Annotated[str, Field(max_length=300, pattern=r"^https://[A-Za-z0-9.:\[\]-]+$")]
 
 
-class OidcBegun(Answer):
+class OidcLoginResponse(Answer):
     """A login that begins at `url` of the provider. It is completed with `binding`, which the browser stores in this tab."""
 
     url: str
@@ -67,7 +67,7 @@ class OidcBegun(Answer):
     binding: str
 
 
-class OidcComplete(Model):
+class OidcLoginCreate(Model):
     """The login that comes back with `state` and `code`, to the browser that has `binding`."""
 
     binding: Annotated[str, Field(min_length=1, max_length=2048)]
@@ -173,7 +173,7 @@ class TokenCreate(Model):
     """One's own. Without it a session makes none, and a token none that lives longer than itself."""
 
 
-class TokenCreated(TokenResponse):
+class TokenSecretResponse(TokenResponse):
     """With its secret, for the header `Authorization: Bearer SECRET`."""
 
     secret: str

@@ -45,7 +45,7 @@ class ReceiverResponse(Versioned):
     """Deliveries that are still to be made."""
 
 
-class ReceiverCreated(ReceiverResponse):
+class ReceiverSecretResponse(ReceiverResponse):
     """With the secret of a webhook, by which it checks the header `webhook-signature`; null of others."""
 
     MEASURED = ReceiverResponse.MEASURED | {"secret"}

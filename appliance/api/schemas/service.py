@@ -11,7 +11,7 @@ from appliance.api.types import Answer
 from appliance.domain.fields import Bytes, Model, Time
 
 
-class TargetState(Answer):
+class TargetStateResponse(Answer):
     """The iSCSI target."""
 
     running: bool
@@ -23,7 +23,7 @@ class TargetState(Answer):
     problem: str | None
 
 
-class PoolState(Answer):
+class PoolStateResponse(Answer):
     """A pool, in short."""
 
     name: str
@@ -41,8 +41,8 @@ class StatusResponse(Answer):
     version: str
     worker: bool
     worker_problem: str | None
-    target: TargetState | None
-    pools: list[PoolState]
+    target: TargetStateResponse | None
+    pools: list[PoolStateResponse]
     storage_problem: str | None
     reconciled_at: Time | None
     reconcile_problem: str | None
@@ -84,7 +84,7 @@ class CheckResponse(Answer):
     subject: str
 
 
-class HostCommands(Answer):
+class HostCommandsResponse(Answer):
     """Commands for one host, in addition to those for all."""
 
     host: str
@@ -100,10 +100,10 @@ class ReadinessResponse(Answer):
     """iSCSI name of the target."""
     portals: list[str]
     """Where hosts reach it; "every address" is resolved to this server's addresses."""
-    hosts: list[HostCommands]
+    hosts: list[HostCommandsResponse]
 
 
-class IscsiSettings(Answer):
+class IscsiSettingsResponse(Answer):
     """CHAP of the iSCSI target. While it is required, a host without a secret cannot log in."""
 
     chap_required: bool
@@ -122,10 +122,10 @@ class ReconcileResponse(Answer):
     """Drift, and failures to repair it."""
 
     differences: list[str]
-    failures: list[FieldlessFailure]
+    failures: list[FailureResponse]
 
 
-class FieldlessFailure(Answer):
+class FailureResponse(Answer):
     """A step that was refused."""
 
     subject: str
@@ -149,7 +149,7 @@ class OffloadsResponse(Answer):
     """Bytes by kind of all `luns` and of all `exports` that there ever were: they never fall."""
 
 
-class Healthy(Answer):
+class HealthResponse(Answer):
     """The process answers."""
 
     status: Literal["ok"]

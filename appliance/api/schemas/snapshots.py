@@ -8,7 +8,7 @@ from pydantic import Field
 from appliance.api.schemas.common import ListQuery
 from appliance.api.types import Answer, Versioned
 from appliance.domain.fields import Bytes, Guid, Time
-from appliance.worker.thick import RoomOfDatastore
+from appliance.worker.thick import DatastoreRoomResponse
 
 
 class SnapshotResponse(Answer):
@@ -70,4 +70,4 @@ class RoomResponse(Answer):
 
     needed: Bytes
     available: Bytes
-    datastores: list[RoomOfDatastore]
+    datastores: list[DatastoreRoomResponse]

@@ -10,7 +10,7 @@ from simulators.appliance import GIB, PASSWORD, Appliance
 
 from appliance.api.operation import DECLARATIONS
 from appliance.api.schemas.datastores import DatastoreResponse
-from appliance.api.schemas.receivers import ReceiverCreated, ReceiverResponse
+from appliance.api.schemas.receivers import ReceiverResponse, ReceiverSecretResponse
 
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "/hosts": ({"name": "esx1"}, {"addresses": ["192.0.2.1"]}),
@@ -123,5 +123,5 @@ def test_all_changes_of_one_object_check_its_version() -> None:
 
 
 def test_a_secret_is_in_no_version() -> None:
-    assert "secret" in ReceiverCreated.MEASURED >= ReceiverResponse.MEASURED
+    assert "secret" in ReceiverSecretResponse.MEASURED >= ReceiverResponse.MEASURED
     assert {"etag"} <= set(DatastoreResponse.model_json_schema()["required"])

@@ -171,13 +171,13 @@ def deleted(world: World, name: str) -> str:
 SCRIPTS: dict[str, tuple[Callable[[World, str], str], Callable[[str, str], Request]]] = {
     "create": (lambda world, name: "", lambda store, name: _new(name)),
     "change": (made, lambda store, name: requests.DatastoreUpdate(name=f"{name}-new", soft_threshold=50, lun=777).of(id=store)),
-    "grow": (made, lambda store, name: requests.GrowRequest.model_construct(size=2 * GIB).of(id=store)),
+    "grow": (made, lambda store, name: requests.SizeUpdate.model_construct(size=2 * GIB).of(id=store)),
     "delete": (made, lambda store, name: requests.DeleteDatastore().of(id=store)),
-    "restore": (deleted, lambda store, name: requests.RestoreRequest().of(id=store)),
+    "restore": (deleted, lambda store, name: requests.RestoreCreate().of(id=store)),
     "purge": (deleted, lambda store, name: requests.PurgeDatastore().of(id=store)),
     "snapshot": (made, lambda store, name: requests.SnapshotCreate(name="one", datastores=[store])),
     "unsnapshot": (snapshotted, lambda store, name: requests.DeleteSnapshot().of(id=store, snapshot="one")),
-    "rollback": (snapshotted, lambda store, name: requests.RollbackRequest().of(id=store, snapshot="one")),
+    "rollback": (snapshotted, lambda store, name: requests.RollbackCreate().of(id=store, snapshot="one")),
     "hold": (snapshotted, lambda store, name: requests.HoldCreate(tag="audit").of(id=store, snapshot="one")),
     "clone": (made, lambda store, name: requests.CloneCreate(name=f"{name}-clone").of(id=store)),
 }
@@ -229,7 +229,7 @@ def test_a_rollback_is_not_done_again_once_hosts_may_write(world: World, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(world.target, "create_lun", create_lun)
-        job_id = world.executor.submit(requests.RollbackRequest().of(id=store, snapshot="one"), "test")
+        job_id = world.executor.submit(requests.RollbackCreate().of(id=store, snapshot="one"), "test")
         world.executor._thread.join(120)
     assert len(rollbacks) == 1
     written = world.simulator.volume(dataset).space.written

@@ -9,7 +9,7 @@ import pytest
 from simulators.appliance import GIB, Appliance
 
 from appliance.domain.errors import ConflictError
-from appliance.domain.requests import AdoptRequest
+from appliance.domain.requests import AdoptionCreate
 from appliance.worker.adoption import OPERATIONS
 from appliance.worker.tests.test_nfs_datastores import cluster
 from appliance.zfs.errors import OutOfSpace
@@ -104,7 +104,7 @@ def test_an_adoption_checks_again_when_it_runs(appliance: Appliance) -> None:
     """The original has returned after the request."""
     store, _ = lost(appliance, "vmfs")
     context, adopt = appliance.service.context, OPERATIONS["datastore.adopt"]
-    plan = adopt.plan(context, AdoptRequest(dataset="rust/received", name="first", identity="keep"))
+    plan = adopt.plan(context, AdoptionCreate(dataset="rust/received", name="first", identity="keep"))
     appliance.simulator.import_pool("tank")
     with pytest.raises(ConflictError, match="claims this identity"):
         adopt.run(context, plan, "", lambda _step, _percent: None)

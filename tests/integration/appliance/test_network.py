@@ -106,9 +106,9 @@ def timedated(connection: DBusConnection) -> None:
 
 def test_the_clock_is_as_timedated_knows_it(tmp_path: Path) -> None:
     with message_bus(tmp_path / "bus") as address:
-        assert network.read(address).time == network.Clock(None, None), "nobody answers"
+        assert network.read(address).time == network.ClockResponse(None, None), "nobody answers"
         with open_dbus_connection(address) as connection:
             thread = threading.Thread(target=timedated, args=(connection,))
             thread.start()
-            wait_for(lambda: network.read(address).time == network.Clock(False, "Europe/Berlin"), "it answers")
+            wait_for(lambda: network.read(address).time == network.ClockResponse(False, "Europe/Berlin"), "it answers")
             thread.join()

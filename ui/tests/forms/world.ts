@@ -147,7 +147,7 @@ const certificate: Api.Certificate = {
   ...{ subject: "CN=appliance", issuer: "CN=appliance", names: ["appliance"], not_before: AT, not_after: AT },
   ...{ fingerprint: "00:11", self_signed: true },
 };
-const settings: components["schemas"]["IscsiSettings"] = { chap_required: false, target_chap_name: "storage" };
+const settings: components["schemas"]["IscsiSettingsResponse"] = { chap_required: false, target_chap_name: "storage" };
 
 const portal: Api.Portal = { address: "192.0.2.1:3260", group_tag: 1, advertised: null, interfaces: ["eth1"], problem: "" };
 const network: Api.Network = {

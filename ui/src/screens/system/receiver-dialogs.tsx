@@ -6,7 +6,7 @@ import { useState } from "react";
 import { api } from "../../api/client";
 import type { ApiProblem } from "../../api/problem";
 import { receiverQuery } from "../../api/queries";
-import type { Receiver, ReceiverCreated } from "../../api/types";
+import type { Receiver, ReceiverSecret } from "../../api/types";
 import { ChangeDialog } from "../../parts/change-dialog";
 import { changedOf } from "../../parts/changed";
 import { Choice } from "../../parts/choice";
@@ -22,7 +22,7 @@ const FIELDS = ["name", "url", "certificate", "sender", "recipients", "user", "p
 
 interface Props {
   readonly hook: Receiver;
-  readonly onMade: (made: ReceiverCreated) => void;
+  readonly onMade: (made: ReceiverSecret) => void;
   readonly onClose: () => void;
 }
 

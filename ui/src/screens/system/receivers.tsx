@@ -7,7 +7,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, idempotent, unwrap } from "../../api/client";
 import { receiversQuery } from "../../api/queries";
-import type { Delivery, Receiver, ReceiverCreated } from "../../api/types";
+import type { Delivery, Receiver, ReceiverSecret } from "../../api/types";
 import { ListPanel } from "../../parts/list-panel";
 import { ProblemAlert } from "../../parts/problem-alert";
 import { ActionsMenu } from "../../parts/actions-menu";
@@ -32,7 +32,7 @@ export function Receivers() {
   const [made, setMade] = useState<Made | null>(null);
   const Dialog = chosen && DIALOGS[chosen.action];
   /** Only webhooks have a secret to show. */
-  const show = ({ name, secret }: ReceiverCreated) => {
+  const show = ({ name, secret }: ReceiverSecret) => {
     if (secret != null) setMade({ name, secret });
   };
   return (
