@@ -14,8 +14,8 @@ from appliance.domain import secrets
 from appliance.worker import alerts
 
 # The same inputs each time, or those of the seed of tests/run (--hypothesis-seed), without a time limit.
-_own_seed = "ZVAAI_SEED" not in os.environ
-settings.register_profile("suite", deadline=None, derandomize=_own_seed, suppress_health_check=[HealthCheck.too_slow])
+_fixed_seed = "ZVAAI_SEED" not in os.environ
+settings.register_profile("suite", deadline=None, derandomize=_fixed_seed, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
 
@@ -28,7 +28,7 @@ def quick_passwords() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def one_round_is_enough() -> Iterator[None]:
+def one_run_is_enough() -> Iterator[None]:
     """Alerts follow each run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(alerts, "APART_S", 0.0)

@@ -36,7 +36,7 @@ def _state(call: Call) -> dict[str, object]:
             "has_key": row.sealed_key is not None,
             "suggested": recovery.suggested(copies),
             "copies": [
-                {"pool": copy.pool, **dict(copy.copy.header), "this_installation": copy.is_own, "known": copy.known}
+                {"pool": copy.pool, **dict(copy.copy.header), "this_installation": copy.this_installation, "known": copy.known}
                 for copy in copies
             ],
         }

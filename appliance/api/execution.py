@@ -28,7 +28,7 @@ from appliance.domain.secrets import SealedError
 from appliance.worker.errors import as_domain_errors
 from appliance.worker.service import Service
 
-_KEYS_KEPT_S = 86400
+_KEY_LIFETIME_S = 86400
 _ROTATED_AFTER = 100
 _LONGEST_WAIT_S = 30
 _TELLING = {200, 201, 401, 403}
@@ -204,7 +204,7 @@ def _claim(declared: Declaration, call: Call) -> tuple[str | None, Outcome | Non
         _running.add(call.key)
         call.running = True
     with store.session() as session:
-        session.execute(delete(IdempotencyKey).where(IdempotencyKey.created_at < now - _KEYS_KEPT_S))
+        session.execute(delete(IdempotencyKey).where(IdempotencyKey.created_at < now - _KEY_LIFETIME_S))
     try:
         with store.session() as session:
             session.add(IdempotencyKey(actor=actor, key=key, digest=digest, headers={}, body="", created_at=now))

@@ -76,7 +76,7 @@ class _Connection(socketserver.StreamRequestHandler):
             if message.method != ZFS_EVENT:
                 raise NotFoundError("method", message.method)
             stored = self.server.service.watch.event(msgspec.json.decode(message.params, type=dict[str, object]))
-            answer = {"result": {"kept": stored}}
+            answer = {"result": {"stored": stored}}
         except DomainError as error:
             answer = {"error": to_wire(error)}
         except Exception:

@@ -152,8 +152,8 @@ def begin_oidc(call: Call, query: OidcQuery) -> OidcLoginResponse:
         if not oidc.is_https(query.origin) or urlsplit(query.origin).hostname not in [name.lower() for name in names]:
             raise ConflictError("the console has another name than its certificate: use a name of it, or set the external URL")
     begun = oidc.begin(settings, settings["secret"], query.origin + oidc.CALLBACK)
-    kept = [begun.state, begun.nonce, begun.verifier, query.origin, time.time()]
-    return OidcLoginResponse(url=begun.url, state=begun.state, binding=call.context.seal.seal(json.dumps(kept)))
+    login_state = [begun.state, begun.nonce, begun.verifier, query.origin, time.time()]
+    return OidcLoginResponse(url=begun.url, state=begun.state, binding=call.context.seal.seal(json.dumps(login_state)))
 
 
 @resource.operation("POST", "/session/oidc", role=None, audit="session.begin", status=201)

@@ -15,8 +15,8 @@ from typing import Any
 
 import httpx
 
-FAILED, USAGE, NOT_THERE, IN_THE_WAY, NOT_ALLOWED, UNAVAILABLE, INVALID = 1, 2, 3, 4, 5, 6, 7
-_EXIT_CODES = {400: INVALID, 401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_THERE, 409: IN_THE_WAY, 412: IN_THE_WAY, 422: INVALID}
+FAILED, USAGE, NOT_FOUND, IN_THE_WAY, NOT_ALLOWED, UNAVAILABLE, INVALID = 1, 2, 3, 4, 5, 6, 7
+_EXIT_CODES = {400: INVALID, 401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_FOUND, 409: IN_THE_WAY, 412: IN_THE_WAY, 422: INVALID}
 _EXIT_CODES |= {429: NOT_ALLOWED, 503: UNAVAILABLE}
 _TRIES = 3
 """Attempts of a change whose answer was lost, or that was based on an outdated version."""
@@ -205,7 +205,7 @@ class Client:
                 return str(matching[0]["id"])
             if matching:
                 raise CommandError(f"several are called {name!r}: {', '.join(item['id'] for item in matching)}", IN_THE_WAY)
-        raise CommandError(f"there is no {name!r} in {path.strip('/')}", NOT_THERE)
+        raise CommandError(f"there is no {name!r} in {path.strip('/')}", NOT_FOUND)
 
 
 def _in_words(problem: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli.client import INVALID, NOT_THERE, CommandError
+from appliance.cli.client import INVALID, NOT_FOUND, CommandError
 from appliance.cli.shared import Run, noun
 
 job = noun("job", "Show, wait for and cancel jobs.")
@@ -65,7 +65,7 @@ def show_alert(run: Run, alert: int) -> None:
     """Show an alert, its remedy, and who acknowledged it."""
     matching: list[dict[str, Any]] = [entry for entry in run.client.all("/alerts", open="false") if entry["id"] == alert]
     if not matching:
-        raise CommandError(f"there is no alert {alert}; zvaai alert list --all shows their numbers", NOT_THERE)
+        raise CommandError(f"there is no alert {alert}; zvaai alert list --all shows their numbers", NOT_FOUND)
     run.output.fields(matching[0])
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from appliance.cli.client import INVALID, NOT_THERE, USAGE, Client, CommandError
+from appliance.cli.client import INVALID, NOT_FOUND, USAGE, Client, CommandError
 from appliance.cli.output import Output, size
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -168,7 +168,7 @@ def changed_list(field: str, now: list[str], add: list[str] | None, remove: list
     if not add and not remove:
         return {}
     if absent := sorted(set(remove or ()) - set(now)):
-        raise CommandError(f"cannot remove {', '.join(absent)}: it is not among {', '.join(now) or 'none'}", NOT_THERE)
+        raise CommandError(f"cannot remove {', '.join(absent)}: it is not among {', '.join(now) or 'none'}", NOT_FOUND)
     return {field: sorted({*now, *(add or ())} - set(remove or ()))}
 
 

@@ -117,10 +117,10 @@ class SeriesFiles:
         nothing: tuple[float | None, ...] = (None,) * len(layout.values)
         rows_by_time: dict[int, tuple[float | None, ...]] = {}
         if _is_whole(file, layout):
-            (begin, _, found_step), _, rows = rrdtool.fetch(
+            (begin, _, series_step), _, rows = rrdtool.fetch(
                 str(file), layout.consolidation, "--resolution", str(step), "--start", str(first), "--end", str(last - 1)
             )
-            rows_by_time = {begin + (index + 1) * found_step: row for index, row in enumerate(rows)}
+            rows_by_time = {begin + (index + 1) * series_step: row for index, row in enumerate(rows)}
         return [rows_by_time.get(at, nothing) for at in range(first + step, last + 1, step)]
 
 

@@ -26,7 +26,7 @@ class TargetRefusedError(TargetError):
         self.code = code
 
 
-NOT_THERE = -32001
+NOT_FOUND = -32001
 TAKEN = -32002
 NOT_SERVED = -32003
 

@@ -11,8 +11,8 @@ import msgspec
 from appliance.dataplane import json_rpc
 from appliance.dataplane.target import (
     CHANGING_TOGETHER,
+    NOT_FOUND,
     NOT_SERVED,
-    NOT_THERE,
     TAKEN,
     Access,
     Account,
@@ -53,7 +53,7 @@ class TargetSocket:
         try:
             return self._call(method, **parameters)
         except TargetRefusedError as error:
-            if error.code != NOT_THERE:
+            if error.code != NOT_FOUND:
                 raise
             return None
 
@@ -137,7 +137,7 @@ class TargetSocket:
         try:
             response = self._call("lun.space", uuid=uuid)
         except TargetRefusedError as error:
-            if error.code not in (_NO_METHOD, NOT_THERE, NOT_SERVED):
+            if error.code not in (_NO_METHOD, NOT_FOUND, NOT_SERVED):
                 raise
             return None
         return None if response.get("unique_bytes") is None else msgspec.convert(response, LunSpace)

@@ -26,7 +26,7 @@ class FileRefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class FoundFile:
+class ListedFile:
     """A VMDK file that holds data. Sizes in bytes; `allocated` may lack writes of the last seconds."""
 
     path: str
@@ -36,7 +36,7 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class FilePage:
-    files: tuple[FoundFile, ...]
+    files: tuple[ListedFile, ...]
     more: bool
     complete: bool
     """False if files were skipped: too deep, too many, or a name that is no text."""
@@ -126,7 +126,7 @@ class VaaiNas:
         """Files whose path is after `after`, 500 at most."""
 
         def page(response: dict[str, Any]) -> FilePage:
-            files = tuple(FoundFile(file["path"], file["total_bytes"], file["allocated_bytes"]) for file in response["files"])
+            files = tuple(ListedFile(file["path"], file["total_bytes"], file["allocated_bytes"]) for file in response["files"])
             return FilePage(files, response["more"], response["complete"])
 
         return self._call("files.list", page, export=export, after=after, limit=limit)

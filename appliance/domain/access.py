@@ -33,7 +33,7 @@ PASSWORD_SHORTEST, PASSWORD_LONGEST = 12, 256
 _FREE = {"pair": 5, "address": 20}
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 30, 900
 _FORGET_S = 3600
-_FAILURES_KEPT = 10_000
+_FAILURES_RETAINED = 10_000
 
 
 class Role(IntEnum):
@@ -271,7 +271,7 @@ def count_failure(session: Session, name: str, address: str) -> None:
             failure.locked_until = now + min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2 ** min(beyond, 10))
         session.add(failure)
     session.flush()
-    surplus = (session.scalar(select(func.count()).select_from(LoginFailure)) or 0) - _FAILURES_KEPT
+    surplus = (session.scalar(select(func.count()).select_from(LoginFailure)) or 0) - _FAILURES_RETAINED
     if surplus > 0:
         oldest = select(LoginFailure.key).order_by(LoginFailure.last_at).limit(surplus)
         session.execute(delete(LoginFailure).where(LoginFailure.key.in_(oldest)))

@@ -146,7 +146,7 @@ def _datastores(inventory: Inventory, shown: Shown) -> list[Datastore]:
         if claim is not None:
             has_guid.append(has_its_guid(dataset))
             stores.append(_datastore(dataset, claim, shown, inventory.devices.get(dataset.name)))
-    perhaps = {store.copy_of for store, has_own in zip(stores, has_guid, strict=True) if has_own}  # two with one identity
+    perhaps = {store.copy_of for store, matches in zip(stores, has_guid, strict=True) if matches}  # two with one identity
     seen = {store.uuid for store in stores} | perhaps
     stores += [_missing(uuid, shown) for uuid in (*shown.luns, *shown.exports) if uuid not in seen]
     return sorted(stores, key=lambda store: (store.name, store.id))

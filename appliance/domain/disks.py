@@ -16,7 +16,7 @@ AREA = "disk"
 
 WEAR_STEP = 5
 """Percent after which the alert is raised again."""
-COUNTS_KEPT = 2000
+COUNTS_RETAINED = 2000
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def grown(known: Mapping[str, Count], now: Mapping[str, int], acknowledged: Coll
         before = remembered.pop(key, Count(0))
         # A counter that was reset, or a new disk under the same name, causes an alert again.
         remembered[key] = Count(count, before.acknowledged if count >= before.acknowledged else 0)
-    return dict(list(remembered.items())[-COUNTS_KEPT:])
+    return dict(list(remembered.items())[-COUNTS_RETAINED:])
 
 
 def identity(disk: Disk) -> str:

@@ -16,7 +16,7 @@ from appliance.domain.journal import publish
 QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED = "queued", "running", "succeeded", "failed", "cancelled"
 ACTIVE = (QUEUED, RUNNING)
 QUEUE = 1000
-KEPT = 20_000
+RETAINED = 20_000
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,7 +78,7 @@ def submit(session: Session, job_id: str, kind: str, plan: Plan, actor: str, key
     session.add(job)
     session.flush()
     if sequence % 200 == 0:
-        session.execute(delete(Job).where(Job.sequence <= sequence - KEPT, Job.state.not_in(ACTIVE)))
+        session.execute(delete(Job).where(Job.sequence <= sequence - RETAINED, Job.state.not_in(ACTIVE)))
     _changed(session, job)
     return job
 
@@ -112,12 +112,12 @@ def active(session: Session) -> list[Job]:
     return list(session.scalars(select(Job).where(Job.state.in_(ACTIVE)).order_by(Job.sequence)))
 
 
-def subjects_since(session: Session, at: float) -> set[str]:
+def subjects_after(session: Session, at: float) -> set[str]:
     """Subjects of jobs that are running, or ended after this time (seconds since 1970)."""
     return set(session.scalars(select(Job.subject).where(Job.state.in_(ACTIVE) | (Job.ended_at >= at))))
 
 
-def about_since(session: Session, at: float) -> set[str]:
+def about_after(session: Session, at: float) -> set[str]:
     """Subjects and datasets of jobs that are running, or ended after this time: data read in between may be an intermediate
     state. Jobs that only wait are not included, as they have changed nothing.
     """

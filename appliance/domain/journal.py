@@ -17,12 +17,12 @@ from appliance.database.models import Alert, AuditEntry, Event
 from appliance.domain.errors import NotFoundError
 from appliance.domain.receivers import announce
 
-EVENTS_KEPT = 10_000
-AUDIT_KEPT = 50_000
+EVENTS_RETAINED = 10_000
+AUDIT_RETAINED = 50_000
 """In the database; older entries are in files, so many of them, of so many entries:"""
 AUDIT_FILES = 100
 AUDIT_FILE_ENTRIES = 5_000
-ALERTS_KEPT = 5_000
+ALERTS_RETAINED = 5_000
 
 
 def record(
@@ -63,7 +63,7 @@ def rotate(session: Session, directory: Path) -> None:
     """Moves the oldest audit entries, when there are enough of them, into a separate file; deletes the oldest files."""
     newest = session.scalar(select(func.max(AuditEntry.id))) or 0
     oldest = session.scalar(select(func.min(AuditEntry.id))) or 0
-    if newest - oldest < AUDIT_KEPT + AUDIT_FILE_ENTRIES:
+    if newest - oldest < AUDIT_RETAINED + AUDIT_FILE_ENTRIES:
         return
     entries = session.scalars(select(AuditEntry).order_by(AuditEntry.id).limit(AUDIT_FILE_ENTRIES)).all()
     directory.mkdir(mode=0o700, exist_ok=True)
@@ -87,7 +87,7 @@ def publish(session: Session, kind: str, subject: str, **data: Any) -> None:
     session.add(event)
     session.flush()
     if event.id % 500 == 0:
-        session.execute(delete(Event).where(Event.id <= event.id - EVENTS_KEPT))
+        session.execute(delete(Event).where(Event.id <= event.id - EVENTS_RETAINED))
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,8 @@ def update_alerts(session: Session, area: str, findings: Iterable[Finding], unch
                 announce(session, "alert.changed", alert)
     for finding in by_key.values():
         _raise(session, finding)
-    if (session.scalar(select(func.count()).select_from(Alert)) or 0) > ALERTS_KEPT:
-        oldest = select(Alert.id).where(Alert.cleared_at.is_not(None)).order_by(Alert.id).limit(ALERTS_KEPT // 10)
+    if (session.scalar(select(func.count()).select_from(Alert)) or 0) > ALERTS_RETAINED:
+        oldest = select(Alert.id).where(Alert.cleared_at.is_not(None)).order_by(Alert.id).limit(ALERTS_RETAINED // 10)
         session.execute(delete(Alert).where(Alert.id.in_(oldest)))
 
 

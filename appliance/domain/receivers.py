@@ -31,7 +31,7 @@ SEVERITIES = ("info", "warning", "critical")
 RECEIVERS = 16
 WAITING = 1000
 """Limit of waiting deliveries of one destination; the oldest are dropped."""
-KEPT = 200
+RETAINED = 200
 """Retained ended deliveries of one destination."""
 WEBHOOK, EMAIL, SYSLOG = "webhook", "email", "syslog"
 SCHEMES = {WEBHOOK: ("https", "http"), EMAIL: ("smtps", "smtp"), SYSLOG: ("syslog", "syslog+tcp", "syslog+tls")}
@@ -282,7 +282,7 @@ def ended(
             select(Delivery.id)
             .where(Delivery.receiver_id == tried.receiver_id, Delivery.ended_at.is_not(None))
             .order_by(Delivery.id.desc())
-            .offset(KEPT)
+            .offset(RETAINED)
         )
         session.execute(delete(Delivery).where(Delivery.id.in_(old)))
     return tried

@@ -43,7 +43,7 @@ class RecoveryModeError(ConflictError):
 class PoolCopy:
     pool: str
     copy: Copy
-    is_own: bool
+    this_installation: bool
     known: bool
 
 
@@ -55,16 +55,16 @@ def judge(session: Session, copies: Mapping[str, Iterable[Copy]]) -> list[PoolCo
     for pool, of_pool in sorted(copies.items()):
         for copy in of_pool:
             header = copy.header
-            is_own = header.installation == row.id
-            written = session.get(PublishedCopy, header.generation) if is_own else None
-            old = is_own and (header.generation <= row.decided_generation or header.generation < (oldest or 0))
-            judged.append(PoolCopy(pool, copy, is_own, old or (written is not None and written.hash == header.hash)))
+            this_installation = header.installation == row.id
+            written = session.get(PublishedCopy, header.generation) if this_installation else None
+            old = this_installation and (header.generation <= row.decided_generation or header.generation < (oldest or 0))
+            judged.append(PoolCopy(pool, copy, this_installation, old or (written is not None and written.hash == header.hash)))
     return judged
 
 
 def reason(copies: Iterable[PoolCopy], generation: int) -> str | None:
     """Why the database is not the newest; None if no copy contradicts. Copies of other installations are ignored."""
-    newer = [copy for copy in copies if copy.is_own and not copy.known]
+    newer = [copy for copy in copies if copy.this_installation and not copy.known]
     if not newer:
         return None
     pools = ", ".join(sorted({copy.pool for copy in newer}))

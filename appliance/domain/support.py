@@ -8,7 +8,7 @@ from pathlib import Path
 from appliance.domain.errors import NotFoundError
 from appliance.domain.fields import Bytes, Time
 
-KEPT = 5
+RETAINED = 5
 _SUFFIX = ".tar.gz"
 
 
@@ -43,5 +43,5 @@ def existing(folder: Path, bundle_id: str) -> Path:
 
 
 def forget_old(folder: Path) -> None:
-    for old in bundles(folder)[KEPT:]:
+    for old in bundles(folder)[RETAINED:]:
         file_of(folder, old.id).unlink(missing_ok=True)

@@ -57,10 +57,10 @@ class CheckedExports(Exports):
         self._engine, self._control = engine, control
         self._directories = tuple(directories)
         self._seen_at = seen_at
-        self._one_after_the_other = threading.Lock()
+        self._lock = threading.Lock()
 
     def add_export(self, dataset: str, guid: int, number: int, share: str, settings: ExportSettings) -> None:
-        with self._one_after_the_other:
+        with self._lock:
             export = self._export(dataset, guid, number, share, settings)
             self._control.add(export)
             try:  # from here on ganesha keeps it mounted; before, the caller could unmount it on another connection
@@ -71,17 +71,17 @@ class CheckedExports(Exports):
                 raise
 
     def change_export(self, dataset: str, guid: int, number: int, share: str, settings: ExportSettings) -> None:
-        with self._one_after_the_other:
+        with self._lock:
             self._ours(number)
             self._control.change(self._export(dataset, guid, number, share, settings))
 
     def remove_export(self, number: int) -> None:
-        with self._one_after_the_other:
+        with self._lock:
             self._ours(number)
             self._control.remove(number)
 
     def forget_export(self, number: int) -> None:
-        with self._one_after_the_other:
+        with self._lock:
             text = self._control.files().get(number)
             export = read(text) if text is not None else None
             if text is not None and (export is None or not is_allowed(str(export.path), self._directories)):

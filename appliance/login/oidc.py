@@ -29,7 +29,7 @@ CALLBACK = "/login/oidc"
 """Page of the console that the provider sends the browser back to."""
 ANSWER_S = 5
 _AT_ONCE = threading.BoundedSemaphore(4)
-_METADATA_KEPT_S = 300
+_METADATA_LIFETIME_S = 300
 _DRIFT_S = 60
 """That the clocks may differ."""
 _SIGNATURES = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
@@ -125,12 +125,12 @@ def _person(settings: Settings, claims: dict[str, Any]) -> Person:
     name = str(claims.get("preferred_username") or claims.get("email") or claims["sub"])
     if not _PRINTABLE.fullmatch(name):
         raise UnauthenticatedError("the provider gives a user name that is longer than 64 characters or not printable")
-    found: Any = claims.get(settings["claim"])
-    if found is None:  # such as realm_access.roles of Keycloak
-        found = claims
+    claim: Any = claims.get(settings["claim"])
+    if claim is None:  # such as realm_access.roles of Keycloak
+        claim = claims
         for part in settings["claim"].split("."):
-            found = found.get(part) if isinstance(found, dict) else None
-    values = [value for value in (found if isinstance(found, list) else [found]) if isinstance(value, str)]
+            claim = claim.get(part) if isinstance(claim, dict) else None
+    values = [value for value in (claim if isinstance(claim, list) else [claim]) if isinstance(value, str)]
     # Names can change, and go to others (OpenID Connect Core, 5.7).
     identifier = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{settings['issuer']} {claims['sub']}"))
     return Person(identifier, name, role_of(settings, values))
@@ -167,7 +167,7 @@ def _get(certificate: str | None, url: str) -> Any:
 
 
 def _metadata(settings: Settings) -> dict[str, Any]:
-    return _read_metadata(settings["issuer"], settings["certificate"], int(time.monotonic() // _METADATA_KEPT_S))
+    return _read_metadata(settings["issuer"], settings["certificate"], int(time.monotonic() // _METADATA_LIFETIME_S))
 
 
 @functools.lru_cache(maxsize=4)

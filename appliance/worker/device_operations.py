@@ -43,9 +43,9 @@ def check_offline(pool: Pool, device: Vdev) -> None:
 
 def check_replacement(context: Context, pool: Pool, old: Vdev, new: str, *, force: bool) -> None:
     """Refuses a new device that does not exist, is in use, or is certainly too small. Raises ZfsError."""
-    own_spare = any(is_device(vdev.path, new) for vdev in pool.vdevs if vdev.role == Role.SPARE)
+    is_spare = any(is_device(vdev.path, new) for vdev in pool.vdevs if vdev.role == Role.SPARE)
     same_bay = is_device(old.path, new) or is_device(old.was, new)
-    if not own_spare and not same_bay:  # a spare must exist and be free too, whatever its size
+    if not is_spare and not same_bay:  # a spare must exist and be free too, whatever its size
         spare = VdevSpec(devices=(new,), redundancy=Redundancy.STRIPE, role=Role.SPARE)
         context.engine.add_vdevs(pool.name, [spare], force=force, dry_run=True)
     top = next((vdev for vdev in pool.vdevs if old in vdev.devices()), old)

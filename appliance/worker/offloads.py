@@ -22,7 +22,7 @@ Counts = dict[str, int]
 """Bytes by kind, those of fallbacks as "fallback_bytes.REASON"."""
 
 
-class _Kept(msgspec.Struct):
+class _StoredTotals(msgspec.Struct):
     """The setting: totals by plane, and the last counters of each present LUN and export."""
 
     totals: dict[str, Counts] = {}
@@ -84,7 +84,7 @@ class Offloads:
         with self._lock:
             with self._context.store.reading() as session:
                 setting = session.get(Setting, SETTING)
-                stored = msgspec.convert(setting.value, _Kept) if setting else _Kept()
+                stored = msgspec.convert(setting.value, _StoredTotals) if setting else _StoredTotals()
             totals = {name: stored.totals.get(name, {}) for name in (LUNS, EXPORTS)}
             before = stored.luns if plane == LUNS else stored.exports
             now = {row.subject: _counts(row) for row in rows}

@@ -21,7 +21,7 @@ from appliance.zfs import configuration_copies
 from appliance.zfs import errors as zfs
 from appliance.zfs.model import Health, ImportablePool, Redundancy, Role, VdevSpec
 
-OWN = (
+APPLIANCE_FILESYSTEMS = (
     domain.FOLDER,
     domain.TRASH,
     domain.ENCRYPTED,
@@ -279,7 +279,7 @@ class DestroyPool(PoolChange[requests.DestroyPool, DestroyPlan]):
         names = [
             dataset.name for dataset in (*inventory.filesystems, *inventory.volumes) if dataset.name.startswith(f"{pool.name}/")
         ]
-        others = sorted(name for name in names if name.partition("/")[2] not in OWN)
+        others = sorted(name for name in names if name.partition("/")[2] not in APPLIANCE_FILESYSTEMS)
         if others and not request.force:
             raise ConflictError(f"Cannot destroy pool {pool.name}: it has other datasets", others, can_force=True)
         return DestroyPlan(**of_pool(pool.name), guid=str(pool.guid))

@@ -24,7 +24,7 @@ def give_numbers(context: Context, inventory: Inventory, stores: Sequence[Datast
     datasets = {dataset.name: dataset for dataset in (*inventory.volumes, *inventory.filesystems)}
     with context.store.session() as session:
         # The inventory may be older than the end of a job that deleted the datastore.
-        changing = jobs.subjects_since(session, inventory.scanned_at)
+        changing = jobs.subjects_after(session, inventory.scanned_at)
         pending = [jobs.plan_of(job).claims for job in jobs.active(session)]
         luns, numbers, shares = ([getattr(claims, key) for claims in pending] for key in ("lun", "export", "share"))
         for store in unnumbered:
@@ -48,7 +48,7 @@ def store_numbers(context: Context, inventory: Inventory, stores: Sequence[Datas
     if not differing:
         return
     with context.store.reading() as session:
-        changing = jobs.about_since(session, inventory.scanned_at)
+        changing = jobs.about_after(session, inventory.scanned_at)
     for name in differing.keys() - changing:
         try:
             context.engine.set_properties(name, differing[name])

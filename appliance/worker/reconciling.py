@@ -158,7 +158,7 @@ class Reconciling:
         with self._context.store.reading() as session:
             desired = target_state(self._context, inventory, stores, session, self._folders)
             changing = becoming_thick(session)
-            about = jobs.about_since(session, inventory.scanned_at)
+            about = jobs.about_after(session, inventory.scanned_at)
             shown = set(session.scalars(select(Presentation.datastore))) - about
             revisions = {host.chap_name: host.chap_revision for host in session.scalars(select(Host))}
             mutual_revision = hosts.mutual_revision(session)
@@ -212,7 +212,7 @@ class Reconciling:
         self, inventory: Inventory, stores: list[Datastore], pools: Collection[str]
     ) -> tuple[planes.Outcome, set[str]]:
         with self._context.store.reading() as session:
-            out, about = jobs.out_of_service(session), jobs.about_since(session, inventory.scanned_at)
+            out, about = jobs.out_of_service(session), jobs.about_after(session, inventory.scanned_at)
             numbers = {row.datastore: row.number for row in session.scalars(select(Export))}
             groups = {group_id for store in stores if store.kind == domain.NFS for group_id in store.host_groups}
             addresses = {group_id: list(exports.addresses(session, [group_id])) for group_id in groups}

@@ -281,4 +281,4 @@ class Recovery:
         unknown = [copy for copy in of_pool if not copy.known]
         if not unknown:
             raise InvalidError("from_pool", f"the copy on pool {pool} is this database's own", "a pool whose copy is not")
-        return max(unknown, key=lambda copy: (copy.is_own, copy.copy.header.written_at)).copy
+        return max(unknown, key=lambda copy: (copy.this_installation, copy.copy.header.written_at)).copy

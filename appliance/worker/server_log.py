@@ -60,16 +60,16 @@ def newest(chosen: Filter, limit: int) -> list[Entry]:
             over.start()
             try:
                 assert process.stdout is not None and process.stderr is not None
-                found: list[Entry] = []
+                entries: list[Entry] = []
                 for entry in _entries(process.stdout):
-                    if len(found) == limit or (chosen.since is not None and entry.at < chosen.since):
-                        return found
-                    found.append(entry)
+                    if len(entries) == limit or (chosen.since is not None and entry.at < chosen.since):
+                        return entries
+                    entries.append(entry)
                 if over.finished.is_set():
                     raise UnavailableError(f"the search took more than {SEARCH_S:.0f} s; select a unit or a shorter time")
                 if said := process.stderr.read().decode(errors="replace").strip():
                     raise UnavailableError(f"the journal cannot be read: {said}"[:500])
-                return found
+                return entries
             finally:
                 over.cancel()
                 process.kill()

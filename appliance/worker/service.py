@@ -110,7 +110,7 @@ class Service:
         return [
             filesystem
             for filesystem in filesystems
-            if "/" in filesystem.name and filesystem.name.split("/", 1)[1] not in pool_operations.OWN
+            if "/" in filesystem.name and filesystem.name.split("/", 1)[1] not in pool_operations.APPLIANCE_FILESYSTEMS
         ]
 
     def check_scheduled(self, datastores: Sequence[str], pool: str | None = None) -> None:

@@ -99,11 +99,11 @@ def _tags(context: Context, snapshot: Snapshot) -> list[str]:
     return [hold.tag for hold in context.engine.holds(snapshot.name)]
 
 
-def held(context: Context, snapshots: Sequence[Snapshot], *, of_one: bool = False) -> ConflictError:
+def held(context: Context, snapshots: Sequence[Snapshot], *, single: bool = False) -> ConflictError:
     """Why these can't be destroyed, and what to do. `of_one`: the request names the snapshot, so only its holds are listed."""
     until = [at for snapshot in snapshots if (at := retention.protected_until(snapshot)) is not None]
     blocking = [f"{snapshot.name} ({', '.join(_tags(context, snapshot))})" for snapshot in snapshots]
-    if of_one:
+    if single:
         blocking = _tags(context, snapshots[0])
     if until:
         when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(max(until)))
@@ -127,7 +127,7 @@ class DeleteSnapshot(Operation[requests.DeleteSnapshot, SnapshotPlan]):
         if chosen.clones:
             raise ConflictError("clones depend on it", steps.names_of(context, chosen.clones))
         if chosen.holds:
-            raise held(context, [chosen], of_one=True)
+            raise held(context, [chosen], single=True)
         return SnapshotPlan(subject=f"{store.id}@{request.snapshot}", pools=(store.pool,), name=name, about=(store.id,))
 
     def run(self, context: Context, plan: SnapshotPlan, job_id: str, advance: Advance) -> SnapshotResult:

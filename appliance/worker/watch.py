@@ -188,15 +188,15 @@ class Watch:
             alerts = open_alerts(session, disks.AREA)
             hot = {alert.key for alert in alerts if alert.key.startswith(f"{disks.AREA}:temperature:")}
             read = {path: disk_and_health[:2] for path, disk_and_health in healths.items()}
-            now_found = {finding.key: finding for finding in disks.findings(read, hot)}
+            current = {finding.key: finding for finding in disks.findings(read, hot)}
             for disk, health, reported_before in unknown:
                 earlier = [alert for alert in alerts if alert.key.endswith(f":{disks.identity(disk)}")]
                 for alert in earlier:  # from before the worker's start
-                    now_found.setdefault(alert.key, Finding(alert.key, alert.severity, alert.subject, alert.text, alert.remedy))
+                    current.setdefault(alert.key, Finding(alert.key, alert.severity, alert.subject, alert.text, alert.remedy))
                 if health.unanswered and (earlier or reported_before):
                     silent = disks.silent(disk, health)
-                    now_found[silent.key] = silent
-            self._update_disk_alerts(session, now_found, alerts, disks.counts(health[:2] for health in healths.values()))
+                    current[silent.key] = silent
+            self._update_disk_alerts(session, current, alerts, disks.counts(health[:2] for health in healths.values()))
 
     def _update_disk_alerts(
         self, session: Session, findings: dict[str, Finding], alerts: Sequence[Alert], counts: dict[str, int]

@@ -107,7 +107,7 @@ class SnapshotFolders(Folders):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(_unfinished(identifier), 0o700, dir_fd=parent)
             with _within(parent, _unfinished(identifier)) as folder:
-                _own_as(folder, os.fstat(like))
+                _copy_owner(folder, os.fstat(like))
 
     def restore_range(self, snapshot: str, path: str, identifier: str, file: str, offset: int, length: int) -> int:
         if not 0 <= offset < 1 << 63 or not 0 < length <= MOST_RANGE_BYTES:
@@ -115,7 +115,7 @@ class SnapshotFolders(Folders):
         with self._file(snapshot, path) as source, self._made(snapshot, path, identifier) as folder:
             flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if offset == 0 else 0)
             with _opened(_component(file), flags, folder) as made, _space(path):
-                _own_as(made, os.fstat(source))
+                _copy_owner(made, os.fstat(source))
                 copied = 0
                 while copied < length:
                     part = min(_PART_BYTES, length - copied)
@@ -136,7 +136,7 @@ class SnapshotFolders(Folders):
         with self._file(snapshot, path) as source, self._made(snapshot, path, identifier) as folder:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             with _opened(_component(file), flags, folder) as made, _space(path):
-                _own_as(made, os.fstat(source))
+                _copy_owner(made, os.fstat(source))
                 done = 0
                 while done < len(text):
                     done += os.write(made, text[done:])
@@ -276,6 +276,6 @@ def _exists(folder: int, name: str) -> bool:
     return True
 
 
-def _own_as(file: int, like: os.stat_result) -> None:
+def _copy_owner(file: int, like: os.stat_result) -> None:
     os.fchown(file, like.st_uid, like.st_gid)
     os.fchmod(file, stat.S_IMODE(like.st_mode) & 0o777)

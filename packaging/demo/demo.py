@@ -148,10 +148,10 @@ def on_host(ports: Ports) -> Iterator[Running]:
     with POOL_FILE.open("ab") as file:
         file.truncate(max(POOL_BYTES, file.tell()))
     address = f"127.0.0.1:{ports.iscsi}"
-    own_network = ("--nfs-own-network", *map(str, ports.of_nfs))
+    private_network = ("--nfs-private-network", *map(str, ports.of_nfs))
     # In a separate session, so that Ctrl-C reaches it once, through this process. It also ends when this process is killed.
     command = ["setpriv", "--pdeathsig", "TERM", *serve_command(str(POOL_FILE), address, address, f"127.0.0.1:{ports.console}")]
-    command += own_network
+    command += private_network
     process = subprocess.Popen(command, start_new_session=True)
 
     where, portal = "this host's own OpenZFS", ("127.0.0.1", ports.iscsi)

@@ -23,14 +23,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "uml"))
 
 from guest import Forward, Forwarder  # noqa: E402
 from programs import END_WITH_US, DemoError, Ending, Stopped, StopSignal, end, report, run, wait_until  # noqa: E402
-from service import BUS, HERE, NFS_STATISTICS, OWN_MOUNTS, USER  # noqa: E402
+from service import BUS, DEMO_MOUNTS, HERE, NFS_STATISTICS, USER  # noqa: E402
 
 EXPORT = "/demo"
 NFS_PORT, MOUNT_PORT, RPCBIND_PORT = 2049, 20048, 111
 PORTS = (NFS_PORT, MOUNT_PORT)
 """Ports for clients; in this order in JSON and on the command line."""
 PACKAGED_FSALS = Path("/usr/lib/x86_64-linux-gnu/ganesha")
-STORE = OWN_MOUNTS / "nfs"
+STORE = DEMO_MOUNTS / "nfs"
 NOBODY = 65534
 PROPERTIES = {"mountpoint": "legacy", "acltype": "posix", "xattr": "sa", "recordsize": "128K"}
 SHOWN = {
@@ -106,13 +106,13 @@ def counters() -> dict[str, int]:
 def show_offloads(known: dict[str, int]) -> None:
     """Prints the new offloads of hosts; `known` has the counters of the last check."""
     try:
-        found = counters()
+        current = counters()
     except (OSError, ValueError):
         return
     for name, what in SHOWN.items():
-        if (more := found[name] - known.get(name, 0)) > 0:
+        if (more := current[name] - known.get(name, 0)) > 0:
             report(f"NFS export {EXPORT}: {more / (1 << 20):.1f} MiB {what}")
-    known.update(found)
+    known.update(current)
 
 
 def serve(options: argparse.Namespace, stop: StopSignal) -> None:
@@ -160,12 +160,12 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--log", required=True, type=Path, help="the daemon's log")
     parser.add_argument("--ready", required=True, type=Path, help="file that is made once it serves")
     ports_help = "serve at these ports of 127.0.0.1 from a network of its own, instead of at the usual ones of all addresses"
-    parser.add_argument("--own-network", type=int, nargs=len(PORTS), metavar=("NFS", "MOUNT"), help=ports_help)
+    parser.add_argument("--private-network", type=int, nargs=len(PORTS), metavar=("NFS", "MOUNT"), help=ports_help)
     options = parser.parse_args(words)
     stop = StopSignal()
     try:
-        if options.own_network:
-            enter_network([Forward(port, at) for port, at in zip(PORTS, options.own_network, strict=True)])
+        if options.private_network:
+            enter_network([Forward(port, at) for port, at in zip(PORTS, options.private_network, strict=True)])
         serve(options, stop)
     except Stopped:
         return 0

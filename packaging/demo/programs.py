@@ -124,8 +124,8 @@ class RestartedPrograms:
         for name, process in self._running.items():
             if process.poll() is None:
                 continue
-            since = self._ended_at.setdefault(name, time.monotonic())
-            if time.monotonic() - since >= 1:
+            ended_at = self._ended_at.setdefault(name, time.monotonic())
+            if time.monotonic() - ended_at >= 1:
                 report(f"{name} ended by itself (exit code {process.returncode}) and is started anew")
                 del self._ended_at[name]
                 self._start(name)

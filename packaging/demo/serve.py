@@ -97,16 +97,16 @@ def identity(volume: str) -> str:
     would take the zvol for a copy of a datastore; an older demo used that.
     """
     properties = run("zfs", "get", "-H", "-o", "property,value,source", f"{UUID},{OLD_UUID}", volume)
-    found = {name: value for name, value, source in map(str.split, properties.splitlines()) if source == "local"}
-    kept = found.get(UUID) or found.get(OLD_UUID) or str(uuid.uuid4())
-    if UUID not in found:
-        run("zfs", "set", f"{UUID}={kept}", volume)
-    if OLD_UUID in found:
+    local = {name: value for name, value, source in map(str.split, properties.splitlines()) if source == "local"}
+    stored = local.get(UUID) or local.get(OLD_UUID) or str(uuid.uuid4())
+    if UUID not in local:
+        run("zfs", "set", f"{UUID}={stored}", volume)
+    if OLD_UUID in local:
         run("zfs", "inherit", OLD_UUID, volume)
-    return kept
+    return stored
 
 
-def own_folders() -> None:
+def private_folders() -> None:
     """Private /run and /srv: sockets and mounts are invisible to others, and end with this process. Only udev's folder is the
     machine's.
     """
@@ -119,7 +119,7 @@ def own_folders() -> None:
         run("mount", "--bind", "/run/udev", str(new / "udev"))
     (new / "mount").mkdir()  # libmount's own table
     run("mount", "--move", str(new), "/run")
-    for folder in (service.HERE, service.OWN_MOUNTS, Path("/srv/zvaai")):
+    for folder in (service.HERE, service.DEMO_MOUNTS, Path("/srv/zvaai")):
         folder.mkdir()
 
 
@@ -136,7 +136,7 @@ def serve(options: argparse.Namespace, stop: StopSignal) -> None:
 
     Raises DemoError; Stopped when it is to end before it serves.
     """
-    own_folders()
+    private_folders()
     open_pool(options.pool, options.device)
     with Ending() as ending:
         ending.add(lambda: close_pool(options.pool))
@@ -223,8 +223,8 @@ def start_nfs(options: argparse.Namespace) -> subprocess.Popen[bytes]:
     nfs_ready(options).unlink(missing_ok=True)
     words = ["--dataset", f"{options.pool}/nfs", "--fsal", options.fsal, "--library", options.ganesha_library]
     words += ["--log", options.state / "ganesha.log", "--ready", nfs_ready(options)]
-    if options.nfs_own_network:
-        words += ["--own-network", *map(str, options.nfs_own_network)]
+    if options.nfs_private_network:
+        words += ["--private-network", *map(str, options.nfs_private_network)]
     return subprocess.Popen([*END_WITH_US, "python3", NFS, *words], stdout=sys.stderr, start_new_session=True)
 
 
@@ -275,7 +275,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--iqn", required=True)
     parser.add_argument("--fsal", required=True, help="libfsalzvaai.so")
     parser.add_argument("--ganesha-library", required=True, help="folder of the patched libganesha_nfsd")
-    parser.add_argument("--nfs-own-network", type=int, nargs=2, help="--own-network of nfs.py")
+    parser.add_argument("--nfs-private-network", type=int, nargs=2, help="--private-network of nfs.py")
     parser.add_argument("--appliance", required=True, type=Path, help="folder with the package `appliance` and the console")
     parser.add_argument("--console", required=True, help="ADDRESS:PORT of the API and the console")
     options = parser.parse_args(words)

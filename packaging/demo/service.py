@@ -23,7 +23,7 @@ from render import render  # noqa: E402
 
 PORT = 8443
 IQN = "iqn.2026-11.example.zvaai:datastores"
-OWN_MOUNTS = Path("/srv/zvaai-demo")
+DEMO_MOUNTS = Path("/srv/zvaai-demo")
 """Mounts of the demo; those of the appliance are below /srv/zvaai."""
 HERE = Path("/run/zvaai-demo")
 BUS = f"unix:path={HERE}/bus"
@@ -86,7 +86,7 @@ class Appliance:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._state = OWN_MOUNTS / "appliance"
+        self._state = DEMO_MOUNTS / "appliance"
         self._runtime = HERE / "appliance"
         environment = {
             "ZVAAI_CONFIG": f"{HERE}/appliance.toml",
@@ -170,7 +170,7 @@ class Appliance:
             keys = self._options.state / "keys"
             command += ["--keys", str(keys)]
             command += ["--device-directory", self._options.device_directory]
-            command += ["--mount-directory", "/srv/zvaai", "--mount-directory", str(OWN_MOUNTS)]
+            command += ["--mount-directory", "/srv/zvaai", "--mount-directory", str(DEMO_MOUNTS)]
             command += ["--exports", f"{HERE}/exports.d", "--bus", BUS]  # the demo's own export has loaded FSAL_ZVAAI already
         return command
 
@@ -179,7 +179,11 @@ class Appliance:
         sockets = [self._runtime / name for name in ("worker.sock", "http.sock")]
         what = f"the appliance (logs: {self._options.state})"
         wait_until(
-            lambda: all(one.exists() for one in sockets) and self._listens(), self._processes.processes, what, READY_SECONDS, stop
+            lambda: all(path.exists() for path in sockets) and self._listens(),
+            self._processes.processes,
+            what,
+            READY_SECONDS,
+            stop,
         )
 
     def _listens(self) -> bool:

@@ -100,15 +100,15 @@ def raised_sysctl(name: str, value: int) -> Iterator[None]:
     record = Path("/run/lock") / f"zvaai-{name}"
     with record.open("a+") as changing, record.with_name(record.name + ".users").open("a") as using:
         fcntl.flock(changing, fcntl.LOCK_EX)
-        found = int(setting.read_text())
-        if found < value:
+        original = int(setting.read_text())
+        if original < value:
             try:
                 setting.write_text(f"{value}\n")
             except OSError as error:
-                raise GuestError(f"{name} is {found} and can't be raised ({error}): sysctl -w {name}={value}") from error
+                raise GuestError(f"{name} is {original} and can't be raised ({error}): sysctl -w {name}={value}") from error
             changing.seek(0)
             changing.truncate()
-            changing.write(str(found))
+            changing.write(str(original))
             changing.flush()
         fcntl.flock(using, fcntl.LOCK_SH)
         fcntl.flock(changing, fcntl.LOCK_UN)

@@ -143,14 +143,14 @@ class Machine(GuestProcess):
         if self._process is None or self._process.poll() is not None:
             raise OSError("the machine is off")
         here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        there = os.open(f"/proc/{self._process.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        namespace = os.open(f"/proc/{self._process.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.setns(there, os.CLONE_NEWNET)
+            os.setns(namespace, os.CLONE_NEWNET)
             return socket.create_connection((GUEST_ADDRESS, port), timeout=seconds)
         finally:
             os.setns(here, os.CLONE_NEWNET)
             os.close(here)
-            os.close(there)
+            os.close(namespace)
 
     def wait_for_boot(self, seconds: float = BOOT_SECONDS) -> str:
         """Until systemd has started all it starts at boot; its word for that (`running` or `degraded`)."""
@@ -198,13 +198,13 @@ class _Proxy(http.server.BaseHTTPRequestHandler):
             if site := self.sites.get(url.hostname or ""):
                 content = (site / urllib.parse.unquote(url.path).lstrip("/")).read_bytes()
             elif "/pool/" in url.path:
-                kept = DOWNLOADS / urllib.parse.quote(url.path.rpartition("/")[2], safe="")
-                if not kept.exists():
+                download = DOWNLOADS / urllib.parse.quote(url.path.rpartition("/")[2], safe="")
+                if not download.exists():
                     DOWNLOADS.mkdir(parents=True, exist_ok=True)
-                    new = kept.with_name(f"{kept.name}.{threading.get_native_id()}")
+                    new = download.with_name(f"{download.name}.{threading.get_native_id()}")
                     new.write_bytes(_fetch(self.path))
-                    new.rename(kept)
-                content = kept.read_bytes()
+                    new.rename(download)
+                content = download.read_bytes()
             else:
                 content = _fetch(self.path)
         except (OSError, http.client.HTTPException) as error:

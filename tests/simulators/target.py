@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from appliance.dataplane.target import (
+    NOT_FOUND,
     NOT_SERVED,
-    NOT_THERE,
     TAKEN,
     Account,
     HostGroup,
@@ -76,7 +76,7 @@ class TargetSimulator(TargetSocket):
 
     def _target(self, name: str) -> ServedTarget:
         if name not in self._targets:
-            raise TargetRefusedError(NOT_THERE, f"there is no target {name}")
+            raise TargetRefusedError(NOT_FOUND, f"there is no target {name}")
         return self._targets[name]
 
     def status(self) -> Status:
@@ -104,7 +104,7 @@ class TargetSimulator(TargetSocket):
                 self._targets[target] = replace(current, initiators=tuple(initiators))
                 return
             if all(served.lun.number != lun for served in current.luns):
-                raise TargetRefusedError(NOT_THERE, f"there is no LUN {lun}")
+                raise TargetRefusedError(NOT_FOUND, f"there is no LUN {lun}")
             luns = tuple(
                 replace(served, lun=replace(served.lun, initiators=tuple(initiators))) if served.lun.number == lun else served
                 for served in current.luns
@@ -232,7 +232,7 @@ class TargetSimulator(TargetSocket):
         for portal in self.listening:
             if portal.address == address:
                 return portal
-        raise TargetRefusedError(NOT_THERE, f"there is no portal {address}")
+        raise TargetRefusedError(NOT_FOUND, f"there is no portal {address}")
 
     def host_groups(self) -> list[HostGroup]:
         with self._lock:

@@ -22,7 +22,7 @@ from appliance.dataplane.vaai_nas import (
     FilePage,
     FileRefusedError,
     FileStatistics,
-    FoundFile,
+    ListedFile,
     SharedSpace,
     VaaiNas,
 )
@@ -107,7 +107,7 @@ class VaaiNasSimulator(VaaiNas):
         chosen = sorted((path for path in files if path.endswith(".vmdk")), key=str.encode)
         rest = [path for path in chosen if path.encode() > after.encode()]
         page = [(path, files[path]) for path in rest[:limit]]
-        return FilePage(tuple(FoundFile(path, file.total, file.allocated) for path, file in page), len(rest) > limit, True)
+        return FilePage(tuple(ListedFile(path, file.total, file.allocated) for path, file in page), len(rest) > limit, True)
 
     def statistics(self, export: int, path: str, timeout_s: float = 0) -> FileStatistics:
         return self._file(export, path, "path")

@@ -86,7 +86,7 @@ def test_anonymous_requests_fill_no_disk(appliance: Appliance) -> None:
 
 
 def test_old_entries_go_to_files_and_old_files_go(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "AUDIT_KEPT", 20)
+    monkeypatch.setattr(journal, "AUDIT_RETAINED", 20)
     monkeypatch.setattr(journal, "AUDIT_FILE_ENTRIES", 10)
     monkeypatch.setattr(journal, "AUDIT_FILES", 2)
     monkeypatch.setattr(execution, "_ROTATED_AFTER", 5)

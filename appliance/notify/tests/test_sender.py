@@ -165,7 +165,7 @@ def test_a_disabled_receiver_gets_nothing(appliance: Appliance, there: Receiver)
 
 def test_waiting_deliveries_are_limited(appliance: Appliance, there: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receivers, "WAITING", 5)
-    monkeypatch.setattr(receivers, "KEPT", 3)
+    monkeypatch.setattr(receivers, "RETAINED", 3)
     made = hook(appliance, there)
     for _ in range(5):
         find(appliance, finding())

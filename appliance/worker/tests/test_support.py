@@ -170,13 +170,13 @@ def test_patterns() -> None:
 
 
 def test_only_the_newest_are_retained(appliance: Appliance) -> None:
-    made = [appliance.job("POST", "/support-bundles")["result"]["bundle"] for _ in range(files.KEPT + 1)]
+    made = [appliance.job("POST", "/support-bundles")["result"]["bundle"] for _ in range(files.RETAINED + 1)]
     assert {one["id"] for one in appliance.get("/support-bundles")["items"]} == set(made[1:])
     assert appliance.request("GET", f"/support-bundles/{made[0]}").status_code == 404
     assert appliance.request("DELETE", f"/support-bundles/{made[1]}").status_code == 200
     assert appliance.request("DELETE", f"/support-bundles/{made[1]}").status_code == 404
     folder = appliance.configuration.support_directory
-    assert len(list(folder.iterdir())) == files.KEPT - 1 and folder.stat().st_mode & 0o077 == 0
+    assert len(list(folder.iterdir())) == files.RETAINED - 1 and folder.stat().st_mode & 0o077 == 0
     assert all(file.stat().st_mode & 0o077 == 0 for file in folder.iterdir())
 
 
