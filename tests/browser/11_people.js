@@ -64,7 +64,7 @@ async function changeOwnPassword(theirs) {
   await inspect(theirs, "own-password");
   await own.getByRole("textbox", { name: "New password" }).fill(OWN);
   await own.getByRole("textbox", { name: "Repeat the password" }).fill(OWN);
-  await survive(theirs, "people OwnPassword", own.getByRole("button", { name: "Change password" }));
+  await survive(theirs, "people MyPassword", own.getByRole("button", { name: "Change password" }));
   await typed(OTHER, OWN);
   await theirs.getByText("Your password was changed").waitFor();
   await own.waitFor({ state: "detached" });

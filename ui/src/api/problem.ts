@@ -25,7 +25,7 @@ export class ApiProblem extends Error {
     this.name = "ApiProblem";
     this.status = status;
     this.code = code;
-    this.fields = new Map((more.errors ?? []).map((one) => [one.field, fieldText(one)]));
+    this.fields = new Map((more.errors ?? []).map((fieldError) => [fieldError.field, fieldText(fieldError)]));
     this.blocking = more.blocking ?? [];
     this.canForce = more.can_force ?? false;
     this.retryAfter = more.retry_after ?? null;
@@ -55,8 +55,8 @@ export function isWithin(field: string, name: string): boolean {
   return field === name || field.startsWith(`${name}.`);
 }
 
-function fieldText(one: { reason: string; allowed?: string }): string {
-  return one.allowed ? `${one.reason}; allowed: ${one.allowed}` : one.reason;
+function fieldText(fieldError: { reason: string; allowed?: string }): string {
+  return fieldError.allowed ? `${fieldError.reason}; allowed: ${fieldError.allowed}` : fieldError.reason;
 }
 
 /** Of an answer that is no success. What is no problem document becomes one without details: nothing of it is shown. */

@@ -70,9 +70,9 @@ export const keyQuery = (pool: string) =>
     queryKey: ["encryption-keys", pool],
     queryFn: async ({ signal }) => {
       const keys = await all((query) => unwrap(api.GET("/api/v1/encryption-keys", { params: { query }, signal })));
-      const found = keys.find((key) => key.pool === pool);
-      if (found === undefined) throw new ApiProblem(404, "not_found", "");
-      return found;
+      const poolKey = keys.find((key) => key.pool === pool);
+      if (poolKey === undefined) throw new ApiProblem(404, "not_found", "");
+      return poolKey;
     },
   });
 
@@ -151,7 +151,7 @@ export const foldersQuery = (id: string, name: string) =>
       const entries = await all((query) =>
         unwrap(api.GET("/api/v1/datastores/{datastore_id}/snapshots/{name}/folder", { params: { path, query }, signal })),
       );
-      return entries.filter((one) => one.kind === "folder");
+      return entries.filter((entry) => entry.kind === "folder");
     },
   });
 

@@ -23,8 +23,8 @@ export class Meter<Name extends string> {
     const last = this.#samples.at(-1);
     if (last !== undefined && sample.at <= last.at) return;
     const fell = last !== undefined && this.#names.some((name) => sample.counts[name] < last.counts[name]);
-    const kept = fell ? [] : this.#samples.filter((one) => one.at >= sample.at - WINDOW_S);
-    this.#samples = [...kept, sample];
+    const retained = fell ? [] : this.#samples.filter((earlier) => earlier.at >= sample.at - WINDOW_S);
+    this.#samples = [...retained, sample];
   }
 
   /** By the second; 0 until there are two samples. */

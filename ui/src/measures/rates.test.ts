@@ -75,11 +75,11 @@ describe("counters of an export", () => {
     },
   };
   it("are the sum of its rows, and of no other's", () => {
-    const found = exportOf({ exports: [row, { ...row, export: "/srv/zvaai/nfs1" }, { ...row, datastore: null }] }, "a");
-    expect(found?.operations.clone).toEqual({ operations: 6, errors: 4, refused: 2 });
-    expect(found?.operations.job).toEqual({ operations: 0, errors: 0, refused: 0 });
-    expect([found?.cloned, found?.copied, found?.holes, found?.reserved]).toEqual([20, 10, 2, 14]);
-    expect([...(found?.fallbacks ?? [])]).toEqual([["misaligned", 10]]);
+    const match = exportOf({ exports: [row, { ...row, export: "/srv/zvaai/nfs1" }, { ...row, datastore: null }] }, "a");
+    expect(match?.operations.clone).toEqual({ operations: 6, errors: 4, refused: 2 });
+    expect(match?.operations.job).toEqual({ operations: 0, errors: 0, refused: 0 });
+    expect([match?.cloned, match?.copied, match?.holes, match?.reserved]).toEqual([20, 10, 2, 14]);
+    expect([...(match?.fallbacks ?? [])]).toEqual([["misaligned", 10]]);
   });
   it("are absent without requests", () => {
     expect(exportOf({ exports: [row] }, "b")).toBeUndefined();

@@ -61,7 +61,7 @@ export class RateHistory {
     if (this.#last !== null && sample.at <= this.#last.at) return;
     const rate = this.#last === null ? null : rateBetween(this.#last, sample);
     this.#last = sample;
-    if (rate !== null) this.#rates = [...this.#rates.filter((one) => one.at > sample.at - RETAINED_S), rate];
+    if (rate !== null) this.#rates = [...this.#rates.filter((known) => known.at > sample.at - RETAINED_S), rate];
   }
 
   get rates(): readonly Rate[] {

@@ -19,7 +19,7 @@ describe("timeTicks", () => {
   it("are round in local time", () => {
     const hour = timeTicks(at("2026-11-22T09:07:00Z"), at("2026-11-22T10:07:00Z"));
     expect(hour.days).toBe(false);
-    expect(hour.times.map((one) => local(one).slice(3))).toEqual(["45", "00", "15", "30"]);
+    expect(hour.times.map((time) => local(time).slice(3))).toEqual(["45", "00", "15", "30"]);
   });
   it("are midnights where the range is long", () => {
     const week = timeTicks(at("2026-11-16T09:07:00Z"), at("2026-11-22T09:07:00Z"));

@@ -14,14 +14,14 @@ export function valueTicks(highest: number, binary: boolean): number[] {
     step = 2 ** Math.ceil(Math.log2(least));
   } else {
     const power = 10 ** Math.floor(Math.log10(least));
-    step = power * ([1, 2, 5].find((one) => one * power >= least) ?? 10);
+    step = power * ([1, 2, 5].find((factor) => factor * power >= least) ?? 10);
   }
   return Array.from({ length: Math.ceil(highest / step - 1e-9) + 1 }, (_, index) => index * step);
 }
 
 /** Round local times, in seconds since 1970, between two times; and whether they are days. */
 export function timeTicks(from: number, to: number): { readonly times: readonly number[]; readonly days: boolean } {
-  const step = TIME_STEPS_S.find((one) => (to - from) / one <= MOST_TIMES) ?? 61 * DAY_S;
+  const step = TIME_STEPS_S.find((candidate) => (to - from) / candidate <= MOST_TIMES) ?? 61 * DAY_S;
   const offset = -60 * new Date(from * 1000).getTimezoneOffset();
   const first = Math.ceil((from + offset) / step) * step - offset;
   const count = Math.max(0, Math.floor((to - first) / step) + 1);

@@ -99,12 +99,12 @@ export interface ExportCounters {
   readonly fallbacks: ReadonlyMap<string, number>;
 }
 
-function addNas(one: NasCounters, value: unknown): NasCounters {
+function addNas(sum: NasCounters, value: unknown): NasCounters {
   const { operations, errors, refused } = object(value);
   return {
-    operations: one.operations + count(operations),
-    errors: one.errors + count(errors),
-    refused: one.refused + count(refused),
+    operations: sum.operations + count(operations),
+    errors: sum.errors + count(errors),
+    refused: sum.refused + count(refused),
   };
 }
 
@@ -118,28 +118,28 @@ const NO_EXPORT: ExportCounters = {
   fallbacks: new Map(),
 };
 
-function addFallbacks(one: ReadonlyMap<string, number>, other: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
-  const sums = new Map(one);
+function addFallbacks(first: ReadonlyMap<string, number>, other: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
+  const sums = new Map(first);
   for (const [reason, bytes] of other) sums.set(reason, (sums.get(reason) ?? 0) + bytes);
   return sums;
 }
 
-function addExport(one: ExportCounters, row: Json): ExportCounters {
+function addExport(sum: ExportCounters, row: Json): ExportCounters {
   const offload = object(row["offload"]);
   return {
     operations: {
-      clone: addNas(one.operations.clone, row["clone"]),
-      fast_clone: addNas(one.operations.fast_clone, row["fast_clone"]),
-      reserve: addNas(one.operations.reserve, row["reserve"]),
-      statistics: addNas(one.operations.statistics, row["statistics"]),
-      capabilities: addNas(one.operations.capabilities, row["capabilities"]),
-      job: addNas(one.operations.job, row["job"]),
+      clone: addNas(sum.operations.clone, row["clone"]),
+      fast_clone: addNas(sum.operations.fast_clone, row["fast_clone"]),
+      reserve: addNas(sum.operations.reserve, row["reserve"]),
+      statistics: addNas(sum.operations.statistics, row["statistics"]),
+      capabilities: addNas(sum.operations.capabilities, row["capabilities"]),
+      job: addNas(sum.operations.job, row["job"]),
     },
-    cloned: one.cloned + count(offload["cloned_bytes"]),
-    copied: one.copied + count(offload["copied_bytes"]),
-    holes: one.holes + count(offload["hole_bytes"]),
-    reserved: one.reserved + count(offload["reserved_bytes"]),
-    fallbacks: addFallbacks(one.fallbacks, fallbacksOf(offload)),
+    cloned: sum.cloned + count(offload["cloned_bytes"]),
+    copied: sum.copied + count(offload["copied_bytes"]),
+    holes: sum.holes + count(offload["hole_bytes"]),
+    reserved: sum.reserved + count(offload["reserved_bytes"]),
+    fallbacks: addFallbacks(sum.fallbacks, fallbacksOf(offload)),
   };
 }
 
@@ -175,12 +175,12 @@ export function lunsOf(offloads: Pick<Offloads, "luns">): LunCounters[] {
 
 const ZERO: OperationCounters = { operations: 0, bytes: 0, errors: 0, microseconds: 0 };
 
-function sum(one: OperationCounters, other: OperationCounters): OperationCounters {
+function sum(first: OperationCounters, other: OperationCounters): OperationCounters {
   return {
-    operations: one.operations + other.operations,
-    bytes: one.bytes + other.bytes,
-    errors: one.errors + other.errors,
-    microseconds: one.microseconds + other.microseconds,
+    operations: first.operations + other.operations,
+    bytes: first.bytes + other.bytes,
+    errors: first.errors + other.errors,
+    microseconds: first.microseconds + other.microseconds,
   };
 }
 
@@ -196,14 +196,14 @@ export interface Totals {
 
 export function totalsOf(luns: readonly LunCounters[]): Totals {
   return luns.reduce<Totals>(
-    (total, one) => ({
-      read: sum(total.read, one.read),
-      write: sum(total.write, one.write),
-      cloned: total.cloned + one.cloned,
-      copied: total.copied + one.copied,
-      zeroed: total.zeroed + one.zeroed,
-      reclaimed: total.reclaimed + one.reclaimed,
-      fallbacks: addFallbacks(total.fallbacks, one.fallbacks),
+    (total, lun) => ({
+      read: sum(total.read, lun.read),
+      write: sum(total.write, lun.write),
+      cloned: total.cloned + lun.cloned,
+      copied: total.copied + lun.copied,
+      zeroed: total.zeroed + lun.zeroed,
+      reclaimed: total.reclaimed + lun.reclaimed,
+      fallbacks: addFallbacks(total.fallbacks, lun.fallbacks),
     }),
     { read: ZERO, write: ZERO, cloned: 0, copied: 0, zeroed: 0, reclaimed: 0, fallbacks: new Map() },
   );

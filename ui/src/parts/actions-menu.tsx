@@ -47,9 +47,9 @@ export function ActionsMenu({ label, choices, row = false }: Props) {
       }
     >
       <DropdownList>
-        {choices.map((one) => (
-          <DropdownItem key={one.name} isDanger={one.danger} onClick={one.onChoose}>
-            {one.name}
+        {choices.map((choice) => (
+          <DropdownItem key={choice.name} isDanger={choice.danger} onClick={choice.onChoose}>
+            {choice.name}
           </DropdownItem>
         ))}
       </DropdownList>

@@ -56,13 +56,13 @@ export function Chart({ title, times, series, format, least, binary = false, cur
   const from = times[0] ?? 0;
   const to = times.at(-1) ?? 0;
   const span = Math.max(1, to - from);
-  const highest = Math.max(least, ...series.flatMap((one) => one.values.map((value) => value ?? 0)));
+  const highest = Math.max(least, ...series.flatMap((line) => line.values.map((value) => value ?? 0)));
   const ticks = valueTicks(highest, binary);
   const top = ticks.at(-1) ?? highest;
   const place = cursor.at === null ? times.length - 1 : nearest(times, cursor.at);
   const shown = times[place] ?? to;
   const clock = timeTicks(from, to);
-  const values = series.map((one) => `${one.name} ${inWords(one.values[place], format)}`);
+  const values = series.map((line) => `${line.name} ${inWords(line.values[place], format)}`);
 
   const point = ({ currentTarget, clientX }: PointerEvent<HTMLElement>) => {
     const { left, width } = currentTarget.getBoundingClientRect();
@@ -78,9 +78,9 @@ export function Chart({ title, times, series, format, least, binary = false, cur
     <figure className="zv-figure">
       <figcaption className="zv-legend">
         <h3>{title}</h3>
-        {series.map((one) => (
-          <span key={one.name} className={`zv-key zv-key-${one.color}`}>
-            {one.name} <b>{inWords(one.values[place], format)}</b>
+        {series.map((line) => (
+          <span key={line.name} className={`zv-key zv-key-${line.color}`}>
+            {line.name} <b>{inWords(line.values[place], format)}</b>
           </span>
         ))}
       </figcaption>
@@ -110,12 +110,12 @@ export function Chart({ title, times, series, format, least, binary = false, cur
             {ticks.map((value) => (
               <line key={value} className="zv-chart-grid" x1={0} x2={WIDTH} {...level(HEIGHT * (1 - value / top))} />
             ))}
-            {series.map((one) => (
+            {series.map((line) => (
               <path
-                key={one.name}
-                className={`zv-line-${one.color}`}
+                key={line.name}
+                className={`zv-line-${line.color}`}
                 d={pathOf(
-                  one.values,
+                  line.values,
                   (index) => (WIDTH * ((times[index] ?? 0) - from)) / span,
                   (value) => HEIGHT * (1 - value / top),
                 )}

@@ -17,8 +17,8 @@ export function Choice({ label, all, id, value, options, onChange }: Props) {
   return (
     <FormSelect id={id} aria-label={label} value={value} onChange={(_event, chosen) => onChange(chosen)}>
       {all !== undefined && <FormSelectOption value="" label={all} />}
-      {options.map(([one, name]) => (
-        <FormSelectOption key={one} value={one} label={name} />
+      {options.map(([option, name]) => (
+        <FormSelectOption key={option} value={option} label={name} />
       ))}
     </FormSelect>
   );

@@ -118,8 +118,8 @@ export function ChoiceField({ value, options, onChange, ...frame }: ChoiceFieldP
         aria-invalid={problem !== undefined}
         onChange={(_event, chosen) => onChange(chosen)}
       >
-        {options.map(([one, name]) => (
-          <FormSelectOption key={one} value={one} label={name} />
+        {options.map(([option, name]) => (
+          <FormSelectOption key={option} value={option} label={name} />
         ))}
       </FormSelect>
     </Field>

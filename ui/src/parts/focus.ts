@@ -5,7 +5,7 @@ import { useEffect } from "react";
 
 /** Selects the first field of a form, or else another element. Never the button that closes a dialog: a space would press it. */
 export function firstField(form: string, otherwise: string): string {
-  const fields = ["input", "select", "textarea"].map((one) => `[id="${form}"] ${one}:not([disabled])`);
+  const fields = ["input", "select", "textarea"].map((tag) => `[id="${form}"] ${tag}:not([disabled])`);
   return [...fields, `[id="${otherwise}"]`].join(", ");
 }
 

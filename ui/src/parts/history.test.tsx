@@ -33,7 +33,7 @@ function show(kind: Historied, histories: Partial<Record<Range, History>>) {
   );
 }
 
-const charts = () => screen.queryAllByRole("heading", { level: 3 }).map((one) => one.textContent);
+const charts = () => screen.queryAllByRole("heading", { level: 3 }).map((heading) => heading.textContent);
 const cursorOf = (title: string) => screen.getByRole("slider", { name: `${title}: time of the values` });
 
 describe("history", () => {

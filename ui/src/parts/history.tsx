@@ -29,8 +29,13 @@ export function HistoryPanel({ kind, id, lead }: Props) {
   return (
     <Panel title={words.title} {...(lead === undefined ? {} : { lead })}>
       <ToggleGroup aria-label={words.range} isCompact>
-        {RANGES.map((one) => (
-          <ToggleGroupItem key={one} text={words.ranges[one]} isSelected={one === range} onChange={() => setRange(one)} />
+        {RANGES.map((choice) => (
+          <ToggleGroupItem
+            key={choice}
+            text={words.ranges[choice]}
+            isSelected={choice === range}
+            onChange={() => setRange(choice)}
+          />
         ))}
       </ToggleGroup>
       <div className="zv-below">
@@ -104,8 +109,8 @@ function chartsOf({ load, capacity }: History): Drawn[] {
   }
   // What is not counted, as reads of NFS datastores, is left out.
   return drawn
-    .map((one) => ({ ...one, series: one.series.filter(({ values }) => values.some((value) => value !== null)) }))
-    .filter((one) => one.series.length > 0);
+    .map((chart) => ({ ...chart, series: chart.series.filter(({ values }) => values.some((value) => value !== null)) }))
+    .filter((chart) => chart.series.length > 0);
 }
 
 function timesOf({ start, step_seconds }: Drawn["part"], count: number): number[] {

@@ -23,5 +23,5 @@ export function tracesOf(job: Pick<Job, "kind" | "problem">): string {
 export function shortcomingsOf({ result }: Pick<Job, "result">): string[] {
   const several = result?.["problems"];
   const all: unknown[] = Array.isArray(several) ? several : [result?.["problem"]];
-  return all.filter((one) => typeof one === "string");
+  return all.filter((item) => typeof item === "string");
 }

@@ -111,8 +111,8 @@ export function ProblemAlert({ problem, reading = false, onRetry, action, knownF
         <>
           <Content component="p">{text.problems.inTheWay}</Content>
           <List>
-            {problem.blocking.slice(0, SHOWN).map((one) => (
-              <ListItem key={one}>{one}</ListItem>
+            {problem.blocking.slice(0, SHOWN).map((blocker) => (
+              <ListItem key={blocker}>{blocker}</ListItem>
             ))}
             {more > 0 && <ListItem>{text.problems.moreInTheWay(more)}</ListItem>}
           </List>

@@ -8,7 +8,7 @@ import { useSearchParams } from "react-router";
 /** The tab that the address names, else the first; and what shows another. */
 export function useTab<Name extends string>(names: readonly [Name, ...Name[]]): [Name, (name: Name) => void] {
   const [parameters, setParameters] = useSearchParams();
-  const shown = names.find((one) => one === parameters.get("show")) ?? names[0];
+  const shown = names.find((name) => name === parameters.get("show")) ?? names[0];
   return [shown, (name) => setParameters(name === names[0] ? {} : { show: name }, { replace: true })];
 }
 
@@ -26,13 +26,13 @@ export function ScreenTabs<Name extends string>({ names, titles, label, shown, o
   return (
     <>
       <Tabs activeKey={shown} aria-label={label} onSelect={(_event, key) => onShow(key as Name)}>
-        {names.map((one) => (
+        {names.map((name) => (
           <Tab
-            key={one}
-            eventKey={one}
-            title={<TabTitleText>{titles[one]}</TabTitleText>}
-            tabContentId={`tab-${one}`}
-            aria-controls={`tab-${one}`}
+            key={name}
+            eventKey={name}
+            title={<TabTitleText>{titles[name]}</TabTitleText>}
+            tabContentId={`tab-${name}`}
+            aria-controls={`tab-${name}`}
           />
         ))}
       </Tabs>

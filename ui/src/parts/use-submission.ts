@@ -40,10 +40,10 @@ export function useSubmission<Body, Answer>(
         onDone?.(answer);
         return answer;
       } catch (error) {
-        const found = asProblem(error);
-        if (found.effect === "nothing-changed") attempt.current = null;
-        refused(client, found);
-        setProblem(found);
+        const refusal = asProblem(error);
+        if (refusal.effect === "nothing-changed") attempt.current = null;
+        refused(client, refusal);
+        setProblem(refusal);
         return undefined;
       } finally {
         setPending(false);

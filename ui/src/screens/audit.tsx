@@ -77,8 +77,8 @@ export default function AuditScreen() {
               label={words.filter.outcome}
               all={words.filter.anyOutcome}
               value={filter.outcome}
-              options={OUTCOMES.map((one) => [one, words.filter[one]])}
-              onChange={(chosen) => change({ outcome: OUTCOMES.find((one) => one === chosen) ?? "" })}
+              options={OUTCOMES.map((outcome) => [outcome, words.filter[outcome]])}
+              onChange={(chosen) => change({ outcome: OUTCOMES.find((outcome) => outcome === chosen) ?? "" })}
             />
           </ToolbarItem>
         </ToolbarContent>

@@ -133,7 +133,9 @@ function JobFacts({ job }: { readonly job: Job }) {
             job.step === "" ? null : [words.step, capitalised(job.step)],
             job.problem == null ? null : [words.problem, sentence(job.problem.text)],
             job.state === "failed" ? [words.traces, tracesOf(job)] : null,
-            missing.length === 0 ? null : [words.shortcomings, missing.map((one) => <div key={one}>{one}</div>)],
+            missing.length === 0
+              ? null
+              : [words.shortcomings, missing.map((shortcoming) => <div key={shortcoming}>{shortcoming}</div>)],
             [words.columns.subject, about(job.subject, job.name)],
             [words.columns.actor, job.actor],
             [words.created, <Time key="created" at={job.created_at} />],

@@ -33,11 +33,11 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
           setPassword("");
           setCode(null);
         } catch (error) {
-          const found = asProblem(error);
-          if (found.at("code") !== undefined) setCode("");
+          const refusal = asProblem(error);
+          if (refusal.at("code") !== undefined) setCode("");
           // It was wrong; without a response the same request is sent again.
-          else if (found.isSession && body.code !== undefined) setCode("");
-          else if (found.isSession) setPassword("");
+          else if (refusal.isSession && body.code !== undefined) setCode("");
+          else if (refusal.isSession) setPassword("");
           throw error;
         }
       },

@@ -66,7 +66,7 @@ export default function LogsScreen() {
               label={words.filter.priority}
               all={words.filter.anyPriority}
               value={filter.priority}
-              options={PRIORITIES.map((one) => [one, words.atLeast[one]])}
+              options={PRIORITIES.map((priority) => [priority, words.atLeast[priority]])}
               onChange={(priority) => change({ priority })}
             />
           </ToolbarItem>

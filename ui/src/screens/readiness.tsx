@@ -52,7 +52,7 @@ interface ChecksProps {
 /** With what was seen and what to do. */
 export function Checks({ checks, about }: ChecksProps) {
   const failed = checks.filter((check) => check.result !== "ok").length;
-  const ordered = checks.toSorted((one, other) => ORDER.indexOf(one.result) - ORDER.indexOf(other.result));
+  const ordered = checks.toSorted((first, other) => ORDER.indexOf(first.result) - ORDER.indexOf(other.result));
   return (
     <Panel title={failed === 0 ? words.all(checks.length) : words.some(failed, checks.length)}>
       <Table aria-label={words.list} variant="compact">

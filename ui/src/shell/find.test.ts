@@ -13,7 +13,7 @@ const lists = {
   snapshots: [{ datastore: "2", name: "before" }] as Snapshot[],
   jobs: [{ id: "4", kind: "datastore.create", name: "gold1" }] as Job[],
 };
-const to = (search: string) => find(search, lists).map((one) => one.to);
+const to = (search: string) => find(search, lists).map((match) => match.to);
 
 it("finds by name, identifier and kind, names that begin so first", () => {
   expect(to("GOLD")).toEqual(["/datastores/2/overview", "/datastores/2/snapshots", "/datastores/1/overview", "/jobs/4"]);

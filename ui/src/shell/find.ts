@@ -4,7 +4,7 @@
 import type { Datastore, Host, Job, Pool, Snapshot } from "../api/types";
 import { text } from "../text";
 
-export interface Found {
+export interface Match {
   readonly kind: string;
   readonly name: string;
   readonly to: string;
@@ -19,29 +19,34 @@ interface Lists {
 }
 
 /** All words are in its kind, name or other identifiers. Names that begin with the search come first, then the order of the lists. */
-export function find(search: string, { stores = [], hosts = [], pools = [], jobs = [], snapshots = [] }: Lists): Found[] {
+export function find(search: string, { stores = [], hosts = [], pools = [], jobs = [], snapshots = [] }: Lists): Match[] {
   const typed = search.trim().toLowerCase();
   if (typed === "") return [];
   const { kinds } = text.search;
   const names = new Map(stores.map(({ id, name }) => [id, name]));
-  const all: (Found & { readonly more?: readonly string[] })[] = [
-    ...stores.map((one) => ({
+  const all: (Match & { readonly more?: readonly string[] })[] = [
+    ...stores.map((store) => ({
       kind: kinds.datastore,
-      name: one.name,
-      to: `/datastores/${one.id}/overview`,
-      more: [one.dataset],
+      name: store.name,
+      to: `/datastores/${store.id}/overview`,
+      more: [store.dataset],
     })),
-    ...hosts.map((one) => ({ kind: kinds.host, name: one.name, to: `/hosts/${one.id}`, more: [...one.iqns, ...one.addresses] })),
-    ...pools.map((one) => ({ kind: kinds.pool, name: one.name, to: `/pools/${one.name}` })),
+    ...hosts.map((host) => ({
+      kind: kinds.host,
+      name: host.name,
+      to: `/hosts/${host.id}`,
+      more: [...host.iqns, ...host.addresses],
+    })),
+    ...pools.map((pool) => ({ kind: kinds.pool, name: pool.name, to: `/pools/${pool.name}` })),
     ...snapshots.map((snapshot) => ({
       kind: kinds.snapshot,
       name: `${names.get(snapshot.datastore) ?? ""}@${snapshot.name}`,
       to: `/datastores/${snapshot.datastore}/snapshots`,
     })),
-    ...jobs.map((one) => ({
+    ...jobs.map((job) => ({
       kind: kinds.job,
-      name: `${text.common.job.kind[one.kind] ?? one.kind}: ${one.name}`,
-      to: `/jobs/${one.id}`,
+      name: `${text.common.job.kind[job.kind] ?? job.kind}: ${job.name}`,
+      to: `/jobs/${job.id}`,
     })),
   ];
   const words = typed.split(/\s+/);
@@ -50,9 +55,9 @@ export function find(search: string, { stores = [], hosts = [], pools = [], jobs
       const searched = [kind, name, ...more].join(" ").toLowerCase();
       return words.every((word) => searched.includes(word));
     })
-    .toSorted((one, other) => begins(other, typed) - begins(one, typed));
+    .toSorted((first, other) => begins(other, typed) - begins(first, typed));
 }
 
-function begins({ name }: Found, typed: string): number {
+function begins({ name }: Match, typed: string): number {
   return name.toLowerCase().startsWith(typed) ? 1 : 0;
 }

@@ -12,6 +12,6 @@ it.each([
   ["de", ["en-GB"], "de", "de"],
   ["en", ["de-DE", "en-GB"], "en", "en-GB"],
   ["toString", ["de"], "de", "de"],
-])("%s of %j is %s, written as in %s", (kept, preferred, language, locale) =>
-  expect(languageOf(kept, preferred)).toEqual({ language, locale }),
+])("%s of %j is %s, written as in %s", (stored, preferred, language, locale) =>
+  expect(languageOf(stored, preferred)).toEqual({ language, locale }),
 );

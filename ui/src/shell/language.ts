@@ -10,10 +10,10 @@ const primary = (tag: string) => tag.split("-")[0]?.toLowerCase() ?? "";
 
 /** The language that was chosen, or the first of the browser's that the console has; and the browser's own way to write numbers in it. */
 export function languageOf(
-  kept: string | null,
+  stored: string | null,
   preferred: readonly string[],
 ): { readonly language: Language; readonly locale: string } {
-  const language = [kept ?? "", ...preferred.map(primary)].find(isLanguage) ?? "en";
+  const language = [stored ?? "", ...preferred.map(primary)].find(isLanguage) ?? "en";
   return { language, locale: preferred.find((tag) => primary(tag) === language) ?? language };
 }
 

@@ -13,8 +13,8 @@ import { chosen, LANGUAGES, type Language } from "../text/chosen";
 import { chooseLanguage } from "./language";
 import { chooseTheme, readTheme, type Theme } from "./theme";
 
-const OwnPassword = lazy(() => import("../screens/people/own-password"));
-const OwnTotp = lazy(() => import("../screens/people/own-totp"));
+const MyPassword = lazy(() => import("../screens/people/my-password"));
+const MyTotp = lazy(() => import("../screens/people/my-totp"));
 
 interface MenuProps {
   readonly label: string;
@@ -59,16 +59,16 @@ export function ThemeMenu() {
   return (
     <Menu label={text.common.theme.label} icon={<AdjustIcon />}>
       {() =>
-        THEMES.map((one) => (
+        THEMES.map((choice) => (
           <DropdownItem
-            key={one}
-            isSelected={one === theme}
+            key={choice}
+            isSelected={choice === theme}
             onClick={() => {
-              chooseTheme(one);
-              setTheme(one);
+              chooseTheme(choice);
+              setTheme(choice);
             }}
           >
-            {text.common.theme[one]}
+            {text.common.theme[choice]}
           </DropdownItem>
         ))
       }
@@ -82,9 +82,9 @@ export function LanguageMenu({ isNamed = false }: { readonly isNamed?: boolean }
   return (
     <Menu label={text.common.language(name)} icon={<LanguageIcon />} shown={isNamed ? name : undefined}>
       {() =>
-        (Object.keys(LANGUAGES) as Language[]).map((one) => (
-          <DropdownItem key={one} isSelected={one === chosen.language} onClick={() => chooseLanguage(one)}>
-            <span lang={one}>{LANGUAGES[one]}</span>
+        (Object.keys(LANGUAGES) as Language[]).map((choice) => (
+          <DropdownItem key={choice} isSelected={choice === chosen.language} onClick={() => chooseLanguage(choice)}>
+            <span lang={choice}>{LANGUAGES[choice]}</span>
           </DropdownItem>
         ))
       }
@@ -120,9 +120,9 @@ export function UserMenu() {
       {changing !== null && (
         <Suspense fallback={null}>
           {changing === "password" ? (
-            <OwnPassword onClose={close} />
+            <MyPassword onClose={close} />
           ) : (
-            <OwnTotp codes={changing === "totp" ? null : changing} onCodes={setChanging} onClose={close} />
+            <MyTotp codes={changing === "totp" ? null : changing} onCodes={setChanging} onClose={close} />
           )}
         </Suspense>
       )}

@@ -46,8 +46,8 @@ function SearchDialog({ onClose }: { readonly onClose: () => void }) {
   const { data: pools } = useQuery(poolsQuery);
   const { data: jobs } = useQuery(jobsQuery);
   const { data: snapshots } = useQuery(snapshotSearchQuery(useDeferredValue(typed.trim())));
-  const found = find(typed, { stores, hosts, pools, jobs, snapshots });
-  const shown = found.slice(0, SHOWN);
+  const matches = find(typed, { stores, hosts, pools, jobs, snapshots });
+  const shown = matches.slice(0, SHOWN);
   return (
     <Modal
       isOpen
@@ -62,7 +62,7 @@ function SearchDialog({ onClose }: { readonly onClose: () => void }) {
         <form
           onSubmit={(event) => {
             event.preventDefault();
-            const [first] = found;
+            const [first] = matches;
             if (first === undefined) return;
             onClose();
             void navigate(first.to);
@@ -70,7 +70,7 @@ function SearchDialog({ onClose }: { readonly onClose: () => void }) {
         >
           <TextField id="search-all" label={words.field} help={words.help} value={typed} onChange={setTyped} />
         </form>
-        <p role="status">{typed.trim() === "" ? "" : words.found(shown.length, found.length)}</p>
+        <p role="status">{typed.trim() === "" ? "" : words.matches(shown.length, matches.length)}</p>
         {shown.length > 0 && (
           <List isPlain aria-label={words.results}>
             {shown.map(({ kind, name, to }) => (

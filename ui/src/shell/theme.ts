@@ -8,8 +8,8 @@ const DARK_CLASS = "pf-v6-theme-dark";
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
 export function readTheme(): Theme {
-  const kept = window.localStorage.getItem(KEY);
-  return kept === "light" || kept === "dark" ? kept : "system";
+  const stored = window.localStorage.getItem(KEY);
+  return stored === "light" || stored === "dark" ? stored : "system";
 }
 
 export function applyTheme(theme: Theme): void {

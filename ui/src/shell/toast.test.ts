@@ -4,7 +4,7 @@ import { shownWith, type Toast } from "./toast";
 
 function toasts(...given: readonly Omit<Toast, "id">[]): string[] {
   return given
-    .reduce<readonly Toast[]>((shown, one, id) => shownWith(shown, { id, ...one }), [])
+    .reduce<readonly Toast[]>((shown, toast, id) => shownWith(shown, { id, ...toast }), [])
     .map(({ id, title }) => `${id} ${title}`);
 }
 

@@ -25,7 +25,7 @@ function subjectOf({ about, title }: Toast): string {
 
 /** The newest is the last. Of too many the oldest that would go by itself goes now. */
 export function shownWith(shown: readonly Toast[], toast: Toast): readonly Toast[] {
-  const others = shown.filter((one) => subjectOf(one) !== subjectOf(toast));
+  const others = shown.filter((earlier) => subjectOf(earlier) !== subjectOf(toast));
   const first = others.findIndex(isPassing);
   return [...(others.length >= MOST && first >= 0 ? others.toSpliced(first, 1) : others), toast];
 }

@@ -6,7 +6,7 @@ import { formatWhole } from "../format/number";
 
 export const datastores = {
   title: "Datastores",
-  one: "datastore",
+  singular: "datastore",
   create: "New datastore",
   list: "Datastores",
   search: "Search by name, pool or host group",

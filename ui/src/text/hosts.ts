@@ -3,7 +3,7 @@
 
 export const hosts = {
   title: "Hosts",
-  one: "host",
+  singular: "host",
   lead: "ESXi hosts and their iSCSI names or IP addresses. Hosts in a group share datastores.",
   tabs: { hosts: "Hosts", groups: "Host groups" },
   tabsLabel: "Sections of hosts",

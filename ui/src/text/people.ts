@@ -161,7 +161,7 @@ export const people = {
     codesLead: "Store these codes now. They are never shown again. If you lose the app, each code logs you in once.",
     codesDone: "I have stored them",
   },
-  own: {
+  profile: {
     title: "Change your password",
     lead: "Your other sessions end. This session continues.",
     current: "Current password",

@@ -5,7 +5,7 @@ import { formatWhole } from "../format/number";
 
 export const pools = {
   title: "Pools and disks",
-  one: "pool",
+  singular: "pool",
   tabs: { pools: "Pools", disks: "Disks" },
   tabsLabel: "Sections of storage",
   list: "Pools",

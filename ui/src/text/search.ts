@@ -6,7 +6,7 @@ export const search = {
   help: "Datastores, snapshots, hosts, pools and jobs. Enter opens the first result. The key / opens this search on each page.",
   results: "Results",
   kinds: { datastore: "Datastore", host: "Host", pool: "Pool", job: "Job", snapshot: "Snapshot" },
-  found: (shown: number, all: number) =>
+  matches: (shown: number, all: number) =>
     all === 0
       ? "Nothing found"
       : shown < all

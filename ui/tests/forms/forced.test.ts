@@ -35,7 +35,7 @@ it("is forced after a tick only, and names what is in the way", async () => {
   await user.click(tick);
   await press(user, ["Continue anyway"], scope);
   await until("the dialog stays", () => !scope.isConnected);
-  expect(service.sent.map((one) => one.body)).toEqual([
+  expect(service.sent.map((request) => request.body)).toEqual([
     { force: false, destroy: ["after"] },
     { force: true, destroy: ["after"] },
   ]);

@@ -94,7 +94,7 @@ export const people: readonly Form[] = [
   },
   {
     at: "/users",
-    form: "people OwnPassword",
+    form: "people MyPassword",
     open: ["User menu of admin", "Change password"],
     fill: { "Current password": "the present one", "New password": PASSWORD, "Repeat the password": PASSWORD },
     send: ["Change password"],

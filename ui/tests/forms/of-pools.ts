@@ -5,7 +5,7 @@ import type { Form } from "./walk";
 import { begun, DISKS, page, pool } from "./world";
 
 const POOL = { at: "/pools/tank", answer: begun };
-const [ONE, , FREE = "", OTHER = ""] = DISKS;
+const [FIRST, , FREE = "", OTHER = ""] = DISKS;
 const REVIEW = "Review";
 const PASSWORD = "correct horse battery";
 const KEY = "0123456789abcdef".repeat(4);
@@ -49,24 +49,24 @@ export const pools: readonly Form[] = [
   {
     ...POOL,
     form: "pools ChangeDevice",
-    open: [`Actions for ${ONE}`, "Take offline"],
+    open: [`Actions for ${FIRST}`, "Take offline"],
     send: ["Take offline"],
-    sends: ["POST", "/pools/tank/device", { device: ONE, action: "offline" }],
+    sends: ["POST", "/pools/tank/device", { device: FIRST, action: "offline" }],
   },
   {
     ...POOL,
     form: "pools NewDevice",
-    open: [`Actions for ${ONE}`, "Replace"],
+    open: [`Actions for ${FIRST}`, "Replace"],
     fill: { [FREE]: true },
     send: ["Replace"],
-    sends: ["POST", "/pools/tank/replace", { device: ONE, new_device: FREE, force: false }],
+    sends: ["POST", "/pools/tank/replace", { device: FIRST, new_device: FREE, force: false }],
   },
   {
     ...POOL,
     form: "pools DropDevice",
-    open: [`Actions for ${ONE}`, "Detach"],
+    open: [`Actions for ${FIRST}`, "Detach"],
     send: ["Detach"],
-    sends: ["POST", "/pools/tank/detach", { device: ONE }],
+    sends: ["POST", "/pools/tank/detach", { device: FIRST }],
   },
   {
     ...POOL,

@@ -12,12 +12,12 @@ const PRESSED = "button, a, [role=menuitem], [role=tab]";
 
 export const newUser = (): UserEvent => userEvent.setup({ delay: null });
 
-export async function until<Found>(what: string, find: () => Found | null | undefined | false): Promise<Found> {
+export async function until<Result>(what: string, find: () => Result | null | undefined | false): Promise<Result> {
   const missing = new Error(what);
   const check = () => {
-    const found = find();
-    if (found === null || found === undefined || found === false) throw missing;
-    return found;
+    const result = find();
+    if (result === null || result === undefined || result === false) throw missing;
+    return result;
   };
   return waitFor(check, {
     timeout: LONGEST_MS,
@@ -35,19 +35,19 @@ export function dialog(): Element | null {
   return document.querySelector(".pf-v6-c-modal-box");
 }
 
-function nameOf(one: Element): string {
-  return (one.getAttribute("aria-label") ?? one.textContent).trim();
+function nameOf(element: Element): string {
+  return (element.getAttribute("aria-label") ?? element.textContent).trim();
 }
 
 /** The one that is pressed by this name. */
 export function toPress(name: string, scope: Element = document.body): HTMLElement | null {
-  const found = [...scope.querySelectorAll<HTMLElement>(PRESSED)].filter((one) => nameOf(one) === name);
-  if (found.length > 1) throw new Error(`${found.length} are called ${name}`);
-  return found[0] ?? null;
+  const matching = [...scope.querySelectorAll<HTMLElement>(PRESSED)].filter((element) => nameOf(element) === name);
+  if (matching.length > 1) throw new Error(`${matching.length} are called ${name}`);
+  return matching[0] ?? null;
 }
 
-export function isDisabled(one: HTMLElement): boolean {
-  return one instanceof HTMLButtonElement && one.disabled;
+export function isDisabled(element: HTMLElement): boolean {
+  return element instanceof HTMLButtonElement && element.disabled;
 }
 
 /** Presses what has these names, one after the other: a menu, then what it opens. */
@@ -67,23 +67,23 @@ function labelled(name: string, scope: Element): Element[] {
 
 /** The field that is called so. */
 export function field(name: string, scope: Element): Element | null {
-  const found = labelled(name, scope);
-  if (found.length > 1) throw new Error(`${found.length} fields are called ${name}`);
-  return found[0] ?? null;
+  const element = labelled(name, scope);
+  if (element.length > 1) throw new Error(`${element.length} fields are called ${name}`);
+  return element[0] ?? null;
 }
 
 export async function fill(user: UserEvent, scope: Element, name: string, value: Value): Promise<void> {
   if (value instanceof File) {
-    const one = await until("there is no field for a file", () => scope.querySelector<HTMLInputElement>("input[type=file]"));
-    return user.upload(one, value);
+    const input = await until("there is no field for a file", () => scope.querySelector<HTMLInputElement>("input[type=file]"));
+    return user.upload(input, value);
   }
-  const one = await until(`no field is called ${name}`, () => field(name, scope));
-  if (one instanceof HTMLSelectElement) return user.selectOptions(one, String(value));
+  const input = await until(`no field is called ${name}`, () => field(name, scope));
+  if (input instanceof HTMLSelectElement) return user.selectOptions(input, String(value));
   if (typeof value === "boolean") {
-    if (one instanceof HTMLInputElement && one.checked !== value) await user.click(one);
+    if (input instanceof HTMLInputElement && input.checked !== value) await user.click(input);
     return undefined;
   }
-  await user.clear(one);
+  await user.clear(input);
   return user.paste(value);
 }
 

@@ -21,8 +21,8 @@ export function formsInSources(): string[] {
       const folder = path.slice(SCREENS.length).split("/").slice(0, -1).join("/") || ".";
       return functionsOf(source).flatMap((component) => {
         const name = /^\w+/.exec(component)?.[0] ?? "";
-        const several = [...component.matchAll(SENDS)].map(([, one = ""]) => one);
-        return several.length === 1 ? [`${folder} ${name}`] : several.map((one) => `${folder} ${name}.${one}`);
+        const several = [...component.matchAll(SENDS)].map(([, message = ""]) => message);
+        return several.length === 1 ? [`${folder} ${name}`] : several.map((message) => `${folder} ${name}.${message}`);
       });
     });
 }
@@ -31,7 +31,9 @@ export function formsInSources(): string[] {
 export function functionsThatSend(): { readonly name: string; readonly isForm: boolean }[] {
   return Object.entries(sources)
     .filter(([path]) => !path.startsWith("../../src/session/") && !path.endsWith(".test.ts"))
-    .flatMap(([path, source]) => source.split(/^(?:export )?(?:default )?(?:async )?function /m).map((one) => ({ path, one })))
-    .filter(({ one }) => REQUESTS.test(one))
-    .map(({ path, one }) => ({ name: `${path}: ${one.slice(0, 40)}`, isForm: new RegExp(SENDS).test(one) }));
+    .flatMap(([path, source]) =>
+      source.split(/^(?:export )?(?:default )?(?:async )?function /m).map((component) => ({ path, component })),
+    )
+    .filter(({ component }) => REQUESTS.test(component))
+    .map(({ path, component }) => ({ name: `${path}: ${component.slice(0, 40)}`, isForm: new RegExp(SENDS).test(component) }));
 }

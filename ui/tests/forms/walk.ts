@@ -111,8 +111,8 @@ function isFirstField(scope: Element, focused: Element | null): boolean {
 }
 
 function isReady({ send: [button = ""] }: Form, scope: Element): boolean {
-  const found = toPress(button, scope);
-  return found !== null && !isDisabled(found);
+  const pressed = toPress(button, scope);
+  return pressed !== null && !isDisabled(pressed);
 }
 
 /** Sends it, to be answered so: what was sent, which is one request. */
@@ -120,8 +120,8 @@ async function sendOnce({ user, scope, form, before }: Place, { answer, shown }:
   const had = service.sent.length;
   service.answers = [answer];
   await press(user, form.send, scope);
-  const said = form.changesNothing ? shown.filter((one) => one !== UNKNOWN && one !== NOTHING) : shown;
-  const isReported = () => said.every((one) => problemIn(scope).includes(one));
+  const said = form.changesNothing ? shown.filter((line) => line !== UNKNOWN && line !== NOTHING) : shown;
+  const isReported = () => said.every((line) => problemIn(scope).includes(line));
   await until(`${answer?.status ?? "a lost connection"} is not reported`, () => isReported() && isReady(form, scope));
   expect(typed(scope), "what was typed").toBe(before);
   expect(document.body.textContent, "what the service said of its fault").not.toContain(SECRET);
@@ -201,7 +201,7 @@ export async function walk(form: Form): Promise<void> {
 function checkKeys(form: Form, sent: readonly Sent[]): void {
   const keys = sent.map(({ headers }) => headers.get("Idempotency-Key"));
   if (form.withoutKey) {
-    expect(keys.filter((one) => one !== null)).toEqual([]);
+    expect(keys.filter((key) => key !== null)).toEqual([]);
     return;
   }
   expect(keys).not.toContain(null);

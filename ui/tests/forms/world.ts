@@ -26,7 +26,7 @@ export const ID = {
 export const IQN = "iqn.1998-01.com.vmware:esx1";
 export const TOTP_SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP";
 export const UNKNOWN = "iqn.1998-01.com.vmware:esx9";
-export const DISKS = ["a", "b", "c", "d"].map((one) => `/dev/disk/by-id/disk-${one}`);
+export const DISKS = ["a", "b", "c", "d"].map((letter) => `/dev/disk/by-id/disk-${letter}`);
 
 export const session: Api.Session = {
   ...{ user: "1", name: "admin", role: "admin", source: "local", csrf_token: "a token of the session" },
@@ -200,7 +200,7 @@ export const world: Readonly<Record<string, unknown>> = {
   "/encryption-keys": page(key),
   "/disks": page(...disks),
   "/datastores": page(vmfs, nfs, gone),
-  ...Object.fromEntries([vmfs, nfs, gone].map((one) => [`/datastores/${one.id}`, one])),
+  ...Object.fromEntries([vmfs, nfs, gone].map((store) => [`/datastores/${store.id}`, store])),
   [`/datastores/${ID.vmfs}/snapshots`]: page(...snapshots),
   [`/datastores/${ID.vmfs}/snapshots/after/holds`]: page(hold),
   [`/datastores/${ID.nfs}/files`]: { ...page(file), complete: true },
@@ -218,7 +218,7 @@ export const world: Readonly<Record<string, unknown>> = {
   "/recovery": recovery,
   "/snapshots": page(),
   ...Object.fromEntries(
-    [`datastores/${ID.vmfs}`, `datastores/${ID.nfs}`, `hosts/${ID.host}`].map((one) => [`/${one}/history`, history]),
+    [`datastores/${ID.vmfs}`, `datastores/${ID.nfs}`, `hosts/${ID.host}`].map((path) => [`/${path}/history`, history]),
   ),
   "/host-groups": page(group),
   [`/host-groups/${ID.group}`]: group,

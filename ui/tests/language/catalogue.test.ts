@@ -43,14 +43,14 @@ function said(text: string | Say): string[] {
 }
 
 /** Values that it shows. */
-const shown = (one: string): string[] => (one.match(/<\w+>|\d+/g) ?? []).toSorted();
+const shown = (text: string): string[] => (text.match(/<\w+>|\d+/g) ?? []).toSorted();
 const english = textsOf(en, "");
 const german = textsOf(de, "");
 const pairs = [...english].map(([place, text]) => ({ place, ours: said(german.get(place) ?? ""), theirs: said(text) }));
 /** German texts about which this is true. */
-function found(wrong: (ours: string, theirs: string) => boolean): string[] {
+function places(wrong: (ours: string, theirs: string) => boolean): string[] {
   const all = pairs.flatMap(({ place, ours, theirs }) =>
-    ours.filter((one, index) => theirs[index] !== UNSAID && wrong(one, theirs[index] ?? "")).map((one) => `${place}: ${one}`),
+    ours.filter((text, index) => theirs[index] !== UNSAID && wrong(text, theirs[index] ?? "")).map((text) => `${place}: ${text}`),
   );
   return [...new Set(all)];
 }
@@ -62,26 +62,28 @@ describe("German", () => {
   });
 
   it("is empty only where English is", () => {
-    expect(found((ours, theirs) => ours.trim() === "" && theirs !== "")).toEqual([]);
+    expect(places((ours, theirs) => ours.trim() === "" && theirs !== "")).toEqual([]);
   });
 
   it("shows the values that English shows", () => {
     const functions = new Set([...english].filter(([, text]) => typeof text !== "string").map(([place]) => place));
-    const wrong = found((ours, theirs) => shown(ours).join() !== shown(theirs).join());
-    expect(wrong.filter((one) => functions.has(one.split(":")[0] ?? ""))).toEqual([]);
+    const wrong = places((ours, theirs) => shown(ours).join() !== shown(theirs).join());
+    expect(wrong.filter((line) => functions.has(line.split(":")[0] ?? ""))).toEqual([]);
   });
 
   it("is not the English text, but for words that both have", () => {
-    const left = pairs.flatMap(({ ours: [one = ""], theirs: [other] }) => (one === other && /[a-z]{2}/i.test(one) ? one : []));
+    const left = pairs.flatMap(({ ours: [our = ""], theirs: [other] }) => (our === other && /[a-z]{2}/i.test(our) ? our : []));
     expect(new Set(left)).toEqual(new Set(SAME));
   });
 
   it("has no English words", () => {
-    expect(found((ours) => ENGLISH.test(withoutCommands(ours)))).toEqual([]);
+    expect(places((ours) => ENGLISH.test(withoutCommands(ours)))).toEqual([]);
   });
 
   it("has short sentences", () => {
     const words = (sentence: string) => sentence.split(/\s+/).filter((word) => /\w/.test(word)).length;
-    expect(found((ours) => ours.split(/(?<=[.!?:])\s/).some((one) => words(one) > MOST_WORDS_OF_A_SENTENCE))).toEqual([]);
+    expect(places((ours) => ours.split(/(?<=[.!?:])\s/).some((sentence) => words(sentence) > MOST_WORDS_OF_A_SENTENCE))).toEqual(
+      [],
+    );
   });
 });

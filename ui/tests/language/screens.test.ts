@@ -53,13 +53,13 @@ function wordsOf(data: unknown): string[] {
 }
 /** PatternFly does not let the console name it: a button of narrow windows, which also shows the step. */
 const NOT_OURS = "wizard toggle";
-const itsOwn = new Set([...wordsOf(world).map((one) => one.toLowerCase()), NOT_OURS]);
+const wordsOfWorld = new Set([...wordsOf(world).map((word) => word.toLowerCase()), NOT_OURS]);
 
 /** What is read, or read out. */
 function textsOf(root: Element): string[] {
-  const own = [...root.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE).map((node) => node.textContent ?? "");
+  const texts = [...root.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE).map((node) => node.textContent ?? "");
   const names = NAMING.flatMap((name) => root.getAttribute(name) ?? []);
-  return [...own, ...names, ...[...root.children].flatMap(textsOf)].map((one) => one.trim()).filter((one) => one !== "");
+  return [...texts, ...names, ...[...root.children].flatMap(textsOf)].map((text) => text.trim()).filter((text) => text !== "");
 }
 
 async function show(address: string) {
@@ -88,8 +88,8 @@ describe("German", () => {
       await show(address);
       await until("no heading", () => document.querySelector("h1, h2"));
       await until("it still loads", () => document.querySelector(".zv-loading") === null);
-      const shown = textsOf(document.body).filter((one) => !itsOwn.has(one.toLowerCase().replace(/\.$/, "")));
-      expect(shown.filter((one) => ENGLISH.test(withoutCommands(one)))).toEqual([]);
+      const shown = textsOf(document.body).filter((text) => !wordsOfWorld.has(text.toLowerCase().replace(/\.$/, "")));
+      expect(shown.filter((text) => ENGLISH.test(withoutCommands(text)))).toEqual([]);
       expect(shown).not.toContain(de.problems.console.title);
       expect(service.unknown).toEqual([]);
     },
@@ -117,7 +117,7 @@ describe("German", () => {
     await show("/jobs");
     await press(newUser(), [de.common.language("Deutsch")]);
     const items = await until("no menu", () => document.querySelectorAll("[role=menuitem]"));
-    expect([...items].map((one) => [one.textContent, one.querySelector("[lang]")?.getAttribute("lang")])).toEqual([
+    expect([...items].map((item) => [item.textContent, item.querySelector("[lang]")?.getAttribute("lang")])).toEqual([
       ["English", "en"],
       ["Deutsch", "de"],
     ]);

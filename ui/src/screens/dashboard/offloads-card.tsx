@@ -81,9 +81,9 @@ function Block({ totals }: { readonly totals: Totals }) {
   return (
     <Section title={words.iscsi}>
       <dl className="zv-figures zv-figures-wide">
-        {BLOCK.map((one) => (
-          <Figure key={one} name={words[one]} help={words[`${one}Help`]} rate={block.rate(one)}>
-            <Bytes value={totals[one]} />
+        {BLOCK.map((kind) => (
+          <Figure key={kind} name={words[kind]} help={words[`${kind}Help`]} rate={block.rate(kind)}>
+            <Bytes value={totals[kind]} />
           </Figure>
         ))}
       </dl>
@@ -102,9 +102,9 @@ function Nas({ counters, problem }: { readonly counters: ExportCounters | undefi
       ) : (
         <>
           <dl className="zv-figures zv-figures-wide">
-            {NAS.map((one) => (
-              <Figure key={one} name={words[one]} help={words[`${one}Help`]} rate={nas.rate(one)}>
-                <Bytes value={counters[one]} />
+            {NAS.map((kind) => (
+              <Figure key={kind} name={words[kind]} help={words[`${kind}Help`]} rate={nas.rate(kind)}>
+                <Bytes value={counters[kind]} />
               </Figure>
             ))}
             <Figure name={words.refused} help={words.refusedHelp}>

@@ -35,7 +35,7 @@ export function ActionMenu({ store, onBegin, row = false }: Omit<DialogProps, "o
   const [chosen, setChosen] = useState<Action | null>(null);
   const admin = useMay("admin");
   const actions: readonly Action[] = store.state === "active" ? ACTIVE[store.kind] : store.state === "deleted" ? DELETED : [];
-  const allowed = actions.filter((one) => one !== "purge" || admin);
+  const allowed = actions.filter((action) => action !== "purge" || admin);
   if (allowed.length === 0) return null;
   const dialog = { store, onBegin, onClose: () => setChosen(null) };
   return (
@@ -43,10 +43,10 @@ export function ActionMenu({ store, onBegin, row = false }: Omit<DialogProps, "o
       <ActionsMenu
         row={row}
         label={row ? text.datastores.actions(store.name) : words.menu}
-        choices={allowed.map((one) => ({
-          name: words[one].action,
-          danger: one === "delete" || one === "purge",
-          onChoose: () => setChosen(one),
+        choices={allowed.map((action) => ({
+          name: words[action].action,
+          danger: action === "delete" || action === "purge",
+          onChoose: () => setChosen(action),
         }))}
       />
       {chosen === "rename" && <Rename {...dialog} />}

@@ -44,15 +44,15 @@ export function CloneFile({ store, file, ...job }: DialogProps & { readonly file
             required
           />
           <FormGroup role="radiogroup" label={words.how} fieldId="clone-how" isStack>
-            {[false, true].map((one) => (
+            {[false, true].map((value) => (
               <Radio
-                key={String(one)}
-                id={one ? "clone-fast" : "clone-full"}
+                key={String(value)}
+                id={value ? "clone-fast" : "clone-full"}
                 name="clone-how"
-                label={one ? words.fast : words.full}
-                description={one ? words.fastHelp : words.fullHelp}
-                isChecked={fast === one}
-                onChange={() => setFast(one)}
+                label={value ? words.fast : words.full}
+                description={value ? words.fastHelp : words.fullHelp}
+                isChecked={fast === value}
+                onChange={() => setFast(value)}
               />
             ))}
           </FormGroup>

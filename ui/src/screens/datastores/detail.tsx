@@ -29,7 +29,7 @@ export default function DatastoreScreen() {
   const query = useQuery(datastoreQuery(id));
   return (
     <Screen
-      title={query.data?.name ?? text.datastores.one}
+      title={query.data?.name ?? text.datastores.singular}
       parent={{ to: "/datastores", name: text.datastores.title }}
       lead={query.data && <StateLabel store={query.data} />}
       actions={
@@ -40,7 +40,7 @@ export default function DatastoreScreen() {
         )
       }
     >
-      <QueryBoundary query={query} what={text.datastores.one} lines={6}>
+      <QueryBoundary query={query} what={text.datastores.singular} lines={6}>
         {(store) => <DatastoreTabs store={store} />}
       </QueryBoundary>
     </Screen>
@@ -72,8 +72,8 @@ function DatastoreTabs({ store }: { readonly store: Datastore }) {
   const { tab: named } = useParams();
   const navigate = useNavigate();
   // Files of VMFS are known to hosts only; deleted datastores have none.
-  const tabs = TABS.filter((one) => one !== "files" || (store.kind === "nfs" && store.state === "active"));
-  const tab = tabs.find((one) => one === named) ?? "overview";
+  const tabs = TABS.filter((candidate) => candidate !== "files" || (store.kind === "nfs" && store.state === "active"));
+  const tab = tabs.find((candidate) => candidate === named) ?? "overview";
   return (
     <>
       <Tabs
@@ -81,13 +81,13 @@ function DatastoreTabs({ store }: { readonly store: Datastore }) {
         aria-label={words.tabsLabel}
         onSelect={(_event, key) => void navigate(`/datastores/${store.id}/${key}`, { replace: true })}
       >
-        {tabs.map((one) => (
+        {tabs.map((candidate) => (
           <Tab
-            key={one}
-            eventKey={one}
-            title={<TabTitleText>{words.tabs[one]}</TabTitleText>}
-            tabContentId={`tab-${one}`}
-            aria-controls={`tab-${one}`}
+            key={candidate}
+            eventKey={candidate}
+            title={<TabTitleText>{words.tabs[candidate]}</TabTitleText>}
+            tabContentId={`tab-${candidate}`}
+            aria-controls={`tab-${candidate}`}
           />
         ))}
       </Tabs>

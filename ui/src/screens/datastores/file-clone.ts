@@ -16,11 +16,12 @@ export function waysOf({ result }: Pick<Job, "result">): string {
   };
   const [shared, copied, holes] = [size("cloned_bytes"), size("copied_bytes"), size("hole_bytes")];
   const because = result?.["copied_because"];
-  const why = typeof because === "object" && because !== null ? Object.keys(because).map((one) => reasons[one]?.[0] ?? one) : [];
+  const why =
+    typeof because === "object" && because !== null ? Object.keys(because).map((reason) => reasons[reason]?.[0] ?? reason) : [];
   const parts = [
     shared === null ? null : words.shared(shared),
     copied === null ? null : [words.copied(copied), ...(why.length > 0 ? [words.because(why.join("; "))] : [])].join(" "),
     holes === null ? null : words.holes(holes),
-  ].filter((one) => one !== null);
+  ].filter((hole) => hole !== null);
   return parts.length === 0 ? words.nothing : parts.join(", ");
 }

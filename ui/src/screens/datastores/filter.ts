@@ -41,18 +41,18 @@ export type Loads = ReadonlyMap<string, Load>;
 export type Direction = "asc" | "desc";
 
 const COLLATOR = new Intl.Collator(chosen.locale, { numeric: true });
-const COMPARE: Readonly<Record<Exclude<Column, "load">, (one: Datastore, other: Datastore) => number>> = {
-  name: (one, other) => COLLATOR.compare(one.name, other.name),
-  pool: (one, other) => COLLATOR.compare(one.pool, other.pool),
-  lun: (one, other) => (one.lun ?? Infinity) - (other.lun ?? Infinity) || 0,
-  size: (one, other) => Number(one.size) - Number(other.size),
-  used: (one, other) => Number(one.referenced) - Number(other.referenced),
-  free: (one, other) => freeOf(one) - freeOf(other),
+const COMPARE: Readonly<Record<Exclude<Column, "load">, (first: Datastore, other: Datastore) => number>> = {
+  name: (first, other) => COLLATOR.compare(first.name, other.name),
+  pool: (first, other) => COLLATOR.compare(first.pool, other.pool),
+  lun: (first, other) => (first.lun ?? Infinity) - (other.lun ?? Infinity) || 0,
+  size: (first, other) => Number(first.size) - Number(other.size),
+  used: (first, other) => Number(first.referenced) - Number(other.referenced),
+  free: (first, other) => freeOf(first) - freeOf(other),
 };
 
 export function sorted(stores: readonly Datastore[], column: Column, direction: Direction, loads?: Loads): Datastore[] {
   const sign = direction === "asc" ? 1 : -1;
   const bytes = (store: Datastore) => loads?.get(store.id)?.bytes ?? -1;
-  const compare = column === "load" ? (one: Datastore, other: Datastore) => bytes(one) - bytes(other) : COMPARE[column];
-  return stores.toSorted((one, other) => sign * compare(one, other) || COMPARE.name(one, other));
+  const compare = column === "load" ? (first: Datastore, other: Datastore) => bytes(first) - bytes(other) : COMPARE[column];
+  return stores.toSorted((first, other) => sign * compare(first, other) || COMPARE.name(first, other));
 }

@@ -62,21 +62,21 @@ describe("form values", () => {
 describe("the list", () => {
   const groups = [{ id: "g", name: "cluster", etag: "", hosts: [], disabled_offloads: [], created_at: "" }];
   it("finds by all words, in name, pool and host groups", () => {
-    const one = store({ host_groups: ["g"] });
+    const grouped = store({ host_groups: ["g"] });
     const filter = { search: "CLUST one", state: "", pool: "" };
-    expect(matches(one, filter, groups)).toBe(true);
-    expect(matches(one, { ...filter, search: "one two" }, groups)).toBe(false);
-    expect(matches(one, { ...filter, state: "deleted" }, groups)).toBe(false);
-    expect(matches(one, { ...filter, pool: "other" }, groups)).toBe(false);
+    expect(matches(grouped, filter, groups)).toBe(true);
+    expect(matches(grouped, { ...filter, search: "one two" }, groups)).toBe(false);
+    expect(matches(grouped, { ...filter, state: "deleted" }, groups)).toBe(false);
+    expect(matches(grouped, { ...filter, pool: "other" }, groups)).toBe(false);
   });
   it("sorts numbers in names as numbers, and what has no LUN last", () => {
     const stores = [store({ name: "v10", lun: null }), store({ name: "v9", lun: 3 })];
-    expect(sorted(stores, "name", "asc").map((one) => one.name)).toEqual(["v9", "v10"]);
-    expect(sorted(stores, "lun", "asc").map((one) => one.name)).toEqual(["v9", "v10"]);
+    expect(sorted(stores, "name", "asc").map((row) => row.name)).toEqual(["v9", "v10"]);
+    expect(sorted(stores, "lun", "asc").map((row) => row.name)).toEqual(["v9", "v10"]);
   });
   it("sorts by load, the busiest first, and last what has none", () => {
     const stores = ["idle", "unknown", "busy"].map((name) => store({ id: name, name }));
     const loads = new Map([10, 2000].map((bytes, index) => [index ? "busy" : "idle", { datastore: "", operations: 1, bytes }]));
-    expect(sorted(stores, "load", "desc", loads).map((one) => one.name)).toEqual(["busy", "idle", "unknown"]);
+    expect(sorted(stores, "load", "desc", loads).map((row) => row.name)).toEqual(["busy", "idle", "unknown"]);
   });
 });

@@ -141,7 +141,7 @@ function Sessions({ store }: { readonly store: Datastore }) {
                 {seeing.flatMap((host) =>
                   host.iqns.flatMap((iqn) => {
                     const open = (sessions ?? []).filter((session) => session.initiator === iqn);
-                    const group = groups?.find((one) => one.id === host.group)?.name ?? "–";
+                    const group = groups?.find((candidate) => candidate.id === host.group)?.name ?? "–";
                     return (open.length === 0 ? [null] : open).map((session, index) => (
                       <Tr key={`${host.id} ${iqn} ${index}`}>
                         <Td dataLabel={columns.host}>

@@ -18,7 +18,10 @@ function useFacts(): (store: Datastore) => readonly Fact[] {
     [columns.state, text.datastores.state[store.state]],
     [store.kind === "nfs" ? detail.capacity.quota : detail.capacity.size, formatBytes(store.size)],
     [detail.overview.provisioning, store.thick ? text.datastores.thick : text.datastores.thin],
-    [detail.overview.hosts, text.common.listed(store.host_groups.map((id) => groups.find((one) => one.id === id)?.name ?? id))],
+    [
+      detail.overview.hosts,
+      text.common.listed(store.host_groups.map((id) => groups.find((candidate) => candidate.id === id)?.name ?? id)),
+    ],
     [wizard.hosts.clients, text.common.listed(store.clients)],
     [detail.overview.versions, text.common.listed(store.versions)],
     [detail.overview.squash, detail.overview.squashed[store.squash ?? ""] ?? text.common.unset],

@@ -81,7 +81,7 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
   const [column, setColumn] = useState<Column>("name");
   const [direction, setDirection] = useState<Direction>("asc");
   const { data: load } = useQuery(loadQuery);
-  const loads = useMemo(() => new Map(load?.map((one) => [one.datastore, one])), [load]);
+  const loads = useMemo(() => new Map(load?.map((row) => [row.datastore, row])), [load]);
   const [begin, news] = useBegun();
   const filter = filterOf(parameters);
   const { search, state, pool } = useDeferredValue(filter);
@@ -127,7 +127,7 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
               label={words.filterState}
               all={words.anyState}
               value={filter.state}
-              options={STATES.map((one) => [one, words.state[one]])}
+              options={STATES.map((state) => [state, words.state[state]])}
               onChange={(value) => set("state", value)}
             />
           </ToolbarItem>
@@ -136,7 +136,7 @@ function List({ stores, groups }: { readonly stores: readonly Datastore[]; reado
               label={words.filterPool}
               all={words.anyPool}
               value={filter.pool}
-              options={pools.map((one) => [one, one])}
+              options={pools.map((name) => [name, name])}
               onChange={(value) => set("pool", value)}
             />
           </ToolbarItem>

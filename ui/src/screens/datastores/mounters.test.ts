@@ -9,7 +9,9 @@ const HOSTS = [host("esx1", "cluster", "192.0.2.1", "192.0.2.2"), host("esx2", "
 
 function rows(clients: readonly NfsClient[], groups: readonly string[], further: readonly string[]): string[] {
   const store = { id: "a", host_groups: [...groups], clients: [...further] };
-  return mountersOf(store, HOSTS, clients).map((one) => `${one.address} ${one.host?.name ?? "-"} ${one.client ? "seen" : "-"}`);
+  return mountersOf(store, HOSTS, clients).map(
+    (mounter) => `${mounter.address} ${mounter.host?.name ?? "-"} ${mounter.client ? "seen" : "-"}`,
+  );
 }
 
 describe("mountersOf", () => {

@@ -18,11 +18,11 @@ export function mountersOf(
   hosts: readonly Host[],
   clients: readonly NfsClient[],
 ): Mounter[] {
-  const own = hosts.filter(({ group }) => group != null && groups.includes(group)).flatMap(({ addresses }) => addresses);
+  const grouped = hosts.filter(({ group }) => group != null && groups.includes(group)).flatMap(({ addresses }) => addresses);
   const using = clients.filter(({ datastores }) => datastores.includes(id)).map(({ address }) => address);
-  return [...new Set([...own, ...further, ...using])].map((address) => ({
+  return [...new Set([...grouped, ...further, ...using])].map((address) => ({
     host: hosts.find(({ addresses }) => addresses.includes(address)) ?? null,
     address,
-    client: clients.find((one) => one.address === address) ?? null,
+    client: clients.find((candidate) => candidate.address === address) ?? null,
   }));
 }

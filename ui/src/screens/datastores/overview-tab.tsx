@@ -81,7 +81,7 @@ export function OverviewTab({ store }: { readonly store: Datastore }) {
 
 export function CapacityTab({ store }: { readonly store: Datastore }) {
   const { data: pools } = useQuery(poolsQuery);
-  const pool = pools?.find((one) => one.name === store.pool);
+  const pool = pools?.find((candidate) => candidate.name === store.pool);
   const { capacity } = words;
   const nfs = store.kind === "nfs";
   return (

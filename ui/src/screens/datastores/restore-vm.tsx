@@ -46,7 +46,7 @@ export function RestoreVm({ store, snapshot, ...job }: DialogProps & { readonly 
                   id="restore-folder"
                   label={words.folder}
                   value={folder}
-                  options={[["", words.choose], ...folders.map((one) => [one.name, one.name] as const)]}
+                  options={[["", words.choose], ...folders.map((folder) => [folder.name, folder.name] as const)]}
                   onChange={(chosen) => {
                     setFolder(chosen);
                     if (name === "" && chosen !== "") setName(words.restored(chosen));

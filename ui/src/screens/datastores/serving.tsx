@@ -18,7 +18,7 @@ const SQUASH = ["none", "root", "all"] as const;
 type Squash = (typeof SQUASH)[number];
 
 function squashOf(store: Datastore): Squash {
-  return SQUASH.find((one) => one === store.squash) ?? "none";
+  return SQUASH.find((choice) => choice === store.squash) ?? "none";
 }
 
 interface Form {
@@ -33,7 +33,7 @@ function formOf(store: Datastore): Form {
 
 /** As the service takes it. */
 function valuesOf({ clients, versions, squash }: Form) {
-  return { clients: clientsOf({ clients }), versions: VERSIONS.filter((one) => versions.includes(one)), squash };
+  return { clients: clientsOf({ clients }), versions: VERSIONS.filter((version) => versions.includes(version)), squash };
 }
 
 /** Sends what was changed only: what somebody else changed meanwhile stays. */
@@ -64,29 +64,29 @@ export function Serving({ store, ...job }: DialogProps) {
             problem={wrong ?? problem?.at("clients")}
           />
           <FormGroup role="group" label={words.versions} fieldId="versions" isStack>
-            {VERSIONS.map((one) => (
+            {VERSIONS.map((version) => (
               <Checkbox
-                key={one}
-                id={`version-${one}`}
-                label={words.version[one]}
-                isChecked={versions.includes(one)}
+                key={version}
+                id={`version-${version}`}
+                label={words.version[version]}
+                isChecked={versions.includes(version)}
                 onChange={(_event, checked) =>
-                  change({ versions: checked ? [...versions, one] : versions.filter((other) => other !== one) })
+                  change({ versions: checked ? [...versions, version] : versions.filter((other) => other !== version) })
                 }
               />
             ))}
             {versions.length === 0 && <p role="alert">{words.noVersion}</p>}
           </FormGroup>
           <FormGroup role="radiogroup" label={words.squash} fieldId="squash" isStack>
-            {SQUASH.map((one) => (
+            {SQUASH.map((choice) => (
               <Radio
-                key={one}
-                id={`squash-${one}`}
+                key={choice}
+                id={`squash-${choice}`}
                 name="squash"
-                label={text.datastores.detail.overview.squashed[one]}
-                description={words.squashHelp[one]}
-                isChecked={squash === one}
-                onChange={() => change({ squash: one })}
+                label={text.datastores.detail.overview.squashed[choice]}
+                description={words.squashHelp[choice]}
+                isChecked={squash === choice}
+                onChange={() => change({ squash: choice })}
               />
             ))}
           </FormGroup>

@@ -103,7 +103,7 @@ function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
                   <SnapshotMenu
                     store={store}
                     snapshot={snapshot}
-                    newer={snapshots.slice(snapshots.length - index).map((one) => one.name)}
+                    newer={snapshots.slice(snapshots.length - index).map((snapshot) => snapshot.name)}
                     onBegin={onBegin}
                   />
                 )}
@@ -128,15 +128,19 @@ function SnapshotMenu({ store, snapshot, newer, onBegin }: MenuProps) {
   const [chosen, setChosen] = useState<keyof typeof ACTIONS | null>(null);
   const dialog = { store, onBegin, onClose: () => setChosen(null) };
   // Of a deleted datastore holds are released only, so that it can be purged.
-  const shown = (["clone", "restoreVm", "hold", "release", "rollback", "delete"] as const).filter((one) =>
-    one === "release" ? snapshot.holds > 0 : store.state === "active" && (one !== "restoreVm" || store.kind === "nfs"),
+  const shown = (["clone", "restoreVm", "hold", "release", "rollback", "delete"] as const).filter((action) =>
+    action === "release" ? snapshot.holds > 0 : store.state === "active" && (action !== "restoreVm" || store.kind === "nfs"),
   );
   return (
     <>
       <ActionsMenu
         row
         label={words.actions(snapshot.name)}
-        choices={shown.map((one) => ({ name: ACTIONS[one], danger: one === "delete", onChoose: () => setChosen(one) }))}
+        choices={shown.map((action) => ({
+          name: ACTIONS[action],
+          danger: action === "delete",
+          onChoose: () => setChosen(action),
+        }))}
       />
       {chosen === "clone" && <Clone {...dialog} snapshot={snapshot.name} />}
       {chosen === "hold" && <HoldSnapshot {...dialog} snapshot={snapshot} />}

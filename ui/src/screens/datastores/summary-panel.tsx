@@ -86,11 +86,11 @@ function Paths({ store }: { readonly store: Datastore }) {
   const { data: hosts } = useQuery(hostsQuery);
   const { data: sessions } = useQuery(sessionsQuery);
   if (hosts === undefined || sessions === undefined) return <>{text.hosts.state.unknown}</>;
-  const found = hostsWithPaths(store, hosts, sessions);
-  if (found.length === 0) return <>{text.common.none}</>;
+  const reached = hostsWithPaths(store, hosts, sessions);
+  if (reached.length === 0) return <>{text.common.none}</>;
   return (
     <>
-      {found.map(({ host, paths }, index) => (
+      {reached.map(({ host, paths }, index) => (
         <span key={host.id}>
           {index > 0 && ", "}
           <Link to={`/hosts/${host.id}`}>{host.name}</Link> ({words.paths(paths)})
@@ -110,7 +110,7 @@ function Mounts({ store }: { readonly store: Datastore }) {
 
 function LastSnapshot({ store }: { readonly store: Datastore }) {
   const { data } = useQuery(snapshotsQuery(store.id));
-  const last = data?.toSorted((one, other) => one.created_at.localeCompare(other.created_at)).at(-1);
+  const last = data?.toSorted((first, other) => first.created_at.localeCompare(other.created_at)).at(-1);
   if (last === undefined) return <>{data === undefined ? "–" : text.datastores.detail.snapshots.empty.title}</>;
   return (
     <>

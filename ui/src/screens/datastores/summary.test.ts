@@ -16,12 +16,12 @@ describe("freeOf", () => {
 it("hosts without a path come first", () => {
   const host = (name: string, group: string | null) => ({ name, group, iqns: [`iqn.2026-11.test:${name}`] }) as Host;
   const path = (name: string) => ({ initiator: `iqn.2026-11.test:${name}` }) as IscsiSession;
-  const found = hostsWithPaths(
+  const reached = hostsWithPaths(
     { host_groups: ["a"] } as Datastore,
     [host("esx1", "a"), host("esx2", "a"), host("esx3", "b"), host("esx4", null)],
     [path("esx1"), path("esx1"), path("esx3")],
   );
-  expect(found.map((one) => [one.host.name, one.paths])).toEqual([
+  expect(reached.map((row) => [row.host.name, row.paths])).toEqual([
     ["esx2", 0],
     ["esx1", 2],
   ]);

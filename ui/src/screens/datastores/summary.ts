@@ -25,14 +25,14 @@ export function hostsWithPaths(
   return hosts
     .filter((host) => host.group != null && store.host_groups.includes(host.group))
     .map((host) => ({ host, paths: pathsOf(host, sessions).length }))
-    .toSorted((one, other) => one.paths - other.paths || one.host.name.localeCompare(other.host.name));
+    .toSorted((first, other) => first.paths - other.paths || first.host.name.localeCompare(other.host.name));
 }
 
 /** The state of VAAI of a VMFS datastore, in a line. */
 export function vaaiOf(groups: readonly Group[], counters: LunCounters | undefined): string {
   if (counters === undefined) return words.notServed;
-  const off = PRIMITIVES.filter((one) => groups.some((group) => group.disabled_offloads.includes(one)));
-  const names = off.map((one) => text.datastores.detail.vaai.names[one][0]);
+  const off = PRIMITIVES.filter((primitive) => groups.some((group) => group.disabled_offloads.includes(primitive)));
+  const names = off.map((primitive) => text.datastores.detail.vaai.names[primitive][0]);
   const copied = [...counters.fallbacks.values()].reduce((sum, bytes) => sum + bytes, 0);
   return [
     off.length === 0 ? words.allOn : words.someOff(names.join(", ")),

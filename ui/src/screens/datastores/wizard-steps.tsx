@@ -109,7 +109,7 @@ export function SizeStep({ values, change, pools, stores, fieldProblem }: StepPr
   const [left, setLeft] = useState(false);
   useFocus("size");
   const [open, setOpen] = useState(false);
-  const pool = pools.find((one) => one.name === values.pool);
+  const pool = pools.find((candidate) => candidate.name === values.pool);
   const bytes = sizeOf(values);
   const share =
     pool === undefined || bytes === null ? null : formatShare(provisioned(pool.name, stores) + Number(bytes), Number(pool.size));
@@ -152,10 +152,12 @@ function MoreSettings({ values, change, problem }: MoreProps) {
           id="compression"
           value={values.compression}
           aria-describedby={describedBy("compression")}
-          onChange={(_event, chosen) => change({ compression: COMPRESSIONS.find((one) => one === chosen) ?? "lz4" })}
+          onChange={(_event, chosen) =>
+            change({ compression: COMPRESSIONS.find((compression) => compression === chosen) ?? "lz4" })
+          }
         >
-          {COMPRESSIONS.map((one) => (
-            <FormSelectOption key={one} value={one} label={one} />
+          {COMPRESSIONS.map((compression) => (
+            <FormSelectOption key={compression} value={compression} label={compression} />
           ))}
         </FormSelect>
       </Field>
@@ -165,10 +167,10 @@ function MoreSettings({ values, change, problem }: MoreProps) {
             id="record-size"
             value={values.recordSize}
             aria-describedby={describedBy("record-size")}
-            onChange={(_event, chosen) => change({ recordSize: RECORD_SIZES.find((one) => String(one) === chosen) ?? 65536 })}
+            onChange={(_event, chosen) => change({ recordSize: RECORD_SIZES.find((size) => String(size) === chosen) ?? 65536 })}
           >
-            {RECORD_SIZES.map((one) => (
-              <FormSelectOption key={one} value={one} label={formatBytes(one)} />
+            {RECORD_SIZES.map((size) => (
+              <FormSelectOption key={size} value={size} label={formatBytes(size)} />
             ))}
           </FormSelect>
         </Field>
@@ -179,10 +181,10 @@ function MoreSettings({ values, change, problem }: MoreProps) {
               id="block-size"
               value={values.blockSize}
               aria-describedby={describedBy("block-size")}
-              onChange={(_event, chosen) => change({ blockSize: BLOCK_SIZES.find((one) => String(one) === chosen) ?? 65536 })}
+              onChange={(_event, chosen) => change({ blockSize: BLOCK_SIZES.find((size) => String(size) === chosen) ?? 65536 })}
             >
-              {BLOCK_SIZES.map((one) => (
-                <FormSelectOption key={one} value={one} label={formatBytes(one)} />
+              {BLOCK_SIZES.map((size) => (
+                <FormSelectOption key={size} value={size} label={formatBytes(size)} />
               ))}
             </FormSelect>
           </Field>

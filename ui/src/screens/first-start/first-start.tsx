@@ -77,16 +77,16 @@ function Framed({ step, onPass }: { readonly step: Step; readonly onPass?: (step
   return (
     <>
       <ProgressStepper isCenterAligned aria-label={words.progress} className="zv-steps">
-        {STEPS.map((one, index) => (
+        {STEPS.map((name, index) => (
           <ProgressStep
-            key={one}
-            id={`step-${one}`}
-            titleId={`step-${one}-title`}
+            key={name}
+            id={`step-${name}`}
+            titleId={`step-${name}-title`}
             isCurrent={index === now}
             variant={index < now || step === "done" ? "success" : index === now ? "info" : "pending"}
-            aria-label={words.steps[one]}
+            aria-label={words.steps[name]}
           >
-            {words.steps[one]}
+            {words.steps[name]}
           </ProgressStep>
         ))}
       </ProgressStepper>

@@ -85,15 +85,15 @@ function PoolForm({ disks, onLater }: { readonly disks: readonly Disk[]; readonl
   const made = useSubmission(
     useCallback((body: typeof values, key: string) => unwrap(api.POST("/api/v1/pools", { body, headers: idempotent(key) })), []),
   );
-  const [found, setFound] = useState<Answered<readonly string[]> | null>(null);
+  const [result, setResult] = useState<Answered<readonly string[]> | null>(null);
   // Only for the present choice.
-  const plan = answerTo(request, found);
+  const plan = answerTo(request, result);
   const [job, setJob] = useState<string | null>(null);
   const wrong = chosen.length > 0 ? wrongLayout(layout, chosen.length) : null;
   const problem = planned.problem ?? made.problem;
 
   function changed(): void {
-    setFound(null);
+    setResult(null);
     planned.forget();
     made.forget();
   }
@@ -101,7 +101,7 @@ function PoolForm({ disks, onLater }: { readonly disks: readonly Disk[]; readonl
   function submitted(event: FormEvent): void {
     event.preventDefault();
     if (plan === null)
-      void planned.send(values).then((answer) => setFound(answer === undefined ? null : { request, answer: answer.layout }));
+      void planned.send(values).then((answer) => setResult(answer === undefined ? null : { request, answer: answer.layout }));
     else void made.send(values).then((answer) => setJob(answer?.id ?? null));
   }
 
@@ -120,17 +120,17 @@ function PoolForm({ disks, onLater }: { readonly disks: readonly Disk[]; readonl
         required
       />
       <FormGroup role="radiogroup" label={words.layout} fieldId="layout">
-        {LAYOUTS.map((one) => (
+        {LAYOUTS.map((option) => (
           <Radio
-            key={one}
-            id={`layout-${one}`}
+            key={option}
+            id={`layout-${option}`}
             name="layout"
-            label={words.layouts[one].label}
-            description={words.layouts[one].help}
-            isChecked={layout === one}
-            isDisabled={disks.length < FEWEST[one]}
+            label={words.layouts[option].label}
+            description={words.layouts[option].help}
+            isChecked={layout === option}
+            isDisabled={disks.length < FEWEST[option]}
             onChange={() => {
-              setLayout(one);
+              setLayout(option);
               changed();
             }}
           />

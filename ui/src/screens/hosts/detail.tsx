@@ -33,7 +33,7 @@ export default function HostScreen() {
   const host = query.data;
   return (
     <Screen
-      title={host?.name ?? words.one}
+      title={host?.name ?? words.singular}
       parent={{ to: "/hosts", name: words.title }}
       lead={host && <HostState host={host} sessions={sessions.data} clients={clients} />}
       actions={
@@ -44,7 +44,7 @@ export default function HostScreen() {
         )
       }
     >
-      <QueryBoundary query={query} what={words.one} lines={6}>
+      <QueryBoundary query={query} what={words.singular} lines={6}>
         {(loaded) => (
           <div className="zv-panels">
             <HostFacts host={loaded} />
@@ -69,7 +69,7 @@ function HostFacts({ host }: { readonly host: Host }) {
     <Panel title={words.detail.facts}>
       <Facts
         facts={[
-          [words.columns.group, groups?.find((one) => one.id === host.group)?.name ?? words.noGroup],
+          [words.columns.group, groups?.find((candidate) => candidate.id === host.group)?.name ?? words.noGroup],
           [words.columns.iqns, host.iqns.length === 0 ? text.common.none : host.iqns.join(", ")],
           [words.columns.addresses, host.addresses.length === 0 ? text.common.none : host.addresses.join(", ")],
           [words.columns.chap, host.chap_name ?? words.noChap],
@@ -98,8 +98,8 @@ function Paths({ host, sessions }: { readonly host: Host; readonly sessions: rea
       </Thead>
       <Tbody>
         {host.iqns.flatMap((iqn) => {
-          const own = open.filter((session) => session.initiator === iqn);
-          return (own.length === 0 ? [null] : own).map((session) => (
+          const opened = open.filter((session) => session.initiator === iqn);
+          return (opened.length === 0 ? [null] : opened).map((session) => (
             <Tr key={`${iqn} ${session?.peer ?? ""} ${session?.portal ?? ""}`}>
               <Td dataLabel={columns.iqn} modifier="breakWord">
                 {iqn}
@@ -134,7 +134,7 @@ function Mounts({ host, clients }: { readonly host: Host; readonly clients: read
         </Thead>
         <Tbody>
           {host.addresses.map((address) => {
-            const client = clients?.find((one) => one.address === address);
+            const client = clients?.find((candidate) => candidate.address === address);
             const used = (client?.datastores ?? []).map((id) => stores.find((store) => store.id === id)?.name ?? id);
             return (
               <Tr key={address}>

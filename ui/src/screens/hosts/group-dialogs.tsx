@@ -26,7 +26,7 @@ interface Form {
 
 /** As the service takes it. */
 function valuesOf({ name, disabled }: Form) {
-  return { name, disabled_offloads: OFFLOADS.filter((one) => disabled.includes(one)) };
+  return { name, disabled_offloads: OFFLOADS.filter((offload) => disabled.includes(offload)) };
 }
 
 interface FieldsProps {
@@ -56,7 +56,7 @@ function GroupFields({ form, onChange, problem }: FieldsProps) {
             description={names[offload][1]}
             isChecked={!form.disabled.includes(offload)}
             onChange={(_event, on) => {
-              const others = form.disabled.filter((one) => one !== offload);
+              const others = form.disabled.filter((name) => name !== offload);
               onChange({ disabled: on ? others : [...others, offload] });
             }}
           />
@@ -107,7 +107,7 @@ function useFacts(): (group: Group) => readonly Fact[] {
   const { data: hosts = [] } = useQuery(hostsQuery);
   return (group) => [
     [words.form.name, group.name],
-    [words.form.disabled, text.common.listed(group.disabled_offloads.map((one) => names[one][0] ?? one))],
+    [words.form.disabled, text.common.listed(group.disabled_offloads.map((offload) => names[offload][0] ?? offload))],
     [words.columns.hosts, text.common.listed(group.hosts.map((id) => hosts.find((host) => host.id === id)?.name ?? id))],
   ];
 }

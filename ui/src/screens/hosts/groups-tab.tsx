@@ -60,7 +60,7 @@ function Row({ group, hosts, stores }: RowProps) {
   const { columns } = words;
   const members = hosts.filter((host) => host.group === group.id).map((host) => host.name);
   const presented = stores.filter((store) => store.host_groups.includes(group.id)).map((store) => store.name);
-  const without = group.disabled_offloads.map((one) => offloads[one][0]);
+  const without = group.disabled_offloads.map((offload) => offloads[offload][0]);
   return (
     <Tr>
       <Td dataLabel={columns.name} modifier="breakWord">

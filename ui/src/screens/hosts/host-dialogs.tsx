@@ -126,7 +126,7 @@ function useFacts(): (host: Host) => readonly Fact[] {
   const { data: groups = [] } = useQuery(groupsQuery);
   return ({ name, group, iqns, addresses, chap_name: chap }) => [
     [words.form.name, name],
-    [words.form.group, groups.find((one) => one.id === group)?.name ?? words.noGroup],
+    [words.form.group, groups.find((candidate) => candidate.id === group)?.name ?? words.noGroup],
     [words.form.iqns, text.common.listed(iqns)],
     [words.form.addresses, text.common.listed(addresses)],
     [words.columns.chap, chap ?? words.noChap],

@@ -75,8 +75,8 @@ function Hosts({ hosts, groups }: { readonly hosts: readonly Host[]; readonly gr
   const { data: clients } = useQuery(nfsClientsQuery);
   const [search, setSearch] = useState("");
   const [most, setMost] = useState(STEP);
-  const found = hosts.filter((host) => matches(host, search, groups));
-  const more = found.length - most;
+  const matching = hosts.filter((host) => matches(host, search, groups));
+  const more = matching.length - most;
   return (
     <>
       <Toolbar>
@@ -92,16 +92,16 @@ function Hosts({ hosts, groups }: { readonly hosts: readonly Host[]; readonly gr
             />
           </ToolbarItem>
           <ToolbarItem align={{ default: "alignEnd" }}>
-            <span role="status">{words.shown(found.length, hosts.length)}</span>
+            <span role="status">{words.shown(matching.length, hosts.length)}</span>
           </ToolbarItem>
         </ToolbarContent>
       </Toolbar>
-      {found.length === 0 ? (
+      {matching.length === 0 ? (
         <EmptyState titleText={words.noMatch.title} headingLevel="h2">
           <EmptyStateBody>{words.noMatch.body}</EmptyStateBody>
         </EmptyState>
       ) : (
-        <HostTable hosts={found.slice(0, most)} groups={groups} sessions={sessions.data} clients={clients} />
+        <HostTable hosts={matching.slice(0, most)} groups={groups} sessions={sessions.data} clients={clients} />
       )}
       {more > 0 && (
         <Button variant="link" onClick={() => setMost(most + STEP)}>
@@ -140,7 +140,7 @@ function HostTable({ hosts, groups, sessions, clients }: TableProps) {
             <Td dataLabel={columns.name} modifier="breakWord">
               <Link to={`/hosts/${host.id}`}>{host.name}</Link>
             </Td>
-            <Td dataLabel={columns.group}>{groups.find((one) => one.id === host.group)?.name ?? words.noGroup}</Td>
+            <Td dataLabel={columns.group}>{groups.find((candidate) => candidate.id === host.group)?.name ?? words.noGroup}</Td>
             <Td dataLabel={columns.state}>
               <HostState host={host} sessions={sessions} clients={clients} />
             </Td>

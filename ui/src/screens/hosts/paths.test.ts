@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { Check, Datastore, Host } from "../../api/types";
 import { isRecent, isUsageKnown, linesFor, linesOf } from "./paths";
 
-const [ONE, OTHER] = ["naa.61", "naa.62"];
+const [FIRST, OTHER] = ["naa.61", "naa.62"];
 const check = (id: string, subject: string, evidence: string, remedy = ""): Check => ({
   id,
   subject,
@@ -23,11 +23,11 @@ it("isUsageKnown: nothing can be said of a host before all is known by which it 
 describe("linesFor", () => {
   const readiness = {
     checks: [
-      check("served", "a", `LUN 0, ${ONE}`),
+      check("served", "a", `LUN 0, ${FIRST}`),
       check("served", "b", `LUN 1, ${OTHER}`),
       check("clients", "c", "192.0.2.1", "esxcli storage nfs add -H 192.0.2.9 -s /c -v c; esxcli storage nfs list"),
     ],
-    esxcli: ["esxcli storage core adapter rescan --all", `esxcli x -d ${ONE}`, `esxcli x -d ${OTHER}`],
+    esxcli: ["esxcli storage core adapter rescan --all", `esxcli x -d ${FIRST}`, `esxcli x -d ${OTHER}`],
     target: "iqn.2026-11.zvaai:datastores",
     portals: ["192.0.2.9:3260"],
     hosts: [{ host: "h", esxcli: ["esxcli of h"] }],

@@ -36,10 +36,10 @@ export function seenBy(host: Host, stores: readonly Datastore[]): Datastore[] {
 }
 
 export function matches(host: Host, search: string, groups: readonly Group[]): boolean {
-  const group = groups.find((one) => one.id === host.group)?.name ?? "";
+  const group = groups.find((candidate) => candidate.id === host.group)?.name ?? "";
   const all = [host.name, group, ...host.iqns, ...host.addresses];
   const term = search.trim().toLowerCase();
-  return all.some((one) => one.toLowerCase().includes(term));
+  return all.some((word) => word.toLowerCase().includes(term));
 }
 
 const NAA = /\bnaa\.[0-9a-f]+/;
@@ -56,8 +56,8 @@ export function linesFor({ checks, esxcli, hosts }: Readiness, seen: readonly Da
     return device === undefined || devices.includes(device);
   });
   const mounts = about.filter((check) => check.id === "clients").flatMap((check) => check.remedy.split("; "));
-  const own = hosts.filter((one) => one.host === host).flatMap((one) => one.esxcli);
-  return [...own, ...lines, ...new Set(mounts.filter((line) => line !== ""))];
+  const commands = hosts.filter((entry) => entry.host === host).flatMap((entry) => entry.esxcli);
+  return [...commands, ...lines, ...new Set(mounts.filter((line) => line !== ""))];
 }
 
 /** What was typed, one on each line. */

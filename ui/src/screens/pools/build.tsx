@@ -55,7 +55,7 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
   const [parts, setParts] = useState<readonly Part[]>([{ role: "data", layout: "mirror2", devices: [] }]);
   const [carrying, setCarrying] = useState(false);
   const [force, setForce] = useState(false);
-  const [found, setFound] = useState<Answered<readonly string[]> | null>(null);
+  const [result, setResult] = useState<Answered<readonly string[]> | null>(null);
   const [sent, setSent] = useState<string | null>(null);
   const planned = useSubmission(
     useCallback(
@@ -77,7 +77,7 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
   const values = { name, vdevs: parts.flatMap(vdevsOf) };
   const request = JSON.stringify(values);
   // A dry run and its problems are valid for the present choice only.
-  const plan = answerTo(request, found);
+  const plan = answerTo(request, result);
   const problem = sent === request ? (made.problem ?? planned.problem) : null;
   const devices = parts.flatMap((part) => part.devices);
   // What is chosen stays in sight, also when it is found to carry something.
@@ -85,14 +85,14 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
   const pending = planned.pending || made.pending;
 
   function changed(): void {
-    setFound(null);
+    setResult(null);
     setForce(false);
     planned.forget();
     made.forget();
   }
 
   function setPart(index: number, part: Part): void {
-    setParts(parts.map((one, at) => (at === index ? part : one)));
+    setParts(parts.map((other, at) => (at === index ? part : other)));
     changed();
   }
 
@@ -101,7 +101,7 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
     const body: PoolBody = { ...values, force };
     setSent(request);
     if (plan !== null) void made.send(body);
-    else void planned.send(body).then((answer) => setFound(answer === undefined ? null : { request, answer: answer.layout }));
+    else void planned.send(body).then((answer) => setResult(answer === undefined ? null : { request, answer: answer.layout }));
   }
 
   return (
@@ -134,7 +134,7 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
           onRemove={
             parts.length > 1
               ? () => {
-                  setParts(parts.filter((_one, at) => at !== index));
+                  setParts(parts.filter((_part, at) => at !== index));
                   changed();
                 }
               : null
@@ -211,11 +211,11 @@ function PartFields({ index, part, disks, onChange, onRemove }: PartProps) {
   const wrong = part.devices.length > 0 ? wrongPart(part) : null;
   const id = `part-${index}`;
   function setRole(chosen: string): void {
-    const role: Role = ROLES.find((one) => one === chosen) ?? "data";
+    const role: Role = ROLES.find((role) => role === chosen) ?? "data";
     onChange({ ...part, role, layout: LAYOUTS[role].includes(part.layout) ? part.layout : "stripe" });
   }
   function setLayout(chosen: string): void {
-    const layout: Layout = LAYOUTS[part.role].find((one) => one === chosen) ?? "stripe";
+    const layout: Layout = LAYOUTS[part.role].find((layout) => layout === chosen) ?? "stripe";
     onChange({ ...part, layout });
   }
   return (
@@ -226,14 +226,14 @@ function PartFields({ index, part, disks, onChange, onRemove }: PartProps) {
           label={words.role}
           help={words.roleHelp[part.role]}
           value={part.role}
-          options={ROLES.map((one) => [one, words.roles[one]])}
+          options={ROLES.map((role) => [role, words.roles[role]])}
           onChange={setRole}
         />
         <ChoiceField
           id={`${id}-layout`}
           label={words.layout}
           value={part.layout}
-          options={LAYOUTS[part.role].map((one) => [one, words.layouts[one]])}
+          options={LAYOUTS[part.role].map((layout) => [layout, words.layouts[layout]])}
           onChange={setLayout}
         />
         {isFragile(part) && <Alert variant="warning" isInline isPlain component="p" title={words.noRedundancy} />}

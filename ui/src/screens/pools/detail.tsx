@@ -42,7 +42,7 @@ export default function PoolScreen() {
       lead={query.data && <PoolHealth pool={query.data} />}
       actions={query.data && <PoolMenu pool={query.data} onBegin={begin} />}
     >
-      <QueryBoundary query={query} what={words.one} lines={6}>
+      <QueryBoundary query={query} what={words.singular} lines={6}>
         {(pool) => (
           <div className="zv-panels">
             <PoolFacts pool={pool} />

@@ -141,22 +141,22 @@ function NewDevice({ pool, device, action, ...job }: AboutDevice & { readonly ac
             if (usable.length === 0) return <p>{words.replace.none}</p>;
             return (
               <FormGroup role="radiogroup" label={words.replace.disk} fieldId="new-device">
-                {usable.map((one, index) => (
+                {usable.map((item, index) => (
                   <Radio
-                    key={one.path}
+                    key={item.path}
                     id={`new-device-${index}`}
                     name="new-device"
-                    label={one.path}
+                    label={item.path}
                     description={[
-                      one.disk?.model ?? "",
-                      one.disk?.serial ?? "",
-                      one.disk === undefined ? "" : formatBytes(one.disk.size),
-                      one.spare ? words.replace.spare : "",
+                      item.disk?.model ?? "",
+                      item.disk?.serial ?? "",
+                      item.disk === undefined ? "" : formatBytes(item.disk.size),
+                      item.spare ? words.replace.spare : "",
                     ]
                       .filter((part) => part !== "")
                       .join(", ")}
-                    isChecked={disk === one.path}
-                    onChange={() => setDisk(one.path)}
+                    isChecked={disk === item.path}
+                    onChange={() => setDisk(item.path)}
                   />
                 ))}
               </FormGroup>

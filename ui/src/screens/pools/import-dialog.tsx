@@ -20,7 +20,7 @@ export function ImportPool(place: Place) {
   const [name, setName] = useState("");
   // Of the pool that is chosen: nobody uses it where it was last in use.
   const [unused, setUnused] = useState(false);
-  const pool = query.data?.find((one) => one.guid === chosen);
+  const pool = query.data?.find((candidate) => candidate.guid === chosen);
   return (
     <JobDialog
       {...place}
@@ -40,16 +40,16 @@ export function ImportPool(place: Place) {
             ) : (
               <>
                 <FormGroup role="radiogroup" label={words.choose} fieldId="importable">
-                  {pools.map((one) => (
+                  {pools.map((pool) => (
                     <Radio
-                      key={one.guid}
-                      id={`import-${one.guid}`}
+                      key={pool.guid}
+                      id={`import-${pool.guid}`}
                       name="importable"
-                      label={`${one.name}: ${one.health}, ${words.devices(one.devices.length)}`}
-                      description={[one.status, one.action, one.devices.join(", ")].filter((part) => part !== "").join(" ")}
-                      isChecked={chosen === one.guid}
+                      label={`${pool.name}: ${pool.health}, ${words.devices(pool.devices.length)}`}
+                      description={[pool.status, pool.action, pool.devices.join(", ")].filter((part) => part !== "").join(" ")}
+                      isChecked={chosen === pool.guid}
                       onChange={() => {
-                        setChosen(one.guid);
+                        setChosen(pool.guid);
                         setUnused(false);
                       }}
                     />

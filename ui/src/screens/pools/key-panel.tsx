@@ -28,8 +28,8 @@ const CHANGES = ["encryption-keys", "datastores", "readiness"];
 /** Nothing of a pool without encrypted datastores; of one of which that is not known, why. */
 export function KeyPanel({ pool }: { readonly pool: string }) {
   const { data: keys, error, refetch } = useQuery(keysQuery);
-  const found = keys?.find((one) => one.pool === pool);
-  if (found !== undefined) return <KeyFacts found={found} />;
+  const poolKey = keys?.find((candidate) => candidate.pool === pool);
+  if (poolKey !== undefined) return <KeyFacts poolKey={poolKey} />;
   if (keys !== undefined || error === null) return null;
   return (
     <Panel title={words.detail.encryption}>
@@ -38,22 +38,25 @@ export function KeyPanel({ pool }: { readonly pool: string }) {
   );
 }
 
-function KeyFacts({ found }: { readonly found: Key }) {
+function KeyFacts({ poolKey }: { readonly poolKey: Key }) {
   const [chosen, setChosen] = useState<"export" | "confirm" | "keep" | null>(null);
   // Shown but not stored: closing the dialog forgets it.
   const [secret, setSecret] = useState<string | null>(null);
   const onClose = () => setChosen(null);
-  const open = found.stored && found.confirmed_at == null;
+  const open = poolKey.stored && poolKey.confirmed_at == null;
   return (
     <Panel title={words.detail.encryption} lead={words.detail.encryptionLead}>
       <Facts
         facts={[
-          [facts.dataset, <code key="dataset">{found.dataset}</code>],
-          [facts.algorithm, found.algorithm],
-          [facts.status, found.key_status === "available" ? facts.available : facts.unavailable],
-          [facts.stored, found.stored ? text.common.yes : text.common.no],
-          [facts.exported, found.exported_at == null ? facts.notExported : <Time key="exported" at={found.exported_at} />],
-          [facts.confirmed, found.confirmed_at == null ? facts.notConfirmed : <Time key="confirmed" at={found.confirmed_at} />],
+          [facts.dataset, <code key="dataset">{poolKey.dataset}</code>],
+          [facts.algorithm, poolKey.algorithm],
+          [facts.status, poolKey.key_status === "available" ? facts.available : facts.unavailable],
+          [facts.stored, poolKey.stored ? text.common.yes : text.common.no],
+          [facts.exported, poolKey.exported_at == null ? facts.notExported : <Time key="exported" at={poolKey.exported_at} />],
+          [
+            facts.confirmed,
+            poolKey.confirmed_at == null ? facts.notConfirmed : <Time key="confirmed" at={poolKey.confirmed_at} />,
+          ],
         ]}
       />
       {open && <Alert variant="warning" isInline isPlain component="p" title={facts.missing} className="zv-below" />}
@@ -69,29 +72,29 @@ function KeyFacts({ found }: { readonly found: Key }) {
               </Button>
             </>
           )}
-          {!found.stored && <Button onClick={() => setChosen("keep")}>{words.keepKey.action}</Button>}
+          {!poolKey.stored && <Button onClick={() => setChosen("keep")}>{words.keepKey.action}</Button>}
         </div>
       </May>
       {chosen === "export" && (
-        <ExportKey found={found} onClose={onClose} onDone={(answer: KeySecret) => setSecret(answer.secret)} />
+        <ExportKey poolKey={poolKey} onClose={onClose} onDone={(answer: KeySecret) => setSecret(answer.secret)} />
       )}
-      {(chosen === "confirm" || chosen === "keep") && <EnterKey action={chosen} found={found} onClose={onClose} />}
-      {secret !== null && <ExportedKey pool={found.pool} secret={secret} onClose={() => setSecret(null)} />}
+      {(chosen === "confirm" || chosen === "keep") && <EnterKey action={chosen} poolKey={poolKey} onClose={onClose} />}
+      {secret !== null && <ExportedKey pool={poolKey.pool} secret={secret} onClose={() => setSecret(null)} />}
     </Panel>
   );
 }
 
 interface ExportProps {
-  readonly found: Key;
+  readonly poolKey: Key;
   readonly onClose: () => void;
   readonly onDone: (answer: KeySecret) => void;
 }
 
-function ExportKey({ found, onClose, onDone }: ExportProps) {
+function ExportKey({ poolKey, onClose, onDone }: ExportProps) {
   const [password, setPassword] = useState("");
   return (
     <ChangeDialog
-      title={words.exportKey.title(found.pool)}
+      title={words.exportKey.title(poolKey.pool)}
       lead={words.exportKey.lead}
       submit={words.exportKey.submit}
       done={words.exportKey.done}
@@ -103,7 +106,7 @@ function ExportKey({ found, onClose, onDone }: ExportProps) {
       onDone={onDone}
       body={() => ({ password })}
       ask={(body, headers) =>
-        api.POST("/api/v1/encryption-keys/{pool}/export", { params: { path: { pool: found.pool } }, body, headers })
+        api.POST("/api/v1/encryption-keys/{pool}/export", { params: { path: { pool: poolKey.pool } }, body, headers })
       }
     >
       {(problem) => (
@@ -148,20 +151,20 @@ function ExportedKey({ pool, secret, onClose }: ExportedKeyProps) {
 
 interface EnterProps {
   readonly action: "confirm" | "keep";
-  readonly found: Key;
+  readonly poolKey: Key;
   readonly onClose: () => void;
 }
 
 /** The key, typed by who has it. */
-function EnterKey({ action, found, onClose }: EnterProps) {
+function EnterKey({ action, poolKey, onClose }: EnterProps) {
   const said = action === "confirm" ? words.confirmKey : words.keepKey;
-  const params = { path: { pool: found.pool } };
+  const params = { path: { pool: poolKey.pool } };
   const [secret, setSecret] = useState("");
-  const known = useKnown(found, keyQuery(found.pool), factsOf);
+  const known = useKnown(poolKey, keyQuery(poolKey.pool), factsOf);
   return (
     <ChangeDialog
       known={known}
-      title={said.title(found.pool)}
+      title={said.title(poolKey.pool)}
       lead={said.lead}
       submit={said.submit}
       done={said.done}

@@ -56,16 +56,20 @@ it("rowsOf shows roles one after the other, and each vdev above its disks", () =
 
 it("nameOf is the path where only one device has it", () => {
   const leaf = (path: string | null, guid: string) => ({ path, guid, role: "data", vdevs: [] as Vdev[] }) as Vdev;
-  const [one, twice, other, without] = [leaf("/dev/a", "1"), leaf("/dev/b", "2"), leaf("/dev/b", "3"), leaf(null, "4")];
-  const pool = { vdevs: [one, twice, other, without] } as Pool;
+  const [first, twice, other, without] = [leaf("/dev/a", "1"), leaf("/dev/b", "2"), leaf("/dev/b", "3"), leaf(null, "4")];
+  const pool = { vdevs: [first, twice, other, without] } as Pool;
   expect(pool.vdevs.map((vdev) => nameOf(pool, vdev))).toEqual(["/dev/a", "2", "3", "4"]);
 });
 
 describe("candidatesFor", () => {
   const disk = (path: string, used_by: string | null) => ({ path, used_by }) as Disk;
   const spare = (path: string, health: string) => ({ role: "spare", path, health, vdevs: [] as Vdev[] }) as unknown as Vdev;
-  const found = (pool: Vdev[], disks: Disk[]) =>
-    candidatesFor({ vdevs: pool } as Pool, disks).map((one) => [one.path, one.spare, one.disk?.path ?? null]);
+  const candidates = (pool: Vdev[], disks: Disk[]) =>
+    candidatesFor({ vdevs: pool } as Pool, disks).map((candidate) => [
+      candidate.path,
+      candidate.spare,
+      candidate.disk?.path ?? null,
+    ]);
 
   it("knows a spare by the partition that OpenZFS makes of a whole disk", () => {
     for (const [path, part] of [
@@ -74,18 +78,18 @@ describe("candidatesFor", () => {
       ["/dev/sdb", "/dev/sdb1"],
       ["/dev/loop0", "/dev/loop0"],
     ] as const)
-      expect(found([spare(part, "AVAIL")], [disk(path, "pool tank")])).toEqual([[path, true, path]]);
+      expect(candidates([spare(part, "AVAIL")], [disk(path, "pool tank")])).toEqual([[path, true, path]]);
   });
 
   it("offers one whose disk is listed under another name as the pool tells it", () => {
     const other = disk("/dev/disk/by-id/ata-1", "pool tank");
-    expect(found([spare("/dev/disk/by-id/wwn-1-part1", "AVAIL")], [other])).toEqual([
+    expect(candidates([spare("/dev/disk/by-id/wwn-1-part1", "AVAIL")], [other])).toEqual([
       ["/dev/disk/by-id/wwn-1-part1", true, null],
     ]);
   });
 
   it("offers free disks, and no spare that is in use", () => {
     const disks = [disk("/dev/sdb", "pool tank"), disk("/dev/sdc", null), disk("/dev/sdd", "ext4")];
-    expect(found([spare("/dev/sdb1", "INUSE")], disks)).toEqual([["/dev/sdc", false, "/dev/sdc"]]);
+    expect(candidates([spare("/dev/sdb1", "INUSE")], disks)).toEqual([["/dev/sdc", false, "/dev/sdc"]]);
   });
 });

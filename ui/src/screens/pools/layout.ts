@@ -80,7 +80,7 @@ export function candidatesFor(pool: Pool, disks: readonly Disk[]): Candidate[] {
     .filter(({ role, health }) => role === "spare" && health === "AVAIL")
     .flatMap(({ path }): Candidate[] => {
       if (path == null) return [];
-      const disk = disks.find((one) => isOfDisk(path, one.path));
+      const disk = disks.find((candidate) => isOfDisk(path, candidate.path));
       return [{ path: disk?.path ?? path, disk, spare: true }];
     });
   const free = disks.filter((disk) => disk.used_by == null && !spares.some((spare) => spare.path === disk.path));
@@ -98,7 +98,7 @@ export interface Row {
 export function rowsOf(pool: Pool): { readonly role: string; readonly rows: readonly Row[] }[] {
   const below = (vdev: Vdev, level: number, parent: Vdev | null): Row[] => [
     { vdev, level, parent },
-    ...(vdev.vdevs ?? []).flatMap((one) => below(one, level + 1, vdev)),
+    ...(vdev.vdevs ?? []).flatMap((child) => below(child, level + 1, vdev)),
   ];
   const roles = [...new Set<string>([...ROLES, ...pool.vdevs.map((vdev) => vdev.role)])];
   return roles

@@ -138,8 +138,8 @@ export function PoolHealth({ pool }: { readonly pool: Pool }) {
 
 function Encryption({ pool, keys }: { readonly pool: string; readonly keys: readonly Key[] | undefined }) {
   if (keys === undefined) return words.encryption.unknown;
-  const found = keys.find((one) => one.pool === pool);
-  if (found === undefined) return words.encryption.none;
-  if (found.key_status === "available") return words.encryption.open;
+  const poolKey = keys.find((candidate) => candidate.pool === pool);
+  if (poolKey === undefined) return words.encryption.none;
+  if (poolKey.key_status === "available") return words.encryption.open;
   return <Label status="danger">{words.encryption.locked}</Label>;
 }

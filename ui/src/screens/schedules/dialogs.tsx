@@ -45,14 +45,14 @@ function formOf(schedule: Schedule): Form {
 /** As the service takes it; null while something of it is wrong. */
 function valuesOf({ name, datastores, every: { count, unit }, keep, tiers }: Form) {
   const every = minutesOf(count, unit);
-  const kept = retainedOf(keep);
+  const retained = retainedOf(keep);
   const more = tierValuesOf(tiers);
-  if (name === "" || datastores.length === 0 || every === null || kept === null || more === null) return null;
-  return { name, datastores: datastores.toSorted(), every_minutes: every, keep: kept, ...more };
+  if (name === "" || datastores.length === 0 || every === null || retained === null || more === null) return null;
+  return { name, datastores: datastores.toSorted(), every_minutes: every, keep: retained, ...more };
 }
 
-function reachSaid(every: number, kept: number): string {
-  return kept === 1 ? words.form.reachNone : words.form.reach(reachOf(every, kept));
+function reachSaid(every: number, retained: number): string {
+  return retained === 1 ? words.form.reachNone : words.form.reach(reachOf(every, retained));
 }
 
 interface FieldsProps {
@@ -63,8 +63,8 @@ interface FieldsProps {
 
 function Fields({ form, onChange, problem }: FieldsProps) {
   const every = minutesOf(form.every.count, form.every.unit);
-  const kept = retainedOf(form.keep);
-  const reach = every === null || kept === null ? "" : ` ${reachSaid(every, kept)}`;
+  const retained = retainedOf(form.keep);
+  const reach = every === null || retained === null ? "" : ` ${reachSaid(every, retained)}`;
   return (
     <>
       <TextField
@@ -89,8 +89,8 @@ function Fields({ form, onChange, problem }: FieldsProps) {
         id="schedule-unit"
         label={words.form.unit}
         value={form.every.unit}
-        options={UNITS.map((one) => [one, words.form.units[one]])}
-        onChange={(chosen) => onChange({ every: { ...form.every, unit: UNITS.find((one) => one === chosen) ?? "hours" } })}
+        options={UNITS.map((unit) => [unit, words.form.units[unit]])}
+        onChange={(chosen) => onChange({ every: { ...form.every, unit: UNITS.find((unit) => unit === chosen) ?? "hours" } })}
       />
       <TextField
         id="schedule-keep"
@@ -98,7 +98,7 @@ function Fields({ form, onChange, problem }: FieldsProps) {
         help={`${words.form.keepHelp}${reach}`}
         value={form.keep}
         onChange={(keep) => onChange({ keep })}
-        problem={kept === null ? words.form.keepWrong : problem?.at("keep")}
+        problem={retained === null ? words.form.keepWrong : problem?.at("keep")}
         required
       />
       <TierFields form={form.tiers} onChange={(part) => onChange({ tiers: { ...form.tiers, ...part } })} problem={problem} />
@@ -141,7 +141,7 @@ function Datastores({ form, onChange, problem }: FieldsProps) {
             description={of}
             isChecked={form.datastores.includes(id)}
             onChange={(_event, on) => {
-              const others = form.datastores.filter((one) => one !== id);
+              const others = form.datastores.filter((other) => other !== id);
               onChange({ datastores: on ? [...others, id] : others });
             }}
           />
@@ -199,7 +199,7 @@ function useFacts(): (schedule: Schedule) => readonly Fact[] {
     [words.form.datastores, text.common.listed(datastores.map((id) => stores.find((store) => store.id === id)?.name ?? id))],
     [words.form.every, words.span[unitOf(every)](countOf(every))],
     [words.form.keep, String(keep)],
-    ...TIERS.map((one) => [words.tiers.labels[one], String(tiers[one])] as const),
+    ...TIERS.map((tier) => [words.tiers.labels[tier], String(tiers[tier])] as const),
     [words.columns.state, enabled ? words.state.on : words.state.off],
   ];
 }

@@ -46,8 +46,8 @@ it.each([
 ])("reachOf %d minutes, %d kept", (minutes, retained, expected) => expect(reachOf(minutes, retained)).toBe(expected));
 
 describe("nextAt", () => {
-  const one = { enabled: true, last_at: "2026-11-22T09:30:00Z", every_minutes: 60 } as Schedule;
-  it("is an interval after the last", () => expect(nextAt(one)).toBe(Date.parse("2026-11-22T10:30:00Z")));
-  it("is at once for one that never ran", () => expect(nextAt({ ...one, last_at: null })).toBe(0));
-  it("is never for one that is paused", () => expect(nextAt({ ...one, enabled: false })).toBeNull());
+  const schedule = { enabled: true, last_at: "2026-11-22T09:30:00Z", every_minutes: 60 } as Schedule;
+  it("is an interval after the last", () => expect(nextAt(schedule)).toBe(Date.parse("2026-11-22T10:30:00Z")));
+  it("is at once for one that never ran", () => expect(nextAt({ ...schedule, last_at: null })).toBe(0));
+  it("is never for one that is paused", () => expect(nextAt({ ...schedule, enabled: false })).toBeNull());
 });

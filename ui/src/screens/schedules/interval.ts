@@ -41,7 +41,7 @@ export function countOf(minutes: number): number {
 /** "90 minutes", "1 day"; of what is longer than two of the next larger unit roughly. */
 export function formatSpan(minutes: number): string {
   const unit = unitOf(minutes);
-  const rough = UNITS.findLast((one) => minutes >= 2 * MINUTES[one]) ?? unit;
+  const rough = UNITS.findLast((candidate) => minutes >= 2 * MINUTES[candidate]) ?? unit;
   const shown = MINUTES[rough] > MINUTES[unit] && minutes > 10 * MINUTES[rough] ? rough : unit;
   return words[shown](Math.floor(minutes / MINUTES[shown]));
 }
@@ -50,8 +50,8 @@ export function formatSpan(minutes: number): string {
  * How far back it reaches at the least, which is when the newest of those that are kept has just been taken: so many intervals as lie
  * between them.
  */
-export function reachOf(minutes: number, kept: number): string {
-  return kept <= 1 ? text.schedules.newestOnly : formatSpan(minutes * (kept - 1));
+export function reachOf(minutes: number, retained: number): string {
+  return retained <= 1 ? text.schedules.newestOnly : formatSpan(minutes * (retained - 1));
 }
 
 /** When it is due next, in milliseconds since 1970; null when it is paused, 0 when it never ran. */

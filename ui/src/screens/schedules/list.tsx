@@ -109,9 +109,9 @@ function ScheduleTable({ schedules, stores, onBegin }: TableProps) {
 }
 
 function namesOf(schedule: Schedule, stores: readonly Datastore[]): string {
-  const there = stores.filter((store) => store.state === "active" && schedule.datastores.includes(store.id));
-  const gone = schedule.datastores.length - there.length;
-  return [...there.map((store) => store.name), ...(gone > 0 ? [words.gone(gone)] : [])].join(", ");
+  const present = stores.filter((store) => store.state === "active" && schedule.datastores.includes(store.id));
+  const gone = schedule.datastores.length - present.length;
+  return [...present.map((store) => store.name), ...(gone > 0 ? [words.gone(gone)] : [])].join(", ");
 }
 
 function Next({ schedule }: { readonly schedule: Schedule }) {

@@ -23,14 +23,14 @@ export const NO_TIERS: TierForm = {
 export function tiersOf(schedule: Schedule): TierForm {
   const { hourly, daily, weekly, monthly, protect_days, at, time_zone } = schedule;
   const numbers = { hourly, daily, weekly, monthly, protect_days };
-  return { ...NO_TIERS, ...Object.fromEntries(NUMBERS.map((one) => [one, String(numbers[one])])), at, time_zone };
+  return { ...NO_TIERS, ...Object.fromEntries(NUMBERS.map((name) => [name, String(numbers[name])])), at, time_zone };
 }
 
 /** As the service takes it; null while something of it is wrong. */
 export function tierValuesOf(form: TierForm) {
   const { at, time_zone } = form;
-  if (NUMBERS.some((one) => wrongNumber(form[one])) || wrongTime(at) || time_zone === "") return null;
-  const [hourly, daily, weekly, monthly, protect_days] = NUMBERS.map((one) => Number(form[one])) as [
+  if (NUMBERS.some((name) => wrongNumber(form[name])) || wrongTime(at) || time_zone === "") return null;
+  const [hourly, daily, weekly, monthly, protect_days] = NUMBERS.map((name) => Number(form[name])) as [
     number,
     number,
     number,
@@ -56,14 +56,14 @@ export function TierFields({ form, onChange, problem }: Props) {
       toggleAriaLabel={words.title}
       header={<FormFieldGroupHeader titleText={{ text: words.title, id: "schedule-tiers" }} titleDescription={words.lead} />}
     >
-      {NUMBERS.map((one) => (
+      {NUMBERS.map((name) => (
         <TextField
-          key={one}
-          id={`schedule-${one}`}
-          label={words.labels[one]}
-          value={form[one]}
-          onChange={(typed) => onChange({ [one]: typed })}
-          problem={wrongNumber(form[one]) ? words.numberWrong : problem?.at(one)}
+          key={name}
+          id={`schedule-${name}`}
+          label={words.labels[name]}
+          value={form[name]}
+          onChange={(typed) => onChange({ [name]: typed })}
+          problem={wrongNumber(form[name]) ? words.numberWrong : problem?.at(name)}
         />
       ))}
       <TextField

@@ -23,7 +23,7 @@ interface Props {
   readonly onClose: () => void;
 }
 
-const DIALOGS = { require: RequireChap, own: SetTargetSecret, remove: RemoveTargetSecret } as const;
+const DIALOGS = { require: RequireChap, target: SetTargetSecret, remove: RemoveTargetSecret } as const;
 
 export function Chap() {
   const query = useQuery(iscsiSettingsQuery);
@@ -45,10 +45,10 @@ export function Chap() {
                 label={text.portals.menu(words.title)}
                 choices={[
                   { name: settings.chap_required ? words.off : words.require, onChoose: () => setChosen("require") },
-                  { name: words.own, onChoose: () => setChosen("own") },
+                  { name: words.setTarget, onChoose: () => setChosen("target") },
                   ...(settings.target_chap_name == null
                     ? []
-                    : [{ name: words.ownRemove, danger: true, onChoose: () => setChosen("remove") }]),
+                    : [{ name: words.removeTarget, danger: true, onChoose: () => setChosen("remove") }]),
                 ]}
               />
             </div>
@@ -80,9 +80,9 @@ function SetTargetSecret({ onClose }: Props) {
   const [values, change] = useForm({ name: "", secret: "" });
   return (
     <ChangeDialog
-      title={words.ownTitle}
-      lead={words.ownLead}
-      submit={words.ownSubmit}
+      title={words.targetTitle}
+      lead={words.targetLead}
+      submit={words.targetSubmit}
       ready={values.name !== "" && values.secret !== ""}
       knownFields={["name", "secret"]}
       body={() => values}
@@ -122,9 +122,9 @@ function RemoveTargetSecret({ onClose }: Props) {
   return (
     <ChangeDialog
       danger
-      title={words.ownRemoveTitle}
-      lead={words.ownRemoveLead}
-      submit={words.ownRemoveSubmit}
+      title={words.removeTargetTitle}
+      lead={words.removeTargetLead}
+      submit={words.removeTargetSubmit}
       body={() => null}
       ask={(_body, headers) => api.DELETE("/api/v1/settings/iscsi/target-chap", { headers })}
       changes={CHANGES}

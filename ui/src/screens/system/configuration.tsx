@@ -93,7 +93,7 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
   const [file, setFile] = useState<File | null>(null);
   const [backup, setBackup] = useState("");
   const [key, setKey] = useState("");
-  const [found, setFound] = useState<Answered<readonly string[]> | null>(null);
+  const [result, setResult] = useState<Answered<readonly string[]> | null>(null);
   const reading = useRef<File | null>(null);
   const { send, pending, problem, forget } = useSubmission((body: Body, id: string) =>
     unwrap(api.POST("/api/v1/recovery", { body, headers: idempotent(id) })),
@@ -102,14 +102,14 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
   const values = { file: backup, ...(key === "" ? {} : { recovery_key: key }) };
   const request = JSON.stringify(values);
   // The changes of another file are not shown: what is restored was shown before.
-  const changes = answerTo(request, found);
+  const changes = answerTo(request, result);
 
   async function submit(force: boolean): Promise<void> {
     const preview = changes === null;
     const answer = await send({ ...values, dry_run: preview, force });
     if (answer === undefined) return;
     if (preview) {
-      setFound({ request, answer: answer.changes });
+      setResult({ request, answer: answer.changes });
       return;
     }
     void client.invalidateQueries();
@@ -118,7 +118,7 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
   }
 
   function start(): void {
-    setFound(null);
+    setResult(null);
     forget();
   }
 

@@ -164,7 +164,7 @@ function AddPortal({ portals, onClose }: { readonly portals: readonly Portal[]; 
             id="portal-replaces"
             label={words.replaces}
             value={replaces}
-            options={[["", words.replacesNone], ...portals.map((one) => [one.address, one.address] as const)]}
+            options={[["", words.replacesNone], ...portals.map((portal) => [portal.address, portal.address] as const)]}
             onChange={setReplaces}
             problem={problem?.fields.get("replaces")}
           />

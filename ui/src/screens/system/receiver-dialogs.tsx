@@ -88,8 +88,8 @@ function Fields({ values, change, problem }: FieldsProps) {
           id="receiver-severity"
           label={words.severityLabel}
           value={values.severity}
-          options={SEVERITIES.map((one) => [one, words.severity[one]])}
-          onChange={(chosen) => change({ severity: SEVERITIES.find((one) => one === chosen) })}
+          options={SEVERITIES.map((severity) => [severity, words.severity[severity]])}
+          onChange={(chosen) => change({ severity: SEVERITIES.find((severity) => severity === chosen) })}
         />
       </Field>
     </>

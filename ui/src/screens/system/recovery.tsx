@@ -54,16 +54,16 @@ function Copies({ recovery }: { readonly recovery: Recovery }) {
         </Tr>
       </Thead>
       <Tbody>
-        {recovery.copies.map((one) => (
-          <Tr key={`${one.pool} ${one.installation}`}>
-            <Td dataLabel={columns.pool}>{one.pool}</Td>
-            <Td dataLabel={columns.generation}>{formatWhole(one.generation)}</Td>
+        {recovery.copies.map((copy) => (
+          <Tr key={`${copy.pool} ${copy.installation}`}>
+            <Td dataLabel={columns.pool}>{copy.pool}</Td>
+            <Td dataLabel={columns.generation}>{formatWhole(copy.generation)}</Td>
             <Td dataLabel={columns.written}>
-              <Time at={new Date(one.written_at * 1000).toISOString()} />
+              <Time at={new Date(copy.written_at * 1000).toISOString()} />
             </Td>
             <Td dataLabel={columns.of}>
-              {one.this_installation ? words.thisInstallation : words.other}{" "}
-              {!one.known && <Label status="warning">{words.unknown}</Label>}
+              {copy.this_installation ? words.thisInstallation : words.other}{" "}
+              {!copy.known && <Label status="warning">{words.unknown}</Label>}
             </Td>
           </Tr>
         ))}
@@ -76,7 +76,7 @@ function Copies({ recovery }: { readonly recovery: Recovery }) {
 const KEEP = "-";
 
 function Decide({ recovery, onClose }: { readonly recovery: Recovery; readonly onClose: () => void }) {
-  const pools = [...new Set(recovery.copies.map((one) => one.pool))];
+  const pools = [...new Set(recovery.copies.map((copy) => copy.pool))];
   const [source, setSource] = useState(recovery.suggested ?? "");
   const [key, setKey] = useState("");
   return (
@@ -105,7 +105,7 @@ function Decide({ recovery, onClose }: { readonly recovery: Recovery; readonly o
             value={source}
             options={[
               ["", words.choose],
-              ...pools.map((one) => [one, words.fromPool(one)] as const),
+              ...pools.map((pool) => [pool, words.fromPool(pool)] as const),
               [KEEP, words.keep(recovery.generation)],
             ]}
             onChange={setSource}

@@ -54,7 +54,7 @@ export function Bundles() {
               </Thead>
               <Tbody>
                 {bundles
-                  .toSorted((one, other) => Date.parse(other.created_at) - Date.parse(one.created_at))
+                  .toSorted((first, other) => Date.parse(other.created_at) - Date.parse(first.created_at))
                   .map((bundle) => (
                     <Tr key={bundle.id}>
                       <Td dataLabel={words.columns.created}>

@@ -4,7 +4,7 @@ import type { Texts } from "..";
 
 export const datastores: Texts["datastores"] = {
   title: "Datastores",
-  one: "Datastore",
+  singular: "Datastore",
   create: "Datastore anlegen",
   list: "Datastores",
   search: "Nach Name, Pool oder Hostgruppe suchen",

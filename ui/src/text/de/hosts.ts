@@ -3,7 +3,7 @@ import type { Texts } from "..";
 
 export const hosts: Texts["hosts"] = {
   title: "Hosts",
-  one: "Host",
+  singular: "Host",
   lead: "ESXi-Hosts und ihre iSCSI-Namen oder IP-Adressen. Hosts einer Gruppe teilen sich Datastores.",
   tabs: { hosts: "Hosts", groups: "Hostgruppen" },
   tabsLabel: "Abschnitte der Hosts",

@@ -162,7 +162,7 @@ export const people: Texts["people"] = {
       "Bewahren Sie diese Codes jetzt auf. Sie werden nie wieder angezeigt. Ohne die App meldet jeder Code Sie einmal an.",
     codesDone: "Ich habe sie aufbewahrt",
   },
-  own: {
+  profile: {
     title: "Ihr Passwort ändern",
     lead: "Ihre anderen Sitzungen enden. Diese Sitzung läuft weiter.",
     current: "Jetziges Passwort",

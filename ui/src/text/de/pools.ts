@@ -4,7 +4,7 @@ import type { Texts } from "..";
 
 export const pools: Texts["pools"] = {
   title: "Pools und Disks",
-  one: "Pool",
+  singular: "Pool",
   tabs: { pools: "Pools", disks: "Disks" },
   tabsLabel: "Abschnitte des Speichers",
   list: "Pools",

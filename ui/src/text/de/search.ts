@@ -8,7 +8,7 @@ export const search: Texts["search"] = {
   help: "Datastores, Snapshots, Hosts, Pools und Jobs. Die Eingabetaste öffnet das erste Ergebnis. Die Taste / öffnet diese Suche auf jeder Seite.",
   results: "Ergebnisse",
   kinds: { datastore: "Datastore", host: "Host", pool: "Pool", job: "Job", snapshot: "Snapshot" },
-  found: (shown, all) =>
+  matches: (shown, all) =>
     all === 0
       ? "Nichts gefunden"
       : shown < all

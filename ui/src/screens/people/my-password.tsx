@@ -9,9 +9,9 @@ import { TextField } from "../../parts/field";
 import { text } from "../../text";
 import { NewPassword, usePassword } from "./new-password";
 
-const words = text.people.own;
+const words = text.people.profile;
 
-export default function OwnPassword({ onClose }: { readonly onClose: () => void }) {
+export default function MyPassword({ onClose }: { readonly onClose: () => void }) {
   const { password, good, field } = usePassword();
   const [current, setCurrent] = useState("");
   const [endTokens, setEndTokens] = useState(false);

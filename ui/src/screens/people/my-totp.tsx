@@ -24,7 +24,7 @@ interface Coded extends Closed {
 }
 
 /** `codes`: recovery codes that were just made. */
-export default function OwnTotp({ codes, onCodes, onClose }: Coded & { readonly codes: readonly string[] | null }) {
+export default function MyTotp({ codes, onCodes, onClose }: Coded & { readonly codes: readonly string[] | null }) {
   const { data: totp } = useQuery(totpQuery);
   if (codes !== null) return <RecoveryCodes codes={codes} onClose={onClose} />;
   if (totp === undefined) return null;
@@ -65,7 +65,7 @@ function TurnOn({ totp, onCodes, onClose }: Coded & { readonly totp: Totp }) {
             autoComplete="one-time-code"
             required
           />
-          <OwnPassword password={password} problem={problem?.at("password")} onChange={setPassword} />
+          <MyPassword password={password} problem={problem?.at("password")} onChange={setPassword} />
         </>
       )}
     </ChangeDialog>
@@ -88,7 +88,7 @@ function TurnOff({ totp, onClose }: Closed & { readonly totp: Totp }) {
       done={words.isOff}
       onClose={onClose}
     >
-      {(problem) => <OwnPassword password={password} problem={problem?.at("password")} onChange={setPassword} />}
+      {(problem) => <MyPassword password={password} problem={problem?.at("password")} onChange={setPassword} />}
     </ChangeDialog>
   );
 }
@@ -99,7 +99,7 @@ interface PasswordProps {
   readonly onChange: (password: string) => void;
 }
 
-function OwnPassword({ password, problem, onChange }: PasswordProps) {
+function MyPassword({ password, problem, onChange }: PasswordProps) {
   return (
     <TextField
       id="totp-password"
