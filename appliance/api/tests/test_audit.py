@@ -49,8 +49,8 @@ def test_a_crash_before_the_commit_changes_nothing(appliance: Appliance, monkeyp
     assert appliance.get("/host-groups")["items"] == []
     execution.forget_unfinished(appliance.store)
     again = [appliance.request("POST", "/host-groups", {"name": "one"}, Idempotency_Key="key") for _ in range(2)]
-    assert [one.status_code for one in again] == [201, 201] and again[0].json == again[1].json
-    assert [one["name"] for one in appliance.get("/host-groups")["items"]] == ["one"]
+    assert [answer.status_code for answer in again] == [201, 201] and again[0].json == again[1].json
+    assert [group["name"] for group in appliance.get("/host-groups")["items"]] == ["one"]
 
 
 def test_an_entry_says_how_it_ended(appliance: Appliance) -> None:
@@ -60,7 +60,7 @@ def test_an_entry_says_how_it_ended(appliance: Appliance) -> None:
     group = appliance.get("/host-groups")["items"][0]["id"]
     assert appliance.request("PATCH", f"/host-groups/{group}", {"name": "other"}).status_code == 200
     entries = appliance.get("/audit")["items"]
-    assert [one["status"] for one in entries] == [200, 403, 409, 201]
+    assert [entry["status"] for entry in entries] == [200, 403, 409, 201]
     assert entries[0]["before"]["name"] == "one" and entries[0]["after"]["name"] == "other"
     assert entries[3]["subject"] == group
 
@@ -82,7 +82,7 @@ def test_anonymous_requests_fill_no_disk(appliance: Appliance) -> None:
         client.post("/api/v1/session", json={"unknown": number})
         client.post("/api/v1/datastores", json={"name": "x" * 1000})
     entries = appliance.get("/audit")["items"]
-    assert len(entries) == 5 and {one["status"] for one in entries} == {401}  # then it has to wait
+    assert len(entries) == 5 and {entry["status"] for entry in entries} == {401}  # then it has to wait
 
 
 def test_old_entries_go_to_files_and_old_files_go(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,9 +97,9 @@ def test_old_entries_go_to_files_and_old_files_go(appliance: Appliance, monkeypa
     files = sorted(appliance.configuration.audit_directory.glob("*"))
     assert len(files) == 2 and files[0].stat().st_mode & 0o077 == 0 and files[0].parent.stat().st_mode & 0o077 == 0
     written = [json.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
-    assert [one["id"] for one in written] + list(stored) == list(range(written[0]["id"], 71))
+    assert [entry["id"] for entry in written] + list(stored) == list(range(written[0]["id"], 71))
     assert 20 <= len(stored) < 36 and len(written) == 20
-    assert all(one["actor"] == "admin" and one["status"] == 201 for one in written)
+    assert all(entry["actor"] == "admin" and entry["status"] == 201 for entry in written)
 
 
 def test_filters_narrow_the_audit(appliance: Appliance) -> None:

@@ -102,7 +102,7 @@ def test_an_uploaded_certificate_is_served_and_stays(uploading: Appliance) -> No
     assert (served / certificate.KEY).stat().st_mode & 0o777 == 0o600
     assert uploading.get("/certificate")["fingerprint"] == answer.json["fingerprint"]
     with uploading.store.reading() as session:
-        recorded = [str(one.after) for one in session.query(AuditEntry).where(AuditEntry.action == "certificate.change")]
+        recorded = [str(entry.after) for entry in session.query(AuditEntry).where(AuditEntry.action == "certificate.change")]
     assert len(recorded) == 1 and "PRIVATE KEY" not in recorded[0]
 
 

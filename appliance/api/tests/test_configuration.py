@@ -83,8 +83,8 @@ def tables(appliance: Appliance) -> dict[str, list[tuple[Any, ...]]]:
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Appliance]:
     """Another installation, which knows nothing."""
-    with running(tmp_path / "fresh") as one:
-        yield one
+    with running(tmp_path / "fresh") as restored:
+        yield restored
 
 
 def test_everything_is_restored_on_a_fresh_installation(appliance: Appliance, fresh: Appliance) -> None:
@@ -96,16 +96,16 @@ def test_everything_is_restored_on_a_fresh_installation(appliance: Appliance, fr
     assert fresh.get("/host-groups")["items"] == appliance.get("/host-groups")["items"]
     # Each secret is passed to the target again: it counts as another version.
     of_now = {"chap_revision": 0, "etag": ""}
-    hosts = [[{**host, **of_now} for host in one.get("/hosts")["items"]] for one in (fresh, appliance)]
+    hosts = [[{**host, **of_now} for host in instance.get("/hosts")["items"]] for instance in (fresh, appliance)]
     assert hosts[0] == hosts[1] != []
     schedule = fresh.get("/schedules")["items"][0]
     assert {**schedule, "last_at": None} == appliance.get("/schedules")["items"][0]
     assert fresh.get("/settings/iscsi") == {"chap_required": True, "target_chap_name": "target"}
     assert fresh.get("/receivers")["items"][0]["url"] == "https://192.0.2.1/t0ken"
     missing = fresh.get("/datastores")["items"]
-    assert [(one["id"], one["state"], one["lun"]) for one in missing] == [(store, "missing", 7)]
+    assert [(row["id"], row["state"], row["lun"]) for row in missing] == [(store, "missing", 7)]
     fresh.request("POST", "/reconcile")
-    assert [one.name for one in fresh.target.targets()[0].accounts] == ["esx2"]
+    assert [account.name for account in fresh.target.targets()[0].accounts] == ["esx2"]
     with fresh.store.reading() as session:
         content = configuration.collect(session, Seal(fresh.configuration.secrets_key))
     assert CHAP_SECRET in [host["chap_secret"] for host in content["hosts"]]
@@ -131,7 +131,7 @@ def test_back_to_an_earlier_state(appliance: Appliance) -> None:
     new_key(appliance)
     file = back_up(appliance)
     key = new_key(appliance)
-    hosts = {one["name"]: one for one in appliance.get("/hosts")["items"]}
+    hosts = {host["name"]: host for host in appliance.get("/hosts")["items"]}
     appliance.request("PATCH", f"/hosts/{hosts['second']['id']}", {"name": "renamed", "addresses": []})
     appliance.request("PUT", "/settings/iscsi", {"chap_required": False})
     other = appliance.group("more", "iqn.1998-01.com.vmware:esx9")
@@ -144,11 +144,13 @@ def test_back_to_an_earlier_state(appliance: Appliance) -> None:
     for change in ("host renamed: removed", "host second: added", "LUN 8: removed", "LUN 7: added", "host group more: removed",
                    "schedule often: added", "user newcomer: removed", "LUN 9: removed"):  # fmt: skip
         assert change in changes, (change, changes)
-    assert any(one.startswith("setting iscsi: value") for one in changes) and not any(MUTUAL_SECRET in one for one in changes)
+    assert any(change.startswith("setting iscsi: value") for change in changes) and not any(
+        MUTUAL_SECRET in change for change in changes
+    )
     assert appliance.get(f"/datastores/{store}")["lun"] == 7
     appliance.request("POST", "/reconcile")
     assert appliance.get(f"/datastores/{later}")["host_groups"] == [], "its data stays, and nobody sees it"
-    assert {one["name"] for one in appliance.get("/users")["items"]} == {"admin", "operator", "viewer", "somebody"}
+    assert {user["name"] for user in appliance.get("/users")["items"]} == {"admin", "operator", "viewer", "somebody"}
     again = sealed_copy.parse(back_up(appliance))
     assert again is not None and sealed_copy.open_copy(again, Seal(Path("/nowhere")), key)
 
@@ -160,7 +162,7 @@ def test_names_that_changed_places(appliance: Appliance) -> None:
     for group, name in ((first, "c"), (second, "a"), (first, "b")):
         assert appliance.request("PATCH", f"/host-groups/{group}", {"name": name}).status_code == 200
     restored(appliance, file)
-    assert {one["id"]: one["name"] for one in appliance.get("/host-groups")["items"]} == {first: "a", second: "b"}
+    assert {group["id"]: group["name"] for group in appliance.get("/host-groups")["items"]} == {first: "a", second: "b"}
 
 
 def test_a_used_datastore_is_removed_only_by_force(appliance: Appliance) -> None:

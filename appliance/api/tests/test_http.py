@@ -45,7 +45,7 @@ def test_bad_input_names_the_field_and_changes_nothing(field: str, value: Any, s
     answer = shared.request("POST", "/datastores", {**GOOD, field: value})
     assert answer.status_code == 422 and answer.content_type == "application/problem+json"
     problem = json.loads(answer.text)
-    assert field in {one["field"].split(".")[0] for one in problem["errors"]}, problem
+    assert field in {error["field"].split(".")[0] for error in problem["errors"]}, problem
     assert (shared.simulator.volumes(), shared.get("/jobs")["items"]) == (volumes, jobs)
 
 

@@ -34,7 +34,9 @@ def scrape(appliance: Appliance, role: str = "viewer") -> dict[str, Metric]:
 def value(families: dict[str, Metric], family: str, **labels: str) -> float:
     """Value of the only sample with these labels."""
     found = [
-        one for one in families[family].samples if labels.items() <= one.labels.items() and not one.name.endswith("_created")
+        sample
+        for sample in families[family].samples
+        if labels.items() <= sample.labels.items() and not sample.name.endswith("_created")
     ]
     assert len(found) == 1, (family, labels, found)
     return found[0].value
@@ -61,8 +63,8 @@ def test_metrics_match_the_state(appliance: Appliance) -> None:
 
 
 ROW: dict[str, Any] = {
-    one: {"operations": 0, "errors": 0, "refused": 0, "latency": {"total_microseconds": 0, "counts": []}}
-    for one in (*NFS_OPERATIONS, "read", "write")
+    name: {"operations": 0, "errors": 0, "refused": 0, "latency": {"total_microseconds": 0, "counts": []}}
+    for name in (*NFS_OPERATIONS, "read", "write")
 } | {
     "clone": {"operations": 3, "errors": 1, "refused": 1, "latency": {"total_microseconds": 700, "counts": [0] * 7 + [3]}},
     "read": {"operations": 4, "bytes": 8192, "latency": {"total_microseconds": 100, "counts": [0] * 5 + [4]}},
@@ -82,7 +84,7 @@ class _Counters(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         assert json.loads(self.rfile.readline())["method"] == "statistics.get"
         exports = [{"export": "/files", **ROW}, {"export": "/others", **ROW}]
-        statistics = {"latency_bounds_microseconds": [1 << one for one in range(31)], "exports": exports}
+        statistics = {"latency_bounds_microseconds": [1 << exponent for exponent in range(31)], "exports": exports}
         self.wfile.write(json.dumps({"result": {**statistics, "hosts": [{"host": NFS_HOST, **ROW}]}}).encode() + b"\n")
 
 
@@ -122,8 +124,8 @@ def test_exports_clients_and_offloads(counting: Appliance, monkeypatch: pytest.M
     assert "zvaai_export_operation_duration_seconds" in metrics
     assert value(metrics, "zvaai_export_fallback_bytes", datastore=files, reason="dirty") == 40
     assert value(metrics, "zvaai_nfs_host_offloaded_bytes", host=NFS_HOST, kind="cloned") == 1 << 30
-    buckets = {one.labels["le"]: one.value for one in metrics["zvaai_export_offload_duration_seconds"].samples
-               if one.name.endswith("_bucket") and one.labels["datastore"] == files}  # fmt: skip
+    buckets = {sample.labels["le"]: sample.value for sample in metrics["zvaai_export_offload_duration_seconds"].samples
+               if sample.name.endswith("_bucket") and sample.labels["datastore"] == files}  # fmt: skip
     assert (buckets["6.4e-05"], buckets["0.000256"], buckets["+Inf"]) == (0, 3, 3)
     ganesha.remove(1)
     assert value(scrape(counting), "zvaai_export_served", datastore=files) == 0

@@ -36,7 +36,7 @@ def exported() -> set[str]:
             names = [f"{prefix}{rest}" for prefix in _PREFIXES["what"]]
         else:
             continue
-        found |= {f"zvaai_{one}{suffix}" for one in names for suffix in _SUFFIXES[node.func.attr]}
+        found |= {f"zvaai_{name}{suffix}" for name in names for suffix in _SUFFIXES[node.func.attr]}
     return found
 
 
@@ -44,9 +44,9 @@ def expressions() -> list[str]:
     """Expressions of rules and dashboard."""
     board: dict[str, Any] = json.loads(DASHBOARD.read_text())
     shown = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-    variables = [one["query"]["query"] for one in board["templating"]["list"] if isinstance(one["query"], dict)]
+    variables = [variable["query"]["query"] for variable in board["templating"]["list"] if isinstance(variable["query"], dict)]
     rules = re.findall(r"^        expr: (?:>-)?(.*(?:\n          .*)*)", RULES.read_text(), re.MULTILINE)
-    return [*shown, *variables, *(" ".join(one.split()) for one in rules)]
+    return [*shown, *variables, *(" ".join(rule.split()) for rule in rules)]
 
 
 def test_promtool_accepts_the_rules() -> None:
@@ -70,7 +70,7 @@ def test_a_wrong_rule_fails(tmp_path: Path) -> None:
 
 
 def test_dashboard_and_rules_name_exported_metrics() -> None:
-    named = {name for one in expressions() for name in re.findall(r"\bzvaai_\w+", one)}
+    named = {name for expression in expressions() for name in re.findall(r"\bzvaai_\w+", expression)}
     assert len(named) > 25 and named <= exported(), sorted(named - exported())
 
 

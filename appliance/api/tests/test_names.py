@@ -15,12 +15,12 @@ def test_names_are_those_of_then(appliance: Appliance) -> None:
     appliance.job("PATCH", f"/datastores/{store}", {"name": "silver"})
     appliance.job("DELETE", f"/datastores/{store}")
     appliance.job("POST", f"/datastores/{store}/purge")
-    jobs = {one["kind"]: one["name"] for one in appliance.get("/jobs")["items"]}
+    jobs = {job["kind"]: job["name"] for job in appliance.get("/jobs")["items"]}
     assert jobs["datastore.create"] == "gold1" and jobs["snapshot.create"] == "gold1@before"
     assert jobs["datastore.delete"] == "silver" and jobs["datastore.purge"] == "silver"
-    audit = [(one["action"], one["name"]) for one in reversed(appliance.get("/audit")["items"])]
+    audit = [(entry["action"], entry["name"]) for entry in reversed(appliance.get("/audit")["items"])]
     expected = [
         ("datastore.create", "gold1"), ("host.create", "test1"), ("host.change", "test1"), ("host.delete", "esx-a"),
         ("datastore.change", "gold1"), ("datastore.delete", "silver"), ("datastore.purge", "silver"),
     ]  # fmt: skip
-    assert [one for one in audit if one[0] in dict(expected)] == expected
+    assert [entry for entry in audit if entry[0] in dict(expected)] == expected

@@ -51,7 +51,7 @@ def world(shared: Appliance) -> dict[str, str]:
     body = {"name": "often", "datastores": [store], "every_minutes": 5, "keep": 1, "enabled": False}
     schedule = shared.request("POST", "/schedules", body).json
     token = shared.request("POST", "/tokens", {"name": "t", "scope": "viewer", "days": 1}).json
-    user = next(one["id"] for one in shared.get("/users")["items"] if one["name"] == "viewer")
+    user = next(user["id"] for user in shared.get("/users")["items"] if user["name"] == "viewer")
     hook = shared.request("POST", "/receivers", {"name": "pager", "url": "https://192.0.2.1/", "enabled": False}).json
     assert schedule is not None and token is not None and hook is not None
     return {
@@ -93,12 +93,12 @@ class Description:
         """Some right value."""
         schema = self.plain(schema)
         if "anyOf" in schema:
-            return self.right(next(one for one in schema["anyOf"] if one.get("type") != "null"))
+            return self.right(next(kind for kind in schema["anyOf"] if kind.get("type") != "null"))
         if "enum" in schema or "const" in schema:
             return schema.get("const", schema.get("enum", [None])[0])
         match schema.get("type"):
             case "object":
-                return {name: self.right(one) for name, one in schema["properties"].items()}
+                return {name: self.right(setting) for name, setting in schema["properties"].items()}
             case "array":
                 return [self.right(schema["items"])] if schema.get("minItems") else []
             case "integer":
@@ -111,7 +111,7 @@ class Description:
         """Where, what, and a word that the answer has to have in it."""
         schema = self.plain(schema)
         if "anyOf" in schema:
-            kinds = [one for one in schema["anyOf"] if one.get("type") != "null"]
+            kinds = [kind for kind in schema["anyOf"] if kind.get("type") != "null"]
             if len(kinds) == 1:
                 yield from (found for found in self.wrong(kinds[0], way) if found[1] is not None or found[0] != way)
             return
@@ -124,8 +124,8 @@ class Description:
         if "enum" in schema:
             yield way, "no-such-thing", str(schema["enum"][0])
         if kind == "object" and way == () or "properties" in schema:
-            for name, one in schema.get("properties", {}).items():
-                yield from self.wrong(one, (*way, name))
+            for name, setting in schema.get("properties", {}).items():
+                yield from self.wrong(setting, (*way, name))
                 if name in schema.get("required", ()):
                     yield (*way, name), ABSENT, ""
             yield (*way, "no_such_field"), 1, ""
@@ -154,14 +154,14 @@ def put(value: Any, way: Way, what: Any) -> Any:
         return what
     if isinstance(value, list):
         return [put(value[0] if value else {}, way, what)]
-    rest = {name: one for name, one in value.items() if name != way[0]}
+    rest = {name: entry for name, entry in value.items() if name != way[0]}
     inner = value.get(way[0]) if len(way) > 1 else None
     if what is ABSENT and len(way) == 1:
         return rest
     return {**rest, way[0]: put(inner if inner is not None else {}, way[1:], what)}
 
 
-@pytest.mark.parametrize("endpoint", sorted(name for name, one in DECLARATIONS.items() if one.body is not None))
+@pytest.mark.parametrize("endpoint", sorted(name for name, declaration in DECLARATIONS.items() if declaration.body is not None))
 def test_a_wrong_field_is_named_and_nothing_changes(endpoint: str, shared: Appliance, world: dict[str, str]) -> None:
     declared, description = DECLARATIONS[endpoint], Description(shared)
     schema, path = description.body(endpoint), filled(DECLARATIONS[endpoint].path, world)
@@ -173,15 +173,15 @@ def test_a_wrong_field_is_named_and_nothing_changes(endpoint: str, shared: Appli
         case = f"{declared.method} {path} {'.'.join(way)}={value!r}: {answer.status_code} {answer.text}"
         assert answer.status_code == 422, case
         errors = json.loads(answer.text)["errors"]
-        named = [one for one in errors if re.sub(r"\.\d+", "", one["field"]).split(".")[: len(way)] == list(way)]
-        assert named and all(one["reason"] for one in named), case
+        named = [error for error in errors if re.sub(r"\.\d+", "", error["field"]).split(".")[: len(way)] == list(way)]
+        assert named and all(error["reason"] for error in named), case
         assert word in str(named), case
         tried += 1
     assert tried or not schema.get("properties")
     assert state(shared) == before
 
 
-@pytest.mark.parametrize("endpoint", sorted(name for name, one in DECLARATIONS.items() if one.query is not None))
+@pytest.mark.parametrize("endpoint", sorted(name for name, declaration in DECLARATIONS.items() if declaration.query is not None))
 def test_a_wrong_parameter_is_named_and_nothing_changes(endpoint: str, shared: Appliance, world: dict[str, str]) -> None:
     declared, description = DECLARATIONS[endpoint], Description(shared)
     path, before = filled(declared.path, world), state(shared)
@@ -194,7 +194,7 @@ def test_a_wrong_parameter_is_named_and_nothing_changes(endpoint: str, shared: A
                 continue  # a name like any other
             answer = shared.request(declared.method, f"{path}?{parameter['name']}={urllib.parse.quote(value)}")
             assert answer.status_code == 422 and answer.json is not None, (endpoint, parameter["name"], value, answer.text)
-            assert {one["field"] for one in answer.json["errors"]} == {parameter["name"]}
+            assert {error["field"] for error in answer.json["errors"]} == {parameter["name"]}
     assert shared.request(declared.method, f"{path}?no_such=1").status_code == 422
     assert state(shared) == before
 
@@ -213,14 +213,14 @@ def test_a_conflict_lists_the_obstacles_and_changes_nothing(appliance: Appliance
     appliance.job("POST", f"/datastores/{used}/clone", {"name": "clone", "snapshot": "cloned"})
     appliance.job("POST", f"/datastores/{gone}/clone", {"name": "of-gone"})
     appliance.job("DELETE", f"/datastores/{gone}")
-    volume = next(one["dataset"] for one in appliance.get("/volumes")["items"] if one["datastore"] == source)
+    volume = next(volume["dataset"] for volume in appliance.get("/volumes")["items"] if volume["datastore"] == source)
     schedule = {"name": "often", "datastores": [source], "every_minutes": 5, "keep": 1, "enabled": False}
     assert appliance.request("POST", "/schedules", schedule).status_code == 201
     appliance.target.logged_in.append(
         LoggedIn(iqn, appliance.configuration.target.name, "192.0.2.1:1", "127.0.0.1:3260", 1, None)
     )
     lun = appliance.get(f"/datastores/{used}")["lun"]
-    admin = next(one["id"] for one in appliance.get("/users")["items"] if one["name"] == "admin")
+    admin = next(user["id"] for user in appliance.get("/users")["items"] if user["name"] == "admin")
     store = {"pool": "tank", "size": str(GIB)}
     before = state(appliance)
     for method, path, body, in_the_way in (

@@ -57,7 +57,7 @@ def test_permissions(endpoint: str, shared: Appliance) -> None:
             assert shared.request(declared.method, path, body, role=role).status_code == 403
 
 
-@pytest.mark.parametrize("endpoint", sorted(name for name, one in DECLARATIONS.items() if one.audit))
+@pytest.mark.parametrize("endpoint", sorted(name for name, declaration in DECLARATIONS.items() if declaration.audit))
 def test_every_change_is_audited(endpoint: str, shared: Appliance) -> None:
     """Refused attempts too, with caller and status; of anonymous ones only logins."""
     declared = DECLARATIONS[endpoint]
@@ -78,11 +78,11 @@ def test_every_change_is_audited(endpoint: str, shared: Appliance) -> None:
 
 def test_fields_named_like_secrets_are_not_in_the_audit(shared: Appliance) -> None:
     schemas = shared.get("/openapi.json")["components"]["schemas"]
-    bodies = {name: one for name, one in schemas.items() if not name.endswith("Response")}
+    bodies = {name: schema for name, schema in schemas.items() if not name.endswith("Response")}
     suspicious = {
         f"{schema}.{name}"
-        for schema, one in bodies.items()
-        for name, field in one.get("properties", {}).items()
+        for schema, body in bodies.items()
+        for name, field in body.get("properties", {}).items()
         if re.search("password|secret|passphrase|token|code|key", name) and name not in SECRET_FIELDS and "string" in str(field)
     }
     assert suspicious == set()

@@ -70,7 +70,7 @@ def test_the_login_demands_a_code_that_is_taken_once(appliance: Appliance, app: 
     turn_on(appliance, app)
     missing = log_in(appliance)
     assert missing.status_code == 422 and missing.json is not None
-    assert [one["field"] for one in missing.json["errors"]] == ["code"]
+    assert [error["field"] for error in missing.json["errors"]] == ["code"]
     assert log_in(appliance, app.code()).status_code == 401, "it turned two-factor login on"
     app.now += 30
     code = app.code()
@@ -133,7 +133,7 @@ def test_it_is_turned_on_only_with_the_password_and_the_code(appliance: Applianc
         body = {"password": PASSWORD, "secret": app.secret, "code": app.code()} | change
         answer = appliance.request("PUT", "/session/totp", body)
         assert answer.status_code == 422 and answer.json is not None, answer.text
-        assert [one["field"] for one in answer.json["errors"]] == [field]
+        assert [error["field"] for error in answer.json["errors"]] == [field]
     assert not appliance.get("/session/totp")["enabled"]
 
 
@@ -147,7 +147,7 @@ def test_the_user_turns_it_off_with_the_password(appliance: Appliance, app: App)
 
 def test_an_admin_resets_it(appliance: Appliance, app: App) -> None:
     turn_on(appliance, app)
-    user = next(one for one in appliance.get("/users")["items"] if one["name"] == "operator")
+    user = next(user for user in appliance.get("/users")["items"] if user["name"] == "operator")
     assert user["totp"]
     changed = appliance.request("PATCH", f"/users/{user['id']}", {"reset_totp": True})
     assert changed.status_code == 200 and changed.json is not None and not changed.json["totp"]
@@ -165,7 +165,7 @@ def test_nothing_that_is_stored_or_shown_has_the_secret(appliance: Appliance, ap
     codes = answer.json["recovery_codes"]
     with appliance.store.reading() as session:
         (user,) = session.query(User).where(User.name == "operator")
-        rows = [str(vars(one)) for kind in (AuditEntry, IdempotencyKey) for one in session.query(kind)]
+        rows = [str(vars(row)) for kind in (AuditEntry, IdempotencyKey) for row in session.query(kind)]
         stored = f"{vars(user)} {rows}"
     assert app.secret not in stored and not any(code in stored or code.replace("-", "") in stored for code in codes)
     assert app.secret not in str(appliance.get("/users")) + str(appliance.get("/audit"))

@@ -26,19 +26,19 @@ def test_of_two_changes_of_one_version_the_later_is_refused(path: str, appliance
     initial, change = KINDS[path]
     made = appliance.request("POST", path, initial).json
     assert made is not None
-    one = f"{path}/{made['id']}"
+    address = f"{path}/{made['id']}"
     version = made["etag"]
-    assert appliance.request("GET", one).headers["ETag"] == version
+    assert appliance.request("GET", address).headers["ETag"] == version
     assert [item["etag"] for item in appliance.get(path)["items"] if item["id"] == made["id"]] == [version]
-    changed = appliance.request("PATCH", one, change, If_Match=version)
+    changed = appliance.request("PATCH", address, change, If_Match=version)
     assert changed.status_code == 200 and changed.json is not None and changed.json["etag"] != version
-    before = appliance.get(one)
+    before = appliance.get(address)
     other: dict[str, Any] = {"disabled": True} if path == "/users" else {"name": "later"}
     for method, body in (("PATCH", other), ("DELETE", None)):
-        refused = appliance.request(method, one, body, If_Match=version)
+        refused = appliance.request(method, address, body, If_Match=version)
         assert refused.status_code == 412 and refused.json is not None and refused.json["code"] == "precondition_failed"
-    assert appliance.get(one) == before
-    assert appliance.request("DELETE", one, If_Match=changed.json["etag"]).status_code == 200
+    assert appliance.get(address) == before
+    assert appliance.request("DELETE", address, If_Match=changed.json["etag"]).status_code == 200
 
 
 def test_a_host_with_another_chap_secret_is_another_version(appliance: Appliance) -> None:
@@ -58,29 +58,29 @@ def test_a_schedule_that_ran_is_the_same_and_one_that_was_changed_is_not(applian
     body = {"name": "hourly", "datastores": [store], "every_minutes": 60, "keep": 2, "enabled": False}
     made = appliance.request("POST", "/schedules", body).json
     assert made is not None
-    one = f"/schedules/{made['id']}"
-    appliance.job("POST", f"{one}/run")  # with slots that are never due
-    assert appliance.request("PATCH", one, {"keep": 3}, If_Match=made["etag"]).status_code == 200
-    assert appliance.request("PATCH", one, {"enabled": True}, If_Match=made["etag"]).status_code == 412
-    assert appliance.get(one)["enabled"] is False
+    address = f"/schedules/{made['id']}"
+    appliance.job("POST", f"{address}/run")  # with slots that are never due
+    assert appliance.request("PATCH", address, {"keep": 3}, If_Match=made["etag"]).status_code == 200
+    assert appliance.request("PATCH", address, {"enabled": True}, If_Match=made["etag"]).status_code == 412
+    assert appliance.get(address)["enabled"] is False
 
 
 def test_no_job_is_begun_for_a_datastore_that_is_another_by_now(appliance: Appliance) -> None:
-    one = f"/datastores/{appliance.datastore('store')}"
-    version = appliance.get(one)["etag"]
-    appliance.job("POST", "/snapshots", {"name": "kept", "datastores": [one.rsplit("/", 1)[1]]})
-    assert appliance.get(one)["etag"] == version, "what is measured makes no other version"
-    assert appliance.request("POST", f"{one}/grow", {"size": str(2 * GIB)}, If_Match=version).status_code == 202
+    address = f"/datastores/{appliance.datastore('store')}"
+    version = appliance.get(address)["etag"]
+    appliance.job("POST", "/snapshots", {"name": "kept", "datastores": [address.rsplit("/", 1)[1]]})
+    assert appliance.get(address)["etag"] == version, "what is measured makes no other version"
+    assert appliance.request("POST", f"{address}/grow", {"size": str(2 * GIB)}, If_Match=version).status_code == 202
     appliance.ended(appliance.get("/jobs")["items"][0]["id"])
     jobs = len(appliance.get("/jobs")["items"])
     later: list[tuple[str, str, Any]] = [
-        ("PATCH", one, {"soft_threshold": 80}),
-        ("POST", f"{one}/grow", {"size": str(3 * GIB)}),
-        ("POST", f"{one}/quota", {"size": str(3 * GIB)}),
-        ("POST", f"{one}/restore", {}),
-        ("POST", f"{one}/purge", None),
-        ("POST", f"{one}/forget", None),
-        ("DELETE", one, None),
+        ("PATCH", address, {"soft_threshold": 80}),
+        ("POST", f"{address}/grow", {"size": str(3 * GIB)}),
+        ("POST", f"{address}/quota", {"size": str(3 * GIB)}),
+        ("POST", f"{address}/restore", {}),
+        ("POST", f"{address}/purge", None),
+        ("POST", f"{address}/forget", None),
+        ("DELETE", address, None),
     ]
     for method, path, body in later:
         assert appliance.request(method, path, body, If_Match=version).status_code == 412, path
@@ -107,9 +107,9 @@ def test_objects_without_version_match_none(appliance: Appliance) -> None:
 
 def test_all_changes_of_one_object_check_its_version() -> None:
     changing = {
-        f"{one.method} {one.path.removeprefix('/api/v1')}"
-        for one in DECLARATIONS.values()
-        if one.method in ("PATCH", "PUT", "DELETE") and not one.matches
+        f"{declaration.method} {declaration.path.removeprefix('/api/v1')}"
+        for declaration in DECLARATIONS.values()
+        if declaration.method in ("PATCH", "PUT", "DELETE") and not declaration.matches
     }
     # The caller's session, and objects that never change: they have one version.
     unchanging = {"DELETE /session", "DELETE /tokens/<token_id>", "DELETE /support-bundles/<bundle_id>"}

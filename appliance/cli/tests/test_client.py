@@ -19,15 +19,15 @@ from appliance.cli.tests.conftest import Command
 def test_a_change_whose_answer_is_lost_is_made_once(zvaai: Command) -> None:
     zvaai.lost = 1
     zvaai("group", "create", "cluster")
-    assert [one["name"] for one in zvaai.json("group", "list")] == ["cluster"]
-    first, second = [one["HTTP_IDEMPOTENCY_KEY"] for one in zvaai.sent]
+    assert [group["name"] for group in zvaai.json("group", "list")] == ["cluster"]
+    first, second = [request["HTTP_IDEMPOTENCY_KEY"] for request in zvaai.sent]
     assert first == second
 
 
 def test_each_command_has_a_different_key(zvaai: Command) -> None:
     zvaai("group", "create", "one")
     zvaai("group", "create", "two")
-    assert len({one["HTTP_IDEMPOTENCY_KEY"] for one in zvaai.sent}) == 2
+    assert len({request["HTTP_IDEMPOTENCY_KEY"] for request in zvaai.sent}) == 2
 
 
 def test_first_contact_says_to_log_in(zvaai: Command) -> None:

@@ -81,7 +81,7 @@ def test_shell_completion_knows_the_nouns(zvaai: Command, monkeypatch: pytest.Mo
     monkeypatch.setenv("COMP_WORDS", "zvaai por")
     monkeypatch.setenv("COMP_CWORD", "1")
     found = BashComplete(ROOT, {}, "zvaai", "_ZVAAI_COMPLETE").get_completions([], "por")
-    assert [one.value for one in found] == ["portal"]
+    assert [option.value for option in found] == ["portal"]
     assert "--install-completion" in zvaai("--help")
 
 
@@ -97,11 +97,11 @@ def test_lists_are_added_to_and_taken_from(zvaai: Command) -> None:
     zvaai("datastore", "create", "vmfs1", "--pool", "tank", "--size", "1G", "--group", "one", "--wait")
     zvaai("datastore", "change", "vmfs1", "--add-group", "two", "--wait")
     zvaai("datastore", "change", "vmfs1", "--remove-group", "one", "--wait")
-    names = {one["id"]: one["name"] for one in zvaai.json("group", "list")}
-    assert [names[one] for one in zvaai.json("datastore", "show", "vmfs1")["host_groups"]] == ["two"]
+    names = {group["id"]: group["name"] for group in zvaai.json("group", "list")}
+    assert [names[host_group] for host_group in zvaai.json("datastore", "show", "vmfs1")["host_groups"]] == ["two"]
     zvaai("group", "change", "two", "--disable", "unmap", "--disable", "token")
     zvaai("group", "change", "two", "--enable", "token")
-    assert [one["disabled_offloads"] for one in zvaai.json("group", "list") if one["name"] == "two"] == [["unmap"]]
+    assert [group["disabled_offloads"] for group in zvaai.json("group", "list") if group["name"] == "two"] == [["unmap"]]
     shown = zvaai("host", "list")
     assert " one " in shown and host["id"] not in shown
     shown = zvaai("host", "show", "esx1")
@@ -121,7 +121,7 @@ def test_a_change_is_of_the_version_that_was_read(zvaai: Command) -> None:
 def test_users_are_changed(zvaai: Command) -> None:
     zvaai("user", "create", "olga", "--role", "operator", text="a password of hers\n")
     zvaai("user", "change", "olga", "--role", "viewer", "--disable")
-    (olga,) = [one for one in zvaai.json("user", "list") if one["name"] == "olga"]
+    (olga,) = [user for user in zvaai.json("user", "list") if user["name"] == "olga"]
     assert (olga["role"], olga["disabled"]) == ("viewer", True)
 
 
@@ -143,7 +143,7 @@ def test_destructive_commands_ask(zvaai: Command, words: tuple[str, ...]) -> Non
     zvaai("schedule", "scrub", "often", "tank", "--every", "1w")
     code, printed = zvaai.run(*words)
     assert code == 2 and "--yes" in printed
-    assert [one["state"] for one in zvaai.json("datastore", "list")] == ["active"]
+    assert [datastore["state"] for datastore in zvaai.json("datastore", "list")] == ["active"]
     zvaai(*words, "--yes")
 
 
@@ -152,7 +152,7 @@ def test_alerts_are_shown(zvaai: Command) -> None:
 
     with zvaai.appliance.store.session() as session:
         update_alerts(session, "odd", [Finding("odd:one", "warning", "tank", "it is odd", "check it")])
-    (found,) = [one for one in zvaai.json("alert", "list") if one["key"] == "odd:one"]
+    (found,) = [alert for alert in zvaai.json("alert", "list") if alert["key"] == "odd:one"]
     assert "check it" in zvaai("alert", "show", str(found["id"]))
     assert zvaai.run("alert", "show", "999")[0] == 3
 
@@ -203,13 +203,13 @@ def test_two_factor_login(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> No
     assert status == 5 and "wrong, or was used before" in printed
     assert "is off" in zvaai("user", "totp", "--off", text=f"{PASSWORD}\n")
     zvaai("user", "change", "operator", "--reset-totp")
-    assert {one["totp"] for one in zvaai.json("user", "list")} == {False}
+    assert {user["totp"] for user in zvaai.json("user", "list")} == {False}
 
 
 def test_load_is_shown_by_name_the_busiest_first(zvaai: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("idle", "busy"):
         zvaai("datastore", "create", name, "--pool", "tank", "--size", "1G", "--wait")
-    ids = {one["name"]: one["id"] for one in zvaai.json("datastore", "list")}
+    ids = {datastore["name"]: datastore["id"] for datastore in zvaai.json("datastore", "list")}
     history = zvaai.appliance.service.history
     now = int(time.time()) // 10 * 10
     rates: dict[str, list[float | None]] = {name: [0.0] * 9 for name in ids}
@@ -241,5 +241,5 @@ def test_snapshots_are_found_in_all_datastores(zvaai: Command) -> None:
     assert len(zvaai.json("snapshot", "find", "gold2")) == 2
     pages = zvaai.appliance.get("/snapshots?limit=3")
     rest = zvaai.appliance.get(f"/snapshots?limit=3&cursor={pages['next_cursor']}")
-    names = [one["name"] for one in pages["items"] + rest["items"]]
+    names = [snapshot["name"] for snapshot in pages["items"] + rest["items"]]
     assert sorted(names) == ["Before-gold1", "Before-gold2", "Before-silver", "after"] and rest["next_cursor"] is None

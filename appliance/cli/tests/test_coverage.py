@@ -48,7 +48,7 @@ def place(path: str) -> str:
     return re.sub(r"<[^>]*>|\{[^{}]*\}", "*", path.removeprefix("/api/v1").partition("?")[0])
 
 
-OPERATIONS = {f"{one.method} {place(one.path)}" for one in DECLARATIONS.values()}
+OPERATIONS = {f"{declaration.method} {place(declaration.path)}" for declaration in DECLARATIONS.values()}
 
 
 def in_console() -> set[str]:
@@ -79,8 +79,13 @@ METHODS = {
 
 def _calls(module: ast.Module) -> Iterator[str]:
     """Calls of one file. A name in a path is replaced by its value, or by the result of the function of this name."""
-    functions = [one for one in ast.walk(module) if isinstance(one, ast.FunctionDef)]
-    returned = {one.name: line.value for one in functions for line in one.body if isinstance(line, ast.Return) and line.value}
+    functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
+    returned = {
+        function.name: line.value
+        for function in functions
+        for line in function.body
+        if isinstance(line, ast.Return) and line.value
+    }
     helpers = {name: value for name, value in returned.items() if isinstance(value, ast.JoinedStr)}
     for function in functions:
         known: dict[str, ast.expr] = {}
@@ -116,8 +121,8 @@ def _path(node: ast.expr, known: Mapping[str, ast.expr], helpers: Mapping[str, a
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
-        parts = (one.value if isinstance(one, ast.FormattedValue) else one for one in node.values)
-        return "".join(_path(one, known, helpers) for one in parts)
+        parts = (part.value if isinstance(part, ast.FormattedValue) else part for part in node.values)
+        return "".join(_path(part, known, helpers) for part in parts)
     if isinstance(node, ast.Name) and node.id in known and known[node.id] is not node:
         found = _path(known[node.id], {}, helpers)
         return found if found.startswith("/") else "*"

@@ -38,7 +38,7 @@ def test_it_is_parsed(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
         command = found
     if isinstance(command, click.Group) or words == ["--help"]:
         return
-    required = [one for one in command.params if isinstance(one, click.Argument) and one.required]
+    required = [param for param in command.params if isinstance(param, click.Argument) and param.required]
     if required and all(word.startswith("-") for word in words):
         return  # in a sentence, the command's name alone
     command.make_context(line, [word for word in words if word != "--help"])

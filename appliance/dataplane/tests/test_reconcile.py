@@ -25,7 +25,9 @@ UUIDS = [str(uuid.UUID(int=number)) for number in range(1, 6)]
 def desired_states(draw: st.DrawFn) -> DesiredState:
     chosen = draw(
         st.lists(
-            st.tuples(st.integers(0, 6), st.sampled_from(UUIDS)), unique_by=(lambda one: one[0], lambda one: one[1]), max_size=5
+            st.tuples(st.integers(0, 6), st.sampled_from(UUIDS)),
+            unique_by=(lambda pair: pair[0], lambda pair: pair[1]),
+            max_size=5,
         )
     )
     some = st.lists(st.sampled_from(IQNS), unique=True, max_size=4)
@@ -121,7 +123,7 @@ def test_others_are_left_alone() -> None:
     target.create_target("iqn.2026-11.somebody:else")
     target.set_host_group(HostGroup("by hand", (IQNS[0],), ("unmap",)))
     reconcile(target, DesiredState(NAME, {}, {}))
-    assert {one.name for one in target.targets()} == {NAME, "iqn.2026-11.somebody:else"}
+    assert {served.name for served in target.targets()} == {NAME, "iqn.2026-11.somebody:else"}
     assert [group.name for group in target.host_groups()] == ["by hand"]
 
 
@@ -173,7 +175,7 @@ def test_a_changed_secret_is_set_again() -> None:
         {"soft_threshold": 0},
         {"guid": None},
     ],
-    ids=lambda one: next(iter(one)),
+    ids=lambda change: next(iter(change)),
 )
 def test_manual_changes_are_reverted(by_hand: dict[str, Any]) -> None:
     target = TargetSimulator()

@@ -24,9 +24,9 @@ def test_the_kernel_says_the_same_as_ip() -> None:
             subprocess.run(["ip", "address", "add", address, "dev", "lo"], check=True)
         links = json.loads(subprocess.run(["ip", "-j", "address"], check=True, capture_output=True).stdout)
         there = {
-            (link["ifname"], one["local"]) for link in links for one in link["addr_info"] if one["scope"] == "global"
+            (link["ifname"], address["local"]) for link in links for address in link["addr_info"] if address["scope"] == "global"
         }  # fmt: skip
-        assert {(one.interface, one.address) for one in local_addresses()} == there
+        assert {(address.interface, address.address) for address in local_addresses()} == there
         assert there >= {("lo", address.partition("/")[0]) for address in added}
     finally:
         for address in added:

@@ -50,9 +50,9 @@ def test_inherited_properties_do_not_count(source: Source) -> None:
 @pytest.mark.parametrize("name", ["uuid", "guid", "name"])
 @pytest.mark.parametrize("source", [Source.INHERITED, Source.RECEIVED])
 def test_every_property_must_be_set_on_the_dataset_itself(name: str, source: Source) -> None:
-    one = volume()
-    mixed = {**one.properties, f"zvaai:{name}": replace(one.properties[f"zvaai:{name}"], source=source)}
-    assert isinstance(judge(replace(one, properties=mixed)), Copy)
+    dataset = volume()
+    mixed = {**dataset.properties, f"zvaai:{name}": replace(dataset.properties[f"zvaai:{name}"], source=source)}
+    assert isinstance(judge(replace(dataset, properties=mixed)), Copy)
 
 
 @pytest.mark.parametrize("guid", [41, 43, 0])
@@ -87,13 +87,13 @@ def test_of_a_copy_and_its_source_the_source_counts() -> None:
 
 @pytest.mark.parametrize("damage", [{"name": "prod store"}, {"name": ""}, {"uuid": "no"}])
 def test_a_damaged_identity_can_be_the_original(damage: dict[str, str]) -> None:
-    one = volume("tank/zvaai/store", 42, Source.LOCAL, **damage)
-    assert isinstance(judge(one), Copy) and not is_surely_another(one)
+    dataset = volume("tank/zvaai/store", 42, Source.LOCAL, **damage)
+    assert isinstance(judge(dataset), Copy) and not is_surely_another(dataset)
 
 
 def test_without_a_guid_it_may_be_the_original() -> None:
-    one = volume()
-    lost = replace(one, properties={name: found for name, found in one.properties.items() if name != "zvaai:guid"})
+    dataset = volume()
+    lost = replace(dataset, properties={name: found for name, found in dataset.properties.items() if name != "zvaai:guid"})
     assert isinstance(judge(lost), Copy) and not is_surely_another(lost)
 
 

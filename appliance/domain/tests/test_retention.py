@@ -34,13 +34,13 @@ def hours(count: int) -> list[Snapshot]:
 
 def left(found: Sequence[Snapshot], rule: Retention) -> list[Snapshot]:
     """Retained snapshots, oldest first."""
-    gone = {one.name for one in surplus(found, {ID: rule})}
-    return [one for one in found if one.name not in gone]
+    gone = {snapshot.name for snapshot in surplus(found, {ID: rule})}
+    return [snapshot for snapshot in found if snapshot.name not in gone]
 
 
 def test_a_year_of_hourly_snapshots() -> None:
     stored = left(hours(365 * 24), STANDARD)
-    times = [dt.datetime.fromtimestamp(one.creation, dt.UTC) for one in stored]
+    times = [dt.datetime.fromtimestamp(snapshot.creation, dt.UTC) for snapshot in stored]
     assert len({(at.date(), at.hour) for at in times[-24:]}) == 24 and times[-24].day == times[-1].day
     assert {at.date() for at in times} >= {times[-1].date() - dt.timedelta(days=days) for days in range(14)}
     assert len({at.isocalendar()[:2] for at in times}) >= 8 and {at.month for at in times} == set(range(1, 13))
@@ -49,8 +49,8 @@ def test_a_year_of_hourly_snapshots() -> None:
 
 def test_pruning_each_hour_ends_at_the_same_as_pruning_once() -> None:
     found: list[Snapshot] = []
-    for one in hours(60 * 24):
-        found = left([*found, one], STANDARD)
+    for hour in hours(60 * 24):
+        found = left([*found, hour], STANDARD)
     assert found == left(hours(60 * 24), STANDARD)
 
 
@@ -72,7 +72,7 @@ def test_others_stay() -> None:
     )
     other = taken(START + 2, 13, schedule="another")
     gone = surplus([*found, held, cloned, by_hand, other], {ID: Retention(1)})
-    assert {one.name for one in gone} == {one.name for one in found}
+    assert {snapshot.name for snapshot in gone} == {snapshot.name for snapshot in found}
 
 
 def test_protection_ends() -> None:

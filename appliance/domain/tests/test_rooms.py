@@ -55,7 +55,7 @@ def test_imports_run_one_way() -> None:
                     continue
                 if file == ENTRY and first == "api":
                     continue
-                if not any(name == one or name.startswith(f"{one}.") for one in may):
+                if not any(name == allowed or name.startswith(f"{allowed}.") for allowed in may):
                     wrong.append(f"{file.relative_to(ROOT)}: {name}")
     assert wrong == []
 

@@ -42,10 +42,10 @@ def test_the_files_get_the_new_name_and_name_each_other_by_it() -> None:
     names = {file.source: file.name for file in files}
     assert names["web-000001-delta.vmdk"] == "web (restored)-000001-delta.vmdk" and names["data.vmdk"] == "data.vmdk"
     assert names["website.txt"] == "website.txt" and not {"vmware.log", "web-1.vswp", "web.vmx.lck", "sub"} & names.keys()
-    assert {one.source for one in files if one.text} == {
+    assert {file.source for file in files if file.text} == {
         "web.vmx", "web.vmxf", "web.vmsd", "web.vmdk", "web-000001.vmdk", "data.vmdk",
     }  # fmt: skip
-    by_name = {one.source: one for one in files}
+    by_name = {file.source: file for file in files}
     vmx = rewritten(by_name["web.vmx"], VMX, names, "web (restored)").decode()
     for line in (
         'displayName = "web (restored)"', 'nvram = "web (restored).nvram"', 'scsi0:0.fileName = "web (restored)-000001.vmdk"',

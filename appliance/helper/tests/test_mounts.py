@@ -224,7 +224,7 @@ def test_reservations_are_mounted_only_at_the_mountpoint_of_their_pool(client: H
     simulator.set_properties("tank/a", {"canmount": "on"})
     client.export_pool("tank")
     client.import_pool("tank")
-    assert not any(simulator.filesystem(one).mounted for one in (name, "tank/a"))
+    assert not any(simulator.filesystem(dataset).mounted for dataset in (name, "tank/a"))
     client.set_properties(name, {"mountpoint": place})
     client.mount(name)
     assert simulator.filesystem(name).mounted

@@ -79,7 +79,7 @@ def test_a_pool_that_hangs_stops_no_change_of_another(tmp_path: Path) -> None:
             thread.start()
         client = connect(path, seconds=5)
         client.create_filesystem("tank/first")
-        assert [one.name for one in client.datasets("tank").filesystems] == ["tank", "tank/first"]
+        assert [filesystem.name for filesystem in client.datasets("tank").filesystems] == ["tank", "tank/first"]
         answers.set()
         for thread in stuck:
             thread.join(60)

@@ -75,7 +75,7 @@ def test_other_users_are_refused(
 def test_many_callers_at_once(simulator: Simulator, tmp_path: Path) -> None:
     with client_of(simulator, tmp_path / "helper.sock") as client, ThreadPoolExecutor(16) as pool:
         made = list(pool.map(lambda number: client.create_filesystem(f"tank/fs{number}").name, range(48)))
-        assert {one.name for one in client.filesystems()} == {"tank", *made}
+        assert {filesystem.name for filesystem in client.filesystems()} == {"tank", *made}
 
 
 def test_more_connections_than_allowed_are_refused(simulator: Simulator, tmp_path: Path) -> None:

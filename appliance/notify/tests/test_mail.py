@@ -100,8 +100,8 @@ def mail_server(directory: Path, how: str) -> Iterator[MailServer]:
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
     """An appliance that trusts receivers on this machine."""
-    with running(tmp_path / "appliance", alerts=Alerts(trusted_networks=TRUSTED)) as one:
-        yield one
+    with running(tmp_path / "appliance", alerts=Alerts(trusted_networks=TRUSTED)) as appliance:
+        yield appliance
 
 
 def receiver(appliance: Appliance, there: MailServer, scheme: str, **more: Any) -> str:
@@ -180,7 +180,7 @@ def test_a_server_that_is_full_gets_it_later(appliance: Appliance, tmp_path: Pat
         there.refuses = "554 5.7.1 rejected"
         for attempt in range(10):
             assert sent(appliance, after=10 + 4000 * (attempt + 1)) == 1
-        states = [one["state"] for one in appliance.get(f"/receivers/{identifier}/deliveries")["items"]]
+        states = [delivery["state"] for delivery in appliance.get(f"/receivers/{identifier}/deliveries")["items"]]
         assert states == ["failed", "delivered"]
 
 

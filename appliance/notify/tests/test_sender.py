@@ -25,15 +25,15 @@ TRUSTED = (ipaddress.ip_network("127.0.0.0/8"),)
 @pytest.fixture
 def there(tmp_path: Path) -> Iterator[Receiver]:
     """A receiver's endpoint."""
-    with receiver(tmp_path) as one:
-        yield one
+    with receiver(tmp_path) as server:
+        yield server
 
 
 @pytest.fixture
 def appliance(tmp_path: Path) -> Iterator[Appliance]:
     """An appliance that trusts receivers on this machine."""
-    with running(tmp_path / "appliance", alerts=Alerts(trusted_networks=TRUSTED)) as one:
-        yield one
+    with running(tmp_path / "appliance", alerts=Alerts(trusted_networks=TRUSTED)) as appliance:
+        yield appliance
 
 
 def sender_of(appliance: Appliance) -> Sender:
@@ -77,12 +77,12 @@ def test_an_alert_is_delivered_when_raised_changed_and_cleared(appliance: Applia
     there.wait(3)
     sender.stop()
     reported = bodies(there)
-    assert [one["type"] for one in reported] == ["alert.raised", "alert.changed", "alert.cleared"]
-    assert [one["data"]["severity"] for one in reported] == ["warning", "critical", "critical"]
+    assert [event["type"] for event in reported] == ["alert.raised", "alert.changed", "alert.cleared"]
+    assert [event["data"]["severity"] for event in reported] == ["warning", "critical", "critical"]
     assert (
         reported[0]["data"]["subject"] == "tank" and reported[2]["data"]["cleared_at"] and not reported[1]["data"]["cleared_at"]
     )
-    assert len({one["id"] for one in reported}) == 3
+    assert len({event["id"] for event in reported}) == 3
     shown = appliance.get(f"/receivers/{made['id']}")
     assert shown["last_delivery"]["state"] == "delivered" and shown["last_delivery"]["status"] == 204 and shown["waiting"] == 0
 
@@ -107,15 +107,17 @@ def test_it_is_tried_again_after_the_sender_has_died(appliance: Appliance, there
     first = sender_of(appliance)
     assert first.turn(now) == 1 and first.turn(now) == 0, "the next of a receiver waits for the one before"
     stored = deliveries(appliance, made)
-    assert [one["state"] for one in stored] == ["pending", "pending"] and stored[1]["status"] == 503
+    assert [delivery["state"] for delivery in stored] == ["pending", "pending"] and stored[1]["status"] == 503
     second = sender_of(appliance)
     assert second.turn(now + 2) == 0 and second.turn(now + 7) == 1, "5 s, give or take a fifth"
     assert second.turn(now + 14) == 0, "twice as long"
     there.answer = 200
     assert second.turn(now + 30) == 1 and second.turn(now + 30) == 1 and second.turn(now + 30) == 0
     reported = bodies(there)
-    assert [one["type"] for one in reported] == ["alert.raised"] * 3 + ["alert.cleared"]
-    assert len({one["id"] for one in reported[:3]}) == 1 and len({headers["webhook-id"] for headers, _ in there.received}) == 2
+    assert [event["type"] for event in reported] == ["alert.raised"] * 3 + ["alert.cleared"]
+    assert (
+        len({event["id"] for event in reported[:3]}) == 1 and len({headers["webhook-id"] for headers, _ in there.received}) == 2
+    )
 
 
 def test_rejected_deliveries_are_dropped(appliance: Appliance, there: Receiver) -> None:
@@ -127,17 +129,17 @@ def test_rejected_deliveries_are_dropped(appliance: Appliance, there: Receiver) 
     for _ in range(3):
         now += 4000
         assert sender.turn(now) == 1
-    reported = [one for one in appliance.get("/alerts")["items"] if one["key"].startswith("receiver-")]
+    reported = [alert for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("receiver-")]
     assert len(reported) == 1 and "404" in reported[0]["text"] and len(deliveries(appliance, made)) == 1
     for _ in range(7):
         now += 4000
         assert sender.turn(now) == 1
     assert sender.turn(now + 90000) == 0
-    assert [one["state"] for one in deliveries(appliance, made)] == ["failed"] and len(there.received) == 10
+    assert [delivery["state"] for delivery in deliveries(appliance, made)] == ["failed"] and len(there.received) == 10
     there.answer = 200
     find(appliance)
     assert sender.turn(now + 90000) == 1
-    assert not [one for one in appliance.get("/alerts")["items"] if one["key"].startswith("receiver-")]
+    assert not [alert for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("receiver-")]
 
 
 def test_one_refusal_after_many_timeouts_does_not_count(appliance: Appliance, there: Receiver) -> None:
@@ -149,7 +151,7 @@ def test_one_refusal_after_many_timeouts_does_not_count(appliance: Appliance, th
         there.answer = answer
         now += 4400
         assert sender.turn(now) == 1
-    assert [one["state"] for one in deliveries(appliance, made)] == ["pending"]
+    assert [delivery["state"] for delivery in deliveries(appliance, made)] == ["pending"]
 
 
 def test_a_disabled_receiver_gets_nothing(appliance: Appliance, there: Receiver) -> None:
@@ -158,9 +160,9 @@ def test_a_disabled_receiver_gets_nothing(appliance: Appliance, there: Receiver)
     find(appliance, finding())
     for attempt in range(3):
         sender_of(appliance).turn(time.time() + 4000 * (attempt + 1))
-    assert [one["key"] for one in appliance.get("/alerts")["items"] if one["key"].startswith("receiver-")]
+    assert [alert["key"] for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("receiver-")]
     appliance.request("PATCH", f"/receivers/{made['id']}", {"enabled": False})
-    assert not [one["key"] for one in appliance.get("/alerts")["items"] if one["key"].startswith("receiver-")]
+    assert not [alert["key"] for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("receiver-")]
 
 
 def test_waiting_deliveries_are_limited(appliance: Appliance, there: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +172,7 @@ def test_waiting_deliveries_are_limited(appliance: Appliance, there: Receiver, m
     for _ in range(5):
         find(appliance, finding())
         find(appliance)
-    states = [one["state"] for one in deliveries(appliance, made)]
+    states = [delivery["state"] for delivery in deliveries(appliance, made)]
     assert states.count("pending") == 5 and states.count("dropped") == 5 and states[0] == "pending"
     while sender_of(appliance).turn(time.time()):
         pass
@@ -197,7 +199,7 @@ def test_secrets_are_returned_once(appliance: Appliance, there: Receiver) -> Non
     assert made["secret"] not in everything
     with appliance.store.reading() as session:
         assert made["secret"] not in receivers.find(session, made["id"]).secret
-    audit = [one for one in appliance.get("/audit")["items"] if one["action"] == "receiver.create"]
+    audit = [entry for entry in appliance.get("/audit")["items"] if entry["action"] == "receiver.create"]
     assert audit[0]["after"]["url"] == "(secret)" and audit[0]["token"] == "test"
     again = appliance.request("POST", f"/receivers/{made['id']}/secret").json
     assert again is not None and again["secret"] != made["secret"]

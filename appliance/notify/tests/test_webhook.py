@@ -84,7 +84,7 @@ def test_where_it_does_not_go(tmp_path: Path) -> None:
 )
 def test_addresses(address: str, plain: bool, goes: bool) -> None:
     assert may_go_to(address, plain, ()) is goes
-    everything = tuple(ipaddress.ip_network(one) for one in ("0.0.0.0/0", "::/0"))
+    everything = tuple(ipaddress.ip_network(network) for network in ("0.0.0.0/0", "::/0"))
     assert may_go_to(address, plain, everything)
 
 
@@ -147,15 +147,15 @@ def test_a_resolver_that_does_not_answer_delays_no_request(tmp_path: Path, monke
         monkeypatch.setattr(connection, "TOTAL_S", 0.01)
         problems = [deliver("https://absent.invalid/", new_secret(), "e", "{}").problem for _ in range(connection.RESOLVERS)]
         assert "none is answered" in str(problems[-1])
-        waiting = [one for one in threading.enumerate() if one.name == "resolving"]
+        waiting = [thread for thread in threading.enumerate() if thread.name == "resolving"]
         assert len(waiting) == connection.RESOLVERS
         monkeypatch.setattr(connection, "TOTAL_S", 15)
         with receiver(tmp_path, tls=False) as there:
             assert deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK).status == there.answer
     finally:
         go_on.set()
-    for one in waiting:
-        one.join(60)
+    for thread in waiting:
+        thread.join(60)
     assert "nobody knows it" in str(deliver("https://absent.invalid/", new_secret(), "e", "{}").problem)
 
 

@@ -30,14 +30,14 @@ def scan_and_read(appliance: Appliance) -> set[str]:
 
 def opened(appliance: Appliance) -> set[str]:
     """The keys of the open alerts."""
-    return {one["key"] for one in appliance.get("/alerts")["items"]}
+    return {alert["key"] for alert in appliance.get("/alerts")["items"]}
 
 
 def notifications(appliance: Appliance) -> list[tuple[str, str]]:
     """Deliveries to receivers: kind, and the alert's key."""
     with appliance.store.reading() as session:
         sent = session.scalars(select(Delivery).order_by(Delivery.id)).all()
-    return [(one.kind, json.loads(one.body)["data"]["key"]) for one in sent]
+    return [(delivery.kind, json.loads(delivery.body)["data"]["key"]) for delivery in sent]
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_two_checks_raise_an_alert_and_two_clear_it(hooked: Appliance, monkeypat
     def check_at(at: float, *found: Finding) -> list[str]:
         clock[0] = at
         seen.update("odd", found)
-        return [one["severity"] for one in hooked.get("/alerts")["items"]]
+        return [alert["severity"] for alert in hooked.get("/alerts")["items"]]
 
     assert check_at(0, finding("warning")) == [] and again == [3.0]
     assert check_at(1, finding("warning")) == [], "a round of the same moment proves nothing"
@@ -151,7 +151,9 @@ def test_a_dataset_being_created_is_not_a_copy(
     job = begin(hooked, "POST", "/datastores", body)
     with waits:
         assert scan_and_read(hooked) == set()
-        assert {one["state"] for one in hooked.get("/datastores")["items"]} == {"copy", "missing"}, "half of it is seen"
+        assert {datastore["state"] for datastore in hooked.get("/datastores")["items"]} == {"copy", "missing"}, (
+            "half of it is seen"
+        )
     assert hooked.ended(job)["state"] == "succeeded"
     assert scan_and_read(hooked) == set() and notifications(hooked) == []
 

@@ -89,7 +89,7 @@ class World:
 
     def worker(self) -> Executor:
         """A new executor, which resumes running jobs."""
-        engine, target, nfs = (self.scissors.before(one) for one in (self.simulator, self.target, self.nfs))
+        engine, target, nfs = (self.scissors.before(part) for part in (self.simulator, self.target, self.nfs))
         files = VaaiNasSimulator(served=nfs.served)
         context = assembled(self.configuration, engine, target, nfs, files, self.store)
         context.device = lambda volume: "/dev/null"
@@ -121,7 +121,7 @@ class World:
         context = self.executor._context
         context.reconciling.reconcile("test")
         stores = context.datastores()
-        own = {one.name for one in self.simulator.filesystems() if one.name.count("/") == 2}
+        own = {filesystem.name for filesystem in self.simulator.filesystems() if filesystem.name.count("/") == 2}
         assert {store.dataset for store in stores} == {volume.name for volume in self.simulator.volumes()} | own
         assert "copy" not in {store.state for store in stores}, stores
         active = {store.uuid: store.lun for store in stores if store.state == "active" and store.kind == "vmfs"}
@@ -130,8 +130,10 @@ class World:
             assert {row.datastore: row.lun for row in session.scalars(select(Presentation))} == active
             assert {row.datastore: row.number for row in session.scalars(select(Export))} == exported
             assert not jobs.active(session)
-        assert {one.export_id for one in self.nfs.served()} == set(exported.values())
-        mounted = {one.name for one in self.simulator.filesystems() if one.mounted and one.name in own}
+        assert {export.export_id for export in self.nfs.served()} == set(exported.values())
+        mounted = {
+            filesystem.name for filesystem in self.simulator.filesystems() if filesystem.mounted and filesystem.name in own
+        }
         assert mounted == {store.dataset for store in stores if store.uuid in exported}
         served = {lun.lun.uuid: lun.lun.number for target in self.target.targets() for lun in target.luns}
         assert served == active
@@ -217,7 +219,7 @@ def test_a_rollback_is_not_done_again_once_hosts_may_write(world: World, monkeyp
     """The worker dies when the LUN is served again; the next one must not undo newer writes."""
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     store = snapshotted(world, "written")
-    dataset = next(one.dataset for one in world.executor._context.datastores() if one.id == store)
+    dataset = next(datastore.dataset for datastore in world.executor._context.datastores() if datastore.id == store)
     rollbacks: list[str] = []
     real = world.target.create_lun
 

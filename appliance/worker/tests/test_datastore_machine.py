@@ -247,15 +247,15 @@ class DatastoreMachine(RuleBasedStateMachine):
             return
         response = {store["id"]: store for store in self.appliance.get("/datastores?limit=500")["items"]}
         assert {
-            store: (one["name"], int(one["size"]), one["state"], one["lun"] if one["state"] == "active" else None)
-            for store, one in response.items()
+            store: (row["name"], int(row["size"]), row["state"], row["lun"] if row["state"] == "active" else None)
+            for store, row in response.items()
         } == {
             store: (model.name, model.size, model.state, model.lun if model.state == "active" else None)
             for store, model in self.models.items()
         }
         served = {lun.lun.uuid: lun.lun.number for target in self.appliance.target.targets() for lun in target.luns}
         assert served == {store: model.lun for store, model in self.models.items() if model.state == "active"}
-        assert {volume.name for volume in self.appliance.simulator.volumes()} == {one["dataset"] for one in response.values()}
+        assert {volume.name for volume in self.appliance.simulator.volumes()} == {row["dataset"] for row in response.values()}
 
 
 DatastoreMachine.TestCase.settings = settings(max_examples=6, stateful_step_count=25)

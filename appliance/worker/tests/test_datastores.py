@@ -50,7 +50,7 @@ def test_its_identity_lies_with_its_data(appliance: Appliance) -> None:
     group = appliance.group("cluster", ESX)
     store = appliance.datastore("first", host_groups=[group], soft_threshold=80)
     volume = appliance.simulator.volumes()[0]
-    local = {name: one.value for name, one in volume.properties.items() if one.source == Source.LOCAL}
+    local = {name: setting.value for name, setting in volume.properties.items() if setting.source == Source.LOCAL}
     assert {name: value for name, value in local.items() if name.startswith("zvaai:")} == {
         "zvaai:uuid": store,
         "zvaai:guid": str(volume.guid),
@@ -100,7 +100,7 @@ def test_it_grows_and_never_shrinks(appliance: Appliance) -> None:
 
 def test_restore_omits_a_deleted_group(appliance: Appliance) -> None:
     made = [appliance.request("POST", "/host-groups", {"name": name}).json for name in ("gone", "stays", "other")]
-    gone, stays, other = (one["id"] for one in made if one is not None)
+    gone, stays, other = (row["id"] for row in made if row is not None)
     store = appliance.datastore("first", host_groups=[gone, stays])
     appliance.job("DELETE", f"/datastores/{store}")
     assert appliance.request("DELETE", f"/host-groups/{gone}").status_code == 200
@@ -190,7 +190,7 @@ def test_a_rollback_lists_snapshots_to_destroy(appliance: Appliance) -> None:
     assert refused(appliance, "DELETE", f"/datastores/{store}/snapshots/two")["blocking"] == ["clone (deleted)"]
     appliance.job("POST", f"/datastores/{clone}/purge")
     appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {"destroy": ["two", "three"]})
-    assert [one["name"] for one in appliance.get(f"/datastores/{store}/snapshots")["items"]] == ["one"]
+    assert [snapshot["name"] for snapshot in appliance.get(f"/datastores/{store}/snapshots")["items"]] == ["one"]
 
 
 def test_snapshots_of_several_are_of_one_moment(appliance: Appliance) -> None:
@@ -235,10 +235,10 @@ def test_a_host_that_logs_in_while_a_job_waits_retains_its_lun(appliance: Applia
 def test_a_copy_is_shown_and_not_served_until_it_is_adopted(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     source = appliance.simulator.volumes()[0]
-    own = {name: one.value for name, one in source.properties.items() if name.startswith("zvaai:")}
+    own = {name: setting.value for name, setting in source.properties.items() if name.startswith("zvaai:")}
     appliance.simulator.create_volume("tank/received", source.volsize, properties=own)
     appliance.request("POST", "/reconcile")
-    copy = next(one for one in appliance.get("/datastores?state=copy")["items"])
+    copy = next(datastore for datastore in appliance.get("/datastores?state=copy")["items"])
     assert copy["copy_of"] == store and str(source.guid) in copy["copy_reason"]
     assert [lun.lun.uuid for lun in served(appliance).values()] == [store]
     keep = {"dataset": "tank/received", "name": "kept", "identity": "keep"}
@@ -251,7 +251,7 @@ def test_a_copy_is_shown_and_not_served_until_it_is_adopted(appliance: Appliance
 def test_a_received_copy_retains_the_identity_after_the_loss_of_the_source(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     source = appliance.simulator.volumes()[0]
-    own = {name: one.value for name, one in source.properties.items() if name.startswith("zvaai:")}
+    own = {name: setting.value for name, setting in source.properties.items() if name.startswith("zvaai:")}
     appliance.simulator.create_volume("tank/received", source.volsize, properties=own)
     appliance.job("DELETE", f"/datastores/{store}")
     appliance.job("POST", f"/datastores/{store}/purge")
@@ -393,14 +393,14 @@ def test_a_schedule_runs_on_request(appliance: Appliance) -> None:
     path = f"/schedules/{schedule['id']}"
     appliance.job("POST", f"{path}/run")
     snapshots = appliance.get(f"/datastores/{store}/snapshots")["items"]
-    assert [one["name"].startswith("often_2") for one in snapshots] == [True]
+    assert [snapshot["name"].startswith("often_2") for snapshot in snapshots] == [True]
     assert appliance.get(path)["last_at"] is not None
     appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
     while time.strftime("%H%M%SZ", time.gmtime()) == snapshots[0]["name"][-7:]:  # the snapshots are named by the second
         time.sleep(0.01)
     failed = appliance.job("POST", f"{path}/run", expect="failed")
     alerts = appliance.get("/alerts")["items"]
-    assert [one["key"] for one in alerts] == [f"schedule-{schedule['id']}:failed"] and failed["problem"]["text"] in alerts[0][
+    assert [alert["key"] for alert in alerts] == [f"schedule-{schedule['id']}:failed"] and failed["problem"]["text"] in alerts[0][
         "text"
     ]
     appliance.job("POST", f"{path}/run")
@@ -460,7 +460,7 @@ def test_a_served_datastore_is_not_affected_by_a_duplicate(appliance: Appliance)
 
     appliance.simulator.datasets = with_double  # type: ignore[method-assign]
     appliance.request("POST", "/reconcile")
-    assert {one["state"] for one in appliance.get("/datastores")["items"]} == {"copy"}
+    assert {datastore["state"] for datastore in appliance.get("/datastores")["items"]} == {"copy"}
     assert appliance.target.targets() == before and served(appliance)[0].lun.uuid == store
 
 

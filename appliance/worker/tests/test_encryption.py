@@ -51,7 +51,7 @@ def test_all_operations_with_one_key(appliance: Appliance) -> None:
     appliance.job("DELETE", f"/datastores/{clone}")
     assert appliance.get(f"/datastores/{clone}")["dataset"].startswith(f"{ROOT}/zvaai-deleted/clone-")
     appliance.job("POST", f"/datastores/{clone}/restore", {})
-    assert {one.encryption.root for one in appliance.simulator.volumes(ROOT) if one.encryption} == {ROOT}
+    assert {volume.encryption.root for volume in appliance.simulator.volumes(ROOT) if volume.encryption} == {ROOT}
     appliance.job("DELETE", f"/datastores/{clone}")
     appliance.job("POST", f"/datastores/{clone}/purge")
     assert len(appliance.simulator.volumes(ROOT)) == 2
@@ -108,7 +108,7 @@ def test_without_its_key_it_is_not_served_and_an_alert_is_raised(appliance: Appl
 
 def test_readiness_fails_until_the_key_was_exported(appliance: Appliance) -> None:
     def check() -> Any:
-        return next((one for one in appliance.get("/readiness")["checks"] if one["id"] == "key"), None)
+        return next((check for check in appliance.get("/readiness")["checks"] if check["id"] == "key"), None)
 
     assert check() is None
     appliance.datastore("secret", encrypted=True)

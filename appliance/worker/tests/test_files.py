@@ -70,7 +70,7 @@ def test_files_are_listed_in_pages_with_their_space(appliance: Appliance, store:
         {"path": DISK, "total": str(SIZE), "allocated": str(SIZE), "unique": str(SIZE), "unique_exact": True} | none,
     ]
     second = appliance.get(f"/datastores/{store}/files?limit=2&cursor={first['next_cursor']}")
-    assert [one["path"] for one in second["items"]] == ["ä/b.vmdk"]
+    assert [file["path"] for file in second["items"]] == ["ä/b.vmdk"]
     assert (second["next_cursor"], second["complete"]) == (None, True)
 
 
@@ -82,11 +82,11 @@ def test_files_in_the_folder_of_a_simulated_export_are_listed_and_cloned(
     (tmp_path / "vm").mkdir()
     (tmp_path / "vm" / "new.vmdk").write_bytes(bytes(8192))
     (tmp_path / "vm" / "link.vmdk").symlink_to("/etc/passwd")
-    response = {one["path"]: one for one in appliance.get(f"/datastores/{store}/files")["items"]}
+    response = {file["path"]: file for file in appliance.get(f"/datastores/{store}/files")["items"]}
     assert set(response) == {DISK, "vm/new.vmdk"}
     assert (response["vm/new.vmdk"]["total"], response["vm/new.vmdk"]["unique_exact"]) == ("8192", False)
     appliance.job("POST", f"/datastores/{store}/files/clone", body("vm/clone.vmdk", "vm/new.vmdk"))
-    response = {one["path"]: one for one in appliance.get(f"/datastores/{store}/files")["items"]}
+    response = {file["path"]: file for file in appliance.get(f"/datastores/{store}/files")["items"]}
     assert (response["vm/clone.vmdk"]["unique"], response["vm/clone.vmdk"]["unique_exact"]) == ("0", True)
     job = appliance.job("POST", f"/datastores/{store}/files/clone", body("nowhere/clone.vmdk"), expect="failed")
     assert "destination" in job["problem"]["text"] and "there is no such folder" in job["problem"]["text"]
@@ -94,8 +94,8 @@ def test_files_in_the_folder_of_a_simulated_export_are_listed_and_cloned(
 
 def test_a_file_that_is_not_measured_in_time_says_so(appliance: Appliance, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("appliance.worker.file_operations.MEASURING_SECONDS", 0)
-    (one,) = appliance.get(f"/datastores/{store}/files")["items"]
-    assert (one["allocated"], one["unique"], one["unique_exact"], one["as_of"]) == (str(SIZE), None, False, None)
+    (file,) = appliance.get(f"/datastores/{store}/files")["items"]
+    assert (file["allocated"], file["unique"], file["unique_exact"], file["as_of"]) == (str(SIZE), None, False, None)
 
 
 def test_a_clone_reports_bytes_by_method(appliance: Appliance, store: str) -> None:
@@ -160,7 +160,7 @@ def test_other_jobs_run_concurrently_and_the_datastore_stays(appliance: Applianc
     again = appliance.request("POST", f"/datastores/{store}/files/clone", body())
     assert again.status_code == 409 and again.json is not None and again.json["blocking"] == [job]
     nas(appliance).paused = False
-    assert {appliance.ended(one)["state"] for one in (job, other)} == {"succeeded"}
+    assert {appliance.ended(identifier)["state"] for identifier in (job, other)} == {"succeeded"}
     appliance.job("DELETE", f"/datastores/{store}?force=true")
 
 
@@ -180,7 +180,7 @@ def test_more_clones_than_the_limit_run_in_turn(appliance: Appliance, store: str
     until(lambda: appliance.get(f"/jobs/{answer.json['id']}")["state"] == "running")  # type: ignore[index]
     nas(appliance).paused = False
     assert appliance.ended(answer.json["id"])["state"] == "succeeded"
-    assert [appliance.ended(one)["state"] for one in running] == ["cancelled"] + ["succeeded"] * 3
+    assert [appliance.ended(identifier)["state"] for identifier in running] == ["cancelled"] + ["succeeded"] * 3
 
 
 @pytest.mark.parametrize("restarted", ["worker", "server", "both"])
@@ -212,7 +212,7 @@ def test_an_unknown_result_is_not_a_success(appliance: Appliance, store: str) ->
 def test_an_alert_says_that_hosts_get_no_vaai(appliance: Appliance) -> None:
     def alerts() -> list[str]:
         appliance.request("POST", "/reconcile")
-        return [one["text"] for one in appliance.get("/alerts")["items"] if one["key"] == "vaai-nas:library"]
+        return [alert["text"] for alert in appliance.get("/alerts")["items"] if alert["key"] == "vaai-nas:library"]
 
     assert alerts() == []
     nas(appliance).without_vaai = "install the zvaai-nfs package"

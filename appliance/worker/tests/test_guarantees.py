@@ -158,9 +158,9 @@ def test_thick_is_set_inherited_by_a_clone_and_reported(appliance: Appliance) ->
     store = appliance.datastore("first", thick=True)
     clone = appliance.job("POST", f"/datastores/{store}/clone", {"name": "second"})["result"]["datastore"]
     thin = appliance.datastore("third")
-    for one, provisioning in ((store, "thick"), (clone, "thick"), (thin, "thin")):
-        response = appliance.get(f"/datastores/{one}")
-        assert response["thick"] == (provisioning == "thick") and luns(appliance)[one].provisioning == provisioning
+    for identifier, provisioning in ((store, "thick"), (clone, "thick"), (thin, "thin")):
+        response = appliance.get(f"/datastores/{identifier}")
+        assert response["thick"] == (provisioning == "thick") and luns(appliance)[identifier].provisioning == provisioning
         assert (int(response["reserved"]) >= GIB) == response["thick"]
 
 
@@ -233,7 +233,9 @@ def test_jobs_that_need_a_datastore_wait_for_one_that_deletes_it(appliance: Appl
             answer = appliance.request("POST", *second)
         assert answer.status_code == 409 and answer.json is not None and answer.json["blocking"] == [waiting.json["id"]]
         assert appliance.ended(waiting.json["id"])["state"] == "succeeded"
-        appliance.simulator.destroy_snapshots([one.name for one in appliance.simulator.snapshots() if one.tag == "two"])
+        appliance.simulator.destroy_snapshots(
+            [snapshot.name for snapshot in appliance.simulator.snapshots() if snapshot.tag == "two"]
+        )
 
 
 def test_a_rollback_that_conflicts_with_a_snapshot_removes_no_lun(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +260,7 @@ def test_a_volume_destroyed_by_hand_is_missing_until_it_is_forgotten(appliance: 
     appliance.simulator.destroy(appliance.get(f"/datastores/{store}")["dataset"])
     appliance.request("POST", "/reconcile")
     missing = appliance.get("/datastores?state=missing")["items"]
-    assert [(one["id"], one["lun"], one["host_groups"]) for one in missing] == [(store, 5, [group])]
+    assert [(row["id"], row["lun"], row["host_groups"]) for row in missing] == [(store, 5, [group])]
     assert appliance.request("POST", "/datastores", {"name": "a", "pool": "tank", "size": str(GIB), "lun": 5}).status_code == 409
     name = appliance.configuration.target.name
     target_of(appliance).logged_in.append(LoggedIn(ESX, name, "192.0.2.9:50000", "192.0.2.1:3260", 0, None))
@@ -291,7 +293,7 @@ def test_an_old_scan_assigns_no_number_to_a_deleted_datastore(appliance: Applian
     context._inventory = old
     with appliance.store.reading() as session:
         stores = domain.datastores(old, session)
-    assert [one.state for one in stores] == ["active"]
+    assert [store.state for store in stores] == ["active"]
     give_numbers(context, context.inventory, stores)
     assert appliance.get(f"/datastores/{store}")["lun"] is None
 
@@ -324,7 +326,7 @@ def test_jobs_and_the_clock_at_once(appliance: Appliance) -> None:
         thread.join(60)
     assert not problems
     assert {store: lun.number for store, lun in luns(appliance).items()} == {stores[0]: 60, stores[1]: 61}
-    assert {one["size"] for one in appliance.get("/datastores")["items"]} == {str(7 * GIB)}
+    assert {datastore["size"] for datastore in appliance.get("/datastores")["items"]} == {str(7 * GIB)}
     assert appliance.service.context.reconciling.reconcile("again").differences == ()
 
 
@@ -334,14 +336,14 @@ def test_jobs_and_the_clock_at_once(appliance: Appliance) -> None:
 def test_alerts_of_single_luns_stay_while_the_target_does_not_answer(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     target = target_of(appliance)
-    (one,) = target.targets()
-    target._targets[one.name] = replace(one, luns=tuple(replace(lun, state="failed", reason="odd") for lun in one.luns))
+    (served,) = target.targets()
+    target._targets[served.name] = replace(served, luns=tuple(replace(lun, state="failed", reason="odd") for lun in served.luns))
     appliance.request("POST", "/reconcile")
     assert [alert["key"] for alert in appliance.get("/alerts")["items"]] == [f"reconcile:{store}"]
     appliance.simulator.fail_next("datasets", EngineUnavailable("the helper restarts"))
     assert appliance.request("POST", "/reconcile").status_code == 503
     assert {alert["key"] for alert in appliance.get("/alerts")["items"]} == {f"reconcile:{store}", "unavailable:reconcile"}
-    target._targets[one.name] = one
+    target._targets[served.name] = served
     assert appliance.request("POST", "/reconcile").status_code == 200
     assert appliance.get("/alerts")["items"] == []
 

@@ -17,7 +17,7 @@ def alerts(appliance: Appliance, area: str, *, open_only: bool = True) -> list[A
     appliance.service.scheduler.request()
     appliance.wait_until_idle()
     found = appliance.get("/alerts" if open_only else "/alerts?open=false")["items"]
-    return [one for one in found if one["key"].startswith(f"{area}:")]
+    return [alert for alert in found if alert["key"].startswith(f"{area}:")]
 
 
 def test_sync_disabled_is_an_alert(appliance: Appliance) -> None:
@@ -46,7 +46,7 @@ def test_a_zvol_that_drops_flushes_is_an_alert(appliance: Appliance) -> None:
 def test_a_certificate_that_ends(days: int, severity: str | None) -> None:
     now = time.time()
     found = hazards.of_certificate(Certificate(now + days * 86400, "AB" * 32, True), now)
-    assert [one.severity for one in found] == ([severity] if severity else [])
+    assert [finding.severity for finding in found] == ([severity] if severity else [])
     assert hazards.of_certificate(None, now) == []
 
 

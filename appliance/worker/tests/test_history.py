@@ -140,11 +140,11 @@ def test_p99_is_consolidated_by_its_maximum(tmp_path: Path) -> None:
     assert files.read("x", RATES, NOW, 30 * DAY_S, 720).series["read_operations"][-2:] == [100.0, 200.0]
     day = files.read("x", PEAKS, NOW, DAY_S, 720)
     assert day.step_seconds == 120 and len(day.series["p99_ms"]) == 720
-    assert sorted({one for one in day.series["p99_ms"] if one}) == [2.0, 900.0]
+    assert sorted({value for value in day.series["p99_ms"] if value}) == [2.0, 900.0]
     year = files.read("x", PEAKS, NOW, 365 * DAY_S, 720)
-    assert max(one for one in year.series["p99_ms"] if one) == 900.0
-    assert max(one for one in files.read("x", PEAKS, NOW - 1500, HOUR_S, 720).series["p99_ms"] if one) == 900.0
-    assert all(one in (2.0, None) for one in files.read("x", PEAKS, NOW, 1500, 720).series["p99_ms"])
+    assert max(value for value in year.series["p99_ms"] if value) == 900.0
+    assert max(value for value in files.read("x", PEAKS, NOW - 1500, HOUR_S, 720).series["p99_ms"] if value) == 900.0
+    assert all(value in (2.0, None) for value in files.read("x", PEAKS, NOW, 1500, 720).series["p99_ms"])
 
 
 def test_files_have_a_fixed_size_and_a_damaged_one_is_replaced(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def hold(appliance: Appliance, store: str, tag: str, snapshot: str = "one") -> A
 
 
 def tags(appliance: Appliance, store: str, snapshot: str = "one") -> dict[str, str]:
-    return {one["tag"]: one["of"] for one in appliance.get(f"/datastores/{store}/snapshots/{snapshot}/holds")["items"]}
+    return {hold["tag"]: hold["of"] for hold in appliance.get(f"/datastores/{store}/snapshots/{snapshot}/holds")["items"]}
 
 
 def refused(appliance: Appliance, method: str, path: str, body: Any = None, status: int = 409, role: str = "admin") -> Any:
@@ -45,7 +45,7 @@ def test_a_held_snapshot_is_retained_until_its_release(appliance: Appliance, sto
     assert refused(appliance, "DELETE", path)["blocking"] == ["legal:2026"]
     appliance.job("DELETE", f"{path}/holds/legal:2026")
     appliance.job("DELETE", path)
-    actions = [(one["action"], one["status"]) for one in appliance.get("/audit")["items"]]
+    actions = [(entry["action"], entry["status"]) for entry in appliance.get("/audit")["items"]]
     assert actions[0] == ("snapshot.delete", 202) and actions[2] == ("snapshot.delete", 409)
     assert actions[1] == actions[3] == ("snapshot.release", 202)
 

@@ -28,7 +28,7 @@ def slow(tmp_path: Path) -> Iterator[Appliance]:
 
 
 def names(appliance: Appliance) -> list[str]:
-    return [one["name"] for one in appliance.get("/datastores")["items"]]
+    return [datastore["name"] for datastore in appliance.get("/datastores")["items"]]
 
 
 def test_no_list_waits_for_a_scan(slow: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_a_change_is_visible_at_once(slow: Appliance) -> None:
     files = slow.nfs_datastore("files")
     assert names(slow) == ["files", "first"]
     slow.job("POST", "/snapshots", {"name": "one", "datastores": [store, files]})
-    assert [one["name"] for one in slow.get(f"/datastores/{store}/snapshots")["items"]] == ["one"]
+    assert [snapshot["name"] for snapshot in slow.get(f"/datastores/{store}/snapshots")["items"]] == ["one"]
     slow.job("PATCH", f"/datastores/{store}", {"name": "renamed", "soft_threshold": 70})
     assert slow.get(f"/datastores/{store}")["soft_threshold"] == 70 and "renamed" in names(slow)
     slow.job("POST", f"/datastores/{store}/grow", {"size": str(2 << 30)})
@@ -82,7 +82,9 @@ def test_a_change_is_visible_at_once(slow: Appliance) -> None:
     slow.job("PATCH", "/pools/tank", {"warning_percent": 70})
     assert slow.get("/pools/tank")["warning_percent"] == 70
     slow.job("POST", "/pools/tank/export")
-    assert slow.get("/pools")["items"] == [] and [one["state"] for one in slow.get("/datastores")["items"]] == ["missing"]
+    assert slow.get("/pools")["items"] == [] and [datastore["state"] for datastore in slow.get("/datastores")["items"]] == [
+        "missing"
+    ]
 
 
 def test_unresponsive_storage_is_reported(slow: Appliance) -> None:
@@ -105,7 +107,7 @@ def test_requests_wait_for_a_newer_inventory(tmp_path: Path) -> None:
         began = time.monotonic()
         while time.monotonic() < began + 0.06:
             time.sleep(0.01)
-        assert [one["name"] for one in appliance.get(f"/datastores/{store['id']}/snapshots")["items"]] == ["by-hand"]
+        assert [snapshot["name"] for snapshot in appliance.get(f"/datastores/{store['id']}/snapshots")["items"]] == ["by-hand"]
 
 
 def test_before_the_first_scan_no_empty_machine_is_reported(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,19 +69,21 @@ def test_a_pool_that_hangs_delays_no_job_snapshot_or_list_of_another(appliance: 
         made = within(limit, lambda: appliance.datastore("another"))
         within(limit, lambda: appliance.job("POST", "/snapshots", {"name": "one", "datastores": [store]}))
         within(limit, lambda: appliance.job("POST", f"/datastores/{store}/snapshots/one/rollback", {}))
-        listed = within(limit, lambda: {one["id"]: one["state"] for one in appliance.get("/datastores")["items"]})
+        listed = within(
+            limit, lambda: {datastore["id"]: datastore["state"] for datastore in appliance.get("/datastores")["items"]}
+        )
         assert listed[store] == listed[made] == "active"
-        pools = within(limit, lambda: {one["name"]: one for one in appliance.get("/pools")["items"]})
+        pools = within(limit, lambda: {pool["name"]: pool for pool in appliance.get("/pools")["items"]})
         assert pools["tank"]["health"] == "ONLINE"
         assert pools["rust"]["health"] == "SUSPENDED" and "does not answer" in pools["rust"]["status"]
     finally:
         answers.set()
         appliance.simulator.hanging.clear()
-    wait_for(lambda: {one["name"]: one["health"] for one in appliance.get("/pools")["items"]}["rust"] == "ONLINE")
+    wait_for(lambda: {pool["name"]: pool["health"] for pool in appliance.get("/pools")["items"]}["rust"] == "ONLINE")
 
 
 def test_an_admin_abandons_a_job_of_a_pool_that_hangs(appliance: Appliance, hanging: str) -> None:
-    stuck = next(one["id"] for one in appliance.get("/datastores")["items"] if one["name"] == "stuck")
+    stuck = next(datastore["id"] for datastore in appliance.get("/datastores")["items"] if datastore["name"] == "stuck")
     appliance.job("POST", "/snapshots", {"name": "one", "datastores": [stuck]})
     answers, real = threading.Event(), appliance.simulator.rollback
     begun = threading.Event()
@@ -138,6 +140,6 @@ def test_jobs_of_one_pool_run_in_order_one_at_a_time(appliance: Appliance, monke
     monkeypatch.setattr(appliance.simulator, "snapshot", snapshot)
     names = [f"snapshot{number}" for number in range(5)]
     made = [appliance.request("POST", "/snapshots", {"name": name, "datastores": [store]}).json for name in names]
-    for one in made:
-        assert one is not None and appliance.ended(one["id"])["state"] == "succeeded"
+    for job in made:
+        assert job is not None and appliance.ended(job["id"])["state"] == "succeeded"
     assert most == [1] and order == names

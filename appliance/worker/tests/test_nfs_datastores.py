@@ -30,7 +30,7 @@ def nfs(appliance: Appliance) -> GaneshaSimulator:
 
 
 def served(appliance: Appliance) -> dict[int, ServedExport]:
-    return {one.export_id: one for one in appliance.nfs.served()}
+    return {export.export_id: export for export in appliance.nfs.served()}
 
 
 def details(appliance: Appliance, store: str) -> Any:
@@ -78,8 +78,8 @@ def test_its_dataset_suits_ganesha_and_has_its_identity(appliance: Appliance) ->
     store = appliance.nfs_datastore(
         "first", host_groups=[group], clients=["198.51.100.0/24"], soft_threshold=80, record_size=131072, sync="always"
     )
-    (found,) = [one for one in appliance.simulator.filesystems() if "zvaai:uuid" in one.properties]
-    local = {name: one.value for name, one in found.properties.items() if one.source == Source.LOCAL}
+    (found,) = [filesystem for filesystem in appliance.simulator.filesystems() if "zvaai:uuid" in filesystem.properties]
+    local = {name: setting.value for name, setting in found.properties.items() if setting.source == Source.LOCAL}
     assert {name: value for name, value in local.items() if name.startswith("zvaai:")} == {
         "zvaai:uuid": store, "zvaai:guid": str(found.guid), "zvaai:name": "first", "zvaai:export": "1",
         "zvaai:share": "/first", "zvaai:soft_threshold": "80", "zvaai:thick": "off",
@@ -99,8 +99,11 @@ def test_its_dataset_suits_ganesha_and_has_its_identity(appliance: Appliance) ->
 
 def test_one_list_has_both_kinds(appliance: Appliance) -> None:
     block, files = appliance.datastore("block"), appliance.nfs_datastore("files")
-    assert {one["id"]: one["kind"] for one in appliance.get("/datastores")["items"]} == {block: "vmfs", files: "nfs"}
-    assert [one["id"] for one in appliance.get("/datastores?kind=nfs")["items"]] == [files]
+    assert {datastore["id"]: datastore["kind"] for datastore in appliance.get("/datastores")["items"]} == {
+        block: "vmfs",
+        files: "nfs",
+    }
+    assert [datastore["id"] for datastore in appliance.get("/datastores?kind=nfs")["items"]] == [files]
     refused(appliance, "POST", "/datastores", {"kind": "nfs", "name": "BLOCK", "pool": "tank", "size": str(GIB)})
 
 
@@ -214,11 +217,11 @@ def test_deleted_restored_purged(appliance: Appliance) -> None:
     after = details(appliance, store)
     assert after["uuid"] == before["uuid"] and after["guid"] == before["guid"]
     assert after["share"] == "/back", "its own path is another's now"
-    assert {one.pseudo for one in appliance.nfs.served()} == {"/first", "/back"}
+    assert {export.pseudo for export in appliance.nfs.served()} == {"/first", "/back"}
     assert appliance.simulator.filesystem(after["dataset"]).mounted
     appliance.job("DELETE", f"/datastores/{other}")
     appliance.job("POST", f"/datastores/{other}/purge")
-    assert len([one for one in appliance.simulator.filesystems() if "zvaai:uuid" in one.properties]) == 1
+    assert len([filesystem for filesystem in appliance.simulator.filesystems() if "zvaai:uuid" in filesystem.properties]) == 1
 
 
 def test_restored_it_has_the_path_and_number_that_hosts_know(appliance: Appliance) -> None:
@@ -238,7 +241,7 @@ def test_both_kinds_in_one_snapshot(appliance: Appliance) -> None:
     stores = [appliance.datastore("block"), appliance.nfs_datastore("files")]
     appliance.job("POST", "/snapshots", {"name": "both", "datastores": stores})
     taken = appliance.simulator.snapshots()
-    assert len(taken) == 2 and len({one.createtxg for one in taken}) == 1
+    assert len(taken) == 2 and len({snapshot.createtxg for snapshot in taken}) == 1
 
 
 def test_a_clone_is_independent(appliance: Appliance) -> None:
@@ -329,7 +332,7 @@ def test_a_copy_is_not_served_until_it_is_adopted(appliance: Appliance) -> None:
     own = {"zvaai:uuid": store, "zvaai:guid": details(appliance, store)["guid"], "zvaai:name": "first"}
     appliance.simulator.clone(f"{dataset}@s", "tank/copy", properties={**own, "mountpoint": "/srv/zvaai/copy"})
     appliance.request("POST", "/reconcile")
-    (copy,) = [one for one in appliance.get("/datastores")["items"] if one["dataset"] == "tank/copy"]
+    (copy,) = [datastore for datastore in appliance.get("/datastores")["items"] if datastore["dataset"] == "tank/copy"]
     assert copy["state"] == "copy" and set(served(appliance)) == {1}
     body = {"dataset": "tank/copy", "name": "second", "clients": ["192.0.2.12"]}
     refused(appliance, "POST", "/volumes/adopt", {**body, "identity": "keep"})
@@ -341,7 +344,7 @@ def test_a_copy_is_not_served_until_it_is_adopted(appliance: Appliance) -> None:
 def test_an_existing_file_system_is_adopted(appliance: Appliance) -> None:
     appliance.simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old", "acltype": "off"})
     appliance.service.context.scan()
-    assert {one["dataset"] for one in appliance.get("/filesystems")["items"]} >= {"tank/old"}
+    assert {filesystem["dataset"] for filesystem in appliance.get("/filesystems")["items"]} >= {"tank/old"}
     job = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old", "clients": [ESX]})
     found = appliance.simulator.filesystem("tank/old")
     assert found.mounted and found.properties["acltype"].value == "posix" and found.mountpoint != "/srv/zvaai/old"
@@ -440,13 +443,13 @@ def test_without_an_nfs_server_luns_are_served_and_the_other_way_round(
     assert appliance.ended(appliance.get("/jobs")["items"][0]["id"])["result"]["served"] is True, "its LUN is"
     appliance.job("DELETE", f"/datastores/{block}")
     appliance.job("POST", f"/datastores/{block}/restore", {})
-    keys = {one["key"] for one in appliance.get("/alerts")["items"]}
+    keys = {alert["key"] for alert in appliance.get("/alerts")["items"]}
     assert "unavailable:nfs" in keys and "unavailable:reconcile" not in keys
     assert len([lun for target in appliance.target.targets() for lun in target.luns]) == 2
     assert appliance.request("POST", "/reconcile").status_code == 503
     monkeypatch.undo()
     appliance.request("POST", "/reconcile")
-    assert [one.pseudo for one in appliance.nfs.served()] == ["/files"]
+    assert [export.pseudo for export in appliance.nfs.served()] == ["/files"]
 
 
 def test_only_the_serving_daemon_is_queried(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -473,7 +476,7 @@ def test_only_the_serving_daemon_is_queried(appliance: Appliance, monkeypatch: p
         assert appliance.request("PATCH", f"/hosts/{host}", {"addresses": ["192.0.2.12"]}).status_code == 200
         assert appliance.request("POST", "/recovery", file).status_code == 200
     block = appliance.datastore("block", host_groups=[appliance.group("others", "iqn.1998-01.com.vmware:esx1")])
-    other = next(one["id"] for one in appliance.get("/hosts")["items"] if one["iqns"])
+    other = next(host["id"] for host in appliance.get("/hosts")["items"] if host["iqns"])
     with monkeypatch.context() as patch:
         for name in ("served", "clients"):
             patch.setattr(appliance.nfs, name, no_ganesha)
@@ -492,7 +495,7 @@ def test_a_refused_export_is_reported(appliance: Appliance, monkeypatch: pytest.
     job = appliance.job("POST", "/datastores", {"kind": "nfs", "name": "files", "pool": "tank", "size": str(GIB)})
     assert job["result"]["served"] is False and "no such path" in job["result"]["problem"]
     store = job["result"]["datastore"]
-    assert f"reconcile-nfs:{store}" in {one["key"] for one in appliance.get("/alerts")["items"]}
+    assert f"reconcile-nfs:{store}" in {alert["key"] for alert in appliance.get("/alerts")["items"]}
     monkeypatch.undo()
     appliance.request("POST", "/reconcile")
     assert appliance.get("/alerts")["items"] == []
@@ -521,8 +524,11 @@ def test_a_copy_that_hides_a_datastore_is_unmounted_by_the_helper(appliance: App
     """Like the root helper before it mounts a datastore; a copy in use is reported."""
     store, other = appliance.nfs_datastore("first", clients=[ESX]), appliance.nfs_datastore("second", clients=[ESX])
     before, context = served(appliance), appliance.service.context
-    datasets = {one.dataset: one.path for one in context.datastores()}
-    hidden = {datasets[details(appliance, one)["dataset"]]: copy for one, copy in ((store, "rust/first"), (other, "rust/second"))}
+    datasets = {datastore.dataset: datastore.path for datastore in context.datastores()}
+    hidden = {
+        datasets[details(appliance, identifier)["dataset"]]: copy
+        for identifier, copy in ((store, "rust/first"), (other, "rust/second"))
+    }
     context.topmost = lambda path: hidden.get(path) or next(name for name, place in datasets.items() if place == path)
 
     def mount(name: str) -> None:
@@ -549,11 +555,11 @@ def test_an_export_that_can_not_be_written_ends_nothing_else(appliance: Applianc
     monkeypatch.setattr(appliance.nfs, "add", full)
     files, block = appliance.nfs_datastore("files"), appliance.datastore("block")
     assert details(appliance, block)["state"] == "active"
-    alerts = {one["subject"]: one["text"] for one in appliance.get("/alerts")["items"]}
+    alerts = {alert["subject"]: alert["text"] for alert in appliance.get("/alerts")["items"]}
     assert "No space left" in alerts[files] and block not in alerts
     monkeypatch.undo()
     appliance.request("POST", "/reconcile")
-    assert [one.pseudo for one in appliance.nfs.served()] == ["/files"]
+    assert [export.pseudo for export in appliance.nfs.served()] == ["/files"]
 
 
 def test_a_daemon_that_just_started_knows_no_clients(appliance: Appliance) -> None:
@@ -595,7 +601,9 @@ def test_ganesha_is_queried_once_for_all_of_them(appliance: Appliance, monkeypat
 
 def test_readiness_of_nfs(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     def results(store: str) -> dict[str, str]:
-        return {one["id"]: one["result"] for one in appliance.get("/readiness")["checks"] if one["subject"] in ("", store)}
+        return {
+            check["id"]: check["result"] for check in appliance.get("/readiness")["checks"] if check["subject"] in ("", store)
+        }
 
     assert not {"nfs", "vaai_nas"} & results("").keys(), "who has no NFS datastore needs no NFS server"
     own = [Address("eth0", "203.0.113.1"), Address("eth1", "192.0.2.1")]
@@ -603,7 +611,7 @@ def test_readiness_of_nfs(appliance: Appliance, monkeypatch: pytest.MonkeyPatch)
     store = appliance.nfs_datastore("first", host_groups=[cluster(appliance)])
     assert results(store).items() >= {"nfs": "ok", "exported": "ok", "clients": "ok"}.items()
     assert not {"served", "initiator", "squash", "version"} & results(store).keys(), results(store)
-    (line,) = [one["remedy"] for one in appliance.get("/readiness")["checks"] if one["id"] == "clients"]
+    (line,) = [check["remedy"] for check in appliance.get("/readiness")["checks"] if check["id"] == "clients"]
     assert line == "esxcli storage nfs add -H 192.0.2.1 -s /first -v first; esxcli storage nfs list"
     appliance.job("PATCH", f"/datastores/{store}", {"squash": "all", "versions": ["4"], "host_groups": []})
     assert results(store).items() >= {"squash": "failed", "version": "warning", "clients": "warning"}.items()

@@ -77,12 +77,14 @@ def test_a_queued_jobs_number_that_is_anothers_when_it_begins_is_a_conflict(kind
     appliance.restart_worker()
     ended = appliance.ended(job)
     assert ended["state"] == "failed" and ended["problem"]["code"] == "conflict" and found in str(ended["problem"]), ended
-    assert [one["id"] for one in appliance.get("/datastores")["items"]] == [found], "the job took back what it had made"
+    assert [datastore["id"] for datastore in appliance.get("/datastores")["items"]] == [found], (
+        "the job took back what it had made"
+    )
 
 
 def test_chap_switched_on_by_hand_is_switched_off_again(appliance: Appliance) -> None:
     """The database has no setting until an admin stores one: then CHAP is not required."""
     reconcile(appliance)
     appliance.target.require_chap(appliance.configuration.target.name, True)
-    assert any("CHAP" in one for one in reconcile(appliance)["differences"])
+    assert any("CHAP" in difference for difference in reconcile(appliance)["differences"])
     assert not appliance.target.targets()[0].chap_required

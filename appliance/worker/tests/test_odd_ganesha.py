@@ -74,14 +74,14 @@ def unreadable(file: Path) -> None:
 
 def test_an_unreadable_file_affects_only_its_export(odd: Appliance, daemon: Daemon, tmp_path: Path) -> None:
     folder = tmp_path / "exports.d"
-    first = next(one for one in odd.get("/datastores")["items"] if one["name"] == "first")
+    first = next(datastore for datastore in odd.get("/datastores")["items"] if datastore["name"] == "first")
     unreadable(folder / "1.conf")
     unreadable(folder / "9.conf")
     block = odd.datastore("block", GIB)
     odd.request("POST", "/reconcile")
     assert {lun.lun.uuid for lun in odd.target.targets()[0].luns} == {block}
-    alerts = {one["subject"]: one for one in odd.get("/alerts")["items"]}
-    assert first["id"] in alerts and all(one["key"].startswith("reconcile-nfs:") for one in alerts.values()), alerts
+    alerts = {alert["subject"]: alert for alert in odd.get("/alerts")["items"]}
+    assert first["id"] in alerts and all(alert["key"].startswith("reconcile-nfs:") for alert in alerts.values()), alerts
     assert daemon.serves.keys() == {1, 2}, "hosts keep what they have"
     (folder / "1.conf").rmdir()
     (folder / "9.conf").rmdir()

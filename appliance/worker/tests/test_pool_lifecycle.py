@@ -24,7 +24,7 @@ def alerts(appliance: Appliance, kind: str) -> list[Any]:
     """Open alerts, by the second part of their key."""
     appliance.service.context.scan(0)
     appliance.service.watch.pools()
-    return [one for one in appliance.get("/alerts")["items"] if one["key"].split(":")[1] == kind]
+    return [alert for alert in appliance.get("/alerts")["items"] if alert["key"].split(":")[1] == kind]
 
 
 def test_blocks_and_trim_are_chosen_at_creation(appliance: Appliance) -> None:
@@ -120,7 +120,7 @@ def test_a_pool_in_use_cannot_be_destroyed(appliance: Appliance) -> None:
     assert refused.json["blocking"] == ["fast/foreign"] and refused.json["can_force"]
     assert appliance.request("DELETE", "/pools/fast?force=true", role="operator").status_code == 403
     appliance.job("DELETE", "/pools/fast?force=true")
-    assert "fast" not in {one["name"] for one in appliance.get("/pools")["items"]}
+    assert "fast" not in {pool["name"] for pool in appliance.get("/pools")["items"]}
     assert appliance.get("/importable-pools")["items"] == []
     appliance.job("POST", "/pools", {"name": "next", "vdevs": [mirror(*disks)]})
 
@@ -133,7 +133,7 @@ def test_a_job_that_is_resumed_destroys_no_other_pool_of_the_name(appliance: App
     appliance.job("DELETE", "/pools/fast")
     appliance.job("POST", "/pools", {"name": "fast", "vdevs": [mirror(*disks)]})
     operation.run(context, plan, "resumed", lambda *_: None)
-    assert "fast" in {one["name"] for one in appliance.get("/pools")["items"]}
+    assert "fast" in {pool["name"] for pool in appliance.get("/pools")["items"]}
 
 
 def test_an_import_reports_file_systems_that_it_does_not_mount(appliance: Appliance) -> None:
@@ -146,13 +146,13 @@ def test_an_import_reports_file_systems_that_it_does_not_mount(appliance: Applia
     assert result["not_mounted"] == ["old/home"]
     assert appliance.simulator.filesystem("old/home").properties["canmount"].value == "noauto"
     assert appliance.simulator.filesystem("old/none").properties["canmount"].value == "on"
-    response = [one for one in appliance.get("/alerts?open=false")["items"] if "old/home (/home)" in one["text"]]
-    assert [one["severity"] for one in response] == ["info"]
+    response = [alert for alert in appliance.get("/alerts?open=false")["items"] if "old/home (/home)" in alert["text"]]
+    assert [alert["severity"] for alert in response] == ["info"]
 
 
 def test_a_pool_of_the_system_with_datastores_raises_an_alert(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     real = appliance.simulator.pools
-    monkeypatch.setattr(appliance.simulator, "pools", lambda: [replace(one, of_the_system=True) for one in real()])
+    monkeypatch.setattr(appliance.simulator, "pools", lambda: [replace(pool, of_the_system=True) for pool in real()])
     assert alerts(appliance, "system") == [], "nothing of the appliance is in it"
     appliance.datastore("first")
     (alert,) = alerts(appliance, "system")
@@ -167,7 +167,7 @@ def test_a_promoted_clone_lets_its_origin_be_purged(appliance: Appliance) -> Non
     appliance.job("DELETE", f"/datastores/{origin}")
     assert appliance.request("POST", f"/datastores/{origin}/purge").status_code == 409, "the clone needs it"
     appliance.job("POST", f"/datastores/{clone}/promote")
-    assert [one["name"] for one in appliance.get(f"/datastores/{clone}/snapshots")["items"]] == ["one"]
+    assert [snapshot["name"] for snapshot in appliance.get(f"/datastores/{clone}/snapshots")["items"]] == ["one"]
     appliance.job("POST", f"/datastores/{origin}/purge")
     assert [volume.name.split("/")[-1].split("-")[0] for volume in appliance.simulator.volumes()] == ["clone"]
 
@@ -181,14 +181,16 @@ def test_the_room_of_a_schedule_of_thick_datastores(appliance: Appliance) -> Non
     made = appliance.request("POST", "/schedules", body).json
     assert made is not None
     room = appliance.get(f"/schedules/{made['id']}/room")
-    assert [one["name"] for one in room["datastores"]] == ["thick"]
+    assert [datastore["name"] for datastore in room["datastores"]] == ["thick"]
     assert 100 << 20 <= int(room["needed"]) <= 101 << 20 and int(room["available"]) > 0
 
 
 def test_a_key_that_was_never_exported(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     def raised() -> list[tuple[str, str]]:
         encryption.update_alerts(appliance.service.context, 0)
-        return [(one["key"], one["severity"]) for one in appliance.get("/alerts")["items"] if one["key"].startswith("key:")]
+        return [
+            (alert["key"], alert["severity"]) for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("key:")
+        ]
 
     assert raised() == []
     appliance.datastore("first", encrypted=True)

@@ -182,7 +182,7 @@ def test_a_pool_that_hosts_use_is_not_exported_unless_forced(appliance: Applianc
     assert len(appliance.target.targets()[0].luns) == 1
     appliance.job("POST", "/pools/tank/export?force=true")
     assert appliance.target.targets()[0].luns == ()
-    assert [one["state"] for one in appliance.get("/datastores")["items"]] == ["missing"]
+    assert [datastore["state"] for datastore in appliance.get("/datastores")["items"]] == ["missing"]
 
 
 def test_an_imported_pool_brings_its_datastores(appliance: Appliance, tmp_path: Path) -> None:
@@ -194,8 +194,8 @@ def test_an_imported_pool_brings_its_datastores(appliance: Appliance, tmp_path: 
         other.simulator.machine = appliance.simulator.machine  # its disks are plugged in there
         other.job("POST", "/pools/import", {"pool": "tank"})
         response = {store["id"]: store for store in other.get("/datastores")["items"]}
-        assert {store: one["lun"] for store, one in response.items()} == stores
-        assert all(one["state"] == "active" and one["host_groups"] == [] for one in response.values())
+        assert {store: row["lun"] for store, row in response.items()} == stores
+        assert all(row["state"] == "active" and row["host_groups"] == [] for row in response.values())
         served = {lun.lun.uuid: lun.lun for lun in other.target.targets()[0].luns}
         assert served.keys() == stores.keys() and all(lun.initiators == () for lun in served.values())
 
@@ -208,7 +208,7 @@ def test_a_completed_job_succeeds_without_data_plane(away: str, appliance: Appli
     """
     block, files = appliance.datastore("block"), appliance.nfs_datastore("files")
     gone = appliance.datastore("gone"), appliance.nfs_datastore("lost")
-    serving = {lun.lun.uuid for lun in appliance.target.targets()[0].luns}, {one.pseudo for one in appliance.nfs.served()}
+    serving = {lun.lun.uuid for lun in appliance.target.targets()[0].luns}, {export.pseudo for export in appliance.nfs.served()}
     assert serving == ({block, gone[0]}, {"/files", "/lost"})
     for store in gone:
         appliance.simulator.destroy(appliance.get(f"/datastores/{store}")["dataset"])
@@ -228,10 +228,10 @@ def test_a_completed_job_succeeds_without_data_plane(away: str, appliance: Appli
             assert forgotten["result"]["problems"] == ["it is away"]
         assert [pool["name"] for pool in appliance.get("/pools")["items"]] == ["tank"]
         assert {store["id"] for store in appliance.get("/datastores")["items"]} == {block, files}
-        assert any(one["key"].startswith("unavailable:") for one in appliance.get("/alerts")["items"])
+        assert any(alert["key"].startswith("unavailable:") for alert in appliance.get("/alerts")["items"])
     assert appliance.request("POST", "/reconcile").status_code == 200
     assert {lun.lun.uuid for lun in appliance.target.targets()[0].luns} == {block}
-    assert {one.pseudo for one in appliance.nfs.served()} == {"/files"}
+    assert {export.pseudo for export in appliance.nfs.served()} == {"/files"}
     assert appliance.get("/alerts")["items"] == []
 
 
@@ -242,7 +242,7 @@ def test_a_pool_has_thresholds_that_act(appliance: Appliance, tmp_path: Path) ->
     target.pools.append({"pool": "tank", "total_bytes": 64 * GIB, "headroom_bytes": 2 * GIB, "soft_threshold": None})
     target.pools.append({"pool": "/srv", "total_bytes": 64 * GIB, "headroom_bytes": GIB, "soft_threshold": None})
     appliance.request("POST", "/reconcile")
-    assert [one["soft_threshold"] for one in target.pools] == [{"percent": 80}, None], "the usual, of our own pools only"
+    assert [pool["soft_threshold"] for pool in target.pools] == [{"percent": 80}, None], "the usual, of our own pools only"
     assert target.pools[0]["headroom_bytes"] == 2 * GIB
     pool = appliance.get("/pools/tank")
     assert (pool["warning_percent"], pool["critical_percent"]) == (80, 90)
@@ -252,8 +252,8 @@ def test_a_pool_has_thresholds_that_act(appliance: Appliance, tmp_path: Path) ->
     assert 10 < percent < 60
 
     def state() -> tuple[list[str], str]:
-        severities = [one["severity"] for one in appliance.get("/alerts")["items"] if one["key"] == "capacity:pool:tank"]
-        (ready,) = [one["result"] for one in appliance.get("/readiness")["checks"] if one["id"] == "pool_space"]
+        severities = [alert["severity"] for alert in appliance.get("/alerts")["items"] if alert["key"] == "capacity:pool:tank"]
+        (ready,) = [check["result"] for check in appliance.get("/readiness")["checks"] if check["id"] == "pool_space"]
         return severities, ready
 
     assert state() == ([], "ok")
@@ -295,6 +295,6 @@ def test_a_suspended_pool_keeps_its_thresholds(appliance: Appliance) -> None:
     appliance.request("POST", "/reconcile")
     appliance.service.periodic.capacity()
     assert appliance.get("/pools/tank")["health"] == "SUSPENDED"
-    assert "capacity:pool:tank" in {one["key"] for one in appliance.get("/alerts")["items"]}
+    assert "capacity:pool:tank" in {alert["key"] for alert in appliance.get("/alerts")["items"]}
     assert target.pools[0]["soft_threshold"] == {"percent": percent}
     assert appliance.get("/pools/tank")["warning_percent"] == percent

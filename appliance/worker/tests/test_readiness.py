@@ -18,7 +18,7 @@ def listening(appliance: Appliance, monkeypatch: pytest.MonkeyPatch, own: list[A
 
 
 def portals(appliance: Appliance) -> dict[str, str]:
-    (found,) = [one for one in appliance.get("/readiness")["checks"] if one["id"] == "portals"]
+    (found,) = [check for check in appliance.get("/readiness")["checks"] if check["id"] == "portals"]
     return dict(found)
 
 

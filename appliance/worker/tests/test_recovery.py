@@ -91,7 +91,7 @@ class Sealed:
         assert answer.status_code == 201, answer.text
 
     def hosts(self) -> set[str]:
-        return {one["name"] for one in self.appliance.get("/hosts")["items"]}
+        return {host["name"] for host in self.appliance.get("/hosts")["items"]}
 
     def served(self) -> ServedTarget:
         (target,) = self.appliance.target.targets()
@@ -111,7 +111,7 @@ class Sealed:
 
     def alerts(self) -> set[str]:
         """Keys of open alerts."""
-        return {one["key"] for one in self.appliance.get("/alerts")["items"]}
+        return {alert["key"] for alert in self.appliance.get("/alerts")["items"]}
 
     def check_needs_decision(self, before: ServedTarget) -> None:
         """It is in recovery mode: hosts are served as before, and nothing is changed."""
@@ -171,7 +171,7 @@ def test_an_older_database_is_replaced_by_the_copy_on_the_pools(sealed: Sealed) 
     assert sealed.status()["suggested"] in ("tank", "rust") and "second" not in sealed.hosts()
     sealed.recover(from_pool="tank")
     assert "second" in sealed.hosts() and sealed.served() == before
-    assert {one["name"] for one in sealed.appliance.get("/users")["items"]} == {"admin", "operator"}
+    assert {user["name"] for user in sealed.appliance.get("/users")["items"]} == {"admin", "operator"}
     sealed.copied()
     sealed.change("third")
     sealed.copied()
@@ -180,7 +180,7 @@ def test_an_older_database_is_replaced_by_the_copy_on_the_pools(sealed: Sealed) 
 
 
 def _user(sealed: Sealed, name: str) -> str:
-    return next(str(one["id"]) for one in sealed.appliance.get("/users")["items"] if one["name"] == name)
+    return next(str(user["id"]) for user in sealed.appliance.get("/users")["items"] if user["name"] == name)
 
 
 def test_an_older_database_can_be_right(sealed: Sealed) -> None:
@@ -312,13 +312,13 @@ def test_another_installations_pool_is_offered_only(sealed: Sealed, tmp_path: Pa
     sealed.restart(lambda: None)
     response = sealed.status()
     assert not response["active"] and sealed.reconcile() == 200
-    assert [one["pool"] for one in response["copies"] if not one["this_installation"]] == ["rust"] and response[
+    assert [copy["pool"] for copy in response["copies"] if not copy["this_installation"]] == ["rust"] and response[
         "suggested"
     ] == "rust"
     assert sealed.appliance.request("POST", "/recovery", {"from_pool": "tank"}).status_code == 422, "it is its own"
     assert sealed.appliance.request("POST", "/recovery", {"keep": True}).status_code == 409, "there is nothing to decide"
     sealed.recover(from_pool="rust", recovery_key=key)
-    assert {one["name"] for one in sealed.appliance.get("/users")["items"]} == {"admin", "somebody"} and sealed.hosts() == set()
+    assert {user["name"] for user in sealed.appliance.get("/users")["items"]} == {"admin", "somebody"} and sealed.hosts() == set()
     assert sealed.status()["installation"] == copy.header.installation
     sealed.copied()
 
@@ -340,7 +340,7 @@ def test_pools_that_disagree_are_listed_and_none_is_suggested(sealed: Sealed) ->
     sealed.restart(older)
     sealed.check_needs_decision(before)
     response = sealed.status()
-    assert response["suggested"] is None and {one["pool"] for one in response["copies"]} == {"tank", "rust"}
+    assert response["suggested"] is None and {copy["pool"] for copy in response["copies"]} == {"tank", "rust"}
     sealed.recover(from_pool="rust")
     assert "second" in sealed.hosts() and "third" not in sealed.hosts()
     sealed.copied()

@@ -33,11 +33,11 @@ def lost(appliance: Appliance, kind: str) -> tuple[str, Any]:
             "squash": "root",
         }
         store = appliance.nfs_datastore("first", **body)
-        (found,) = [one for one in simulator.filesystems() if one.name.startswith("tank/zvaai/first")]
+        (found,) = [filesystem for filesystem in simulator.filesystems() if filesystem.name.startswith("tank/zvaai/first")]
     before = appliance.get(f"/datastores/{store}")
     disks = tuple(disk.path for disk in simulator.disks() if disk.used_by is None)[:2]
     simulator.create_pool("rust", [VdevSpec(devices=disks, redundancy=Redundancy.MIRROR)])
-    own = {name: one.value for name, one in found.properties.items() if name.startswith("zvaai:")}
+    own = {name: setting.value for name, setting in found.properties.items() if name.startswith("zvaai:")}
     if kind == "vmfs":
         simulator.create_volume("rust/received", GIB, properties=own)
     else:
@@ -53,14 +53,18 @@ def shown(details: Any) -> Any:
 
 def serves(appliance: Appliance) -> tuple[Any, Any]:
     luns = {lun.lun.number: (lun.lun.uuid, lun.lun.initiators) for target in appliance.target.targets() for lun in target.luns}
-    return luns, {one.export_id: (one.pseudo, one.clients) for one in appliance.nfs.served()}
+    return luns, {export.export_id: (export.pseudo, export.clients) for export in appliance.nfs.served()}
 
 
 @pytest.mark.parametrize("kind", ["vmfs", "nfs"])
 def test_a_replica_replaces_the_lost_datastore(kind: str, appliance: Appliance) -> None:
     store, before = lost(appliance, kind)
     served = serves(appliance)
-    states = {one["state"]: one["id"] for one in appliance.get("/datastores")["items"] if one["share"] != "/other"}
+    states = {
+        datastore["state"]: datastore["id"]
+        for datastore in appliance.get("/datastores")["items"]
+        if datastore["share"] != "/other"
+    }
     assert states["missing"] == store and states["copy"].startswith("copy-")
     keep = {"dataset": "rust/received", "name": "first", "identity": "keep"}
     appliance.simulator.fail_next("set_properties", OutOfSpace("rust/received"))
@@ -95,9 +99,9 @@ def test_a_requested_adoption_is_done(appliance: Appliance) -> None:
 def test_a_lost_datastore_is_reported_and_forgotten_next_to_its_copy(appliance: Appliance) -> None:
     store, _ = lost(appliance, "vmfs")
     appliance.service.periodic.capacity()
-    assert f"capacity:missing:{store}" in {one["key"] for one in appliance.get("/alerts")["items"]}
+    assert f"capacity:missing:{store}" in {alert["key"] for alert in appliance.get("/alerts")["items"]}
     appliance.job("POST", f"/datastores/{store}/forget")
-    assert [one["state"] for one in appliance.get("/datastores")["items"]] == ["copy"] and serves(appliance)[0] == {}
+    assert [datastore["state"] for datastore in appliance.get("/datastores")["items"]] == ["copy"] and serves(appliance)[0] == {}
 
 
 def test_an_adoption_checks_again_when_it_runs(appliance: Appliance) -> None:

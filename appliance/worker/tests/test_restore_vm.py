@@ -55,8 +55,8 @@ def _folder(appliance: Appliance, store: str, path: str) -> list[Any]:
 
 
 def test_a_snapshot_is_browsed_by_folder(appliance: Appliance, store: str) -> None:
-    assert [(one["name"], one["kind"]) for one in _folder(appliance, store, "")] == [("vms", "folder")]
-    found = {one["name"]: (one["kind"], one["size"]) for one in _folder(appliance, store, "vms/web")}
+    assert [(entry["name"], entry["kind"]) for entry in _folder(appliance, store, "")] == [("vms", "folder")]
+    found = {vm["name"]: (vm["kind"], vm["size"]) for vm in _folder(appliance, store, "vms/web")}
     assert found["web-flat.vmdk"] == ("file", str(len(DISK))) and found["link"] == ("other", "0")
     for wrong in ("vms/absent", "../..", "/etc", "vms/web/link", "vms/web/web.vmx"):
         answer = appliance.request("GET", f"/datastores/{store}/snapshots/one/folder?folder={wrong}")

@@ -49,7 +49,7 @@ def test_a_schedule_whose_job_fails_raises_an_alert_until_one_succeeds(appliance
     appliance.simulator.fail_next("snapshot", OutOfSpace("tank"))
     clock.due()
     alerts = appliance.get("/alerts")["items"]
-    assert [one["key"] for one in alerts] == [f"schedule-{schedule}:failed"] and "often" in alerts[0]["text"]
+    assert [alert["key"] for alert in alerts] == [f"schedule-{schedule}:failed"] and "often" in alerts[0]["text"]
     clock.due()
     assert appliance.get("/alerts")["items"] == []
 
@@ -61,7 +61,7 @@ def test_a_deleted_datastore_does_not_stop_its_schedule(appliance: Appliance, cl
     clock.due()
     assert len(appliance.get(f"/datastores/{stays}/snapshots")["items"]) == 1
     alerts = appliance.get("/alerts")["items"]
-    assert [one["key"] for one in alerts] == [f"schedule-missing-{schedule}:gone"] and goes in alerts[0]["text"]
+    assert [alert["key"] for alert in alerts] == [f"schedule-missing-{schedule}:gone"] and goes in alerts[0]["text"]
     assert appliance.request("DELETE", f"/schedules/{schedule}").status_code == 200
     assert appliance.get("/alerts")["items"] == []
 
@@ -71,7 +71,7 @@ def test_retention_is_one_job(appliance: Appliance, clock: Clock) -> None:
     schedule = clock.schedule(*stores, keep=20)
     for _ in range(12):
         clock.due()
-    oldest = min(appliance.get(f"/datastores/{stores[0]}/snapshots")["items"], key=lambda one: one["name"])
+    oldest = min(appliance.get(f"/datastores/{stores[0]}/snapshots")["items"], key=lambda snapshot: snapshot["name"])
     appliance.simulator.hold([oldest["full_name"]], "kept")
     assert appliance.request("PATCH", f"/schedules/{schedule}", {"keep": 2}).status_code == 200
     appliance.service.context.scan(0)
@@ -83,11 +83,11 @@ def test_retention_is_one_job(appliance: Appliance, clock: Clock) -> None:
 
 
 def names(appliance: Appliance, store: str) -> list[str]:
-    return [one["name"] for one in appliance.get(f"/datastores/{store}/snapshots")["items"]]
+    return [snapshot["name"] for snapshot in appliance.get(f"/datastores/{store}/snapshots")["items"]]
 
 
 def overdue(appliance: Appliance) -> list[str]:
-    return [one["text"] for one in appliance.get("/alerts")["items"] if one["key"].startswith("schedule-overdue:")]
+    return [alert["text"] for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("schedule-overdue:")]
 
 
 def test_last_run_is_that_of_the_job(appliance: Appliance, clock: Clock) -> None:
@@ -173,7 +173,7 @@ def test_a_protected_snapshot_cannot_be_destroyed_before_its_age(appliance: Appl
     appliance.job("POST", "/snapshots", {"name": "before", "datastores": [store]})
     clock.due()
     clock.due()
-    protected = [one for one in names(appliance, store) if one != "before"]
+    protected = [name for name in names(appliance, store) if name != "before"]
     assert len(protected) == 2, "the schedule keeps 1, and may not destroy the other"
     path = f"/datastores/{store}/snapshots/{protected[0]}"
     refused = appliance.request("DELETE", path)
@@ -188,7 +188,7 @@ def test_a_protected_snapshot_cannot_be_destroyed_before_its_age(appliance: Appl
     appliance.job("POST", f"/datastores/{store}/restore", {})
     clock.due(7 * DAY)  # the hold is released
     clock.due(1)
-    assert [one for one in names(appliance, store) if one in protected] == []
+    assert [name for name in names(appliance, store) if name in protected] == []
 
 
 def test_a_pool_is_scrubbed_by_the_clock(appliance: Appliance, clock: Clock) -> None:

@@ -47,11 +47,11 @@ def test_content_of_the_bundle(appliance: Appliance) -> None:
     assert json.loads(found["versions.json"])["appliance"]
     assert json.loads(found["pools.json"])[0]["health"] == "DEGRADED"
     assert all(word in found["zpool-status.txt"] for word in (" tank\n", "DEGRADED", appliance.simulator.disks()[0].path))
-    assert [one["id"] for one in json.loads(found["datastores.json"])] == [store]
+    assert [datastore["id"] for datastore in json.loads(found["datastores.json"])] == [store]
     assert json.loads(found["configuration.json"])["host_groups"][0]["name"] == "cluster"
-    assert any(one["kind"] == "datastore.create" for one in map(json.loads, found["jobs.jsonl"].splitlines()))
-    assert any("OFFLINE" in one["text"] for one in map(json.loads, found["alerts.jsonl"].splitlines()))
-    assert any(one["action"] == "datastore.create" for one in map(json.loads, found["audit.jsonl"].splitlines()))
+    assert any(job["kind"] == "datastore.create" for job in map(json.loads, found["jobs.jsonl"].splitlines()))
+    assert any("OFFLINE" in alert["text"] for alert in map(json.loads, found["alerts.jsonl"].splitlines()))
+    assert any(entry["action"] == "datastore.create" for entry in map(json.loads, found["audit.jsonl"].splitlines()))
     assert json.loads(found["target.json"])["targets"] and json.loads(found["statistics.json"])["luns"] == []
     assert len(json.loads(found["disks.json"])) == 8 and found["events.jsonl"]
     assert not [name for name, text in found.items() if "unavailable" in text]
@@ -91,7 +91,7 @@ def test_a_disk_that_hangs_delays_no_other(appliance: Appliance, monkeypatch: py
         raise AssertionError(f"{device} was read")
 
     monkeypatch.setattr(appliance.simulator, "disk_health", hangs)
-    response = {one["disk"]["path"]: one["smart"] for one in json.loads(bundle(appliance)["disks.json"])}
+    response = {disk["disk"]["path"]: disk["smart"] for disk in json.loads(bundle(appliance)["disks.json"])}
     assert response[path]["temperature"] == 41 and len(response) == len(appliance.simulator.disks())
 
 
@@ -135,7 +135,7 @@ def test_no_secret_is_in_it(appliance: Appliance) -> None:
         hashes = [row[0] for row in connection("SELECT password_hash FROM users")]
         sealed = [row[0] for row in connection("SELECT chap_secret FROM hosts UNION SELECT secret FROM receivers")]
     key = Seal(appliance.configuration.secrets_key)
-    opened = [key.open(one) for one in sealed]
+    opened = [key.open(text) for text in sealed]
     assert set(opened) == {CHAP_SECRET, hook["secret"]}
     secrets = {CHAP_SECRET, "t0ken-of-url", hook["secret"], token["secret"], *appliance.tokens.values(), *hashes, *sealed}
     leaked = "; ".join([*sorted(secrets), json.dumps(CHAP_SECRET)])
@@ -159,7 +159,7 @@ def test_no_secret_is_in_it(appliance: Appliance) -> None:
             base64.b64encode(secret.encode()).decode(),
         }
         for name, text in found.items():
-            assert not [one for one in disguises if one in text], (secret, name)
+            assert not [disguise for disguise in disguises if disguise in text], (secret, name)
 
 
 def test_patterns() -> None:
@@ -171,7 +171,7 @@ def test_patterns() -> None:
 
 def test_only_the_newest_are_retained(appliance: Appliance) -> None:
     made = [appliance.job("POST", "/support-bundles")["result"]["bundle"] for _ in range(files.RETAINED + 1)]
-    assert {one["id"] for one in appliance.get("/support-bundles")["items"]} == set(made[1:])
+    assert {bundle["id"] for bundle in appliance.get("/support-bundles")["items"]} == set(made[1:])
     assert appliance.request("GET", f"/support-bundles/{made[0]}").status_code == 404
     assert appliance.request("DELETE", f"/support-bundles/{made[1]}").status_code == 200
     assert appliance.request("DELETE", f"/support-bundles/{made[1]}").status_code == 404

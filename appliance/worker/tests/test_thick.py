@@ -17,7 +17,7 @@ from appliance.zfs.model import Volume
 
 
 def volume(appliance: Appliance, name: str) -> Volume:
-    store = next(one for one in appliance.service.context.datastores() if one.name == name)
+    store = next(datastore for datastore in appliance.service.context.datastores() if datastore.name == name)
     return appliance.simulator.volume(store.dataset)
 
 

@@ -275,7 +275,7 @@ def test_the_space_of_its_files_is_reported(appliance: Appliance) -> None:
 
     def ready() -> str:
         checks = appliance.get("/readiness")["checks"]
-        return str(next(one["result"] for one in checks if (one["id"], one["subject"]) == ("thick", store)))
+        return str(next(check["result"] for check in checks if (check["id"], check["subject"]) == ("thick", store)))
 
     needed = str(MIB + 16384)
     assert (space(), ready()) == ((True, str(GIB), needed, False, ""), "ok")

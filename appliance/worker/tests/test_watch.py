@@ -23,7 +23,7 @@ WELL = DiskHealth(available=True, passed=True, temperature=35, reallocated=0, pe
 def alerts(appliance: Appliance, area: str) -> dict[str, str]:
     """Severities of open alerts, by subject."""
     found = appliance.get("/alerts")["items"]
-    return {one["key"].split(":")[1]: one["severity"] for one in found if one["key"].startswith(f"{area}:")}
+    return {alert["key"].split(":")[1]: alert["severity"] for alert in found if alert["key"].startswith(f"{area}:")}
 
 
 def scan(appliance: Appliance) -> None:
@@ -46,7 +46,7 @@ def test_devices_that_fail_and_return(appliance: Appliance) -> None:
     appliance.simulator.fault_disk(first, read=3)
     scan(appliance)
     assert alerts(appliance, "pool") == {"errors": "warning", "device": "critical"}
-    text = " ".join(one["text"] for one in appliance.get("/alerts")["items"])
+    text = " ".join(alert["text"] for alert in appliance.get("/alerts")["items"])
     assert "3 read, 0 write, 12 checksum errors" in text and first in text and second not in text
     appliance.simulator.clear("tank")
     scan(appliance)
@@ -64,8 +64,8 @@ def test_a_successful_scrub_is_reported_once(appliance: Appliance) -> None:
     for _ in range(2):
         scan(appliance)
     assert alerts(appliance, "pool") == {}
-    found = [one for one in appliance.get("/alerts?open=false")["items"] if one["key"].startswith("pool:scan:")]
-    assert [one["severity"] for one in found] == ["info"] and "scrub of pool tank has ended" in found[0]["text"]
+    found = [alert for alert in appliance.get("/alerts?open=false")["items"] if alert["key"].startswith("pool:scan:")]
+    assert [alert["severity"] for alert in found] == ["info"] and "scrub of pool tank has ended" in found[0]["text"]
 
 
 def test_events_are_published_and_start_a_scan(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_smart_data_is_shown_and_raises_alerts(appliance: Appliance) -> None:
         return alerts(appliance, "disk")
 
     assert says(WELL) == {}
-    shown = {one["path"]: one["smart"] for one in appliance.get("/disks")["items"]}
+    shown = {disk["path"]: disk["smart"] for disk in appliance.get("/disks")["items"]}
     assert shown[path]["passed"] and shown[path]["temperature"] == 35 and shown[path]["read_at"]
     assert all(not shown[other]["available"] and shown[other]["reason"] for other in others), "who has none says so"
     assert says(replace(WELL, passed=False)) == {"failing": "critical"}
@@ -163,7 +163,7 @@ def test_warm_disks_do_not_flap(appliance: Appliance) -> None:
         return alerts(appliance, "disk")
 
     hot = {"temperature": "warning"}
-    assert [at(one) for one in (59, 60, 58, 55, 54, 58)] == [{}, hot, hot, hot, {}, {}]
+    assert [at(temperature) for temperature in (59, 60, 58, 55, 54, 58)] == [{}, hot, hot, hot, {}, {}]
     assert at(disks.HOT, 84) == {} and at(84, 84) == hot
 
 
@@ -243,7 +243,7 @@ def test_a_change_found_after_an_event_is_drift(appliance: Appliance) -> None:
     limit = time.monotonic() + 60
     while True:
         with appliance.store.reading() as session:
-            kinds = [one.kind for one in session.query(Event).order_by(Event.id) if one.data.get("cause") == "event"]
+            kinds = [event.kind for event in session.query(Event).order_by(Event.id) if event.data.get("cause") == "event"]
         if kinds:
             break
         assert time.monotonic() < limit

@@ -51,8 +51,8 @@ def test_ordered_failures_and_delays() -> None:
 
 def test_a_pulled_disk() -> None:
     simulator = with_pool(Simulator(), disks=2)
-    one, two = (disk.path for disk in simulator.disks()[:2])
-    simulator.pull_disk(one)
+    device, two = (disk.path for disk in simulator.disks()[:2])
+    simulator.pull_disk(device)
     assert simulator.pool("tank").health == Health.DEGRADED
     simulator.create_volume("tank/a", MIB)
     simulator.pull_disk(two)
@@ -60,7 +60,7 @@ def test_a_pulled_disk() -> None:
     with pytest.raises(PoolUnavailable):
         simulator.create_volume("tank/b", MIB)
     assert simulator.volumes() == [], "as zfs list, which leaves a suspended pool out"
-    simulator.return_disk(one)
+    simulator.return_disk(device)
     simulator.return_disk(two)
     simulator.clear("tank")
     assert simulator.pool("tank").health == Health.ONLINE

@@ -221,7 +221,7 @@ def test_dependants(rig: Rig) -> None:
     rig.engine.snapshot([f"{top}@a", f"{top}/child@a"])
     rig.engine.clone(f"{top}/child@a", clone)
     rig.engine.snapshot([f"{clone}@b"])
-    found = {one.name: (one.kind, one.of) for one in rig.engine.dependants(top)}
+    found = {dependant.name: (dependant.kind, dependant.of) for dependant in rig.engine.dependants(top)}
     assert found == {
         f"{top}/child": (DependantKind.CHILD, top),
         f"{top}@a": (DependantKind.SNAPSHOT, top),
@@ -229,7 +229,7 @@ def test_dependants(rig: Rig) -> None:
         clone: (DependantKind.CLONE, f"{top}/child@a"),
         f"{clone}@b": (DependantKind.SNAPSHOT, clone),
     }
-    assert [one.name for one in rig.engine.dependants(f"{top}/child@a")] == sorted([clone, f"{clone}@b"])
+    assert [dependant.name for dependant in rig.engine.dependants(f"{top}/child@a")] == sorted([clone, f"{clone}@b"])
     assert rig.engine.dependants(f"{top}@a") == []
     with pytest.raises(NoSuchDataset):
         rig.engine.dependants(rig.name())

@@ -137,7 +137,7 @@ def test_destroyed(rig: Rig) -> None:
     rig.engine.destroy_pool(pool)
     with pytest.raises(NoSuchPool):
         rig.engine.destroy_pool(pool)
-    assert pool not in {one.name for one in rig.engine.importable()}
+    assert pool not in {importable.name for importable in rig.engine.importable()}
     rig.engine.create_pool("next", [VdevSpec(devices=tuple(rig.devices[:2]))], properties={"autotrim": "on", "ashift": "13"})
     made = rig.engine.pool("next")
     assert made.autotrim and made.ashift == 13
@@ -171,23 +171,23 @@ def test_trim(rig: Rig) -> None:
 
 
 def test_devices_of_a_mirror(rig: Rig) -> None:
-    one, two, three = rig.devices[:3]
+    first_device, two, three = rig.devices[:3]
     pool = rig.mirror("disks")
-    rig.engine.offline(pool, one)
+    rig.engine.offline(pool, first_device)
     degraded = rig.engine.pool(pool)
     assert degraded.health == Health.DEGRADED and degraded.status and degraded.action
-    assert leaf(degraded, one).health == Health.OFFLINE
+    assert leaf(degraded, first_device).health == Health.OFFLINE
     with pytest.raises(InsufficientReplicas):
         rig.engine.offline(pool, two)
-    rig.engine.online(pool, one)
+    rig.engine.online(pool, first_device)
     assert wait_for_resilver(rig, pool).health == Health.ONLINE
-    rig.engine.replace(pool, one, three, force=True)
+    rig.engine.replace(pool, first_device, three, force=True)
     replaced = wait_for_resilver(rig, pool)
     assert {device.path for device in replaced.vdevs[0].devices()} == {two, three}
     assert replaced.scan is not None and replaced.scan.function == "resilver" and replaced.scan.progress == 1.0
-    rig.engine.attach(pool, two, one, force=True)
+    rig.engine.attach(pool, two, first_device, force=True)
     assert len(wait_for_resilver(rig, pool).vdevs[0].vdevs) == 3
-    rig.engine.detach(pool, one)
+    rig.engine.detach(pool, first_device)
     guid = leaf(rig.engine.pool(pool), two).guid
     rig.engine.offline(pool, str(guid))
     rig.engine.online(pool, str(guid))
@@ -256,7 +256,7 @@ def test_pool_of_another_system(rig: Rig) -> None:
     pool = rig.mirror("foreign")
     rig.engine.export_pool(pool)
     rig.hands.used_elsewhere(pool)
-    found = {one.name: one for one in rig.engine.importable()}[pool]
+    found = {importable.name: importable for importable in rig.engine.importable()}[pool]
     assert found.last_host
     with pytest.raises(PoolInUseElsewhere):
         rig.engine.import_pool(pool)

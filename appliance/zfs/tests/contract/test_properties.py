@@ -43,8 +43,8 @@ def test_sources(rig: Rig) -> None:
 def test_guids_are_exact(rig: Rig) -> None:
     """Half of all GUIDs need the 64th bit, which is lost where JSON's numbers are used."""
     guids = [rig.engine.filesystem(rig.filesystem()).guid]
-    guids += [one.guid for one in rig.engine.filesystems()] + [one.guid for one in rig.engine.volumes()]
-    guids += [one.guid for one in rig.engine.snapshots()] + [one.guid for one in rig.engine.pools()]
+    guids += [filesystem.guid for filesystem in rig.engine.filesystems()] + [volume.guid for volume in rig.engine.volumes()]
+    guids += [snapshot.guid for snapshot in rig.engine.snapshots()] + [pool.guid for pool in rig.engine.pools()]
     assert all(0 < guid < 1 << 64 and guid != (1 << 63) - 1 for guid in guids)
 
 

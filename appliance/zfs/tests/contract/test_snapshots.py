@@ -30,9 +30,9 @@ def test_several_in_one_step(rig: Rig) -> None:
     rig.engine.snapshot([f"{name}@both" for name in names], properties={"zvaai:schedule": "hourly"})
     found = [rig.engine.snapshots(name, user_properties=["zvaai:schedule"])[0] for name in names]
     assert found[0].createtxg == found[1].createtxg, "one transaction group"
-    assert [one.name for one in found] == [f"{name}@both" for name in names]
-    assert all(one.properties["zvaai:schedule"].value == "hourly" for one in found)
-    assert all(one.properties["zvaai:schedule"].source == Source.LOCAL for one in found)
+    assert [snapshot.name for snapshot in found] == [f"{name}@both" for name in names]
+    assert all(snapshot.properties["zvaai:schedule"].value == "hourly" for snapshot in found)
+    assert all(snapshot.properties["zvaai:schedule"].source == Source.LOCAL for snapshot in found)
     assert found[0].guid != found[1].guid and found[0].tag == "both" and found[0].dataset == names[0]
 
 
@@ -62,10 +62,10 @@ def test_list(rig: Rig) -> None:
     rig.engine.create_filesystem(f"{top}/a")
     for tag in ("z", "y", "x"):
         rig.engine.snapshot([f"{top}@{tag}", f"{top}/a@{tag}"])
-    everything = [one.name for one in rig.engine.snapshots(top)]
+    everything = [snapshot.name for snapshot in rig.engine.snapshots(top)]
     assert everything == [f"{top}@z", f"{top}@y", f"{top}@x", f"{top}/a@z", f"{top}/a@y", f"{top}/a@x"], "oldest first"
-    assert [one.name for one in rig.engine.snapshots(top, recursive=False)] == everything[:3]
-    assert set(everything) <= {one.name for one in rig.engine.snapshots()}
+    assert [snapshot.name for snapshot in rig.engine.snapshots(top, recursive=False)] == everything[:3]
+    assert set(everything) <= {snapshot.name for snapshot in rig.engine.snapshots()}
     with pytest.raises(NoSuchDataset):
         rig.engine.snapshots(f"{top}/none")
 
@@ -95,7 +95,7 @@ def test_destroy_several(rig: Rig) -> None:
     assert len(rig.engine.snapshots(name)) == 3, "none was destroyed"
     rig.engine.destroy_snapshots([f"{name}@a", f"{name}@none"])
     rig.engine.destroy_snapshots([f"{name}@a"])
-    assert [one.tag for one in rig.engine.snapshots(name)] == ["b", "c"]
+    assert [snapshot.tag for snapshot in rig.engine.snapshots(name)] == ["b", "c"]
     assert rig.engine.snapshots(name)[0].holds == 1
     assert rig.engine.snapshots(name)[1].clones == (clone,)
     with pytest.raises(DifferentPools):
@@ -150,7 +150,7 @@ def test_rollback(rig: Rig) -> None:
     assert caught.value.newer == (f"{name}@c",), "one that nobody named stays, and so do the others"
     assert len(rig.engine.snapshots(name)) == 3
     rig.engine.rollback(f"{name}@a", destroy=both)
-    assert [one.tag for one in rig.engine.snapshots(name)] == ["a"]
+    assert [snapshot.tag for snapshot in rig.engine.snapshots(name)] == ["a"]
     assert rig.engine.volume(name).volsize == 16 * MIB, "a volume's size goes back too"
     with rig.hands.opened(name), pytest.raises(DatasetBusy) as busy:
         assert rig.engine.holders(name)
