@@ -26,7 +26,7 @@ class GaneshaSimulator(ExportControl):
         self._exports: dict[int, ServedExport] = {}
         self.now = 1_800_000_000.0
         """The daemon's clock, set by tests."""
-        self.since = 0.0
+        self.started_at = 0.0
         """When the daemon started, set by tests."""
         self.known: list[NfsClient] = []
         """Response of `clients`, set by tests."""
@@ -70,7 +70,7 @@ class GaneshaSimulator(ExportControl):
                 self._exports[export_id] = replace(served, text=None)
 
     def clients(self) -> Clients:
-        return Clients(self.now, self.since, tuple(self.known))
+        return Clients(self.now, self.started_at, tuple(self.known))
 
 
 def _as_served(export: Export) -> ServedExport:

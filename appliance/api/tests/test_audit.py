@@ -110,15 +110,15 @@ def test_filters_narrow_the_audit(appliance: Appliance) -> None:
     assert appliance.request("POST", "/host-groups", {"name": "other"}).status_code == 409
     assert appliance.request("POST", "/host-groups", {"name": "mine"}, role="viewer").status_code == 403
 
-    def found(query: str) -> list[tuple[str, int]]:
+    def entries(query: str) -> list[tuple[str, int]]:
         return [(entry["action"], entry["status"]) for entry in appliance.get(f"/audit?{query}")["items"]]
 
     made, refused, forbidden = ("host_group.create", 201), ("host_group.create", 409), ("host_group.create", 403)
-    assert found("action=host_group") == [forbidden, refused, ("host_group.change", 200), made]
-    assert found("action=host_group.create&refused=true") == [forbidden, refused]
-    assert found("action=host_group.create&refused=false") == [made]
-    assert found("action=host_group&actor=viewer") == found("action=host_group&actor=VIEW") == [forbidden]
-    assert found("action=host") == found("actor=nobody") == [], "whole words"
+    assert entries("action=host_group") == [forbidden, refused, ("host_group.change", 200), made]
+    assert entries("action=host_group.create&refused=true") == [forbidden, refused]
+    assert entries("action=host_group.create&refused=false") == [made]
+    assert entries("action=host_group&actor=viewer") == entries("action=host_group&actor=VIEW") == [forbidden]
+    assert entries("action=host") == entries("actor=nobody") == [], "whole words"
     page = appliance.get("/audit?action=host_group&limit=3")
-    assert found(f"action=host_group&limit=3&cursor={page['next_cursor']}") == [made]
+    assert entries(f"action=host_group&limit=3&cursor={page['next_cursor']}") == [made]
     assert appliance.request("GET", "/audit?action=%25").status_code == 422

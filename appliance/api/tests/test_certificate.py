@@ -145,8 +145,8 @@ def test_a_certificate_that_browsers_or_nginx_refuse_is_refused(
 
 def test_the_appliances_certificate_cannot_be_uploaded(uploading: Appliance) -> None:
     served = uploading.configuration.http.certificate.parent
-    own = {"certificate": certificate.CERTIFICATE, "private_key": certificate.KEY}
-    answer = uploading.request("PUT", "/certificate", {name: (served / file).read_text() for name, file in own.items()})
+    uploaded = {"certificate": certificate.CERTIFICATE, "private_key": certificate.KEY}
+    answer = uploading.request("PUT", "/certificate", {name: (served / file).read_text() for name, file in uploaded.items()})
     assert answer.status_code == 422 and "self-signed" in answer.text
 
 

@@ -75,9 +75,9 @@ def refused(appliance: Appliance, status: int, file: str, **more: Any) -> dict[s
 
 def tables(appliance: Appliance) -> dict[str, list[tuple[Any, ...]]]:
     with appliance.store.reading() as session:
-        found = {name: [tuple(row) for row in session.execute(text(f"SELECT * FROM {name}"))] for name in TABLES}
-    found["tokens"] = [row[:-1] for row in found["tokens"]]  # when it was used last
-    return found
+        rows = {name: [tuple(row) for row in session.execute(text(f"SELECT * FROM {name}"))] for name in TABLES}
+    rows["tokens"] = [row[:-1] for row in rows["tokens"]]  # when it was used last
+    return rows
 
 
 @pytest.fixture
@@ -190,9 +190,9 @@ def test_a_mounted_nfs_datastore_is_removed_only_by_force(appliance: Appliance) 
     fake.used = {1: fake.now}
     fake.known = [NfsClient(address, fake.now, 0)]
     assert refused(appliance, 409, file)["blocking"] == [f"{address}: export /files ({store})"]
-    fake.known, fake.since = [], fake.now - 1
+    fake.known, fake.started_at = [], fake.now - 1
     assert f"{network}: export /files ({store})" in refused(appliance, 409, file)["blocking"]
-    fake.since = 0
+    fake.started_at = 0
     assert restored(appliance, file), "nobody uses it"
     assert appliance.get(f"/datastores/{store}")["clients"] == ["192.0.2.1"]
 

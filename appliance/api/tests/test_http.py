@@ -150,14 +150,14 @@ def test_pages_have_all_of_a_list_once(appliance: Appliance) -> None:
     names = [f"group {number:03}" for number in range(25)]
     for name in names:
         assert appliance.request("POST", "/host-groups", {"name": name}).status_code == 201
-    found, cursor = [], ""
+    listed, cursor = [], ""
     while True:
         page = appliance.get(f"/host-groups?limit=10{cursor}")
-        found += [group["name"] for group in page["items"]]
+        listed += [group["name"] for group in page["items"]]
         if page["next_cursor"] is None:
             break
         cursor = f"&cursor={page['next_cursor']}"
-    assert found == names
+    assert listed == names
     audit, cursor = [], ""
     while True:
         page = appliance.get(f"/audit?limit=7{cursor}")

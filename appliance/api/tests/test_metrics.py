@@ -33,13 +33,13 @@ def scrape(appliance: Appliance, role: str = "viewer") -> dict[str, Metric]:
 
 def value(families: dict[str, Metric], family: str, **labels: str) -> float:
     """Value of the only sample with these labels."""
-    found = [
+    samples = [
         sample
         for sample in families[family].samples
         if labels.items() <= sample.labels.items() and not sample.name.endswith("_created")
     ]
-    assert len(found) == 1, (family, labels, found)
-    return found[0].value
+    assert len(samples) == 1, (family, labels, samples)
+    return samples[0].value
 
 
 def test_metrics_match_the_state(appliance: Appliance) -> None:

@@ -22,7 +22,7 @@ _PREFIXES = {"what": ("lun", "host", "export", "nfs_host")}
 
 def exported() -> set[str]:
     """Names of all samples, by the calls in appliance/api/metrics.py that make families."""
-    found: set[str] = set()
+    exposed: set[str] = set()
     for node in ast.walk(ast.parse(Path(metrics.__file__).read_text())):
         if not (
             isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SUFFIXES and node.args
@@ -36,8 +36,8 @@ def exported() -> set[str]:
             names = [f"{prefix}{rest}" for prefix in _PREFIXES["what"]]
         else:
             continue
-        found |= {f"zvaai_{name}{suffix}" for name in names for suffix in _SUFFIXES[node.func.attr]}
-    return found
+        exposed |= {f"zvaai_{name}{suffix}" for name in names for suffix in _SUFFIXES[node.func.attr]}
+    return exposed
 
 
 def expressions() -> list[str]:

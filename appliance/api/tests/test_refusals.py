@@ -64,7 +64,7 @@ def world(shared: Appliance) -> dict[str, str]:
 def filled(path: str, world: dict[str, str]) -> str:
     """A declared path, filled with existing objects."""
     name = "one" if "snapshots" in path else "tank"
-    return re.sub(r"<(?:int:)?(\w+)>", lambda found: world.get(found[1], name), path).removeprefix("/api/v1")
+    return re.sub(r"<(?:int:)?(\w+)>", lambda match: world.get(match[1], name), path).removeprefix("/api/v1")
 
 
 class Description:
@@ -113,7 +113,7 @@ class Description:
         if "anyOf" in schema:
             kinds = [kind for kind in schema["anyOf"] if kind.get("type") != "null"]
             if len(kinds) == 1:
-                yield from (found for found in self.wrong(kinds[0], way) if found[1] is not None or found[0] != way)
+                yield from (case for case in self.wrong(kinds[0], way) if case[1] is not None or case[0] != way)
             return
         kind = schema.get("type")
         others = {"object": 5, "array": 5, "integer": "five", "boolean": "perhaps", "string": 5}

@@ -80,8 +80,8 @@ def test_shell_completion_knows_the_nouns(zvaai: Command, monkeypatch: pytest.Mo
 
     monkeypatch.setenv("COMP_WORDS", "zvaai por")
     monkeypatch.setenv("COMP_CWORD", "1")
-    found = BashComplete(ROOT, {}, "zvaai", "_ZVAAI_COMPLETE").get_completions([], "por")
-    assert [option.value for option in found] == ["portal"]
+    completions = BashComplete(ROOT, {}, "zvaai", "_ZVAAI_COMPLETE").get_completions([], "por")
+    assert [option.value for option in completions] == ["portal"]
     assert "--install-completion" in zvaai("--help")
 
 
@@ -152,8 +152,8 @@ def test_alerts_are_shown(zvaai: Command) -> None:
 
     with zvaai.appliance.store.session() as session:
         update_alerts(session, "odd", [Finding("odd:one", "warning", "tank", "it is odd", "check it")])
-    (found,) = [alert for alert in zvaai.json("alert", "list") if alert["key"] == "odd:one"]
-    assert "check it" in zvaai("alert", "show", str(found["id"]))
+    (listed,) = [alert for alert in zvaai.json("alert", "list") if alert["key"] == "odd:one"]
+    assert "check it" in zvaai("alert", "show", str(listed["id"]))
     assert zvaai.run("alert", "show", "999")[0] == 3
 
 

@@ -53,13 +53,15 @@ OPERATIONS = {f"{declaration.method} {place(declaration.path)}" for declaration 
 
 def in_console() -> set[str]:
     """Calls of the typed client, and addresses that the browser follows by itself."""
-    found = set()
+    operations = set()
     for file in (REPOSITORY / "ui/src").rglob("*.ts*"):
         if ".test." not in file.name:
             text = file.read_text()
-            found |= {f"{method} {place(path)}" for method, path in re.findall(r'api\s*\.([A-Z]+)\(\s*"(/api/v1[^"]*)"', text)}
-            found |= {f"GET {place(path)}" for path in re.findall(r'["`](/api/v1/[^"`]*)["`]', text)}
-    return found
+            operations |= {
+                f"{method} {place(path)}" for method, path in re.findall(r'api\s*\.([A-Z]+)\(\s*"(/api/v1[^"]*)"', text)
+            }
+            operations |= {f"GET {place(path)}" for path in re.findall(r'["`](/api/v1/[^"`]*)["`]', text)}
+    return operations
 
 
 def in_command() -> set[str]:
@@ -124,8 +126,8 @@ def _path(node: ast.expr, known: Mapping[str, ast.expr], helpers: Mapping[str, a
         parts = (part.value if isinstance(part, ast.FormattedValue) else part for part in node.values)
         return "".join(_path(part, known, helpers) for part in parts)
     if isinstance(node, ast.Name) and node.id in known and known[node.id] is not node:
-        found = _path(known[node.id], {}, helpers)
-        return found if found.startswith("/") else "*"
+        path = _path(known[node.id], {}, helpers)
+        return path if path.startswith("/") else "*"
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "path":
         return f"{_path(node.args[0], known, helpers)}/*"
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in helpers:

@@ -20,8 +20,8 @@ LINE = re.compile(r"^ {4,}(zvaai [a-z].*)$|`(zvaai [a-z][^`]*)`", re.MULTILINE)
 
 def commands() -> list[str]:
     """Commands of all pages. Options, and lists of alternatives such as `list, show`, are not commands to paste."""
-    found = [first or second for page in PAGES for first, second in LINE.findall((REPOSITORY / page).read_text())]
-    return sorted({line.partition("#")[0].strip() for line in found if "," not in line.split("--")[0]})
+    lines = [first or second for page in PAGES for first, second in LINE.findall((REPOSITORY / page).read_text())]
+    return sorted({line.partition("#")[0].strip() for line in lines if "," not in line.split("--")[0]})
 
 
 def test_the_documents_have_many_commands() -> None:
@@ -33,9 +33,9 @@ def test_it_is_parsed(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     command: click.Command = typer.main.get_command(application)
     words = shlex.split(line)[1:]
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
-        found = command.get_command(click.Context(command), words.pop(0))
-        assert found is not None, f"no such command: {line}"
-        command = found
+        subcommand = command.get_command(click.Context(command), words.pop(0))
+        assert subcommand is not None, f"no such command: {line}"
+        command = subcommand
     if isinstance(command, click.Group) or words == ["--help"]:
         return
     required = [param for param in command.params if isinstance(param, click.Argument) and param.required]

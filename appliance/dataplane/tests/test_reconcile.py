@@ -47,9 +47,11 @@ def desired_states(draw: st.DrawFn) -> DesiredState:
     members = draw(st.lists(st.sampled_from([None, "zvaai:a", "zvaai:b"]), min_size=4, max_size=4))
     groups = {}
     for name in ("zvaai:a", "zvaai:b"):
-        own = tuple(iqn for iqn, group in zip(IQNS, members, strict=True) if group == name)
+        initiators = tuple(iqn for iqn, group in zip(IQNS, members, strict=True) if group == name)
         if draw(st.booleans()):
-            groups[name] = HostGroup(name, own, tuple(sorted(draw(st.sets(st.sampled_from(["unmap", "token"]), min_size=1)))))
+            groups[name] = HostGroup(
+                name, initiators, tuple(sorted(draw(st.sets(st.sampled_from(["unmap", "token"]), min_size=1))))
+            )
     chap = draw(st.booleans())
     accounts = draw(st.lists(st.sampled_from(["one", "two"]), unique=True)) if chap else []
     return DesiredState(
@@ -110,7 +112,7 @@ def test_from_anything_to_anything(before: DesiredState, after: DesiredState) ->
     for shown in target.shown:
         assert shown <= pairs(before) | pairs(after)
     served = target.targets()[0]
-    assert {found.lun.number: found.lun for found in served.luns} == dict(after.luns)
+    assert {served_lun.lun.number: served_lun.lun for served_lun in served.luns} == dict(after.luns)
     assert {account.name for account in served.accounts} == set(after.accounts) and served.chap_required == after.chap_required
     assert {group.name: (set(group.initiators), set(group.disabled)) for group in target.host_groups()} == {
         name: (set(group.initiators), set(group.disabled)) for name, group in after.groups.items()

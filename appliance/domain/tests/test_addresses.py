@@ -8,7 +8,7 @@ import pytest
 
 from appliance.domain.addresses import Address, local_addresses, nearest, paths, reachable, split_portal
 
-OWN = [
+ADDRESSES = [
     Address("eth0", "192.0.2.2"),
     Address("eth1", "198.51.100.2"),
     Address("eth1", "198.51.100.3"),
@@ -23,11 +23,11 @@ def test_the_kernel_says_the_same_as_ip() -> None:
         for address in added:
             subprocess.run(["ip", "address", "add", address, "dev", "lo"], check=True)
         links = json.loads(subprocess.run(["ip", "-j", "address"], check=True, capture_output=True).stdout)
-        there = {
+        expected = {
             (link["ifname"], address["local"]) for link in links for address in link["addr_info"] if address["scope"] == "global"
         }  # fmt: skip
-        assert {(address.interface, address.address) for address in local_addresses()} == there
-        assert there >= {("lo", address.partition("/")[0]) for address in added}
+        assert {(address.interface, address.address) for address in local_addresses()} == expected
+        assert expected >= {("lo", address.partition("/")[0]) for address in added}
     finally:
         for address in added:
             subprocess.run(["ip", "address", "delete", address, "dev", "lo"], check=False)
@@ -45,7 +45,7 @@ def test_the_kernel_says_the_same_as_ip() -> None:
     ],
 )
 def test_portals_as_hosts_use_them(portals: list[str], hosts_use: list[str], count: int) -> None:
-    assert (reachable(portals, OWN), paths(portals, OWN)) == (hosts_use, count)
+    assert (reachable(portals, ADDRESSES), paths(portals, ADDRESSES)) == (hosts_use, count)
 
 
 @pytest.mark.parametrize("portal", ["192.0.2.1", "192.0.2.1:0", "192.0.2.1:70000", "::1:3260", "esx:3260", "192.0.2.1:x", ""])
@@ -55,6 +55,6 @@ def test_invalid_portals(portal: str) -> None:
 
 
 def test_the_address_for_nfs_is_in_the_network_of_the_clients() -> None:
-    assert nearest(OWN, ["198.51.100.0/24"]) == "198.51.100.2"
-    assert nearest(OWN, ["2001:db8::9"]) == "2001:db8::2"
-    assert nearest(OWN, []) == "192.0.2.2" and nearest([], ["192.0.2.9"]) is None
+    assert nearest(ADDRESSES, ["198.51.100.0/24"]) == "198.51.100.2"
+    assert nearest(ADDRESSES, ["2001:db8::9"]) == "2001:db8::2"
+    assert nearest(ADDRESSES, []) == "192.0.2.2" and nearest([], ["192.0.2.9"]) is None

@@ -103,10 +103,10 @@ def test_names_that_no_disk_has_are_refused(fields: dict[str, Any], field: str) 
 def test_any_value_is_refused_or_survives_a_round_trip(serial: str, names: list[str]) -> None:
     fields = {"system": "given", "serial_number": serial, "designators": names, "vendor": "ACME", "product": "disk"}
     try:
-        found = known_as(fields)
+        designation = known_as(fields)
     except InvalidError:
         return
-    assert of_property(to_property(found)) == found
+    assert of_property(to_property(designation)) == designation
 
 
 def test_a_property_that_was_not_written_so_is_none() -> None:

@@ -16,17 +16,17 @@ SPACE = Space(
 )  # fmt: skip
 
 
-def volume(dataset: str = "tank/zvaai/store", own_guid: int = 42, source: Source = Source.LOCAL, **properties: str) -> Volume:
-    own = {"uuid": UUID, "guid": "42", "name": "store"} | properties
+def volume(dataset: str = "tank/zvaai/store", dataset_guid: int = 42, source: Source = Source.LOCAL, **properties: str) -> Volume:
+    values = {"uuid": UUID, "guid": "42", "name": "store"} | properties
     return Volume(
-        name=dataset, guid=own_guid, createtxg=1, creation=1, space=SPACE, volsize=1 << 30, volblocksize=65536, refreservation=0,
-        properties={f"zvaai:{key}": Property(value, source) for key, value in own.items()},
+        name=dataset, guid=dataset_guid, createtxg=1, creation=1, space=SPACE, volsize=1 << 30, volblocksize=65536,
+        refreservation=0, properties={f"zvaai:{key}": Property(value, source) for key, value in values.items()},
     )  # fmt: skip
 
 
 def test_an_identity_of_the_dataset_itself() -> None:
-    found = judge(volume(lun="3", soft_threshold="80"))
-    assert found == Identity(UUID, "store", 3, 80, None)
+    identity = judge(volume(lun="3", soft_threshold="80"))
+    assert identity == Identity(UUID, "store", 3, 80, None)
 
 
 @pytest.mark.parametrize(
@@ -57,18 +57,18 @@ def test_every_property_must_be_set_on_the_dataset_itself(name: str, source: Sou
 
 @pytest.mark.parametrize("guid", [41, 43, 0])
 def test_another_dataset_with_these_properties_is_a_copy(guid: int) -> None:
-    assert isinstance(judge(volume(own_guid=guid)), Copy)
+    assert isinstance(judge(volume(dataset_guid=guid)), Copy)
 
 
 @pytest.mark.parametrize("bad", [{"uuid": "no"}, {"guid": ""}, {"name": "a/b"}, {"name": ""}])
 def test_nonsense_does_not_count(bad: dict[str, str]) -> None:
-    found = judge(volume("tank/zvaai/store", 42, Source.LOCAL, **bad))
-    assert isinstance(found, Copy)
+    judged = judge(volume("tank/zvaai/store", 42, Source.LOCAL, **bad))
+    assert isinstance(judged, Copy)
 
 
 def test_numbers_out_of_range_are_left_out() -> None:
-    found = judge(volume(lun="99999", soft_threshold="x", deleted="-1"))
-    assert isinstance(found, Identity) and (found.lun, found.soft_threshold, found.deleted_at) == (None, None, None)
+    judged = judge(volume(lun="99999", soft_threshold="x", deleted="-1"))
+    assert isinstance(judged, Identity) and (judged.lun, judged.soft_threshold, judged.deleted_at) == (None, None, None)
 
 
 def test_of_two_with_one_identity_neither_counts() -> None:
@@ -81,7 +81,7 @@ def test_of_two_with_one_identity_neither_counts() -> None:
 
 
 def test_of_a_copy_and_its_source_the_source_counts() -> None:
-    judged = judge_all([volume("tank/zvaai/store"), volume("tank/zvaai/received", own_guid=43)])
+    judged = judge_all([volume("tank/zvaai/store"), volume("tank/zvaai/received", dataset_guid=43)])
     assert isinstance(judged["tank/zvaai/store"], Identity) and isinstance(judged["tank/zvaai/received"], Copy)
 
 
@@ -93,11 +93,11 @@ def test_a_damaged_identity_can_be_the_original(damage: dict[str, str]) -> None:
 
 def test_without_a_guid_it_may_be_the_original() -> None:
     dataset = volume()
-    lost = replace(dataset, properties={name: found for name, found in dataset.properties.items() if name != "zvaai:guid"})
+    lost = replace(dataset, properties={name: value for name, value in dataset.properties.items() if name != "zvaai:guid"})
     assert isinstance(judge(lost), Copy) and not is_surely_another(lost)
 
 
 def test_a_replica_is_surely_another() -> None:
-    assert is_surely_another(volume(own_guid=41))
+    assert is_surely_another(volume(dataset_guid=41))
     for source in (Source.INHERITED, Source.RECEIVED):
         assert is_surely_another(volume(source=source))

@@ -32,10 +32,10 @@ def hours(count: int) -> list[Snapshot]:
     return [taken(START + 3600 * hour, hour) for hour in range(count)]
 
 
-def left(found: Sequence[Snapshot], rule: Retention) -> list[Snapshot]:
+def left(snapshots: Sequence[Snapshot], rule: Retention) -> list[Snapshot]:
     """Retained snapshots, oldest first."""
-    gone = {snapshot.name for snapshot in surplus(found, {ID: rule})}
-    return [snapshot for snapshot in found if snapshot.name not in gone]
+    gone = {snapshot.name for snapshot in surplus(snapshots, {ID: rule})}
+    return [snapshot for snapshot in snapshots if snapshot.name not in gone]
 
 
 def test_a_year_of_hourly_snapshots() -> None:
@@ -48,31 +48,31 @@ def test_a_year_of_hourly_snapshots() -> None:
 
 
 def test_pruning_each_hour_ends_at_the_same_as_pruning_once() -> None:
-    found: list[Snapshot] = []
+    stored: list[Snapshot] = []
     for hour in hours(60 * 24):
-        found = left([*found, hour], STANDARD)
-    assert found == left(hours(60 * 24), STANDARD)
+        stored = left([*stored, hour], STANDARD)
+    assert stored == left(hours(60 * 24), STANDARD)
 
 
 def test_days_are_those_of_the_time_zone() -> None:
     """23:30 and 00:30 in Berlin are one day in UTC."""
     evening = int(dt.datetime(2026, 7, 1, 21, 30, tzinfo=dt.UTC).timestamp())
-    found = [taken(evening, 1), taken(evening + 3600, 2)]
-    assert len(left(found, Retention(1, daily=2, time_zone="Europe/Berlin"))) == 2
-    assert len(left(found, Retention(1, daily=2))) == 1
+    snapshots = [taken(evening, 1), taken(evening + 3600, 2)]
+    assert len(left(snapshots, Retention(1, daily=2, time_zone="Europe/Berlin"))) == 2
+    assert len(left(snapshots, Retention(1, daily=2))) == 1
 
 
 def test_others_stay() -> None:
     """Snapshots of other schedules, manual ones, held ones, and those with clones."""
-    found = hours(4)
+    snapshots = hours(4)
     held, cloned = taken(START, 10, holds=1), taken(START + 1, 11)
     cloned = Snapshot(**{name: getattr(cloned, name) for name in Snapshot.__slots__} | {"clones": ("tank/clone",)})
     by_hand = Snapshot(
-        name="tank/a@mine", guid=1, createtxg=12, creation=START, used=0, referenced=0, properties=found[0].properties
+        name="tank/a@mine", guid=1, createtxg=12, creation=START, used=0, referenced=0, properties=snapshots[0].properties
     )
     other = taken(START + 2, 13, schedule="another")
-    gone = surplus([*found, held, cloned, by_hand, other], {ID: Retention(1)})
-    assert {snapshot.name for snapshot in gone} == {snapshot.name for snapshot in found}
+    gone = surplus([*snapshots, held, cloned, by_hand, other], {ID: Retention(1)})
+    assert {snapshot.name for snapshot in gone} == {snapshot.name for snapshot in snapshots}
 
 
 def test_protection_ends() -> None:
@@ -87,7 +87,7 @@ def test_protection_ends() -> None:
     st.builds(Retention, st.integers(1, 5), *(st.integers(0, 5) for _ in range(4))),
 )
 def test_the_newest_always_stay_and_no_more_than_the_sum(ages: list[int], rule: Retention) -> None:
-    found = [taken(START + age, txg) for txg, age in enumerate(dict.fromkeys(sorted(ages)))]
-    stored = left(found, rule)
-    assert found[-rule.keep :] == stored[-rule.keep :]
+    snapshots = [taken(START + age, txg) for txg, age in enumerate(dict.fromkeys(sorted(ages)))]
+    stored = left(snapshots, rule)
+    assert snapshots[-rule.keep :] == stored[-rule.keep :]
     assert len(stored) <= rule.keep + rule.hourly + rule.daily + rule.weekly + rule.monthly

@@ -73,15 +73,15 @@ def test_no_module_imports_itself_in_a_circle() -> None:
 
 def _modules(file: Path, files: Mapping[str, Path]) -> set[str]:
     """Modules that a file imports: of `from package import module` the module."""
-    found: set[str] = set()
+    packages: set[str] = set()
     for name in imported(file):
-        found |= {name} & files.keys()
+        packages |= {name} & files.keys()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("appliance."):
             package = node.module.removeprefix("appliance.")
             if modules := {f"{package}.{alias.name}" for alias in node.names} & files.keys():
-                found = found - {package} | modules
-    return found
+                packages = packages - {package} | modules
+    return packages
 
 
 def test_the_http_process_opens_no_database_and_no_key() -> None:

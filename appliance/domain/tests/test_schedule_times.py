@@ -41,8 +41,8 @@ def test_slots(now: str, every: int, begin: str, zone: str, slot: str) -> None:
 def test_each_hour_of_a_day_has_a_slot(day: str, hours: int) -> None:
     midnight = at(f"{day} 00:00:00", BERLIN)
     next_day = at(str(dt.date.fromisoformat(day) + dt.timedelta(days=1)) + " 00:00:00", BERLIN)
-    found = {latest_slot(now, 60, "00:00", BERLIN) for now in range(int(midnight), int(next_day), 300)}
-    assert len(found) == hours and max(found) < next_day
+    slots = {latest_slot(now, 60, "00:00", BERLIN) for now in range(int(midnight), int(next_day), 300)}
+    assert len(slots) == hours and max(slots) < next_day
 
 
 @given(

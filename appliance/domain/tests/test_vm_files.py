@@ -92,5 +92,5 @@ def test_invalid_names(name: str) -> None:
 def test_nothing_but_quoted_names_changes(content: bytes, names: dict[str, str]) -> None:
     """Whatever a file has in it: bytes that are no text stay."""
     safe = {old: re.sub(r'["\n]', "", new) for old, new in names.items()}
-    found = rewritten(VmFile("a.vmsd", "b.vmsd", len(content), True), content, safe, "new")
-    assert re.sub(rb'"[^"\n]*"', b"", found) == re.sub(rb'"[^"\n]*"', b"", content)
+    content_after = rewritten(VmFile("a.vmsd", "b.vmsd", len(content), True), content, safe, "new")
+    assert re.sub(rb'"[^"\n]*"', b"", content_after) == re.sub(rb'"[^"\n]*"', b"", content)

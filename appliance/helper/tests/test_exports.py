@@ -49,8 +49,8 @@ class Rig:
         """Adds a valid export, with other arguments if given."""
         number, share = other.pop("number", 1), other.pop("share", "/one")
         settings = ExportSettings(**{"clients": ["192.0.2.1"], "squash": "No_Root_Squash", "versions": [3, 4], **other})
-        own = self.simulator.filesystem(dataset).guid if guid is None else guid
-        self.client.add_export(dataset, own, number, share, settings)
+        dataset_guid = self.simulator.filesystem(dataset).guid if guid is None else guid
+        self.client.add_export(dataset, dataset_guid, number, share, settings)
 
     @property
     def served(self) -> dict[int, str]:

@@ -17,7 +17,7 @@ _log = logging.getLogger("zvaai-helper")
 
 
 @pytest.fixture(autouse=True)
-def own_handlers() -> Iterator[None]:
+def handlers_removed() -> Iterator[None]:
     """Removes the handlers of the test."""
     root = logging.getLogger()
     before, level = list(root.handlers), root.level

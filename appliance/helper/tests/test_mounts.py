@@ -234,10 +234,10 @@ def test_nothing_is_mounted_over_another_nor_a_copy_at_an_import(
     client: HelperClient, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A received copy has the datastore's mountpoint, and OpenZFS mounts one over the other."""
-    own = client.create_filesystem("tank/own", properties={"mountpoint": "/srv/zvaai/own", "canmount": "noauto"})
-    client.set_properties("tank/own", {"zvaai:guid": str(own.guid)})
+    created = client.create_filesystem("tank/own", properties={"mountpoint": "/srv/zvaai/own", "canmount": "noauto"})
+    client.set_properties("tank/own", {"zvaai:guid": str(created.guid)})
     client.create_filesystem(
-        "tank/copy", properties={"mountpoint": "/srv/zvaai/copy", "canmount": "on", "zvaai:guid": str(own.guid)}
+        "tank/copy", properties={"mountpoint": "/srv/zvaai/copy", "canmount": "on", "zvaai:guid": str(created.guid)}
     )
     monkeypatch.setattr("appliance.helper.mounts.stack", lambda _path: ["tank/copy"])
     with pytest.raises(Refused, match="tank/copy is mounted"):

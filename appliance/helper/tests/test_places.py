@@ -12,7 +12,7 @@ from appliance.zfs.model import VdevSpec
 
 PLACE = "/srv/zvaai/one"
 DIRECTORIES = ("/srv/zvaai/",)
-OWN, COPY = "tank/one", "rust/one"
+ORIGINAL, COPY = "tank/one", "rust/one"
 
 
 @pytest.fixture
@@ -22,35 +22,35 @@ def simulator() -> Simulator:
     disks = [disk.path for disk in simulator.disks()]
     for pool, disk in zip(("tank", "rust"), disks, strict=False):
         simulator.create_pool(pool, [VdevSpec(devices=(disk,))])
-    guid = simulator.create_filesystem(OWN, properties={"mountpoint": PLACE}).guid
+    guid = simulator.create_filesystem(ORIGINAL, properties={"mountpoint": PLACE}).guid
     simulator.create_filesystem(COPY, properties={"mountpoint": PLACE})
-    for name in (OWN, COPY):
+    for name in (ORIGINAL, COPY):
         simulator.set_properties(name, {"zvaai:guid": str(guid)})
     return simulator
 
 
 def mounted(simulator: Simulator) -> set[str]:
-    return {name for name in (OWN, COPY) if simulator.filesystem(name).mounted}
+    return {name for name in (ORIGINAL, COPY) if simulator.filesystem(name).mounted}
 
 
-@pytest.mark.parametrize("mounted_there", [[OWN, COPY], [COPY, OWN], [COPY]])
-def test_the_datastore_alone_stays(simulator: Simulator, mounted_there: list[str]) -> None:
-    for name in {OWN, COPY} - set(mounted_there):
+@pytest.mark.parametrize("mounted_datasets", [[ORIGINAL, COPY], [COPY, ORIGINAL], [COPY]])
+def test_the_datastore_alone_stays(simulator: Simulator, mounted_datasets: list[str]) -> None:
+    for name in {ORIGINAL, COPY} - set(mounted_datasets):
         simulator.unmount(name)
-    assert repair(simulator, DIRECTORIES, lambda _place: mounted_there)
-    assert mounted(simulator) == {OWN}
+    assert repair(simulator, DIRECTORIES, lambda _place: mounted_datasets)
+    assert mounted(simulator) == {ORIGINAL}
 
 
-@pytest.mark.parametrize("mounted_there", [[OWN], []])
-def test_correct_mounts_are_not_changed(simulator: Simulator, mounted_there: list[str]) -> None:
-    for name in {OWN, COPY} - set(mounted_there):
+@pytest.mark.parametrize("mounted_datasets", [[ORIGINAL], []])
+def test_correct_mounts_are_not_changed(simulator: Simulator, mounted_datasets: list[str]) -> None:
+    for name in {ORIGINAL, COPY} - set(mounted_datasets):
         simulator.unmount(name)
-    assert repair(simulator, DIRECTORIES, lambda _place: mounted_there)
-    assert mounted(simulator) == set(mounted_there), "an unmounted datastore is unmounted on purpose, or has no key"
+    assert repair(simulator, DIRECTORIES, lambda _place: mounted_datasets)
+    assert mounted(simulator) == set(mounted_datasets), "an unmounted datastore is unmounted on purpose, or has no key"
 
 
 def test_a_copy_alone_has_no_right_to_the_place(simulator: Simulator) -> None:
-    simulator.destroy(OWN)
+    simulator.destroy(ORIGINAL)
     assert repair(simulator, DIRECTORIES, lambda _place: [COPY])
     assert not simulator.filesystem(COPY).mounted
 
@@ -60,8 +60,12 @@ def test_plain_datasets_are_not_changed(simulator: Simulator) -> None:
     simulator.create_filesystem("tank/theirs", properties={"mountpoint": "/srv/zvaai/theirs"})
     simulator.create_filesystem("rust/theirs", properties={"mountpoint": "/srv/zvaai/theirs"})
     simulator.unmount(COPY)
-    there = {"/home": ["tank/home", "rust/home"], "/srv/zvaai/theirs": ["tank/theirs", "rust/theirs"], PLACE: [OWN]}
-    assert repair(simulator, DIRECTORIES, lambda place: there[place])
+    datasets_by_place = {
+        "/home": ["tank/home", "rust/home"],
+        "/srv/zvaai/theirs": ["tank/theirs", "rust/theirs"],
+        PLACE: [ORIGINAL],
+    }
+    assert repair(simulator, DIRECTORIES, lambda place: datasets_by_place[place])
     assert all(simulator.filesystem(name).mounted for name in ("tank/home", "tank/theirs", "rust/theirs"))
 
 
@@ -71,9 +75,9 @@ def test_a_mountpoint_in_use_does_not_block_the_repair_of_another(simulator: Sim
     for name in ("tank/two", "rust/two"):
         simulator.set_properties(name, {"zvaai:guid": str(second.guid)})
     simulator.fail_next("unmount", DatasetBusy(COPY, ("tar (process 7)",)))
-    there = {PLACE: [OWN, COPY], "/srv/zvaai/two": ["tank/two", "rust/two"]}
-    assert not repair(simulator, DIRECTORIES, lambda place: there[place])
-    assert mounted(simulator) == {OWN, COPY}
+    datasets_by_place = {PLACE: [ORIGINAL, COPY], "/srv/zvaai/two": ["tank/two", "rust/two"]}
+    assert not repair(simulator, DIRECTORIES, lambda place: datasets_by_place[place])
+    assert mounted(simulator) == {ORIGINAL, COPY}
     assert simulator.filesystem("tank/two").mounted and not simulator.filesystem("rust/two").mounted
 
 
@@ -82,7 +86,7 @@ def test_reservations_belong_to_their_pool(simulator: Simulator) -> None:
     for pool in ("tank", "rust"):
         simulator.create_filesystem(f"{pool}/zvaai-reservations", properties={"mountpoint": place})
     simulator.unmount(COPY)
-    there = {PLACE: [OWN], place: ["tank/zvaai-reservations", "rust/zvaai-reservations"]}
-    assert repair(simulator, DIRECTORIES, lambda place: there[place])
+    datasets_by_place = {PLACE: [ORIGINAL], place: ["tank/zvaai-reservations", "rust/zvaai-reservations"]}
+    assert repair(simulator, DIRECTORIES, lambda place: datasets_by_place[place])
     assert simulator.filesystem("tank/zvaai-reservations").mounted
     assert not simulator.filesystem("rust/zvaai-reservations").mounted

@@ -104,10 +104,10 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
         yield appliance
 
 
-def receiver(appliance: Appliance, there: MailServer, scheme: str, **more: Any) -> str:
+def receiver(appliance: Appliance, mail: MailServer, scheme: str, **more: Any) -> str:
     """Adds a receiver and returns its identifier."""
     body = {
-        "name": "mail", "url": f"{scheme}://127.0.0.1:{there.port}", "certificate": there.pem, "sender": "zvaai@example.com",
+        "name": "mail", "url": f"{scheme}://127.0.0.1:{mail.port}", "certificate": mail.pem, "sender": "zvaai@example.com",
         "recipients": [OPS, "storage@example.com"], "user": "zvaai", "password": PASSWORD, **more,
     }  # fmt: skip
     answer = appliance.request("POST", "/receivers", body)
@@ -129,13 +129,13 @@ def sent(appliance: Appliance, *, after: float = 0) -> int:
 
 @pytest.mark.parametrize("scheme", ["smtps", "smtp"])
 def test_an_alert_is_encrypted_and_in_one_thread(appliance: Appliance, tmp_path: Path, scheme: str) -> None:
-    with mail_server(tmp_path, scheme) as there:
-        receiver(appliance, there, scheme)
+    with mail_server(tmp_path, scheme) as mail:
+        receiver(appliance, mail, scheme)
         raised_and_cleared(appliance)
         assert sent(appliance) == 1 and sent(appliance) == 1 and sent(appliance) == 0
-    assert there.encrypted == [True, True] and there.users == ["zvaai", "zvaai"]
-    assert there.to == [[OPS, "storage@example.com"]] * 2
-    first, second = there.mails
+    assert mail.encrypted == [True, True] and mail.users == ["zvaai", "zvaai"]
+    assert mail.to == [[OPS, "storage@example.com"]] * 2
+    first, second = mail.mails
     subject = str(email.header.make_header(email.header.decode_header(first["Subject"])))
     assert "CRITICAL: tänk: a disk is gone" in subject and first["From"] == "zvaai@example.com"
     payload = first.get_payload(decode=True)
@@ -150,10 +150,10 @@ def test_a_test_reports_the_problem(appliance: Appliance, tmp_path: Path) -> Non
         assert result is not None
         return result["state"], result["status"], str(result["problem"])
 
-    with mail_server(tmp_path, "smtp") as there:
-        identifier = receiver(appliance, there, "smtp")
-        assert tested(identifier)[0] == "delivered" and "this is a test" in str(there.mails[0]["Subject"])
-        there.refuses = "452 4.3.1 the disk is full"
+    with mail_server(tmp_path, "smtp") as mail:
+        identifier = receiver(appliance, mail, "smtp")
+        assert tested(identifier)[0] == "delivered" and "this is a test" in str(mail.mails[0]["Subject"])
+        mail.refuses = "452 4.3.1 the disk is full"
         state, status, problem = tested(identifier)
         assert (state, status) == ("failed", 452) and "the disk is full" in problem
         appliance.request("PATCH", f"/receivers/{identifier}", {"password": "another one"})
@@ -162,22 +162,22 @@ def test_a_test_reports_the_problem(appliance: Appliance, tmp_path: Path) -> Non
         appliance.request("PATCH", f"/receivers/{identifier}", {"password": PASSWORD, "recipients": ["nobody@example.com"]})
         state, status, problem = tested(identifier)
         assert (state, status) == ("failed", 550) and "nobody@example.com" in problem
-        other = receiver(appliance, there, "smtp", name="without the certificate", certificate=None)
+        other = receiver(appliance, mail, "smtp", name="without the certificate", certificate=None)
         assert "certificate verify failed" in tested(other)[2]
     assert "refused" in tested(identifier)[2]
-    assert len(there.mails) == 1
+    assert len(mail.mails) == 1
 
 
 def test_a_server_that_is_full_gets_it_later(appliance: Appliance, tmp_path: Path) -> None:
     """By the same rules as webhooks: 4xx for a day, 5xx ten times."""
-    with mail_server(tmp_path, "smtp") as there:
-        identifier = receiver(appliance, there, "smtp")
-        there.refuses = "451 4.7.1 greylisted"
+    with mail_server(tmp_path, "smtp") as mail:
+        identifier = receiver(appliance, mail, "smtp")
+        mail.refuses = "451 4.7.1 greylisted"
         raised_and_cleared(appliance)
         assert sent(appliance) == 1 and sent(appliance) == 0
-        there.refuses = None
-        assert sent(appliance, after=10) == 1 and len(there.mails) == 1
-        there.refuses = "554 5.7.1 rejected"
+        mail.refuses = None
+        assert sent(appliance, after=10) == 1 and len(mail.mails) == 1
+        mail.refuses = "554 5.7.1 rejected"
         for attempt in range(10):
             assert sent(appliance, after=10 + 4000 * (attempt + 1)) == 1
         states = [delivery["state"] for delivery in appliance.get(f"/receivers/{identifier}/deliveries")["items"]]
@@ -185,12 +185,12 @@ def test_a_server_that_is_full_gets_it_later(appliance: Appliance, tmp_path: Pat
 
 
 def test_without_starttls_only_trusted_networks_are_reached(appliance: Appliance, tmp_path: Path) -> None:
-    with mail_server(tmp_path, "plain") as there:
-        receiver(appliance, there, "smtp")
+    with mail_server(tmp_path, "plain") as mail:
+        receiver(appliance, mail, "smtp")
         raised_and_cleared(appliance)
         sender = Sender(appliance.store, appliance.service.context.seal, ())
-        assert sender.turn(time.time()) == 1 and not there.mails
-        assert sent(appliance, after=10) == 1 and there.encrypted == [False]
+        assert sender.turn(time.time()) == 1 and not mail.mails
+        assert sent(appliance, after=10) == 1 and mail.encrypted == [False]
 
 
 @pytest.mark.parametrize(

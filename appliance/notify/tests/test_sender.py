@@ -23,7 +23,7 @@ TRUSTED = (ipaddress.ip_network("127.0.0.0/8"),)
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> Iterator[Receiver]:
+def receiver_server(tmp_path: Path) -> Iterator[Receiver]:
     """A receiver's endpoint."""
     with receiver(tmp_path) as server:
         yield server
@@ -40,9 +40,9 @@ def sender_of(appliance: Appliance) -> Sender:
     return Sender(appliance.store, appliance.service.context.seal, TRUSTED)
 
 
-def hook(appliance: Appliance, there: Receiver, **more: Any) -> dict[str, Any]:
+def hook(appliance: Appliance, receiver_server: Receiver, **more: Any) -> dict[str, Any]:
     """Adds a webhook."""
-    body = {"name": "pager", "url": there.url, "certificate": there.pem or None, **more}
+    body = {"name": "pager", "url": receiver_server.url, "certificate": receiver_server.pem or None, **more}
     answer = appliance.request("POST", "/receivers", body)
     assert answer.status_code == 201, answer.text
     assert answer.json is not None
@@ -58,25 +58,25 @@ def find(appliance: Appliance, *findings: Finding) -> None:
         update_alerts(session, "odd", findings)
 
 
-def bodies(there: Receiver) -> list[Any]:
-    return [json.loads(body) for _, body in there.received]
+def bodies(receiver_server: Receiver) -> list[Any]:
+    return [json.loads(body) for _, body in receiver_server.received]
 
 
 def deliveries(appliance: Appliance, made: dict[str, Any]) -> list[Any]:
     return list(appliance.get(f"/receivers/{made['id']}/deliveries")["items"])
 
 
-def test_an_alert_is_delivered_when_raised_changed_and_cleared(appliance: Appliance, there: Receiver) -> None:
-    made = hook(appliance, there)
+def test_an_alert_is_delivered_when_raised_changed_and_cleared(appliance: Appliance, receiver_server: Receiver) -> None:
+    made = hook(appliance, receiver_server)
     sender = sender_of(appliance)
     sender.start()
     find(appliance, finding("warning"))
     find(appliance, finding("warning", "another text is no news"))
     find(appliance, finding("critical"))
     find(appliance)
-    there.wait(3)
+    receiver_server.wait(3)
     sender.stop()
-    reported = bodies(there)
+    reported = bodies(receiver_server)
     assert [event["type"] for event in reported] == ["alert.raised", "alert.changed", "alert.cleared"]
     assert [event["data"]["severity"] for event in reported] == ["warning", "critical", "critical"]
     assert (
@@ -87,8 +87,8 @@ def test_an_alert_is_delivered_when_raised_changed_and_cleared(appliance: Applia
     assert shown["last_delivery"]["state"] == "delivered" and shown["last_delivery"]["status"] == 204 and shown["waiting"] == 0
 
 
-def test_severity_and_being_enabled(appliance: Appliance, there: Receiver) -> None:
-    made = hook(appliance, there, severity="critical")
+def test_severity_and_being_enabled(appliance: Appliance, receiver_server: Receiver) -> None:
+    made = hook(appliance, receiver_server, severity="critical")
     find(appliance, finding("warning"))
     assert not deliveries(appliance, made)
     find(appliance)
@@ -97,10 +97,10 @@ def test_severity_and_being_enabled(appliance: Appliance, there: Receiver) -> No
     assert not deliveries(appliance, made)
 
 
-def test_it_is_tried_again_after_the_sender_has_died(appliance: Appliance, there: Receiver) -> None:
+def test_it_is_tried_again_after_the_sender_has_died(appliance: Appliance, receiver_server: Receiver) -> None:
     """Waiting deliveries and their times are in the database: another process continues with the same identifier."""
-    made = hook(appliance, there)
-    there.answer = 503
+    made = hook(appliance, receiver_server)
+    receiver_server.answer = 503
     find(appliance, finding())
     find(appliance)
     now = time.time()
@@ -111,19 +111,20 @@ def test_it_is_tried_again_after_the_sender_has_died(appliance: Appliance, there
     second = sender_of(appliance)
     assert second.turn(now + 2) == 0 and second.turn(now + 7) == 1, "5 s, give or take a fifth"
     assert second.turn(now + 14) == 0, "twice as long"
-    there.answer = 200
+    receiver_server.answer = 200
     assert second.turn(now + 30) == 1 and second.turn(now + 30) == 1 and second.turn(now + 30) == 0
-    reported = bodies(there)
+    reported = bodies(receiver_server)
     assert [event["type"] for event in reported] == ["alert.raised"] * 3 + ["alert.cleared"]
     assert (
-        len({event["id"] for event in reported[:3]}) == 1 and len({headers["webhook-id"] for headers, _ in there.received}) == 2
+        len({event["id"] for event in reported[:3]}) == 1
+        and len({headers["webhook-id"] for headers, _ in receiver_server.received}) == 2
     )
 
 
-def test_rejected_deliveries_are_dropped(appliance: Appliance, there: Receiver) -> None:
+def test_rejected_deliveries_are_dropped(appliance: Appliance, receiver_server: Receiver) -> None:
     """And an alert reports it, to others only."""
-    made = hook(appliance, there, severity="info")
-    there.answer = 404
+    made = hook(appliance, receiver_server, severity="info")
+    receiver_server.answer = 404
     find(appliance, finding())
     sender, now = sender_of(appliance), time.time()
     for _ in range(3):
@@ -135,28 +136,28 @@ def test_rejected_deliveries_are_dropped(appliance: Appliance, there: Receiver) 
         now += 4000
         assert sender.turn(now) == 1
     assert sender.turn(now + 90000) == 0
-    assert [delivery["state"] for delivery in deliveries(appliance, made)] == ["failed"] and len(there.received) == 10
-    there.answer = 200
+    assert [delivery["state"] for delivery in deliveries(appliance, made)] == ["failed"] and len(receiver_server.received) == 10
+    receiver_server.answer = 200
     find(appliance)
     assert sender.turn(now + 90000) == 1
     assert not [alert for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("receiver-")]
 
 
-def test_one_refusal_after_many_timeouts_does_not_count(appliance: Appliance, there: Receiver) -> None:
+def test_one_refusal_after_many_timeouts_does_not_count(appliance: Appliance, receiver_server: Receiver) -> None:
     """A receiver that was down for long, and whose proxy refuses while it starts."""
-    made = hook(appliance, there)
+    made = hook(appliance, receiver_server)
     find(appliance, finding())
     sender, now = sender_of(appliance), time.time()
     for answer in [503] * 12 + [404] * 6:
-        there.answer = answer
+        receiver_server.answer = answer
         now += 4400
         assert sender.turn(now) == 1
     assert [delivery["state"] for delivery in deliveries(appliance, made)] == ["pending"]
 
 
-def test_a_disabled_receiver_gets_nothing(appliance: Appliance, there: Receiver) -> None:
-    made = hook(appliance, there)
-    there.answer = 500
+def test_a_disabled_receiver_gets_nothing(appliance: Appliance, receiver_server: Receiver) -> None:
+    made = hook(appliance, receiver_server)
+    receiver_server.answer = 500
     find(appliance, finding())
     for attempt in range(3):
         sender_of(appliance).turn(time.time() + 4000 * (attempt + 1))
@@ -165,10 +166,10 @@ def test_a_disabled_receiver_gets_nothing(appliance: Appliance, there: Receiver)
     assert not [alert["key"] for alert in appliance.get("/alerts")["items"] if alert["key"].startswith("receiver-")]
 
 
-def test_waiting_deliveries_are_limited(appliance: Appliance, there: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_deliveries_are_limited(appliance: Appliance, receiver_server: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receivers, "WAITING", 5)
     monkeypatch.setattr(receivers, "RETAINED", 3)
-    made = hook(appliance, there)
+    made = hook(appliance, receiver_server)
     for _ in range(5):
         find(appliance, finding())
         find(appliance)
@@ -176,24 +177,24 @@ def test_waiting_deliveries_are_limited(appliance: Appliance, there: Receiver, m
     assert states.count("pending") == 5 and states.count("dropped") == 5 and states[0] == "pending"
     while sender_of(appliance).turn(time.time()):
         pass
-    assert len(there.received) == 5
+    assert len(receiver_server.received) == 5
     with appliance.store.reading() as session:
         assert session.query(Delivery).count() == 3
 
 
-def test_a_test_is_sent_now(appliance: Appliance, there: Receiver) -> None:
-    made = hook(appliance, there)
+def test_a_test_is_sent_now(appliance: Appliance, receiver_server: Receiver) -> None:
+    made = hook(appliance, receiver_server)
     reported = appliance.request("POST", f"/receivers/{made['id']}/test").json
     assert reported is not None and (reported["state"], reported["status"], reported["kind"]) == ("delivered", 204, "test")
-    assert bodies(there)[0]["type"] == "test"
-    there.answer = 500
+    assert bodies(receiver_server)[0]["type"] == "test"
+    receiver_server.answer = 500
     reported = appliance.request("POST", f"/receivers/{made['id']}/test").json
     assert reported is not None and (reported["state"], reported["status"]) == ("failed", 500)
     assert sender_of(appliance).turn(time.time() + 90000) == 0 and not appliance.get("/alerts")["items"]
 
 
-def test_secrets_are_returned_once(appliance: Appliance, there: Receiver) -> None:
-    made = hook(appliance, there)
+def test_secrets_are_returned_once(appliance: Appliance, receiver_server: Receiver) -> None:
+    made = hook(appliance, receiver_server)
     assert made["secret"].startswith("whsec_")
     everything = json.dumps([appliance.get("/receivers"), appliance.get(f"/receivers/{made['id']}"), appliance.get("/audit")])
     assert made["secret"] not in everything
@@ -204,7 +205,7 @@ def test_secrets_are_returned_once(appliance: Appliance, there: Receiver) -> Non
     again = appliance.request("POST", f"/receivers/{made['id']}/secret").json
     assert again is not None and again["secret"] != made["secret"]
     appliance.request("POST", f"/receivers/{made['id']}/test")
-    headers, body = there.received[-1]
+    headers, body = receiver_server.received[-1]
     from appliance.notify.webhook import sign  # noqa: PLC0415
 
     stamp = int(headers["webhook-timestamp"])
@@ -218,11 +219,11 @@ def database(appliance: Appliance) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(directory.glob(f"{appliance.configuration.database.name}*")))
 
 
-def test_urls_are_in_no_file_as_they_are(appliance: Appliance, there: Receiver) -> None:
+def test_urls_are_in_no_file_as_they_are(appliance: Appliance, receiver_server: Receiver) -> None:
     """Nor in the answers stored for repeated requests; and it goes where they lead."""
-    made = hook(appliance, there)
-    assert made["url"] == there.url and appliance.get(f"/receivers/{made['id']}")["url"] == there.url
-    path, later = f"/receivers/{made['id']}", there.url.replace("t0ken", "an0ther")
+    made = hook(appliance, receiver_server)
+    assert made["url"] == receiver_server.url and appliance.get(f"/receivers/{made['id']}")["url"] == receiver_server.url
+    path, later = f"/receivers/{made['id']}", receiver_server.url.replace("t0ken", "an0ther")
     for change in ({"url": later}, {"name": "renamed"}):
         answers = [appliance.request("PATCH", path, change, Idempotency_Key=f"key of {min(change)}") for _ in range(2)]
         assert answers[0].status_code == 200 and answers[0].json == answers[1].json, "the second is the kept one"
@@ -233,22 +234,22 @@ def test_urls_are_in_no_file_as_they_are(appliance: Appliance, there: Receiver) 
     assert b"renamed" in held and b"t0ken" not in held and b"an0ther" not in held
 
 
-def test_without_the_key_a_webhook_is_reported_and_can_be_set_again(appliance: Appliance, there: Receiver) -> None:
-    made = hook(appliance, there)
+def test_without_the_key_a_webhook_is_reported_and_can_be_set_again(appliance: Appliance, receiver_server: Receiver) -> None:
+    made = hook(appliance, receiver_server)
     other = Seal(appliance.configuration.state_directory / "other.key")
     with appliance.store.session() as session:
-        found = receivers.find(session, made["id"])
-        found.url, found.secret = other.seal(there.url), other.seal(made["secret"])
+        row = receivers.find(session, made["id"])
+        row.url, row.secret = other.seal(receiver_server.url), other.seal(made["secret"])
     assert "again" in appliance.get("/receivers")["items"][0]["url"]
     reported = appliance.request("POST", f"/receivers/{made['id']}/test").json
     assert reported is not None and reported["state"] == "failed" and "not the key" in reported["problem"]
-    assert appliance.request("PATCH", f"/receivers/{made['id']}", {"url": there.url}).status_code == 200
+    assert appliance.request("PATCH", f"/receivers/{made['id']}", {"url": receiver_server.url}).status_code == 200
     assert appliance.request("POST", f"/receivers/{made['id']}/secret").status_code == 201
     reported = appliance.request("POST", f"/receivers/{made['id']}/test").json
     assert reported is not None and reported["state"] == "delivered"
 
 
-def test_invalid_requests(appliance: Appliance, there: Receiver, tmp_path: Path) -> None:
+def test_invalid_requests(appliance: Appliance, receiver_server: Receiver, tmp_path: Path) -> None:
     for url in ("ftp://receiver/", "https://", "https://user:word@receiver/", "https://receiver/#part", "https://a b/", "https://é/",
                 "https://receiver:99999/", "not at all"):  # fmt: skip
         answer = appliance.request("POST", "/receivers", {"name": "one", "url": url})
@@ -257,13 +258,13 @@ def test_invalid_requests(appliance: Appliance, there: Receiver, tmp_path: Path)
     assert answer.status_code == 422 and answer.json and answer.json["errors"][0]["field"] == "certificate"
     with running(tmp_path / "other") as other:
         assert other.request("POST", "/receivers", {"name": "one", "url": "http://receiver/"}).status_code == 422
-    hook(appliance, there)
-    assert appliance.request("POST", "/receivers", {"name": "pager", "url": there.url}).status_code == 409
+    hook(appliance, receiver_server)
+    assert appliance.request("POST", "/receivers", {"name": "pager", "url": receiver_server.url}).status_code == 409
     assert appliance.request("GET", "/receivers", role="operator").status_code == 403
 
 
-def test_waiting_deliveries_are_deleted_with_their_receiver(appliance: Appliance, there: Receiver) -> None:
-    made = hook(appliance, there)
+def test_waiting_deliveries_are_deleted_with_their_receiver(appliance: Appliance, receiver_server: Receiver) -> None:
+    made = hook(appliance, receiver_server)
     find(appliance, finding())
     assert appliance.request("DELETE", f"/receivers/{made['id']}").status_code == 200
     assert sender_of(appliance).turn(time.time()) == 0

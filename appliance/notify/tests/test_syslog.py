@@ -33,12 +33,12 @@ RFC_5424 = re.compile(
 
 def is_right(framed: bytes) -> None:
     """By the grammar of RFC 5424, 6."""
-    found = RFC_5424.fullmatch(framed)
-    assert found is not None, framed
-    assert found["priority"] == b"28" and found["kind"] == b"alert.raised"  # daemon.warning: 3 * 8 + 4
-    assert found["time"] == b"2026-11-25T09:46:40.250Z"
-    assert rb'subject="tank \"\]\\"' in found["data"] and b'id="e1"' in found["data"]
-    assert b"WARNING" in found["text"] and b"80 % is used -- add vdevs" in found["text"]
+    match = RFC_5424.fullmatch(framed)
+    assert match is not None, framed
+    assert match["priority"] == b"28" and match["kind"] == b"alert.raised"  # daemon.warning: 3 * 8 + 4
+    assert match["time"] == b"2026-11-25T09:46:40.250Z"
+    assert rb'subject="tank \"\]\\"' in match["data"] and b'id="e1"' in match["data"]
+    assert b"WARNING" in match["text"] and b"80 % is used -- add vdevs" in match["text"]
 
 
 def send(url: str, certificate: str | None = None) -> Outcome:
@@ -46,17 +46,17 @@ def send(url: str, certificate: str | None = None) -> Outcome:
 
 
 def test_datagrams(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
-        there.bind(("127.0.0.1", 0))
-        there.settimeout(30)
-        assert send(f"syslog://127.0.0.1:{there.getsockname()[1]}").problem is None
-        is_right(there.recv(65536))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.settimeout(30)
+        assert send(f"syslog://127.0.0.1:{listener.getsockname()[1]}").problem is None
+        is_right(listener.recv(65536))
     local = tmp_path / "log"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as there:
-        there.bind(str(local))
-        there.settimeout(30)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(local))
+        listener.settimeout(30)
         assert send(f"syslog://{local}").problem is None
-        is_right(there.recv(65536))
+        is_right(listener.recv(65536))
 
 
 @pytest.fixture

@@ -31,10 +31,10 @@ def deliver(url: str, secret: str, event: str, body: str, certificate: str | Non
 def test_requests_are_signed(tmp_path: Path) -> None:
     """By the receiver's own calculation, over TLS, with the certificate checked."""
     secret = new_secret()
-    with receiver(tmp_path) as there:
-        outcome = deliver(there.url, secret, "event-1", '{"a": 1}', certificate=there.pem, trusted=LOOPBACK)
+    with receiver(tmp_path) as server:
+        outcome = deliver(server.url, secret, "event-1", '{"a": 1}', certificate=server.pem, trusted=LOOPBACK)
         assert (outcome.status, outcome.problem) == (204, None)
-        headers, body = there.received[0]
+        headers, body = server.received[0]
     key = base64.b64decode(secret.removeprefix("whsec_"))
     signed = f"event-1.{headers['webhook-timestamp']}.".encode() + body
     expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
@@ -44,23 +44,23 @@ def test_requests_are_signed(tmp_path: Path) -> None:
 
 
 def test_an_untrusted_certificate_is_refused(tmp_path: Path) -> None:
-    with receiver(tmp_path, address="0.0.0.0") as there:
-        outcome = deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK)
+    with receiver(tmp_path, address="0.0.0.0") as server:
+        outcome = deliver(server.url, new_secret(), "e", "{}", trusted=LOOPBACK)
         assert outcome.status is None and "certificate verify failed" in str(outcome.problem)
-        wrong_name = there.url.replace("127.0.0.1", "127.0.0.2")
-        assert "mismatch" in str(deliver(wrong_name, new_secret(), "e", "{}", certificate=there.pem, trusted=LOOPBACK).problem)
-        assert not there.received
+        wrong_name = server.url.replace("127.0.0.1", "127.0.0.2")
+        assert "mismatch" in str(deliver(wrong_name, new_secret(), "e", "{}", certificate=server.pem, trusted=LOOPBACK).problem)
+        assert not server.received
 
 
 def test_where_it_does_not_go(tmp_path: Path) -> None:
-    with receiver(tmp_path, tls=False) as there:
-        refused = deliver(there.url, new_secret(), "e", "{}")
+    with receiver(tmp_path, tls=False) as server:
+        refused = deliver(server.url, new_secret(), "e", "{}")
         assert refused.status is None and "trusted_networks" in str(refused.problem)
-        by_name = deliver(there.url.replace("127.0.0.1", "localhost").replace("http:", "https:"), new_secret(), "e", "{}")
+        by_name = deliver(server.url.replace("127.0.0.1", "localhost").replace("http:", "https:"), new_secret(), "e", "{}")
         assert by_name.status is None and "trusted_networks" in str(by_name.problem)
-        assert not there.received
-        assert deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK).status == 204
-        assert len(there.received) == 1
+        assert not server.received
+        assert deliver(server.url, new_secret(), "e", "{}", trusted=LOOPBACK).status == 204
+        assert len(server.received) == 1
 
 
 @pytest.mark.parametrize(
@@ -89,23 +89,23 @@ def test_addresses(address: str, plain: bool, goes: bool) -> None:
 
 
 def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
-    with receiver(tmp_path / "a", tls=False) as other, receiver(tmp_path / "b", tls=False) as there:
+    with receiver(tmp_path / "a", tls=False) as other, receiver(tmp_path / "b", tls=False) as server:
 
         def elsewhere(handler: BaseHTTPRequestHandler) -> None:
             handler.send_response(307)
             handler.send_header("Location", other.url)
             handler.end_headers()
 
-        there.answer = elsewhere
-        outcome = deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK)
+        server.answer = elsewhere
+        outcome = deliver(server.url, new_secret(), "e", "{}", trusted=LOOPBACK)
         assert outcome.status == 307 and outcome.problem is not None
-        assert len(there.received) == 1 and not other.received
+        assert len(server.received) == 1 and not other.received
 
 
 def test_a_receiver_that_dawdles_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then would otherwise hold who sends for ever; so would an answer without an end."""
     monkeypatch.setattr(connection, "TOTAL_S", 0.5)
-    with receiver(tmp_path, tls=False) as there:
+    with receiver(tmp_path, tls=False) as server:
 
         def drips(handler: BaseHTTPRequestHandler) -> None:
             for _ in range(1000):
@@ -120,9 +120,9 @@ def test_a_receiver_that_dawdles_is_cut_off(tmp_path: Path, monkeypatch: pytest.
                 handler.wfile.write(bytes(1 << 20))
 
         for answer in (drips, floods):
-            there.answer = answer
+            server.answer = answer
             began = time.monotonic()
-            outcome = deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK)
+            outcome = deliver(server.url, new_secret(), "e", "{}", trusted=LOOPBACK)
             assert time.monotonic() - began < 30
             if answer is drips:
                 assert outcome.status is None and "no answer within" in str(outcome.problem)
@@ -150,8 +150,8 @@ def test_a_resolver_that_does_not_answer_delays_no_request(tmp_path: Path, monke
         waiting = [thread for thread in threading.enumerate() if thread.name == "resolving"]
         assert len(waiting) == connection.RESOLVERS
         monkeypatch.setattr(connection, "TOTAL_S", 15)
-        with receiver(tmp_path, tls=False) as there:
-            assert deliver(there.url, new_secret(), "e", "{}", trusted=LOOPBACK).status == there.answer
+        with receiver(tmp_path, tls=False) as server:
+            assert deliver(server.url, new_secret(), "e", "{}", trusted=LOOPBACK).status == server.answer
     finally:
         go_on.set()
     for thread in waiting:

@@ -98,9 +98,9 @@ def test_two_checks_raise_an_alert_and_two_clear_it(hooked: Appliance, monkeypat
     seen, clock, again = Alerts(hooked.store), [0.0], list[float]()
     seen.now, seen.request_after = lambda: clock[0], again.append
 
-    def check_at(at: float, *found: Finding) -> list[str]:
+    def check_at(at: float, *findings: Finding) -> list[str]:
         clock[0] = at
-        seen.update("odd", found)
+        seen.update("odd", findings)
         return [alert["severity"] for alert in hooked.get("/alerts")["items"]]
 
     assert check_at(0, finding("warning")) == [] and again == [3.0]

@@ -51,14 +51,14 @@ class Scissors:
 
         class Proxy:
             def __getattr__(self, name: str) -> Any:
-                found = getattr(real, name)
+                attribute = getattr(real, name)
                 if name not in CHANGING:
-                    return found
+                    return attribute
 
                 def call(*arguments: Any, **named: Any) -> Any:
                     if scissors.left is not None and not scissors.after:
                         scissors.cut()
-                    result = found(*arguments, **named)
+                    result = attribute(*arguments, **named)
                     if scissors.left is not None and scissors.after:
                         scissors.cut()
                     return result
@@ -121,8 +121,8 @@ class World:
         context = self.executor._context
         context.reconciling.reconcile("test")
         stores = context.datastores()
-        own = {filesystem.name for filesystem in self.simulator.filesystems() if filesystem.name.count("/") == 2}
-        assert {store.dataset for store in stores} == {volume.name for volume in self.simulator.volumes()} | own
+        exported_datasets = {filesystem.name for filesystem in self.simulator.filesystems() if filesystem.name.count("/") == 2}
+        assert {store.dataset for store in stores} == {volume.name for volume in self.simulator.volumes()} | exported_datasets
         assert "copy" not in {store.state for store in stores}, stores
         active = {store.uuid: store.lun for store in stores if store.state == "active" and store.kind == "vmfs"}
         exported = {store.uuid: store.export for store in stores if store.state == "active" and store.kind == "nfs"}
@@ -132,7 +132,9 @@ class World:
             assert not jobs.active(session)
         assert {export.export_id for export in self.nfs.served()} == set(exported.values())
         mounted = {
-            filesystem.name for filesystem in self.simulator.filesystems() if filesystem.mounted and filesystem.name in own
+            filesystem.name
+            for filesystem in self.simulator.filesystems()
+            if filesystem.mounted and filesystem.name in exported_datasets
         }
         assert mounted == {store.dataset for store in stores if store.uuid in exported}
         served = {lun.lun.uuid: lun.lun.number for target in self.target.targets() for lun in target.luns}

@@ -22,8 +22,8 @@ ESX = "iqn.1998-01.com.vmware:esx1"
 
 
 def served(appliance: Appliance) -> dict[int, ServedLun]:
-    found = [target for target in appliance.target.targets() if target.name == appliance.configuration.target.name]
-    return {lun.lun.number: lun for target in found for lun in target.luns}
+    targets = [target for target in appliance.target.targets() if target.name == appliance.configuration.target.name]
+    return {lun.lun.number: lun for target in targets for lun in target.luns}
 
 
 def log_in(appliance: Appliance, iqn: str = ESX) -> None:
@@ -235,8 +235,8 @@ def test_a_host_that_logs_in_while_a_job_waits_retains_its_lun(appliance: Applia
 def test_a_copy_is_shown_and_not_served_until_it_is_adopted(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     source = appliance.simulator.volumes()[0]
-    own = {name: setting.value for name, setting in source.properties.items() if name.startswith("zvaai:")}
-    appliance.simulator.create_volume("tank/received", source.volsize, properties=own)
+    properties_of_source = {name: setting.value for name, setting in source.properties.items() if name.startswith("zvaai:")}
+    appliance.simulator.create_volume("tank/received", source.volsize, properties=properties_of_source)
     appliance.request("POST", "/reconcile")
     copy = next(datastore for datastore in appliance.get("/datastores?state=copy")["items"])
     assert copy["copy_of"] == store and str(source.guid) in copy["copy_reason"]
@@ -251,8 +251,8 @@ def test_a_copy_is_shown_and_not_served_until_it_is_adopted(appliance: Appliance
 def test_a_received_copy_retains_the_identity_after_the_loss_of_the_source(appliance: Appliance) -> None:
     store = appliance.datastore("first")
     source = appliance.simulator.volumes()[0]
-    own = {name: setting.value for name, setting in source.properties.items() if name.startswith("zvaai:")}
-    appliance.simulator.create_volume("tank/received", source.volsize, properties=own)
+    properties_of_source = {name: setting.value for name, setting in source.properties.items() if name.startswith("zvaai:")}
+    appliance.simulator.create_volume("tank/received", source.volsize, properties=properties_of_source)
     appliance.job("DELETE", f"/datastores/{store}")
     appliance.job("POST", f"/datastores/{store}/purge")
     appliance.job("POST", "/volumes/adopt", {"dataset": "tank/received", "name": "again", "identity": "keep"})
@@ -341,9 +341,9 @@ def test_schedules_take_and_keep(appliance: Appliance) -> None:
     context, now = appliance.service.context, [1_800_000_000.0]
     appliance.service.periodic.now = lambda: now[0]
     with appliance.store.session() as session:
-        found = session.get(Schedule, schedule["id"])
-        assert found is not None
-        found.attempted_at = now[0] - 301
+        row = session.get(Schedule, schedule["id"])
+        assert row is not None
+        row.attempted_at = now[0] - 301
     for _ in range(4):
         appliance.service.periodic.schedules()
         for job in appliance.get("/jobs")["items"]:
@@ -455,8 +455,8 @@ def test_a_served_datastore_is_not_affected_by_a_duplicate(appliance: Appliance)
     real = appliance.simulator.datasets
 
     def with_double(root: str | None = None) -> DatasetList:
-        found = real(root)
-        return replace(found, volumes=[*found.volumes, double])
+        listed = real(root)
+        return replace(listed, volumes=[*listed.volumes, double])
 
     appliance.simulator.datasets = with_double  # type: ignore[method-assign]
     appliance.request("POST", "/reconcile")

@@ -48,12 +48,12 @@ def refused(appliance: Appliance, method: str, path: str, body: Any = None) -> A
 
 def test_reservations_lie_in_a_dataset_of_the_pool(appliance: Appliance) -> None:
     store = appliance.datastore("first")
-    found = appliance.simulator.filesystem(f"tank/{DATASET}")
-    assert found.mounted and found.reservation and found.properties["sync"].value == "standard"
-    assert luns(appliance)[store].reservations == found.mountpoint
-    appliance.simulator.unmount(found.name)
+    dataset = appliance.simulator.filesystem(f"tank/{DATASET}")
+    assert dataset.mounted and dataset.reservation and dataset.properties["sync"].value == "standard"
+    assert luns(appliance)[store].reservations == dataset.mountpoint
+    appliance.simulator.unmount(dataset.name)
     appliance.request("POST", "/reconcile")
-    assert appliance.simulator.filesystem(found.name).mounted
+    assert appliance.simulator.filesystem(dataset.name).mounted
 
 
 def test_without_its_folder_a_lun_is_not_served(appliance: Appliance) -> None:
@@ -184,11 +184,11 @@ def test_an_adopted_volume_is_not_changed(appliance: Appliance) -> None:
     appliance.simulator.create_volume("tank/thick", GIB, thick=True)
     appliance.simulator.create_volume("tank/thin", GIB)
     appliance.simulator.create_volume("tank/between", GIB, properties={"refreservation": "1048576"})
-    found = {}
+    provisioning = {}
     for name in ("thick", "thin", "between"):
         store = appliance.job("POST", "/volumes/adopt", {"dataset": f"tank/{name}", "name": name})["result"]["datastore"]
-        found[name] = luns(appliance)[store].provisioning
-    assert found == {"thick": "thick", "thin": "thin", "between": "thin"}
+        provisioning[name] = luns(appliance)[store].provisioning
+    assert provisioning == {"thick": "thick", "thin": "thin", "between": "thin"}
 
 
 # --- snapshots of clones

@@ -16,8 +16,8 @@ from appliance.domain.hazards import Certificate
 def alerts(appliance: Appliance, area: str, *, open_only: bool = True) -> list[Any]:
     appliance.service.scheduler.request()
     appliance.wait_until_idle()
-    found = appliance.get("/alerts" if open_only else "/alerts?open=false")["items"]
-    return [alert for alert in found if alert["key"].startswith(f"{area}:")]
+    alerts = appliance.get("/alerts" if open_only else "/alerts?open=false")["items"]
+    return [alert for alert in alerts if alert["key"].startswith(f"{area}:")]
 
 
 def test_sync_disabled_is_an_alert(appliance: Appliance) -> None:
@@ -45,8 +45,8 @@ def test_a_zvol_that_drops_flushes_is_an_alert(appliance: Appliance) -> None:
 @pytest.mark.parametrize(("days", "severity"), [(100, None), (20, "warning"), (5, "critical"), (-1, "critical")])
 def test_a_certificate_that_ends(days: int, severity: str | None) -> None:
     now = time.time()
-    found = hazards.of_certificate(Certificate(now + days * 86400, "AB" * 32, True), now)
-    assert [finding.severity for finding in found] == ([severity] if severity else [])
+    findings = hazards.of_certificate(Certificate(now + days * 86400, "AB" * 32, True), now)
+    assert [finding.severity for finding in findings] == ([severity] if severity else [])
     assert hazards.of_certificate(None, now) == []
 
 

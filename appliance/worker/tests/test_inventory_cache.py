@@ -116,8 +116,8 @@ def test_before_the_first_scan_no_empty_machine_is_reported(appliance: Appliance
     new = again(old)
     with monkeypatch.context() as patch:
         patch.setattr("appliance.worker.context.time", SimpleNamespace(monotonic=lambda: 5.0, time=time.time, sleep=time.sleep))
-        found = new.scan(60)
-    assert [pool.name for pool in found.pools] == ["tank"]
+        inventory = new.scan(60)
+    assert [pool.name for pool in inventory.pools] == ["tank"]
 
 
 def test_a_job_reads_only_its_pool(slow: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,9 +55,9 @@ def hang(appliance: Appliance, pool: str) -> threading.Event:
 
 def within[T](seconds: float, what: Callable[[], T]) -> T:
     began = time.monotonic()
-    found = what()
+    result = what()
     assert time.monotonic() - began < seconds
-    return found
+    return result
 
 
 def test_a_pool_that_hangs_delays_no_job_snapshot_or_list_of_another(appliance: Appliance, hanging: str) -> None:

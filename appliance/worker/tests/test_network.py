@@ -36,8 +36,12 @@ def test_bonds_and_vlans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(PRINTED)}\nEND\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = {interface.name: interface for interface in network.interfaces()}
-    assert list(found) == ["eth0", "eth1", "bond0", "bond0.20"]
-    assert (found["eth0"].kind, found["eth0"].state, found["eth1"].state) == ("ethernet", "up", "no link")
-    assert (found["bond0"].kind, found["bond0"].detail, found["bond0"].members) == ("bond", "802.3ad", ["eth0", "eth1"])
-    assert (found["bond0.20"].detail, found["bond0.20"].addresses) == ("20 of bond0", ["192.0.2.1/24"])
+    interfaces = {interface.name: interface for interface in network.interfaces()}
+    assert list(interfaces) == ["eth0", "eth1", "bond0", "bond0.20"]
+    assert (interfaces["eth0"].kind, interfaces["eth0"].state, interfaces["eth1"].state) == ("ethernet", "up", "no link")
+    assert (interfaces["bond0"].kind, interfaces["bond0"].detail, interfaces["bond0"].members) == (
+        "bond",
+        "802.3ad",
+        ["eth0", "eth1"],
+    )
+    assert (interfaces["bond0.20"].detail, interfaces["bond0.20"].addresses) == ("20 of bond0", ["192.0.2.1/24"])

@@ -78,17 +78,17 @@ def test_its_dataset_suits_ganesha_and_has_its_identity(appliance: Appliance) ->
     store = appliance.nfs_datastore(
         "first", host_groups=[group], clients=["198.51.100.0/24"], soft_threshold=80, record_size=131072, sync="always"
     )
-    (found,) = [filesystem for filesystem in appliance.simulator.filesystems() if "zvaai:uuid" in filesystem.properties]
-    local = {name: setting.value for name, setting in found.properties.items() if setting.source == Source.LOCAL}
+    (created,) = [filesystem for filesystem in appliance.simulator.filesystems() if "zvaai:uuid" in filesystem.properties]
+    local = {name: setting.value for name, setting in created.properties.items() if setting.source == Source.LOCAL}
     assert {name: value for name, value in local.items() if name.startswith("zvaai:")} == {
-        "zvaai:uuid": store, "zvaai:guid": str(found.guid), "zvaai:name": "first", "zvaai:export": "1",
+        "zvaai:uuid": store, "zvaai:guid": str(created.guid), "zvaai:name": "first", "zvaai:export": "1",
         "zvaai:share": "/first", "zvaai:soft_threshold": "80", "zvaai:thick": "off",
     }  # fmt: skip
-    natives = {name: found.properties[name].value for name in ("acltype", "xattr", "sync", "compression", "canmount")}
+    natives = {name: created.properties[name].value for name in ("acltype", "xattr", "sync", "compression", "canmount")}
     assert natives == {"acltype": "posix", "xattr": "sa", "sync": "always", "compression": "lz4", "canmount": "on"}
-    assert (found.refquota, found.recordsize, found.mounted) == (GIB, 131072, True)
+    assert (created.refquota, created.recordsize, created.mounted) == (GIB, 131072, True)
     export = served(appliance)[1]
-    assert (export.path, export.pseudo) == (found.mountpoint, "/first")
+    assert (export.path, export.pseudo) == (created.mountpoint, "/first")
     assert export.clients == may(ESX, "198.51.100.0/24")
     assert export.text is not None
     others = re.findall(r"^  Access_Type = (.*);$", export.text, re.MULTILINE)
@@ -208,8 +208,8 @@ def test_deleted_restored_purged(appliance: Appliance) -> None:
     before = details(appliance, store)
     appliance.job("DELETE", f"/datastores/{store}")
     deleted = details(appliance, store)
-    found = appliance.simulator.filesystem(deleted["dataset"])
-    assert deleted["state"] == "deleted" and not found.mounted and found.properties["canmount"].value == "noauto"
+    trashed = appliance.simulator.filesystem(deleted["dataset"])
+    assert deleted["state"] == "deleted" and not trashed.mounted and trashed.properties["canmount"].value == "noauto"
     assert served(appliance) == {}
     other = appliance.nfs_datastore("first")
     refused(appliance, "POST", f"/datastores/{store}/restore", {})
@@ -250,8 +250,10 @@ def test_a_clone_is_independent(appliance: Appliance) -> None:
     clone = details(appliance, job["result"]["datastore"])
     assert clone["origin"] and clone["uuid"] != store and clone["share"] == "/second" and clone["size"] == str(2 * GIB)
     assert clone["block_size"] == 131072
-    found = appliance.simulator.filesystem(clone["dataset"])
-    assert found.mounted and found.properties["acltype"].value == "posix" and found.properties["xattr"].value == "sa"
+    filesystem = appliance.simulator.filesystem(clone["dataset"])
+    assert (
+        filesystem.mounted and filesystem.properties["acltype"].value == "posix" and filesystem.properties["xattr"].value == "sa"
+    )
     assert served(appliance)[clone["export"]].clients == may("192.0.2.12")
     appliance.job("DELETE", f"/datastores/{clone['id']}")
     appliance.job("POST", f"/datastores/{clone['id']}/purge")
@@ -329,8 +331,8 @@ def test_a_copy_is_not_served_until_it_is_adopted(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", clients=[ESX])
     dataset = details(appliance, store)["dataset"]
     appliance.simulator.snapshot([f"{dataset}@s"])
-    own = {"zvaai:uuid": store, "zvaai:guid": details(appliance, store)["guid"], "zvaai:name": "first"}
-    appliance.simulator.clone(f"{dataset}@s", "tank/copy", properties={**own, "mountpoint": "/srv/zvaai/copy"})
+    properties = {"zvaai:uuid": store, "zvaai:guid": details(appliance, store)["guid"], "zvaai:name": "first"}
+    appliance.simulator.clone(f"{dataset}@s", "tank/copy", properties={**properties, "mountpoint": "/srv/zvaai/copy"})
     appliance.request("POST", "/reconcile")
     (copy,) = [datastore for datastore in appliance.get("/datastores")["items"] if datastore["dataset"] == "tank/copy"]
     assert copy["state"] == "copy" and set(served(appliance)) == {1}
@@ -346,11 +348,11 @@ def test_an_existing_file_system_is_adopted(appliance: Appliance) -> None:
     appliance.service.context.scan()
     assert {filesystem["dataset"] for filesystem in appliance.get("/filesystems")["items"]} >= {"tank/old"}
     job = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old", "clients": [ESX]})
-    found = appliance.simulator.filesystem("tank/old")
-    assert found.mounted and found.properties["acltype"].value == "posix" and found.mountpoint != "/srv/zvaai/old"
+    old = appliance.simulator.filesystem("tank/old")
+    assert old.mounted and old.properties["acltype"].value == "posix" and old.mountpoint != "/srv/zvaai/old"
     assert details(appliance, job["result"]["datastore"])["size"] == "0", "it has no quota"
-    for own in ("tank/zvaai", "tank/zvaai-reservations"):
-        refused(appliance, "POST", "/volumes/adopt", {"dataset": own, "name": "own"}, status=422)
+    for dataset_of_appliance in ("tank/zvaai", "tank/zvaai-reservations"):
+        refused(appliance, "POST", "/volumes/adopt", {"dataset": dataset_of_appliance, "name": "own"}, status=422)
     appliance.simulator.create_filesystem("tank/parent")
     appliance.simulator.create_filesystem("tank/parent/child")
     refused(appliance, "POST", "/volumes/adopt", {"dataset": "tank/parent", "name": "parent"})
@@ -564,9 +566,9 @@ def test_an_export_that_can_not_be_written_ends_nothing_else(appliance: Applianc
 
 def test_a_daemon_that_just_started_knows_no_clients(appliance: Appliance) -> None:
     store = appliance.nfs_datastore("first", clients=[ESX])
-    nfs(appliance).since = nfs(appliance).now - 1
+    nfs(appliance).started_at = nfs(appliance).now - 1
     assert refused(appliance, "DELETE", f"/datastores/{store}")["blocking"] == [ESX]
-    nfs(appliance).since = 0
+    nfs(appliance).started_at = 0
     appliance.job("DELETE", f"/datastores/{store}")
 
 
@@ -574,12 +576,12 @@ def test_then_hosts_that_may_are_not_changed_either(appliance: Appliance) -> Non
     group = cluster(appliance)
     store = appliance.nfs_datastore("first", host_groups=[group])
     host = appliance.get("/hosts")["items"][0]["id"]
-    nfs(appliance).since = nfs(appliance).now - 1
+    nfs(appliance).started_at = nfs(appliance).now - 1
     changes: list[tuple[str, Any]] = [("PATCH", {"addresses": []}), ("PATCH", {"group": None}), ("DELETE", None)]
     for method, body in changes:
         assert appliance.request(method, f"/hosts/{host}", body).status_code == 409
     assert served(appliance)[details(appliance, store)["export"]].clients == may(ESX)
-    nfs(appliance).since = 0
+    nfs(appliance).started_at = 0
     assert appliance.request("PATCH", f"/hosts/{host}", {"group": None}).status_code == 200
 
 
@@ -606,8 +608,8 @@ def test_readiness_of_nfs(appliance: Appliance, monkeypatch: pytest.MonkeyPatch)
         }
 
     assert not {"nfs", "vaai_nas"} & results("").keys(), "who has no NFS datastore needs no NFS server"
-    own = [Address("eth0", "203.0.113.1"), Address("eth1", "192.0.2.1")]
-    monkeypatch.setattr("appliance.api.appliance_resource.local_addresses", lambda: own)
+    addresses = [Address("eth0", "203.0.113.1"), Address("eth1", "192.0.2.1")]
+    monkeypatch.setattr("appliance.api.appliance_resource.local_addresses", lambda: addresses)
     store = appliance.nfs_datastore("first", host_groups=[cluster(appliance)])
     assert results(store).items() >= {"nfs": "ok", "exported": "ok", "clients": "ok"}.items()
     assert not {"served", "initiator", "squash", "version"} & results(store).keys(), results(store)

@@ -46,8 +46,8 @@ def test_a_restored_backup_reports_newer_copies_on_pools(appliance: Appliance) -
 def test_datastores_of_an_imported_pool_retain_their_free_numbers(appliance: Appliance, number: str, given: int) -> None:
     appliance.datastore("first", lun=0)
     properties = {"zvaai:uuid": "00000000-0000-4000-8000-000000000007", "zvaai:name": "found", "zvaai:lun": number}
-    found = appliance.simulator.create_volume("tank/found", GIB, properties=properties)
-    appliance.simulator.set_properties("tank/found", {"zvaai:guid": str(found.guid)})
+    volume = appliance.simulator.create_volume("tank/found", GIB, properties=properties)
+    appliance.simulator.set_properties("tank/found", {"zvaai:guid": str(volume.guid)})
     reconcile(appliance)
     store = properties["zvaai:uuid"]
     assert details(appliance, store)["lun"] == given and details(appliance, store)["host_groups"] == []
@@ -67,17 +67,17 @@ def waiting(appliance: Appliance, request: Callable[[], Any]) -> str:
 def test_a_queued_jobs_number_that_is_anothers_when_it_begins_is_a_conflict(kind: str, appliance: Appliance) -> None:
     body = {"name": "first", "pool": "tank", "size": str(GIB), "kind": kind}
     job = waiting(appliance, lambda: appliance.request("POST", "/datastores", body))
-    found = str(uuid.UUID(int=7))
+    other_uuid = str(uuid.UUID(int=7))
     with appliance.store.session() as session:
         decided = jobs.job(session, job).parameters
         if kind == "vmfs":
-            domain.present(session, found, decided["shown"]["lun"], None)
+            domain.present(session, other_uuid, decided["shown"]["lun"], None)
         else:
-            exports.show(session, found, decided["shown"]["export"], "/found")
+            exports.show(session, other_uuid, decided["shown"]["export"], "/found")
     appliance.restart_worker()
     ended = appliance.ended(job)
-    assert ended["state"] == "failed" and ended["problem"]["code"] == "conflict" and found in str(ended["problem"]), ended
-    assert [datastore["id"] for datastore in appliance.get("/datastores")["items"]] == [found], (
+    assert ended["state"] == "failed" and ended["problem"]["code"] == "conflict" and other_uuid in str(ended["problem"]), ended
+    assert [datastore["id"] for datastore in appliance.get("/datastores")["items"]] == [other_uuid], (
         "the job took back what it had made"
     )
 

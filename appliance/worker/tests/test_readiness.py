@@ -7,44 +7,44 @@ from simulators.appliance import Appliance
 from appliance.dataplane.target import Status
 from appliance.domain.addresses import Address
 
-ONE, TWO = Address("eth0", "192.0.2.2"), Address("eth1", "198.51.100.2")
+FIRST, SECOND = Address("eth0", "192.0.2.2"), Address("eth1", "198.51.100.2")
 ESX = "iqn.1998-01.com.vmware:esx1"
 
 
-def listening(appliance: Appliance, monkeypatch: pytest.MonkeyPatch, own: list[Address], *portals: str) -> None:
+def listening(appliance: Appliance, monkeypatch: pytest.MonkeyPatch, addresses: list[Address], *portals: str) -> None:
     """The target listens there, on a server with these addresses."""
     monkeypatch.setattr(appliance.target, "status", lambda: Status("1", 0, portals, 0, 0, 0))
-    monkeypatch.setattr("appliance.api.appliance_resource.local_addresses", lambda: own)
+    monkeypatch.setattr("appliance.api.appliance_resource.local_addresses", lambda: addresses)
 
 
 def portals(appliance: Appliance) -> dict[str, str]:
-    (found,) = [check for check in appliance.get("/readiness")["checks"] if check["id"] == "portals"]
-    return dict(found)
+    (result,) = [check for check in appliance.get("/readiness")["checks"] if check["id"] == "portals"]
+    return dict(result)
 
 
 @pytest.mark.parametrize(
-    ("own", "at", "result"),
+    ("addresses", "at", "result"),
     [
-        ([ONE], ["0.0.0.0:3260"], "warning"),
-        ([ONE, TWO], ["0.0.0.0:3260"], "ok"),
-        ([ONE, TWO], ["192.0.2.2:3260"], "warning"),
-        ([ONE, TWO], ["192.0.2.2:3260", "198.51.100.2:3260"], "ok"),
-        ([ONE], ["127.0.0.1:3260"], "failed"),
+        ([FIRST], ["0.0.0.0:3260"], "warning"),
+        ([FIRST, SECOND], ["0.0.0.0:3260"], "ok"),
+        ([FIRST, SECOND], ["192.0.2.2:3260"], "warning"),
+        ([FIRST, SECOND], ["192.0.2.2:3260", "198.51.100.2:3260"], "ok"),
+        ([FIRST], ["127.0.0.1:3260"], "failed"),
         ([], ["0.0.0.0:3260"], "failed"),
     ],
 )
 def test_two_paths_are_two_interfaces(
-    appliance: Appliance, monkeypatch: pytest.MonkeyPatch, own: list[Address], at: list[str], result: str
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch, addresses: list[Address], at: list[str], result: str
 ) -> None:
     """One portal at every address of a server with one address is one path: that was wrongly reported as good."""
-    listening(appliance, monkeypatch, own, *at)
+    listening(appliance, monkeypatch, addresses, *at)
     assert portals(appliance)["result"] == result
     assert (portals(appliance)["remedy"] == "") == (result == "ok")
 
 
 def test_commands_can_be_pasted(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     appliance.group("cluster", ESX)
-    listening(appliance, monkeypatch, [ONE, TWO], "0.0.0.0:3260")
+    listening(appliance, monkeypatch, [FIRST, SECOND], "0.0.0.0:3260")
     response = appliance.get("/readiness")
     assert response["portals"] == ["192.0.2.2:3260", "198.51.100.2:3260"]
     assert response["target"] == appliance.configuration.target.name

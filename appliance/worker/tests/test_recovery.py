@@ -58,10 +58,10 @@ class Sealed:
 
     def on(self, pool: str) -> int | None:
         """The generation of this installation's copy on a pool."""
-        found = [copy for text in FolderCopies(self.copies).read_copies(pool) if (copy := sealed_copy.parse(text))]
+        parsed = [copy for text in FolderCopies(self.copies).read_copies(pool) if (copy := sealed_copy.parse(text))]
         with self.appliance.store.reading() as session:
-            own = sealed_copy.installation(session).id
-        return next((copy.header.generation for copy in found if copy.header.installation == own), None)
+            installation = sealed_copy.installation(session).id
+        return next((copy.header.generation for copy in parsed if copy.header.installation == installation), None)
 
     def copied(self, *pools: str) -> None:
         """Waits until the pools have the configuration of now."""
@@ -99,8 +99,8 @@ class Sealed:
 
     def status(self) -> dict[str, Any]:
         """Recovery mode as the API reports it."""
-        found: dict[str, Any] = self.appliance.get("/recovery")
-        return found
+        recovery: dict[str, Any] = self.appliance.get("/recovery")
+        return recovery
 
     def recover(self, **body: Any) -> Any:
         answer = self.appliance.request("POST", "/recovery", body)
@@ -456,10 +456,10 @@ def test_a_damaged_copy_is_none(sealed: Sealed) -> None:
     copy = sealed_copy.parse(text)
     assert copy is not None
     for damaged in (text[:-40], text.replace('"generation":', '"generation":1'), "", "{}", "\0"):
-        found = sealed_copy.parse(damaged)
-        if found is not None:
+        parsed = sealed_copy.parse(damaged)
+        if parsed is not None:
             with pytest.raises(InvalidError):
-                sealed_copy.open_copy(found, sealed.appliance.service.context.seal, None)
+                sealed_copy.open_copy(parsed, sealed.appliance.service.context.seal, None)
     opened = sealed_copy.open_copy(copy, Seal(Path("/nowhere")), sealed.recovery_key.lower())
     assert "argon2id" in str(opened.content["users"]) and "argon2id" not in text
 

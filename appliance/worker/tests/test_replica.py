@@ -23,7 +23,7 @@ def lost(appliance: Appliance, kind: str) -> tuple[str, Any]:
     simulator = appliance.simulator
     if kind == "vmfs":
         store = appliance.datastore("first", lun=7, host_groups=[appliance.group("cluster", IQN)])
-        found: Any = simulator.volumes()[0]
+        dataset: Any = simulator.volumes()[0]
     else:
         appliance.nfs_datastore("other")
         body: dict[str, Any] = {
@@ -33,15 +33,17 @@ def lost(appliance: Appliance, kind: str) -> tuple[str, Any]:
             "squash": "root",
         }
         store = appliance.nfs_datastore("first", **body)
-        (found,) = [filesystem for filesystem in simulator.filesystems() if filesystem.name.startswith("tank/zvaai/first")]
+        (dataset,) = [filesystem for filesystem in simulator.filesystems() if filesystem.name.startswith("tank/zvaai/first")]
     before = appliance.get(f"/datastores/{store}")
     disks = tuple(disk.path for disk in simulator.disks() if disk.used_by is None)[:2]
     simulator.create_pool("rust", [VdevSpec(devices=disks, redundancy=Redundancy.MIRROR)])
-    own = {name: setting.value for name, setting in found.properties.items() if name.startswith("zvaai:")}
+    properties = {name: setting.value for name, setting in dataset.properties.items() if name.startswith("zvaai:")}
     if kind == "vmfs":
-        simulator.create_volume("rust/received", GIB, properties=own)
+        simulator.create_volume("rust/received", GIB, properties=properties)
     else:
-        simulator.create_filesystem("rust/received", properties={**own, "mountpoint": found.mountpoint, "canmount": "noauto"})
+        simulator.create_filesystem(
+            "rust/received", properties={**properties, "mountpoint": dataset.mountpoint, "canmount": "noauto"}
+        )
     simulator.export_pool("tank")
     assert appliance.request("POST", "/reconcile").status_code == 200
     return store, before

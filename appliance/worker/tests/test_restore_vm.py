@@ -50,14 +50,14 @@ def _root(appliance: Appliance, store: str) -> Path:
 
 
 def _folder(appliance: Appliance, store: str, path: str) -> list[Any]:
-    found: list[Any] = appliance.get(f"/datastores/{store}/snapshots/one/folder?folder={path}")["items"]
-    return found
+    entries: list[Any] = appliance.get(f"/datastores/{store}/snapshots/one/folder?folder={path}")["items"]
+    return entries
 
 
 def test_a_snapshot_is_browsed_by_folder(appliance: Appliance, store: str) -> None:
     assert [(entry["name"], entry["kind"]) for entry in _folder(appliance, store, "")] == [("vms", "folder")]
-    found = {vm["name"]: (vm["kind"], vm["size"]) for vm in _folder(appliance, store, "vms/web")}
-    assert found["web-flat.vmdk"] == ("file", str(len(DISK))) and found["link"] == ("other", "0")
+    entries = {vm["name"]: (vm["kind"], vm["size"]) for vm in _folder(appliance, store, "vms/web")}
+    assert entries["web-flat.vmdk"] == ("file", str(len(DISK))) and entries["link"] == ("other", "0")
     for wrong in ("vms/absent", "../..", "/etc", "vms/web/link", "vms/web/web.vmx"):
         answer = appliance.request("GET", f"/datastores/{store}/snapshots/one/folder?folder={wrong}")
         assert answer.status_code == 422, wrong

@@ -101,15 +101,15 @@ def test_filters(shared: Appliance, query: dict[str, object], shown: list[int]) 
 
 @pytest.mark.parametrize("query", [{}, {"since": AT + 1}, {"until": AT + 6}, {"priority": "warning"}])
 def test_pages_have_each_entry_once(shared: Appliance, query: dict[str, object]) -> None:
-    whole, found, cursor = texts(shared, **query), [], None
+    whole, texts_of_pages, cursor = texts(shared, **query), [], None
     while True:
         page = read(shared, limit=2, **query, **({"cursor": cursor} if cursor else {}))
         assert 0 < len(page["items"]) <= 2
-        found += [item["text"] for item in page["items"]]
+        texts_of_pages += [item["text"] for item in page["items"]]
         cursor = page["next_cursor"]
         if cursor is None:
             break
-    assert found == whole
+    assert texts_of_pages == whole
 
 
 def test_it_is_for_administrators(shared: Appliance) -> None:

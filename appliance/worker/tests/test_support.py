@@ -43,18 +43,18 @@ def test_content_of_the_bundle(appliance: Appliance) -> None:
     appliance.simulator.offline("tank", appliance.simulator.disks()[0].path)
     appliance.service.context.scan()
     appliance.service.watch.pools()
-    found = bundle(appliance)
-    assert json.loads(found["versions.json"])["appliance"]
-    assert json.loads(found["pools.json"])[0]["health"] == "DEGRADED"
-    assert all(word in found["zpool-status.txt"] for word in (" tank\n", "DEGRADED", appliance.simulator.disks()[0].path))
-    assert [datastore["id"] for datastore in json.loads(found["datastores.json"])] == [store]
-    assert json.loads(found["configuration.json"])["host_groups"][0]["name"] == "cluster"
-    assert any(job["kind"] == "datastore.create" for job in map(json.loads, found["jobs.jsonl"].splitlines()))
-    assert any("OFFLINE" in alert["text"] for alert in map(json.loads, found["alerts.jsonl"].splitlines()))
-    assert any(entry["action"] == "datastore.create" for entry in map(json.loads, found["audit.jsonl"].splitlines()))
-    assert json.loads(found["target.json"])["targets"] and json.loads(found["statistics.json"])["luns"] == []
-    assert len(json.loads(found["disks.json"])) == 8 and found["events.jsonl"]
-    assert not [name for name, text in found.items() if "unavailable" in text]
+    content = bundle(appliance)
+    assert json.loads(content["versions.json"])["appliance"]
+    assert json.loads(content["pools.json"])[0]["health"] == "DEGRADED"
+    assert all(word in content["zpool-status.txt"] for word in (" tank\n", "DEGRADED", appliance.simulator.disks()[0].path))
+    assert [datastore["id"] for datastore in json.loads(content["datastores.json"])] == [store]
+    assert json.loads(content["configuration.json"])["host_groups"][0]["name"] == "cluster"
+    assert any(job["kind"] == "datastore.create" for job in map(json.loads, content["jobs.jsonl"].splitlines()))
+    assert any("OFFLINE" in alert["text"] for alert in map(json.loads, content["alerts.jsonl"].splitlines()))
+    assert any(entry["action"] == "datastore.create" for entry in map(json.loads, content["audit.jsonl"].splitlines()))
+    assert json.loads(content["target.json"])["targets"] and json.loads(content["statistics.json"])["luns"] == []
+    assert len(json.loads(content["disks.json"])) == 8 and content["events.jsonl"]
+    assert not [name for name, text in content.items() if "unavailable" in text]
 
 
 def test_missing_parts_are_listed_with_the_reason(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +75,10 @@ def test_missing_parts_are_listed_with_the_reason(appliance: Appliance, monkeypa
     monkeypatch.setattr(appliance.simulator, "zpool_status", zpool_status)
     monkeypatch.setattr(appliance.target, "targets", away)
     appliance.simulator.fail_next("disks", EngineUnavailable("the helper is away"))
-    found = bundle(appliance)
-    assert "unavailable" in found["zpool-status.txt"] and " tank\n" in found["zpool-status.txt"]
-    assert "nobody answers" in found["target.json"] and "the helper is away" in found["disks.json"]
-    assert json.loads(found["pools.json"])
+    content = bundle(appliance)
+    assert "unavailable" in content["zpool-status.txt"] and " tank\n" in content["zpool-status.txt"]
+    assert "nobody answers" in content["target.json"] and "the helper is away" in content["disks.json"]
+    assert json.loads(content["pools.json"])
 
 
 def test_a_disk_that_hangs_delays_no_other(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,8 +148,8 @@ def test_no_secret_is_in_it(appliance: Appliance) -> None:
         session.connection().exec_driver_sql(
             "INSERT INTO events (at, kind, subject, data) VALUES (1, 'odd', 'odd', ?)", (json.dumps({"text": leaked}),)
         )
-    found = bundle(appliance)
-    assert "by mistake" in found["logs/worker.log"] and '"kind": "odd"' in found["events.jsonl"], "it was there to be found"
+    content = bundle(appliance)
+    assert "by mistake" in content["logs/worker.log"] and '"kind": "odd"' in content["events.jsonl"], "it was there to be found"
     never = {PASSWORD, "another good password", appliance.configuration.secrets_key.read_text()}
     for secret in secrets | never:
         disguises = {
@@ -158,7 +158,7 @@ def test_no_secret_is_in_it(appliance: Appliance) -> None:
             urllib.parse.quote(secret, safe=""),
             base64.b64encode(secret.encode()).decode(),
         }
-        for name, text in found.items():
+        for name, text in content.items():
             assert not [disguise for disguise in disguises if disguise in text], (secret, name)
 
 

@@ -47,8 +47,8 @@ def test_a_missing_refreservation_is_set_again_once(appliance: Appliance) -> Non
     appliance.simulator.set_properties(volume(appliance, "first").name, {"refreservation": "none"})
     appliance.request("POST", "/reconcile")
     assert volume(appliance, "first").refreservation == usual
-    found = appliance.request("POST", "/reconcile").json
-    assert found is not None and found["differences"] == []
+    reconciled = appliance.request("POST", "/reconcile").json
+    assert reconciled is not None and reconciled["differences"] == []
 
 
 def test_no_room_to_set_it_again_is_an_alert(appliance: Appliance) -> None:
@@ -130,5 +130,5 @@ def test_unique_bytes_of_a_lun(appliance: Appliance) -> None:
     unknown = appliance.get(f"/datastores/{store}/space")
     assert int(unknown["unique"]) >= GIB // 2 and not unknown["unique_exact"] and unknown["as_of"] is None
     shares(appliance, store, 65536)
-    found = appliance.get(f"/datastores/{store}/space")
-    assert (found["shared"], found["unique"], found["unique_exact"]) == ("65536", str(GIB - 65536), True)
+    space = appliance.get(f"/datastores/{store}/space")
+    assert (space["shared"], space["unique"], space["unique_exact"]) == ("65536", str(GIB - 65536), True)

@@ -29,8 +29,8 @@ def nas(appliance: Appliance) -> VaaiNasSimulator:
 
 def held(appliance: Appliance, store: str) -> tuple[int, int]:
     """Quota and refreservation of its dataset."""
-    found = appliance.simulator.filesystem(details(appliance, store)["dataset"])
-    return found.refquota, found.refreservation
+    filesystem = appliance.simulator.filesystem(details(appliance, store)["dataset"])
+    return filesystem.refquota, filesystem.refreservation
 
 
 def served(appliance: Appliance, store: str) -> int | None:
@@ -39,8 +39,8 @@ def served(appliance: Appliance, store: str) -> int | None:
     return space.size if space.thick else None
 
 
-def shares(appliance: Appliance, store: str, found: SharedSpace | FileRefusedError) -> None:
-    nas(appliance).sharing[details(appliance, store)["export"]] = found
+def shares(appliance: Appliance, store: str, answer: SharedSpace | FileRefusedError) -> None:
+    nas(appliance).sharing[details(appliance, store)["export"]] = answer
 
 
 def size(text: str) -> dict[str, str]:
@@ -163,7 +163,7 @@ def test_space_beyond_its_size_is_retained_when_it_becomes_thin(appliance: Appli
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("answer", "says"),
     [
         (SharedSpace(True, 65536, 0, 0), "65536 of its bytes are shared"),
         (SharedSpace(True, 0, 0, 4096), "4096 of its bytes are deduplicated"),
@@ -172,11 +172,11 @@ def test_space_beyond_its_size_is_retained_when_it_becomes_thin(appliance: Appli
     ],
 )
 def test_a_datastore_with_shared_blocks_does_not_become_thick(
-    appliance: Appliance, monkeypatch: pytest.MonkeyPatch, found: SharedSpace | FileRefusedError, says: str
+    appliance: Appliance, monkeypatch: pytest.MonkeyPatch, answer: SharedSpace | FileRefusedError, says: str
 ) -> None:
     monkeypatch.setattr(thick, "FILES_SECONDS", 0)
     store = appliance.nfs_datastore("first")
-    shares(appliance, store, found)
+    shares(appliance, store, answer)
     assert says in appliance.job("PATCH", f"/datastores/{store}", {"thick": True}, expect="failed")["problem"]["text"]
     assert everything(appliance, store) == thin()
 
@@ -227,15 +227,15 @@ def test_a_removed_reservation_is_set_again_or_reported(appliance: Appliance) ->
 
 
 @pytest.mark.parametrize(
-    ("own", "thick"),
+    ("properties", "thick"),
     [
         ({"zvaai:thick": "on", "refquota": str(GIB + SLACK)}, True),
         ({"zvaai:thick": "on"}, False),
         ({"refquota": str(GIB)}, False),
     ],
 )
-def test_an_adopted_file_system_is_not_changed(own: dict[str, str], thick: bool, appliance: Appliance) -> None:
-    appliance.simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old", **own})
+def test_an_adopted_file_system_is_not_changed(properties: dict[str, str], thick: bool, appliance: Appliance) -> None:
+    appliance.simulator.create_filesystem("tank/old", properties={"mountpoint": "/srv/zvaai/old", **properties})
     store = appliance.job("POST", "/volumes/adopt", {"dataset": "tank/old", "name": "old"})["result"]["datastore"]
     assert details(appliance, store)["thick"] is thick and served(appliance, store) == (GIB if thick else None)
     appliance.request("POST", "/reconcile")
@@ -250,9 +250,9 @@ def test_where_blocks_are_deduplicated_nothing_is_thick(kind: str, appliance: Ap
     monkeypatch.setattr(appliance.simulator, "properties", lambda name: {**really(name), "dedup": dedup})
     new = {"kind": kind, "name": "second", "pool": "tank", "size": str(GIB), "thick": True}
     changed = ("PATCH", f"/datastores/{store}", {"thick": True}, dataset)
-    for method, path, body, there in (changed, ("POST", "/datastores", new, "tank/zvaai")):
+    for method, path, body, place in (changed, ("POST", "/datastores", new, "tank/zvaai")):
         problem = refused(appliance, method, path, body)
-        assert f"zfs set dedup=off {there}, " in problem["detail"] and problem["blocking"] == [there]
+        assert f"zfs set dedup=off {place}, " in problem["detail"] and problem["blocking"] == [place]
     appliance.datastore("third", kind=kind)
 
 
@@ -270,8 +270,8 @@ def test_the_space_of_its_files_is_reported(appliance: Appliance) -> None:
     nas(appliance).put(export, "disk-flat.vmdk", MIB)
 
     def space() -> tuple[Any, ...]:
-        found = appliance.get(f"/datastores/{store}/space")
-        return found["thick"], found["size"], found["admitted"], found["counting"], found["problem"]
+        space = appliance.get(f"/datastores/{store}/space")
+        return space["thick"], space["size"], space["admitted"], space["counting"], space["problem"]
 
     def ready() -> str:
         checks = appliance.get("/readiness")["checks"]

@@ -16,8 +16,8 @@ def test_totals_survive(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -
     def total(*luns: dict[str, Any]) -> tuple[int, int]:
         counters = {"luns": list(luns), "sessions": [], "hosts": []}
         monkeypatch.setattr(appliance.target, "statistics", lambda _target: counters)
-        found = appliance.get("/offloads")["totals"]["luns"]
-        return found.get("cloned_bytes", 0), found["fallback_bytes"].get("dirty", 0)
+        totals = appliance.get("/offloads")["totals"]["luns"]
+        return totals.get("cloned_bytes", 0), totals["fallback_bytes"].get("dirty", 0)
 
     assert total(row("a", 100, 7)) == (100, 7)
     assert total(row("a", 150, 7), row("b", 20)) == (170, 7)

@@ -22,8 +22,8 @@ WELL = DiskHealth(available=True, passed=True, temperature=35, reallocated=0, pe
 
 def alerts(appliance: Appliance, area: str) -> dict[str, str]:
     """Severities of open alerts, by subject."""
-    found = appliance.get("/alerts")["items"]
-    return {alert["key"].split(":")[1]: alert["severity"] for alert in found if alert["key"].startswith(f"{area}:")}
+    alerts = appliance.get("/alerts")["items"]
+    return {alert["key"].split(":")[1]: alert["severity"] for alert in alerts if alert["key"].startswith(f"{area}:")}
 
 
 def scan(appliance: Appliance) -> None:
@@ -64,8 +64,8 @@ def test_a_successful_scrub_is_reported_once(appliance: Appliance) -> None:
     for _ in range(2):
         scan(appliance)
     assert alerts(appliance, "pool") == {}
-    found = [alert for alert in appliance.get("/alerts?open=false")["items"] if alert["key"].startswith("pool:scan:")]
-    assert [alert["severity"] for alert in found] == ["info"] and "scrub of pool tank has ended" in found[0]["text"]
+    scans = [alert for alert in appliance.get("/alerts?open=false")["items"] if alert["key"].startswith("pool:scan:")]
+    assert [alert["severity"] for alert in scans] == ["info"] and "scrub of pool tank has ended" in scans[0]["text"]
 
 
 def test_events_are_published_and_start_a_scan(appliance: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,5 +52,5 @@ def test_killed_between_writing_the_key_and_naming_it(
     assert simulator.filesystem(ROOT).properties[PROPERTY].value != OTHER and len(keys.stored_keys()) == 2
     simulator.unload_key(ROOT)
     keys.load_stored_key(ROOT)
-    found = simulator.filesystem(ROOT).encryption
-    assert found is not None and found.key_status == KeyStatus.AVAILABLE
+    encryption = simulator.filesystem(ROOT).encryption
+    assert encryption is not None and encryption.key_status == KeyStatus.AVAILABLE

@@ -83,9 +83,9 @@ class KernelHands:
 
     def used_elsewhere(self, pool: str) -> None:
         """Imports it as another host, with the device paths from before the export."""
-        own = Path("/sys/module/spl/parameters/spl_hostid")
-        before = own.read_text()
-        own.write_text("4711\n")
+        parameter = Path("/sys/module/spl/parameters/spl_hostid")
+        before = parameter.read_text()
+        parameter.write_text("4711\n")
         run("zpool", "import", "-d", str(MEMORY), pool)
         run("zpool", "sync", pool)
         devices = [word for word in run("zpool", "status", "-P", pool).split() if word.startswith("/dev/")]
@@ -94,7 +94,7 @@ class KernelHands:
         run("zpool", "export", pool)
         for device in devices:
             shutil.move(f"{device}.kept", device)
-        own.write_text("815\n" if before.strip() in {"0", "4711"} else before)
+        parameter.write_text("815\n" if before.strip() in {"0", "4711"} else before)
 
 
 def wait_for(path: str) -> None:

@@ -114,13 +114,13 @@ def test_lists_are_sorted_and_limited_to_descendants(rig: Rig) -> None:
         rig.engine.create_filesystem(f"{top}/{name}")
     rig.engine.create_volume(f"{top}/v", MIB)
     rig.filesystem()
-    assert [found.name for found in rig.engine.filesystems(top)] == [top, f"{top}/a", f"{top}/a/c", f"{top}/b"]
-    assert [found.name for found in rig.engine.volumes(top)] == [f"{top}/v"]
+    assert [filesystem.name for filesystem in rig.engine.filesystems(top)] == [top, f"{top}/a", f"{top}/a/c", f"{top}/b"]
+    assert [volume.name for volume in rig.engine.volumes(top)] == [f"{top}/v"]
     both = rig.engine.datasets(top)
-    assert both.filesystems == rig.engine.filesystems(top) and [found.name for found in both.volumes] == [f"{top}/v"]
+    assert both.filesystems == rig.engine.filesystems(top) and [volume.name for volume in both.volumes] == [f"{top}/v"]
     everything = rig.engine.filesystems()
-    assert {found.name for found in rig.engine.filesystems(top)} < {found.name for found in everything}
-    assert [found.name for found in everything] == sorted(found.name for found in everything)
+    assert {filesystem.name for filesystem in rig.engine.filesystems(top)} < {filesystem.name for filesystem in everything}
+    assert [filesystem.name for filesystem in everything] == sorted(filesystem.name for filesystem in everything)
     with pytest.raises(NoSuchDataset):
         rig.engine.filesystems(f"{top}/none")
     with pytest.raises(NoSuchDataset):
@@ -221,8 +221,8 @@ def test_dependants(rig: Rig) -> None:
     rig.engine.snapshot([f"{top}@a", f"{top}/child@a"])
     rig.engine.clone(f"{top}/child@a", clone)
     rig.engine.snapshot([f"{clone}@b"])
-    found = {dependant.name: (dependant.kind, dependant.of) for dependant in rig.engine.dependants(top)}
-    assert found == {
+    dependants = {dependant.name: (dependant.kind, dependant.of) for dependant in rig.engine.dependants(top)}
+    assert dependants == {
         f"{top}/child": (DependantKind.CHILD, top),
         f"{top}@a": (DependantKind.SNAPSHOT, top),
         f"{top}/child@a": (DependantKind.SNAPSHOT, f"{top}/child"),
@@ -308,13 +308,13 @@ def test_a_mounted_file_system_gets_another_mountpoint_with_all_else_or_nothing(
     with rig.hands.opened(name):
         with pytest.raises(DatasetBusy):
             rig.engine.set_properties(name, requested)
-        found = rig.engine.filesystem(name)
-        assert found.mounted and found.mountpoint == before
-        assert found.properties["acltype"].value == "off" and "zvaai:name" not in found.properties
+        filesystem = rig.engine.filesystem(name)
+        assert filesystem.mounted and filesystem.mountpoint == before
+        assert filesystem.properties["acltype"].value == "off" and "zvaai:name" not in filesystem.properties
     rig.engine.set_properties(name, requested)
-    found = rig.engine.filesystem(name)
-    assert found.mountpoint == after and found.properties["acltype"].value == "posix"
-    assert found.properties["zvaai:name"].value == "adopted"
+    filesystem = rig.engine.filesystem(name)
+    assert filesystem.mountpoint == after and filesystem.properties["acltype"].value == "posix"
+    assert filesystem.properties["zvaai:name"].value == "adopted"
     rig.engine.mount(name)
     assert rig.engine.filesystem(name).mounted
     rig.engine.destroy(name)

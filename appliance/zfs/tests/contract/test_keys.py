@@ -23,14 +23,14 @@ from appliance.zfs.tests.contract.rig import MIB, Rig
 
 
 def status(rig: Rig, name: str) -> KeyStatus:
-    found = rig.engine.filesystem(name).encryption
-    assert found is not None
-    return found.key_status
+    encryption = rig.engine.filesystem(name).encryption
+    assert encryption is not None
+    return encryption.key_status
 
 
 def test_a_key_is_created_stored_loaded_and_exported_until_it_is_confirmed(rig: Rig, tmp_path: Path) -> None:
-    own = StoredKeys(rig.engine, tmp_path / "keys")
-    keys: Keys = rig.engine if isinstance(rig.engine, Keys) else own
+    stored_keys = StoredKeys(rig.engine, tmp_path / "keys")
+    keys: Keys = rig.engine if isinstance(rig.engine, Keys) else stored_keys
     name, identifier = rig.name("root"), str(uuid.uuid4())
     keys.create_encryption_root(name, identifier)
     made = rig.engine.filesystem(name)

@@ -45,10 +45,10 @@ def leaf(pool: Pool, path: str) -> Vdev:
 def wait_for_resilver(rig: Rig, pool: str) -> Pool:
     """Until the last scan has ended."""
     for _ in range(2000):
-        found = rig.engine.pool(pool)
-        if found.scan is not None and found.scan.state == ScanState.FINISHED and not _replacing(found):
-            return found
-    raise AssertionError(f"the resilver did not end: {found}")
+        state = rig.engine.pool(pool)
+        if state.scan is not None and state.scan.state == ScanState.FINISHED and not _replacing(state):
+            return state
+    raise AssertionError(f"the resilver did not end: {state}")
 
 
 def _replacing(pool: Pool) -> bool:
@@ -113,9 +113,9 @@ def test_out_and_in_with_the_same_identity(rig: Rig) -> None:
     rig.engine.export_pool("life")
     with pytest.raises(NoSuchPool):
         rig.engine.export_pool("life")
-    found = {pool.name: pool for pool in rig.engine.importable()}["life"]
-    assert (found.guid, found.health, found.last_host) == (made.guid, Health.ONLINE, None)
-    assert set(found.devices) == set(devices[:2])
+    importable = {pool.name: pool for pool in rig.engine.importable()}["life"]
+    assert (importable.guid, importable.health, importable.last_host) == (made.guid, Health.ONLINE, None)
+    assert set(importable.devices) == set(devices[:2])
     rig.engine.create_pool("taken", [VdevSpec(devices=(devices[4],))], force=True)
     with pytest.raises(PoolExists):
         rig.engine.import_pool("life", new_name="taken")
@@ -256,8 +256,8 @@ def test_pool_of_another_system(rig: Rig) -> None:
     pool = rig.mirror("foreign")
     rig.engine.export_pool(pool)
     rig.hands.used_elsewhere(pool)
-    found = {importable.name: importable for importable in rig.engine.importable()}[pool]
-    assert found.last_host
+    exported = {importable.name: importable for importable in rig.engine.importable()}[pool]
+    assert exported.last_host
     with pytest.raises(PoolInUseElsewhere):
         rig.engine.import_pool(pool)
     assert rig.engine.import_pool(pool, force=True).name == pool

@@ -22,14 +22,14 @@ from appliance.zfs.tests.contract.rig import MIB, Rig
 def test_sources(rig: Rig) -> None:
     top = rig.filesystem(**{"zvaai:name": "top", "compression": "zstd"})
     below = f"{top}/below"
-    found = rig.engine.create_filesystem(below).properties
+    inherited = rig.engine.create_filesystem(below).properties
     for name, value in (("zvaai:name", "top"), ("compression", "zstd")):
-        assert (found[name].value, found[name].source, found[name].inherited_from) == (value, Source.INHERITED, top)
-    assert found["sync"].source == Source.DEFAULT and found["sync"].inherited_from is None
+        assert (inherited[name].value, inherited[name].source, inherited[name].inherited_from) == (value, Source.INHERITED, top)
+    assert inherited["sync"].source == Source.DEFAULT and inherited["sync"].inherited_from is None
     rig.engine.set_properties(below, {"zvaai:name": "below", "compression": "lz4"})
-    found = rig.engine.filesystem(below).properties
-    assert (found["zvaai:name"].value, found["zvaai:name"].source) == ("below", Source.LOCAL)
-    assert (found["compression"].value, found["compression"].source) == ("lz4", Source.LOCAL)
+    inherited = rig.engine.filesystem(below).properties
+    assert (inherited["zvaai:name"].value, inherited["zvaai:name"].source) == ("below", Source.LOCAL)
+    assert (inherited["compression"].value, inherited["compression"].source) == ("lz4", Source.LOCAL)
     rig.engine.inherit_property(below, "zvaai:name")
     rig.engine.inherit_property(below, "compression")
     assert rig.engine.filesystem(below).properties["zvaai:name"].value == "top"
@@ -55,8 +55,8 @@ def test_any_text_is_restored(rig: Rig) -> None:
     name = rig.filesystem()
     texts = {f"zvaai:text{number}": text for number, text in enumerate(TEXTS)}
     rig.engine.set_properties(name, texts)
-    found = rig.engine.filesystem(name).properties
-    assert {key: found[key].value for key in texts} == texts
+    properties = rig.engine.filesystem(name).properties
+    assert {key: properties[key].value for key in texts} == texts
 
 
 NOT_SETTABLE = [
@@ -113,17 +113,22 @@ def test_kinds_differ(rig: Rig) -> None:
 def test_reservations_and_quotas(rig: Rig) -> None:
     name = rig.filesystem()
     rig.engine.set_properties(name, {"refreservation": str(8 * MIB), "quota": str(32 * MIB), "refquota": str(16 * MIB)})
-    found = rig.engine.filesystem(name)
-    assert (found.refreservation, found.quota, found.refquota) == (8 * MIB, 32 * MIB, 16 * MIB)
-    assert 7 * MIB < found.space.used_by_refreservation <= 8 * MIB
+    filesystem = rig.engine.filesystem(name)
+    assert (filesystem.refreservation, filesystem.quota, filesystem.refquota) == (8 * MIB, 32 * MIB, 16 * MIB)
+    assert 7 * MIB < filesystem.space.used_by_refreservation <= 8 * MIB
     assert rig.engine.filesystem(name).space.available <= 16 * MIB
     with pytest.raises(OutOfSpace):
         rig.engine.set_properties(name, {"reservation": str(64 << 30)})
     with pytest.raises(OutOfSpace):
         rig.engine.set_properties(name, {"quota": "4096"})
     rig.engine.set_properties(name, {"refreservation": "none", "quota": "none", "refquota": "0"})
-    found = rig.engine.filesystem(name)
-    assert (found.refreservation, found.quota, found.refquota, found.space.used_by_refreservation) == (0, 0, 0, 0)
+    filesystem = rig.engine.filesystem(name)
+    assert (filesystem.refreservation, filesystem.quota, filesystem.refquota, filesystem.space.used_by_refreservation) == (
+        0,
+        0,
+        0,
+        0,
+    )
 
 
 def test_received_copy(rig: Rig) -> None:

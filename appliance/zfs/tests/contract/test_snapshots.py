@@ -28,12 +28,12 @@ from appliance.zfs.tests.contract.rig import MIB, Rig
 def test_several_in_one_step(rig: Rig) -> None:
     names = [rig.volume(), rig.filesystem()]
     rig.engine.snapshot([f"{name}@both" for name in names], properties={"zvaai:schedule": "hourly"})
-    found = [rig.engine.snapshots(name, user_properties=["zvaai:schedule"])[0] for name in names]
-    assert found[0].createtxg == found[1].createtxg, "one transaction group"
-    assert [snapshot.name for snapshot in found] == [f"{name}@both" for name in names]
-    assert all(snapshot.properties["zvaai:schedule"].value == "hourly" for snapshot in found)
-    assert all(snapshot.properties["zvaai:schedule"].source == Source.LOCAL for snapshot in found)
-    assert found[0].guid != found[1].guid and found[0].tag == "both" and found[0].dataset == names[0]
+    snapshots = [rig.engine.snapshots(name, user_properties=["zvaai:schedule"])[0] for name in names]
+    assert snapshots[0].createtxg == snapshots[1].createtxg, "one transaction group"
+    assert [snapshot.name for snapshot in snapshots] == [f"{name}@both" for name in names]
+    assert all(snapshot.properties["zvaai:schedule"].value == "hourly" for snapshot in snapshots)
+    assert all(snapshot.properties["zvaai:schedule"].source == Source.LOCAL for snapshot in snapshots)
+    assert snapshots[0].guid != snapshots[1].guid and snapshots[0].tag == "both" and snapshots[0].dataset == names[0]
 
 
 def test_all_or_none(rig: Rig) -> None:
