@@ -48,8 +48,8 @@ test("a guessable password is refused at its field; a good one creates the admin
   const { name, httpOnly, secure, sameSite, path } = cookie;
   assert.deepEqual({ name, httpOnly, secure, sameSite, path }, { name: "__Host-zvaai", httpOnly: true, secure: true, sameSite: "Strict", path: "/" });
   const csrf = (await (await page.context().request.get("/api/v1/session")).json()).csrf_token;
-  const kept = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, location.href, document.cookie]));
-  const shown = `${await page.content()}${kept}${page.messages.join()}`;
+  const stored = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, location.href, document.cookie]));
+  const shown = `${await page.content()}${stored}${page.messages.join()}`;
   for (const secret of [PASSWORD, CODE, csrf, cookie.value]) assert.ok(!shown.includes(secret), "a secret is where it can be read");
   assert.deepEqual(await page.evaluate(() => indexedDB.databases()), []);
   await closePage(page);

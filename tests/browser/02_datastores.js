@@ -203,7 +203,7 @@ test("the rollback lists what will be lost and requires the name", async () => {
 test("a datastore is hidden and cloned; the clone is deleted, restored and purged", async () => {
   const dialog = page.getByRole("dialog");
   const { request } = apiOf(page);
-  const store = async (name) => (await request("GET", "/datastores")).items.find((one) => one.name === name);
+  const store = async (name) => (await request("GET", "/datastores")).items.find((datastore) => datastore.name === name);
   async function act(menu, action, form, fill, done) {
     await page.getByRole("button", { name: menu, exact: true }).click();
     await page.getByRole("menuitem", { name: action, exact: true }).click();
@@ -257,7 +257,7 @@ test("the key / searches everything, and Enter opens the first result", async ()
 
 test("the search opens the datastore of a snapshot, too", async () => {
   const { request, job } = apiOf(page);
-  const store = (await request("GET", "/datastores")).items.find((one) => one.name === "vmfs1");
+  const store = (await request("GET", "/datastores")).items.find((datastore) => datastore.name === "vmfs1");
   await job("POST", "/snapshots", { name: "nightly-42", datastores: [store.id] });
   await page.keyboard.press("/");
   await page.getByRole("dialog").getByRole("textbox").fill("nightly");

@@ -26,7 +26,7 @@ function weighing(page) {
 async function processorTime(page) {
   const session = await page.context().newCDPSession(page);
   await session.send("Performance.enable", { timeDomain: "threadTicks" });
-  return async () => (await session.send("Performance.getMetrics")).metrics.find((one) => one.name === "TaskDuration").value;
+  return async () => (await session.send("Performance.getMetrics")).metrics.find((metric) => metric.name === "TaskDuration").value;
 }
 
 let browser;
@@ -47,8 +47,8 @@ test("a first load transfers less than 500 kB, and no request of the API waits f
   const waves = new Map();
   page.on("request", (request) => {
     const url = new URL(request.url()).pathname;
-    if (!url.startsWith("/api/v1/") || url === "/api/v1/events" || [...waves.values()].some((one) => one.url === url)) return;
-    const ended = [...waves.values()].filter((one) => one.ended).map((one) => one.depth);
+    if (!url.startsWith("/api/v1/") || url === "/api/v1/events" || [...waves.values()].some((wave) => wave.url === url)) return;
+    const ended = [...waves.values()].filter((wave) => wave.ended).map((wave) => wave.depth);
     waves.set(request, { url, depth: 1 + Math.max(0, ...ended), ended: false });
   });
   page.on("requestfinished", (request) => waves.has(request) && (waves.get(request).ended = true));
@@ -56,7 +56,7 @@ test("a first load transfers less than 500 kB, and no request of the API waits f
   await page.getByText("Offloads").first().waitFor();
   await page.getByText("Provisioned").first().waitFor();
   const report = JSON.stringify([...waves.values()]);
-  const deepest = Math.max(...[...waves.values()].map((one) => one.depth));
+  const deepest = Math.max(...[...waves.values()].map((wave) => wave.depth));
   assert.ok(waves.size > 4, "the dashboard sends several requests");
   assert.ok(deepest <= DEEPEST, report);
   await closePage(page);
@@ -82,7 +82,7 @@ test("a known page transfers little", async () => {
   // Processor time, not wall-clock time: other tests run concurrently. The counter restarts with each document.
   const worked = await processorTime(page);
   let best = Infinity;
-  for (let round = 0; round < 10 && best >= LONGEST_LOAD_MS; round += 1) {
+  for (let attempt = 0; attempt < 10 && best >= LONGEST_LOAD_MS; attempt += 1) {
     await page.goto("/datastores");
     await page.getByRole("link", { name: "New datastore" }).waitFor();
     best = Math.min(best, 1000 * (await worked()));
@@ -109,7 +109,7 @@ test("a violation of the Content-Security-Policy and a request to elsewhere woul
     document.head.append(script);
     void fetch("https://example.invalid/").catch(() => undefined);
   });
-  const seen = () => ["style-src", "connect-src"].every((one) => page.faults.some((fault) => fault.includes(one)));
+  const seen = () => ["style-src", "connect-src"].every((directive) => page.faults.some((fault) => fault.includes(directive)));
   const until = Date.now() + 30_000;
   while (!seen() && Date.now() < until) await new Promise((resolve) => setTimeout(resolve, 20));
   assert.ok(seen(), JSON.stringify(page.faults));
@@ -120,10 +120,10 @@ test("a thousand datastores are searched and scrolled", async () => {
   const page = await openPage(browser);
   await logIn(page);
   await ensureDatastore(page);
-  const [one] = (await apiOf(page).request("GET", "/datastores")).items;
+  const [template] = (await apiOf(page).request("GET", "/datastores")).items;
   const many = Array.from({ length: 1000 }, (_, index) => {
-    const own = { id: `store-${index}`, name: `store ${index}`, dataset: `tank/zvaai/store-${index}`, lun: index };
-    return { ...one, ...own };
+    const identity = { id: `store-${index}`, name: `store ${index}`, dataset: `tank/zvaai/store-${index}`, lun: index };
+    return { ...template, ...identity };
   });
   await page.route(`${URL_}/api/v1/datastores?*`, (route) => {
     const second = new URL(route.request().url()).searchParams.has("cursor");
@@ -147,7 +147,7 @@ test("a thousand datastores are searched and scrolled", async () => {
     return longest;
   };
   let best = Infinity;
-  for (let round = 0; round < 5 && best >= LONGEST_FRAME_MS; round += 1) {
+  for (let attempt = 0; attempt < 5 && best >= LONGEST_FRAME_MS; attempt += 1) {
     await page.locator(".zv-scrolled").evaluate((list) => list.scrollTo(0, 0));
     best = Math.min(best, await scroll());
   }

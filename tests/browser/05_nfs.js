@@ -108,7 +108,7 @@ test("VAAI-NAS counters are shown, or the reason why there are none", async () =
 
 test("its VMDK files are listed, and one is cloned", async () => {
   const [{ id, dataset }] = await nfsStores();
-  const { guid } = (await apiOf(page).request("GET", "/filesystems")).items.find((one) => one.dataset === dataset);
+  const { guid } = (await apiOf(page).request("GET", "/filesystems")).items.find((filesystem) => filesystem.dataset === dataset);
   await page.getByRole("tab", { name: "Files" }).click();
   await page.getByText("No VMDK files").waitFor();
   const folder = join(process.env.ZVAAI_VOLUMES, `${guid}.files`, "vm");

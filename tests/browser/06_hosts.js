@@ -15,7 +15,7 @@ before(async () => {
 });
 after(() => browser.close());
 
-const host = async () => (await apiOf(page).request("GET", "/hosts")).items.find((one) => one.iqns.includes(IQN));
+const host = async () => (await apiOf(page).request("GET", "/hosts")).items.find((row) => row.iqns.includes(IQN));
 
 async function choose(what, action) {
   await page.getByRole("button", { name: `Actions for ${what}` }).click();
@@ -144,7 +144,7 @@ test("deletion lists what is lost, and requires the name; a dialog opens with cu
 
 test("a group in use cannot be deleted, and its users are listed", async () => {
   const { request } = apiOf(page);
-  const group = (await request("GET", "/host-groups")).items.find((one) => one.name === "lab");
+  const group = (await request("GET", "/host-groups")).items.find((row) => row.name === "lab");
   await request("POST", "/hosts", { name: "esx8", group: group.id });
   await page.goto("/hosts?show=groups");
   const dialog = page.getByRole("dialog");

@@ -75,12 +75,12 @@ test("a scrub is started; while it runs it shows its progress, and can be paused
 });
 
 test("a disk is taken offline, its partner is refused, and it is replaced by the spare", async () => {
-  const [one, other] = (await shown()).vdevs.find((vdev) => vdev.kind === "mirror").vdevs.map((vdev) => vdev.path);
-  await choose(`Actions for ${one}`, "Take offline");
+  const [device, other] = (await shown()).vdevs.find((vdev) => vdev.kind === "mirror").vdevs.map((vdev) => vdev.path);
+  await choose(`Actions for ${device}`, "Take offline");
   await dialog().getByText("another failed disk can lose the pool").waitFor();
   await survive(page, "pools ChangeDevice", dialog().getByRole("button", { name: "Take offline" }));
   await dialog().getByRole("button", { name: "Take offline" }).click();
-  await page.getByRole("row", { name: one }).getByText("OFFLINE").waitFor();
+  await page.getByRole("row", { name: device }).getByText("OFFLINE").waitFor();
   await choose(`Actions for ${other}`, "Take offline");
   await dialog().getByRole("button", { name: "Take offline" }).click();
   await dialog().getByText("has no other copy of the data on", { exact: false }).waitFor();
@@ -93,19 +93,19 @@ test("a disk is taken offline, its partner is refused, and it is replaced by the
   await acknowledge.click();
   await row.getByText("Acknowledged by admin").waitFor();
   await page.goto(`/pools/${pool}`);
-  await choose(`Actions for ${one}`, "Replace");
+  await choose(`Actions for ${device}`, "Replace");
   await dialog().getByRole("radio", { name: spare }).check();
   await inspect(page, "pool-replace");
   await survive(page, "pools NewDevice", dialog().getByRole("button", { name: "Replace" }));
   await dialog().getByRole("button", { name: "Replace" }).click();
   await page.getByText("Replace device: done").waitFor();
-  await page.getByRole("row", { name: one }).waitFor({ state: "detached" });
+  await page.getByRole("row", { name: device }).waitFor({ state: "detached" });
   assert.equal((await shown()).health, "ONLINE");
 });
 
 test("a disk is attached and detached, the pool is trimmed, upgraded, and warned of earlier", async () => {
-  const [one] = (await shown()).vdevs.find((vdev) => vdev.kind === "mirror").vdevs.map((vdev) => vdev.path);
-  await choose(`Actions for ${one}`, "Attach a disk");
+  const [device] = (await shown()).vdevs.find((vdev) => vdev.kind === "mirror").vdevs.map((vdev) => vdev.path);
+  await choose(`Actions for ${device}`, "Attach a disk");
   await dialog().getByRole("radio").first().check();
   await inspect(page, "pool-attach");
   await dialog().getByRole("button", { name: "Attach" }).click();
@@ -181,7 +181,7 @@ test("export lists the datastores that go out of service and requires the name; 
   // As if another server had the pool imported.
   await page.route("**/api/v1/importable-pools?*", async (route) => {
     const answer = await (await route.fetch()).json();
-    await route.fulfill({ json: { ...answer, items: answer.items.map((one) => ({ ...one, last_host: "another system" })) } });
+    await route.fulfill({ json: { ...answer, items: answer.items.map((pool) => ({ ...pool, last_host: "another system" })) } });
   });
   await choose("Actions", "Import pool");
   await dialog().getByRole("radio").first().check();

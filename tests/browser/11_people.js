@@ -7,7 +7,7 @@ import { survive } from "./forms.js";
 import { apiOf, closePage, logIn, inspect, openBrowser, openPage, openSession, PASSWORD, URL_ } from "./harness.js";
 
 const OTHER = "another good password";
-const OWN = "nobody else knows this";
+const HERS = "nobody else knows this";
 let browser;
 let page;
 before(async () => {
@@ -18,7 +18,7 @@ before(async () => {
 after(() => browser.close());
 
 const dialog = () => page.getByRole("dialog");
-const user = async (name) => (await apiOf(page).request("GET", "/users")).items.find((one) => one.name === name);
+const user = async (name) => (await apiOf(page).request("GET", "/users")).items.find((row) => row.name === name);
 
 async function typePassword(password) {
   await dialog().getByRole("textbox", { name: "Password", exact: true }).fill(password);
@@ -43,8 +43,8 @@ test("a user is created with the chosen role", async () => {
 });
 
 /** olga changes her password: her other sessions end, this one continues. */
-async function changeOwnPassword(theirs) {
-  const own = theirs.getByRole("dialog");
+async function changeMyPassword(theirs) {
+  const form = theirs.getByRole("dialog");
   const { request: elsewhere } = await browser.newContext({ ignoreHTTPSErrors: true, baseURL: URL_ });
   const logInElsewhere = async (password) =>
     (await elsewhere.post("/api/v1/session", { data: { name: "olga", password } })).status();
@@ -52,31 +52,31 @@ async function changeOwnPassword(theirs) {
   await theirs.getByRole("button", { name: "User menu of olga" }).click();
   await theirs.getByRole("menuitem", { name: "Change password" }).click();
   const typed = async (current, next) => {
-    await own.getByRole("textbox", { name: "Current password" }).fill(current);
-    await own.getByRole("textbox", { name: "New password" }).fill(next);
-    await own.getByRole("textbox", { name: "Repeat the password" }).fill(next);
-    await own.getByRole("button", { name: "Change password" }).click();
+    await form.getByRole("textbox", { name: "Current password" }).fill(current);
+    await form.getByRole("textbox", { name: "New password" }).fill(next);
+    await form.getByRole("textbox", { name: "Repeat the password" }).fill(next);
+    await form.getByRole("button", { name: "Change password" }).click();
   };
-  await typed("not her password", OWN);
-  await own.locator("#current-password-help").getByText("this is not your password").waitFor();
+  await typed("not her password", HERS);
+  await form.locator("#current-password-help").getByText("this is not your password").waitFor();
   await typed(OTHER, "olga olga olga olga");
-  await own.locator("#new-password-help").getByText("easy to guess").waitFor();
-  await inspect(theirs, "own-password");
-  await own.getByRole("textbox", { name: "New password" }).fill(OWN);
-  await own.getByRole("textbox", { name: "Repeat the password" }).fill(OWN);
-  await survive(theirs, "people MyPassword", own.getByRole("button", { name: "Change password" }));
-  await typed(OTHER, OWN);
+  await form.locator("#new-password-help").getByText("easy to guess").waitFor();
+  await inspect(theirs, "my-password");
+  await form.getByRole("textbox", { name: "New password" }).fill(HERS);
+  await form.getByRole("textbox", { name: "Repeat the password" }).fill(HERS);
+  await survive(theirs, "people MyPassword", form.getByRole("button", { name: "Change password" }));
+  await typed(OTHER, HERS);
   await theirs.getByText("Your password was changed").waitFor();
-  await own.waitFor({ state: "detached" });
+  await form.waitFor({ state: "detached" });
   assert.equal((await elsewhere.get("/api/v1/session")).status(), 401);
   assert.equal(await logInElsewhere(OTHER), 401);
-  assert.equal(await logInElsewhere(OWN), 201);
+  assert.equal(await logInElsewhere(HERS), 201);
   // She continues where she was.
   await theirs.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "Hosts" }).click();
   await theirs.getByRole("tab", { name: "Host groups" }).click();
   await theirs.getByRole("button", { name: "New group" }).click();
-  await own.getByRole("textbox", { name: "Name" }).fill("of-olga");
-  await own.getByRole("button", { name: "Create group" }).click();
+  await form.getByRole("textbox", { name: "Name" }).fill("of-olga");
+  await form.getByRole("button", { name: "Create group" }).click();
   await theirs.getByRole("row", { name: "of-olga" }).waitFor();
   assert.equal(await theirs.getByRole("heading", { name: "Your session has ended" }).count(), 0);
 }
@@ -101,7 +101,7 @@ test("role, password and locking out are changed", async () => {
   await theirs.getByText("You have no API tokens.").waitFor();
   assert.equal(await theirs.getByRole("heading", { name: "Users", exact: true }).count(), 0, "users are for administrators");
   assert.equal(await theirs.getByRole("link", { name: "Audit" }).count(), 0);
-  await changeOwnPassword(theirs);
+  await changeMyPassword(theirs);
   await act("olga", "Disable");
   await survive(page, "people LockOut", dialog().getByRole("button", { name: "Disable" }));
   await dialog().getByRole("button", { name: "Disable" }).click();
@@ -130,24 +130,24 @@ test("two-factor login is turned on with an app, demanded at the next login, and
   await apiOf(page).request("POST", "/users", { name: "vera", role: "viewer", password: OTHER });
   const theirs = await openPage(browser);
   await logIn(theirs, { name: "vera", password: OTHER });
-  const own = theirs.getByRole("dialog");
+  const form = theirs.getByRole("dialog");
   await theirs.getByRole("button", { name: "User menu of vera" }).click();
   await theirs.getByRole("menuitem", { name: "Two-factor login" }).click();
-  await own.getByRole("img", { name: "QR code" }).waitFor();
-  const secret = await own.locator("code").filter({ hasText: /^[A-Z2-7]{32}$/ }).textContent();
-  await own.getByLabel("Your password").fill(OTHER);
-  await own.getByLabel("Code of the app").fill("000000");
-  await own.getByRole("button", { name: "Turn on" }).click();
-  await own.getByText("it is not the code of this moment").waitFor();
+  await form.getByRole("img", { name: "QR code" }).waitFor();
+  const secret = await form.locator("code").filter({ hasText: /^[A-Z2-7]{32}$/ }).textContent();
+  await form.getByLabel("Your password").fill(OTHER);
+  await form.getByLabel("Code of the app").fill("000000");
+  await form.getByRole("button", { name: "Turn on" }).click();
+  await form.getByText("it is not the code of this moment").waitFor();
   await inspect(theirs, "totp-on");
-  await own.getByLabel("Code of the app").fill(codeOf(secret));
-  await survive(theirs, "people TurnOn", own.getByRole("button", { name: "Turn on" }));
-  await own.getByLabel("Code of the app").fill(codeOf(secret));
-  await own.getByRole("button", { name: "Turn on" }).click();
-  await own.getByRole("heading", { name: "Recovery codes" }).waitFor();
-  const [recovery] = (await own.locator("code").textContent()).split("\n");
+  await form.getByLabel("Code of the app").fill(codeOf(secret));
+  await survive(theirs, "people TurnOn", form.getByRole("button", { name: "Turn on" }));
+  await form.getByLabel("Code of the app").fill(codeOf(secret));
+  await form.getByRole("button", { name: "Turn on" }).click();
+  await form.getByRole("heading", { name: "Recovery codes" }).waitFor();
+  const [recovery] = (await form.locator("code").textContent()).split("\n");
   await inspect(theirs, "totp-codes");
-  await own.getByRole("button", { name: "I have stored them" }).click();
+  await form.getByRole("button", { name: "I have stored them" }).click();
   await theirs.getByRole("button", { name: "User menu of vera" }).click();
   await theirs.getByRole("menuitem", { name: "Log out" }).click();
 
@@ -165,10 +165,10 @@ test("two-factor login is turned on with an app, demanded at the next login, and
   await theirs.getByRole("heading", { level: 1, name: "Dashboard" }).waitFor();
   await theirs.getByRole("button", { name: "User menu of vera" }).click();
   await theirs.getByRole("menuitem", { name: "Two-factor login" }).click();
-  await own.getByText("Recovery codes left: 9").waitFor();
-  await own.getByLabel("Your password").fill(OTHER);
-  await survive(theirs, "people TurnOff", own.getByRole("button", { name: "Turn off" }));
-  await own.getByRole("button", { name: "Cancel" }).click();
+  await form.getByText("Recovery codes left: 9").waitFor();
+  await form.getByLabel("Your password").fill(OTHER);
+  await survive(theirs, "people TurnOff", form.getByRole("button", { name: "Turn off" }));
+  await form.getByRole("button", { name: "Cancel" }).click();
   await closePage(theirs);
 
   await page.reload();

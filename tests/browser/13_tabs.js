@@ -72,30 +72,30 @@ async function holdSession(page) {
 }
 
 test("a login in one tab applies to all tabs, and so does a logout", async () => {
-  const one = await openPage(browser);
-  await logIn(one);
-  const other = await one.context().newPage();
+  const first = await openPage(browser);
+  await logIn(first);
+  const other = await first.context().newPage();
   await other.goto("/system");
   await other.getByRole("button", { name: "Create support bundle" }).waitFor();
   const ended = (page) => page.getByRole("heading", { name: "Your session has ended" });
 
-  const late = await holdSession(one);
-  await one.context().clearCookies(); // as after half an hour of inactivity
+  const late = await holdSession(first);
+  await first.context().clearCookies(); // as after half an hour of inactivity
   // By an event, which arrives even if the page has made a request and reported the end already.
-  for (const page of [one, other]) await page.locator("a[href='/audit']").first().dispatchEvent("click");
-  await Promise.all([ended(one).waitFor(), ended(other).waitFor()]);
+  for (const page of [first, other]) await page.locator("a[href='/audit']").first().dispatchEvent("click");
+  await Promise.all([ended(first).waitFor(), ended(other).waitFor()]);
   await late();
-  await one.getByRole("textbox", { name: "Password" }).fill(PASSWORD);
-  await one.getByRole("button", { name: "Log in again" }).click();
-  await Promise.all([ended(one), ended(other)].map((heading) => heading.waitFor({ state: "detached" })));
+  await first.getByRole("textbox", { name: "Password" }).fill(PASSWORD);
+  await first.getByRole("button", { name: "Log in again" }).click();
+  await Promise.all([ended(first), ended(other)].map((heading) => heading.waitFor({ state: "detached" })));
   // Requests succeed: they have the CSRF token of the new session.
   await other.getByRole("navigation", { name: "Navigation" }).getByRole("link", { name: "System" }).click();
   const answering = other.waitForResponse((answer) => answer.request().method() === "POST");
   await other.getByRole("button", { name: "Create support bundle" }).click();
   assert.equal((await answering).status(), 202);
 
-  await one.getByRole("button", { name: "User menu of admin" }).click();
-  await one.getByRole("menuitem", { name: "Log out" }).click();
+  await first.getByRole("button", { name: "User menu of admin" }).click();
+  await first.getByRole("menuitem", { name: "Log out" }).click();
   await ended(other).waitFor();
-  await closePage(one);
+  await closePage(first);
 });

@@ -12,7 +12,7 @@ before(async () => {
   page = await openPage(browser);
   await logIn(page);
   await ensureDatastore(page);
-  [store] = (await apiOf(page).request("GET", "/datastores")).items.filter((one) => one.kind === "vmfs" && one.state === "active");
+  [store] = (await apiOf(page).request("GET", "/datastores")).items.filter((datastore) => datastore.kind === "vmfs" && datastore.state === "active");
 });
 after(() => browser.close());
 

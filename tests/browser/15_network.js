@@ -37,7 +37,7 @@ test("a ping says which host jumbo frames do not reach, also on a phone", async 
   const network = { hostname: "storage1", dns_servers: ["192.0.2.53"], search_domains: ["example.com"], time: clock, interfaces: INTERFACES };
   await page.route("**/api/v1/network", (route) => route.fulfill({ json: network }));
   const text = "Jumbo frames do not pass between this server and 198.51.100.9: the largest packet that passes is 1500 bytes.";
-  const found = { address: "198.51.100.9", interface: "bond0.20", mtu: 9000, largest: 1500, result: "failed", text };
+  const reply = { address: "198.51.100.9", interface: "bond0.20", mtu: 9000, largest: 1500, result: "failed", text };
   await page.reload();
   const row = page.getByRole("row", { name: /^esx-jumbo/ });
   const ping = page.getByRole("button", { name: "Ping esx-jumbo" });
@@ -45,14 +45,14 @@ test("a ping says which host jumbo frames do not reach, also on a phone", async 
   // Without a network the real answer is a refusal or a failed ping, in words.
   await ping.click();
   await row.getByText(/cannot be reached|No network interface leads|services may not ping/i).waitFor();
-  await page.route("**/ping", (route) => route.fulfill({ json: { items: [found], next_cursor: null } }));
+  await page.route("**/ping", (route) => route.fulfill({ json: { items: [reply], next_cursor: null } }));
   await ping.click();
   await row.getByText(text).waitFor();
   await page.getByRole("row", { name: /^bond0 Bond 802.3ad of eth1, eth2 Up 50 Gbit\/s 9000/ }).waitFor();
   await page.getByText("Not synchronised").waitFor();
   await inspect(page, "network");
   await page.setViewportSize({ width: 390, height: 844 });
-  const wide = () => [...document.querySelectorAll("main *")].filter((one) => one.getBoundingClientRect().right > innerWidth);
+  const wide = () => [...document.querySelectorAll("main *")].filter((element) => element.getBoundingClientRect().right > innerWidth);
   assert.deepEqual(await page.evaluate(`(${wide})().map((one) => one.outerHTML.slice(0, 120))`), []);
   await inspect(page, "network-phone");
   await apiOf(page).request("DELETE", `/hosts/${id}`);

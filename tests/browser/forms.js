@@ -62,8 +62,8 @@ export async function survive(page, name, button, { scope = page.getByRole("dial
   listening?.catch(() => undefined); // in case `survive` fails before
   await page.route(EVERYTHING, answer);
   try {
-    const found = await button.evaluate(walk, { failures, item, scope: await scope.elementHandle(), longest: LONGEST_MS });
-    assert.deepEqual(found, [], name);
+    const reported = await button.evaluate(walk, { failures, item, scope: await scope.elementHandle(), longest: LONGEST_MS });
+    assert.deepEqual(reported, [], name);
     await listening;
   } finally {
     await page.unroute(EVERYTHING, answer);
@@ -81,7 +81,7 @@ export async function survive(page, name, button, { scope = page.getByRole("dial
 async function walk(button, { failures, item, scope, longest }) {
   const wrong = [];
   const typed = () =>
-    JSON.stringify([...scope.querySelectorAll("input,textarea,select")].map((one) => [one.id, one.type === "file" ? "" : one.value, one.checked]));
+    JSON.stringify([...scope.querySelectorAll("input,textarea,select")].map((field) => [field.id, field.type === "file" ? "" : field.value, field.checked]));
   const said = () => scope.querySelector(".zv-problem")?.textContent ?? "";
   async function until(what, condition) {
     const last = performance.now() + longest;
@@ -90,7 +90,7 @@ async function walk(button, { failures, item, scope, longest }) {
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
   }
-  const chosen = () => [...document.querySelectorAll("[role=menuitem]")].find((one) => one.textContent === item);
+  const chosen = () => [...document.querySelectorAll("[role=menuitem]")].find((entry) => entry.textContent === item);
   const setValue = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set;
   await until("it can't be sent", () => !button.disabled);
   const before = typed();

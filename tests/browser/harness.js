@@ -120,11 +120,11 @@ export async function checkAccessible(page, where, rules = RULES) {
   const options = { runOnly: rules, resultTypes: ["violations"], preload: false };
   const { violations } = await page.evaluate((chosen) => {
     // An element that fades in has no final colour yet; endless animations continue.
-    for (const one of document.getAnimations()) if (one.effect.getComputedTiming().endTime !== Infinity) one.finish();
+    for (const animation of document.getAnimations()) if (animation.effect.getComputedTiming().endTime !== Infinity) animation.finish();
     return window.axe.run(document, chosen);
   }, options);
-  const found = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html.slice(0, 200)).join(" | ")}`);
-  assert.deepEqual(found, [], where);
+  const faults = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html.slice(0, 200)).join(" | ")}`);
+  assert.deepEqual(faults, [], where);
 }
 
 /** Screens whose colours were checked in the dark theme. */

@@ -26,7 +26,7 @@ after(() => browser.close());
 const began = Date.now();
 const say = (what) => console.log(`${((Date.now() - began) / 1000).toFixed(1)} s: ${what}`);
 const run = async (...words) => (await promisify(execFile)(words[0], words.slice(1), { timeout: PATIENCE_MS })).stdout;
-const store = async (name) => (await apiOf(page).request("GET", "/datastores")).items.find((one) => one.name === name);
+const store = async (name) => (await apiOf(page).request("GET", "/datastores")).items.find((datastore) => datastore.name === name);
 
 /** A marker in the page's memory, to detect a reload. */
 const mark = () => page.evaluate(() => void (window.mark = true));
