@@ -164,7 +164,7 @@ def sentences(text: str) -> Iterator[Sentence]:
         if is_table:
             yield Sentence(line, plain(block), True)
         else:
-            yield from (Sentence(line, one) for one in _SENTENCE_END.split(plain(block)) if one)
+            yield from (Sentence(line, sentence) for sentence in _SENTENCE_END.split(plain(block)) if sentence)
 
 
 def literals(source: str) -> Iterator[Sentence]:
@@ -174,7 +174,7 @@ def literals(source: str) -> Iterator[Sentence]:
             continue
         for double, template in _LITERAL.findall(line):
             text = _PLACEHOLDER.sub("VALUE", double or template)
-            yield from (Sentence(number, one) for one in _SENTENCE_END.split(plain(text)) if one)
+            yield from (Sentence(number, sentence) for sentence in _SENTENCE_END.split(plain(text)) if sentence)
 
 
 def descriptions(source: str) -> Iterator[Sentence]:
@@ -192,7 +192,7 @@ def descriptions(source: str) -> Iterator[Sentence]:
             parts = expression.values if isinstance(expression, ast.JoinedStr) else [expression]
             constants = [part.value if isinstance(part, ast.Constant) else "VALUE" for part in parts]
             if all(isinstance(constant, str) for constant in constants):
-                yield from (replace(one, line=expression.lineno) for one in sentences("".join(map(str, constants))))
+                yield from (replace(sentence, line=expression.lineno) for sentence in sentences("".join(map(str, constants))))
 
 
 def problems_of_descriptions(source: str) -> Iterator[tuple[int, str]]:
@@ -307,7 +307,7 @@ def figures() -> None:
     print("sentences  median  >25  problems  listed  page")
     for page in sorted(pages):
         text = page.read_text()
-        lengths = [one.words for one in sentences(text) if not one.is_table]
+        lengths = [sentence.words for sentence in sentences(text) if not sentence.is_table]
         total += lengths
         median, too_long = statistics.median(lengths or [0]), sum(length > MOST_WORDS for length in lengths)
         found, mark = sum(1 for _ in problems(text)), "yes" if page in required else "-"

@@ -103,7 +103,7 @@ def main() -> None:
         fill_database(configuration.database, uuids)
         store = Store(configuration.database)
         with store.reading() as session:
-            iqns = sorted(one.iqn for one in session.query(HostInitiator))
+            iqns = sorted(initiator.iqn for initiator in session.query(HostInitiator))
         control = directory / "control"
         target = multiprocessing.Process(target=serve, args=(control, uuids, iqns, given.paths), daemon=True)
         target.start()
@@ -134,13 +134,13 @@ def main() -> None:
                 writing + ended - collected,
                 max(longest, ended - started),
             )
-        size = sum(one.stat().st_blocks * 512 for one in (directory / "history").iterdir())
+        size = sum(file.stat().st_blocks * 512 for file in (directory / "history").iterdir())
         files = sum(1 for _ in (directory / "history").iterdir())
         percent = 100 * (collecting + writing) / (given.ticks * STEP_S)
         store.close()
         target.terminate()
     print(f"{given.luns} LUNs, {len(iqns)} hosts, {given.paths * len(iqns)} sessions, all under load; {given.ticks} samples")
-    each, most = [one / given.ticks * 1000 for one in (collecting, writing)], longest * 1000
+    each, most = [duration / given.ticks * 1000 for duration in (collecting, writing)], longest * 1000
     print(f"processor: {percent:.2f} % of a core (floor {FLOOR_PERCENT})")
     print(f"           collecting {each[0]:.0f} ms, writing {each[1]:.0f} ms a sample; the longest sample {most:.0f} ms")
     print(f"memory:    {peak - before:.0f} MiB more than without history (floor {FLOOR_MIB})")

@@ -42,7 +42,7 @@ def children(process_id: int) -> list[int]:
     found = [process_id]
     for task in Path(f"/proc/{process_id}/task").iterdir():
         with contextlib.suppress(OSError):
-            found += [one for child in (task / "children").read_text().split() for one in children(int(child))]
+            found += [process_id for child in (task / "children").read_text().split() for process_id in children(int(child))]
     return found
 
 
@@ -66,7 +66,7 @@ def native(directory: Path) -> Iterator[Mapping[str, int]]:
     uuids = fill_storage(appliance.directory / "simulator.json", DATASTORES)
     (appliance.directory / "state").mkdir()
     fill_database(appliance.directory / "state" / "appliance.sqlite", uuids)
-    processes = [one for one in (appliance.helper, appliance.worker, appliance.api) if one is not None]
+    processes = [process for process in (appliance.helper, appliance.worker, appliance.api) if process is not None]
     with (
         mounted_xfs(directory / "xfs") as mount,
         running_ganesha(directory / "ganesha", [Export(1, mount, "/idle")], Daemon.PATCHED) as ganesha,
@@ -148,11 +148,11 @@ def measure(
     """Prints the table, in percent of a core."""
     with start(directory) as processes:
         time.sleep(QUIET_SECONDS)
-        before = {name: tree_seconds(one) for name, one in processes.items()}
+        before = {name: tree_seconds(process) for name, process in processes.items()}
         machine, began = busy_seconds(), time.monotonic()
         time.sleep(seconds)
         lasted = time.monotonic() - began
-        found = {name: (tree_seconds(one) - before[name]) / lasted for name, one in processes.items()}
+        found = {name: (tree_seconds(process) - before[name]) / lasted for name, process in processes.items()}
         rows = {**found, "together": sum(found.values())} if len(found) > 1 else found
         if IN_GUEST:
             rows["all of the guest"] = (busy_seconds() - machine) / lasted

@@ -65,7 +65,7 @@ def large_clones(jobs: LargeClones, gib: int, repetitions: int, client_repetitio
     by_client = statistics.median(found[CLIENT_COPIES]) if found[CLIENT_COPIES] else None
     for name, seconds in found.items():
         if seconds:
-            speeds = spread([gib / one for one in seconds])
+            speeds = spread([gib / second for second in seconds])
             times = f"{by_client / statistics.median(seconds):.0f}" if by_client else "-"
             print(f"{name:28}{spread(seconds):>24}{speeds:>24}{times:>14}  {blocks.get(name, '-'):>26}")
     for name in SERVER_COPIES:
@@ -117,7 +117,9 @@ def costs(jobs: Costs, repetitions: int) -> dict[str, dict[str, list[tuple[float
     for what, size in OPERATIONS:
         measured = jobs.measure(what, size, repetitions)
         base = measured[VFS]
-        microseconds = [statistics.median(values) * 1e6 for values in ([one.cpu for one in base], [one.wall for one in base])]
+        microseconds = [
+            statistics.median(values) * 1e6 for values in ([sample.cpu for sample in base], [sample.wall for sample in base])
+        ]
         row = f"{f'{what} {size >> 10}K':16}{f'{microseconds[0]:.1f}, {microseconds[1]:.1f}':>24}"
         for name in others:
             pairs = list(zip(measured[name], base, strict=True))

@@ -92,9 +92,9 @@ static void log_in(const char *text) {
     if (!task || task->status != SCSI_STATUS_GOOD)
         fail("INQUIRY", iscsi_get_error(end->iscsi));
     struct scsi_inquiry_device_identification *names = scsi_datain_unmarshall(task);
-    for (struct scsi_inquiry_device_designator *one = names->designators; one; one = one->next)
-        if (one->designator_type == SCSI_DESIGNATOR_TYPE_NAA && one->designator_length == NAA_BYTES)
-            memcpy(end->naa, one->designator, NAA_BYTES);
+    for (struct scsi_inquiry_device_designator *designator = names->designators; designator; designator = designator->next)
+        if (designator->designator_type == SCSI_DESIGNATOR_TYPE_NAA && designator->designator_length == NAA_BYTES)
+            memcpy(end->naa, designator->designator, NAA_BYTES);
     scsi_free_scsi_task(task);
     iscsi_destroy_url(url);
 }

@@ -76,7 +76,9 @@ def main(words: Sequence[str]) -> int:
     ):
         print(f"\n{title:30}" + "".join(f"{f'{reactors} reactors':>28}" for reactors in options.reactors))
         for workload in WORKLOADS:
-            cells = [[getattr(one, value) for one in columns[reactors].results[workload.name]] for reactors in options.reactors]
+            cells = [
+                [getattr(result, value) for result in columns[reactors].results[workload.name]] for reactors in options.reactors
+            ]
             print(f"{workload.name:30}" + "".join(f"{spread(values):>28}" for values in cells))
     return 0
 

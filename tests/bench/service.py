@@ -80,12 +80,12 @@ def fill_storage(path: Path, count: int) -> list[str]:
     machine = simulator.machine
     pool, uuids, now = machine.pools[0], [], int(time.time())
     for number in range(count):
-        one, pool.txg = str(uuid.UUID(int=(number + 1) << 64 | 0x4000 << 64 | 8 << 60)), pool.txg + 1
-        uuids.append(one)
+        identity, pool.txg = str(uuid.UUID(int=(number + 1) << 64 | 0x4000 << 64 | 8 << 60)), pool.txg + 1
+        uuids.append(identity)
         volume = DatasetState(simulator.new_guid(), pool.txg, now, volsize=TIB, volblocksize=65536)
         volume.local = {
-            "compression": "lz4", "sync": "standard", "zvaai:uuid": one, "zvaai:name": f"ds{number:05}", "zvaai:lun": str(number),
-            "zvaai:guid": str(volume.guid), "zvaai:thick": "off",
+            "compression": "lz4", "sync": "standard", "zvaai:uuid": identity, "zvaai:name": f"ds{number:05}",
+            "zvaai:lun": str(number), "zvaai:guid": str(volume.guid), "zvaai:thick": "off",
         }  # fmt: skip
         for _ in range(SNAPSHOTS):
             volume.blocks = (*volume.blocks, (pool.txg, MIB))
@@ -93,7 +93,7 @@ def fill_storage(path: Path, count: int) -> list[str]:
                 SnapshotState(f"auto-{len(volume.snapshots)}", simulator.new_guid(), pool.txg, now, volume.blocks, TIB)
             )
             pool.txg += 1
-        pool.datasets[f"zvaai/ds{number:05}-{one[:8]}"] = volume
+        pool.datasets[f"zvaai/ds{number:05}-{identity[:8]}"] = volume
     state.save(machine, path)
     return uuids
 
@@ -105,7 +105,9 @@ def fill_database(path: Path, uuids: Sequence[str]) -> str:
         user = access.add_user(session, "bench", Role.ADMIN, "no password")
         caller = Caller(user.id, user.name, Role.ADMIN, False, "")
         _, token = access.add_token(session, caller, "bench", Role.ADMIN, 86400, confirmed=True)
-        groups = [HostGroup(id=str(uuid.uuid4()), name=f"cluster {one:02}", disabled=[], created_at=now) for one in range(GROUPS)]
+        groups = [
+            HostGroup(id=str(uuid.uuid4()), name=f"cluster {number:02}", disabled=[], created_at=now) for number in range(GROUPS)
+        ]
         session.add_all(groups)
         session.flush()
         for number in range(GROUPS * HOSTS_OF_EACH):
@@ -115,9 +117,11 @@ def fill_database(path: Path, uuids: Sequence[str]) -> str:
             session.add(host)
             session.flush()
             session.add(HostInitiator(iqn=f"iqn.1998-01.com.vmware:esx{number:03}", host_id=host.id))
-        session.add_all(Presentation(datastore=one, lun=number) for number, one in enumerate(uuids))
+        session.add_all(Presentation(datastore=uuid, lun=number) for number, uuid in enumerate(uuids))
         session.flush()
-        session.add_all(PresentationGroup(datastore=one, group_id=groups[number % GROUPS].id) for number, one in enumerate(uuids))
+        session.add_all(
+            PresentationGroup(datastore=uuid, group_id=groups[number % GROUPS].id) for number, uuid in enumerate(uuids)
+        )
         session.add_all(
             Job(
                 id=str(uuid.uuid4()), sequence=number + 1, kind="snapshot.create", subject=choice.choice(uuids),
@@ -187,7 +191,7 @@ def at_once(appliance: Appliance, token: str, clients: int, path: str, each: int
 
 def processor_seconds(process_ids: Iterable[int]) -> float:
     """Processor time of processes, including threads that ended: proc_pid_stat(5), utime and stime."""
-    found = (Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[11:13] for one in process_ids)
+    found = (Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[11:13] for process_id in process_ids)
     return sum(int(ticks) for two in found for ticks in two) / os.sysconf("SC_CLK_TCK")
 
 
@@ -216,7 +220,7 @@ def running(directory: Path, count: int) -> Iterator[tuple[Appliance, str, list[
     uuids = fill_storage(directory / "simulator.json", count)
     (directory / "state").mkdir()
     token = fill_database(directory / "state" / "appliance.sqlite", uuids)
-    processes: list[Process] = [one for one in (appliance.helper, appliance.worker, appliance.api) if one]
+    processes: list[Process] = [process for process in (appliance.helper, appliance.worker, appliance.api) if process]
     try:
         appliance.target.start()
         began = time.monotonic()
@@ -290,19 +294,19 @@ def report(results: dict[int, dict[str, Any]]) -> None:
         print(f"{name:34}" + "".join(f"{cell(results[count]):>36}" for count in counts))
 
     def row_of(part: str, name: str, cell: Callable[[Any], str]) -> None:
-        row(name, lambda one: cell(one[part][name]))
+        row(name, lambda results: cell(results[part][name]))
 
     print("\nAnswers over TLS, ms: median / p95 [min-max], with datastores (and ten times as many snapshots):")
     print(f"{'':34}" + "".join(f"{count:>36}" for count in counts))
     for name in largest["lists"]:
         row_of("lists", name, reported)
-    row("datastores, 50, 4 clients at once", lambda one: reported(one["at once"]))
+    row("datastores, 50, 4 clients at once", lambda results: reported(results["at once"]))
     print("\nProcessor time of a request, all processes together, ms: median / p95 [min-max] of blocks of 10")
     for name in largest["lists"]:
         row_of("processor", name, reported)
     print("\nReconciling, s")
-    row("nothing to do", lambda one: reported(one["reconcile"], 1))
-    row("from the start until all is served", lambda one: f"{one['first']:.1f}")
+    row("nothing to do", lambda results: reported(results["reconcile"], 1))
+    row("from the start until all is served", lambda results: f"{results['first']:.1f}")
     print("\nMemory, MiB: now (Pss), and at most (resident)")
     for name in largest["memory"]:
         row_of("memory", name, lambda two: "{:.0f}, {:.0f}".format(*two))

@@ -60,7 +60,7 @@ def report(jobs: Sequence[Job], peer: str) -> None:
 def ratios(job: Job, name: str) -> str:
     """How many times longer a contender took, in repetitions that both had."""
     theirs = job.seconds.get(name)
-    return spread([one / other for one, other in zip(theirs, job.seconds[OURS], strict=False)]) if theirs else "-"
+    return spread([duration / other for duration, other in zip(theirs, job.seconds[OURS], strict=False)]) if theirs else "-"
 
 
 def of_bound(job: Job) -> str:

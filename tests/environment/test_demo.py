@@ -119,13 +119,13 @@ class Console:
             assert time.monotonic() < until, job
             time.sleep(0.2)  # each response takes time of the guest's only processor
         assert job["state"] == "succeeded", job
-        (made,) = [one for one in self.request("GET", "/datastores")["items"] if one["name"] == datastore["name"]]
+        (made,) = [row for row in self.request("GET", "/datastores")["items"] if row["name"] == datastore["name"]]
         return dict(made)
 
 
 def alerts(console: Console) -> list[str]:
     """Kinds of alerts: the second part of their keys."""
-    return [str(one["key"]).split(":")[1] for one in console.request("GET", "/alerts")["items"]]
+    return [str(alert["key"]).split(":")[1] for alert in console.request("GET", "/alerts")["items"]]
 
 
 def reaches(url: str) -> bool:
@@ -152,7 +152,7 @@ def lead_to_first_start(answer: Mapping[str, Any]) -> str:
     ports = f"nfsport={nfs['port']}&mountport={nfs['mount_port']}"
     run("nfs-cp", REPOSITORY / "README.md", f"nfs://{nfs['address']}{share}/README.md?{ports}")
     assert "README.md" in run("nfs-ls", f"nfs://{nfs['address']}{share}?{ports}")
-    assert {one["state"] for one in console.request("GET", "/datastores")["items"]} == {"active"}
+    assert {datastore["state"] for datastore in console.request("GET", "/datastores")["items"]} == {"active"}
     return url
 
 
@@ -176,7 +176,7 @@ def lead_by_console(answer: Mapping[str, Any], directory: Path, seed: int) -> st
     assert done.returncode == 0, done.stdout[-12000:] + done.stderr[-4000:]
     console = Console(answer["console"])
     console.log_in()
-    (store,) = [one for one in console.request("GET", "/datastores")["items"] if one["name"] == "first"]
+    (store,) = [datastore for datastore in console.request("GET", "/datastores")["items"] if datastore["name"] == "first"]
     return f"iscsi://{answer['iscsi_portal']}/{answer['console']['iqn']}/{store['lun']}"
 
 

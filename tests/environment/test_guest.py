@@ -179,7 +179,9 @@ def guest_kernel() -> int:
     """Identifier of the only guest's kernel, the parent of its other processes."""
     identifiers = guest_processes()
     listed = subprocess.run(["ps", "-o", "pid=,ppid=", "-p", ",".join(identifiers)], capture_output=True, text=True, check=False)
-    (kernel,) = (int(one) for one, parent in map(str.split, listed.stdout.splitlines()) if parent not in identifiers)
+    (kernel,) = (
+        int(process_id) for process_id, parent in map(str.split, listed.stdout.splitlines()) if parent not in identifiers
+    )
     return kernel
 
 

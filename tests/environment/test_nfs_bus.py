@@ -104,7 +104,7 @@ def helper_of(exports: Path, bus: str, block: Path, store: Path, user: int) -> I
     """The root helper for this user: its socket, and the GUIDs of tank/one (the store) and of tank/outside at /usr."""
     simulator = Simulator()
     simulator.create_pool("tank", [VdevSpec(devices=(simulator.disks()[0].path,))], force=True)
-    one = simulator.create_filesystem("tank/one", properties={"mountpoint": str(store)})
+    dataset = simulator.create_filesystem("tank/one", properties={"mountpoint": str(store)})
     outside = simulator.create_filesystem("tank/outside", properties={"mountpoint": "/usr"})
     policy = Policy(mount_directories=(f"{store.parent}/",))
     seen = {str(store): "tank/one", "/usr": "tank/outside"}
@@ -112,7 +112,7 @@ def helper_of(exports: Path, bus: str, block: Path, store: Path, user: int) -> I
     path = exports.parent / "helper.sock"
     with served(simulator, path, users={user}, policy=policy, exports=checked):
         path.chmod(0o666)
-        yield path, one.guid, outside.guid
+        yield path, dataset.guid, outside.guid
 
 
 def test_the_worker_may_query_the_system_bus_and_exports_by_the_helper(tmp_path: Path) -> None:
@@ -148,9 +148,9 @@ def test_the_worker_may_query_the_system_bus_and_exports_by_the_helper(tmp_path:
             environment = {"DBUS_SYSTEM_BUS_ADDRESS": bus}
             with (
                 running_ganesha(tmp_path / "ganesha", others, environment=environment, blocks=blocks),
-                helper_of(exports, bus, block, store, nobody) as (helper, one, outside),
+                helper_of(exports, bus, block, store, nobody) as (helper, dataset, outside),
             ):
-                words = (bus, str(helper), str(store), str(one), str(outside))
+                words = (bus, str(helper), str(store), str(dataset), str(outside))
                 done = call(nobody, *words)
                 assert (done.returncode, done.stdout) == (0, "65534\n"), done.stderr
                 done = call(other, *words)

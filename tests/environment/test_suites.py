@@ -87,7 +87,7 @@ def test_jobs_run_after_their_needs_and_not_after_a_failure(tmp_path: Path) -> N
         job("after bad", "pass", "bad"),
     ]
     said: list[str] = []
-    ended = {one.job.name: one.code for one in Schedule(jobs, tmp_path, 2, said.append).run()}
+    ended = {job.job.name: job.code for job in Schedule(jobs, tmp_path, 2, said.append).run()}
     assert ended == {"first": 0, "second": 0, "bad": 3, "after bad": None}
     assert any("after bad: not run, because this failed: bad" in line for line in said)
 

@@ -45,17 +45,17 @@ def clone(state: Path) -> None:
     result = kernel_module.load()
     assert result.returncode == 0, result.stderr
     device = ZvolClone()
-    with opened(source, os.O_RDONLY) as one, opened(destination, os.O_RDWR) as other:
+    with opened(source, os.O_RDONLY) as source_fd, opened(destination, os.O_RDWR) as other:
         # Before the sync: a waiter uses the interval that was set when its wait began.
         Path("/sys/module/zfs/parameters/zfs_txg_timeout").write_text("600\n")
         run("zpool", "sync", POOL)
-        assert device.clone(one, other, FIRST).bytes_done == FIRST
+        assert device.clone(source_fd, other, FIRST).bytes_done == FIRST
         os.fsync(other)
         txg = open_txg()
-        outcome = device.clone(one, other, FLUSHED - FIRST, source_offset=FIRST, destination_offset=FIRST)
+        outcome = device.clone(source_fd, other, FLUSHED - FIRST, source_offset=FIRST, destination_offset=FIRST)
         assert outcome.bytes_done == FLUSHED - FIRST, outcome
         os.fsync(other)
-        rest = device.clone(one, other, LENGTH - FLUSHED, source_offset=FLUSHED, destination_offset=FLUSHED)
+        rest = device.clone(source_fd, other, LENGTH - FLUSHED, source_offset=FLUSHED, destination_offset=FLUSHED)
         assert rest.bytes_done == LENGTH - FLUSHED, rest
         (state / "flushed").write_text(f"{txg} {open_txg()}")
         time.sleep(600)
@@ -67,12 +67,12 @@ def check(state: Path) -> None:
     source, destination = Path(f"/dev/zvol/{POOL}/source"), Path(f"/dev/zvol/{POOL}/destination")
     for device in (source, destination):
         wait_for(device.exists, f"{device} is there")
-    one, other = read_direct(source, LENGTH), read_direct(destination, LENGTH)
+    first, other = read_direct(source, LENGTH), read_direct(destination, LENGTH)
     digest = hashlib.sha256(other[:FLUSHED]).hexdigest()
     assert digest == (state / "content0").read_text(), "the flushed clone is not whole"
     assert digest != (state / "content1").read_text()
     for at in range(FLUSHED, LENGTH, BLOCK):
-        assert other[at : at + BLOCK] in (one[at : at + BLOCK], bytes(BLOCK)), f"the block at {at} is neither old nor new"
+        assert other[at : at + BLOCK] in (first[at : at + BLOCK], bytes(BLOCK)), f"the block at {at} is neither old nor new"
     run("zpool", "sync", POOL)
     cloned = int(run("zpool", "get", "-Hpo", "value", "bcloneused", POOL))
     assert cloned >= FLUSHED, f"the ZIL's clone records were not replayed as clones: {cloned} bytes are shared"

@@ -99,7 +99,7 @@ def test_hosts_write_and_survive_a_reboot(
         order = [started_at(again, unit) for unit in ("zfs-import.target", "zvaai-mounts.service")]
         assert 0 < order[0] <= order[1]
         for unit in SERVING:
-            assert order[1] <= started_at(again, unit) <= min(started_at(again, one) for one in APPLIANCE), unit
+            assert order[1] <= started_at(again, unit) <= min(started_at(again, other_unit) for other_unit in APPLIANCE), unit
         report_line(f"booted in {booted:.0f} s")
         again.run(
             "systemctl mask zvaai-worker.service zvaai-api.service zvaai-api.socket zvaai-helper.socket zvaai-helper.service"

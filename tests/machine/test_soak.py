@@ -80,7 +80,7 @@ def change(server: Machine, *words: str) -> None:
 
 
 def datastores(server: Machine) -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in zvaai(server, "datastore", "list")}
+    return {datastore["name"]: datastore for datastore in zvaai(server, "datastore", "list")}
 
 
 def folder(server: Machine) -> str:
@@ -112,9 +112,9 @@ def work(server: Machine, writers: Writers, name: str) -> None:
 
 def clear(server: Machine) -> None:
     """Removes what `work` made, also after it was interrupted. Raises CommandError."""
-    for name, one in datastores(server).items():
+    for name, datastore in datastores(server).items():
         if name not in STORES:
-            if one["state"] == "active":
+            if datastore["state"] == "active":
                 change(server, "datastore delete", name, "--force --yes")
             change(server, "datastore purge", name, "--yes")
     for store in STORES:
@@ -181,7 +181,7 @@ def check_is_as_before(server: Machine) -> None:
     assert set(stores) == set(STORES)
     volumes = server.run("zfs list -H -o name -t volume").split()
     assert volumes == [stores["vmfs1"]["dataset"]]
-    assert server.run(f"zfs list -H -o name -t snapshot {' '.join(one['dataset'] for one in stores.values())}").split() == []
+    assert server.run(f"zfs list -H -o name -t snapshot {' '.join(store['dataset'] for store in stores.values())}").split() == []
     assert [job for job in zvaai(server, "job list") if job["state"] in ("queued", "running")] == []
 
 

@@ -38,7 +38,7 @@ def _run(suites: Sequence[Suite], run: Run) -> int:
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir(parents=True)
     ended = Schedule(jobs_of(suites, run), RESULTS, LOAD * (os.cpu_count() or 1), _print_line).run()
-    failed = [one.job.name for one in ended if not one.passed]
+    failed = [run.job.name for run in ended if not run.passed]
     if failed:
         _print_line("\n" + report.failures(ended))
     _print_line(f"\n{report.table(ended, [suite.name for suite in suites])}")

@@ -74,14 +74,14 @@ def counts_of(ended: Ended) -> Counts:
 def table(ended: Sequence[Ended], suites: Iterable[str]) -> str:
     """A line for each suite; the last line is the sum."""
     lines, names, total = [], set(suites), Counts()
-    for one in ended:
-        state = "passed" if one.passed else "not run" if one.code is None else "FAILED"
-        if one.job.name in names:
-            counts = counts_of(one) if one.code is not None else Counts()
+    for run in ended:
+        state = "passed" if run.passed else "not run" if run.code is None else "FAILED"
+        if run.job.name in names:
+            counts = counts_of(run) if run.code is not None else Counts()
             total += counts
-            lines.append(f"{one.job.name:24}{state:8}{one.seconds:7.0f} s {counts.passed:6} {counts.failed:6} {counts.skipped:6}")
-        elif one.seconds >= 1 or not one.passed:
-            lines.append(f"{one.job.name:24}{state:8}{one.seconds:7.0f} s")
+            lines.append(f"{run.job.name:24}{state:8}{run.seconds:7.0f} s {counts.passed:6} {counts.failed:6} {counts.skipped:6}")
+        elif run.seconds >= 1 or not run.passed:
+            lines.append(f"{run.job.name:24}{state:8}{run.seconds:7.0f} s")
     head = f"{'suite':24}{'':8}{'time':>9} {'passed':>6} {'failed':>6} {'skipped':>6}"
     return "\n".join([head, *lines, "", f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped"])
 
@@ -89,10 +89,10 @@ def table(ended: Sequence[Ended], suites: Iterable[str]) -> str:
 def failures(ended: Sequence[Ended]) -> str:
     """The end of each failed job's log."""
     parts = []
-    for one in ended:
-        if not one.passed and one.log.exists() and one.code is not None:
-            lines = COLOURS.sub("", one.log.read_text(errors="replace")).splitlines()
-            parts.append(f"== {one.job.name} failed; the end of {one.log}:\n" + "\n".join(lines[-LAST_LINES:]))
+    for run in ended:
+        if not run.passed and run.log.exists() and run.code is not None:
+            lines = COLOURS.sub("", run.log.read_text(errors="replace")).splitlines()
+            parts.append(f"== {run.job.name} failed; the end of {run.log}:\n" + "\n".join(lines[-LAST_LINES:]))
     return "\n\n".join(parts)
 
 

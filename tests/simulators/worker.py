@@ -40,7 +40,7 @@ def _make(configuration: Configuration) -> Context:
         exports, files = Ganesha(nfs.exports, nfs.bus, options.vaai_nas), VaaiNas(nfs.statistics)
     elif options.volumes:
         files = VaaiNasSimulator(
-            folder=lambda export: next((Path(one.path) for one in exports.served() if one.export_id == export), None),
+            folder=lambda export: next((Path(served.path) for served in exports.served() if served.export_id == export), None),
             served=exports.served,
         )
     engine = helper or simulator(configuration.state_directory / "simulator.json")

@@ -82,7 +82,7 @@ class Process:
 
     def children(self) -> list[int]:
         """Identifiers of the child processes."""
-        return [int(one) for one in Path(f"/proc/{self.process_id}/task/{self.process_id}/children").read_text().split()]
+        return [int(child) for child in Path(f"/proc/{self.process_id}/task/{self.process_id}/children").read_text().split()]
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
@@ -225,8 +225,8 @@ class Appliance:
         return done.returncode == 0 and bool(json.loads(done.stdout)["state"] == "succeeded")
 
     def logs(self) -> str:
-        processes = [one for one in (self.helper, self.worker, self.api) if one is not None and one.log.exists()]
-        return "".join(f"--- {one.name}\n{one.log.read_text()[-4000:]}" for one in processes)
+        processes = [process for process in (self.helper, self.worker, self.api) if process is not None and process.log.exists()]
+        return "".join(f"--- {process.name}\n{process.log.read_text()[-4000:]}" for process in processes)
 
     def luns(self) -> dict[int, str]:
         """LUNs that the target serves: number to UUID."""
@@ -236,7 +236,7 @@ class Appliance:
     def stop(self) -> None:
         """Stops all processes. Raises AssertionError for an exit code other than 0."""
         codes = {"frontend": self.frontend.stop()}
-        codes |= {one.name: one.stop() for one in (self.api, self.worker, self.helper) if one is not None}
+        codes |= {process.name: process.stop() for process in (self.api, self.worker, self.helper) if process is not None}
         codes["target"] = self.target.stop()
         assert set(codes.values()) == {0}, f"{codes}\n{self.logs()}"
 

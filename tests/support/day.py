@@ -323,7 +323,7 @@ class Day:
         self.schedules[name] = self.client.do("schedule.create", "POST", "/schedules", body)["id"]
         until = time.monotonic() + PATIENCE_S
         while True:
-            answer = [one["name"] for one in self.client.get(f"/datastores/{of.id}/snapshots")["items"]]
+            answer = [snapshot["name"] for snapshot in self.client.get(f"/datastores/{of.id}/snapshots")["items"]]
             new = [tag for tag in answer if tag not in of.snapshots]
             if new and not self.client.get("/jobs?state=running")["items"] + self.client.get("/jobs?state=queued")["items"]:
                 break

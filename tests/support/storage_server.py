@@ -109,7 +109,7 @@ def versions(machine: Machine) -> dict[str, str]:
         "dpkg-query --show --showformat '${Package} ${Version} ${db:Status-Status}\\n' 'zvaai*' | grep -v zvaai-rig"
     )
     found = [line.split() for line in shown.splitlines()]
-    return {one[0]: " ".join(one[1:]) for one in found if len(one) == 3}
+    return {words[0]: " ".join(words[1:]) for words in found if len(words) == 3}
 
 
 KINDS = ("iscsi", "nfs")

@@ -55,7 +55,7 @@ def test_the_names_of_lio(tmp_path: Path) -> None:
             before = asyncio.run(seen())
             assert before[None][8:32] == b"LIO-ORG vol1            "
             assert before[0x80][4:] == SERIAL.encode() + b"\0"
-            own = [one for one in descriptors(before[0x83]) if not one[1] & ASSOCIATION]
+            own = [descriptor for descriptor in descriptors(before[0x83]) if not descriptor[1] & ASSOCIATION]
             assert own == [(1, 3, NAA), (2, 1, b"LIO-ORG vol1:" + SERIAL.encode() + b"\0")]
             # The same after a restart, and no other LUN gets one of these names.
             target.kill()

@@ -84,7 +84,7 @@ def test_a_logged_in_host_retains_its_disk(appliance: Appliance) -> None:
     lun = create(appliance, "used", "--group", "one")
     appliance.cli("snapshot", "create", "before", "used", "--wait")
     appliance.cli("snapshot", "hold", "used", "before", "audit", "--wait")
-    assert [(one["tag"], one["of"]) for one in appliance.json("snapshot", "holds", "used", "before")] == [("audit", "user")]
+    assert [(hold["tag"], hold["of"]) for hold in appliance.json("snapshot", "holds", "used", "before")] == [("audit", "user")]
     held = appliance.run("snapshot", "delete", "used", "before", "--yes")
     assert held.returncode == 4 and "Release the holds first: audit" in held.stderr
     appliance.cli("snapshot", "release", "used", "before", "audit", "--wait")
@@ -96,7 +96,7 @@ def test_a_logged_in_host_retains_its_disk(appliance: Appliance) -> None:
                 refused = await asyncio.to_thread(appliance.run, *words)
                 assert refused.returncode == 4 and FIRST in refused.stderr and "--force" in refused.stderr
             sessions = await asyncio.to_thread(appliance.json, "host", "sessions")
-            assert FIRST in {one["initiator"] for one in sessions}
+            assert FIRST in {session["initiator"] for session in sessions}
             assert lun in appliance.luns() and await session.ping(b"still here") == b"still here"
 
     asyncio.run(while_logged_in())
@@ -122,7 +122,7 @@ def test_registrations_survive_or_are_not_lost_unless_forced(appliance: Applianc
 
     def registered(number: int) -> list[str]:
         found = appliance.target.call("reservations.list", {**target, "number": number})["registrations"]
-        return [one["key"] for one in found]
+        return [alert["key"] for alert in found]
 
     def alone() -> None:
         wait_for(lambda: not appliance.json("host", "sessions"), "the session is gone")
@@ -155,7 +155,7 @@ def test_drift_is_repaired_and_reported(appliance: Appliance) -> None:
 
     def served() -> dict[str, Any]:
         luns = appliance.target.call("luns.list", target)["luns"]
-        return next(dict(one) for one in luns if one["number"] == lun)
+        return next(dict(row) for row in luns if row["number"] == lun)
 
     before = served()
     for by_hand in ({"write_cache": True}, {"read_only": True}, {"soft_threshold": {"bytes": 1 << 20}}):
@@ -189,7 +189,9 @@ def test_the_target_serves_without_the_appliance_and_the_appliance_returns(appli
     wait_for(lambda: lun in appliance.luns(), "the LUN is back")
     wait_for(lambda: appliance.json("status")["reconcile_problem"] is None, "all is well")
     wait_for(
-        lambda: not [one for one in appliance.json("alert", "list") if one["key"].startswith(("reconcile:", "unavailable:"))],
+        lambda: not [
+            alert for alert in appliance.json("alert", "list") if alert["key"].startswith(("reconcile:", "unavailable:"))
+        ],
         "the alert is cleared",
     )
 
@@ -210,7 +212,7 @@ def test_chap_holds_from_the_next_login_on(appliance: Appliance) -> None:
     assert ("chap", "failed") in checks  # the other host has no secret
     # A host with two names: both may use its account; no other host may, even with the secret.
     appliance.cli("host", "change", "esx one", "--add-iqn", f"{FIRST}-second", "--add-address", "192.0.2.11")
-    (changed,) = [one for one in appliance.json("host", "list") if one["name"] == "esx one"]
+    (changed,) = [host for host in appliance.json("host", "list") if host["name"] == "esx one"]
     assert changed["iqns"] == [FIRST, f"{FIRST}-second"] and changed["addresses"] == ["192.0.2.11"]
     wait_for(lambda: "ZVAAI" in (run_or_nothing("iscsi-inq", "-i", f"{FIRST}-second", right)), "its second name gets in")
     assert "ZVAAI" in run("iscsi-inq", "-i", FIRST, right)

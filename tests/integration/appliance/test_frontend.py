@@ -373,7 +373,7 @@ def test_nginx_sets_the_address_of_a_client(service: ServiceStack) -> None:
         )
         assert sent.status_code == 401
         entries = client.get("/api/v1/audit", headers={"Cookie": service.cookie()}).json()["items"]
-    assert entries and "198.51.100.7" not in {one["address"] for one in entries}
+    assert entries and "198.51.100.7" not in {entry["address"] for entry in entries}
 
 
 # --- certificate, streams of events
@@ -535,8 +535,8 @@ def test_nothing_inline_and_nothing_from_elsewhere(service: ServiceStack) -> Non
         assert "unsafe" not in headers["Content-Security-Policy"]
         assert headers["Referrer-Policy"] == "no-referrer" and headers["Cross-Origin-Opener-Policy"] == "same-origin"
     assert api.get_list("Content-Security-Policy") == ["default-src 'none'; frame-ancestors 'none'"]
-    assert all(one["Strict-Transport-Security"] == "max-age=31536000" for one in (page, problem, api))
-    assert all("nginx/" not in one["Server"] for one in (page, problem, api)), "no version"
+    assert all(answer["Strict-Transport-Security"] == "max-age=31536000" for answer in (page, problem, api))
+    assert all("nginx/" not in answer["Server"] for answer in (page, problem, api)), "no version"
 
 
 def test_without_the_api_the_problem_says_so(tmp_path: Path) -> None:

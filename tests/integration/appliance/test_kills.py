@@ -122,9 +122,9 @@ def check(appliance: Appliance, day: Day) -> None:
 
 def _check_reports(day: Day) -> None:
     get = day.client.get
-    status = {one["id"]: one for one in get("/datastores?limit=500")["items"]}
+    status = {datastore["id"]: datastore for datastore in get("/datastores?limit=500")["items"]}
     shown = ("name", "size", "state", "lun", "soft_threshold", "kind", "host_groups")
-    assert {key: tuple(one[name] for name in shown) for key, one in status.items()} == {
+    assert {key: tuple(unit[name] for name in shown) for key, unit in status.items()} == {
         store.id: (
             store.name, str(store.size), store.state, store.lun, store.soft_threshold, store.kind,
             [store.group] if store.state == "active" else [],
@@ -132,16 +132,22 @@ def _check_reports(day: Day) -> None:
         for store in day.stores.values()
     }  # fmt: skip
     squashed = {store.id: store.squash for store in day.stores.values() if store.kind == "nfs" and store.state == "active"}
-    assert {key: one["squash"] for key, one in status.items() if key in squashed} == squashed
-    hosts = {one["id"]: (one["iqns"], one["group"], one["addresses"]) for one in get("/hosts")["items"]}
+    assert {key: unit["squash"] for key, unit in status.items() if key in squashed} == squashed
+    hosts = {host["id"]: (host["iqns"], host["group"], host["addresses"]) for host in get("/hosts")["items"]}
     assert hosts == {host.id: ([host.iqn], host.group, host.addresses) for host in day.hosts.values()}
-    assert {one["id"]: one["name"] for one in get("/host-groups")["items"]} == {key: name for name, key in day.groups.items()}
-    assert {one["id"]: one["name"] for one in get("/schedules")["items"]} == {key: name for name, key in day.schedules.items()}
-    users = {one["id"]: one["name"] for one in get("/users")["items"] if one["name"] != "admin"}
+    assert {group["id"]: group["name"] for group in get("/host-groups")["items"]} == {
+        key: name for name, key in day.groups.items()
+    }
+    assert {schedule["id"]: schedule["name"] for schedule in get("/schedules")["items"]} == {
+        key: name for name, key in day.schedules.items()
+    }
+    users = {user["id"]: user["name"] for user in get("/users")["items"] if user["name"] != "admin"}
     assert users == {key: name for name, key in day.users.items()}
 
     def troubles() -> list[str]:
-        return [one["key"] for one in get("/alerts")["items"] if one["severity"] != "info" and "capacity:" not in one["key"]]
+        return [
+            alert["key"] for alert in get("/alerts")["items"] if alert["severity"] != "info" and "capacity:" not in alert["key"]
+        ]
 
     wait_for(lambda: not troubles(), "what was wrong meanwhile is no more")
 
@@ -155,10 +161,10 @@ def _check_storage(appliance: Appliance, day: Day) -> None:
     assert len(found) == len(volumes)
     kinds = {store.id: store.kind for store in day.stores.values()}
     assert {uuid: "vmfs" if dataset.is_volume else "nfs" for uuid, dataset in found.items()} == kinds
-    assert {uuid: [one.tag for one in dataset.snapshots] for uuid, dataset in found.items()} == {
+    assert {uuid: [snapshot.tag for snapshot in dataset.snapshots] for uuid, dataset in found.items()} == {
         store.id: store.snapshots for store in day.stores.values()
     }
-    assert not [one.tag for dataset in volumes.values() for one in dataset.snapshots if one.holds]
+    assert not [snapshot.tag for dataset in volumes.values() for snapshot in dataset.snapshots if snapshot.holds]
     assert all(dataset.local["zvaai:guid"] == str(dataset.guid) for dataset in volumes.values())
 
 

@@ -84,7 +84,7 @@ def test_interfaces_are_as_the_kernel_has_them(appliance: Appliance) -> None:
         try:
             subprocess.run(["ip", "link", "set", name, "master", "bridge0"], check=True)
             network = appliance.get("/network")
-            shown = {one["name"]: one for one in network["interfaces"]}
+            shown = {interface["name"]: interface for interface in network["interfaces"]}
             assert "lo" not in shown
             facts = {"kind": "veth", "state": "up", "mtu": 9000, "addresses": ["198.19.0.1/24"]}
             assert shown[name] | facts == shown[name]

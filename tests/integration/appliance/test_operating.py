@@ -131,7 +131,7 @@ def test_an_alert_reaches_its_receiver_whatever_dies(appliance: Appliance, tmp_p
         wait_for(lambda: bool(appliance.json("status")["worker"]), "the worker answers")
 
         def states() -> list[str]:
-            return [one["state"] for one in appliance.json("receiver", "deliveries", "pager")]
+            return [delivery["state"] for delivery in appliance.json("receiver", "deliveries", "pager")]
 
         wait_for(lambda: "pending" not in states(), "what was answered is written down")
         assert appliance.json("receiver", "list")[0]["last_delivery"]["state"] == "delivered"
@@ -157,10 +157,10 @@ def test_the_configuration_is_restored(appliance: Appliance, tmp_path: Path) -> 
 
     def sees() -> list[str]:
         lists = appliance.target.call("access.list", {"target": appliance.iqn})["luns"]
-        return [iqn for one in lists if one["number"] == lun for iqn in one["initiators"]]
+        return [iqn for item in lists if item["number"] == lun for iqn in item["initiators"]]
 
     wait_for(lambda: sees() == [ESX], "the host sees its LUN again")
-    assert [one["name"] for one in appliance.json("group", "list")] == ["cluster"]
+    assert [group["name"] for group in appliance.json("group", "list")] == ["cluster"]
 
 
 def test_a_request_is_followed_through_all_processes(appliance: Appliance, tmp_path: Path) -> None:
@@ -183,13 +183,13 @@ def test_a_request_is_followed_through_all_processes(appliance: Appliance, tmp_p
     def lines(log: str) -> list[dict[str, str]]:
         return [json.loads(line) for line in texts[log].splitlines()]
 
-    assert any(one.get("request") == "followed-0123456789" and "POST" in one["message"] for one in lines("logs/api.log"))
-    queued = [one for one in lines("logs/worker.log") if one.get("request") == "followed-0123456789"]
-    assert any(job in one["message"] for one in queued)
-    done = [one["message"] for one in lines("logs/worker.log") if one.get("request") == f"job-{job}"]
-    assert any("succeeded" in one for one in done)
+    assert any(entry.get("request") == "followed-0123456789" and "POST" in entry["message"] for entry in lines("logs/api.log"))
+    queued = [entry for entry in lines("logs/worker.log") if entry.get("request") == "followed-0123456789"]
+    assert any(job in entry["message"] for entry in queued)
+    done = [entry["message"] for entry in lines("logs/worker.log") if entry.get("request") == f"job-{job}"]
+    assert any("succeeded" in entry for entry in done)
     assert appliance.helper is not None
     audit = [json.loads(line.partition(": ")[2]) for line in appliance.helper.log.read_text().splitlines() if '"audit"' in line]
-    assert "create_volume" in {one["operation"] for one in audit if one.get("request") == f"job-{job}"}
+    assert "create_volume" in {entry["operation"] for entry in audit if entry.get("request") == f"job-{job}"}
     assert stored["token"] not in "".join(texts.values())
     assert len(appliance.json("support", "list")) == 1

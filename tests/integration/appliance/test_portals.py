@@ -79,14 +79,14 @@ def test_hosts_log_in_at_portals_as_they_are_set(served: tuple[Appliance, Target
             assert await asyncio.to_thread(refused, appliance, "DELETE", f"/portals/{SECOND}") == [ESX]
             moved = await asyncio.to_thread(appliance.request, "PATCH", f"/portals/{SECOND}", {"address": THIRD})
             assert moved.status_code == 200, moved.text
-            assert [one["initiator"] for one in appliance.get("/sessions")["items"]] == [ESX], "the session stays"
+            assert [session["initiator"] for session in appliance.get("/sessions")["items"]] == [ESX], "the session stays"
         assert await can_log_in(appliance, THIRD) and not await can_log_in(appliance, SECOND)
 
     asyncio.run(works())
-    shown = {one["address"]: one["group_tag"] for one in appliance.get("/portals")["items"]}
+    shown = {portal["address"]: portal["group_tag"] for portal in appliance.get("/portals")["items"]}
     assert shown == {FIRST: 1, THIRD: 2}
     assert appliance.request("DELETE", f"/portals/{THIRD}").status_code == 200
-    assert [one["address"] for one in target.call("portals.list")["portals"]] == [FIRST]
+    assert [portal["address"] for portal in target.call("portals.list")["portals"]] == [FIRST]
     assert appliance.request("POST", "/portals", {"address": "192.0.2.99:3260"}).status_code == 409, "no address of this server"
     for wrong in ({"address": "127.0.0.1"}, {"address": "esx:3260"}, {"interface": "absent0"}, {}):
         assert appliance.request("POST", "/portals", wrong).status_code == 422, wrong
@@ -107,9 +107,9 @@ def test_an_unknown_initiator_is_listed_until_it_is_a_host(served: tuple[Applian
 def test_chap_locks_out_no_host_unexpectedly(served: tuple[Appliance, Target]) -> None:
     """The refusal names logged-in hosts without a secret. A secret works only for the initiators of its account."""
     appliance, _ = served
-    hosts = {one["iqns"][0]: one["id"] for one in appliance.get("/hosts")["items"]}
+    hosts = {host["iqns"][0]: host["id"] for host in appliance.get("/hosts")["items"]}
     own, account = f"/hosts/{hosts[ESX]}/chap", Account("esx1", SECRET)
-    names = {one["iqns"][0]: one["name"] for one in appliance.get("/hosts")["items"]}
+    names = {host["iqns"][0]: host["name"] for host in appliance.get("/hosts")["items"]}
 
     def change(method: str, path: str, body: Any, status: int = 200) -> None:
         answer = appliance.request(method, path, body)
@@ -139,7 +139,7 @@ def test_chap_locks_out_no_host_unexpectedly(served: tuple[Appliance, Target]) -
 def test_the_target_proves_itself(served: tuple[Appliance, Target]) -> None:
     """Mutual CHAP, by libiscsi as the host."""
     appliance, _ = served
-    (host,) = [one for one in appliance.get("/hosts")["items"] if one["iqns"] == [ESX]]
+    (host,) = [host for host in appliance.get("/hosts")["items"] if host["iqns"] == [ESX]]
     appliance.request("PUT", f"/hosts/{host['id']}/chap", {"name": "esx1", "secret": SECRET})
     taken = appliance.request("PUT", "/settings/iscsi/target-chap", {"name": "storage", "secret": SECRET})
     assert taken.status_code == 409 and host["name"] in taken.text

@@ -25,7 +25,7 @@ def test_an_older_database_takes_the_pools_configuration(tmp_path: Path) -> None
 
         def on_pool() -> bool:
             recovery = appliance.json("recover")
-            return [one["generation"] for one in recovery["copies"] if one["this_installation"]] == [recovery["generation"]]
+            return [copy["generation"] for copy in recovery["copies"] if copy["this_installation"]] == [recovery["generation"]]
 
         wait_for(on_pool, "the pool has the configuration")
         database, older = appliance.directory / "state/appliance.sqlite", appliance.directory / "older"
@@ -42,6 +42,6 @@ def test_an_older_database_takes_the_pools_configuration(tmp_path: Path) -> None
         assert refused.returncode == 4 and "recovery mode" in refused.stderr, refused
         assert "suggested: zvaai recover --from tank" in appliance.cli("recover")
         appliance.cli("recover", "--from", "tank")
-        assert {one["name"] for one in appliance.json("host", "list")} == {"esx1", "esx2"}
+        assert {host["name"] for host in appliance.json("host", "list")} == {"esx1", "esx2"}
         wait_for(on_pool, "the pool has the configuration that was taken")
         assert "not in recovery mode" in appliance.cli("recover")

@@ -67,7 +67,7 @@ def test_answers_are_as_described(
         server.server_close()
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     assert "cases:" in done.stdout
-    tried = {endpoint for endpoint, one in DECLARATIONS.items() if one.path not in LEFT_OUT}
+    tried = {endpoint for endpoint, declaration in DECLARATIONS.items() if declaration.path not in LEFT_OUT}
     assert tried <= answers.keys(), tried - answers.keys()
     # Links use objects that the tests created, so that operations on an identifier do more than answer 404.
     of_one = {endpoint for endpoint in tried if "<" in DECLARATIONS[endpoint].path}

@@ -75,7 +75,7 @@ def disguises(secret: str) -> set[bytes]:
     raw = secret.encode()
     inner = [base64.b64encode(b"\0" * shift + raw)[4 if shift else 0 : -4] for shift in range(3)]
     plain = {raw, raw.hex().encode(), raw[::-1], urllib.parse.quote(secret, safe="").encode(), json.dumps(secret)[1:-1].encode()}
-    return plain | {one for one in inner if len(one) > 12}
+    return plain | {text for text in inner if len(text) > 12}
 
 
 def wrong_ones(secret: str) -> list[Any]:
@@ -87,16 +87,16 @@ def example(schema: dict[str, Any], whole: dict[str, Any]) -> Any:  # noqa: PLR0
     """A value that fits a schema."""
     while "$ref" in schema:
         schema = whole["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
-    for one in schema.get("anyOf", []):
-        if one.get("type") != "null":
-            return example(one, whole)
+    for option in schema.get("anyOf", []):
+        if option.get("type") != "null":
+            return example(option, whole)
     if "enum" in schema:
         return schema["enum"][0]
     if "const" in schema:
         return schema["const"]
     match schema.get("type"):
         case "object":
-            return {name: example(one, whole) for name, one in schema.get("properties", {}).items()}
+            return {name: example(setting, whole) for name, setting in schema.get("properties", {}).items()}
         case "array":
             return [example(schema["items"], whole)]
         case "integer":
@@ -110,17 +110,17 @@ def example(schema: dict[str, Any], whole: dict[str, Any]) -> Any:  # noqa: PLR0
 def places(value: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Paths of the secrets in a body."""
     if isinstance(value, dict):
-        for name, one in value.items():
-            if name in SECRET_FIELDS and not isinstance(one, dict):
+        for name, member in value.items():
+            if name in SECRET_FIELDS and not isinstance(member, dict):
                 yield (*way, name)
-            yield from places(one, (*way, name))
+            yield from places(member, (*way, name))
 
 
 def put(value: Any, way: tuple[str, ...], what: Any) -> Any:
     """Copy of a body with another value at a path."""
     if not way:
         return what
-    return {name: put(one, way[1:], what) if name == way[0] else one for name, one in value.items()}
+    return {name: put(member, way[1:], what) if name == way[0] else member for name, member in value.items()}
 
 
 def test_secrets_go_in(sent: Sent) -> None:
@@ -212,7 +212,7 @@ def read_everything(sent: Sent) -> None:
         ways = [path.removeprefix("/api/v1")]
         if name := re.search(r"\{(\w+)\}", path):
             parent = path[: name.start() - 1].removeprefix("/api/v1")
-            ways = [ways[0].replace(name[0], one) for one in known.get(parent, [])]
+            ways = [ways[0].replace(name[0], value) for value in known.get(parent, [])]
         for way in ways:
             if "{" in way:
                 continue
@@ -220,7 +220,7 @@ def read_everything(sent: Sent) -> None:
             assert status < 500, (way, content)
             if isinstance(content, dict):
                 items = content.get("items") or []
-                known[way] = [str(one.get("id", one.get("name"))) for one in items if isinstance(one, dict)]
+                known[way] = [str(item.get("id", item.get("name"))) for item in items if isinstance(item, dict)]
             sent.request("GET", way, None, sent.viewer)
     assert known["/users"] and known["/hosts"] and known["/audit"] and known["/datastores"]
 
@@ -236,7 +236,7 @@ def test_no_secret_is_disclosed(sent: Sent) -> None:
     appliance = sent.appliance
     sent.secrets["the admin's token"] = appliance.token().split("_", 2)[2]
     sources: dict[str, bytes] = {f"the answer to {name}": text.encode() for name, text in sent.answers}
-    processes = [one for one in (appliance.helper, appliance.worker, appliance.api) if one is not None]
+    processes = [process for process in (appliance.helper, appliance.worker, appliance.api) if process is not None]
     for process in processes:
         sources[f"the log of {process.name}"] = process.log.read_bytes()
         for number in (process.process_id, *process.children()):

@@ -137,7 +137,9 @@ def test_the_http_process_taken_over_is_a_client_like_any_other(home: Path, work
     made = {"name": "t", "scope": "viewer", "days": 1, "password": PASSWORD}
     token = request(home, "users.create_token", made, **headers)[1]["secret"]
     before = request(home, "journal.list_audit", query={"limit": "500"}, **admin)[1]["items"]
-    changing = sorted(name for name, one in DECLARATIONS.items() if one.role is not None and one.role.label != "viewer")
+    changing = sorted(
+        name for name, declaration in DECLARATIONS.items() if declaration.role is not None and declaration.role.label != "viewer"
+    )
     arguments = [json.dumps(changing), json.dumps(token), json.dumps(admin["cookie"])]
     attack = as_user("games", "games", sys.executable, "-c", ATTACK, home, str(worker.pid), *arguments)
     done = subprocess.run(attack, capture_output=True, text=True, check=False, timeout=300, cwd="/")
@@ -153,10 +155,10 @@ def test_the_http_process_taken_over_is_a_client_like_any_other(home: Path, work
     assert set(without_csrf.values()) == {403}, without_csrf
     assert found["user"] == 403 and found["refusal"] == 403
     assert found["claims"]["error"]["code"] == "internal", "it has no field for who it is"
-    assert all("error" in one or one == {} for one in found["noise"]), found["noise"]
+    assert all("error" in outcome or outcome == {} for outcome in found["noise"]), found["noise"]
     # Nothing changed. The audit has only the attempts with a credential, under its owner.
     users = request(home, "users.list_users", **admin)[1]["items"]
-    assert {(one["name"], one["role"]) for one in users} == {("admin", "admin"), ("v", "viewer")}
+    assert {(user["name"], user["role"]) for user in users} == {("admin", "admin"), ("v", "viewer")}
     after = request(home, "journal.list_audit", query={"limit": "500"}, **admin)[1]["items"]
-    new = [one for one in after if one["id"] not in {old["id"] for old in before}]
-    assert {(one["actor"], one["status"]) for one in new} == {("v", 403)}, new
+    new = [entry for entry in after if entry["id"] not in {old["id"] for old in before}]
+    assert {(entry["actor"], entry["status"]) for entry in new} == {("v", 403)}, new

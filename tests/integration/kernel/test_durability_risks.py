@@ -26,7 +26,7 @@ def test_sync_disabled_and_write_through_are_reported(target: Target, pool: Pool
             return bool(lun.get("durability_risks") == list(risks))
 
         wait_for(found, f"the risks are {risks}")
-        ((served,),) = (one.luns for one in TargetSocket(target.socket_path).targets())
+        ((served,),) = (served_target.luns for served_target in TargetSocket(target.socket_path).targets())
         assert served.write_through == ("write_through" in risks)
 
     run("zfs", "set", "sync=disabled", dataset)

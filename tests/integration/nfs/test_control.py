@@ -53,18 +53,18 @@ def test_exports_are_added_changed_and_removed_while_others_are_used(
         client.add(Export(2, store / "one", "/one", access="RW"))
         assert set(client.exports()) == {1, 2}
         assert always.read_file("/name") == b"always"
-        with mounted("/one") as one:
-            assert one.read_file("/name") == b"one"
-            one.write_file("/made", b"x")
+        with mounted("/one") as mount:
+            assert mount.read_file("/name") == b"one"
+            mount.write_file("/made", b"x")
             client.change(Export(2, store / "one", "/one", access="RO"))
             with pytest.raises(OSError, match="Read-only"):
-                one.unlink("/made")
-            assert one.read_file("/made") == b"x"
+                mount.unlink("/made")
+            assert mount.read_file("/made") == b"x"
             client.change(Export(2, store / "one", "/one", access="RO", clients=[ClientRights("127.0.0.0/8")]))
-            one.unlink("/made")
+            mount.unlink("/made")
             client.remove(2)
             with pytest.raises(OSError):
-                one.read_file("/name")
+                mount.read_file("/name")
         with pytest.raises(OSError), mounted("/one"):
             pass
         assert always.read_file("/name") == b"always"
@@ -75,8 +75,8 @@ def test_exports_are_added_changed_and_removed_while_others_are_used(
 
 def test_refused_requests_change_nothing(control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path) -> None:
     client, _server, store = control
-    one = Export(2, store / "one", "/one", access="RW")
-    client.add(one)
+    export = Export(2, store / "one", "/one", access="RW")
+    client.add(export)
     stored = (tmp_path / "exports" / "2.conf").read_bytes()
     with pytest.raises(ExportRefusedError):
         client.add(Export(2, store / "two", "/two"))
@@ -89,11 +89,11 @@ def test_refused_requests_change_nothing(control: tuple[Ganesha, daemon.Ganesha,
     with pytest.raises(NoSuchExportError):
         client.remove(9)
     for wrong in (
-        replace(one, export_id=0),
-        replace(one, path=Path('/a"b')),
-        replace(one, pseudo="one"),
-        replace(one, access="ALL"),
-        replace(one, clients=[ClientRights("a; Squash = None")]),
+        replace(export, export_id=0),
+        replace(export, path=Path('/a"b')),
+        replace(export, pseudo="one"),
+        replace(export, access="ALL"),
+        replace(export, clients=[ClientRights("a; Squash = None")]),
     ):
         with pytest.raises(ValueError):
             client.change(wrong) if wrong.export_id else client.add(wrong)
@@ -110,8 +110,8 @@ def test_added_and_changed_exports_are_served_after_a_crash(control: tuple[Ganes
     client.remove(3)
     server.restart_after_kill()
     assert set(client.exports()) == {1, 2}
-    with mounted("/one") as one:
-        one.write_file("/made", b"x")
+    with mounted("/one") as mount:
+        mount.write_file("/made", b"x")
 
 
 def test_file_system_that_is_no_longer_exported_is_let_go(
@@ -138,8 +138,8 @@ def test_reads_and_writes_are_counted_by_export_and_host(control: tuple[Ganesha,
     """Operations, bytes and duration, of all versions of NFS together."""
     client, _server, store = control
     client.add(Export(2, store / "one", "/one", access="RW"))
-    with mounted("/one") as one, mounted("/one", 4) as four:
-        one.write_file("/made", bytes(100_000))
+    with mounted("/one") as mount, mounted("/one", 4) as four:
+        mount.write_file("/made", bytes(100_000))
         assert len(four.read_file("/made")) == 100_000
     counted = statistics.of_nfs(VaaiNas(tmp_path / "vaai-nas.socket").counters())
     (host,) = counted.hosts
@@ -148,10 +148,10 @@ def test_reads_and_writes_are_counted_by_export_and_host(control: tuple[Ganesha,
     for rows in ([host], exports):
         for kind in ("read", "write"):
             operations = [row.operations[kind] for row in rows]
-            assert sum(one.bytes for one in operations) == 100_000
-            number = sum(one.operations for one in operations)
-            assert number >= 1 and number == sum(sum(one.latency.counts) for one in operations)
-            assert 0 < sum(one.latency.total_microseconds for one in operations) < 60_000_000
+            assert sum(operation.bytes for operation in operations) == 100_000
+            number = sum(operation.operations for operation in operations)
+            assert number >= 1 and number == sum(sum(operation.latency.counts) for operation in operations)
+            assert 0 < sum(operation.latency.total_microseconds for operation in operations) < 60_000_000
 
 
 def test_an_absent_daemon_has_its_own_error(control: tuple[Ganesha, daemon.Ganesha, Path], tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class Rig:
     def files(self) -> dict[str, Any]:
         """Output of `zvaai file list` by path, without the time."""
         found = self.appliance.json("file", "list", "first")
-        return {one["path"]: {name: value for name, value in one.items() if name != "as_of"} for one in found}
+        return {file["path"]: {name: value for name, value in file.items() if name != "as_of"} for file in found}
 
     def clone(self, source: str, destination: str, *words: str) -> Any:
         return self.appliance.json("file", "clone", "first", source, destination, "--wait", *words)
@@ -80,7 +80,7 @@ def test_a_disk_is_cloned_and_shares_its_blocks(rig: Rig) -> None:
     assert counted == {"clone": 0, "fast_clone": 1, "statistics": 0}
     found = rig.files()
     assert (found[NEW]["unique"], found[NEW]["unique_exact"]) == (str(SIZE), False), "on XFS the value is an upper bound"
-    (entry,) = [one for one in rig.appliance.json("audit", "list") if one["action"] == "file.clone"]
+    (entry,) = [audit for audit in rig.appliance.json("audit", "list") if audit["action"] == "file.clone"]
     assert (entry["status"], entry["after"]["destination"]) == (202, NEW)
 
 

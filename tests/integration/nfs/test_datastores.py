@@ -118,13 +118,13 @@ def test_only_permitted_hosts_can_mount_it(rig: Rig) -> None:
 
 def test_drift_is_seen_and_mended_and_others_are_left_alone(rig: Rig) -> None:
     rig.appliance.nfs_datastore("first", clients=[ESX1])
-    (before,) = [one for one in rig.control.served() if one.export_id not in OTHERS]
+    (before,) = [export for export in rig.control.served() if export.export_id not in OTHERS]
     path = Path(before.path)
     assert before.clients == {f"{ESX1} RW No_Root_Squash v3,4"} and before.text is not None and before.pseudo == "/first"
     rig.control.change(Export(before.export_id, path, "/first", access="RW", clients=[ClientRights("192.0.2.0/24")]))
     with mounted("/first", server=ESX2) as stranger:
         assert stranger.names() == set()
-    assert any("other clients" in one for one in rig.reconcile()["differences"])
+    assert any("other clients" in difference for difference in rig.reconcile()["differences"])
     with pytest.raises(OSError), mounted("/first", server=ESX2) as stranger:
         stranger.names()
     # The same clients with another squash, changed by hand: the export file still has the old value.
@@ -132,15 +132,15 @@ def test_drift_is_seen_and_mended_and_others_are_left_alone(rig: Rig) -> None:
     rights = ClientRights(ESX1, squash="All_Squash")
     rig.control.change(Export(before.export_id, path, "/first", clients=[rights]))
     (rig.exports / f"{before.export_id}.conf").write_text(stored)
-    assert any("other clients" in one for one in rig.reconcile()["differences"])
+    assert any("other clients" in difference for difference in rig.reconcile()["differences"])
     with mounted("/first", server=ESX1) as host:
         host.write_file("/as-root", b"x")
     rig.control.remove(before.export_id)
     rig.control.add(Export(40, path, "/stolen", access="RW"))
     (rig.exports / "41.conf").write_text(Export(41, path, "/later", access="RW").block())
     assert len(rig.reconcile()["differences"]) == 3
-    assert {one.export_id: one.pseudo for one in rig.control.served()} == {before.export_id: "/first", **OTHERS}
-    assert [one.name for one in rig.exports.iterdir()] == [f"{before.export_id}.conf"]
+    assert {export.export_id: export.pseudo for export in rig.control.served()} == {before.export_id: "/first", **OTHERS}
+    assert [file.name for file in rig.exports.iterdir()] == [f"{before.export_id}.conf"]
     assert rig.reconcile() == {"differences": [], "failures": []}
 
 
@@ -175,12 +175,12 @@ def test_users_of_a_device_are_found(rig: Rig, monkeypatch: pytest.MonkeyPatch) 
         host.write_file("/made", b"data")
         refused = rig.appliance.request("DELETE", f"/datastores/{store}")
         assert refused.status_code == 409 and refused.json is not None and refused.json["blocking"] == [ESX1]
-    shown = {one["address"]: one["datastores"] for one in rig.appliance.get("/nfs-clients")["items"]}
+    shown = {client["address"]: client["datastores"] for client in rig.appliance.get("/nfs-clients")["items"]}
     assert shown[ESX1] == [store]
     rig.appliance.job("DELETE", f"/datastores/{idle}")
     with mounted("/first", 4, server=ESX1) as host, host.opened("/made") as held:
         assert held.read(0, 4) == b"data"
-        known = {one.address: one for one in rig.control.clients().known}
+        known = {client.address: client for client in rig.control.clients().known}
         assert known[ESX1].opens == 1 and abs(known[ESX1].seen_at - time.time()) < 60
     rig.appliance.job("DELETE", f"/datastores/{store}?force=true")
     with pytest.raises(OSError), mounted("/first", server=ESX1) as host:
@@ -195,7 +195,7 @@ def test_while_the_daemon_is_away(rig: Rig) -> None:
     assert rig.appliance.request("POST", "/reconcile").status_code == 503
     rig.server.start()
     wait_for(lambda: len(rig.reconcile()["differences"]) == 0, "all is served")
-    assert {one.pseudo for one in rig.control.served()} == {"/first", "/second", *OTHERS.values()}
+    assert {export.pseudo for export in rig.control.served()} == {"/first", "/second", *OTHERS.values()}
 
 
 def test_offloads_are_counted_by_export(rig: Rig) -> None:
@@ -210,9 +210,9 @@ def test_offloads_are_counted_by_export(rig: Rig) -> None:
         assert vaai_nas(*ports, "caps", "127.0.0.1:/first").returncode != 0, "this server itself is nobody's client"
         assert host.read_file("/copy") == data
     shown = rig.appliance.get("/offloads")
-    (export,) = [one for one in shown["exports"] if one["datastore"] == store]
+    (export,) = [export for export in shown["exports"] if export["datastore"] == store]
     assert export["offload"]["cloned_bytes"] == len(data) and shown["nfs_problem"] is None
-    assert {one["host"] for one in shown["nfs_hosts"]} == {ESX1}
+    assert {nfs_host["host"] for nfs_host in shown["nfs_hosts"]} == {ESX1}
     rig.server.kill()
     assert rig.appliance.get("/offloads")["nfs_problem"]
     rig.server.start()

@@ -86,7 +86,7 @@ def refused(rig: Rig, source: str, destination: str, export: int = 1) -> tuple[s
 
 def test_disks_are_listed_and_measured(rig: Rig) -> None:
     page = rig.files.files(1, "", 100)
-    assert [(one.path, one.total) for one in page.files] == [(DISK, SIZE)] and page.complete and not page.more
+    assert [(file.path, file.total) for file in page.files] == [(DISK, SIZE)] and page.complete and not page.more
     statistics = rig.files.statistics(1, DISK)
     assert (statistics.total, statistics.unique_exact) == (SIZE, COUNTS)
     assert SIZE <= statistics.unique == statistics.allocated <= SIZE + (1 << 20)
@@ -104,8 +104,8 @@ def test_a_clone_shares_its_blocks_and_belongs_to_whom_its_source_does(rig: Rig)
         assert host.read_file("/vm/clone-flat.vmdk") == rig.data
     made = (rig.store / "vm" / "clone-flat.vmdk").stat()
     assert (made.st_uid, made.st_gid, made.st_mode & 0o7777) == (1234, 4321, 0o640), "whose the source is, and not root's"
-    assert [one.path for one in rig.files.files(1, "", 1).files] == ["vm/clone-flat.vmdk"]
-    assert [one.path for one in rig.files.files(1, "vm/clone-flat.vmdk", 1).files] == [DISK]
+    assert [file.path for file in rig.files.files(1, "", 1).files] == ["vm/clone-flat.vmdk"]
+    assert [file.path for file in rig.files.files(1, "vm/clone-flat.vmdk", 1).files] == [DISK]
     statistics = rig.files.statistics(1, "vm/clone-flat.vmdk")
     assert statistics.total == SIZE and statistics.unique_exact == COUNTS
     assert statistics.unique <= OWN if COUNTS else statistics.unique == statistics.allocated, (
@@ -137,7 +137,7 @@ def test_no_other_file_system_in_the_export_is_reached(rig: Rig) -> None:
     assert refused(rig, "nested/other.vmdk", "new.vmdk") == ("not_supported", "source")
     assert refused(rig, DISK, "nested/new.vmdk") == ("not_supported", "destination")
     assert not (rig.store / "nested" / "new.vmdk").exists()
-    assert all("nested" not in one.path for one in rig.files.files(1, "", 100).files)
+    assert all("nested" not in file.path for file in rig.files.files(1, "", 100).files)
 
 
 def test_a_request_said_again_is_the_same_job_whatever_became_of_the_files(rig: Rig) -> None:

@@ -291,7 +291,7 @@ def test_64_sessions_at_once(target: Target, make_volume: VolumeMaker) -> None:
     target.add_lun(0, make_volume("shared", 64))
     count, repetitions, blocks = 64, 20, 8
 
-    async def one(number: int, session: Session) -> None:
+    async def steps_of(number: int, session: Session) -> None:
         async def place(which: int) -> None:
             for sequence in range(repetitions):
                 address = (number * 4 + which) * 256 + sequence * blocks
@@ -308,7 +308,7 @@ def test_64_sessions_at_once(target: Target, make_volume: VolumeMaker) -> None:
             sessions = [Session(target.portal, initiator=name) for name in names]
             all_sessions = [await stack.enter_async_context(session) for session in sessions]
             assert len(target.call("sessions.list")["sessions"]) == count
-            await asyncio.gather(*(one(number, session) for number, session in enumerate(all_sessions)))
+            await asyncio.gather(*(steps_of(number, session) for number, session in enumerate(all_sessions)))
 
     asyncio.run(asyncio.wait_for(together(), 240))
     counted = target.counters()
@@ -335,7 +335,7 @@ def test_memory_at_32_sessions_with_32_commands_each(
 ) -> None:
     target.add_lun(0, make_volume("shared", 64))
 
-    async def one(session: Session) -> None:
+    async def steps_of(session: Session) -> None:
         await session.execute(cdb.TEST_UNIT_READY)
         data = bytes(blocks * 512)
         reads = [await session.submit(cdb.read(0, blocks), data_in=len(data)) for _ in range(32)]
@@ -346,7 +346,7 @@ def test_memory_at_32_sessions_with_32_commands_each(
     async def together() -> None:
         async with contextlib.AsyncExitStack() as stack:
             all_sessions = [await stack.enter_async_context(Session(target.portal, settings=settings)) for _ in range(32)]
-            await asyncio.gather(*(one(session) for session in all_sessions))
+            await asyncio.gather(*(steps_of(session) for session in all_sessions))
 
     asyncio.run(asyncio.wait_for(together(), 240))
     peak = peak_memory_bytes(target.process_id)

@@ -180,8 +180,8 @@ def test_it_is_atomic_against_overlapping_writes(target: Target, make_volume: Vo
 
     async def act() -> None:
         names = [f"iqn.2026-11.example.zvaai:esx{host}" for host in range(4)]
-        async with Session(target.portal, initiator=names[0]) as one, Session(target.portal, initiator=names[1]) as other:
-            for session in (one, other):
+        async with Session(target.portal, initiator=names[0]) as first, Session(target.portal, initiator=names[1]) as other:
+            for session in (first, other):
                 await session.execute(cdb.TEST_UNIT_READY)
             generation = itertools.count(1)
             held = bytes(512 * 255)
@@ -192,10 +192,10 @@ def test_it_is_atomic_against_overlapping_writes(target: Target, make_volume: Vo
                 for _ in range(4):
                     data = stamp(next(generation), 0) * 256
                     contents[data[: 512 * 255]] = "write"
-                    commands.append(choice.choice([one, other]).execute(cdb.write(0, 256), data_out=data))
+                    commands.append(choice.choice([first, other]).execute(cdb.write(0, 256), data_out=data))
                     data = stamp(next(generation), 1) * 255
                     contents[data] = "compare and write"
-                    commands.append(choice.choice([one, other]).execute(cdb.compare_and_write(0, 255), data_out=held + data))
+                    commands.append(choice.choice([first, other]).execute(cdb.compare_and_write(0, 255), data_out=held + data))
                 choice.shuffle(commands)
                 answers = await asyncio.gather(*commands)
                 assert all(answer.status == GOOD or answer.sense_codes == MISCOMPARE for answer in answers), answers
@@ -203,7 +203,7 @@ def test_it_is_atomic_against_overlapping_writes(target: Target, make_volume: Vo
                 succeeded = sum(answer.status == GOOD for answer in answers) - 4
                 assert succeeded in (0, 1), f"{succeeded} of one expectation succeeded"
                 won += succeeded
-                held = (await one.execute(cdb.read(0, 255), data_in=512 * 255)).data
+                held = (await first.execute(cdb.read(0, 255), data_in=512 * 255)).data
                 assert held in contents, "two commands' data are mixed"
             assert won, "no compare-and-write was first in any round: the test shows nothing"
 

@@ -75,7 +75,7 @@ class Client:
     def copied(self) -> bool:
         """Whether each pool has a copy of the newest configuration."""
         status = self.get("/recovery")
-        return [one["generation"] for one in status["copies"]] == [status["generation"]] * 3
+        return [copy["generation"] for copy in status["copies"]] == [status["generation"]] * 3
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,7 @@ def cross_the_threshold(appliance: Appliance, data: bytes, directory: Path) -> N
 
     def is_reported() -> bool:
         appliance.run("reconcile")  # fails if there is any drift, even a temporary one
-        return any("datastore first uses" in one["text"] for one in appliance.json("alert", "list"))
+        return any("datastore first uses" in alert["text"] for alert in appliance.json("alert", "list"))
 
     assert not is_reported()
     with mounted("/first", server=ESX) as host:
@@ -150,7 +150,7 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
     ports = ("--nfs-port", "2049", "--mount-port", "20048")
     cloned = vaai_nas(*ports, "fast-clone", f"{ESX}:/first", "disk", "clone")
     assert cloned.returncode == 0 and read("/first", "/clone") == before, cloned
-    (counted,) = [one["offload"] for one in appliance.json("offloads")["exports"] if one["datastore"] == first["id"]]
+    (counted,) = [export["offload"] for export in appliance.json("offloads")["exports"] if export["datastore"] == first["id"]]
     assert counted["cloned_bytes"] == len(before)
 
     appliance.cli("snapshot", "create", "one", "first", "--wait")
@@ -184,7 +184,7 @@ def test_the_life_of_nfs_datastores(appliance: Appliance, tmp_path: Path, seed: 
         assert is_refused(f"/{name}")
     assert not list((tmp_path / "exports").iterdir())
     left = run("zfs", "list", "-H", "-o", "name", "-t", "filesystem,snapshot", "-r", POOL).split()
-    assert not [one for one in left if one.rpartition("/")[2] not in (POOL, "zvaai", "zvaai-deleted")], left
+    assert not [dataset for dataset in left if dataset.rpartition("/")[2] not in (POOL, "zvaai", "zvaai-deleted")], left
     # After the end of a job the worker scans again.
     wait_for(lambda: not appliance.json("alert", "list"), "no alert is left", PATIENCE)
     appliance.cli("pool", "export", POOL, "--wait")

@@ -113,7 +113,7 @@ def read_pieces(appliance: Appliance, lun: int) -> bytes:
         async with session(appliance, lun) as host:
             await ready(host)
             pieces = [await host.execute(cdb.read(n * PIECE_BLOCKS, PIECE_BLOCKS), PIECE_BLOCKS * BLOCK) for n in range(PIECES)]
-        return b"".join(one.data for one in pieces)
+        return b"".join(piece.data for piece in pieces)
 
     return asyncio.run(read())
 
@@ -180,7 +180,7 @@ def cross_the_threshold(appliance: Appliance, lun: int, store: str) -> None:
 
     def pool() -> bool:
         appliance.cli("pool", "change", POOL, "--warning", "75", "--wait")  # afterwards all capacity alerts are evaluated
-        return any(store in one["subject"] and "threshold" in one["text"] for one in appliance.json("alert", "list"))
+        return any(store in alert["subject"] and "threshold" in alert["text"] for alert in appliance.json("alert", "list"))
 
     asyncio.run(fill())
     run("zpool", "sync", POOL)

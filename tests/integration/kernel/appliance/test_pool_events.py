@@ -69,11 +69,11 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
 def alerts(appliance: Appliance) -> dict[str, str]:
     """Severities of open alerts by kind, such as "pool:device"."""
     found = appliance.json("alert", "list")
-    return {":".join(one["key"].split(":")[:2]): one["severity"] for one in found}
+    return {":".join(alert["key"].split(":")[:2]): alert["severity"] for alert in found}
 
 
 def test_pool_events_raise_alerts(appliance: Appliance) -> None:
-    assert not {one for one in alerts(appliance) if one.startswith("pool:")}
+    assert not {alert for alert in alerts(appliance) if alert.startswith("pool:")}
 
     # A device fails and returns.
     run("zpool", "offline", "-f", POOL, DEVICES[0])

@@ -55,7 +55,7 @@ def disks() -> Iterator[None]:
 
 def alerts(appliance: Appliance) -> dict[str, dict[str, str]]:
     """Open alerts by key."""
-    return {one["key"]: one for one in appliance.json("alert", "list")}
+    return {alert["key"]: alert for alert in appliance.json("alert", "list")}
 
 
 @contextlib.contextmanager

@@ -132,7 +132,7 @@ def copy(appliance: Appliance, host: Host, source: int, destination: int) -> Non
 
     asyncio.run(extended())
     wait_for(lambda: not appliance.json("host", "sessions"), "it is logged out", PATIENCE)
-    (counted,) = [one["offload"] for one in appliance.json("offloads")["luns"] if one["number"] == destination]
+    (counted,) = [lun["offload"] for lun in appliance.json("offloads")["luns"] if lun["number"] == destination]
     assert counted["cloned_bytes"] + counted["copied_bytes"] == COPIED_BLOCKS * BLOCK, counted
     assert host.reads(destination) == host.reads(source)
 

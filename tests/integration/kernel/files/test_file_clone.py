@@ -155,43 +155,43 @@ def test_a_source_just_written_where_the_kernel_does_not_wait(dataset: Path, zfs
 
 def test_across_datasets_of_a_pool(make_dataset: Callable[..., Path]) -> None:
     """Shared, as the statistics prove: the kernel does not report it. The clone has the source's record size."""
-    one, other = make_dataset(), make_dataset(recordsize="16K")
-    disk_like(one / "source", 8, 4)
-    with FileTool(one, other) as tool:
-        found = tool.clone("clone", "fast", one / "source", other, "clone")
+    first, other = make_dataset(), make_dataset(recordsize="16K")
+    disk_like(first / "source", 8, 4)
+    with FileTool(first, other) as tool:
+        found = tool.clone("clone", "fast", first / "source", other, "clone")
         assert (found.cloned, found.copied) == (32 * MIB, 0)
-    assert blocks_of(one / "source") == blocks_of(other / "clone")
+    assert blocks_of(first / "source") == blocks_of(other / "clone")
     assert (other / "clone").stat().st_blksize == RECORD
 
 
 def test_a_copy_is_not_reported_as_a_clone(make_dataset: Callable[..., Path], zfs_parameter: Callable[[str, int], None]) -> None:
     """Without block cloning copy_file_range copies silently: reported as copied, with holes, refused if sharing is required."""
     zfs_parameter("zfs_bclone_enabled", 0)
-    one, other = make_dataset(), make_dataset()
-    disk_like(one / "source", 8, 4)
-    with FileTool(one, other) as tool:
-        for destination, reason in ((other, "other_file_system"), (one, "not_supported")):
+    first, other = make_dataset(), make_dataset()
+    disk_like(first / "source", 8, 4)
+    with FileTool(first, other) as tool:
+        for destination, reason in ((other, "other_file_system"), (first, "not_supported")):
             with pytest.raises(Refused):
-                tool.clone("clone", "fast", one / "source", destination, "clone")
+                tool.clone("clone", "fast", first / "source", destination, "clone")
             assert not (destination / "clone").exists()
-            found = tool.clone("clone", "full", one / "source", destination, "clone")
+            found = tool.clone("clone", "full", first / "source", destination, "clone")
             assert (found.cloned, found.copied, found.holes) == (0, 8 * MIB, 24 * MIB)
             assert dict(found.fallback) == {reason: 8 * MIB}
-            assert filecmp.cmp(one / "source", destination / "clone", shallow=False)
-            assert not set(blocks_of(one / "source").values()) & set(blocks_of(destination / "clone").values())
+            assert filecmp.cmp(first / "source", destination / "clone", shallow=False)
+            assert not set(blocks_of(first / "source").values()) & set(blocks_of(destination / "clone").values())
 
 
 def test_across_pools(make_dataset: Callable[..., Path], other_pool: Pool, tmp_path: Path) -> None:
-    one, other = make_dataset(), tmp_path / "other"
+    first, other = make_dataset(), tmp_path / "other"
     run("zfs", "create", "-o", f"mountpoint={other}", f"{other_pool.name}/files")
-    disk_like(one / "source", 4, 4)
-    with FileTool(one, other) as tool:
+    disk_like(first / "source", 4, 4)
+    with FileTool(first, other) as tool:
         with pytest.raises(Refused, match="EXDEV"):
-            tool.clone("clone", "fast", one / "source", other, "clone")
-        found = tool.clone("clone", "full", one / "source", other, "clone")
+            tool.clone("clone", "fast", first / "source", other, "clone")
+        found = tool.clone("clone", "full", first / "source", other, "clone")
         assert (found.copied, found.holes) == (4 * MIB, 12 * MIB)
         assert dict(found.fallback) == {"other_file_system": 4 * MIB}
-    assert filecmp.cmp(one / "source", other / "clone", shallow=False)
+    assert filecmp.cmp(first / "source", other / "clone", shallow=False)
     run("zfs", "destroy", f"{other_pool.name}/files")
 
 

@@ -42,12 +42,12 @@ class Requester:
                 self.requesting.set()
                 while True:
                     name = f"clone{self.choose.randrange(5)}"
-                    self.one(nfs, root, source, name)
+                    self.clone_once(nfs, root, source, name)
                     self.done += 1
         except (OSError, EOFError, AssertionError):
             self.files[name] = None
 
-    def one(self, nfs: Nfs3, root: bytes, source: bytes, name: str) -> None:
+    def clone_once(self, nfs: Nfs3, root: bytes, source: bytes, name: str) -> None:
         """Clones to this name, or removes an existing clone."""
         if self.files.get(name):
             nfs.remove(root, name)

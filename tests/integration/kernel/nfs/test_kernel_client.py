@@ -86,14 +86,14 @@ def test_locks_of_two_hosts(served: tuple[Ganesha, Path], tmp_path: Path) -> Non
     with (
         kernel_mount("/one", tmp_path / "first", "4.1") as first,
         kernel_mount("/one", tmp_path / "second", "4.1") as second,
-        (first / "disk").open("w+b") as one,
+        (first / "disk").open("w+b") as first_file,
         (second / "disk").open("r+b") as other,
     ):
-        fcntl.lockf(one, fcntl.LOCK_EX | fcntl.LOCK_NB, 100, 0)
+        fcntl.lockf(first_file, fcntl.LOCK_EX | fcntl.LOCK_NB, 100, 0)
         with pytest.raises(BlockingIOError):
             # In another process: POSIX locks of a process have one owner, whatever the mount.
             _lock_elsewhere(second / "disk")
-        fcntl.lockf(one, fcntl.LOCK_UN, 100, 0)
+        fcntl.lockf(first_file, fcntl.LOCK_UN, 100, 0)
         _lock_elsewhere(second / "disk")
         os.fstat(other.fileno())
 

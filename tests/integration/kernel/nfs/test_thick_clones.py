@@ -42,7 +42,7 @@ class Stores:
     def copied_for_thickness(self) -> int:
         """Bytes copied because of thickness, over all clones of the daemon."""
         exports = VaaiNas(self.socket).counters()["exports"]
-        return sum(one["offload"]["fallback_bytes"]["thick"] for one in exports)
+        return sum(export["offload"]["fallback_bytes"]["thick"] for export in exports)
 
     def full_clone(self, source: int, name: str, destination: int) -> Result:
         """Clones "disk" into a new file of another export, as the plug-in does."""

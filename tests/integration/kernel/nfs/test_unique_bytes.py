@@ -82,12 +82,12 @@ class Stores:
 @pytest.fixture
 def stores(short_pool: ShortPool, tmp_path: Path) -> Iterator[Stores]:
     with (
-        mounted_dataset(f"{short_pool.name}/1", compression="off") as one,
+        mounted_dataset(f"{short_pool.name}/1", compression="off") as first,
         mounted_dataset(f"{short_pool.name}/2", recordsize="16K") as two,
     ):
         zvols = [short_pool.create_volume(name, 16) for name in ("lun1", "lun2")]
         write_direct(zvols[0], random_blocks(8 * MIB))
-        yield Stores(short_pool, {1: one, 2: two}, zvols, VaaiNas(tmp_path / "vaai-nas.socket"), tmp_path)
+        yield Stores(short_pool, {1: first, 2: two}, zvols, VaaiNas(tmp_path / "vaai-nas.socket"), tmp_path)
 
 
 def change_luns(stores: Stores, device: ZvolClone) -> None:

@@ -29,7 +29,7 @@ def serve(target: Target, *volumes: Path) -> None:
 def offload_of(target: Target, lun: int, iqn: str = IQN) -> dict[str, Any]:
     """The offload counters of a LUN."""
     luns = target.call("statistics.get")["luns"]
-    return dict(next(one for one in luns if (one["number"], one["target"]) == (lun, iqn))["offload"])
+    return dict(next(row for row in luns if (row["number"], row["target"]) == (lun, iqn))["offload"])
 
 
 @dataclass(frozen=True)

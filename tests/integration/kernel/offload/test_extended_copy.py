@@ -56,9 +56,9 @@ def act_on(target: Target, count: int, act: Callable[[Luns], Awaitable[None]]) -
     asyncio.run(asyncio.wait_for(run_(), 480))
 
 
-def same(one: Path, other: Path, length: int, from_: int = 0, to: int = 0) -> bool:
+def same(first: Path, other: Path, length: int, from_: int = 0, to: int = 0) -> bool:
     """Whether ranges have the same bytes in zfs."""
-    return read_direct(one, length, from_) == read_direct(other, length, to)
+    return read_direct(first, length, from_) == read_direct(other, length, to)
 
 
 @pytest.mark.parametrize("volblocksize", ["16K", pytest.param("64K", marks=OTHER_SIZE)])
@@ -76,8 +76,8 @@ def test_qemu_copies_by_sharing_blocks_until_either_side_changes(
     run("zpool", "sync", pool.name)
     original = read_direct(source, length)
     assert read_direct(destination, length) == original
-    one, other = dvas(dataset_of(source)), dvas(dataset_of(destination))
-    assert one == other and len(one) == filled // block
+    blocks_of_source, other = dvas(dataset_of(source)), dvas(dataset_of(destination))
+    assert blocks_of_source == other and len(blocks_of_source) == filled // block
     assert pool_property(pool.name, "bcloneused") - before == filled
     offload = offload_of(target, 1)
     assert (offload["cloned_bytes"], offload["copied_bytes"]) == (filled, 0), offload
@@ -131,12 +131,12 @@ def test_between_targets_and_inside_one_lun(volume: VolumeOf, target: Target) ->
     target.add_lun(1, destination, OTHER_IQN)
 
     async def act() -> None:
-        async with Session(target.portal) as one, Session(target.portal, OTHER_IQN) as other:
-            await one.execute(cdb.TEST_UNIT_READY)
+        async with Session(target.portal) as first, Session(target.portal, OTHER_IQN) as other:
+            await first.execute(cdb.TEST_UNIT_READY)
             await other.execute(cdb.TEST_UNIT_READY, lun=1)
-            naas = [await naa_of(one), await naa_of(other, 1)]
+            naas = [await naa_of(first), await naa_of(other, 1)]
             onwards, back = Segment(0, 0, 8 << 11, 0, 20 << 11), Segment(0, 0, 8 << 11, 20 << 11, 10 << 11)
-            for session, lun, segment in ((other, 1, Segment(0, 1, 8 << 11, 0, 4 << 11)), (one, 0, onwards), (one, 0, back)):
+            for session, lun, segment in ((other, 1, Segment(0, 1, 8 << 11, 0, 4 << 11)), (first, 0, onwards), (first, 0, back)):
                 parameters = parameter_list(naas, [segment])
                 assert (await session.execute(extended_copy(parameters), data_out=parameters, lun=lun)).status == GOOD
 

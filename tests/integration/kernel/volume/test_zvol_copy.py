@@ -63,8 +63,8 @@ def test_every_block_is_shared(volume: VolumeOf, pool: Pool, block: int) -> None
     allocated = pool_property(pool.name, "allocated")
     copied = checked(source, 0, destination, 0, 16 * MIB, 16 * MIB)
     assert (copied.cloned, copied.fallback) == (16 * MIB, {})
-    one, other = dvas(dataset_of(source)), dvas(dataset_of(destination))
-    assert shared(one, other) == len(one) == 16 * MIB // block
+    blocks_of_source, other = dvas(dataset_of(source)), dvas(dataset_of(destination))
+    assert shared(blocks_of_source, other) == len(blocks_of_source) == 16 * MIB // block
     assert pool_property(pool.name, "bcloneused") - used >= 16 * MIB
     assert pool_property(pool.name, "allocated") < allocated - 15 * MIB, "what the destination had is freed, nothing is written"
     # From then on each is independent.

@@ -69,9 +69,9 @@ def allocated_and_shared(*objects: Counter[tuple[str, int]]) -> tuple[int, int]:
     return allocated, sum(size * count for (dva, size), count in objects[0].items() if everywhere[dva, size] > 1)
 
 
-def shared(one: dict[int, str], other: dict[int, str], shift: int = 0) -> int:
+def shared(first: dict[int, str], other: dict[int, str], shift: int = 0) -> int:
     """Number of blocks of `one` that are identical in `other`, `shift` bytes further on."""
-    return sum(other.get(offset + shift) == dva for offset, dva in one.items())
+    return sum(other.get(offset + shift) == dva for offset, dva in first.items())
 
 
 def pool_property(pool: str, name: str) -> int:

@@ -31,8 +31,8 @@ OTHER_SIZE = pytest.mark.long("15 s each: 16K is the usual size, 64K another one
 
 def clone(device: ZvolClone, source: Path, destination: Path, length: int, *, from_: int = 0, to: int = 0) -> Outcome:
     """Clones between two paths and flushes the destination."""
-    with opened(source, os.O_RDONLY) as one, opened(destination, os.O_RDWR) as other:
-        outcome = device.clone(one, other, length, source_offset=from_, destination_offset=to)
+    with opened(source, os.O_RDONLY) as source_fd, opened(destination, os.O_RDWR) as other:
+        outcome = device.clone(source_fd, other, length, source_offset=from_, destination_offset=to)
         os.fsync(other)
         return outcome
 
@@ -54,8 +54,8 @@ def test_all_blocks_are_shared_until_either_side_is_written(
     assert complete(outcome, length), outcome
     report_line(f"{mib} MiB at 16K: {outcome.seconds * 1000:.1f} ms, {length / outcome.seconds / (1 << 30):.2f} GiB/s")
 
-    one, other = dvas(dataset_of(source)), dvas(dataset_of(destination))
-    assert len(one) == blocks and shared(one, other) == blocks
+    blocks_of_source, other = dvas(dataset_of(source)), dvas(dataset_of(destination))
+    assert len(blocks_of_source) == blocks and shared(blocks_of_source, other) == blocks
     assert pool_property(pool.name, "bcloneused") - used == length
     assert pool_property(pool.name, "allocated") - allocated < 8 * MIB
     # One MiB before and one after the written range do not change, on either side.
@@ -66,8 +66,8 @@ def test_all_blocks_are_shared_until_either_side_is_written(
     new = random_blocks(8 * MIB)
     write_direct(destination, new, theirs)
     write_direct(source, new, mine)
-    one, other = dvas(dataset_of(source)), dvas(dataset_of(destination))
-    assert shared(one, other) == blocks - 2 * 512
+    blocks_of_source, other = dvas(dataset_of(source)), dvas(dataset_of(destination))
+    assert shared(blocks_of_source, other) == blocks - 2 * 512
     for disk, start in ((destination, theirs), (source, mine)):
         around = read_direct(disk, 10 * MIB, start - MIB)
         assert around == original[start - MIB : start] + new + original[start + 8 * MIB : start + 9 * MIB]
@@ -154,6 +154,6 @@ def test_encrypted(device: ZvolClone, volume: VolumeOf, tmp_path: Path) -> None:
     assert read_direct(twin, 8 * MIB) == read_direct(secret, 8 * MIB)
     destroy(dataset_of(twin))
 
-    for one, other in ((secret, volume(16, **encryption)), (secret, plain), (plain, secret)):
-        outcome = clone(device, one, other, 8 * MIB)
+    for first, other in ((secret, volume(16, **encryption)), (secret, plain), (plain, secret)):
+        outcome = clone(device, first, other, 8 * MIB)
         assert (outcome.error, outcome.stopped, outcome.bytes_done) == (errno.EXDEV, Stopped.OTHER_KEY, 0)

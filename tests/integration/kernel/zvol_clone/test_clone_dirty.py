@@ -42,36 +42,36 @@ def test_a_dirty_block_stops_it_exactly_there(
     zfs_parameter("zfs_bclone_wait_dirty", wait_dirty)
     source, destination = volume(32, filled=32), volume(32)
     dirty_at, dirty = 9 * MIB + 5 * BLOCK, 3 * BLOCK
-    with opened(source, os.O_RDWR | os.O_DIRECT) as one, opened(destination, os.O_RDWR) as other:
+    with opened(source, os.O_RDWR | os.O_DIRECT) as source_fd, opened(destination, os.O_RDWR) as other:
         run("zpool", "sync", pool.name)
         before = open_group(pool)
-        write_direct(one, random_blocks(dirty), dirty_at)
-        outcome = device.clone(one, other, 32 * MIB)
+        write_direct(source_fd, random_blocks(dirty), dirty_at)
+        outcome = device.clone(source_fd, other, 32 * MIB)
         assert (outcome.error, outcome.stopped) == (errno.EAGAIN, Stopped.DIRTY)
         assert (outcome.bytes_done, outcome.dirty_length) == (dirty_at, dirty)
-        again = device.clone(one, other, 4 * MIB, source_offset=dirty_at, destination_offset=dirty_at)
+        again = device.clone(source_fd, other, 4 * MIB, source_offset=dirty_at, destination_offset=dirty_at)
         assert (again.error, again.bytes_done, again.dirty_length) == (errno.EAGAIN, 0, dirty)
         assert open_group(pool) == before, "it waited for a transaction group"
 
         # As a target does: dirty blocks are read and written, the rest is cloned.
         assert os.pwrite(other, read_direct(source, dirty, dirty_at), dirty_at) == dirty
         rest = dirty_at + dirty
-        final = device.clone(one, other, 32 * MIB - rest, source_offset=rest, destination_offset=rest)
+        final = device.clone(source_fd, other, 32 * MIB - rest, source_offset=rest, destination_offset=rest)
         assert final.stopped == Stopped.COMPLETE
     assert read_direct(destination, 32 * MIB) == read_direct(source, 32 * MIB)
 
 
 def test_a_fresh_volume_is_all_dirty_until_the_txg_is_on_disk(device: ZvolClone, volume: VolumeOf, pool: Pool) -> None:
     source, destination = volume(8), volume(8)
-    with opened(source, os.O_RDWR | os.O_DIRECT) as one, opened(destination, os.O_RDWR) as other:
+    with opened(source, os.O_RDWR | os.O_DIRECT) as source_fd, opened(destination, os.O_RDWR) as other:
         run("zpool", "sync", pool.name)
         before = open_group(pool)
-        write_direct(one, random_blocks(8 * MIB))
-        outcome = device.clone(one, other, 8 * MIB)
+        write_direct(source_fd, random_blocks(8 * MIB))
+        outcome = device.clone(source_fd, other, 8 * MIB)
         assert (outcome.error, outcome.bytes_done, outcome.dirty_length) == (errno.EAGAIN, 0, 4 * MIB)
         assert open_group(pool) == before, "it waited for a transaction group"
         run("zpool", "sync")
-        assert device.clone(one, other, 8 * MIB).stopped == Stopped.COMPLETE
+        assert device.clone(source_fd, other, 8 * MIB).stopped == Stopped.COMPLETE
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_while_the_source_is_written(
     calls, cloned, stops, longest, at = 0, 0, 0, 0.0, 0
     try:
         until = time.monotonic() + 8
-        with opened(source, os.O_RDONLY) as one, opened(destination, os.O_RDWR) as other:
+        with opened(source, os.O_RDONLY) as source_fd, opened(destination, os.O_RDWR) as other:
             while time.monotonic() < until:
                 length = min(4 * MIB, 64 * MIB - at)
                 if excluded:
                     lock.acquire()
-                outcome = device.clone(one, other, length, source_offset=at, destination_offset=at)
+                outcome = device.clone(source_fd, other, length, source_offset=at, destination_offset=at)
                 if excluded:
                     lock.release()
                 assert outcome.stopped in (Stopped.COMPLETE, Stopped.DIRTY), outcome
@@ -144,11 +144,11 @@ def test_a_signal_ends_it_between_steps(device: ZvolClone, volume: VolumeOf) -> 
     before = signal.signal(signal.SIGALRM, lambda _number, _frame: None)
     libc.siginterrupt(signal.SIGALRM, 1)
     try:
-        with opened(source, os.O_RDONLY) as one, opened(destination, os.O_RDWR) as other:
+        with opened(source, os.O_RDONLY) as source_fd, opened(destination, os.O_RDWR) as other:
             done = 0
             for attempt in range(200):  # the signal may come before the first step, or after the last one
                 signal.setitimer(signal.ITIMER_REAL, 0.002 * 1.3 ** (attempt % 20))
-                outcome = device.clone(one, other, length)
+                outcome = device.clone(source_fd, other, length)
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 done = outcome.bytes_done
                 if done == length:
@@ -157,7 +157,7 @@ def test_a_signal_ends_it_between_steps(device: ZvolClone, volume: VolumeOf) -> 
                 if done:
                     break
             assert 0 < done < length and done % (4 * MIB) == 0
-            rest = device.clone(one, other, length - done, source_offset=done, destination_offset=done)
+            rest = device.clone(source_fd, other, length - done, source_offset=done, destination_offset=done)
             assert rest.stopped == Stopped.COMPLETE
     finally:
         signal.signal(signal.SIGALRM, before)

@@ -31,14 +31,14 @@ def long_transaction_groups(zfs_parameter: Callable[[str, int], None]) -> None:
 def test_a_discarded_source_is_not_cloned_before_it_is_on_disk(device: ZvolClone, volume: VolumeOf, pool: Pool) -> None:
     source, destination = volume(16, filled=16), volume(16, filled=16)
     hole, length = 5 * MIB + 3 * BLOCK, 40 * BLOCK
-    with opened(source, os.O_RDWR) as one, opened(destination, os.O_RDWR) as other:
-        discard(one, hole, length)
+    with opened(source, os.O_RDWR) as source_fd, opened(destination, os.O_RDWR) as other:
+        discard(source_fd, hole, length)
         assert not any(read_direct(source, length, hole))
-        outcome = device.clone(one, other, 16 * MIB)
+        outcome = device.clone(source_fd, other, 16 * MIB)
         assert (outcome.error, outcome.stopped) == (errno.EAGAIN, Stopped.DIRTY)
         assert (outcome.bytes_done, outcome.dirty_length) == (hole, length)
         run("zpool", "sync", pool.name)
-        assert device.clone(one, other, 16 * MIB).stopped == Stopped.COMPLETE
+        assert device.clone(source_fd, other, 16 * MIB).stopped == Stopped.COMPLETE
     assert read_direct(destination, 16 * MIB) == read_direct(source, 16 * MIB)
     pool.scrub()
 
@@ -46,12 +46,12 @@ def test_a_discarded_source_is_not_cloned_before_it_is_on_disk(device: ZvolClone
 def test_a_clone_over_a_discarded_range_is_read_at_once(device: ZvolClone, volume: VolumeOf, pool: Pool) -> None:
     """Discard and clone in one transaction group, and the discard in the previous one."""
     source, destination = volume(16, filled=16), volume(16, filled=16)
-    with opened(source, os.O_RDWR) as one, opened(destination, os.O_RDWR) as other:
+    with opened(source, os.O_RDWR) as source_fd, opened(destination, os.O_RDWR) as other:
         for turn in range(20):
             discard(other, 0, 16 * MIB)
             if turn % 2:
                 run("zpool", "sync", pool.name)
-            outcome = device.clone(one, other, 16 * MIB)
+            outcome = device.clone(source_fd, other, 16 * MIB)
             assert outcome.stopped in (Stopped.COMPLETE, Stopped.DIRTY)
             done = outcome.bytes_done
             assert read_direct(destination, done) == read_direct(source, done) if done else True

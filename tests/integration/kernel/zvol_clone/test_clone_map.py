@@ -93,16 +93,16 @@ def test_the_map_of_a_clone_has_its_holes(device: ZvolClone, volume: VolumeOf, p
     source, destination = volume(32), volume(32, filled=32)
     write_direct(source, random_blocks(5 * MIB), 7 * MIB)
     run("zpool", "sync", pool.name)
-    with opened(source, os.O_RDONLY) as one, opened(destination, os.O_RDWR) as other:
-        outcome = device.clone(one, other, 32 * MIB)
+    with opened(source, os.O_RDONLY) as source_fd, opened(destination, os.O_RDWR) as other:
+        outcome = device.clone(source_fd, other, 32 * MIB)
         assert (outcome.stopped, outcome.hole_bytes) == (Stopped.COMPLETE, 27 * MIB)
 
 
 def test_a_discarded_clone_is_a_hole_after_the_sync(device: ZvolClone, volume: VolumeOf, pool: Pool) -> None:
     """Until the sync the module cannot distinguish it from a clone over a discarded range."""
     source, destination = volume(16, filled=16), volume(16)
-    with opened(source, os.O_RDWR) as one, opened(destination, os.O_RDWR) as other:
-        assert device.clone(one, other, 4 * MIB).stopped == Stopped.COMPLETE
+    with opened(source, os.O_RDWR) as source_fd, opened(destination, os.O_RDWR) as other:
+        assert device.clone(source_fd, other, 4 * MIB).stopped == Stopped.COMPLETE
         run("zpool", "sync", pool.name)
         discard(other, 0, 4 * MIB)
         assert device.map(other, 0, 4 * MIB).extents == [(Kind.UNSYNCED, 4 * MIB)]

@@ -50,7 +50,7 @@ def test_a_clone_in_the_next_transaction_group(
     scratch = pool.create_volume("scratch", INDIRECTS * INDIRECT // MIB, volblocksize="4K")
     data = random_blocks(LENGTH) if content == "blocks on disk" else (b"\x5a" * BLOCK) * (LENGTH // BLOCK)
     direct = os.O_RDWR | os.O_DIRECT
-    with opened(source, direct) as one, opened(destination, direct) as other, opened(scratch, direct) as third:
+    with opened(source, direct) as source_fd, opened(destination, direct) as other, opened(scratch, direct) as third:
         write_direct(source, data)
         write_direct(destination, random_blocks(LENGTH))
         for number in range(INDIRECTS):
@@ -65,13 +65,13 @@ def test_a_clone_in_the_next_transaction_group(
             discard_into_waiting_group(pool, third, other)
             assert device.map(other, 0, LENGTH).extents == [(Kind.HOLE, LENGTH)]
 
-            assert device.clone(one, other, LENGTH).stopped == Stopped.COMPLETE
+            assert device.clone(source_fd, other, LENGTH).stopped == Stopped.COMPLETE
             assert "W" in pool.transaction_groups().values(), "the discard is still not on disk"
             assert device.map(other, 0, LENGTH).extents == [(Kind.UNSYNCED, LENGTH)]
             assert device.map(other, BLOCK, BLOCK).extents == [(Kind.UNSYNCED, BLOCK)]
             assert read_direct(destination, LENGTH) == data
             # The range is not cloned further either: a copy reads and writes it.
-            assert device.clone(other, one, LENGTH, destination_offset=LENGTH).stopped == Stopped.DIRTY
+            assert device.clone(other, source_fd, LENGTH, destination_offset=LENGTH).stopped == Stopped.DIRTY
         sync.join()
         run("zpool", "sync", pool.name)
         assert device.map(other, 0, LENGTH).extents == [(Kind.DATA, LENGTH)]

@@ -56,8 +56,8 @@ def dataset(pool: Pool, tmp_path: Path) -> Iterator[DatasetOf]:
 
 def clone(source: Path, destination: Path, length: int = 0, *, at: int = 0, to: int = 0) -> None:
     """FICLONERANGE; length 0: to the end of the source."""
-    with opened(source, os.O_RDONLY) as one, opened(destination, os.O_RDWR | os.O_CREAT) as other:
-        words = (ctypes.c_int64 * 4)(one, at, length, to)
+    with opened(source, os.O_RDONLY) as source_fd, opened(destination, os.O_RDWR | os.O_CREAT) as other:
+        words = (ctypes.c_int64 * 4)(source_fd, at, length, to)
         assert _libc.ioctl(other, FICLONERANGE, words) == 0, os.strerror(ctypes.get_errno())
 
 
@@ -92,38 +92,38 @@ def name_of(root: Path) -> str:
 
 def test_files_and_zvols_of_one_pool(device: ZvolClone, pool: Pool, dataset: DatasetOf, volume: VolumeOf) -> None:
     """Whole clones, ranges, overwrites, holes, another dataset, small files, compression, copies: all agree with zdb."""
-    one, other, double = dataset(), dataset(recordsize="16K", compression="lz4"), dataset(copies="2")
-    source, small = one / "source", one / "small"
+    first, other, double = dataset(), dataset(recordsize="16K", compression="lz4"), dataset(copies="2")
+    source, small = first / "source", first / "small"
     source.write_bytes(random_blocks(4 * MIB))
     small.write_bytes(random_blocks(3000))
     (other / "source").write_bytes(random_blocks(MIB) + bytes(MIB) + b"zvaai " * 100000)
     (double / "source").write_bytes(random_blocks(MIB))
     zvols = [volume(16, filled=8), volume(16)]
     run("zpool", "sync", pool.name)
-    clone(source, one / "whole")
-    clone(source, one / "shifted", MIB, at=MIB, to=2 * MIB)
+    clone(source, first / "whole")
+    clone(source, first / "shifted", MIB, at=MIB, to=2 * MIB)
     with opened(source, os.O_RDONLY) as read, opened(other / "from-there", os.O_RDWR | os.O_CREAT) as write:
         assert os.copy_file_range(read, write, 2 * MIB) == 2 * MIB, "FICLONERANGE does not cross mounts"
-    clone(small, one / "small-clone")
+    clone(small, first / "small-clone")
     clone(other / "source", other / "clone")
     clone(double / "source", double / "clone")
     with opened(zvols[0], os.O_RDONLY) as read, opened(zvols[1], os.O_RDWR) as write:
         assert device.clone(read, write, 8 * MIB).error == 0
     run("zpool", "sync", pool.name)
-    files = {name_of(root): sorted(root.iterdir()) for root in (one, other, double)}
+    files = {name_of(root): sorted(root.iterdir()) for root in (first, other, double)}
     said = compare(device, pool, files, zvols)
-    assert said[one / "whole"].shared == said[source].shared == 4 * MIB
+    assert said[first / "whole"].shared == said[source].shared == 4 * MIB
     assert said[zvols[1]].shared == 8 * MIB
 
-    with (one / "whole").open("r+b") as file:
+    with (first / "whole").open("r+b") as file:
         file.write(random_blocks(MIB))
-    (one / "shifted").unlink()
+    (first / "shifted").unlink()
     with opened(zvols[1], os.O_RDWR | os.O_DIRECT) as fd:
         write_direct(fd, random_blocks(MIB), MIB)
         discard(fd, 4 * MIB, MIB)
-    files[name_of(one)].remove(one / "shifted")
+    files[name_of(first)].remove(first / "shifted")
     said = compare(device, pool, files, zvols)
-    assert said[one / "whole"].allocated - said[one / "whole"].shared == MIB
+    assert said[first / "whole"].allocated - said[first / "whole"].shared == MIB
     assert said[zvols[1]].allocated == 7 * MIB and said[zvols[1]].shared == 6 * MIB
 
 
