@@ -129,7 +129,7 @@ class Sentence:
 def plain(text: str) -> str:
     """Text without markup. A code span becomes one word, a link its text."""
     text = _LINK.sub(r"\1", _CODE.sub("CODE", text))
-    return _ABBREVIATION.sub(lambda found: found[1].replace(".", ""), text)
+    return _ABBREVIATION.sub(lambda match: match[1].replace(".", ""), text)
 
 
 def blocks(text: str) -> Iterator[tuple[int, str, bool]]:
@@ -197,9 +197,9 @@ def descriptions(source: str) -> Iterator[Sentence]:
 
 def problems_of_descriptions(source: str) -> Iterator[tuple[int, str]]:
     """Problems of the help and the descriptions in a Python file: line and text."""
-    found = list(descriptions(source))
-    yield from judged(found, MOST_WORDS)
-    for sentence in found:
+    checked = list(descriptions(source))
+    yield from judged(checked, MOST_WORDS)
+    for sentence in checked:
         if start := _CLAUSE.match(sentence.text):
             yield sentence.line, f'starts with "{start[0]}" (write: a verb or a noun): {sentence.text[:60]}'
 
@@ -217,9 +217,9 @@ def problems_on_screen(source: str) -> Iterator[tuple[int, str]]:
 JUDGES = {".ts": problems_on_screen, ".py": problems_of_descriptions}
 
 
-def judged(found: Iterable[Sentence], most: int) -> Iterator[tuple[int, str]]:
+def judged(text: Iterable[Sentence], most: int) -> Iterator[tuple[int, str]]:
     """Problems of sentences with a limit of words: line and text."""
-    for sentence in found:
+    for sentence in text:
         if sentence.words > most and not sentence.is_table:
             yield sentence.line, f"{sentence.words} words in a sentence (at most {most}): {sentence.text[:60]}..."
         for pattern, instead in _BANNED:
@@ -242,7 +242,7 @@ def comments(source: str, suffix: str) -> Iterator[tuple[int, str]]:
         yield from ((token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT)
         return
     expression = _RUST_COMMENT if suffix == ".rs" else _C_COMMENT
-    yield from ((source.count("\n", 0, found.start()) + 1, found[0]) for found in expression.finditer(source))
+    yield from ((source.count("\n", 0, match.start()) + 1, match[0]) for match in expression.finditer(source))
 
 
 def problems_of_comments(source: str, suffix: str) -> Iterator[tuple[int, str]]:
@@ -310,8 +310,8 @@ def figures() -> None:
         lengths = [sentence.words for sentence in sentences(text) if not sentence.is_table]
         total += lengths
         median, too_long = statistics.median(lengths or [0]), sum(length > MOST_WORDS for length in lengths)
-        found, mark = sum(1 for _ in problems(text)), "yes" if page in required else "-"
-        print(f"{len(lengths):9}  {median:6.0f}  {too_long:3}  {found:8}  {mark:>6}  {page.relative_to(REPOSITORY)}")
+        problem_count, mark = sum(1 for _ in problems(text)), "yes" if page in required else "-"
+        print(f"{len(lengths):9}  {median:6.0f}  {too_long:3}  {problem_count:8}  {mark:>6}  {page.relative_to(REPOSITORY)}")
     print(f"{len(total):9}  {statistics.median(total):6.0f}  {sum(length > MOST_WORDS for length in total):3}")
 
 

@@ -60,15 +60,15 @@ def files() -> Iterator[Path]:
 
 def missing() -> list[tuple[str, str]]:
     """Files without the right line: name and line."""
-    found = []
+    missing = []
     for path in sorted(files()):
         name = str(path.relative_to(REPOSITORY))
         if comment := comment_of(path):
             expected = f"{TAG} {licence(name)}"
             top = [line.strip(" */#\n") for line in path.read_text().splitlines()[:LINES]]
             if expected not in top:
-                found.append((name, comment.format(expected)))
-    return found
+                missing.append((name, comment.format(expected)))
+    return missing
 
 
 def main(arguments: list[str]) -> int:

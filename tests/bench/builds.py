@@ -86,9 +86,9 @@ def ats_during_bulk(url: str, seconds: float) -> dict[str, float]:
     words = [str(LOAD), url, "1", "16", str(MIB), "write", "sequential", str(seconds + 4)]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as bulk:
         time.sleep(1)
-        found = ats(url, 8, seconds)
+        result = ats(url, 8, seconds)
         bulk.wait()
-    return found
+    return result
 
 
 def unmap(url: str) -> float:
@@ -112,8 +112,8 @@ def jobs(chosen: Sequence[str], url: str, seconds: float) -> Iterator[tuple[str,
         yield "1 MiB reads/s, depth 8", load(url, "read", 1, 8, MIB, seconds)
     if "ats" in chosen:
         for sessions in (1, 8):
-            found = ats(url, sessions, seconds)
-            yield f"ATS/s, {sessions} sessions", found["commands"] / found["seconds"]
+            result = ats(url, sessions, seconds)
+            yield f"ATS/s, {sessions} sessions", result["commands"] / result["seconds"]
     if "bulk" in chosen:
         during_bulk = ats_during_bulk(url, seconds)
         for name in ("p50", "p99", "longest"):

@@ -39,11 +39,11 @@ SECONDS = Worker().reconcile_seconds
 
 def children(process_id: int) -> list[int]:
     """A process and all that it has started."""
-    found = [process_id]
+    tree = [process_id]
     for task in Path(f"/proc/{process_id}/task").iterdir():
         with contextlib.suppress(OSError):
-            found += [process_id for child in (task / "children").read_text().split() for process_id in children(int(child))]
-    return found
+            tree += [process_id for child in (task / "children").read_text().split() for process_id in children(int(child))]
+    return tree
 
 
 def tree_seconds(process_id: int) -> float:
@@ -152,8 +152,8 @@ def measure(
         machine, began = busy_seconds(), time.monotonic()
         time.sleep(seconds)
         lasted = time.monotonic() - began
-        found = {name: (tree_seconds(process) - before[name]) / lasted for name, process in processes.items()}
-        rows = {**found, "together": sum(found.values())} if len(found) > 1 else found
+        shares = {name: (tree_seconds(process) - before[name]) / lasted for name, process in processes.items()}
+        rows = {**shares, "together": sum(shares.values())} if len(shares) > 1 else shares
         if IN_GUEST:
             rows["all of the guest"] = (busy_seconds() - machine) / lasted
     print(f"\nidle for {lasted:.0f} s, a round each {SECONDS:.0f} s; percent of a core")

@@ -49,49 +49,49 @@ def large_clones(jobs: LargeClones, gib: int, repetitions: int, client_repetitio
     data = noise(jobs.store / "source", gib * GIB, LARGE_RUN, LARGE_STRIDE)
     noise(jobs.vfs_store / "source", gib * GIB, LARGE_RUN, LARGE_STRIDE)
     run("zpool", "sync", jobs.pool)
-    found: dict[str, list[float]] = {name: [] for name in (*SERVER_COPIES, CLIENT_COPIES)}
+    seconds_by_copy: dict[str, list[float]] = {name: [] for name in (*SERVER_COPIES, CLIENT_COPIES)}
     blocks: dict[str, int] = {}
     for number in range(max(repetitions, client_repetitions)):
         for name in SERVER_COPIES if number < repetitions else ():
-            found[name].append(jobs.server(name))
+            seconds_by_copy[name].append(jobs.server(name))
             if not number:
                 blocks[name] = jobs.prove()
             jobs.remove()
         if number < client_repetitions:
-            found[CLIENT_COPIES].append(jobs.client())
+            seconds_by_copy[CLIENT_COPIES].append(jobs.client())
             jobs.remove()
     print(f"\nClone of {gib} GiB with {data / GIB:.1f} GiB of data, 128K records, on disk before and after: median [min-max]")
     print(f"{'':28}{'seconds':>24}{'GiB/s of its size':>24}{'times faster':>14}  {'blocks at the same place':>26}")
-    by_client = statistics.median(found[CLIENT_COPIES]) if found[CLIENT_COPIES] else None
-    for name, seconds in found.items():
+    by_client = statistics.median(seconds_by_copy[CLIENT_COPIES]) if seconds_by_copy[CLIENT_COPIES] else None
+    for name, seconds in seconds_by_copy.items():
         if seconds:
             speeds = spread([gib / second for second in seconds])
             times = f"{by_client / statistics.median(seconds):.0f}" if by_client else "-"
             print(f"{name:28}{spread(seconds):>24}{speeds:>24}{times:>14}  {blocks.get(name, '-'):>26}")
     for name in SERVER_COPIES:
-        speed = gib / statistics.median(found[name]) if found[name] else 0
+        speed = gib / statistics.median(seconds_by_copy[name]) if seconds_by_copy[name] else 0
         print(f"floor: {name}, at least {FLOOR_GIB_A_SECOND} GiB/s: {speed:.1f}, {verdict(speed >= FLOOR_GIB_A_SECOND)}")
     jobs.remove("source")
-    return found
+    return seconds_by_copy
 
 
 def many_clones(jobs: ManyClones) -> dict[str, list[float]]:
     """Prints and returns the seconds of each clone, by method."""
     jobs.make_template()
-    found = {"a command each": jobs.clone_by_commands(), "one session": jobs.clone_in_a_session()}
+    times = {"a command each": jobs.clone_by_commands(), "one session": jobs.clone_in_a_session()}
     count = len(jobs.names)
     written = jobs.write()
     compared: list[int] = []
     comparing = timed(lambda: compared.append(jobs.compare()))
     print(f"\n{count} fast clones of a template by `vaai-nas`")
-    for how, seconds in found.items():
+    for how, seconds in times.items():
         met = verdict(sum(seconds) <= FLOOR_SECONDS)
         print(f"{how}: {sum(seconds):.1f} s, each {spread(seconds)}; floor: within {FLOOR_SECONDS} s, {met}")
     print(
         f"then {written / MIB:.1f} MiB written into them by {jobs.CLIENTS} clients; "
         f"all {compared[0] / GIB:.0f} GiB are right (compared in {comparing:.0f} s)"
     )
-    return found
+    return times
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
@@ -173,24 +173,24 @@ def main(words: Sequence[str]) -> int:
     options = parser.parse_args(words)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-    found: dict[str, object] = {}
+    results: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as name, served(Path(name)) as (ganesha, pool, store, vfs_store):
         try:
             if "large" in options.only and IN_GUEST:
                 large = LargeClones(pool, store, vfs_store, Path(name))
-                found["large"] = large_clones(large, options.large, options.repetitions, options.client_repetitions)
+                results["large"] = large_clones(large, options.large, options.repetitions, options.client_repetitions)
             if "many" in options.only and IN_GUEST:
                 many = ManyClones(pool, store, options.clones, options.template * MIB, options.seed)
-                found["many"] = many_clones(many)
+                results["many"] = many_clones(many)
             if "cost" in options.only:
                 jobs = Costs(ganesha.pid, {VFS: "/vfs", ZVAAI: "/zvaai", THICK: "/thick"}, options.operations)
                 jobs.prepare()
-                found["cost"] = costs(jobs, options.cost_repetitions)
+                results["cost"] = costs(jobs, options.cost_repetitions)
         except BenchFailed as failure:
             print(f"bench: {failure}", file=sys.stderr)
             return 1
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
+        options.json.write_text(json.dumps(results, indent=1))
     return 0
 
 

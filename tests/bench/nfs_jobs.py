@@ -62,9 +62,9 @@ class LargeClones:
         before = pool_property(self.pool, "bcloneused")
 
         def clone() -> None:
-            found = vaai_nas(name, f"{HOST}:/zvaai", "source", "copy")
-            if found.returncode != 0:
-                raise BenchFailed(found.stderr)
+            result = vaai_nas(name, f"{HOST}:/zvaai", "source", "copy")
+            if result.returncode != 0:
+                raise BenchFailed(result.stderr)
             run("zpool", "sync", self.pool)
 
         seconds = timed(clone)
@@ -144,10 +144,10 @@ class ManyClones:
         seconds = []
         for name in self.names:
             begun = time.perf_counter()
-            found = vaai_nas("fast-clone", f"{HOST}:/zvaai", "template", name)
+            result = vaai_nas("fast-clone", f"{HOST}:/zvaai", "template", name)
             seconds.append(time.perf_counter() - begun)
-            if found.returncode != 0:
-                raise BenchFailed(found.stdout + found.stderr)
+            if result.returncode != 0:
+                raise BenchFailed(result.stdout + result.stderr)
         for name in self.names:
             (self._store / name).unlink()
         run("zpool", "sync", self._pool)
@@ -256,7 +256,7 @@ class Costs:
 
     def measure(self, what: str, size: int, repetitions: int) -> dict[str, list[Cost]]:
         """Costs of an operation by repetition and contender; the order rotates."""
-        clock, found = CpuClock(self.pid), {name: list[Cost]() for name in self.paths}
+        clock, costs = CpuClock(self.pid), {name: list[Cost]() for name in self.paths}
         clients = {name: Client(export) for name, export in self.paths.items()}
         files = {name: clients[name].open(f"/{name}", os.O_RDWR) for name in clients}
         data = os.urandom(size)
@@ -273,7 +273,7 @@ class Costs:
                         file.read(at, size)
                 cost = Cost((clock.now() - cpu) / self.operations, (time.perf_counter() - wall) / self.operations)
                 if number:
-                    found[name].append(cost)
+                    costs[name].append(cost)
             order.append(order.pop(0))
             if what == "write":
                 for file in files.values():
@@ -281,4 +281,4 @@ class Costs:
         for name, client in clients.items():
             files[name].close()
             client.leave()
-        return found
+        return costs

@@ -175,35 +175,37 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 def at_once(appliance: Appliance, token: str, clients: int, path: str, each: int) -> list[float]:
     """Seconds of each request by several concurrent clients."""
-    found: list[float] = []
+    times: list[float] = []
 
     def work() -> None:
         caller = Client(appliance, token)
-        found.extend([caller.seconds(path) for _ in range(each)])
+        times.extend([caller.seconds(path) for _ in range(each)])
 
     threads = [threading.Thread(target=work) for _ in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return found
+    return times
 
 
 def processor_seconds(process_ids: Iterable[int]) -> float:
     """Processor time of processes, including threads that ended: proc_pid_stat(5), utime and stime."""
-    found = (Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[11:13] for process_id in process_ids)
-    return sum(int(ticks) for two in found for ticks in two) / os.sysconf("SC_CLK_TCK")
+    ticks_of_processes = (
+        Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[11:13] for process_id in process_ids
+    )
+    return sum(int(ticks) for two in ticks_of_processes for ticks in two) / os.sysconf("SC_CLK_TCK")
 
 
 def processor_times(appliance: Appliance, caller: Client, path: str, blocks: int = 5, each: int = 10) -> list[float]:
     """Processor seconds of a request over all processes, averaged over a block of requests, because ticks are coarse."""
-    ids, found = list(processes_of(appliance).values()), []
+    ids, times = list(processes_of(appliance).values()), []
     for _ in range(blocks):
         before = processor_seconds(ids)
         for _ in range(each):
             caller.ask(path)
-        found.append((processor_seconds(ids) - before) / each)
-    return found
+        times.append((processor_seconds(ids) - before) / each)
+    return times
 
 
 def memory(process_id: int) -> tuple[float, float]:
@@ -244,7 +246,7 @@ def measure(directory: Path, count: int, repetitions: int) -> dict[str, Any]:
     """All figures for `count` datastores."""
     with running(directory, count) as (appliance, token, uuids, first):
         caller = Client(appliance, token)
-        found: dict[str, Any] = {"first": first, "lists": {}}
+        results: dict[str, Any] = {"first": first, "lists": {}}
         paths = lists(uuids[len(uuids) // 2])
         for path in paths.values():
             caller.ask(path)
@@ -252,12 +254,12 @@ def measure(directory: Path, count: int, repetitions: int) -> dict[str, Any]:
         for _ in range(repetitions):  # alternating, so that other load of the machine affects all
             for name, path in paths.items():
                 times[name].append(caller.seconds(path))
-        found["lists"] = times
-        found["processor"] = {name: processor_times(appliance, caller, path) for name, path in paths.items()}
-        found["at once"] = at_once(appliance, token, 4, "/datastores?limit=50", max(5, repetitions // 4))
-        found["reconcile"] = [caller.seconds("/reconcile", "POST") for _ in range(max(5, repetitions // 10))]
-        found["memory"] = {name: memory(pid) for name, pid in processes_of(appliance).items()}
-        return found
+        results["lists"] = times
+        results["processor"] = {name: processor_times(appliance, caller, path) for name, path in paths.items()}
+        results["at once"] = at_once(appliance, token, 4, "/datastores?limit=50", max(5, repetitions // 4))
+        results["reconcile"] = [caller.seconds("/reconcile", "POST") for _ in range(max(5, repetitions // 10))]
+        results["memory"] = {name: memory(pid) for name, pid in processes_of(appliance).items()}
+        return results
 
 
 def processes_of(appliance: Appliance) -> dict[str, int]:

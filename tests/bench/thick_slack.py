@@ -44,9 +44,9 @@ class Result:
 def cost(size: int, recordsize: str) -> int:
     """Reservation of ZFS for a volume of this size and block size on this pool: data, indirect blocks, padding of raidz."""
     printed = run("zfs", "create", "-n", "-v", "-P", "-V", str(size), "-b", recordsize, f"{POOL}/none")
-    found = re.search(r"^property\s+refreservation\s+(\d+)$", printed, re.MULTILINE)
-    assert found, printed
-    return int(found[1])
+    match = re.search(r"^property\s+refreservation\s+(\d+)$", printed, re.MULTILINE)
+    assert match, printed
+    return int(match[1])
 
 
 def number(name: str, dataset: str) -> int:

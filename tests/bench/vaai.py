@@ -92,12 +92,12 @@ def ats(bench: Bench, peer: str, repetitions: int, seconds: float) -> dict[int, 
     """Prints and returns commands per second, by sessions and contender."""
     rates: dict[int, dict[str, list[float]]] = {1: {}, 8: {}}
     for _ in range(repetitions):
-        for sessions, found in rates.items():
+        for sessions, rates_of_sessions in rates.items():
             for name, rate in bench.ats(sessions, seconds).items():
-                found.setdefault(name, []).append(rate)
+                rates_of_sessions.setdefault(name, []).append(rate)
     print(f"\n{'COMPARE AND WRITE a second':38}{'zvaai':>24}{peer:>24}{'fio, stable writes':>24}")
-    for sessions, found in rates.items():
-        print(f"{f'{sessions} sessions':38}" + "".join(f"{spread(found[name]):>24}" for name in (OURS, PEER, BOUND)))
+    for sessions, rates_of_sessions in rates.items():
+        print(f"{f'{sessions} sessions':38}" + "".join(f"{spread(rates_of_sessions[name]):>24}" for name in (OURS, PEER, BOUND)))
     return rates
 
 
@@ -122,16 +122,16 @@ def main(words: Sequence[str]) -> int:
     large = options.large * GIB if IN_GUEST else 0
     deploy = 40 * GIB // options.scale // RUNS[1] * RUNS[1]
     length = max(GIB, deploy, large)
-    found = {}
+    results = {}
     if IN_GUEST:
         for size in options.volblocksize:
             with on_zvols(length, size) as store:
-                found[size] = tables(f"zvols of {size} in the guest", store, large, deploy, options)
+                results[size] = tables(f"zvols of {size} in the guest", store, large, deploy, options)
     else:
         with on_files(length) as store:
-            found["files"] = tables("files on XFS", store, large, deploy, options)
+            results["files"] = tables("files on XFS", store, large, deploy, options)
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
+        options.json.write_text(json.dumps(results, indent=1))
     return 0
 
 

@@ -28,8 +28,8 @@ def rows(heading: str) -> list[Row]:
     """Rows of the table under a heading, if the first cell is a name in backquotes."""
     section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert section, f"{PAGE} has no section {heading!r}"
-    found = re.findall(r"^\| `([^`]+)` \|(.*)\|$", section[1], re.MULTILINE)
-    return [Row(pattern, tuple(cell.strip() for cell in cells.split("|"))) for pattern, cells in found]
+    rows = re.findall(r"^\| `([^`]+)` \|(.*)\|$", section[1], re.MULTILINE)
+    return [Row(pattern, tuple(cell.strip() for cell in cells.split("|"))) for pattern, cells in rows]
 
 
 def about(table: list[Row], test: str) -> Row | None:

@@ -79,8 +79,10 @@ def test_files_of_exports_of_before_become_roots_and_stay_readable(tmp_path: Pat
     for _ in range(2):
         result = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
         assert (result.returncode, result.stderr) == (0, "")
-        found = {path.name: (path.stat().st_uid, path.stat().st_mode & 0o7777) for path in (exports, *exports.glob("[12]*"))}
-        assert found == {"exports.d": (0, 0o755), "1.conf": (0, 0o644), "2.conf": (0, 0o644)}
+        owners_and_modes = {
+            path.name: (path.stat().st_uid, path.stat().st_mode & 0o7777) for path in (exports, *exports.glob("[12]*"))
+        }
+        assert owners_and_modes == {"exports.d": (0, 0o755), "1.conf": (0, 0o644), "2.conf": (0, 0o644)}
     assert (elsewhere.stat().st_uid, elsewhere.stat().st_mode & 0o7777) == (NOBODY, 0o600), "a link is not followed"
 
 
@@ -140,9 +142,9 @@ def home() -> Iterator[Path]:
 
 def start(name: str, home: Path, trace: Path) -> subprocess.Popen[bytes]:
     """A service as an unprivileged user, with all system calls traced to `trace`."""
-    own, group = USERS[name]
+    user_id, group = USERS[name]
     groups = f"--groups={group},games" if name == "worker" else "--clear-groups"
-    user = ["setpriv", f"--reuid={own}", f"--regid={group}", groups, "--bounding-set=-all", "--no-new-privs"]
+    user = ["setpriv", f"--reuid={user_id}", f"--regid={group}", groups, "--bounding-set=-all", "--no-new-privs"]
     program = [sys.executable, "-m", "appliance.gateway"]
     if name == "worker":
         program = [sys.executable, "-m", "simulators.worker", "--volumes", str(home / "volumes")]
@@ -174,11 +176,11 @@ def target(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
     os.chown(directory, TARGET, TARGET)
     directory.chmod(0o710)
     monkeypatch.setattr("support.target.PROGRAM", shutil.copy(PROGRAM, home))
-    found = Target(directory, options=["--allow-user", "nobody"])
-    found.enter(["setpriv", f"--reuid={TARGET}", f"--regid={TARGET}", "--clear-groups", "--bounding-set=-all", "--no-new-privs"])
-    found.start()
-    yield found
-    assert found.stop() == 0
+    target = Target(directory, options=["--allow-user", "nobody"])
+    target.enter(["setpriv", f"--reuid={TARGET}", f"--regid={TARGET}", "--clear-groups", "--bounding-set=-all", "--no-new-privs"])
+    target.start()
+    yield target
+    assert target.stop() == 0
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ LAYERS = ("base", "test", "lint", "deb")
 
 def version(file: str, name: str) -> str:
     """Version of `name` in a file of versions, which shells source."""
-    found = re.search(rf"^{name}=(\S+)$", (REPOSITORY / file).read_text(), re.MULTILINE)
-    assert found
-    return found[1]
+    match = re.search(rf"^{name}=(\S+)$", (REPOSITORY / file).read_text(), re.MULTILINE)
+    assert match
+    return match[1]
 
 
 @pytest.mark.parametrize("form", [(), ("--image",)], ids=["installer", "image"])
@@ -36,13 +36,13 @@ def test_every_package_is_to_be_had(form: tuple[str, ...]) -> None:
     """`prepare` adds contrib, which has OpenZFS, and apt finds all packages of `prepare`."""
     shown = run(BARE, *form, "packaging/rootfs/prepare", "--print-uris", *LAYERS, timeout=600)
     files = [file.split("_") for file in re.findall(r"^'\S+' (\S+)\.deb ", shown, re.MULTILINE)]
-    found = {name: unquote(version) for name, version, _ in files}
-    there = set(re.findall(r"^(\S+) is already the newest version", shown, re.MULTILINE))
+    fetched = {name: unquote(version) for name, version, _ in files}
+    present = set(re.findall(r"^(\S+) is already the newest version", shown, re.MULTILINE))
     lines = [line for layer in LAYERS for line in (ROOTFS / f"packages.{layer}").read_text().splitlines()]
-    assert {line for line in lines if not line.startswith("#")} <= found.keys() | there
+    assert {line for line in lines if not line.startswith("#")} <= fetched.keys() | present
     zfs = version("packaging/uml/versions", "ZFS_VERSION")
-    assert {found[name] for name in ("zfsutils-linux", "zfs-zed", "libzfs6linux", "libzpool6linux")} == {zfs}
-    assert found["nfs-ganesha"] == version("packaging/ganesha/versions", "NFS_GANESHA_VERSION")
+    assert {fetched[name] for name in ("zfsutils-linux", "zfs-zed", "libzfs6linux", "libzpool6linux")} == {zfs}
+    assert fetched["nfs-ganesha"] == version("packaging/ganesha/versions", "NFS_GANESHA_VERSION")
 
 
 @pytest.fixture

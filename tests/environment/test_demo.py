@@ -253,14 +253,14 @@ def figures_of(shown: str) -> dict[str, int]:
 
 def counted(stat: str) -> dict[str, int]:
     """The figures once they are exact: on a slow machine the pool takes more than a second to sync."""
-    found: dict[str, int] = {}
+    figures: dict[str, int] = {}
 
     def exact() -> bool:
-        found.update(figures_of(run("bash", "-euc", stat)))
-        return "unique" in found
+        figures.update(figures_of(run("bash", "-euc", stat)))
+        return "unique" in figures
 
     wait_for(exact, "exact figures", 30)
-    return found
+    return figures
 
 
 def test_nfs_commands_do_as_printed(demo: Demo, tmp_path: Path) -> None:

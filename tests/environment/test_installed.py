@@ -16,15 +16,15 @@ from support.programs import REPOSITORY
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the installation. Its dependencies are the system's."""
-    source, there = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
+    source, installed = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
     shutil.copy(REPOSITORY / "pyproject.toml", source)
     shutil.copytree(REPOSITORY / "appliance", source / "appliance", ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     done = subprocess.run(
-        [*command, "--target", str(there), str(source)], capture_output=True, text=True, timeout=120, check=False
+        [*command, "--target", str(installed), str(source)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return there
+    return installed
 
 
 def run(installed: Path, *command: str) -> subprocess.CompletedProcess[str]:

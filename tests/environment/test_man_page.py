@@ -15,9 +15,9 @@ PAGE = REPOSITORY / "ganesha_fsal/client/vaai-nas.1"
 
 @pytest.fixture(scope="module")
 def usage() -> str:
-    found = vaai_nas("--help")
-    assert found.returncode == 0
-    return found.stdout
+    result = vaai_nas("--help")
+    assert result.returncode == 0
+    return result.stdout
 
 
 @pytest.fixture(scope="module")

@@ -37,11 +37,11 @@ CHOOSE_LIBRARY = REPOSITORY / "packaging/ganesha/choose-library"
 
 def settings() -> dict[str, list[str]]:
     """All values of each setting in [Service] of the drop-in."""
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     service = DROP_IN.read_text().partition("[Service]")[2]
     for name, value in re.findall(r"^(\w+)=(.*)$", service, re.MULTILINE):
-        found.setdefault(name, []).append(value)
-    return found
+        values.setdefault(name, []).append(value)
+    return values
 
 
 def verify(folder: Path, drop_in: str) -> str:
@@ -69,10 +69,10 @@ def test_a_mistake_would_be_found(tmp_path: Path, right: str, wrong: str, says: 
 
 
 def test_the_folders_of_unit_and_configuration_are_the_same() -> None:
-    text, found = CONFIGURATION.read_text() + VAAI_NAS.read_text(), settings()
-    assert f'"/var/lib/{found["StateDirectory"][0]}"' in text
-    assert f'"/run/{found["RuntimeDirectory"][0]}/' in text
-    assert found["ExecStart"][0] == "" and "/etc/zvaai/ganesha.conf" in found["ExecStart"][1]
+    text, values = CONFIGURATION.read_text() + VAAI_NAS.read_text(), settings()
+    assert f'"/var/lib/{values["StateDirectory"][0]}"' in text
+    assert f'"/run/{values["RuntimeDirectory"][0]}/' in text
+    assert values["ExecStart"][0] == "" and "/etc/zvaai/ganesha.conf" in values["ExecStart"][1]
     debian = configparser.ConfigParser(strict=False, interpolation=None)
     debian.read_string(DEBIAN_UNIT.read_text())
     assert "ganesha.nfsd" in debian["Service"]["ExecStart"], "Debian's unit starts something else now"
@@ -264,8 +264,8 @@ def test_only_files_in_the_appliances_format_are_exported(tmp_path: Path) -> Non
         for number, text in enumerate(wrong, 1):
             assert text != right
             (exports / f"{number}.conf").write_text(text)
-        found, messages = taken()
-        assert found == ["0.conf", "00.conf"] and messages.count("not as the appliance writes it") == len(wrong), messages
+        taken_files, messages = taken()
+        assert taken_files == ["0.conf", "00.conf"] and messages.count("not as the appliance writes it") == len(wrong), messages
 
 
 @pytest.mark.parametrize("wrong", ["somebody's", "writable", "a link", "a writable file"])
@@ -282,5 +282,5 @@ def test_files_writable_by_others_are_not_exported(wrong: str, tmp_path: Path) -
             exports.symlink_to(tmp_path / "old")
         else:
             (exports / "1.conf").chmod(0o646)
-        found, messages = taken()
-        assert found == [] and "is not a f" in messages, messages
+        taken_files, messages = taken()
+        assert taken_files == [] and "is not a f" in messages, messages

@@ -77,7 +77,7 @@ def test_each_file_is_in_one_package(packages: dict[str, Path]) -> None:
     }
     assert {name: needed - files[name] for name, needed in NEEDED.items()} == dict.fromkeys(NEEDED, set())
     assert set(files) == set(NEEDED)
-    assert [file for file, times in Counter(file for found in files.values() for file in found).items() if times > 1] == []
+    assert [file for file, times in Counter(file for contents in files.values() for file in contents).items() if times > 1] == []
     assert [file for file in files["zvaai"] if "/tests/" in file or file.endswith(".pyc")] == []
 
 
@@ -121,15 +121,15 @@ def facts(url: str, what: str, *options: str) -> dict[str, str]:
     """Output of tests/support/install-packages on a bare Debian 13, by name."""
     support = REPOSITORY / "tests/support"
     printed = run(support / "bare-debian", *options, "tests/support/install-packages", url, what, timeout=1800)
-    found = re.split(r"^== (.*)\n", printed, flags=re.MULTILINE)
-    return dict(zip(found[1::2], found[2::2], strict=True))
+    sections = re.split(r"^== (.*)\n", printed, flags=re.MULTILINE)
+    return dict(zip(sections[1::2], sections[2::2], strict=True))
 
 
 def test_a_bare_debian_finds_all_of_them(served: str, packages: dict[str, Path]) -> None:
     """Including dependencies. The list of packages must be signed."""
-    found = facts(served, "resolve")
-    fetched = {line.split()[1].partition("_")[0] for line in found["resolve"].splitlines() if line.startswith("'")}
-    assert set(packages) - {"libvaainas-dev"} <= fetched, found
+    printed = facts(served, "resolve")
+    fetched = {line.split()[1].partition("_")[0] for line in printed["resolve"].splitlines() if line.startswith("'")}
+    assert set(packages) - {"libvaainas-dev"} <= fetched, printed
     assert {"linux-headers-amd64", "nfs-ganesha", "smartmontools", "zfs-dkms"} <= fetched
     refused = facts(f"{served}/forged", "resolve")
     assert "exit code" in refused["update"] and "zvaai" not in refused["resolve"].partition("E: ")[0], refused
@@ -147,26 +147,26 @@ LEFT = {"/run/zvaai-certificate", "/run/zvaai-helper", "/run/zvaai-target", "/va
 
 @pytest.mark.long("2 min: it installs 220 packages; the short test has apt find them")
 def test_a_bare_debian_gets_all_of_it_and_loses_it_again(served: str) -> None:
-    found = facts(served, "install", "--disk")
-    assert re.search(r"groups=.*\(zvaai-target\)", found["users"]) and re.search(r"groups=.*\(disk\)", found["users-target"])
-    assert found["folders"].splitlines() == [
+    printed = facts(served, "install", "--disk")
+    assert re.search(r"groups=.*\(zvaai-target\)", printed["users"]) and re.search(r"groups=.*\(disk\)", printed["users-target"])
+    assert printed["folders"].splitlines() == [
         "/etc/zvaai/exports.d root 755", "/run/zvaai-target zvaai-target 710", "/run/zvaai-helper root 755",
     ]  # fmt: skip
-    assert found["verify"] == ""
+    assert printed["verify"] == ""
     for name, most in EXPOSURE_MAX.items():
-        exposure = re.search(r"Overall exposure level for .*: ([0-9.]+)", found[f"security {name}"])
-        assert exposure and float(exposure[1]) <= most, found[f"security {name}"]
-    assert {Path(line).name for line in found["enabled"].splitlines()} >= ENABLED
+        exposure = re.search(r"Overall exposure level for .*: ([0-9.]+)", printed[f"security {name}"])
+        assert exposure and float(exposure[1]) <= most, printed[f"security {name}"]
+    assert {Path(line).name for line in printed["enabled"].splitlines()} >= ENABLED
     for name, says in (
         ("command", "datastore"),
         ("api", '"/api/v1/datastores"'),
         ("target", "zvaai-target"),
         ("client", "clone"),
     ):
-        assert says in found[name], found[name]
-    assert found["worker"] == ""
-    assert found["library"] == "LD_LIBRARY_PATH=/usr/lib/zvaai/ganesha\n"
+        assert says in printed[name], printed[name]
+    assert printed["worker"] == ""
+    assert printed["library"] == "LD_LIBRARY_PATH=/usr/lib/zvaai/ganesha\n"
     for folder in ("zvaai/ganesha", "ganesha"):  # with Debian's library too
-        assert "undefined" not in found[f"module {folder}"] and "not found" not in found[f"module {folder}"]
-    assert {line for line in found["left"].splitlines() if not line.startswith(("/var/cache/apt/", "/etc/apt/"))} == LEFT
-    assert found["keys"] == "tank.key\n", "an encrypted datastore would be lost"
+        assert "undefined" not in printed[f"module {folder}"] and "not found" not in printed[f"module {folder}"]
+    assert {line for line in printed["left"].splitlines() if not line.startswith(("/var/cache/apt/", "/etc/apt/"))} == LEFT
+    assert printed["keys"] == "tank.key\n", "an encrypted datastore would be lost"

@@ -9,7 +9,7 @@ import prose
 import pytest
 
 
-def found(text: str) -> list[tuple[int, str]]:
+def problems_in(text: str) -> list[tuple[int, str]]:
     return [(line, problem.split(":")[0]) for line, problem in prose.problems(text)]
 
 
@@ -18,34 +18,34 @@ def sentence(words: int) -> str:
 
 
 def test_a_sentence_of_25_words_passes_and_one_of_26_fails() -> None:
-    assert not found(sentence(25))
-    assert found(f"# Title\n\n{sentence(26)}\n") == [(3, "26 words in a sentence (at most 25)")]
+    assert not problems_in(sentence(25))
+    assert problems_in(f"# Title\n\n{sentence(26)}\n") == [(3, "26 words in a sentence (at most 25)")]
 
 
 def test_a_sentence_may_go_over_lines_and_ends_with_its_paragraph() -> None:
     half = " ".join(["word"] * 13)
-    assert found(f"Word {half}\n{half}\n") == [(1, "27 words in a sentence (at most 25)")]
-    assert not found(f"{half}\n\n{half}\n")
-    assert not found(f"- {half}\n- {half}\n")
-    assert not found(f"{sentence(20)} {sentence(20)}")
+    assert problems_in(f"Word {half}\n{half}\n") == [(1, "27 words in a sentence (at most 25)")]
+    assert not problems_in(f"{half}\n\n{half}\n")
+    assert not problems_in(f"- {half}\n- {half}\n")
+    assert not problems_in(f"{sentence(20)} {sentence(20)}")
 
 
 def test_code_headings_and_links_are_no_prose() -> None:
     many = "told " * 30
-    assert not found(f"# {many}\n\nRun this:\n\n    {many}\n\n```\n{many}\n```\n\nThen `{many}` ends.\n")
-    assert not found(f"A list:\n\n    + {many}\n    - {many}\n")
-    assert not found(f"{' '.join(['word'] * 24)} [link](a-very-long-page.md#with-words)")
+    assert not problems_in(f"# {many}\n\nRun this:\n\n    {many}\n\n```\n{many}\n```\n\nThen `{many}` ends.\n")
+    assert not problems_in(f"A list:\n\n    + {many}\n    - {many}\n")
+    assert not problems_in(f"{' '.join(['word'] * 24)} [link](a-very-long-page.md#with-words)")
 
 
 def test_code_after_a_list_item_is_its_text() -> None:
-    assert found("- An item\n\n    that was told.\n") == [(3, '"told" (write')]
+    assert problems_in("- An item\n\n    that was told.\n") == [(3, '"told" (write')]
 
 
 @pytest.mark.parametrize(
     "text", ["The worker is told.", "It promises space.", "Under way: 2.", "a look at pools", "| told | x |"]
 )
 def test_banned_words_fail_in_text_and_tables(text: str) -> None:
-    assert len(found(text)) == 1
+    assert len(problems_in(text)) == 1
 
 
 def test_retired_words_are_found_in_names_and_comments() -> None:
@@ -71,12 +71,12 @@ def test_comments_and_docstrings_have_no_private_words(suffix: str, source: str,
 
 
 def test_long_table_rows_pass() -> None:
-    assert not found(f"| a | b |\n|---|---|\n| {sentence(40)} | x |\n")
+    assert not problems_in(f"| a | b |\n|---|---|\n| {sentence(40)} | x |\n")
 
 
 def test_abbreviations_do_not_end_a_sentence() -> None:
     half = " ".join(["word"] * 13)
-    assert found(f"{half}, e.g. Word {half}") == [(1, "28 words in a sentence (at most 25)")]
+    assert problems_in(f"{half}, e.g. Word {half}") == [(1, "28 words in a sentence (at most 25)")]
 
 
 def test_a_missing_page_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,8 +23,8 @@ def test_each_file_belongs_to_one_suite() -> None:
 def test_no_file_is_outside_the_suites() -> None:
     """By the names that pytest collects, in any folder."""
     skipped = {".cache", ".demo", ".git", "node_modules"}
-    found = [file.relative_to(REPOSITORY) for file in REPOSITORY.rglob("test_*.py")]
-    assert sorted(str(file) for file in found if not skipped & set(file.parts)) == pytest_files()
+    files = [file.relative_to(REPOSITORY) for file in REPOSITORY.rglob("test_*.py")]
+    assert sorted(str(file) for file in files if not skipped & set(file.parts)) == pytest_files()
 
 
 def test_each_path_of_a_suite_exists() -> None:

@@ -174,24 +174,24 @@ def check(state: Path) -> None:
         latest[number, block] = sequence
     last = max(latest.values())
     keys = asyncio.run(registered_keys((state / "identity").read_text()))
-    found = {str(kind): [0, 0] for kind in KINDS}
+    counts = {str(kind): [0, 0] for kind in KINDS}
     for (number, block), noted in latest.items():
         kind = KINDS[number]
         if kind is REGISTRATION:
-            found[str(kind)][0] += 1
-            found[str(kind)][1] += not kind.survived(keys, number, block, noted, last)
+            counts[str(kind)][0] += 1
+            counts[str(kind)][1] += not kind.survived(keys, number, block, noted, last)
             continue
         volume = Path(f"/dev/zvol/{POOL}/volume{NO_CACHE if isinstance(kind, OffloadKind) else kind.lun}")
         wait_for(volume.exists, f"{volume} is there")
         with volume.open("rb") as stored:
             stored.seek(address_of(number, block) * 512)
             content = stored.read(BLOCK_BYTES)
-        found[str(kind)][0] += 1
-        found[str(kind)][1] += not kind.survived(content, number, block, noted, last)
+        counts[str(kind)][0] += 1
+        counts[str(kind)][1] += not kind.survived(content, number, block, noted, last)
     run("zpool", "scrub", "-w", POOL)
     assert "with 0 errors" in run("zpool", "status", POOL)
     assert int(run("zpool", "get", "-Hpo", "value", "bcloneused", POOL)) > 0, "no copy shares its blocks"
-    (state / "found.json").write_text(json.dumps(found))
+    (state / "found.json").write_text(json.dumps(counts))
 
 
 if __name__ == "__main__":

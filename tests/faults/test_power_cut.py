@@ -56,8 +56,8 @@ def test_every_kind_of_write_command_survives_a_power_cut(state: Path, seed: int
     writes = random.Random(seed).randrange(600, 1200)
     check = cut_while_writing(COMMANDS, state, seed, writes)
     assert check.returncode == 0, check.stdout + check.stderr
-    found: dict[str, tuple[int, int]] = json.loads((state / "found.json").read_text())
-    never_flushed = {kind: counts for kind, counts in found.items() if "never flushed" in kind}
-    assert {kind: lost for kind, (_, lost) in found.items() if lost and kind not in never_flushed} == {}
-    assert all(blocks > 0 for blocks, _ in found.values()), found
+    outcome: dict[str, tuple[int, int]] = json.loads((state / "found.json").read_text())
+    never_flushed = {kind: counts for kind, counts in outcome.items() if "never flushed" in kind}
+    assert {kind: lost for kind, (_, lost) in outcome.items() if lost and kind not in never_flushed} == {}
+    assert all(blocks > 0 for blocks, _ in outcome.values()), outcome
     assert all(lost > 0 for _, lost in never_flushed.values()), "nothing was lost that was only in a cache: no power cut"

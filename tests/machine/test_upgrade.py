@@ -111,7 +111,7 @@ def test_a_version_that_cannot_read_the_database_changes_nothing(server: Machine
 
     def older_tables(_name: str, tree: Path) -> None:
         if (script := tree / "DEBIAN/preinst").exists() and " needed=" in (text := script.read_text()):
-            script.write_text(re.sub(r" needed=(\d+)", lambda found: f" needed={int(found[1]) - 1}", text))
+            script.write_text(re.sub(r" needed=(\d+)", lambda match: f" needed={int(match[1]) - 1}", text))
 
     publish(site, f"{built}~1", older_tables)
     before = started(server)

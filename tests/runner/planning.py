@@ -23,8 +23,8 @@ SETTINGS = {
 def pytest_files() -> list[str]:
     """pytest's files in the repository, by name."""
     folders = ("appliance", "ganesha_fsal", "packaging", "tests", "zvol_target")
-    found = [file for folder in folders for file in (REPOSITORY / folder).rglob("test_*.py")]
-    return sorted(str(file.relative_to(REPOSITORY)) for file in found)
+    files = [file for folder in folders for file in (REPOSITORY / folder).rglob("test_*.py")]
+    return sorted(str(file.relative_to(REPOSITORY)) for file in files)
 
 
 def within(file: str, places: Iterable[str]) -> int:
@@ -47,8 +47,8 @@ def files_of(suite: Suite) -> list[str]:
 
 def affected_by(suite: Suite, changed: Sequence[str]) -> bool:
     """Whether `tests/run changed` runs a suite of `make test` for these files."""
-    own = {*files_of(suite), *suite.covers, *suite.files}
-    return suite.run <= Run.TEST and any(within(file, own) for file in changed)
+    inputs = {*files_of(suite), *suite.covers, *suite.files}
+    return suite.run <= Run.TEST and any(within(file, inputs) for file in changed)
 
 
 def settings(run: Run) -> dict[str, str]:

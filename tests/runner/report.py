@@ -41,12 +41,12 @@ class Test:
 
 def tests_of(results: Path) -> list[Test]:
     """All tests of the last run, from pytest's JUnit files."""
-    found = []
+    cases = []
     for file in sorted(results.glob("*.xml")):
         for case in ET.parse(file).getroot().iter("testcase"):
             name = f"{case.get('classname', '')}.{case.get('name', '')}"
-            found.append(Test(file.stem, name, float(case.get("time", "0"))))
-    return found
+            cases.append(Test(file.stem, name, float(case.get("time", "0"))))
+    return cases
 
 
 def counts_of(ended: Ended) -> Counts:

@@ -230,8 +230,8 @@ class Appliance:
 
     def luns(self) -> dict[int, str]:
         """LUNs that the target serves: number to UUID."""
-        found = [target for target in self.target.call("targets.list")["targets"] if target["name"] == self.iqn]
-        return {lun["number"]: lun["uuid"] for target in found for lun in target["luns"] if lun["state"] == "serving"}
+        targets = [target for target in self.target.call("targets.list")["targets"] if target["name"] == self.iqn]
+        return {lun["number"]: lun["uuid"] for target in targets for lun in target["luns"] if lun["state"] == "serving"}
 
     def stop(self) -> None:
         """Stops all processes. Raises AssertionError for an exit code other than 0."""

@@ -27,11 +27,13 @@ class Authority:
     def __init__(self, name: str = "authority") -> None:
         self._name, self._key = _name(name), ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.UTC)
-        own = _builder(self._name, self._name, now - datetime.timedelta(days=1), now + datetime.timedelta(days=99))
-        own = own.public_key(self._key.public_key()).add_extension(x509.BasicConstraints(True, None), critical=True)
-        own = own.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
-        own = own.add_extension(_SIGNS, critical=True)
-        self.certificate = own.sign(self._key, hashes.SHA256()).public_bytes(PEM).decode()
+        certificate = _builder(self._name, self._name, now - datetime.timedelta(days=1), now + datetime.timedelta(days=99))
+        certificate = certificate.public_key(self._key.public_key()).add_extension(
+            x509.BasicConstraints(True, None), critical=True
+        )
+        certificate = certificate.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
+        certificate = certificate.add_extension(_SIGNS, critical=True)
+        self.certificate = certificate.sign(self._key, hashes.SHA256()).public_bytes(PEM).decode()
 
     def sign(self, key: PrivateKey, *names: str, begins: float = -1, ends: float = 30) -> str:
         """PEM of a certificate for DNS names; `begins` and `ends` in days from now."""

@@ -85,7 +85,7 @@ class EmulatedPc:
     def wait_for_text(self, pattern: str, seconds: float = 300) -> re.Match[str]:
         """Reads the terminal until it shows the pattern, and drops the text up to its end. Raises TimeoutError."""
         until = time.monotonic() + seconds
-        while (found := re.search(pattern, self.screen)) is None:
+        while (match := re.search(pattern, self.screen)) is None:
             self._line.settimeout(max(0.01, until - time.monotonic()))
             try:
                 part = self._line.recv(65536)
@@ -95,9 +95,9 @@ class EmulatedPc:
                 raise EOFError(f"the machine went off; the end: {self.screen[-3000:]}")
             self._shown += part
             self.screen = CONTROLS.sub("", self._shown.decode(errors="replace"))[self._seen :]
-        self._seen += found.end()
-        self.screen = self.screen[found.end() :]
-        return found
+        self._seen += match.end()
+        self.screen = self.screen[match.end() :]
+        return match
 
     def type(self, text: str) -> None:
         self._line.sendall(text.encode())

@@ -70,8 +70,8 @@ class Crowd:
     def check(self) -> None:
         """Checks the files after the dataset was opened again."""
         assert not (self.root / MAKING).exists()
-        for path, there in self.clones.items():
-            assert there in {path.exists(), None}, f"{path} is {'' if path.exists() else 'not '}there"
+        for path, is_present in self.clones.items():
+            assert is_present in {path.exists(), None}, f"{path} is {'' if path.exists() else 'not '}there"
             self.clones[path] = path.exists()
             if path.exists():
                 assert any(filecmp.cmp(path, source, shallow=False) for source in self.sources), f"{path} is half"

@@ -80,15 +80,15 @@ class FileTool:
         return self.answer(" ".join(map(str, words)))
 
     def clone(self, *words: object) -> Cloned:
-        found = self.call(*words)
-        done, cloned, copied, holes = (int(found.pop(name)) for name in ("done", "cloned", "copied", "holes"))
-        seconds = float(found.pop("seconds"))
-        return Cloned(seconds, done, cloned, copied, holes, Counter({name: int(bytes_) for name, bytes_ in found.items()}))
+        result = self.call(*words)
+        done, cloned, copied, holes = (int(result.pop(name)) for name in ("done", "cloned", "copied", "holes"))
+        seconds = float(result.pop("seconds"))
+        return Cloned(seconds, done, cloned, copied, holes, Counter({name: int(bytes_) for name, bytes_ in result.items()}))
 
     def unique(self, path: Path) -> tuple[int, bool]:
         """Unique bytes of a file, and whether they are exact."""
-        found = self.call("stat", path)
-        return int(found["unique"]), found["exact"] == "1"
+        result = self.call("stat", path)
+        return int(result["unique"]), result["exact"] == "1"
 
     def killed(self) -> list[str]:
         """Kills the program. Returns the answers to earlier operations; the first operation without an answer was running."""

@@ -211,9 +211,9 @@ class Client:
 
     def space(self) -> tuple[int, int]:
         """Total and available bytes of the file system."""
-        found = _FileSystem()
-        self.check(_statvfs(self.context, b"/", ctypes.byref(found)))
-        return int(found.blocks * found.frsize), int(found.bavail * found.frsize)
+        file_system = _FileSystem()
+        self.check(_statvfs(self.context, b"/", ctypes.byref(file_system)))
+        return int(file_system.blocks * file_system.frsize), int(file_system.bavail * file_system.frsize)
 
     def owner(self, path: str) -> tuple[int, int]:
         status = self._status(path)
@@ -223,11 +223,11 @@ class Client:
         """Names in a directory, without . and .."""
         handle = c_void_p()
         self.check(_opendir(self.context, path.encode(), ctypes.byref(handle)))
-        found = set()
+        names = set()
         while entry := _readdir(self.context, handle):
-            found.add(entry.contents.name.decode())
+            names.add(entry.contents.name.decode())
         _closedir(self.context, handle)
-        return found - {".", ".."}
+        return names - {".", ".."}
 
     def truncate(self, path: str, size: int) -> None:
         """SETATTR of the size."""

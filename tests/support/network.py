@@ -18,22 +18,22 @@ class Link:
     def __init__(self, number: int) -> None:
         self.number = number
         self.address = f"198.18.{number}.2"
-        self._here, self._there = f"here{number}", f"there{number}"
-        run("ip", "link", "add", self._here, "type", "veth", "peer", "name", self._there, "netns", NAMESPACE)
-        run("ip", "address", "add", f"198.18.{number}.1/30", "dev", self._here)
-        run("ip", "-n", NAMESPACE, "address", "add", f"{self.address}/30", "dev", self._there)
-        run("ip", "link", "set", self._here, "up")
+        self._interface, self._peer = f"here{number}", f"there{number}"
+        run("ip", "link", "add", self._interface, "type", "veth", "peer", "name", self._peer, "netns", NAMESPACE)
+        run("ip", "address", "add", f"198.18.{number}.1/30", "dev", self._interface)
+        run("ip", "-n", NAMESPACE, "address", "add", f"{self.address}/30", "dev", self._peer)
+        run("ip", "link", "set", self._interface, "up")
         self.restore()
 
     def cut(self) -> None:
         """Drops all packets; the connections of both ends get no notice."""
-        run("ip", "-n", NAMESPACE, "link", "set", self._there, "down")
+        run("ip", "-n", NAMESPACE, "link", "set", self._peer, "down")
 
     def restore(self) -> None:
-        run("ip", "-n", NAMESPACE, "link", "set", self._there, "up")
+        run("ip", "-n", NAMESPACE, "link", "set", self._peer, "up")
 
     def remove(self) -> None:
-        run("ip", "link", "delete", self._here)
+        run("ip", "link", "delete", self._interface)
 
 
 @contextlib.contextmanager

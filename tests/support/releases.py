@@ -20,9 +20,9 @@ def nothing(_package: str, _tree: Path) -> None:
 
 def version_of(repository: Path) -> str:
     """The one version that a repository has."""
-    found = {run("dpkg-deb", "--field", package, "Version").strip() for package in (repository / "pool").glob("*.deb")}
-    assert len(found) == 1, found
-    return found.pop()
+    versions = {run("dpkg-deb", "--field", package, "Version").strip() for package in (repository / "pool").glob("*.deb")}
+    assert len(versions) == 1, versions
+    return versions.pop()
 
 
 def publish(repository: Path, version: str, change: Change = nothing) -> None:

@@ -140,13 +140,13 @@ async def verify(disk: Disk, report: Path) -> None:
         number = acknowledged - back
         for _attempt in range(50):
             with contextlib.suppress(OSError):
-                found = await disk.read(number % SLOTS)
+                content = await disk.read(number % SLOTS)
                 break
             await asyncio.sleep(RETRY_SECONDS)
         else:
             raise SystemExit(f"block {number} cannot be read")
-        if found != block(number):
-            raise SystemExit(f"block {number} was acknowledged and is lost: {found[:16].hex()}")
+        if content != block(number):
+            raise SystemExit(f"block {number} was acknowledged and is lost: {content[:16].hex()}")
     print(f"{acknowledged} blocks")
 
 

@@ -108,8 +108,8 @@ def versions(machine: Machine) -> dict[str, str]:
     shown = machine.run(
         "dpkg-query --show --showformat '${Package} ${Version} ${db:Status-Status}\\n' 'zvaai*' | grep -v zvaai-rig"
     )
-    found = [line.split() for line in shown.splitlines()]
-    return {words[0]: " ".join(words[1:]) for words in found if len(words) == 3}
+    rows = [line.split() for line in shown.splitlines()]
+    return {words[0]: " ".join(words[1:]) for words in rows if len(words) == 3}
 
 
 KINDS = ("iscsi", "nfs")
@@ -150,11 +150,11 @@ class Writers:
 
     def reports(self) -> dict[str, dict[str, Any]]:
         """Acknowledged blocks and the longest gap, by kind of host."""
-        found = {}
+        counts = {}
         for kind in KINDS:
             path = self._folder / f"{kind}.json"
-            found[kind] = json.loads(path.read_text()) if path.exists() else {"acknowledged": 0, "longest": 0.0}
-        return found
+            counts[kind] = json.loads(path.read_text()) if path.exists() else {"acknowledged": 0, "longest": 0.0}
+        return counts
 
     def move(self, machine: Machine) -> None:
         """Moves the hosts to a rebooted machine, which has a new network: restarts them with their counters."""

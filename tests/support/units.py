@@ -28,11 +28,11 @@ def expand(name: str) -> set[str]:
 def allowed(unit: Path) -> set[str]:
     """The system calls that a unit allows."""
     filters = re.findall(r"^SystemCallFilter=(.*)$", unit.read_text(), re.MULTILINE)
-    found = expand("@default")
+    calls = expand("@default")
     for line in filters:
         names = set().union(*map(expand, line.removeprefix("~").split()))
-        found = found - names if line.startswith("~") else found | names
-    return found
+        calls = calls - names if line.startswith("~") else calls | names
+    return calls
 
 
 def called(trace: Path, program: str) -> set[str]:

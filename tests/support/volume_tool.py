@@ -26,18 +26,18 @@ def clear(command: str, device: Path, offset: int, length: int, stability: str =
 
 def allocation(device: Path, offset: int, length: int) -> tuple[list[tuple[str, int, int]], float]:
     """Extents as (allocation, offset, length), merged by kind, and the seconds it took."""
-    found: list[tuple[str, int, int]] = []
+    extents: list[tuple[str, int, int]] = []
     seconds = 0.0
     for kind, *numbers in _call("map", device, offset, length):
         if kind == "seconds":
             seconds = float(numbers[0])
             continue
         start, size = (int(number) for number in numbers)
-        if found and found[-1][0] == kind:
-            _, start, so_far = found.pop()
+        if extents and extents[-1][0] == kind:
+            _, start, so_far = extents.pop()
             size += so_far
-        found.append((kind, start, size))
-    return found, seconds
+        extents.append((kind, start, size))
+    return extents, seconds
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ def copy(
     source: Path, source_offset: int, destination: Path, offset: int, length: int, stability: str = "stable", timeout: float = 300
 ) -> Copied:
     """Copies a range from one volume to another, or within one."""
-    found = dict(_call("copy", source, source_offset, destination, offset, length, stability, timeout=timeout))
-    cloned, copied, zeroed = (int(found.pop(name)) for name in ("cloned", "copied", "zeroed"))
-    seconds = float(found.pop("seconds"))
-    return Copied(cloned, copied, zeroed, Counter({name: int(bytes_) for name, bytes_ in found.items()}), seconds)
+    result = dict(_call("copy", source, source_offset, destination, offset, length, stability, timeout=timeout))
+    cloned, copied, zeroed = (int(result.pop(name)) for name in ("cloned", "copied", "zeroed"))
+    seconds = float(result.pop("seconds"))
+    return Copied(cloned, copied, zeroed, Counter({name: int(bytes_) for name, bytes_ in result.items()}), seconds)
 
 
 BLKDISCARD = 0x1277

@@ -26,11 +26,11 @@ def inquiry(page: int | None) -> bytes:
 
 def descriptors(page: bytes) -> list[tuple[int, int, bytes]]:
     """CODE SET, association and type, and designator of page 83h."""
-    found, rest = [], page[4:]
+    designators, rest = [], page[4:]
     while rest:
-        found.append((rest[0], rest[1], rest[4 : 4 + rest[3]]))
+        designators.append((rest[0], rest[1], rest[4 : 4 + rest[3]]))
         rest = rest[4 + rest[3] :]
-    return found
+    return designators
 
 
 def test_the_names_of_lio(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_the_names_of_lio(tmp_path: Path) -> None:
             before = asyncio.run(seen())
             assert before[None][8:32] == b"LIO-ORG vol1            "
             assert before[0x80][4:] == SERIAL.encode() + b"\0"
-            own = [descriptor for descriptor in descriptors(before[0x83]) if not descriptor[1] & ASSOCIATION]
-            assert own == [(1, 3, NAA), (2, 1, b"LIO-ORG vol1:" + SERIAL.encode() + b"\0")]
+            of_unit = [descriptor for descriptor in descriptors(before[0x83]) if not descriptor[1] & ASSOCIATION]
+            assert of_unit == [(1, 3, NAA), (2, 1, b"LIO-ORG vol1:" + SERIAL.encode() + b"\0")]
             # The same after a restart, and no other LUN gets one of these names.
             target.kill()
             target.start()

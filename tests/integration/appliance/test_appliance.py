@@ -121,8 +121,8 @@ def test_registrations_survive_or_are_not_lost_unless_forced(appliance: Applianc
             assert key.to_bytes(8) in (await session.execute(cdb.persistent_reserve_in(read_keys), 252)).data
 
     def registered(number: int) -> list[str]:
-        found = appliance.target.call("reservations.list", {**target, "number": number})["registrations"]
-        return [alert["key"] for alert in found]
+        registrations = appliance.target.call("reservations.list", {**target, "number": number})["registrations"]
+        return [alert["key"] for alert in registrations]
 
     def alone() -> None:
         wait_for(lambda: not appliance.json("host", "sessions"), "the session is gone")

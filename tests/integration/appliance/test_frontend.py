@@ -389,8 +389,8 @@ def test_a_new_certificate_drops_no_connection(service: ServiceStack) -> None:
         service.fingerprint = certificate.ensure(service.certificates)
 
         def presented() -> bool:
-            found = ssl.get_server_certificate(("127.0.0.1", service.port))
-            return found.strip() == service.certificate.read_text().strip()
+            presented = ssl.get_server_certificate(("127.0.0.1", service.port))
+            return presented.strip() == service.certificate.read_text().strip()
 
         assert not presented()
         service.reload()
@@ -488,10 +488,10 @@ def test_streams_of_closed_browsers_are_freed(service: ServiceStack) -> None:
 @pytest.mark.parametrize("path", ["/", "/datastores", "/datastores/1234/overview", "/apiary"])
 def test_screens_get_the_page(service: ServiceStack, path: str) -> None:
     with service.client() as client:
-        found = client.get(path)
-    assert (found.status_code, found.content) == (200, PAGE)
-    assert found.headers["Cache-Control"] == "no-cache"
-    assert found.headers["Content-Type"] == "text/html; charset=utf-8"
+        response = client.get(path)
+    assert (response.status_code, response.content) == (200, PAGE)
+    assert response.headers["Cache-Control"] == "no-cache"
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
 
 
 @pytest.mark.parametrize(
@@ -510,11 +510,11 @@ def test_a_path_without_a_file_is_not_found(service: ServiceStack, path: str) ->
 @pytest.mark.parametrize(("accepted", "encoding"), [("gzip, br", "gzip"), ("identity", None), ("gzip;q=0", None)])
 def test_scripts_are_compressed_and_cached(service: ServiceStack, accepted: str, encoding: str | None) -> None:
     with service.client() as client:
-        found = client.get("/assets/main-abc.js", headers={"Accept-Encoding": accepted})
-    assert found.headers.get("Content-Encoding") == encoding and found.content == SCRIPT
-    assert found.headers["Vary"] == "Accept-Encoding"
-    assert found.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-    assert found.headers["Content-Type"] == "text/javascript; charset=utf-8"
+        response = client.get("/assets/main-abc.js", headers={"Accept-Encoding": accepted})
+    assert response.headers.get("Content-Encoding") == encoding and response.content == SCRIPT
+    assert response.headers["Vary"] == "Accept-Encoding"
+    assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    assert response.headers["Content-Type"] == "text/javascript; charset=utf-8"
 
 
 def test_known_versions_are_not_sent_again(service: ServiceStack) -> None:
@@ -543,8 +543,8 @@ def test_without_the_api_the_problem_says_so(tmp_path: Path) -> None:
     frontend = Frontend(tmp_path / "alone", 8446, tmp_path / "http.sock")
     frontend.start()
     try:
-        found = httpx.get("https://localhost:8446/api/v1/status", verify=frontend.context())
-        assert (found.status_code, found.headers["Retry-After"]) == (502, "2")
-        assert found.json()["code"] == "unavailable" and "systemctl status zvaai-api" in found.json()["detail"]
+        response = httpx.get("https://localhost:8446/api/v1/status", verify=frontend.context())
+        assert (response.status_code, response.headers["Retry-After"]) == (502, "2")
+        assert response.json()["code"] == "unavailable" and "systemctl status zvaai-api" in response.json()["detail"]
     finally:
         assert frontend.stop() == 0

@@ -157,11 +157,11 @@ def _check_storage(appliance: Appliance, day: Day) -> None:
     assert machine is not None
     pool = next(pool for pool in machine.pools if pool.imported)
     volumes = {path: dataset for path, dataset in pool.datasets.items() if path not in FOLDERS}
-    found = {dataset.local["zvaai:uuid"]: dataset for dataset in volumes.values()}
-    assert len(found) == len(volumes)
+    volumes_by_uuid = {dataset.local["zvaai:uuid"]: dataset for dataset in volumes.values()}
+    assert len(volumes_by_uuid) == len(volumes)
     kinds = {store.id: store.kind for store in day.stores.values()}
-    assert {uuid: "vmfs" if dataset.is_volume else "nfs" for uuid, dataset in found.items()} == kinds
-    assert {uuid: [snapshot.tag for snapshot in dataset.snapshots] for uuid, dataset in found.items()} == {
+    assert {uuid: "vmfs" if dataset.is_volume else "nfs" for uuid, dataset in volumes_by_uuid.items()} == kinds
+    assert {uuid: [snapshot.tag for snapshot in dataset.snapshots] for uuid, dataset in volumes_by_uuid.items()} == {
         store.id: store.snapshots for store in day.stores.values()
     }
     assert not [snapshot.tag for dataset in volumes.values() for snapshot in dataset.snapshots if snapshot.holds]

@@ -48,19 +48,22 @@ def test_jumbo_frames_that_a_switch_drops_are_found_to_the_byte(appliance: Appli
     with switched_host(mtu=9000, switch_mtu=1500) as (interface, address):
         wait_for(lambda: ping(appliance, address)[0]["largest"] is not None, "the switch forwards")
         absent = "198.19.0.77"
-        found, silent = ping(appliance, address, absent)
-        assert (found["interface"], found["mtu"], found["result"]) == (interface, 9000, "failed")
+        reached, silent = ping(appliance, address, absent)
+        assert (reached["interface"], reached["mtu"], reached["result"]) == (interface, 9000, "failed")
         # Linux bridges leave room for a VLAN tag of 4 bytes.
-        assert found["largest"] in (1500, 1504) and f"Jumbo frames do not pass between this server and {address}" in found["text"]
-        assert f"the largest packet that passes is {found['largest']} bytes" in found["text"]
+        assert (
+            reached["largest"] in (1500, 1504)
+            and f"Jumbo frames do not pass between this server and {address}" in reached["text"]
+        )
+        assert f"the largest packet that passes is {reached['largest']} bytes" in reached["text"]
         assert (silent["result"], silent["largest"]) == ("failed", None)
 
 
 def test_packets_of_the_full_mtu_pass(appliance: Appliance) -> None:
     with switched_host(mtu=9000, switch_mtu=9000) as (interface, address):
         wait_for(lambda: ping(appliance, address)[0]["largest"] is not None, "the switch forwards")
-        (found,) = ping(appliance, address)
-        assert (found["interface"], found["mtu"], found["largest"], found["result"]) == (interface, 9000, 9000, "ok")
+        (reached,) = ping(appliance, address)
+        assert (reached["interface"], reached["mtu"], reached["largest"], reached["result"]) == (interface, 9000, 9000, "ok")
 
 
 def test_without_the_right_to_ping_it_says_which_setting_gives_it(appliance: Appliance) -> None:

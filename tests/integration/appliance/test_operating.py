@@ -56,9 +56,9 @@ def scrape(appliance: Appliance) -> Samples:
 
 def grown(before: Samples, after: Samples, name: str, /, **labels: str) -> float:
     """Growth of the sample with these labels."""
-    found = [key for key in after if key[0] == name and labels.items() <= dict(key[1]).items()]
-    assert len(found) == 1, (name, labels, found)
-    return after[found[0]] - before.get(found[0], 0)
+    keys = [key for key in after if key[0] == name and labels.items() <= dict(key[1]).items()]
+    assert len(keys) == 1, (name, labels, keys)
+    return after[keys[0]] - before.get(keys[0], 0)
 
 
 def test_numbers_follow_the_work(appliance: Appliance) -> None:

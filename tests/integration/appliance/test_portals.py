@@ -98,8 +98,8 @@ def test_an_unknown_initiator_is_listed_until_it_is_a_host(served: tuple[Applian
     stranger = "iqn.1998-01.com.vmware:esx9"
     assert not asyncio.run(can_log_in(appliance, FIRST, initiator=stranger))
     assert asyncio.run(can_log_in(appliance, FIRST))
-    (found,) = appliance.get("/unknown-initiators")["items"]
-    assert (found["initiator"], found["address"]) == (stranger, "127.0.0.1")
+    (unknown,) = appliance.get("/unknown-initiators")["items"]
+    assert (unknown["initiator"], unknown["address"]) == (stranger, "127.0.0.1")
     assert appliance.request("POST", "/hosts", {"name": "esx9", "iqns": [stranger]}).status_code == 201
     assert appliance.get("/unknown-initiators")["items"] == []
 
@@ -108,7 +108,7 @@ def test_chap_locks_out_no_host_unexpectedly(served: tuple[Appliance, Target]) -
     """The refusal names logged-in hosts without a secret. A secret works only for the initiators of its account."""
     appliance, _ = served
     hosts = {host["iqns"][0]: host["id"] for host in appliance.get("/hosts")["items"]}
-    own, account = f"/hosts/{hosts[ESX]}/chap", Account("esx1", SECRET)
+    chap, account = f"/hosts/{hosts[ESX]}/chap", Account("esx1", SECRET)
     names = {host["iqns"][0]: host["name"] for host in appliance.get("/hosts")["items"]}
 
     def change(method: str, path: str, body: Any, status: int = 200) -> None:
@@ -120,7 +120,7 @@ def test_chap_locks_out_no_host_unexpectedly(served: tuple[Appliance, Target]) -
         async with logged_in(appliance, FIRST), logged_in(appliance, FIRST, initiator=OTHER):
             blocking = await asyncio.to_thread(refused, appliance, "PUT", "/settings/iscsi", {"chap_required": True})
             assert blocking == sorted(names.values())
-            await asyncio.to_thread(change, "PUT", own, {"name": "esx1", "secret": SECRET})
+            await asyncio.to_thread(change, "PUT", chap, {"name": "esx1", "secret": SECRET})
             blocking = await asyncio.to_thread(refused, appliance, "PUT", "/settings/iscsi", {"chap_required": True})
             assert blocking == [names[OTHER]]
             await asyncio.to_thread(change, "PUT", "/settings/iscsi", {"chap_required": True, "force": True})
@@ -128,9 +128,9 @@ def test_chap_locks_out_no_host_unexpectedly(served: tuple[Appliance, Target]) -
         assert not await can_log_in(appliance, FIRST, account, OTHER), "the account is for the host's own names"
         async with logged_in(appliance, FIRST, account):
             other = {"name": "esx1", "secret": "another-secret-99"}
-            assert await asyncio.to_thread(refused, appliance, "PUT", own, other) == [names[ESX]]
-            assert await asyncio.to_thread(refused, appliance, "DELETE", own) == [names[ESX]]
-            await asyncio.to_thread(change, "PUT", own, {**other, "force": True})
+            assert await asyncio.to_thread(refused, appliance, "PUT", chap, other) == [names[ESX]]
+            assert await asyncio.to_thread(refused, appliance, "DELETE", chap) == [names[ESX]]
+            await asyncio.to_thread(change, "PUT", chap, {**other, "force": True})
         assert await can_log_in(appliance, FIRST, Account("esx1", "another-secret-99"))
 
     asyncio.run(works())

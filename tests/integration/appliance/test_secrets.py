@@ -249,7 +249,7 @@ def test_no_secret_is_disclosed(sent: Sent) -> None:
             assert file.stat().st_mode & 0o077 == 0, file
     sources["the simulator's state"] = (appliance.directory / "simulator.json").read_bytes()
     assert {"the file appliance.sqlite", "the log of worker", "the log of helper"} <= sources.keys()
-    found = [
+    leaks = [
         f"{what} is in {where}: {data[max(0, at - 200) : at + 200]!r}"
         for what, secret in sent.secrets.items()
         for disguise in disguises(secret)
@@ -257,7 +257,7 @@ def test_no_secret_is_disclosed(sent: Sent) -> None:
         if (at := data.find(disguise)) >= 0
     ]
     assert all(len(secret) > 12 for secret in sent.secrets.values()), "short ones are anywhere"
-    assert not found, "\n".join(found[:10])
+    assert not leaks, "\n".join(leaks[:10])
     known = {where for where, data in sources.items() if sent.address.encode() in data}
     # docs/appliance-faults.md: the database has it in plain text.
     assert {where for where in known if "/receivers" not in where and "appliance.sqlite" not in where} == set()

@@ -144,18 +144,18 @@ def test_the_http_process_taken_over_is_a_client_like_any_other(home: Path, work
     attack = as_user("games", "games", sys.executable, "-c", ATTACK, home, str(worker.pid), *arguments)
     done = subprocess.run(attack, capture_output=True, text=True, check=False, timeout=300, cwd="/")
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout)
-    assert set(found["files"].values()) == {"PermissionError"}, found["files"]
+    results = json.loads(done.stdout)
+    assert set(results["files"].values()) == {"PermissionError"}, results["files"]
     for what in ("list", "write", "replace", "signal", "memory", "environment"):
-        assert found[what] == "PermissionError", (what, found[what])
-    assert set(found["methods"].values()) == {"forbidden"}, found["methods"]
-    assert set(found["nobody"].values()) == {401}, found["nobody"]
-    assert set(found["viewer"].values()) == {403}, found["viewer"]
-    without_csrf = {name: status for name, status in found["no csrf"].items() if DECLARATIONS[name].method != "GET"}
+        assert results[what] == "PermissionError", (what, results[what])
+    assert set(results["methods"].values()) == {"forbidden"}, results["methods"]
+    assert set(results["nobody"].values()) == {401}, results["nobody"]
+    assert set(results["viewer"].values()) == {403}, results["viewer"]
+    without_csrf = {name: status for name, status in results["no csrf"].items() if DECLARATIONS[name].method != "GET"}
     assert set(without_csrf.values()) == {403}, without_csrf
-    assert found["user"] == 403 and found["refusal"] == 403
-    assert found["claims"]["error"]["code"] == "internal", "it has no field for who it is"
-    assert all("error" in outcome or outcome == {} for outcome in found["noise"]), found["noise"]
+    assert results["user"] == 403 and results["refusal"] == 403
+    assert results["claims"]["error"]["code"] == "internal", "it has no field for who it is"
+    assert all("error" in outcome or outcome == {} for outcome in results["noise"]), results["noise"]
     # Nothing changed. The audit has only the attempts with a credential, under its owner.
     users = request(home, "users.list_users", **admin)[1]["items"]
     assert {(user["name"], user["role"]) for user in users} == {("admin", "admin"), ("v", "viewer")}

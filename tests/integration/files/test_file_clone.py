@@ -56,8 +56,8 @@ def test_by_name(root: Path, tool: FileTool) -> None:
     with pytest.raises(Refused, match="EEXIST"):
         tool.clone("clone", "full", root / "source", root, "present")
     assert (root / "present").read_bytes() == b"old"
-    found = tool.clone("clone", "fast", root / "source", root, "clone")
-    assert found.cloned == found.done == (root / "source").stat().st_size
+    result = tool.clone("clone", "fast", root / "source", root, "clone")
+    assert result.cloned == result.done == (root / "source").stat().st_size
     assert filecmp.cmp(root / "source", root / "clone", shallow=False)
     assert (root / "clone").stat().st_mode & 0o7777 == 0o644
     assert not tool.unique(root / "clone")[1], "the kernel module does not know XFS: an upper bound"
@@ -77,9 +77,9 @@ def test_from_another_file_system(root: Path, tool: FileTool, elsewhere: Path) -
     with pytest.raises(Refused, match="EXDEV"):
         tool.clone("into", "fast", source, root / "empty")
     assert (root / "empty").stat().st_size == 0
-    found = tool.clone("clone", "full", source, root, "clone")
-    assert (found.cloned, found.copied, found.holes) == (0, MIB, 15 * MIB + 5)
-    assert dict(found.fallback) == {"other_file_system": MIB}
+    result = tool.clone("clone", "full", source, root, "clone")
+    assert (result.cloned, result.copied, result.holes) == (0, MIB, 15 * MIB + 5)
+    assert dict(result.fallback) == {"other_file_system": MIB}
     assert filecmp.cmp(source, root / "clone", shallow=False)
     assert (root / "clone").stat().st_blocks * 512 <= MIB + BLOCK
 

@@ -21,11 +21,11 @@ def test_sync_disabled_and_write_through_are_reported(target: Target, pool: Pool
     assert queue.read_text().strip() == "write back"
 
     def reports(*risks: str) -> None:
-        def found() -> bool:
+        def is_reported() -> bool:
             (lun,) = target.call("luns.list", {"target": IQN})["luns"]
             return bool(lun.get("durability_risks") == list(risks))
 
-        wait_for(found, f"the risks are {risks}")
+        wait_for(is_reported, f"the risks are {risks}")
         ((served,),) = (served_target.luns for served_target in TargetSocket(target.socket_path).targets())
         assert served.write_through == ("write_through" in risks)
 

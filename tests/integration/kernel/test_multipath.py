@@ -76,8 +76,8 @@ def assert_equal_paths(name: str, groups: list[int]) -> None:
     """Both paths are in one path group with the priority of active/optimized ports, each in its target port group."""
     shown = json.loads(run("multipathd", "show", "map", name, "json"))["map"]
     (group,) = shown["path_groups"]
-    found = [(path["pri"], path["chk_st"]) for path in group["paths"]]
-    assert found == [(ACTIVE_OPTIMIZED, "ready")] * 2, shown
+    paths = [(path["pri"], path["chk_st"]) for path in group["paths"]]
+    assert paths == [(ACTIVE_OPTIMIZED, "ready")] * 2, shown
     ports = []
     for path in group["paths"]:
         disk = f"/dev/{path['dev']}"

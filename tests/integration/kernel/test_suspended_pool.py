@@ -67,9 +67,9 @@ class Writer:
 
 def aborts() -> int:
     """Commands that the kernel's initiator has aborted."""
-    found = re.search(r"eh_abort_cnt: (\d+)", run("iscsiadm", "-m", "session", "-s"))
-    assert found
-    return int(found[1])
+    match = re.search(r"eh_abort_cnt: (\d+)", run("iscsiadm", "-m", "session", "-s"))
+    assert match
+    return int(match[1])
 
 
 def peers(target: Target) -> list[str]:

@@ -117,9 +117,9 @@ def test_a_thick_lun_shares_no_block(small_pool: ShortPool, small_target: Target
             for number, bytes_copied in ((0, 2 * half), (1, half)):
                 counted = offload_of(small_target, number)
                 assert (counted["cloned_bytes"], counted["fallback_bytes"]["thick"]) == (0, bytes_copied), counted
-            found = [dvas(f"{small_pool.name}/{volume.name}") for volume in volumes]
-            assert len(set(found[0].values())) == len(found[0]) == SIZE // 16384
-            assert not set(found[0].values()) & set(found[1].values())
+            blocks = [dvas(f"{small_pool.name}/{volume.name}") for volume in volumes]
+            assert len(set(blocks[0].values())) == len(blocks[0]) == SIZE // 16384
+            assert not set(blocks[0].values()) & set(blocks[1].values())
             assert pool_property(small_pool.name, "bcloneused") == 0
             with Filler(small_pool.files) as filler:
                 await asyncio.to_thread(filler.wait_until_refused)

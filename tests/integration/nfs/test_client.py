@@ -200,8 +200,8 @@ def test_a_replaced_file_gets_another_lookup(words: list[str], answers: list[byt
         return struct.pack(">I", 0)
 
     with serving(answer, b"") as port:
-        found = vaai_nas("--nfs-port", str(port), "--mount-port", str(port), words[0], "127.0.0.1:/one", *words[1:])
-    assert (len(seen), len(requests) - SUPPORTED, found.returncode) == (lookups, len(answers), code), found.stderr
+        finished = vaai_nas("--nfs-port", str(port), "--mount-port", str(port), words[0], "127.0.0.1:/one", *words[1:])
+    assert (len(seen), len(requests) - SUPPORTED, finished.returncode) == (lookups, len(answers), code), finished.stderr
 
 
 @pytest.mark.parametrize(("exact", "says"), [(True, "unique: 77"), (False, "unique: at most 77")])
@@ -214,8 +214,8 @@ def test_statistics_say_whether_they_are_exact_and_of_when(exact: bool, says: st
         return result(0, size=4096, unique=77, as_of=1_000_000_000, exact=exact) if procedure == PROCEDURE22 else b""
 
     with serving(answer, b"") as port:
-        found = vaai_nas("--nfs-port", str(port), "--mount-port", str(port), "stat", "127.0.0.1:/one", "disk")
-    assert found.stdout.splitlines() == ["total: 4096", "allocated: 4096", says, "reserved: 0", "as of: 2001-09-09T01:46:40Z"]
+        finished = vaai_nas("--nfs-port", str(port), "--mount-port", str(port), "stat", "127.0.0.1:/one", "disk")
+    assert finished.stdout.splitlines() == ["total: 4096", "allocated: 4096", says, "reserved: 0", "as of: 2001-09-09T01:46:40Z"]
 
 
 def test_a_full_clone_replaces_a_file_in_one_step(rig: Rig) -> None:

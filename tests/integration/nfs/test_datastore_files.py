@@ -32,8 +32,8 @@ class Rig:
 
     def files(self) -> dict[str, Any]:
         """Output of `zvaai file list` by path, without the time."""
-        found = self.appliance.json("file", "list", "first")
-        return {file["path"]: {name: value for name, value in file.items() if name != "as_of"} for file in found}
+        files_listed = self.appliance.json("file", "list", "first")
+        return {file["path"]: {name: value for name, value in file.items() if name != "as_of"} for file in files_listed}
 
     def clone(self, source: str, destination: str, *words: str) -> Any:
         return self.appliance.json("file", "clone", "first", source, destination, "--wait", *words)
@@ -78,8 +78,8 @@ def test_a_disk_is_cloned_and_shares_its_blocks(rig: Rig) -> None:
     (row,) = rig.appliance.json("offloads")["exports"]
     counted = {name: row[name]["operations"] for name in ("clone", "fast_clone", "statistics")}
     assert counted == {"clone": 0, "fast_clone": 1, "statistics": 0}
-    found = rig.files()
-    assert (found[NEW]["unique"], found[NEW]["unique_exact"]) == (str(SIZE), False), "on XFS the value is an upper bound"
+    files = rig.files()
+    assert (files[NEW]["unique"], files[NEW]["unique_exact"]) == (str(SIZE), False), "on XFS the value is an upper bound"
     (entry,) = [audit for audit in rig.appliance.json("audit", "list") if audit["action"] == "file.clone"]
     assert (entry["status"], entry["after"]["destination"]) == (202, NEW)
 

@@ -22,7 +22,7 @@ from appliance.dataplane.ganesha import GaneshaUnreachableError
 from appliance.dataplane.vaai_nas import FileJob, FileRefusedError, VaaiNas
 
 SIZE = 4 << 20
-OWN = 64 << 10
+UNSHARED = 64 << 10
 """More than a clone's unshared bytes: OpenZFS counts its indirect blocks."""
 COUNTS = Path("/dev/zvol_clone").exists()
 """Whether shared blocks of a file are known."""
@@ -108,7 +108,7 @@ def test_a_clone_shares_its_blocks_and_belongs_to_whom_its_source_does(rig: Rig)
     assert [file.path for file in rig.files.files(1, "vm/clone-flat.vmdk", 1).files] == [DISK]
     statistics = rig.files.statistics(1, "vm/clone-flat.vmdk")
     assert statistics.total == SIZE and statistics.unique_exact == COUNTS
-    assert statistics.unique <= OWN if COUNTS else statistics.unique == statistics.allocated, (
+    assert statistics.unique <= UNSHARED if COUNTS else statistics.unique == statistics.allocated, (
         "without the kernel module an upper bound"
     )
     assert refused(rig, DISK, "vm/clone-flat.vmdk") == ("exists", "destination")

@@ -55,11 +55,11 @@ def test_one_of_many_hosts_gets_an_exclusive_file(hosts: tuple[Client, Client]) 
     taken: list[int] = []
 
     def take(number: int, host: Client) -> None:
-        for round_ in range(20):
+        for attempt in range(20):
             try:
-                with host.opened(f"/lock{round_}", os.O_CREAT | os.O_EXCL | os.O_RDWR) as file:
+                with host.opened(f"/lock{attempt}", os.O_CREAT | os.O_EXCL | os.O_RDWR) as file:
                     file.write(0, bytes([number]))
-                    taken.append(round_)
+                    taken.append(attempt)
             except FileExistsError:
                 pass
 

@@ -36,15 +36,15 @@ def without_portmapper(lasting_store: Path, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.usefixtures("without_portmapper")
 def test_ports_that_are_given_are_used() -> None:
-    found = vaai_nas(*NFS, "caps", EXPORT)
-    assert (found.returncode, found.stdout.splitlines()[:1]) == (0, ["clone: yes"]), found.stderr
+    result = vaai_nas(*NFS, "caps", EXPORT)
+    assert (result.returncode, result.stdout.splitlines()[:1]) == (0, ["clone: yes"]), result.stderr
 
 
 @pytest.mark.usefixtures("without_portmapper")
 @pytest.mark.parametrize("words", [(), NFS[:2], NFS[2:]])
 def test_the_others_need_the_portmapper(words: tuple[str, ...]) -> None:
-    found = vaai_nas(*words, "caps", EXPORT)
-    assert (found.returncode, found.stdout) == (NOT_REACHED, ""), found.stderr
+    result = vaai_nas(*words, "caps", EXPORT)
+    assert (result.returncode, result.stdout) == (NOT_REACHED, ""), result.stderr
 
 
 @pytest.mark.parametrize("port", ["", "0", "65536", "-1", "nfs", "2049x", "99999999999999999999"])

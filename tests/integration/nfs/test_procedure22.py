@@ -176,10 +176,10 @@ def test_a_lazy_clone_is_made_by_the_server_in_the_last_directory(rig: Rig) -> N
 
 
 def test_statistics_and_capabilities(rig: Rig) -> None:
-    found = rig.procedure.command(procedure22.STATISTICS, rig.source())
-    assert (found.status, found.total, found.reserved) == (OK, SIZE, 0)
-    assert found.unique <= found.allocated
-    assert found.allocated >= SIZE
+    result = rig.procedure.command(procedure22.STATISTICS, rig.source())
+    assert (result.status, result.total, result.reserved) == (OK, SIZE, 0)
+    assert result.unique <= result.allocated
+    assert result.allocated >= SIZE
     assert rig.procedure.command(procedure22.STATISTICS, rig.root()).status == ISDIR
     for command in (procedure22.CLONE_SUPPORTED, procedure22.STATISTICS_SUPPORTED):
         assert (rig.procedure.command(command, rig.root()).status, rig.procedure.command(command, rig.root()).result) == (OK, 0)

@@ -150,14 +150,14 @@ def counters(rig: Rig, path: str) -> dict[str, int]:
     (answer,) = ask_control_socket(rig.control_socket, b'{"jsonrpc":"2.0","id":7,"method":"statistics.get"}')
     assert (answer["id"], len(answer["result"]["latency_bounds_microseconds"])) == (7, 27)
     rows = answer["result"]["exports"] if path else answer["result"]["hosts"]
-    found = {"cloned": 0, "copied": 0, "fast": 0, "clones": 0, "statistics": 0, "errors": 0, "refused": 0, "latencies": 0}
+    totals = {"cloned": 0, "copied": 0, "fast": 0, "clones": 0, "statistics": 0, "errors": 0, "refused": 0, "latencies": 0}
     for row in rows:
         if row.get("export") == path or row.get("host") == "127.0.0.1":
-            found |= {"cloned": row["offload"]["cloned_bytes"], "copied": row["offload"]["copied_bytes"]}
-            found |= {"fast": row["fast_clone"]["operations"], "clones": row["clone"]["operations"]}
-            found |= {"statistics": row["statistics"]["operations"], "latencies": sum(row["fast_clone"]["latency"]["counts"])}
-            found |= {"errors": row["clone"]["errors"], "refused": row["clone"]["refused"]}
-    return found
+            totals |= {"cloned": row["offload"]["cloned_bytes"], "copied": row["offload"]["copied_bytes"]}
+            totals |= {"fast": row["fast_clone"]["operations"], "clones": row["clone"]["operations"]}
+            totals |= {"statistics": row["statistics"]["operations"], "latencies": sum(row["fast_clone"]["latency"]["counts"])}
+            totals |= {"errors": row["clone"]["errors"], "refused": row["clone"]["refused"]}
+    return totals
 
 
 def test_counters(rig: Rig) -> None:

@@ -88,8 +88,8 @@ async def count(portal: str, host: int, until: float, choice: random.Random, tal
             else:
                 assert answer.status == CHECK_CONDITION and answer.sense_codes == MISCOMPARE, answer
                 tally.miscompares += 1
-                found = (await session.execute(cdb.read(counter, 1), data_in=512)).data
-                assert found != old, f"counter {counter} holds what was expected: the miscompare was false"
+                content = (await session.execute(cdb.read(counter, 1), data_in=512)).data
+                assert content != old, f"counter {counter} holds what was expected: the miscompare was false"
 
 
 async def _bulk(portal: str, written: Synchronized[int], enough: Event) -> None:
@@ -97,10 +97,10 @@ async def _bulk(portal: str, written: Synchronized[int], enough: Event) -> None:
     data = os.urandom(1 << 20)
 
     async def place(session: Session, number: int) -> None:
-        for round_ in itertools.count():
+        for attempt in itertools.count():
             if enough.is_set():
                 return
-            address = FIRST_BULK_BLOCK + (round_ * 8 + number) * 2048 % ((SIZE_MIB - 1) * 2048)
+            address = FIRST_BULK_BLOCK + (attempt * 8 + number) * 2048 % ((SIZE_MIB - 1) * 2048)
             assert (await session.execute(cdb.write(address, 2048), data_out=data)).status == GOOD
             with written:
                 written.value += 1

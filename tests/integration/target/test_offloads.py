@@ -58,8 +58,8 @@ class Disk:
         expected = bytes(self.model[address * 512 : address * 512 + len(data)])
         if data != expected:
             first = next(at for at in range(0, len(data), 512) if data[at : at + 512] != expected[at : at + 512])
-            found, required = (block[first : first + 16].hex() for block in (data, expected))
-            raise AssertionError(f"LUN {self.lun}, block {address + first // 512}: {found}, not {required}")
+            actual, required = (block[first : first + 16].hex() for block in (data, expected))
+            raise AssertionError(f"LUN {self.lun}, block {address + first // 512}: {actual}, not {required}")
 
 
 def some_range(choice: random.Random, most: int) -> tuple[int, int]:
@@ -231,7 +231,7 @@ def test_holes_are_unwritten_or_unmapped_ranges(target: Target, make_volume: Vol
     target.add_lun(0, volume)
 
     async def deallocated(session: Session) -> set[int]:
-        found: set[int] = set()
+        addresses: set[int] = set()
         address = 0
         while address < BLOCKS:
             answer = await session.execute(cdb.get_lba_status(address, 4096), data_in=4096)
@@ -240,8 +240,8 @@ def test_holes_are_unwritten_or_unmapped_ranges(target: Target, make_volume: Vol
                 assert first == address and blocks > 0, "ranges do not follow each other"
                 address += blocks
                 if hole:
-                    found.update(range(first, min(first + blocks, BLOCKS)))
-        return found
+                    addresses.update(range(first, min(first + blocks, BLOCKS)))
+        return addresses
 
     def blocks_of(*granules: int) -> set[int]:
         return {granule * GRANULE_BLOCKS + at for granule in granules for at in range(GRANULE_BLOCKS)}

@@ -169,15 +169,15 @@ class Core:
         at = path
         while True:
             dataset = pool.datasets[at]
-            own = None
+            current = None
             if name in dataset.local:
-                own = Property(dataset.local[name], Source.LOCAL)
+                current = Property(dataset.local[name], Source.LOCAL)
             elif name in dataset.received and name not in dataset.received_hidden:
-                own = Property(dataset.received[name], Source.RECEIVED)
-            if own is not None:
+                current = Property(dataset.received[name], Source.RECEIVED)
+            if current is not None:
                 if at == path:
-                    return own
-                value = own.value
+                    return current
+                value = current.value
                 if name == "mountpoint" and value.startswith("/"):
                     value = f"{value.rstrip('/')}/{path.removeprefix(at).lstrip('/')}"
                 return Property(value, Source.INHERITED, pool.full_name(at))

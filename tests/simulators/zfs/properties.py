@@ -67,8 +67,8 @@ class PropertiesAndKeys(Datasets):
             for name, inherited in self.user_properties(pool, path).items()
         }
         figures = {"type": "snapshot", "guid": snapshot.guid, "createtxg": snapshot.createtxg, "creation": snapshot.creation}
-        own = {name: Property(value, Source.LOCAL) for name, value in snapshot.properties.items()}
-        return {name: Property(str(value), Source.NONE) for name, value in figures.items()} | inherited | own
+        local = {name: Property(value, Source.LOCAL) for name, value in snapshot.properties.items()}
+        return {name: Property(str(value), Source.NONE) for name, value in figures.items()} | inherited | local
 
     @operation
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:

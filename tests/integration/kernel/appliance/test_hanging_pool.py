@@ -61,10 +61,10 @@ class Client:
     def job(self, path: str, body: Any) -> Any:
         """A job that has succeeded."""
         job = self.begin(path, body)
-        while (found := self.get(f"/jobs/{job}"))["state"] in ("queued", "running"):
+        while (state := self.get(f"/jobs/{job}"))["state"] in ("queued", "running"):
             time.sleep(0.05)
-        assert found["state"] == "succeeded", found
-        return found
+        assert state["state"] == "succeeded", state
+        return state
 
     def create(self, name: str, pool: str) -> str:
         """A served VMFS datastore; its identifier."""

@@ -68,8 +68,8 @@ def appliance(tmp_path: Path) -> Iterator[Appliance]:
 
 def alerts(appliance: Appliance) -> dict[str, str]:
     """Severities of open alerts by kind, such as "pool:device"."""
-    found = appliance.json("alert", "list")
-    return {":".join(alert["key"].split(":")[:2]): alert["severity"] for alert in found}
+    alerts = appliance.json("alert", "list")
+    return {":".join(alert["key"].split(":")[:2]): alert["severity"] for alert in alerts}
 
 
 def test_pool_events_raise_alerts(appliance: Appliance) -> None:

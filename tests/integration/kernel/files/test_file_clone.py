@@ -79,8 +79,8 @@ def test_blocks_are_shared(pool: Pool, dataset: Path, device: ZvolClone) -> None
     run("zpool", "sync", pool.name)
     before = pool_property(pool.name, "bcloneused")
     with FileTool(dataset) as tool:
-        found = tool.clone("clone", "fast", source, dataset, "clone")
-        assert (found.done, found.cloned, found.copied) == (32 * MIB, 32 * MIB, 0)
+        result = tool.clone("clone", "fast", source, dataset, "clone")
+        assert (result.done, result.cloned, result.copied) == (32 * MIB, 32 * MIB, 0)
         assert filecmp.cmp(source, clone, shallow=False)
         blocks = blocks_of(clone)
         assert len(blocks) == 8 * MIB // RECORD
@@ -158,8 +158,8 @@ def test_across_datasets_of_a_pool(make_dataset: Callable[..., Path]) -> None:
     first, other = make_dataset(), make_dataset(recordsize="16K")
     disk_like(first / "source", 8, 4)
     with FileTool(first, other) as tool:
-        found = tool.clone("clone", "fast", first / "source", other, "clone")
-        assert (found.cloned, found.copied) == (32 * MIB, 0)
+        result = tool.clone("clone", "fast", first / "source", other, "clone")
+        assert (result.cloned, result.copied) == (32 * MIB, 0)
     assert blocks_of(first / "source") == blocks_of(other / "clone")
     assert (other / "clone").stat().st_blksize == RECORD
 
@@ -174,9 +174,9 @@ def test_a_copy_is_not_reported_as_a_clone(make_dataset: Callable[..., Path], zf
             with pytest.raises(Refused):
                 tool.clone("clone", "fast", first / "source", destination, "clone")
             assert not (destination / "clone").exists()
-            found = tool.clone("clone", "full", first / "source", destination, "clone")
-            assert (found.cloned, found.copied, found.holes) == (0, 8 * MIB, 24 * MIB)
-            assert dict(found.fallback) == {reason: 8 * MIB}
+            result = tool.clone("clone", "full", first / "source", destination, "clone")
+            assert (result.cloned, result.copied, result.holes) == (0, 8 * MIB, 24 * MIB)
+            assert dict(result.fallback) == {reason: 8 * MIB}
             assert filecmp.cmp(first / "source", destination / "clone", shallow=False)
             assert not set(blocks_of(first / "source").values()) & set(blocks_of(destination / "clone").values())
 
@@ -188,9 +188,9 @@ def test_across_pools(make_dataset: Callable[..., Path], other_pool: Pool, tmp_p
     with FileTool(first, other) as tool:
         with pytest.raises(Refused, match="EXDEV"):
             tool.clone("clone", "fast", first / "source", other, "clone")
-        found = tool.clone("clone", "full", first / "source", other, "clone")
-        assert (found.copied, found.holes) == (4 * MIB, 12 * MIB)
-        assert dict(found.fallback) == {"other_file_system": 4 * MIB}
+        result = tool.clone("clone", "full", first / "source", other, "clone")
+        assert (result.copied, result.holes) == (4 * MIB, 12 * MIB)
+        assert dict(result.fallback) == {"other_file_system": 4 * MIB}
     assert filecmp.cmp(first / "source", other / "clone", shallow=False)
     run("zfs", "destroy", f"{other_pool.name}/files")
 
@@ -250,9 +250,9 @@ def test_a_large_disk_with_holes(dataset: Path, pool: Pool, report_line: Callabl
     with FileTool(dataset) as tool:
         speeds = []
         for number in range(2):
-            found = tool.clone("clone", "fast", source, dataset, f"clone{number}")
-            assert found.cloned == 10 << 30
-            speeds.append(10 / found.seconds)
+            result = tool.clone("clone", "fast", source, dataset, f"clone{number}")
+            assert result.cloned == 10 << 30
+            speeds.append(10 / result.seconds)
         report_line(
             f"10 GiB, 640 MiB of it data, stable: {max(speeds):.1f} GiB/s of logical size, {min(speeds):.1f} at the slowest"
         )

@@ -148,7 +148,7 @@ def check_clones(requester: Requester, store: Path) -> None:
     """Confirmed requests are done; unconfirmed ones are resolved here."""
     assert {path.name for path in store.iterdir()} <= {"source", "written", *requester.files}, "nothing is left that is nobody's"
     for name, expected in list(requester.files.items()):
-        there = bool(name) and (store / name).exists()
-        assert expected in {there, None}, f"{name} is {'' if there else 'not '}there"
-        assert not there or filecmp.cmp(store / "source", store / name, shallow=False), f"{name} is half"
-        requester.files[name] = there
+        is_present = bool(name) and (store / name).exists()
+        assert expected in {is_present, None}, f"{name} is {'' if is_present else 'not '}there"
+        assert not is_present or filecmp.cmp(store / "source", store / name, shallow=False), f"{name} is half"
+        requester.files[name] = is_present

@@ -125,8 +125,8 @@ def test_growth_beyond_the_size_is_refused(store: Store) -> None:
         sizes = (SPARSE + MIB, MIB)
         assert counted(store.control).admitted == admitted_for(*sizes)
     store.ganesha.restart_after_kill()
-    found = counted(store.control)
-    assert (found.thick, found.size, found.admitted, found.problem) == (True, SIZE, admitted_for(*sizes), "")
+    space = counted(store.control)
+    assert (space.thick, space.size, space.admitted, space.problem) == (True, SIZE, admitted_for(*sizes), "")
     with mounted("/thick") as client:
         assert client.space() == (SIZE, SIZE - admitted_for(*sizes))
         client.unlink("/other")

@@ -64,10 +64,10 @@ class Stores:
     def compare(self) -> dict[tuple[int, str], int]:
         """Compares each file with the references of all files (no zvol shares with those); returns unique bytes."""
         run("zpool", "sync", self.pool.name)
-        found = {number: references_of(f"{self.pool.name}/{number}") for number in self.places}
+        references = {number: references_of(f"{self.pool.name}/{number}") for number in self.places}
         objects: dict[tuple[int, str], Counter[tuple[str, int]]] = {}
         for number, path in self.files:
-            objects[number, path] = found[number][(self.places[number] / path).stat().st_ino]
+            objects[number, path] = references[number][(self.places[number] / path).stat().st_ino]
         unique = {}
         for file, blocks in objects.items():
             allocated, shared = allocated_and_shared(blocks, *(of for other, of in objects.items() if other != file))

@@ -174,8 +174,8 @@ def test_unaligned(volume: VolumeOf, target: Target, geometry: str) -> None:
     assert (offload["cloned_bytes"], offload["copied_bytes"]) == (cloned, 8 * MIB - cloned), offload
     reasons = {name: count for name, count in offload["fallback_bytes"].items() if count}
     assert reasons == ({reason: 8 * MIB - cloned} if reason else {}), offload
-    found = shared(dvas(dataset_of(source)), dvas(dataset_of(destination)), to - from_)
-    assert found * BLOCK >= cloned
+    blocks_shared = shared(dvas(dataset_of(source)), dvas(dataset_of(destination)), to - from_)
+    assert blocks_shared * BLOCK >= cloned
 
 
 @pytest.mark.parametrize("by", [BLOCK, -MIB, *(pytest.param(by, marks=FURTHER) for by in (-BLOCK, MIB, 4096))])

@@ -29,16 +29,16 @@ def test_shared_bytes_of_luns_are_those_of_zdb(pool: Pool, volume: VolumeOf, tar
     uuids = [target.add_lun(number, path) for number, path in enumerate(volumes)]
 
     def check() -> list[dict[str, Any]]:
-        found = [target.call("lun.space", {"uuid": uuid}) for uuid in uuids]
+        spaces = [target.call("lun.space", {"uuid": uuid}) for uuid in uuids]
         # zdb prints unmapped blocks as holes.
         blocks = [{at: dva for at, dva in dvas(f"{pool.name}/{path.name}").items() if ":" in dva} for path in volumes]
         common = shared(blocks[0], blocks[1])
-        for known, its in zip(found, blocks, strict=True):
+        for known, its in zip(spaces, blocks, strict=True):
             assert known["unique_exact"] and abs(known["as_of"] - time.time()) < 60, known
             assert known["allocated_bytes"] == len(its) * BLOCK
             assert known["shared_bytes"] == common * BLOCK
             assert known["unique_bytes"] == known["allocated_bytes"] - known["shared_bytes"]
-        return found
+        return spaces
 
     async def scenario() -> None:
         async with luns(target, 2) as disks:
@@ -75,12 +75,12 @@ def test_a_long_count_is_answered_within_a_second(target: Target, freezing_pool:
         write_direct(other, random_blocks(MIB))
         for _ in range(2):
             began = time.monotonic()
-            found = answer()
+            reading = answer()
             assert time.monotonic() - began < 1
-            assert not found["unique_exact"] and found["unique_bytes"] >= data, found
+            assert not reading["unique_exact"] and reading["unique_bytes"] >= data, reading
     wait_for(lambda: answer()["unique_exact"], "it is counted")
-    found = answer()
-    assert (found["allocated_bytes"], found["unique_bytes"], found["snapshot_bytes"]) == (data, data, data)
+    reading = answer()
+    assert (reading["allocated_bytes"], reading["unique_bytes"], reading["snapshot_bytes"]) == (data, data, data)
     target.call("luns.delete", {"target": IQN, "number": 0})
     for name in ("other", "clone", "template"):
         pool.destroy_volume(name)

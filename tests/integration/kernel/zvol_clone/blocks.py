@@ -40,26 +40,26 @@ def dvas(dataset: str) -> dict[int, str]:
     """DVA (vdev:offset:size) of every allocated block of a zvol by its byte offset, as zdb reads it from the disk."""
     pool = dataset.partition("/")[0]
     run("zpool", "sync", pool)
-    found = {}
+    dvas_by_offset = {}
     for line in run("zdb", "-ddddd", dataset, "1", timeout=300).splitlines():
         if match := _BLOCK.match(line):
-            found[int(match[1], 16)] = match[2]
-    assert found or "L0" not in run("zdb", "-ddddd", dataset, "1"), "zdb prints blocks in a way not understood here"
-    return found
+            dvas_by_offset[int(match[1], 16)] = match[2]
+    assert dvas_by_offset or "L0" not in run("zdb", "-ddddd", dataset, "1"), "zdb prints blocks in a way not understood here"
+    return dvas_by_offset
 
 
 def references_of(dataset: str) -> dict[int, Counter[tuple[str, int]]]:
     """Blocks of every file of a dataset, or of a zvol: first DVA and bytes of all copies, as zdb reads them."""
-    found: dict[int, Counter[tuple[str, int]]] = {0: Counter()}
+    counters: dict[int, Counter[tuple[str, int]]] = {0: Counter()}
     current = 0
     for line in run("zdb", "-dddddd", dataset, timeout=300).splitlines():
         if match := _OBJECT.match(line):
             current = int(match[1])
-            found[current] = Counter()
+            counters[current] = Counter()
         elif match := _REFERENCE.match(line):
             size = sum(int(dva.split(":")[2], 16) for dva in (match[1] + match[2]).split())
-            found[current][match[1], size] += 1
-    return found
+            counters[current][match[1], size] += 1
+    return counters
 
 
 def allocated_and_shared(*objects: Counter[tuple[str, int]]) -> tuple[int, int]:

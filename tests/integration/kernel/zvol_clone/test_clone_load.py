@@ -39,9 +39,9 @@ def right(file: Path) -> dict[str, int]:
 def refused(file: Path, error: int, words: str, **parameters: int) -> bool:
     """Whether loading fails with this error and the use count of zfs does not change."""
     references = Path("/sys/module/zfs/refcnt").read_text()
-    found, log = kernel_module.insert(file, **parameters)
+    error_number, log = kernel_module.insert(file, **parameters)
     assert not DEVICE.exists()
-    assert found == error and words in log, (found, log)
+    assert error_number == error and words in log, (error_number, log)
     return Path("/sys/module/zfs/refcnt").read_text() == references
 
 

@@ -39,8 +39,8 @@ def test_each_kind_of_block(device: ZvolClone, volume: VolumeOf, pool: Pool) -> 
         expected = [(Kind.HOLE, 3 * MIB), (Kind.DATA, MIB), (Kind.HOLE, 60 * MIB)]
         assert device.map(fd, 0, 64 * MIB).extents == expected
         write_direct(fd, random_blocks(BLOCK), 4 * MIB + BLOCK)
-        found = device.map(fd, 4 * MIB, MIB).extents
-        assert found == [(Kind.HOLE, BLOCK), (Kind.UNSYNCED, BLOCK), (Kind.HOLE, MIB - 2 * BLOCK)]
+        extents = device.map(fd, 4 * MIB, MIB).extents
+        assert extents == [(Kind.HOLE, BLOCK), (Kind.UNSYNCED, BLOCK), (Kind.HOLE, MIB - 2 * BLOCK)]
         run("zpool", "sync", pool.name)
         assert device.map(fd, 4 * MIB, 2 * BLOCK).extents == [(Kind.HOLE, BLOCK), (Kind.DATA, BLOCK)]
 
@@ -55,13 +55,13 @@ def test_it_agrees_with_zdb(device: ZvolClone, volume: VolumeOf, compression: st
     # zdb prints holes with the transaction group that made them, and without an address.
     allocated = {offset for offset, dva in dvas(dataset_of(path)).items() if ":" in dva or dva == "EMBEDDED"}
     with opened(path, os.O_RDONLY) as fd:
-        at, found = 0, set()
+        at, offsets = 0, set()
         for kind, length in device.map(fd, 0, 32 * MIB).extents:
             if kind == Kind.DATA:
-                found |= set(range(at, at + length, BLOCK))
+                offsets |= set(range(at, at + length, BLOCK))
             at += length
-    assert found == allocated
-    assert (0 in found) == (compression == "off")
+    assert offsets == allocated
+    assert (0 in offsets) == (compression == "off")
 
 
 def test_its_bounds(device: ZvolClone, volume: VolumeOf) -> None:

@@ -70,9 +70,9 @@ def test_a_number_that_is_no_descriptor(device: ZvolClone, source: int, destinat
 
 
 def test_files_that_are_not_block_devices(device: ZvolClone, source: int, destination: int) -> None:
-    with tempfile.TemporaryFile() as file, opened(Path("/dev/zero"), os.O_RDWR) as zero, opened(DEVICE, os.O_RDWR) as own:
+    with tempfile.TemporaryFile() as file, opened(Path("/dev/zero"), os.O_RDWR) as zero, opened(DEVICE, os.O_RDWR) as control:
         pipe = os.pipe()
-        for other in (file.fileno(), zero, own, *pipe):
+        for other in (file.fileno(), zero, control, *pipe):
             assert refused(device.clone(other, destination, BLOCK), errno.ENOTBLK, Stopped.NOT_BLOCK_DEVICE)
             assert refused(device.clone(source, other, BLOCK), errno.ENOTBLK, Stopped.NOT_BLOCK_DEVICE)
         for end in pipe:
@@ -200,7 +200,7 @@ def test_length_zero_only_checks(device: ZvolClone, source: int, destination: in
 
 def test_permission_to_call(device: ZvolClone, source: int, volume: VolumeOf) -> None:
     """Another user cannot open the device. With it and both zvols open, a caller can only do what reads and writes can."""
-    with opened(volume(16), os.O_RDWR) as own:
+    with opened(volume(16), os.O_RDWR) as volume_fd:
         child = os.fork()
         if child == 0:
             code = 9
@@ -212,7 +212,7 @@ def test_permission_to_call(device: ZvolClone, source: int, volume: VolumeOf) ->
                     os.open(DEVICE, os.O_RDWR)
                     code = 1
                 except PermissionError:
-                    code = 0 if device.clone(source, own, BLOCK).stopped == Stopped.COMPLETE else 2
+                    code = 0 if device.clone(source, volume_fd, BLOCK).stopped == Stopped.COMPLETE else 2
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

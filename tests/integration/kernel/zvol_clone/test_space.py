@@ -64,9 +64,9 @@ def clone(source: Path, destination: Path, length: int = 0, *, at: int = 0, to: 
 def space(device: ZvolClone, path: Path) -> Space:
     """Space of a whole file or zvol."""
     with opened(path, os.O_RDONLY) as fd:
-        found = device.space(fd)
-    assert (found.error, found.stopped, found.bytes_done) == (0, Stopped.COMPLETE, 1 << 62)
-    return found
+        space_result = device.space(fd)
+    assert (space_result.error, space_result.stopped, space_result.bytes_done) == (0, Stopped.COMPLETE, 1 << 62)
+    return space_result
 
 
 def compare(device: ZvolClone, pool: Pool, datasets: dict[str, list[Path]], zvols: list[Path]) -> dict[Path, Space]:
@@ -74,8 +74,8 @@ def compare(device: ZvolClone, pool: Pool, datasets: dict[str, list[Path]], zvol
     run("zpool", "sync", pool.name)
     objects: dict[Path, Counter[tuple[str, int]]] = {}
     for name, files in datasets.items():
-        found = references_of(name)
-        objects |= {path: found[path.stat().st_ino] for path in files}
+        references = references_of(name)
+        objects |= {path: references[path.stat().st_ino] for path in files}
     for zvol in zvols:
         objects[zvol] = references_of(dataset_of(zvol))[1]
     said = {path: space(device, path) for path in objects}
@@ -136,8 +136,8 @@ def test_bytes_that_a_snapshot_also_holds(device: ZvolClone, pool: Pool, dataset
     with file.open("r+b") as writing:
         writing.write(random_blocks(MIB))
     run("zpool", "sync", pool.name)
-    found = space(device, file)
-    assert (found.allocated, found.shared, found.snapshot) == (2 * MIB, 0, MIB)
+    result = space(device, file)
+    assert (result.allocated, result.shared, result.snapshot) == (2 * MIB, 0, MIB)
 
 
 def test_deduplicated_blocks_are_apart(device: ZvolClone, pool: Pool, dataset: DatasetOf) -> None:
@@ -146,8 +146,8 @@ def test_deduplicated_blocks_are_apart(device: ZvolClone, pool: Pool, dataset: D
     for name in ("one", "two"):
         (root / name).write_bytes(data)
     run("zpool", "sync", pool.name)
-    found = space(device, root / "one")
-    assert (found.allocated, found.shared, found.deduplicated) == (MIB, 0, MIB)
+    result = space(device, root / "one")
+    assert (result.allocated, result.shared, result.deduplicated) == (MIB, 0, MIB)
 
 
 def test_encrypted_files(device: ZvolClone, pool: Pool, dataset: DatasetOf, tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_encrypted_files(device: ZvolClone, pool: Pool, dataset: DatasetOf, tmp_
     run("zpool", "sync", pool.name)
     clone(root / "source", root / "clone", MIB)
     run("zpool", "sync", pool.name)
-    found = space(device, root / "source")
-    assert (found.allocated, found.shared) == (2 * MIB, MIB)
+    result = space(device, root / "source")
+    assert (result.allocated, result.shared) == (2 * MIB, MIB)
 
 
 def test_a_range_and_its_bounds(device: ZvolClone, pool: Pool, dataset: DatasetOf) -> None:
@@ -249,8 +249,8 @@ def test_during_clones_removals_and_syncs(device: ZvolClone, pool: Pool, dataset
     timer.start()
     queries = 0
     while not stop.is_set():
-        found, other = space(device, still), space(device, source)
-        assert (found.allocated, found.shared) == (2 * MIB, MIB)
+        result, other = space(device, still), space(device, source)
+        assert (result.allocated, result.shared) == (2 * MIB, MIB)
         assert other.allocated == 2 * MIB and other.shared <= 2 * MIB
         queries += 1
     worker.join()

@@ -212,9 +212,9 @@ class ZvolClone:
         address = ctypes.addressof(extents)
         request = MapRequest(version, flags, fd, most, offset, length, address, 0xDEAD, 0xDEAD, 0xDEAD)
         result = _libc.ioctl(self.fd, ctypes.c_ulong(ZVOL_CLONE_MAP), ctypes.byref(request))
-        found = [(Kind(extent.kind), int(extent.length)) for extent in extents[: request.count]]
-        assert sum(length for _, length in found) == request.bytes_done
-        return Mapped(ctypes.get_errno() if result else 0, Stopped(request.stopped), found)
+        decoded = [(Kind(extent.kind), int(extent.length)) for extent in extents[: request.count]]
+        assert sum(length for _, length in decoded) == request.bytes_done
+        return Mapped(ctypes.get_errno() if result else 0, Stopped(request.stopped), decoded)
 
     def space(
         self, fd: int, offset: int = 0, length: int = 1 << 62, *, budget: int = 0, version: int = VERSION, flags: int = 0
