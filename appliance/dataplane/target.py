@@ -99,7 +99,7 @@ class ServedLun:
     naa: str
     """Empty for a LUN with other kinds of names."""
     serial_number: str
-    found_guid: int | None = None
+    dataset_guid: int | None = None
     """GUID of another dataset at its path."""
     write_through: bool = False
     """Linux drops the flushes of its zvol, so a power cut loses writes."""

@@ -201,10 +201,7 @@ class TargetSocket:
     def sessions(self, target: str) -> list[LoggedIn]:
         response = self._unless_missing("sessions.list", target=target)
         sessions = [session for session in (response["sessions"] if response else ()) if session["type"] == "normal"]
-        return [
-            msgspec.convert({**session, "portal_group": session["portal_group_tag"], "logged_in_at": session["since"]}, LoggedIn)
-            for session in sessions
-        ]
+        return [msgspec.convert({**session, "portal_group": session["portal_group_tag"]}, LoggedIn) for session in sessions]
 
     def unknown_initiators(self) -> list[UnknownInitiator]:
         """The latest first, 32 at most."""
@@ -261,7 +258,7 @@ def _served(response: dict[str, Any]) -> ServedLun:
         size=response.get("size_bytes"),
         naa=response["naa"] or "",
         serial_number=response["serial_number"],
-        found_guid=_guid(response.get("found_guid")),
+        dataset_guid=_guid(response.get("dataset_guid")),
         write_through="write_through" in response.get("durability_risks", ()),
     )
 

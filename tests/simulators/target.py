@@ -60,13 +60,13 @@ class TargetSimulator(TargetSocket):
 
     def _opened(self, lun: Lun) -> ServedLun:
         """The LUN after the daemon opened its path."""
-        designation, found_guid = lun.designation, self.guid_at(lun.path)
+        designation, dataset_guid = lun.designation, self.guid_at(lun.path)
         naa = next((name for name in _names(lun) if name.startswith("naa.")), "")
         served = ServedLun(lun, "serving", "", 0, naa, designation.serial_number if designation else uuid.UUID(lun.uuid).hex)
-        if lun.guid is None or found_guid in (None, lun.guid):
+        if lun.guid is None or dataset_guid in (None, lun.guid):
             return served
-        reason = f"{lun.path}: it has the GUID {found_guid}, and the LUN needs the dataset with the GUID {lun.guid}"
-        return replace(served, state="failed", reason=reason, size=None, found_guid=found_guid)
+        reason = f"{lun.path}: it has the GUID {dataset_guid}, and the LUN needs the dataset with the GUID {lun.guid}"
+        return replace(served, state="failed", reason=reason, size=None, dataset_guid=dataset_guid)
 
     def restart(self) -> None:
         """Reopens all paths."""
@@ -87,7 +87,7 @@ class TargetSimulator(TargetSocket):
 
     def targets(self) -> list[ServedTarget]:
         with self._lock:
-            return [replace(one, luns=tuple(map(self._checked, one.luns))) for one in self._targets.values()]
+            return [replace(target, luns=tuple(map(self._checked, target.luns))) for target in self._targets.values()]
 
     def _checked(self, served: ServedLun) -> ServedLun:
         return replace(served, write_through=served.lun.uuid in self.write_through)

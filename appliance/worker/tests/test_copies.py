@@ -24,18 +24,18 @@ def luns(appliance: Appliance) -> list[ServedLun]:
 def alerts(appliance: Appliance) -> dict[str, Any]:
     """Alerts about served datastores, by subject. Those about capacity follow at any time."""
     appliance.request("POST", "/reconcile")
-    return {one["subject"]: one for one in appliance.get("/alerts")["items"] if not one["key"].startswith("capacity:")}
+    return {alert["subject"]: alert for alert in appliance.get("/alerts")["items"] if not alert["key"].startswith("capacity:")}
 
 
-def own_properties(dataset: Volume | Filesystem) -> dict[str, str]:
-    return {name: one.value for name, one in dataset.properties.items() if name.startswith("zvaai:")}
+def properties_of(dataset: Volume | Filesystem) -> dict[str, str]:
+    return {name: setting.value for name, setting in dataset.properties.items() if name.startswith("zvaai:")}
 
 
 def lost_volume(appliance: Appliance) -> tuple[Volume, Volume]:
     """The lost volume of the only datastore, and a copy under its name; the target was restarted."""
     (lost,) = appliance.simulator.volumes()
     appliance.simulator.destroy(lost.name)
-    copy = appliance.simulator.create_volume(lost.name, lost.volsize, properties=own_properties(lost))
+    copy = appliance.simulator.create_volume(lost.name, lost.volsize, properties=properties_of(lost))
     assert isinstance(appliance.target, TargetSimulator)
     appliance.target.guid_at = lambda _path: copy.guid
     appliance.target.restart()
@@ -52,8 +52,8 @@ def test_a_copy_under_the_name_of_a_lun_is_not_served_until_it_is_adopted(applia
     assert {str(lost.guid), str(copy.guid)} <= {word.strip("():;,.") for word in response["text"].split()}, response["text"]
     # Its place is retained until it returns.
     (stored,) = luns(appliance)
-    assert (stored.state, stored.lun.guid, stored.found_guid) == ("failed", lost.guid, copy.guid)
-    assert "active" not in {one["state"] for one in appliance.get("/datastores")["items"]}
+    assert (stored.state, stored.lun.guid, stored.dataset_guid) == ("failed", lost.guid, copy.guid)
+    assert "active" not in {datastore["state"] for datastore in appliance.get("/datastores")["items"]}
     appliance.job("POST", "/volumes/adopt", {"dataset": copy.name, "name": "first", "identity": "keep"})
     (adopted,) = luns(appliance)
     assert (adopted.state, adopted.lun.uuid, adopted.lun.guid) == ("serving", store, copy.guid)
@@ -93,7 +93,7 @@ def test_a_copy_at_the_path_of_an_export_is_not_exported_until_it_is_adopted(app
     alerts(appliance)
     assert appliance.nfs.served() == [export]
     place = {"mountpoint": str(lost.mountpoint), "canmount": "on"}
-    copy = appliance.simulator.create_filesystem(lost.name, properties={**own_properties(lost), **place})
+    copy = appliance.simulator.create_filesystem(lost.name, properties={**properties_of(lost), **place})
     assert copy.mounted
     response = alerts(appliance)[store]
     assert str(copy.guid) in response["text"] and str(lost.guid) in response["text"] and "--keep-identity" in response["remedy"]
@@ -122,16 +122,16 @@ def test_a_damaged_property_takes_nothing_from_hosts(damage: str, appliance: App
     appliance.service.periodic.capacity()
     assert (appliance.target.targets(), appliance.nfs.served()) == before
     response = appliance.get("/alerts")["items"]
-    assert {block, files, *datasets} <= {one["subject"] for one in response if "--keep-identity" in one["remedy"]}
-    assert not [one for one in response if "destroy" in one["remedy"] or "is not served" in one["text"]]
-    checks = [one for one in appliance.get("/readiness")["checks"] if one["id"] == "copy"]
-    assert len(checks) == 2 and "destroy" not in str([one["remedy"] for one in checks])
+    assert {block, files, *datasets} <= {alert["subject"] for alert in response if "--keep-identity" in alert["remedy"]}
+    assert not [alert for alert in response if "destroy" in alert["remedy"] or "is not served" in alert["text"]]
+    checks = [check for check in appliance.get("/readiness")["checks"] if check["id"] == "copy"]
+    assert len(checks) == 2 and "destroy" not in str([check["remedy"] for check in checks])
 
 
 def test_a_replica_next_to_its_original_may_be_destroyed(appliance: Appliance) -> None:
     appliance.datastore("first")
     (volume,) = appliance.simulator.volumes()
-    appliance.simulator.create_volume("tank/replica", volume.volsize, properties=own_properties(volume))
+    appliance.simulator.create_volume("tank/replica", volume.volsize, properties=properties_of(volume))
     alerts(appliance)
     appliance.service.periodic.capacity()
     (response,) = appliance.get("/alerts")["items"]

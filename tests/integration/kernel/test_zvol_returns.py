@@ -18,8 +18,8 @@ NAME = "returning"
 
 def lun(target: Target) -> dict[str, Any]:
     """The only LUN in the target's response."""
-    (found,) = target.call("luns.list", {"target": IQN})["luns"]
-    return dict(found)
+    (row,) = target.call("luns.list", {"target": IQN})["luns"]
+    return dict(row)
 
 
 def test_a_zvol_disappears_returns_and_grows(target: Target, pool: Pool, make_volume: VolumeMaker) -> None:
@@ -75,13 +75,13 @@ def test_a_copy_under_the_name_of_the_original_is_not_served(
     run("udevadm", "settle")
     wait_for(device.exists, "the copy has its name")
     target.start()
-    found = lun(target)
+    row = lun(target)
     copy = guid(dataset)
-    assert copy != original and (found["state"], found["guid"], found["found_guid"]) == ("failed", original, copy), found
+    assert copy != original and (row["state"], row["guid"], row["dataset_guid"]) == ("failed", original, copy), row
     with pytest.raises(ProgramFailed, match="NOT READY"):
         run("iscsi-ls", "-s", target.url())
     target.call("luns.change", {"target": IQN, "number": 0, "guid": copy})
     wait_for(lambda: lun(target)["state"] == "serving", "the copy is served")
-    assert "found_guid" not in lun(target)
+    assert "dataset_guid" not in lun(target)
     run("qemu-io", "-f", "raw", "-c", "read -P 5 0 1M", target.url(0))
     target.call("luns.delete", {"target": IQN, "number": 0})

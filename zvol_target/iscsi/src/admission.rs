@@ -86,12 +86,12 @@ mod tests {
     #[test]
     fn the_same_account_is_the_same_proof_and_any_other_is_another() {
         let proof = |name, secret| proof(&account(name, secret)).unwrap();
-        let one = proof("esx", "correct horse battery");
-        assert_eq!(one, proof("esx", "correct horse battery"));
-        assert_ne!(one, proof("esx", "correct horse cattery"));
-        assert_ne!(one, proof("esy", "correct horse battery"));
+        let expected = proof("esx", "correct horse battery");
+        assert_eq!(expected, proof("esx", "correct horse battery"));
+        assert_ne!(expected, proof("esx", "correct horse cattery"));
+        assert_ne!(expected, proof("esy", "correct horse battery"));
         // The border between name and secret is part of the proof.
-        assert_ne!(one, proof("esxc", "orrect horse battery"));
-        assert_eq!(format!("{one:?}"), "AccountProof(..)");
+        assert_ne!(expected, proof("esxc", "orrect horse battery"));
+        assert_eq!(format!("{expected:?}"), "AccountProof(..)");
     }
 }

@@ -111,7 +111,7 @@ pub(crate) struct SessionRecord {
     pub peer: SocketAddr,
     pub local: SocketAddr,
     pub parameters: NegotiatedParameters,
-    pub since: SystemTime,
+    pub logged_in_at: SystemTime,
     pub counters: Counters,
     /// Memory that the session held at its last report, bytes.
     pub held_bytes: AtomicUsize,
@@ -143,7 +143,7 @@ pub struct SessionInformation {
     /// The negotiated parameters.
     pub parameters: NegotiatedParameters,
     /// End of the login.
-    pub since: SystemTime,
+    pub logged_in_at: SystemTime,
     /// SCSI commands received.
     pub commands: u64,
     /// Bytes sent to the initiator as Data-In.
@@ -166,7 +166,7 @@ impl SessionRecord {
             peer: self.peer,
             local: self.local,
             parameters: self.parameters.clone(),
-            since: self.since,
+            logged_in_at: self.logged_in_at,
             commands: self.counters.commands.load(Ordering::Relaxed),
             data_in_bytes: self.counters.data_in_bytes.load(Ordering::Relaxed),
             data_out_bytes: self.counters.data_out_bytes.load(Ordering::Relaxed),
@@ -265,7 +265,10 @@ impl Registry {
             .values()
             .partition(|session| session.end.is_sent());
         let mut freed: usize = ending.into_iter().map(|session| held(session)).sum();
-        let mut others: Vec<_> = others.into_iter().map(|one| (held(one), one)).collect();
+        let mut others: Vec<_> = others
+            .into_iter()
+            .map(|session| (held(session), session))
+            .collect();
         others.sort_unstable_by_key(|(held, _)| *held);
         while let Some((held, session)) = others.pop().filter(|_| freed < excess) {
             session.end.send(EndReason::MemoryShort);
@@ -314,7 +317,7 @@ impl Registry {
     /// Records an initiator that no target permits.
     pub fn remember_unknown(&self, initiator: IscsiName, address: IpAddr) {
         let unknown = &mut self.lock().unknown;
-        unknown.retain(|one| one.initiator != initiator || one.address != address);
+        unknown.retain(|known| known.initiator != initiator || known.address != address);
         unknown.truncate(UNKNOWN_INITIATORS - 1);
         unknown.push_front(UnknownInitiator {
             initiator,
@@ -329,7 +332,11 @@ impl Registry {
         let State {
             unknown, targets, ..
         } = &mut *state;
-        unknown.retain(|one| !targets.values().any(|target| target.admits(&one.initiator)));
+        unknown.retain(|known| {
+            !targets
+                .values()
+                .any(|target| target.admits(&known.initiator))
+        });
         unknown.iter().cloned().collect()
     }
 
@@ -449,7 +456,7 @@ impl Registry {
             peer,
             local,
             parameters: login.parameters.clone(),
-            since: SystemTime::now(),
+            logged_in_at: SystemTime::now(),
             counters: Counters::default(),
             held_bytes: AtomicUsize::new(0),
             end: EndSignal::default(),

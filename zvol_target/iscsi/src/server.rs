@@ -281,12 +281,12 @@ fn is_open(open: &[Open], requested: Portal) -> bool {
 }
 
 /// Whether the system refuses to open both: equal addresses, or one of them is the unspecified address of the family.
-fn is_in_the_way(one: Portal, other: Portal) -> bool {
-    let (one, other) = (one.address, other.address);
-    let same_family = one.is_ipv4() == other.is_ipv4();
+fn is_in_the_way(first: Portal, other: Portal) -> bool {
+    let (first, other) = (first.address, other.address);
+    let same_family = first.is_ipv4() == other.is_ipv4();
     let overlap =
-        one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() == other.port() && other.port() != 0 && same_family && overlap
+        first.ip() == other.ip() || first.ip().is_unspecified() || other.ip().is_unspecified();
+    first.port() == other.port() && other.port() != 0 && same_family && overlap
 }
 
 impl Drop for Server {

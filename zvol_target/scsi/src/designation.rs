@@ -294,13 +294,13 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Designator>(), Err(error), "{text:?}");
         }
-        let one: Designator = "naa.5000c50012345678".parse().unwrap();
+        let designator: Designator = "naa.5000c50012345678".parse().unwrap();
         for serial in ["", "\0", "a\nb", &"a".repeat(253)] {
-            let result = Designation::new(serial, vec![one.clone()]);
+            let result = Designation::new(serial, vec![designator.clone()]);
             assert_eq!(result, Err(E::SerialNumber), "{serial:?}");
         }
         assert_eq!(Designation::new("a", Vec::new()), Err(E::Count));
-        assert_eq!(Designation::new("a", vec![one; 9]), Err(E::Count));
+        assert_eq!(Designation::new("a", vec![designator; 9]), Err(E::Count));
     }
 
     proptest! {

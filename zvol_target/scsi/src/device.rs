@@ -271,8 +271,8 @@ impl Device {
     ) -> Option<(u16, Arc<LogicalUnit>)> {
         let inventory = self.read();
         let mut units = inventory.visible_units(nexus.id);
-        let found = units.find(|(_, unit)| matches(unit));
-        found.map(|(number, unit)| (number, Arc::clone(unit)))
+        let unit = units.find(|(_, unit)| matches(unit));
+        unit.map(|(number, unit)| (number, Arc::clone(unit)))
     }
 
     /// The unit at a number, if the nexus of another device could use it by a login here.
@@ -281,8 +281,8 @@ impl Device {
         nexus: &Nexus,
         number: u16,
     ) -> Option<Arc<LogicalUnit>> {
-        let found = self.find_foreign(nexus, |at, _| at == number);
-        found.map(|(_, unit)| unit)
+        let unit = self.find_foreign(nexus, |at, _| at == number);
+        unit.map(|(_, unit)| unit)
     }
 
     /// The first unit that the nexus of another device could use by a login here, and that meets the condition.
@@ -304,8 +304,8 @@ impl Device {
             return None;
         }
         let mut units = inventory.units_for(&nexus.initiator_device);
-        let found = units.find(|&(number, unit)| matches(number, unit));
-        found.map(|(number, unit)| (number, Arc::clone(unit)))
+        let unit = units.find(|&(number, unit)| matches(number, unit));
+        unit.map(|(number, unit)| (number, Arc::clone(unit)))
     }
 
     /// Name and ports of the device.
@@ -409,13 +409,13 @@ impl Device {
         {
             return Addressed::Fenced;
         }
-        let since = Instant::now();
+        let arrived_at = Instant::now();
         let task = TaskSet::enter(
             UnitTasks(Arc::clone(unit)),
             nexus.id,
             command.identifier,
             command.attribute,
-            since,
+            arrived_at,
         );
         task.map_or(Addressed::TaskSetFull, |task| {
             Addressed::Admitted(Admitted {
@@ -425,7 +425,7 @@ impl Device {
                 offloads: inventory.offloads(&nexus),
                 nexus,
                 task,
-                since,
+                arrived_at,
             })
         })
     }

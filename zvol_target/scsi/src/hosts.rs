@@ -141,18 +141,18 @@ mod tests {
     fn a_host_is_the_sum_of_its_nexuses_and_never_counts_down() {
         let mut hosts = Hosts::default();
         let (first, second) = (nexus(1, 1), nexus(2, 1));
-        let (one, two) = (hosts.arrive(&first), hosts.arrive(&second));
-        one.counters.count(Counted::Aborted);
-        two.counters.count(Counted::Aborted);
+        let (earlier, later) = (hosts.arrive(&first), hosts.arrive(&second));
+        earlier.counters.count(Counted::Aborted);
+        later.counters.count(Counted::Aborted);
         assert_eq!(aborted(&hosts, "host1"), Some(2));
         hosts.depart(&first);
         assert_eq!(aborted(&hosts, "host1"), Some(2));
         // The last task of a lost nexus.
-        one.counters.count(Counted::Aborted);
-        drop(one);
+        earlier.counters.count(Counted::Aborted);
+        drop(earlier);
         assert_eq!(aborted(&hosts, "host1"), Some(3));
         hosts.depart(&second);
-        drop(two);
+        drop(later);
         assert_eq!(aborted(&hosts, "host1"), Some(3));
         let again = hosts.arrive(&nexus(3, 1));
         again.counters.count(Counted::Aborted);

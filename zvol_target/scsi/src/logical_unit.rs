@@ -296,7 +296,7 @@ impl LogicalUnit {
 
     /// The counters for the calling thread.
     pub(crate) fn counters(&self) -> &Counters {
-        self.shared_counters().own()
+        self.shared_counters().of_this_thread()
     }
 
     fn shared_counters(&self) -> &Arc<ReactorCounters> {

@@ -85,8 +85,8 @@ pub struct OffloadPolicy {
 impl OffloadPolicy {
     /// Offloads of the host with this initiator device name.
     pub fn of(&self, initiator_device: &str) -> Offloads {
-        let own = self.by_initiator.get(initiator_device);
-        own.copied().unwrap_or(self.default)
+        let chosen = self.by_initiator.get(initiator_device);
+        chosen.copied().unwrap_or(self.default)
     }
 }
 

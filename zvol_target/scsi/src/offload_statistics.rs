@@ -107,16 +107,16 @@ mod tests {
             ..CopyReport::default()
         };
         report.fallback_bytes[FallbackReason::Dirty as usize] = 5;
-        let one = OffloadStatistics {
+        let once = OffloadStatistics {
             unmapped_bytes: 7,
             miscompares: 11,
             ..OffloadStatistics::from(&report)
         };
         let counters = OffloadCounters::default();
-        counters.add(&one);
-        counters.add(&one);
-        let mut twice = one;
-        twice.add(&one);
+        counters.add(&once);
+        counters.add(&once);
+        let mut twice = once;
+        twice.add(&once);
         assert_eq!(counters.snapshot(), twice);
         assert_eq!((twice.cloned_bytes, twice.miscompares), (2, 22));
         assert_eq!(twice.fallback_bytes[FallbackReason::Dirty as usize], 10);

@@ -70,12 +70,12 @@ impl RangeLocks {
         destination: &Self,
         write: Part,
     ) -> CopyGuard {
-        let (here, there) = (self.table(), destination.table());
+        let (table, other) = (self.table(), destination.table());
         let read = (Hold::Read, source);
-        if Arc::ptr_eq(here, there) {
-            return CopyGuard([Some(Table::hold(here, [read, write]).await), None]);
+        if Arc::ptr_eq(table, other) {
+            return CopyGuard([Some(Table::hold(table, [read, write]).await), None]);
         }
-        let mut ends = [(here, read), (there, write)];
+        let mut ends = [(table, read), (other, write)];
         ends.sort_by_key(|(table, _)| Arc::as_ptr(table));
         let [(first, first_part), (second, second_part)] = ends;
         let first = Table::hold(first, [first_part, NOTHING]).await;
@@ -176,7 +176,7 @@ impl Request {
         let pairs = self
             .parts
             .iter()
-            .flat_map(|one| other.parts.iter().map(move |two| (one, two)));
+            .flat_map(|part| other.parts.iter().map(move |held| (part, held)));
         pairs.into_iter().any(|((hold, range), (others, other))| {
             let both = (*hold, *others);
             let alongside = matches!(both, (Hold::Read, Hold::Read) | (Hold::Write, Hold::Write));

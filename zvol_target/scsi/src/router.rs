@@ -38,7 +38,7 @@ pub(crate) struct Admitted {
     pub(crate) counted: Option<Arc<CountedNexus>>,
     pub(crate) task: EnteredTask<UnitTasks>,
     /// Time of its arrival.
-    pub(crate) since: Instant,
+    pub(crate) arrived_at: Instant,
 }
 
 /// Runs a command.
@@ -55,7 +55,7 @@ pub(crate) async fn execute(
         offloads,
         counted,
         task,
-        since,
+        arrived_at,
     } = admitted;
     let mut execution = Execution {
         device: &device,
@@ -113,7 +113,7 @@ pub(crate) async fn execute(
                 Err(Ending::Check(sense)) => Some(sense.key),
                 Ok(_) | Err(Ending::ReservationConflict) => None,
             },
-            elapsed: now.saturating_duration_since(since),
+            elapsed: now.saturating_duration_since(arrived_at),
         },
     });
     Outcome::Completed(completion(result, data_out_required, unit.sense_format()))

@@ -333,7 +333,7 @@ mod tests {
                 )),
             }),
         });
-        let there = [0x70, 0, 7, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x27, 0, 0, 0, 0, 0];
+        let forwarded = [0x70, 0, 7, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x27, 0, 0, 0, 0, 0];
         let data = sense.to_bytes(SenseFormat::Fixed);
         assert_eq!(
             data[..19],
@@ -341,13 +341,13 @@ mod tests {
                 0xf0, 0, 0xa, 0, 0, 0, 5, 29, 0, 18, 1, 2, 0x0d, 1, 0, 0x80, 0, 0x30, 2
             ]
         );
-        assert_eq!(data[19..], there);
+        assert_eq!(data[19..], forwarded);
         let data = sense.to_bytes(SenseFormat::Descriptor);
         assert_eq!(data[..8], [0x72, 0xa, 0x0d, 1, 0, 0, 0, 56]);
         assert_eq!(data[20..32], [1, 0x0a, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0]);
         assert_eq!(data[32..40], [2, 6, 0, 0, 0x80, 0, 0x30, 0]);
         assert_eq!(data[40..44], [0x0c, 22, 2, 2]);
-        assert_eq!((&data[44..62], &data[62..]), (&there[..], &[0, 0][..]));
+        assert_eq!((&data[44..62], &data[62..]), (&forwarded[..], &[0, 0][..]));
     }
 
     #[test]

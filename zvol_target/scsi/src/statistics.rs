@@ -252,7 +252,7 @@ pub(crate) struct ReactorCounters {
 
 impl ReactorCounters {
     /// The counters of the calling thread.
-    pub(crate) fn own(&self) -> &Counters {
+    pub(crate) fn of_this_thread(&self) -> &Counters {
         SHARD.with(|&shard| self.shards[shard].get_or_init(Box::default))
     }
 
@@ -274,7 +274,7 @@ mod tests {
         let counters = ReactorCounters::default();
         std::thread::scope(|scope| {
             for _ in 0..2 * SHARDS {
-                scope.spawn(|| counters.own().count(Counted::Aborted));
+                scope.spawn(|| counters.of_this_thread().count(Counted::Aborted));
             }
         });
         assert_eq!(counters.snapshot().aborted, 2 * SHARDS as u64);

@@ -18,7 +18,7 @@ pub(crate) fn manage(
     nexus: &Nexus,
     function: TaskManagementFunction,
 ) -> LocalBoxFuture<'static, FunctionResponse> {
-    let own_port = Some(nexus.initiator_port.clone());
+    let initiator_port = Some(nexus.initiator_port.clone());
     let waits = match function {
         TaskManagementFunction::AbortTask {
             logical_unit,
@@ -30,14 +30,14 @@ pub(crate) fn manage(
             if aborted.iter().all(|(_, tasks)| tasks.is_empty()) {
                 Err(FunctionResponse::TaskDoesNotExist)
             } else {
-                Ok(Unended::new(aborted, own_port))
+                Ok(Unended::new(aborted, initiator_port))
             }
         }),
         // The task set belongs to the nexus (TST = 001b).
         TaskManagementFunction::AbortTaskSet(logical_unit)
         | TaskManagementFunction::ClearTaskSet(logical_unit) => units(device, nexus, logical_unit)
             .map(|units| abort(units, |of, _| (of == nexus.id).then_some(Abort::Silent)))
-            .map(|aborted| Unended::new(aborted, own_port)),
+            .map(|aborted| Unended::new(aborted, initiator_port)),
         TaskManagementFunction::LogicalUnitReset(logical_unit) => {
             units(device, nexus, logical_unit).map(|units| {
                 let condition = AdditionalSense::BUS_DEVICE_RESET_FUNCTION_OCCURRED;

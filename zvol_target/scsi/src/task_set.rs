@@ -229,7 +229,7 @@ struct Sets {
     /// Total time without tasks, up to the last time with tasks.
     idle: Duration,
     /// When the last task left.
-    idle_since: Instant,
+    idle_from: Instant,
 }
 
 impl Default for Sets {
@@ -240,7 +240,7 @@ impl Default for Sets {
             by_nexus: BTreeMap::new(),
             fences: Vec::new(),
             idle: Duration::ZERO,
-            idle_since: Instant::now(),
+            idle_from: Instant::now(),
         }
     }
 }
@@ -251,7 +251,7 @@ impl Sets {
             self.idle
         } else {
             // The order in which threads take the lock differs from the order of their clock readings.
-            self.idle + now.saturating_duration_since(self.idle_since)
+            self.idle + now.saturating_duration_since(self.idle_from)
         }
     }
 
@@ -350,12 +350,12 @@ impl TaskSet {
     /// Fences the unit for an initiator port, or for all, until all of `tasks` have ended.
     pub(crate) fn fence(&self, tasks: &AbortedTasks, initiator_port: Option<&str>) {
         let mut sets = lock(&self.sets);
-        let is_there = |task: &&Arc<Task>| {
+        let is_pending = |task: &&Arc<Task>| {
             let members = sets.by_nexus.get(&task.nexus);
             members.is_some_and(|members| members.tasks.contains_key(&task.sequence))
         };
-        let there = tasks.0.iter().filter(is_there);
-        let tasks: BTreeSet<u64> = there.map(|task| task.sequence).collect();
+        let pending = tasks.0.iter().filter(is_pending);
+        let tasks: BTreeSet<u64> = pending.map(|task| task.sequence).collect();
         if !tasks.is_empty() {
             sets.fences.push(Fence {
                 tasks,
@@ -409,7 +409,7 @@ impl TaskSet {
         let mut sets = lock(&self.sets);
         sets.tasks -= 1;
         if sets.tasks == 0 {
-            sets.idle_since = now;
+            sets.idle_from = now;
         }
         if let Some(members) = sets.by_nexus.get_mut(&task.nexus) {
             members.leave(task);
@@ -459,7 +459,7 @@ mod tests {
     #[test]
     fn idle_is_the_time_without_tasks() {
         let set = Arc::new(TaskSet::default());
-        let begin = lock(&set.sets).idle_since;
+        let begin = lock(&set.sets).idle_from;
         let at = |seconds| begin + Duration::from_secs(seconds);
         let idle = |now| set.idle(at(now)).as_secs();
         assert_eq!(idle(3), 3);

@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn listen_takes_one_address_or_two() {
         let here = "0.0.0.0:3260".parse().unwrap();
-        let there = "[2001:db8::1]:4000".parse().unwrap();
+        let advertised = "[2001:db8::1]:4000".parse().unwrap();
         let listen = |text: &str| text.parse::<Listen>();
         assert_eq!(
             listen("0.0.0.0:3260"),
@@ -154,7 +154,7 @@ mod tests {
             listen("0.0.0.0:3260=[2001:db8::1]:4000"),
             Ok(Listen {
                 address: here,
-                advertised: Some(there)
+                advertised: Some(advertised)
             })
         );
         for wrong in [

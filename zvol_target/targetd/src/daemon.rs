@@ -78,13 +78,13 @@ pub fn serve(options: &ServeOptions) -> Result<(), DaemonError> {
 
 /// Connections, volumes and control connections need descriptors; the usual soft limit is 1024.
 fn raise_descriptor_limit() {
-    let found = getrlimit(Resource::Nofile);
+    let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
-        current: found.maximum,
-        ..found
+        current: limit.maximum,
+        ..limit
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, limit = ?found.current, "cannot raise the limit of open files");
+        tracing::warn!(%error, limit = ?limit.current, "cannot raise the limit of open files");
     }
 }
 

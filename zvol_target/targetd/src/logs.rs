@@ -65,7 +65,7 @@ struct RateLimit {
 
 /// Lines of one place in the code.
 struct Written {
-    since: Instant,
+    period_start: Instant,
     lines: u32,
     dropped: u64,
 }
@@ -73,8 +73,8 @@ struct Written {
 impl Written {
     /// Whether the place may write a line now. `Some` has the number of lines dropped before.
     fn admit(&mut self, now: Instant) -> Option<u64> {
-        if now.duration_since(self.since) >= PERIOD {
-            self.since = now;
+        if now.duration_since(self.period_start) >= PERIOD {
+            self.period_start = now;
             self.lines = 0;
         }
         if self.lines == MOST_LINES {
@@ -91,7 +91,7 @@ impl RateLimit {
         // No code panics while it holds the lock.
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let written = places.entry(place).or_insert(Written {
-            since: now,
+            period_start: now,
             lines: 0,
             dropped: 0,
         });
@@ -179,7 +179,7 @@ mod tests {
     fn a_place_that_writes_too_much_is_limited_and_reports_it_later() {
         let now = Instant::now();
         let mut place = Written {
-            since: now,
+            period_start: now,
             lines: 0,
             dropped: 0,
         };

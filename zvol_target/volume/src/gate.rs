@@ -14,7 +14,7 @@ use crate::sharing::Sharing;
 /// Values of `left` that are not a number of bytes.
 const ALLOWED: u64 = u64::MAX;
 const REFUSED: u64 = u64::MAX - 1;
-const FOUND_FULL: u64 = u64::MAX - 2;
+const FULL: u64 = u64::MAX - 2;
 
 /// Refuse growth for this long after OpenZFS had no space, unless [`Gate::set`] is called.
 const BELIEVED: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub(crate) struct Gate {
     /// Bytes that may be written before the next grant, or one of the values above.
     left: AtomicU64,
     /// When OpenZFS last refused space to the volume.
-    found_full: Mutex<Option<Instant>>,
+    full_at: Mutex<Option<Instant>>,
     changed: Notify,
     pub(crate) sharing: Sharing,
     /// Only for a zvol.
@@ -47,7 +47,7 @@ impl Default for Gate {
     fn default() -> Self {
         Self {
             left: AtomicU64::new(ALLOWED),
-            found_full: Mutex::default(),
+            full_at: Mutex::default(),
             changed: Notify::new(),
             sharing: Sharing::default(),
             zvol: None,
@@ -67,7 +67,7 @@ impl Gate {
     pub(crate) fn set(&self, growth: Growth) {
         let left = match growth {
             Growth::Allowed => ALLOWED,
-            Growth::Limited(bytes) => bytes.min(FOUND_FULL - 1),
+            Growth::Limited(bytes) => bytes.min(FULL - 1),
             Growth::Refused => REFUSED,
         };
         self.left.store(left, Ordering::Release);
@@ -76,8 +76,8 @@ impl Gate {
 
     /// OpenZFS had no space: refuses growth until the next [`Gate::set`], or for a limited time.
     pub(crate) fn find_full(&self) {
-        *lock(&self.found_full) = Some(Instant::now());
-        let said = |left| (left != REFUSED).then_some(FOUND_FULL);
+        *lock(&self.full_at) = Some(Instant::now());
+        let said = |left| (left != REFUSED).then_some(FULL);
         // A refusal set by the caller does not change.
         let _ = self
             .left
@@ -88,18 +88,18 @@ impl Gate {
     /// Bytes that may be written, or [`ALLOWED`], or [`REFUSED`].
     fn left(&self) -> u64 {
         let left = self.left.load(Ordering::Acquire);
-        if left != FOUND_FULL {
+        if left != FULL {
             return left;
         }
-        if lock(&self.found_full).is_some_and(|found| found.elapsed() < BELIEVED) {
+        if lock(&self.full_at).is_some_and(|at| at.elapsed() < BELIEVED) {
             return REFUSED;
         }
-        let over =
-            self.left
-                .compare_exchange(FOUND_FULL, ALLOWED, Ordering::AcqRel, Ordering::Acquire);
+        let over = self
+            .left
+            .compare_exchange(FULL, ALLOWED, Ordering::AcqRel, Ordering::Acquire);
         match over {
             Ok(_) => ALLOWED,
-            Err(FOUND_FULL) => REFUSED,
+            Err(FULL) => REFUSED,
             Err(other) => other,
         }
     }
@@ -122,12 +122,12 @@ impl Gate {
                 let took = self
                     .left
                     .fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| match left {
-                        ALLOWED | REFUSED | FOUND_FULL => None,
+                        ALLOWED | REFUSED | FULL => None,
                         bytes => bytes.checked_sub(length),
                     });
                 match took {
                     Ok(_) | Err(ALLOWED) => Verdict::Passed,
-                    Err(REFUSED | FOUND_FULL) => Verdict::Refused,
+                    Err(REFUSED | FULL) => Verdict::Refused,
                     Err(_) => Verdict::Exhausted,
                 }
             }

@@ -246,11 +246,11 @@ async fn is_shortage(error: &VolumeError, dataset: &str, checked: &SpaceCheck) -
     }
     let name = dataset.to_owned();
     let query = tokio::task::spawn_blocking(move || zfs::datasets(&[name]));
-    let Some(found) = wait(query).await else {
+    let Some(answer) = wait(query).await else {
         return false;
     };
-    let short = match found.map_err(io::Error::other) {
-        Ok(Ok(found)) => found
+    let short = match answer.map_err(io::Error::other) {
+        Ok(Ok(answer)) => answer
             .first()
             .is_some_and(|dataset| dataset.unreserved_bytes() < NOTHING_LEFT),
         Ok(Err(error)) => {

@@ -59,10 +59,10 @@ mod tests {
     #[test]
     fn a_thick_volume_gives_no_permits_and_waits_for_those_it_gave() {
         let sharing = Sharing::default();
-        let (one, other) = (sharing.permit().unwrap(), sharing.permit().unwrap());
+        let (first, other) = (sharing.permit().unwrap(), sharing.permit().unwrap());
         let running = sharing.set_thick(true);
         assert!(sharing.permit().is_none() && !running.is_over());
-        drop(one);
+        drop(first);
         assert!(!running.is_over());
         drop(other);
         assert!(running.is_over());

@@ -97,9 +97,9 @@ volume_on_store!(
             let Some(dataset) = self.dataset() else {
                 return Ok(None);
             };
-            let found = tokio::task::spawn_blocking(move || zfs::datasets(&[dataset])).await;
-            Ok(match found.map_err(io::Error::other)? {
-                Ok(found) => found.first().map(|dataset| Space {
+            let datasets = tokio::task::spawn_blocking(move || zfs::datasets(&[dataset])).await;
+            Ok(match datasets.map_err(io::Error::other)? {
+                Ok(datasets) => datasets.first().map(|dataset| Space {
                     used_bytes: dataset.used_by_dataset,
                     available_bytes: dataset.available,
                     reserved_bytes: dataset.reserved_bytes(),
@@ -220,7 +220,7 @@ impl ZvolVolume {
         let last = end.next_multiple_of(block).min(size_bytes.max(end));
         let buffer = Buffer::new((last - first) as usize);
         let data = self.store.read(first, buffer).await?;
-        let mut found: Vec<Extent> = Vec::new();
+        let mut extents: Vec<Extent> = Vec::new();
         let mut at = first;
         for bytes in data.chunks(physical_block_bytes as usize) {
             let (begin, until) = (at.max(offset), (at + block).min(end));
@@ -230,19 +230,19 @@ impl ZvolVolume {
             } else {
                 Allocation::Allocated
             };
-            let full = found.len() == most.max(1);
-            match found.last_mut() {
+            let full = extents.len() == most.max(1);
+            match extents.last_mut() {
                 _ if begin >= until => {}
                 Some(known) if known.allocation == allocation => known.length += until - begin,
                 _ if full => break,
-                _ => found.push(Extent {
+                _ => extents.push(Extent {
                     offset: begin,
                     length: until - begin,
                     allocation,
                 }),
             }
         }
-        Ok(found)
+        Ok(extents)
     }
 }
 

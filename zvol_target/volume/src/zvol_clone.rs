@@ -52,11 +52,11 @@ mod stopped {
 const HOLE: u32 = 0;
 
 /// The device, once it was found, and the time of the last attempt.
-static FOUND: Mutex<(Option<Arc<File>>, Option<Instant>)> = Mutex::new((None, None));
+static OPENED: Mutex<(Option<Arc<File>>, Option<Instant>)> = Mutex::new((None, None));
 
 /// The module's device, opened once. A missing device is tried again later, as the module can be loaded later.
 pub(crate) fn device() -> Option<Arc<File>> {
-    let (device, tried) = &mut *FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let (device, tried) = &mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     if device.is_some() || tried.is_some_and(|last| last.elapsed() < RETRY_INTERVAL) {
         return device.clone();
     }
@@ -145,14 +145,14 @@ pub(crate) fn usage(
 ) -> io::Result<Option<BlockUsage>> {
     loop {
         match zvol_clone_space(device, volume, offset, length, COUNTING) {
-            Ok(found) if found.bytes_done == 0 => {}
-            Ok(found) => {
+            Ok(counted) if counted.bytes_done == 0 => {}
+            Ok(counted) => {
                 return Ok(Some(BlockUsage {
-                    counted_bytes: found.bytes_done.min(length),
-                    allocated_bytes: found.allocated,
-                    shared_bytes: found.shared,
-                    snapshot_bytes: found.snapshot,
-                    deduplicated_bytes: found.deduplicated,
+                    counted_bytes: counted.bytes_done.min(length),
+                    allocated_bytes: counted.allocated,
+                    shared_bytes: counted.shared,
+                    snapshot_bytes: counted.snapshot,
+                    deduplicated_bytes: counted.deduplicated,
                 }));
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -186,7 +186,7 @@ pub(crate) fn map(
 
 /// The extents between `from` and `to`, in a map that begins at `first`.
 fn extents(mapped: &[ZvolCloneExtent], first: u64, from: u64, to: u64) -> Vec<Extent> {
-    let mut found: Vec<Extent> = Vec::new();
+    let mut mapped_extents: Vec<Extent> = Vec::new();
     let mut at = first;
     for &ZvolCloneExtent { length, kind, .. } in mapped {
         let (begin, end) = (at.max(from), (at + length).min(to));
@@ -199,16 +199,16 @@ fn extents(mapped: &[ZvolCloneExtent], first: u64, from: u64, to: u64) -> Vec<Ex
         } else {
             Allocation::Allocated
         };
-        match found.last_mut() {
+        match mapped_extents.last_mut() {
             Some(last) if last.allocation == allocation => last.length += end - begin,
-            _ => found.push(Extent {
+            _ => mapped_extents.push(Extent {
                 offset: begin,
                 length: end - begin,
                 allocation,
             }),
         }
     }
-    found
+    mapped_extents
 }
 
 #[cfg(test)]
@@ -223,7 +223,7 @@ mod tests {
             kind,
             reserved: 0,
         });
-        let found = extents(&mapped, 0, 4096, 25088);
+        let mapped_extents = extents(&mapped, 0, 4096, 25088);
         let expected = [
             (4096, 4096, Allocation::Hole),
             (8192, 16384, Allocation::Allocated),
@@ -234,7 +234,7 @@ mod tests {
             length,
             allocation,
         });
-        assert_eq!(found, expected);
+        assert_eq!(mapped_extents, expected);
     }
 
     #[test]

@@ -170,7 +170,7 @@ impl Challenge {
         authentication: &'a Authentication,
         initiator: &IscsiName,
     ) -> Option<&'a ChapAccount> {
-        let mut found = None;
+        let mut matching = None;
         for account in &authentication.incoming {
             let secret = account.secret.expose();
             let expected = self
@@ -183,10 +183,10 @@ impl Challenge {
                 .as_ref()
                 .is_none_or(|bound| bound.contains(initiator));
             if bool::from(equal) && is_theirs {
-                found = Some(account);
+                matching = Some(account);
             }
         }
-        found
+        matching
     }
 }
 

@@ -250,20 +250,20 @@ impl<'a> Login<'a> {
         let mut target = None;
         if session_type == SessionType::Normal {
             let name = find("TargetName").ok_or(LoginStatus::MissingParameter)?;
-            let found = name
+            let named = name
                 .parse()
                 .ok()
                 .and_then(|name| self.registry.target(&name));
-            let found = found.ok_or(LoginStatus::NotFound)?;
-            let port = found
+            let named = named.ok_or(LoginStatus::NotFound)?;
+            let port = named
                 .port(self.portal_group_tag)
                 .ok_or(LoginStatus::NotFound)?;
-            if !found.admits(&initiator) {
+            if !named.admits(&initiator) {
                 // Not 0x0202, Authorization Failure: the response must not disclose which targets exist.
-                info!(%initiator, target = %found.name, "initiator refused: the response is the same as for a missing target");
+                info!(%initiator, target = %named.name, "initiator refused: the response is the same as for a missing target");
                 return Err(LoginStatus::NotFound);
             }
-            if let Some(alias) = &found.alias {
+            if let Some(alias) = &named.alias {
                 text::push(answer, "TargetAlias", alias);
             }
             // 13.9: in the first response.
@@ -272,7 +272,7 @@ impl<'a> Login<'a> {
                 "TargetPortalGroupTag",
                 &self.portal_group_tag.to_string(),
             );
-            target = Some((found, port));
+            target = Some((named, port));
         }
         self.leading = Some(Leading {
             initiator,

@@ -44,7 +44,7 @@ const UNREAD_RESPONSES: usize = 2 << 20;
 const BYTES_OF_A_CONNECTION: usize = 128 << 10;
 const BYTES_OF_A_TASK: usize = 4 << 10;
 /// Receive, run and send this often before other connections have their turn.
-const ROUNDS: usize = 8;
+const MOST_TURNS: usize = 8;
 /// End the session after this many keepalive intervals without a byte of a command's outstanding Data-Out, which is at least
 /// twice the interval. An initiator that never sends the data would block later commands of the logical unit.
 /// `ErrorRecoveryLevel` 0 has no other recovery (7.1.5).
@@ -313,7 +313,7 @@ impl Connection {
     }
 
     fn poll_steps(&mut self, context: &mut Context<'_>) -> Poll<End> {
-        for _ in 0..ROUNDS {
+        for _ in 0..MOST_TURNS {
             let paused = self.is_receiving_paused();
             let received = match self.poll_receive(context) {
                 Poll::Ready(Ok(())) => true,

@@ -398,7 +398,7 @@ mod tests {
         let held: Vec<_> = (0..THREAD_MEMORY / MIB - 1)
             .map(|turn| take(&holders[turn % holders.len()], MIB).1.unwrap())
             .collect();
-        let _own = take(&waiter, MIB).1.unwrap();
+        let _memory = take(&waiter, MIB).1.unwrap();
         let woken = Arc::new(Flag(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));
         let mut second = waiter.take(MIB);
@@ -413,7 +413,7 @@ mod tests {
     #[test]
     fn unread_data_of_one_does_not_reduce_the_shares_of_others() {
         let (stalled, other) = (Rc::new(Memory::default()), Rc::new(Memory::default()));
-        let _one = take(&other, MIB).1.unwrap();
+        let _memory = take(&other, MIB).1.unwrap();
         stalled.serve(4 * THREAD_MEMORY);
         let held: Vec<_> = (0..7).map(|_| take(&other, MIB).1).collect();
         assert!(held.iter().all(Option::is_some));

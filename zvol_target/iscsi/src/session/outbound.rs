@@ -16,7 +16,7 @@ use crate::pdu::{Digests, Header, padding, set_data_segment_length};
 /// Slices per write.
 const SLICES: usize = 64;
 /// Size of the header memory that is not freed while the queue is empty.
-const STAGING_KEPT: usize = 16 << 10;
+const STAGING_RETAINED: usize = 16 << 10;
 
 enum Chunk {
     /// Number of bytes of the staging area.
@@ -161,9 +161,9 @@ impl Outbound {
         }
         if self.chunks.is_empty() {
             self.staging.clear();
-            self.staging.shrink_to(STAGING_KEPT);
+            self.staging.shrink_to(STAGING_RETAINED);
             self.sent = 0;
-        } else if self.sent > STAGING_KEPT && self.sent > self.staging.len() / 2 {
+        } else if self.sent > STAGING_RETAINED && self.sent > self.staging.len() / 2 {
             self.staging.drain(..self.sent);
             self.sent = 0;
         }

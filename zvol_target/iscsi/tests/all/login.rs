@@ -138,7 +138,7 @@ fn unknown(fixture: &Fixture) -> Vec<String> {
     let unknown = fixture.server.unknown_initiators();
     unknown
         .iter()
-        .map(|one| one.initiator.to_string())
+        .map(|unknown| unknown.initiator.to_string())
         .collect()
 }
 
@@ -502,7 +502,7 @@ fn discovery_names_targets_and_addresses() {
 #[test]
 fn discovery_reports_the_advertised_address() {
     let fixture = Fixture::new();
-    let own = "127.0.0.1:0".parse().unwrap();
+    let any_port = "127.0.0.1:0".parse().unwrap();
     let advertised = "192.0.2.7:4000".parse().unwrap();
     let portal = |address, advertised| iscsi::Portal {
         address,
@@ -510,7 +510,7 @@ fn discovery_reports_the_advertised_address() {
         advertised,
     };
     let translated = portal("[::1]:0".parse().unwrap(), Some(advertised));
-    let portals = [portal(own, None), translated];
+    let portals = [portal(any_port, None), translated];
     fixture.server.set_portals(&portals).unwrap();
     let expected = format!(
         "TargetName={TARGET}\0TargetAddress={},{PORTAL_GROUP}\0TargetAddress={advertised},{PORTAL_GROUP}\0",
@@ -533,11 +533,11 @@ fn a_long_list_comes_in_pieces() {
     fixture.server.set_targets(definitions.collect()).unwrap();
     let mut initiator = discovery(&fixture, &[("MaxRecvDataSegmentLength", "512")]);
     let text = send_targets(&mut initiator, "All");
-    let found: Vec<_> = text
+    let discovered: Vec<_> = text
         .split('\0')
         .filter_map(|pair| pair.strip_prefix("TargetName="))
         .collect();
-    assert_eq!(found, names);
+    assert_eq!(discovered, names);
 }
 
 #[test]

@@ -224,7 +224,7 @@ impl Initiator {
 
     /// Receives Data-In of several commands up to the last status. Returns the data by tag, in the order of their ends.
     pub fn receive_all_data_in(&mut self, tags: &[u32]) -> Vec<(u32, Vec<u8>)> {
-        let mut under_way: HashMap<u32, (Vec<u8>, u32)> = HashMap::new();
+        let mut partial: HashMap<u32, (Vec<u8>, u32)> = HashMap::new();
         let mut ended = Vec::new();
         let mut stat_sn = None;
         while ended.len() < tags.len() {
@@ -234,7 +234,7 @@ impl Initiator {
             };
             let tag = pdu.initiator_task_tag;
             assert!(tags.contains(&tag), "{tag} was not requested");
-            let (data, data_sn) = under_way.entry(tag).or_default();
+            let (data, data_sn) = partial.entry(tag).or_default();
             assert_eq!(
                 (pdu.buffer_offset as usize, pdu.data_sn),
                 (data.len(), *data_sn)
@@ -245,7 +245,7 @@ impl Initiator {
                 let in_order = stat_sn.is_none_or(|last: u32| pdu.stat_sn == last.wrapping_add(1));
                 assert!(in_order, "StatSN {} after {stat_sn:?}", pdu.stat_sn);
                 stat_sn = Some(pdu.stat_sn);
-                let (data, _) = under_way.remove(&tag).unwrap();
+                let (data, _) = partial.remove(&tag).unwrap();
                 ended.push((tag, data));
             }
         }

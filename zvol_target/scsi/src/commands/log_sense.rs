@@ -45,7 +45,7 @@ pub(crate) fn log_sense(execution: &Execution) -> Result<Reply, Sense> {
     let cdb = execution.cdb;
     let code = (cdb.byte(2) & 0x3f, cdb.byte(3));
     let parameter_pointer = cdb.u16(5);
-    let pages = || PAGES.into_iter().filter(|&code| is_there(execution, code));
+    let pages = || PAGES.into_iter().filter(|&code| exists(execution, code));
     if !pages().any(|page| page == code) {
         let field = if pages().any(|(page, _)| page == code.0) {
             Sense::invalid_field_in_cdb(3, None)
@@ -72,7 +72,7 @@ pub(crate) fn log_sense(execution: &Execution) -> Result<Reply, Sense> {
 }
 
 /// The provisioning page exists if the unit can unmap and its space is known.
-fn is_there(execution: &Execution, code: PageCode) -> bool {
+fn exists(execution: &Execution, code: PageCode) -> bool {
     code != LOGICAL_BLOCK_PROVISIONING
         || (execution.unmap_granularity().is_some() && execution.unit.space.figures().is_some())
 }

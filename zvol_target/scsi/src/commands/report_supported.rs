@@ -34,11 +34,11 @@ pub(crate) fn operation_codes(execution: &Execution) -> Result<Reply, Sense> {
     let data = match cdb.byte(2) & 0x07 {
         0b000 => all(COMMANDS.iter().filter(offered), with_timeouts),
         0b001 if has_actions => return Err(Sense::invalid_field_in_cdb(2, Some(2))),
-        0b001 => one(candidates().next(), with_timeouts),
+        0b001 => single_command(candidates().next(), with_timeouts),
         0b010 if !has_actions => return Err(Sense::invalid_field_in_cdb(2, Some(2))),
         // A command without service actions has action zero only.
-        0b011 if !has_actions && action != 0 => one(None, with_timeouts),
-        0b010 | 0b011 => one(requested(), with_timeouts),
+        0b011 if !has_actions && action != 0 => single_command(None, with_timeouts),
+        0b010 | 0b011 => single_command(requested(), with_timeouts),
         _ => return Err(Sense::invalid_field_in_cdb(2, Some(2))),
     };
     Ok(Reply::parameter_data(&data, cdb.u32(6)))
@@ -71,7 +71,7 @@ fn all(
 }
 
 /// `One_command` parameter data.
-fn one(command: Option<&CommandDescription>, with_timeouts: bool) -> Vec<u8> {
+fn single_command(command: Option<&CommandDescription>, with_timeouts: bool) -> Vec<u8> {
     const NOT_SUPPORTED: u8 = 0b001;
     const SUPPORTED_AS_STANDARD: u8 = 0b011;
     let Some(command) = command else {

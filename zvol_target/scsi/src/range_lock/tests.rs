@@ -58,11 +58,11 @@ impl<'a> Request<'a> {
 }
 
 /// The rules for each byte.
-fn conflicts((one, of_one): &Part, (two, of_two): &Part) -> bool {
-    let both = of_one
+fn conflicts((hold, range): &Part, (other_hold, other_range): &Part) -> bool {
+    let both = range
         .clone()
-        .any(|byte| of_two.clone().any(|other| byte == other));
-    both && (one != two || *one == Hold::Exclusive)
+        .any(|byte| other_range.clone().any(|other| byte == other));
+    both && (hold != other_hold || *hold == Hold::Exclusive)
 }
 
 fn part() -> impl Strategy<Value = Part> {
@@ -83,7 +83,7 @@ enum Action {
 
 fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
-        3 => (part(), prop::option::weighted(0.2, part())).prop_map(|(one, two)| Action::Ask(one, two)),
+        3 => (part(), prop::option::weighted(0.2, part())).prop_map(|(part, second)| Action::Ask(part, second)),
         2 => any::<prop::sample::Index>().prop_map(Action::Release),
     ]
 }
@@ -99,8 +99,8 @@ proptest! {
         let mut requests: Vec<Request> = Vec::new();
         for action in actions {
             match action {
-                Action::Ask(one, two) => {
-                    requests.push(Request::new(&locks, [one, two.unwrap_or(NOTHING)]));
+                Action::Ask(part, second) => {
+                    requests.push(Request::new(&locks, [part, second.unwrap_or(NOTHING)]));
                 }
                 Action::Release(index) if !requests.is_empty() => {
                     drop(requests.remove(index.index(requests.len())));
@@ -108,13 +108,13 @@ proptest! {
                 Action::Release(_) => {}
             }
             requests.iter_mut().for_each(Request::poll);
-            for (at, one) in requests.iter().enumerate() {
+            for (at, request) in requests.iter().enumerate() {
                 let blocked = requests[..at].iter().any(|earlier| {
-                    one.parts.iter().any(|part| {
+                    request.parts.iter().any(|part| {
                         earlier.parts.iter().any(|other| conflicts(part, other))
                     })
                 });
-                prop_assert_eq!(one.held.is_some(), !blocked, "{} of {:?}", at, one.parts);
+                prop_assert_eq!(request.held.is_some(), !blocked, "{} of {:?}", at, request.parts);
             }
         }
         drop(requests);
@@ -170,17 +170,17 @@ fn dropped_watches_are_removed_without_a_write() {
 
 #[test]
 fn threads_lose_no_update() {
-    const ROUNDS: u64 = 3000;
+    const REPEATS: u64 = 3000;
     let locks = RangeLocks::default();
     let (value, writers) = (AtomicU64::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                for round in 0..ROUNDS {
+                for repeat in 0..REPEATS {
                     let _alone = block_on(locks.exclusive(0..512));
                     assert_eq!(writers.load(Ordering::Relaxed), 0);
                     let seen = value.load(Ordering::Relaxed);
-                    if round % 16 == 0 {
+                    if repeat % 16 == 0 {
                         thread::yield_now();
                     }
                     value.store(seen + 1, Ordering::Relaxed);
@@ -189,7 +189,7 @@ fn threads_lose_no_update() {
         }
         for _ in 0..2 {
             scope.spawn(|| {
-                for _ in 0..ROUNDS {
+                for _ in 0..REPEATS {
                     let _neighbour = block_on(locks.write(256..1024));
                     writers.fetch_add(1, Ordering::Relaxed);
                     writers.fetch_sub(1, Ordering::Relaxed);
@@ -197,14 +197,19 @@ fn threads_lose_no_update() {
             });
         }
     });
-    assert_eq!(value.into_inner(), 3 * ROUNDS);
+    assert_eq!(value.into_inner(), 3 * REPEATS);
 }
 
 #[test]
 fn copies_in_opposite_directions_end() {
-    let (one, two) = (RangeLocks::default(), RangeLocks::default());
+    let (first, second) = (RangeLocks::default(), RangeLocks::default());
     thread::scope(|scope| {
-        for (from, to) in [(&one, &two), (&two, &one), (&one, &one), (&two, &two)] {
+        for (from, to) in [
+            (&first, &second),
+            (&second, &first),
+            (&first, &first),
+            (&second, &second),
+        ] {
             scope.spawn(move || {
                 for at in 0..2000 {
                     let at = at % 7;

@@ -22,10 +22,10 @@ pub(crate) enum ReservationRule {
 
 impl ReservationRule {
     /// Whether it conflicts with a RESERVE of the same nexus (`own`) or of another one.
-    pub(crate) fn conflicts_with_reserve(self, own: bool) -> bool {
+    pub(crate) fn conflicts_with_reserve(self, is_holder: bool) -> bool {
         match self {
             Self::Allowed | Self::Reserve => false,
-            Self::AllowedWhenPersistent | Self::Read | Self::Write => !own,
+            Self::AllowedWhenPersistent | Self::Read | Self::Write => !is_holder,
             Self::PersistentReserve => true,
         }
     }

@@ -68,15 +68,15 @@ impl Basic {
 
 fn parse_all(ids: &[u8], from: usize) -> Result<Vec<(TransportId, u16)>, Sense> {
     let mut rest = ids;
-    let mut found = Vec::new();
+    let mut transport_ids = Vec::new();
     while !rest.is_empty() {
         // A list has at most 64 KiB; a field pointer cannot point further.
         let at = u16::try_from(from + ids.len() - rest.len()).unwrap_or(u16::MAX);
         let (id, length) = transport_id::parse(rest, at)?;
-        found.push((id, at));
+        transport_ids.push((id, at));
         rest = rest.get(length..).unwrap_or_default();
     }
-    Ok(found)
+    Ok(transport_ids)
 }
 
 /// The list of REGISTER AND MOVE.

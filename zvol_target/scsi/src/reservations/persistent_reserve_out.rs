@@ -198,8 +198,8 @@ fn others(execution: &Execution, list: &Basic) -> Result<BTreeSet<RegisteredNexu
         nexus,
         ..
     } = execution;
-    let own = RegisteredNexus::from(nexus);
-    let mut initiator_ports = BTreeSet::from([own.initiator_port.clone()]);
+    let caller = RegisteredNexus::from(nexus);
+    let mut initiator_ports = BTreeSet::from([caller.initiator_port.clone()]);
     for (id, at) in list.initiator_ports.iter().flatten() {
         let named = match id {
             TransportId::Port(port) => vec![port.clone()],
@@ -224,7 +224,7 @@ fn others(execution: &Execution, list: &Basic) -> Result<BTreeSet<RegisteredNexu
             relative_target_port,
         })
     });
-    Ok(all.filter(|nexus| *nexus != own).collect())
+    Ok(all.filter(|nexus| *nexus != caller).collect())
 }
 
 impl Request {

@@ -115,26 +115,26 @@ fn good_means_stable_as_for_any_write() {
 fn invalid_requests_are_refused_and_zero_blocks_are_valid() {
     let (volume, initiator) = setup();
     initiator.send(&compare_and_write(BLOCKS, 0), &[]);
-    let one = both(&[0; 512], &[1; 512]);
+    let block = both(&[0; 512], &[1; 512]);
     assert_eq!(
-        initiator.code(&compare_and_write(BLOCKS, 1), &one),
+        initiator.code(&compare_and_write(BLOCKS, 1), &block),
         OUT_OF_RANGE
     );
     assert_eq!(
-        initiator.code(&compare_and_write(BLOCKS - 1, 2), &one),
+        initiator.code(&compare_and_write(BLOCKS - 1, 2), &block),
         OUT_OF_RANGE
     );
     // WRPROTECT; a number of blocks in a reserved byte.
     assert_eq!(
-        initiator.code(&block_16(0x89, 0x20, 0, 1), &one),
+        initiator.code(&block_16(0x89, 0x20, 0, 1), &block),
         INVALID_FIELD_IN_CDB
     );
     assert_eq!(
-        initiator.code(&block_16(0x89, 0, 0, 256), &one),
+        initiator.code(&block_16(0x89, 0, 0, 256), &block),
         INVALID_FIELD_IN_CDB
     );
     // Data-Out that is longer or shorter than both halves.
-    let more = [&one[..], &one].concat();
+    let more = [&block[..], &block].concat();
     for length in [0, 512, 1000, 1023, 1025, 2048] {
         assert_eq!(
             initiator.code(&compare_and_write(0, 1), &more[..length]),
@@ -142,7 +142,10 @@ fn invalid_requests_are_refused_and_zero_blocks_are_valid() {
         );
     }
     volume.set_read_only();
-    assert_eq!(initiator.code(&compare_and_write(0, 1), &one), (7, 0x27, 0));
+    assert_eq!(
+        initiator.code(&compare_and_write(0, 1), &block),
+        (7, 0x27, 0)
+    );
     assert_eq!(volume.events(), []);
 }
 
@@ -335,7 +338,7 @@ fn a_unit_in_the_place_of_another_keeps_its_commands_apart() {
 /// Several threads increment a counter in a block, like the locks of hosts: no successful COMPARE AND WRITE is lost.
 #[test]
 fn counters_of_several_threads_lose_no_increment() {
-    const ROUNDS: u64 = 400;
+    const REPEATS: u64 = 400;
     let (volume, initiator) = setup();
     let device = Arc::clone(&initiator.device);
     thread::scope(|scope| {
@@ -346,7 +349,7 @@ fn counters_of_several_threads_lose_no_increment() {
                 let block = |value: u64| value.to_be_bytes().repeat(64);
                 let mut value = 0;
                 let mut done = 0;
-                while done < ROUNDS {
+                while done < REPEATS {
                     let data = both(&block(value), &block(value + 1));
                     let completion =
                         initiator.run_with(&compare_and_write(5, 1), Sent::boxed(&data));
@@ -362,7 +365,7 @@ fn counters_of_several_threads_lose_no_increment() {
             });
         }
     });
-    assert_eq!(volume.bytes(5 * 512, 8), (3 * ROUNDS).to_be_bytes());
+    assert_eq!(volume.bytes(5 * 512, 8), (3 * REPEATS).to_be_bytes());
 }
 
 proptest! {

@@ -254,10 +254,10 @@ fn names_of_another_target_are_reported_unchanged() {
     ];
     let designators = names.iter().map(|name| name.parse().unwrap()).collect();
     let serial = "12345678-90ab-cdef-0123-456789abcdef\0";
-    let kept = Designation::new(serial, designators).unwrap();
+    let designation = Designation::new(serial, designators).unwrap();
     let unit = LogicalUnit::new(RamVolume::new(BLOCKS), options()).unwrap();
     let device = Arc::new(Device::new(product()));
-    let unit = unit.with_designation(kept);
+    let unit = unit.with_designation(designation);
     device
         .insert_logical_unit(0, unit, LogicalUnitAccess::Any)
         .unwrap();

@@ -54,8 +54,8 @@ fn nobody() -> LogicalUnitAccess {
 
 /// All responses that disclose whether a number has a unit.
 fn findings(initiator: &Initiator, number: LogicalUnitNumber) -> Vec<String> {
-    let there = initiator.to(number);
-    let mut found: Vec<_> = [
+    let to_unit = initiator.to(number);
+    let mut answers: Vec<_> = [
         &TEST_UNIT_READY[..],
         &read_10(0, 1),
         &[0x12, 0, 0, 0, 96, 0],
@@ -70,7 +70,7 @@ fn findings(initiator: &Initiator, number: LogicalUnitNumber) -> Vec<String> {
         &[0x25, 0xff, 0, 0, 0, 0, 0, 0, 0, 0],
     ]
     .into_iter()
-    .map(|cdb| format!("{:x?}", there.run(cdb)))
+    .map(|cdb| format!("{:x?}", to_unit.run(cdb)))
     .collect();
     for function in [
         TaskManagementFunction::AbortTask {
@@ -83,9 +83,9 @@ fn findings(initiator: &Initiator, number: LogicalUnitNumber) -> Vec<String> {
         TaskManagementFunction::ClearAca(number),
     ] {
         let mut answer = manage(initiator, function);
-        found.push(format!("{:?}", poll(&mut answer)));
+        answers.push(format!("{:?}", poll(&mut answer)));
     }
-    found
+    answers
 }
 
 #[test]

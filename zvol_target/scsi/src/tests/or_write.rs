@@ -14,7 +14,7 @@ fn bits_are_added_to_the_stored_bits() {
     let both: Vec<u8> = stored
         .iter()
         .zip(&sent)
-        .map(|(one, two)| one | two)
+        .map(|(left, right)| left | right)
         .collect();
     assert_eq!(volume.bytes(5 * 512, 300 * 512), both);
     assert!(matches!(

@@ -26,20 +26,23 @@ fn each_command_listed_is_described_and_known() {
         let (code, action, length) = (descriptor[0], descriptor[3], descriptor[7]);
         let has_actions = descriptor[5] == 1;
         let (right, wrong) = if has_actions { (2, 1) } else { (1, 2) };
-        let one = initiator.data(&operation_codes(right, code, u16::from(action), 255));
-        assert_eq!(one[..4], [0, 3, 0, length]);
-        assert_eq!((one[4], one.len()), (code, usize::from(length) + 4));
-        assert!(!has_actions || one[5] & 0x1f == action);
+        let response = initiator.data(&operation_codes(right, code, u16::from(action), 255));
+        assert_eq!(response[..4], [0, 3, 0, length]);
+        assert_eq!(
+            (response[4], response.len()),
+            (code, usize::from(length) + 4)
+        );
+        assert!(!has_actions || response[5] & 0x1f == action);
         assert_eq!(
             initiator.data(&operation_codes(3, code, u16::from(action), 255)),
-            one
+            response
         );
         assert_eq!(
             initiator.code(&operation_codes(wrong, code, u16::from(action), 255), &[]),
             INVALID_FIELD_IN_CDB
         );
         // A CDB with only opcode and action is known to the target.
-        let mut cdb = one[4..].to_vec();
+        let mut cdb = response[4..].to_vec();
         cdb[1..].fill(0);
         cdb[1] = action;
         assert!(
@@ -56,9 +59,9 @@ fn each_command_listed_is_described_and_known() {
 fn timeouts_are_described_on_demand() {
     let initiator = initiator();
     let timeouts = [0, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    let one = initiator.data(&operation_codes(0x81, 0x28, 0, 255));
-    assert_eq!(one[..4], [0, 0x83, 0, 10]);
-    assert_eq!(one[14..], timeouts);
+    let response = initiator.data(&operation_codes(0x81, 0x28, 0, 255));
+    assert_eq!(response[..4], [0, 0x83, 0, 10]);
+    assert_eq!(response[14..], timeouts);
     let all = initiator.data(&operation_codes(0x80, 0, 0, 65535));
     assert_eq!((all.len() - 4) % 20, 0);
     assert!(

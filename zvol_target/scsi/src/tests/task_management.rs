@@ -142,19 +142,19 @@ fn functions_on_units_without_tasks() {
 fn abort_task_set_and_clear_task_set() {
     let (_, initiator) = setup();
     let other = Initiator::of(Arc::clone(&initiator.device));
-    let (mut own, mut foreign) = (stuck_write(&initiator, 1), stuck_write(&other, 1));
-    assert!(poll(&mut own).is_pending() && poll(&mut foreign).is_pending());
+    let (mut caller_task, mut foreign) = (stuck_write(&initiator, 1), stuck_write(&other, 1));
+    assert!(poll(&mut caller_task).is_pending() && poll(&mut foreign).is_pending());
     let mut function = manage(&initiator, TaskManagementFunction::AbortTaskSet(UNIT));
     assert!(poll(&mut function).is_pending());
-    assert!(is_aborted(&poll(&mut own)));
+    assert!(is_aborted(&poll(&mut caller_task)));
     assert_eq!(poll(&mut function), Poll::Ready(FunctionResponse::Complete));
     assert!(poll(&mut foreign).is_pending());
     // The task set belongs to the nexus.
-    let mut own = stuck_write(&initiator, 2);
-    assert!(poll(&mut own).is_pending());
+    let mut caller_task = stuck_write(&initiator, 2);
+    assert!(poll(&mut caller_task).is_pending());
     let mut function = manage(&initiator, TaskManagementFunction::ClearTaskSet(UNIT));
     assert!(poll(&mut function).is_pending());
-    assert!(is_aborted(&poll(&mut own)));
+    assert!(is_aborted(&poll(&mut caller_task)));
     assert_eq!(poll(&mut function), Poll::Ready(FunctionResponse::Complete));
     assert!(poll(&mut foreign).is_pending());
     assert_eq!(initiator.run(&TEST_UNIT_READY).status, Status::Good);
@@ -197,11 +197,11 @@ fn tasks_aborted_by_another_host_end_with_a_status() {
 fn a_lost_nexus_takes_its_tasks_along_even_on_a_removed_unit() {
     let (_, initiator) = setup();
     let other = Initiator::of(Arc::clone(&initiator.device));
-    let (mut own, mut foreign) = (stuck_write(&initiator, 1), stuck_write(&other, 1));
-    assert!(poll(&mut own).is_pending() && poll(&mut foreign).is_pending());
+    let (mut caller_task, mut foreign) = (stuck_write(&initiator, 1), stuck_write(&other, 1));
+    assert!(poll(&mut caller_task).is_pending() && poll(&mut foreign).is_pending());
     drop(initiator.device.remove_logical_unit(0).unwrap());
     initiator.device.nexus_lost(&initiator.nexus);
-    assert!(is_aborted(&poll(&mut own)));
+    assert!(is_aborted(&poll(&mut caller_task)));
     assert!(poll(&mut foreign).is_pending());
     let mut reset = manage(&other, TaskManagementFunction::LogicalUnitReset(UNIT));
     assert!(poll(&mut reset).is_pending());

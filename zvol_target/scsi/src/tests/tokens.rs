@@ -135,27 +135,27 @@ fn the_blocks_of_a_token_are_written_to_another_unit() {
     let data = pattern(5, 100);
     fill(&volumes[0], 10, &data);
     let token = populate(&initiator, &[(10, 60), (70, 40)]);
-    let there = second(&initiator);
+    let other_unit = second(&initiator);
     assert_eq!(
-        write_using(&there, &token, 0, &[(0, 50), (1000, 50)]).status,
+        write_using(&other_unit, &token, 0, &[(0, 50), (1000, 50)]).status,
         Status::Good
     );
-    assert_eq!(written(&there), (100, 0x01));
+    assert_eq!(written(&other_unit), (100, 0x01));
     assert_eq!(volumes[1].bytes(0, 512 * 50), data[..512 * 50]);
     assert_eq!(volumes[1].bytes(512 * 1000, 512 * 50), data[512 * 50..]);
     // From an offset on, and more blocks than the token has.
     assert_eq!(
-        write_using(&there, &token, 90, &[(2000, 30)]).status,
+        write_using(&other_unit, &token, 90, &[(2000, 30)]).status,
         Status::Good
     );
-    assert_eq!(written(&there), (10, 0x03));
+    assert_eq!(written(&other_unit), (10, 0x03));
     assert_eq!(
         volumes[1].bytes(512 * 2000, 512 * 11)[..512 * 10],
         data[512 * 90..]
     );
     assert_eq!(volumes[1].bytes(512 * 2010, 512), [0; 512]);
     assert_eq!(
-        codes(&write_using(&there, &token, 100, &[(0, 1)])),
+        codes(&write_using(&other_unit, &token, 100, &[(0, 1)])),
         (5, 0x26, 0)
     );
     // In one unit, by another host.
@@ -174,18 +174,18 @@ fn the_blocks_of_a_token_are_written_to_another_unit() {
 fn a_token_is_cancelled_only_by_a_write_to_its_blocks() {
     let (volumes, initiator) = setup();
     fill(&volumes[0], 0, &pattern(5, 100));
-    let there = second(&initiator);
+    let other_unit = second(&initiator);
     for (address, cancels) in [(9, false), (20, false), (10, true), (19, true)] {
         let token = populate(&initiator, &[(10, 10)]);
         let other = Initiator::of(Arc::clone(&initiator.device));
         other.send(&write_10(address, 1), &[7; 512]);
         volumes[1].events();
-        let completion = write_using(&there, &token, 0, &[(0, 10)]);
+        let completion = write_using(&other_unit, &token, 0, &[(0, 10)]);
         if cancels {
             assert_eq!(codes(&completion), TOKEN_CANCELLED, "{address}");
             assert!(volumes[1].events().is_empty());
             assert_eq!(
-                codes(&write_using(&there, &token, 0, &[(0, 10)])),
+                codes(&write_using(&other_unit, &token, 0, &[(0, 10)])),
                 TOKEN_CANCELLED
             );
         } else {
@@ -228,11 +228,11 @@ fn a_change_while_a_token_is_used_ends_it_with_nothing_new_written() {
     fill(&volumes[0], 0, &pattern(1, 8192));
     let old = volumes[0].bytes(0, 512 * 8192);
     let token = populate(&initiator, &[(0, 8192)]);
-    let there = second(&initiator);
+    let other_unit = second(&initiator);
     volumes[1].hold();
     let list = write_list(&token, 0, false, &[(0, 8192)]);
     let cdb = cdb(0x83, 0x11, 78, list.len());
-    let mut task = there.execute(1, TaskAttribute::Simple, &cdb, Sent::boxed(&list));
+    let mut task = other_unit.execute(1, TaskAttribute::Simple, &cdb, Sent::boxed(&list));
     while volumes[1].begun() == 0 {
         assert!(poll(&mut task).is_pending());
     }
@@ -347,9 +347,9 @@ fn missing_and_too_many_blocks_are_refused() {
         INVALID_FIELD_IN_CDB
     );
     volumes[1].set_read_only();
-    let there = second(&initiator);
+    let other_unit = second(&initiator);
     assert_eq!(
-        codes(&write_using(&there, &token, 0, &[(0, 8)])),
+        codes(&write_using(&other_unit, &token, 0, &[(0, 8)])),
         (7, 0x27, 0)
     );
 }
@@ -363,9 +363,9 @@ fn a_token_outlives_its_nexus_but_not_its_unit() {
         .device
         .set_offload_policy(crate::OffloadPolicy::default());
     ScsiTarget::nexus_lost(&*initiator.device, &maker.nexus);
-    let there = second(&initiator);
+    let other_unit = second(&initiator);
     assert_eq!(
-        write_using(&there, &token, 0, &[(0, 8)]).status,
+        write_using(&other_unit, &token, 0, &[(0, 8)]).status,
         Status::Good
     );
     let removed = initiator.device.remove_logical_unit(0).unwrap();
@@ -373,9 +373,9 @@ fn a_token_outlives_its_nexus_but_not_its_unit() {
     drop(removed);
     // Nor does it keep its volume open.
     assert_eq!(unit.strong_count(), 0);
-    while there.run(&TEST_UNIT_READY).status != Status::Good {}
+    while other_unit.run(&TEST_UNIT_READY).status != Status::Good {}
     assert_eq!(
-        codes(&write_using(&there, &token, 0, &[(0, 8)])),
+        codes(&write_using(&other_unit, &token, 0, &[(0, 8)])),
         TOKEN_CANCELLED
     );
 }
@@ -388,9 +388,10 @@ fn only(initiator: &Initiator) -> LogicalUnitAccess {
 fn a_token_is_valid_while_its_creator_may_use_the_unit() {
     let (_, initiator) = setup();
     let device = &initiator.device;
-    let there = second(&initiator);
-    let good = |token| write_using(&there, &token, 0, &[(0, 8)]).status == Status::Good;
-    let cancelled = |token| codes(&write_using(&there, &token, 0, &[(0, 8)])) == TOKEN_CANCELLED;
+    let other_unit = second(&initiator);
+    let good = |token| write_using(&other_unit, &token, 0, &[(0, 8)]).status == Status::Good;
+    let cancelled =
+        |token| codes(&write_using(&other_unit, &token, 0, &[(0, 8)])) == TOKEN_CANCELLED;
     let maker = Initiator::of(Arc::clone(device));
     let [lost, retained] = [&maker, &initiator].map(|maker| populate(maker, &[(0, 8)]));
     assert!(good(lost) && good(retained));
@@ -413,14 +414,14 @@ fn a_token_is_valid_while_its_creator_may_use_the_unit() {
 fn a_unit_that_was_rolled_back_has_no_tokens() {
     let (_, initiator) = setup();
     let token = populate(&initiator, &[(0, 8)]);
-    let there = second(&initiator);
+    let other_unit = second(&initiator);
     assert_eq!(
-        write_using(&there, &token, 0, &[(0, 8)]).status,
+        write_using(&other_unit, &token, 0, &[(0, 8)]).status,
         Status::Good
     );
     initiator.device.content_changed(0).unwrap();
     assert_eq!(
-        codes(&write_using(&there, &token, 0, &[(0, 8)])),
+        codes(&write_using(&other_unit, &token, 0, &[(0, 8)])),
         TOKEN_CANCELLED
     );
 }
@@ -431,11 +432,11 @@ fn a_token_whose_maker_loses_the_unit_while_it_is_used_writes_nothing_more() {
     fill(&volumes[0], 0, &pattern(1, 8192));
     let maker = Initiator::of(Arc::clone(&initiator.device));
     let token = populate(&maker, &[(0, 8192)]);
-    let there = second(&initiator);
+    let other_unit = second(&initiator);
     volumes[1].hold();
     let list = write_list(&token, 0, false, &[(0, 8192)]);
     let cdb = cdb(0x83, 0x11, 78, list.len());
-    let mut task = there.execute(1, TaskAttribute::Simple, &cdb, Sent::boxed(&list));
+    let mut task = other_unit.execute(1, TaskAttribute::Simple, &cdb, Sent::boxed(&list));
     while volumes[1].begun() == 0 {
         assert!(poll(&mut task).is_pending());
     }
@@ -456,9 +457,9 @@ fn a_unit_that_shrank_and_grew_again_has_no_tokens() {
         volumes[0].resize(blocks);
         initiator.device.capacity_changed(0).unwrap();
     }
-    let there = second(&initiator);
+    let other_unit = second(&initiator);
     assert_eq!(
-        codes(&write_using(&there, &token, 0, &[(0, 8)])),
+        codes(&write_using(&other_unit, &token, 0, &[(0, 8)])),
         TOKEN_CANCELLED
     );
 }

@@ -189,22 +189,22 @@ fn limits_are_those_of_the_page() {
 #[test]
 fn invalid_requests_are_refused() {
     let (volume, initiator) = thin();
-    let one = list(&[(0, 32)]);
+    let range = list(&[(0, 32)]);
     let length_error = (5, 0x1a, 0);
     for length in 1..8 {
-        assert_eq!(initiator.code(&unmap(length), &one), length_error);
+        assert_eq!(initiator.code(&unmap(length), &range), length_error);
     }
     // Less data than the list announces: in the CDB, and from the host.
-    assert_eq!(initiator.code(&unmap(16), &one), length_error);
-    assert_eq!(initiator.code(&unmap(24), &one[..20]), length_error);
+    assert_eq!(initiator.code(&unmap(16), &range), length_error);
+    assert_eq!(initiator.code(&unmap(24), &range[..20]), length_error);
     // ANCHOR.
     let mut anchor = unmap(24);
     anchor[1] = 1;
-    assert_eq!(initiator.code(&anchor, &one), INVALID_FIELD_IN_CDB);
+    assert_eq!(initiator.code(&anchor, &range), INVALID_FIELD_IN_CDB);
     volume.fail(|| VolumeError::OutOfSpace);
-    assert_eq!(initiator.code(&unmap(24), &one), (7, 0x27, 7));
+    assert_eq!(initiator.code(&unmap(24), &range), (7, 0x27, 7));
     volume.set_read_only();
-    assert_eq!(initiator.code(&unmap(24), &one), (7, 0x27, 0));
+    assert_eq!(initiator.code(&unmap(24), &range), (7, 0x27, 0));
 }
 
 #[test]

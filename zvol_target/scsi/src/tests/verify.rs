@@ -79,17 +79,17 @@ fn of_data_beyond_one_chunk() {
 #[test]
 fn of_one_block_compares_it_with_each() {
     let initiator = Initiator::new(&RamVolume::new(BLOCKS), options());
-    let one = pattern(5, 1);
-    initiator.send(&write_10(0, 100), &one.repeat(100));
-    initiator.send(&block_10(0x2f, COMPARE_EACH, 0, 100), &one);
+    let block = pattern(5, 1);
+    initiator.send(&write_10(0, 100), &block.repeat(100));
+    initiator.send(&block_10(0x2f, COMPARE_EACH, 0, 100), &block);
     assert_eq!(
-        initiator.code(&block_10(0x2f, COMPARE_EACH, 0, 101), &one),
+        initiator.code(&block_10(0x2f, COMPARE_EACH, 0, 101), &block),
         MISCOMPARE
     );
     // Zero blocks: nothing to compare, nothing required.
     initiator.send(&block_10(0x2f, COMPARE_EACH, 0, 0), &[]);
     assert_eq!(
-        initiator.code(&block_10(0x2f, COMPARE_EACH, 0, 1), &one[..100]),
+        initiator.code(&block_10(0x2f, COMPARE_EACH, 0, 1), &block[..100]),
         (5, 0x0e, 3)
     );
 }

@@ -142,13 +142,13 @@ impl CopyEnd {
     /// removed.
     pub(super) fn is_reachable(&self, execution: &Execution) -> bool {
         let nexus = execution.nexus;
-        let found = match &self.by {
+        let unit = match &self.by {
             Right::Seen => execution.device.unit_of_nexus(nexus, self.number),
             Right::Other(device) => device.unit_of_foreign_nexus(nexus, self.number),
             Right::Token(host) if !execution.device.still_permits(self.number, host) => None,
             Right::Token(_) => execution.device.logical_unit(self.number),
         };
-        found.is_some_and(|unit| Arc::ptr_eq(&unit, &self.unit))
+        unit.is_some_and(|unit| Arc::ptr_eq(&unit, &self.unit))
     }
 
     /// Whether a reservation forbids `rule` to the nexus.

@@ -147,8 +147,8 @@ trait Chunks {
 
 impl Chunks for [u8] {
     fn as_chunks_of(&self, length: usize) -> (Vec<&[u8]>, &[u8]) {
-        let there = self.get(..length).unwrap_or(self);
-        let chunks = there.chunks_exact(RANGE_DESCRIPTOR_BYTES);
+        let present = self.get(..length).unwrap_or(self);
+        let chunks = present.chunks_exact(RANGE_DESCRIPTOR_BYTES);
         let rest = chunks.remainder();
         (chunks.collect(), rest)
     }

@@ -157,13 +157,13 @@ impl Tokens {
 
 /// Compares all tokens completely: the duration discloses nothing.
 fn find<'a>(tokens: &'a mut [Token], bytes: &[u8; TOKEN_BYTES]) -> Option<&'a mut Token> {
-    let mut found = None;
+    let mut matching = None;
     for token in tokens {
         if bool::from(token.bytes[..].ct_eq(&bytes[..])) {
-            found = Some(token);
+            matching = Some(token);
         }
     }
-    found
+    matching
 }
 
 /// Longest designator of an identification descriptor CSCD descriptor (SPC-4 table 117).

@@ -70,14 +70,14 @@ impl<'de> Visitor<'de> for AccessVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<Access, A::Error> {
-        let mut found = BTreeSet::new();
+        let mut initiators = BTreeSet::new();
         while let Some(text) = names.next_element::<String>()? {
             let name = text
                 .parse()
                 .map_err(|error| de::Error::custom(format!("{text:?}: {error}")))?;
-            found.insert(name);
+            initiators.insert(name);
         }
-        Ok(Access::Initiators(found))
+        Ok(Access::Initiators(initiators))
     }
 }
 

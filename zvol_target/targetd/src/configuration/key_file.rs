@@ -24,13 +24,13 @@ pub enum MissedKey {
     Lost { path: PathBuf },
     /// Its file contains a different key.
     #[error(
-        "{} contains a different key than the CHAP secrets need (its fingerprint is {found}, not {expected}): restore the \
+        "{} contains a different key than the CHAP secrets need (its fingerprint is {actual}, not {expected}): restore the \
          right key and restart the daemon, or delete all CHAP accounts and set them again", path.display()
     )]
     Other {
         path: PathBuf,
         /// Fingerprint of the key in the file.
-        found: String,
+        actual: String,
         /// Fingerprint of the required key.
         expected: String,
     },
@@ -113,7 +113,7 @@ impl KeyFile {
                 return Err(KeyError::Missing { path: path() });
             }
             Err(error) => return Err(system(error)),
-            Ok(found) => found.permissions().mode(),
+            Ok(metadata) => metadata.permissions().mode(),
         };
         if mode & OTHERS != 0 {
             return Err(KeyError::Exposed { path: path() });
@@ -178,7 +178,7 @@ impl Vault {
             (Some(key), Some(expected)) if sealed && *expected != key.fingerprint() => {
                 Err(MissedKey::Other {
                     path: file.path.clone(),
-                    found: key.fingerprint(),
+                    actual: key.fingerprint(),
                     expected: expected.clone(),
                 })
             }

@@ -78,7 +78,7 @@ pub struct Purpose<'a> {
 #[serde(untagged)]
 enum BoundTo<'a> {
     Any(()),
-    One(&'a str),
+    Single(&'a str),
     Several(&'a [String]),
 }
 
@@ -87,7 +87,7 @@ impl Purpose<'_> {
     fn bytes(&self) -> Vec<u8> {
         let bound_to = match self.initiators {
             None => BoundTo::Any(()),
-            Some([one]) => BoundTo::One(one),
+            Some([initiator]) => BoundTo::Single(initiator),
             Some(several) => BoundTo::Several(several),
         };
         let parts = (
@@ -219,8 +219,8 @@ mod tests {
         let unsealed = key.unseal(&sealed, &purpose).unwrap();
         assert_eq!(unsealed.as_slice(), secret().expose());
         let other_target = Holder::Target("iqn.2026-11.example:b".into());
-        let one = ["iqn.2026-11.example:host".to_owned()];
-        let two = [one[0].clone(), "iqn.2026-11.example:other".to_owned()];
+        let single = ["iqn.2026-11.example:host".to_owned()];
+        let both = [single[0].clone(), "iqn.2026-11.example:other".to_owned()];
         for elsewhere in [
             Purpose {
                 holder: &other_target,
@@ -239,11 +239,11 @@ mod tests {
                 ..purpose
             },
             Purpose {
-                initiators: Some(&one),
+                initiators: Some(&single),
                 ..purpose
             },
             Purpose {
-                initiators: Some(&two),
+                initiators: Some(&both),
                 ..purpose
             },
             Purpose {

@@ -125,7 +125,7 @@ impl ReservationFile {
                 Err(ReservationFileError::Missing { .. }) => {
                     self.begin(PersistentReservations::default())
                 }
-                found => found,
+                loaded => loaded,
             },
             Beginning::Moved(reservations) => self.begin(reservations),
         }

@@ -18,15 +18,15 @@ use crate::configuration::DatasetGuid;
 pub enum IdentityError {
     /// A different dataset, such as a copy.
     #[error(
-        "{path}: {dataset} has the GUID {found}, and the LUN needs the dataset with the GUID {expected}: it is a copy, or another \
-         volume of that name, and is not served; restore the right dataset, or set the LUN's GUID to {found}"
+        "{path}: {dataset} has the GUID {actual}, and the LUN needs the dataset with the GUID {expected}: it is a copy, or another \
+         volume of that name, and is not served; restore the right dataset, or set the LUN's GUID to {actual}"
     )]
     Other {
         path: String,
         /// Name of the dataset found.
         dataset: String,
         /// Its GUID.
-        found: DatasetGuid,
+        actual: DatasetGuid,
         /// GUID of the configuration.
         expected: DatasetGuid,
     },
@@ -78,8 +78,8 @@ fn check_by(
     let Some(dataset) = name() else {
         return Err(IdentityError::NotAZvol { path, expected });
     };
-    let found = match guid(&dataset) {
-        Ok(found) => DatasetGuid(found),
+    let actual = match guid(&dataset) {
+        Ok(actual) => DatasetGuid(actual),
         Err(error) => {
             return Err(IdentityError::Unknown {
                 path,
@@ -92,11 +92,11 @@ fn check_by(
     if name().as_ref() != Some(&dataset) {
         return Err(IdentityError::Renamed { path, dataset });
     }
-    if found != expected {
+    if actual != expected {
         return Err(IdentityError::Other {
             path,
             dataset,
-            found,
+            actual,
             expected,
         });
     }
@@ -124,7 +124,7 @@ mod tests {
         assert!(matches!(
             other,
             IdentityError::Other {
-                found: DatasetGuid(8),
+                actual: DatasetGuid(8),
                 ..
             }
         ));

@@ -180,16 +180,16 @@ pub async fn refresh_lun(service: &Shared, target: &str, number: u16) -> Result<
         }) => Arc::downgrade(unit),
         _ => return Ok(()),
     };
-    let found = maintenance::refresh_within(service, target, number, &unit, REFRESH_TIMEOUT).await;
+    let size = maintenance::refresh_within(service, target, number, &unit, REFRESH_TIMEOUT).await;
     let service = service.borrow();
-    let found = found.ok_or_else(|| Unusable::Silent {
+    let size = size.ok_or_else(|| Unusable::Silent {
         path: service
             .lun(target, number)
             .map(|lun| lun.path.display().to_string())
             .unwrap_or_default(),
         seconds: REFRESH_TIMEOUT.as_secs(),
     })?;
-    found.map_err(|error| ServiceError::Size {
+    size.map_err(|error| ServiceError::Size {
         target: target.to_owned(),
         number,
         error,

@@ -124,8 +124,8 @@ pub async fn poll_sizes(service: &Shared) {
             let service = Rc::clone(service);
             let (target, number, unit) = (target.clone(), *number, Weak::clone(unit));
             tokio::task::spawn_local(async move {
-                if let Some(found) = refresh(&service, &target, number, &unit).await {
-                    apply_size(&mut service.borrow_mut(), &target, number, &unit, found);
+                if let Some(geometry) = refresh(&service, &target, number, &unit).await {
+                    apply_size(&mut service.borrow_mut(), &target, number, &unit, geometry);
                 }
             })
         });
@@ -153,7 +153,7 @@ pub(super) async fn refresh_within(
             tokio::task::spawn_local(async move { refresh(&service, &target, number, &unit).await })
         };
         match tokio::time::timeout_at(until, attempt).await {
-            Ok(Ok(Some(found))) => return Some(found),
+            Ok(Ok(Some(geometry))) => return Some(geometry),
             Ok(Ok(None)) if tokio::time::Instant::now() < until => {
                 // The periodic check runs at this moment.
                 tokio::time::sleep(REFRESH_POLL).await;
@@ -185,13 +185,13 @@ async fn refresh(
         running.refreshing.insert(number, Weak::clone(unit));
         volume
     };
-    let found = tokio::task::spawn_blocking(move || volume.refresh()).await;
+    let geometry = tokio::task::spawn_blocking(move || volume.refresh()).await;
     if let Ok(running) = service.borrow_mut().running_target(target) {
         if is_refreshing(running) {
             running.refreshing.remove(&number);
         }
     }
-    found.ok()
+    geometry.ok()
 }
 
 fn apply_size(
@@ -199,7 +199,7 @@ fn apply_size(
     target: &str,
     number: u16,
     unit: &Weak<LogicalUnit>,
-    found: Result<Geometry, VolumeError>,
+    geometry: Result<Geometry, VolumeError>,
 ) {
     let Ok(lun) = service.lun(target, number).cloned() else {
         return;
@@ -214,7 +214,7 @@ fn apply_size(
     if !is_current {
         return;
     }
-    let reason = match found {
+    let reason = match geometry {
         Ok(Geometry { size_bytes: 0, .. }) => "its size is 0".to_owned(),
         Ok(_) => {
             let _ = running.device.device().capacity_changed(number);

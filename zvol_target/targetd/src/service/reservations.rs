@@ -142,7 +142,7 @@ pub async fn forget_reservations(
     if !directory.is_absolute() {
         return refused("directory", "must be absolute".to_owned());
     }
-    let is_there = {
+    let exists = {
         let service = service.borrow();
         let mut luns = service
             .configuration
@@ -151,7 +151,7 @@ pub async fn forget_reservations(
             .flat_map(|target| &target.luns);
         luns.any(|lun| lun.uuid == uuid)
     };
-    if is_there {
+    if exists {
         return refused("uuid", format!("the LUN {uuid} exists: delete it first"));
     }
     let file = ReservationFile::new(directory, scsi::naa(uuid.into_bytes()));

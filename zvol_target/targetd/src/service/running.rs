@@ -90,7 +90,7 @@ impl Unusable {
     /// GUID of the dataset found, if it is not the expected one.
     pub fn other_dataset(&self) -> Option<DatasetGuid> {
         match self {
-            Self::Identity(IdentityError::Other { found, .. }) => Some(*found),
+            Self::Identity(IdentityError::Other { actual, .. }) => Some(*actual),
             _ => None,
         }
     }

@@ -76,7 +76,7 @@ impl Monitor {
         .collect()
     }
 
-    fn found(&mut self, uuid: Uuid, unit: &Weak<LogicalUnit>, store: Option<Store>) {
+    fn set_store(&mut self, uuid: Uuid, unit: &Weak<LogicalUnit>, store: Option<Store>) {
         let place = self.places.get_mut(&uuid);
         let Some(place) = place.filter(|place| place.unit.ptr_eq(unit)) else {
             return;
@@ -170,7 +170,7 @@ fn find_places(service: &Shared, monitor: &SharedMonitor) {
             let path = lun.path.clone();
             let store = tokio::task::spawn_blocking(move || Store::of(&*volume, &path)).await;
             let store = store.ok().flatten();
-            monitor.borrow_mut().found(lun.uuid, &unit, store);
+            monitor.borrow_mut().set_store(lun.uuid, &unit, store);
             changed.notify_one();
         });
     }
@@ -199,19 +199,19 @@ async fn update_store(service: &Shared, monitor: &SharedMonitor, store: Store) {
     let reading = {
         let store = store.clone();
         tokio::task::spawn_blocking(move || {
-            let found = read(&store, volumes, sync, &mut figures);
-            (found, figures)
+            let result = read(&store, volumes, sync, &mut figures);
+            (result, figures)
         })
         .await
     };
-    let (found, figures) =
+    let (result, figures) =
         reading.unwrap_or_else(|error| (Err(std::io::Error::other(error).into()), None));
     let Some(mut known) = monitor.borrow_mut().take_known(&store) else {
         return;
     };
     known.figures = figures;
-    let next = match found {
-        Ok(found) => update(service, &store, &mut known, members, found).await,
+    let next = match result {
+        Ok(result) => update(service, &store, &mut known, members, result).await,
         Err(error) => {
             report_unknown(service, &store, &mut known, &error);
             if error.is_gone() && members.is_empty() {

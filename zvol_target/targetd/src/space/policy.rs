@@ -107,8 +107,8 @@ pub(super) fn lun_headroom(total: u64, luns: usize) -> u64 {
 
 /// Space that a LUN can allocate: unreserved space, and the rest of its `refreservation`.
 pub(super) fn left_for_growth(dataset: &Dataset) -> u64 {
-    let own = dataset.used_by_refreservation;
-    dataset.unreserved_bytes().saturating_add(own)
+    let reserved = dataset.used_by_refreservation;
+    dataset.unreserved_bytes().saturating_add(reserved)
 }
 
 /// Bytes that a thin LUN may write before the next update of a nearly full pool, with `held` bytes reserved for it.
@@ -229,14 +229,14 @@ mod tests {
 
     #[test]
     fn a_lun_can_allocate_its_refreservation() {
-        let mut own = dataset(400, 0);
-        own.available = 300 * MIB;
-        own.used_by_refreservation = 300 * MIB;
-        assert_eq!(left_for_growth(&own), 300 * MIB);
-        own.used = 700 * MIB;
-        own.reservation = 828 * MIB;
-        own.available = 528 * MIB;
-        assert_eq!(left_for_growth(&own), 400 * MIB);
+        let mut thick = dataset(400, 0);
+        thick.available = 300 * MIB;
+        thick.used_by_refreservation = 300 * MIB;
+        assert_eq!(left_for_growth(&thick), 300 * MIB);
+        thick.used = 700 * MIB;
+        thick.reservation = 828 * MIB;
+        thick.available = 528 * MIB;
+        assert_eq!(left_for_growth(&thick), 400 * MIB);
     }
 
     #[test]

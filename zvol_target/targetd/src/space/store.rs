@@ -75,7 +75,7 @@ impl StoreError {
 
 /// Figures of a store and its volumes.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct Reading {
     pub pool: PoolFigures,
     /// For each volume, in the given order.
     pub datasets: Vec<Option<Dataset>>,
@@ -114,17 +114,17 @@ pub(super) fn read(
     volumes: Vec<Option<Arc<dyn Volume>>>,
     sync: bool,
     before: &mut Option<Arc<Figures>>,
-) -> Result<Found, StoreError> {
+) -> Result<Reading, StoreError> {
     let names: Vec<_> = volumes
         .into_iter()
         .map(|volume| volume.and_then(|volume| volume.dataset()))
         .collect();
     match store {
         Store::FileSystem(mount) => {
-            let found = statvfs(mount).map_err(io::Error::from)?;
-            let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-            Ok(Found {
-                pool: PoolFigures::of_file_system(bytes(found.f_blocks), bytes(found.f_bavail)),
+            let status = statvfs(mount).map_err(io::Error::from)?;
+            let bytes = |blocks: u64| blocks.saturating_mul(status.f_frsize);
+            Ok(Reading {
+                pool: PoolFigures::of_file_system(bytes(status.f_blocks), bytes(status.f_bavail)),
                 datasets: names.iter().map(|_| None).collect(),
             })
         }
@@ -135,8 +135,8 @@ pub(super) fn read(
                 Some(figures) if figures.are_still_of(pool, &all) => figures,
                 _ => Arc::new(Figures::read(pool, all)?),
             };
-            let is_near = |found: &[Dataset]| {
-                let mut roots = found.iter().filter(|dataset| dataset.name == *pool);
+            let is_near = |datasets: &[Dataset]| {
+                let mut roots = datasets.iter().filter(|dataset| dataset.name == *pool);
                 roots.any(|root| {
                     let total = root.used.saturating_add(root.available);
                     policy::is_near(total, root.available, policy::headroom(total))
@@ -149,12 +149,12 @@ pub(super) fn read(
             let of = |name: &str| figures.datasets.iter().find(|dataset| dataset.name == name);
             let root = of(pool).ok_or_else(|| StoreError::Gone(pool.clone()))?;
             let datasets = names.iter().map(|name| of(name.as_ref()?).cloned());
-            let found = Found {
+            let reading = Reading {
                 pool: PoolFigures::of_pool(root, &figures.pool),
                 datasets: datasets.collect(),
             };
             *before = Some(figures);
-            Ok(found)
+            Ok(reading)
         }
     }
 }
@@ -174,9 +174,9 @@ mod tests {
             panic!("{store:?}");
         };
         assert!(path.starts_with(mount));
-        let found = read(&store, vec![Some(volume.volume)], true, &mut None).unwrap();
-        assert!(found.pool.total >= found.pool.available);
-        assert_eq!(found.datasets, [None]);
+        let reading = read(&store, vec![Some(volume.volume)], true, &mut None).unwrap();
+        assert!(reading.pool.total >= reading.pool.available);
+        assert_eq!(reading.datasets, [None]);
         let above = mount.parent();
         let device = std::fs::metadata(&path).unwrap().dev();
         assert!(above.is_none_or(|above| std::fs::metadata(above).unwrap().dev() != device));

@@ -13,7 +13,7 @@ use volume::zfs::Dataset;
 
 use super::policy::{self, PoolFigures};
 use super::reservation::{KnownLun, release_unused};
-use super::store::{Figures, Found, Store};
+use super::store::{Figures, Reading, Store};
 use super::{LunSpace, PoolSpace};
 use crate::configuration::{Lun, PoolSettings, ProvisioningChoice};
 use crate::service::Shared;
@@ -75,11 +75,11 @@ pub(super) async fn update(
     store: &Store,
     known: &mut Known,
     members: Vec<(Lun, Weak<LogicalUnit>)>,
-    found: Found,
+    reading: Reading,
 ) -> Duration {
     release_unused(service, &store.name(), known, &members).await;
-    let mut members: Vec<Member> = members.into_iter().zip(found.datasets).collect();
-    let terms = terms(service, store, known, found.pool, &members);
+    let mut members: Vec<Member> = members.into_iter().zip(reading.datasets).collect();
+    let terms = terms(service, store, known, reading.pool, &members);
     // Reservations that become smaller come first.
     members.sort_by_key(|((lun, _), dataset)| {
         let desired = |used: u64| used.saturating_add(terms.headroom_of(lun));

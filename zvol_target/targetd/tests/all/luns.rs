@@ -167,8 +167,8 @@ fn a_target_made_without_a_word_on_access_admits_nobody() {
     daemon.call("targets.create", &json!({"name": IQN}));
     daemon.create_lun(0, &home.volume("volume", 16));
     assert!(crate::common::fails("iscsi-inq", &[&daemon.url(0)]));
-    let found = crate::common::run("iscsi-ls", &[&format!("iscsi://{}", daemon.portal)]);
-    assert!(!found.contains(IQN), "{found}");
+    let listing = crate::common::run("iscsi-ls", &[&format!("iscsi://{}", daemon.portal)]);
+    assert!(!listing.contains(IQN), "{listing}");
     let again = json!({"name": IQN, "initiators": "any"});
     assert_eq!(daemon.refusal("targets.create", &again), -32002);
     daemon.call("access.set", &json!({"target": IQN, "initiators": "any"}));
@@ -330,13 +330,15 @@ fn luns_sessions_and_hosts_have_counters() {
     second
         .execute(0, &[0x28, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 1, 0], &[])
         .unwrap_err();
-    let found = daemon.call("statistics.get", &json!({"target": IQN}));
-    let bounds = found["latency_bounds_microseconds"].as_array().unwrap();
+    let statistics = daemon.call("statistics.get", &json!({"target": IQN}));
+    let bounds = statistics["latency_bounds_microseconds"]
+        .as_array()
+        .unwrap();
     assert_eq!(bounds[10], 1024);
     let of = |what: &str| {
-        let list = found[what].as_array().unwrap().clone();
-        let operations = list.iter().map(|one| {
-            let read = &one["read"];
+        let list = statistics[what].as_array().unwrap().clone();
+        let operations = list.iter().map(|row| {
+            let read = &row["read"];
             let counts = read["latency"]["counts"].as_array().unwrap();
             assert!(counts.len() <= bounds.len() + 1);
             let counted: u64 = counts.iter().map(|count| count.as_u64().unwrap()).sum();
@@ -351,15 +353,15 @@ fn luns_sessions_and_hosts_have_counters() {
     let mut sessions = of("sessions");
     sessions.sort_unstable();
     assert_eq!(sessions, [(2, 512, 1), (6, 6 * 512, 0)]);
-    assert_eq!(found["hosts"][0]["initiator"], HOST);
-    assert_eq!(found["luns"][0]["write"]["operations"], 5);
+    assert_eq!(statistics["hosts"][0]["initiator"], HOST);
+    assert_eq!(statistics["luns"][0]["write"]["operations"], 5);
     // The counters of a host outlive its sessions.
     drop((host, second));
     crate::common::wait_until("the sessions to end", || {
         daemon.call("statistics.get", &json!({}))["sessions"] == json!([])
     });
     let after = daemon.call("statistics.get", &json!({}));
-    assert_eq!(after["hosts"][0]["read"], found["hosts"][0]["read"]);
+    assert_eq!(after["hosts"][0]["read"], statistics["hosts"][0]["read"]);
 }
 
 #[test]

@@ -34,16 +34,16 @@ fn at(home: &Home, address: SocketAddr) -> Daemon {
 fn port_designators(host: &mut Host) -> Vec<(u8, Vec<u8>)> {
     const TARGET_PORT: u8 = 1;
     let page = host.inquiry(0, Some(0x83));
-    let (mut at, mut found) = (4, Vec::new());
+    let (mut at, mut designators) = (4, Vec::new());
     while at < page.len() {
         let length = usize::from(page[at + 3]);
         if (page[at + 1] >> 4) & 3 == TARGET_PORT {
             let value = page[at + 4..at + 4 + length].to_vec();
-            found.push((page[at + 1] & 0x0f, value));
+            designators.push((page[at + 1] & 0x0f, value));
         }
         at += 4 + length;
     }
-    found
+    designators
 }
 
 fn name_of(designators: &[(u8, Vec<u8>)]) -> String {
@@ -94,17 +94,20 @@ fn portals_are_created_changed_deleted_and_stored() {
     let differs = json!({"address": second, "group_tag": 3});
     assert_eq!(daemon.refusal("portals.create", &differs), -32002);
     let mut over_ipv6 = Host::log_in(&second.to_string(), HOST);
-    let (one, two) = (port_designators(&mut host), {
+    let (first_port, second_port) = (port_designators(&mut host), {
         over_ipv6.attentions(0);
         port_designators(&mut over_ipv6)
     });
-    assert_eq!(name_of(&one), format!("{IQN},t,0x0001"));
-    assert_eq!(name_of(&two), format!("{IQN},t,0x0002"));
-    assert_eq!((relative_port(&one), relative_port(&two)), (1, 2));
-    let found = run("iscsi-ls", &[&format!("iscsi://{second}")]);
+    assert_eq!(name_of(&first_port), format!("{IQN},t,0x0001"));
+    assert_eq!(name_of(&second_port), format!("{IQN},t,0x0002"));
+    assert_eq!(
+        (relative_port(&first_port), relative_port(&second_port)),
+        (1, 2)
+    );
+    let listing = run("iscsi-ls", &[&format!("iscsi://{second}")]);
     assert!(
-        found.contains(&format!("{first},1")) && found.contains(&format!("{second},2")),
-        "{found}"
+        listing.contains(&format!("{first},1")) && listing.contains(&format!("{second},2")),
+        "{listing}"
     );
     // A new address for the second portal; its connections continue.
     daemon.call(
@@ -119,7 +122,7 @@ fn portals_are_created_changed_deleted_and_stored() {
     assert_eq!(addresses(&daemon), [first.to_string(), third.to_string()]);
     let mut again = Host::log_in(&third.to_string(), HOST);
     again.attentions(0);
-    assert_eq!(port_designators(&mut again), two);
+    assert_eq!(port_designators(&mut again), second_port);
     // Deleting the last portal of a group ends its sessions. Other sessions continue.
     let mut host = Host::log_in(&first.to_string(), HOST);
     host.attentions(0);
@@ -180,11 +183,11 @@ fn a_portal_that_cannot_be_opened_changes_nothing() {
 #[test]
 fn every_address_becomes_one_of_them_and_back() {
     let home = Home::new();
-    let one = free_address("127.0.0.1");
-    let every = SocketAddr::new("0.0.0.0".parse().unwrap(), one.port());
-    let other = SocketAddr::new("127.0.0.2".parse().unwrap(), one.port());
+    let loopback = free_address("127.0.0.1");
+    let every = SocketAddr::new("0.0.0.0".parse().unwrap(), loopback.port());
+    let other = SocketAddr::new("127.0.0.2".parse().unwrap(), loopback.port());
     let daemon = at(&home, every);
-    let mut host = Host::log_in(&one.to_string(), HOST);
+    let mut host = Host::log_in(&loopback.to_string(), HOST);
     host.attentions(0);
     let change = |from: SocketAddr, to: SocketAddr| {
         daemon.try_call(
@@ -192,13 +195,13 @@ fn every_address_becomes_one_of_them_and_back() {
             &json!({"address": from, "portal": {"address": to}}),
         )
     };
-    change(every, one).unwrap();
+    change(every, loopback).unwrap();
     assert!(TcpStream::connect(other).is_err());
-    TcpStream::connect(one).unwrap();
-    change(one, every).unwrap();
+    TcpStream::connect(loopback).unwrap();
+    change(loopback, every).unwrap();
     TcpStream::connect(other).unwrap();
     // If one cannot be opened, all other portals are open.
-    let absent = SocketAddr::new("192.0.2.1".parse().unwrap(), one.port());
+    let absent = SocketAddr::new("192.0.2.1".parse().unwrap(), loopback.port());
     assert!(change(every, absent).is_err());
     assert_eq!(addresses(&daemon), [every.to_string()]);
     TcpStream::connect(other).unwrap();

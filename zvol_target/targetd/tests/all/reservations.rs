@@ -59,9 +59,9 @@ fn reserved(home: &Home, flags: u8) -> Daemon {
 }
 
 fn file(home: &Home) -> PathBuf {
-    let mut found = fs::read_dir(home.path("reservations")).unwrap();
-    let path = found.next().unwrap().unwrap().path();
-    assert!(found.next().is_none());
+    let mut files = fs::read_dir(home.path("reservations")).unwrap();
+    let path = files.next().unwrap().unwrap().path();
+    assert!(files.next().is_none());
     path
 }
 

@@ -240,13 +240,13 @@ fn discovery_has_separate_accounts() {
     let home = Home::new();
     let daemon = guarded(&home);
     let discover = |user: &str| format!("iscsi://{user}{}", daemon.portal);
-    let found = run("iscsi-ls", &[&discover("")]);
-    assert!(found.contains(OTHER), "{found}");
+    let listing = run("iscsi-ls", &[&discover("")]);
+    assert!(listing.contains(OTHER), "{listing}");
     let set = json!({"discovery": true, "name": "finder", "secret": "found-by-nobody-else", "initiators": "any"});
     daemon.call("accounts.set", &set);
     assert!(fails("iscsi-ls", &[&discover("")]));
-    let found = run("iscsi-ls", &[&discover("finder%found-by-nobody-else@")]);
-    assert!(found.contains(OTHER), "{found}");
+    let listing = run("iscsi-ls", &[&discover("finder%found-by-nobody-else@")]);
+    assert!(listing.contains(OTHER), "{listing}");
     daemon.call(
         "accounts.delete",
         &json!({"discovery": true, "name": "finder"}),

@@ -239,21 +239,21 @@ mod tests {
         assert_eq!(runs(&data, 0, 4096), [(0..8 * UNIT, true)]);
         assert_eq!(runs(&data, 0, 0), [(0..8 * UNIT, false)]);
         data[3 * UNIT + 5] = 1;
-        let found = runs(&data, 0, 16384);
+        let actual = runs(&data, 0, 16384);
         let expected = [
             (0..3 * UNIT, true),
             (3 * UNIT..4 * UNIT, false),
             (4 * UNIT..8 * UNIT, true),
         ];
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
         // Not aligned in the destination: the edges are written.
-        let found = runs(&data[4 * UNIT..], 512, 16384);
+        let actual = runs(&data[4 * UNIT..], 512, 16384);
         let expected = [
             (0..UNIT - 512, false),
             (UNIT - 512..4 * UNIT - 512, true),
             (4 * UNIT - 512..4 * UNIT, false),
         ];
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
         assert_eq!(runs(&data[..512], 512, 16384), [(0..512, false)]);
         // A larger granule.
         assert_eq!(

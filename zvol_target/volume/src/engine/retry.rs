@@ -26,7 +26,7 @@ pub(super) enum Verdict {
 /// State of a series of failures.
 #[derive(Default)]
 pub(super) struct Retry {
-    since: Option<Instant>,
+    first_failure: Option<Instant>,
     length: Duration,
     pause: Option<Pin<Box<Sleep>>>,
 }
@@ -38,7 +38,7 @@ impl Retry {
     }
 
     pub(super) fn succeeded(&mut self) {
-        if self.since.is_some() {
+        if self.first_failure.is_some() {
             *self = Self::default();
         }
     }
@@ -46,7 +46,7 @@ impl Retry {
     /// Begins the next pause, or gives up.
     pub(super) fn failed(&mut self) -> Verdict {
         let now = Instant::now();
-        if now - *self.since.get_or_insert(now) > PATIENCE {
+        if now - *self.first_failure.get_or_insert(now) > PATIENCE {
             *self = Self::default();
             return Verdict::GiveUp;
         }

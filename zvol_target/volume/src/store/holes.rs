@@ -32,7 +32,7 @@ impl Store {
 
     /// Space of a regular file and its file system.
     pub(crate) async fn file_space(&self) -> Result<Option<Space>, VolumeError> {
-        let found = engine::call(&self.backing, |backing| {
+        let extents = engine::call(&self.backing, |backing| {
             let blocks = backing.file().metadata()?.blocks();
             let system = fstatvfs(backing.file())?;
             Ok(Space {
@@ -41,41 +41,41 @@ impl Store {
                 reserved_bytes: 0,
             })
         });
-        found.await.map(Some).map_err(self.classify)
+        extents.await.map(Some).map_err(self.classify)
     }
 }
 
 /// At most `most` extents from `offset` to `end`. Their edges are multiples of `block`; data is rounded outwards.
 fn extents(file: &File, offset: u64, end: u64, block: u64, most: usize) -> io::Result<Vec<Extent>> {
-    let mut found: Vec<Extent> = Vec::new();
+    let mut extents: Vec<Extent> = Vec::new();
     let mut at = offset;
-    while at < end && found.len() < most {
+    while at < end && extents.len() < most {
         let data = match seek(file, SeekFrom::Data(at)) {
             Ok(data) => (data - data % block).clamp(at, end),
             // No data behind it. It is a hole only up to the end of the file.
             Err(Errno::NXIO) if seek(file, SeekFrom::End(0))? >= end => end,
             Err(Errno::NXIO) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {
-                found.push(extent(at, end, Allocation::Unknown));
-                return Ok(found);
+                extents.push(extent(at, end, Allocation::Unknown));
+                return Ok(extents);
             }
             Err(error) => return Err(error.into()),
         };
         if data > at {
-            found.push(extent(at, data, Allocation::Hole));
+            extents.push(extent(at, data, Allocation::Hole));
             at = data;
             continue;
         }
         let hole = seek(file, SeekFrom::Hole(at))?.next_multiple_of(block);
         // A hole smaller than a block, or filled in the meantime, counts as data.
         let hole = hole.clamp(at + block, end);
-        match found.last_mut() {
+        match extents.last_mut() {
             Some(last) if last.allocation == Allocation::Allocated => last.length += hole - at,
-            _ => found.push(extent(at, hole, Allocation::Allocated)),
+            _ => extents.push(extent(at, hole, Allocation::Allocated)),
         }
         at = hole;
     }
-    Ok(found)
+    Ok(extents)
 }
 
 fn extent(from: u64, to: u64, allocation: Allocation) -> Extent {

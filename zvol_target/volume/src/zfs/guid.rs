@@ -102,11 +102,14 @@ fn ask(pool: &str, list: List) {
             }
             waiting.split_off(waiting.len().saturating_sub(MOST_NAMES))
         };
-        let names: Vec<_> = questions.iter().map(|one| one.dataset.as_str()).collect();
+        let names: Vec<_> = questions
+            .iter()
+            .map(|question| question.dataset.as_str())
+            .collect();
         let listed = list(&names).map_err(Arc::new);
         for Question { dataset, sender } in &questions {
             let answer = match &listed {
-                Ok(lines) => found(lines, dataset),
+                Ok(lines) => guid_of(lines, dataset),
                 Err(error) => Err(GuidError::Program(Arc::clone(error))),
             };
             // The requester may be gone.
@@ -115,7 +118,7 @@ fn ask(pool: &str, list: List) {
     }
 }
 
-fn found(lines: &str, dataset: &str) -> Answer {
+fn guid_of(lines: &str, dataset: &str) -> Answer {
     let mut lines = lines.lines().filter_map(|line| line.split_once('\t'));
     let guid = lines
         .find(|(name, _)| *name == dataset)
@@ -144,11 +147,11 @@ mod tests {
     #[test]
     fn a_guid_belongs_to_the_exact_name() {
         let lines = "tank/a\t18446744073709551615\ntank/ab\t7\n";
-        assert_eq!(found(lines, "tank/a").unwrap(), u64::MAX);
-        assert_eq!(found(lines, "tank/ab").unwrap(), 7);
-        assert!(matches!(found(lines, "tank"), Err(GuidError::Absent(_))));
+        assert_eq!(guid_of(lines, "tank/a").unwrap(), u64::MAX);
+        assert_eq!(guid_of(lines, "tank/ab").unwrap(), 7);
+        assert!(matches!(guid_of(lines, "tank"), Err(GuidError::Absent(_))));
         assert!(matches!(
-            found("tank/a\t-\n", "tank/a"),
+            guid_of("tank/a\t-\n", "tank/a"),
             Err(GuidError::Absent(_))
         ));
     }

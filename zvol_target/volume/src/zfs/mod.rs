@@ -104,11 +104,11 @@ pub fn datasets(names: &[String]) -> Result<Vec<Dataset>, ProgramError> {
     let mut arguments = vec!["list", "-Hp", "-o", DATASET_PROPERTIES];
     arguments.extend(names.iter().map(String::as_str));
     let (status, output, message) = run("zfs", &arguments)?;
-    let found: Vec<_> = output.lines().filter_map(parse_dataset).collect();
-    if found.is_empty() && !status.success() {
+    let datasets: Vec<_> = output.lines().filter_map(parse_dataset).collect();
+    if datasets.is_empty() && !status.success() {
         return Err(refused("zfs", "list", message));
     }
-    Ok(found)
+    Ok(datasets)
 }
 
 fn parse_dataset(line: &str) -> Option<Dataset> {

@@ -93,13 +93,13 @@ static HANGING: Mutex<BTreeMap<String, Hanging>> = Mutex::new(BTreeMap::new());
 
 struct Hanging {
     programs: u32,
-    since: Instant,
+    started_at: Instant,
 }
 
 impl Hanging {
     fn keeps_others_off(&self, now: Instant) -> bool {
         let pause = HANGING_PAUSE * 2_u32.pow(self.programs.saturating_sub(1).min(8));
-        self.programs >= MOST_HANGING || now.saturating_duration_since(self.since) < pause
+        self.programs >= MOST_HANGING || now.saturating_duration_since(self.started_at) < pause
     }
 }
 
@@ -184,10 +184,10 @@ fn end(mut child: Child, pool: &str) {
         let mut hanging = hanging();
         let known = hanging.entry(pool.clone()).or_insert(Hanging {
             programs: 0,
-            since: Instant::now(),
+            started_at: Instant::now(),
         });
         known.programs += 1;
-        known.since = Instant::now();
+        known.started_at = Instant::now();
     }
     let ended = pool.clone();
     let waits = thread::Builder::new().spawn(move || {
@@ -290,9 +290,13 @@ mod tests {
 
     #[test]
     fn hanging_programs_lengthen_the_pause() {
-        let since = Instant::now();
+        let started_at = Instant::now();
         let keeps_off = |programs, after: u64| {
-            Hanging { programs, since }.keeps_others_off(since + Duration::from_secs(after))
+            Hanging {
+                programs,
+                started_at,
+            }
+            .keeps_others_off(started_at + Duration::from_secs(after))
         };
         assert!(keeps_off(1, 19) && !keeps_off(1, 20));
         assert!(keeps_off(2, 39) && !keeps_off(2, 40));

@@ -25,8 +25,8 @@ async fn only_these_are_zero(volume: &dyn Volume, ranges: &[(u64, u64)]) {
     for &(offset, length) in ranges {
         expected[offset as usize..(offset + length) as usize].fill(0);
     }
-    let found = volume.read(0, Buffer::new(SIZE as usize)).await.unwrap();
-    assert!(found[..] == expected[..]);
+    let actual = volume.read(0, Buffer::new(SIZE as usize)).await.unwrap();
+    assert!(actual[..] == expected[..]);
 }
 
 /// Clears parts of a volume whose data is stored in the file `behind`.

@@ -112,8 +112,8 @@ fn blocks_that_cannot_be_cloned_are_read_and_written() {
     // A file system such as ext4.
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     on_each_engine(async || {
-        let [one, other] = two(directory.path());
-        fill(&*one, 1).await;
+        let [source, other] = two(directory.path());
+        fill(&*source, 1).await;
         fill(&*other, 2).await;
         for (from, to, length) in [
             (0, 0, SIZE),
@@ -122,7 +122,7 @@ fn blocks_that_cannot_be_cloned_are_read_and_written() {
             (SIZE - MIB, 0, MIB),
             (5, 0, 0),
         ] {
-            let copied = range(&one, from, &other, to, length);
+            let copied = range(&source, from, &other, to, length);
             let (report, _) = check(&copied).await;
             assert_eq!(report.cloned_bytes, 0);
             let fallback: u64 = report.fallback_bytes.iter().sum();
@@ -135,15 +135,15 @@ fn blocks_that_cannot_be_cloned_are_read_and_written() {
 fn holes_and_zeroes_become_holes() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     on_each_engine(async || {
-        let [one, other] = two(directory.path());
+        let [source, other] = two(directory.path());
         fill(&*other, 2).await;
-        fill(&*one, 1).await;
-        one.unmap(MIB, 4 * MIB, Stability::Stable).await.unwrap();
+        fill(&*source, 1).await;
+        source.unmap(MIB, 4 * MIB, Stability::Stable).await.unwrap();
         // Zeroes as data, most of them in whole granules.
         let zeroes = Buffer::zeroed(2 * MIB as usize);
-        let write = one.write(8 * MIB + 512, zeroes, Stability::Stable);
+        let write = source.write(8 * MIB + 512, zeroes, Stability::Stable);
         write.await.unwrap();
-        let (report, _) = check(&range(&one, 0, &other, 0, SIZE)).await;
+        let (report, _) = check(&range(&source, 0, &other, 0, SIZE)).await;
         assert!(report.zeroed_bytes >= 6 * MIB - (128 << 10), "{report:?}");
         assert_eq!(report.zeroed_bytes + report.copied_bytes, SIZE);
         other.flush().await.unwrap();
@@ -162,7 +162,7 @@ fn holes_and_zeroes_become_holes() {
 fn an_overlapping_copy_equals_reading_everything_first() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     on_each_engine(async || {
-        let [one, _] = two(directory.path());
+        let [source, _] = two(directory.path());
         for distance in [
             0,
             512,
@@ -174,8 +174,8 @@ fn an_overlapping_copy_equals_reading_everything_first() {
             5 * MIB,
         ] {
             for (from, to) in [(MIB, MIB + distance), (MIB + distance, MIB)] {
-                fill(&*one, distance as u8 ^ 3).await;
-                check(&range(&one, from, &one, to, 4 * MIB + 512)).await;
+                fill(&*source, distance as u8 ^ 3).await;
+                check(&range(&source, from, &source, to, 4 * MIB + 512)).await;
             }
         }
     });
@@ -188,11 +188,11 @@ fn on_xfs_blocks_are_shared_and_edges_copied() {
     }
     let xfs = Mounted::new("mkfs.xfs", &["-q", "-m", "reflink=1"], 320 << 20);
     on_each_engine(async || {
-        let [one, other] = two(xfs.path());
-        fill(&*one, 1).await;
+        let [source, other] = two(xfs.path());
+        fill(&*source, 1).await;
         fill(&*other, 2).await;
         let before = xfs.free();
-        let (report, steps) = check(&range(&one, 0, &other, 0, SIZE)).await;
+        let (report, steps) = check(&range(&source, 0, &other, 0, SIZE)).await;
         assert_eq!(report.cloned_bytes, SIZE, "{report:?}");
         assert!(
             xfs.free() >= before + SIZE - MIB,
@@ -206,39 +206,40 @@ fn on_xfs_blocks_are_shared_and_edges_copied() {
                 .all(|step| step.length <= 4 * MIB)
         );
         // The volumes are independent from then on.
-        fill(&*one, 3).await;
+        fill(&*source, 3).await;
         assert!(content(&*other).await[..] == pattern(SIZE as usize, 1)[..]);
 
-        let (report, _) = check(&range(&one, 512, &other, 4096 + 512, 2 * MIB)).await;
+        let (report, _) = check(&range(&source, 512, &other, 4096 + 512, 2 * MIB)).await;
         assert_eq!(report.cloned_bytes, 2 * MIB - 4096);
         assert_eq!(
             report.fallback_bytes[FallbackReason::Unaligned as usize],
             4096
         );
-        let (report, _) = check(&range(&one, 512, &other, 0, MIB)).await;
+        let (report, _) = check(&range(&source, 512, &other, 0, MIB)).await;
         assert_eq!(
             report.fallback_bytes[FallbackReason::Unaligned as usize],
             MIB
         );
-        let (report, _) = check(&range(&one, 0, &other, 4096, 512)).await;
+        let (report, _) = check(&range(&source, 0, &other, 4096, 512)).await;
         assert_eq!((report.copied_bytes, report.cloned_bytes), (512, 0));
 
         // Overlapping ranges: with a distance that permits clones, and with a shorter one.
-        let (report, _) = check(&range(&one, 0, &one, 2 * MIB, 8 * MIB)).await;
+        let (report, _) = check(&range(&source, 0, &source, 2 * MIB, 8 * MIB)).await;
         assert_eq!(report.cloned_bytes, 8 * MIB, "{report:?}");
-        let (report, _) = check(&range(&one, 2 * MIB, &one, MIB, 8 * MIB)).await;
+        let (report, _) = check(&range(&source, 2 * MIB, &source, MIB, 8 * MIB)).await;
         assert_eq!(report.cloned_bytes, 8 * MIB, "{report:?}");
-        let (report, _) = check(&range(&one, 0, &one, 8192, 8 * MIB)).await;
+        let (report, _) = check(&range(&source, 0, &source, 8192, 8 * MIB)).await;
         assert_eq!(
             report.fallback_bytes[FallbackReason::Overlap as usize],
             8 * MIB
         );
 
         // A hole of the source becomes a hole.
-        one.unmap(4 * MIB, 4 * MIB, Stability::Stable)
+        source
+            .unmap(4 * MIB, 4 * MIB, Stability::Stable)
             .await
             .unwrap();
-        let (report, _) = check(&range(&one, 0, &other, 0, SIZE)).await;
+        let (report, _) = check(&range(&source, 0, &other, 0, SIZE)).await;
         assert_eq!(
             (report.cloned_bytes, report.zeroed_bytes),
             (8 * MIB, 4 * MIB)
@@ -255,10 +256,10 @@ fn between_file_systems_it_says_so() {
     let xfs = Mounted::new("mkfs.xfs", &["-q", "-m", "reflink=1"], 320 << 20);
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     on_each_engine(async || {
-        let [one, _] = two(xfs.path());
+        let [source, _] = two(xfs.path());
         let [_, other] = two(directory.path());
-        fill(&*one, 1).await;
-        let (report, _) = check(&range(&one, 0, &other, 0, SIZE)).await;
+        fill(&*source, 1).await;
+        let (report, _) = check(&range(&source, 0, &other, 0, SIZE)).await;
         assert_eq!(
             report.fallback_bytes[FallbackReason::OtherPool as usize],
             SIZE
@@ -274,13 +275,13 @@ fn an_error_says_which_side_and_the_report_how_far() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let small = Tmpfs::new(6 * MIB);
     on_each_engine(async || {
-        let [one, _] = two(directory.path());
-        fill(&*one, 1).await;
+        let [source, _] = two(directory.path());
+        fill(&*source, 1).await;
         let other = open(&sparse_file(small.0.path(), SIZE), OpenOptions::default());
         other.unmap(0, SIZE, Stability::Stable).await.unwrap();
         let mut report = CopyReport::default();
         let steps = Recorded::default();
-        let whole = range(&one, 0, &other, 0, SIZE);
+        let whole = range(&source, 0, &other, 0, SIZE);
         let full = copy(&whole, Stability::Stable, &steps, &mut report).await;
         assert!(
             matches!(full, Err(CopyError::Destination(VolumeError::OutOfSpace))),
@@ -298,7 +299,7 @@ fn an_error_says_which_side_and_the_report_how_far() {
         let folder = tempfile::tempdir_in(directory.path()).unwrap();
         let third = open(&sparse_file(folder.path(), SIZE), OpenOptions::default());
         let mut report = CopyReport::default();
-        let whole = range(&one, 0, &third, 0, SIZE);
+        let whole = range(&source, 0, &third, 0, SIZE);
         let ended = copy(&whole, Stability::Stable, &steps, &mut report).await;
         assert!(matches!(ended, Err(CopyError::Source(_))), "{ended:?}");
         assert!(report.total_bytes() <= 3 * MIB);
@@ -336,14 +337,14 @@ impl Volume for Unflushed {
 fn unstable_data_is_not_reported_as_copied() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     on_each_engine(async || {
-        let [one, other] = two(directory.path());
-        fill(&*one, 1).await;
+        let [source, other] = two(directory.path());
+        fill(&*source, 1).await;
         let other: Arc<dyn Volume> = Arc::new(Unflushed(other));
         let earlier = CopyReport {
             copied_bytes: MIB,
             ..CopyReport::default()
         };
-        let whole = range(&one, 0, &other, 0, SIZE);
+        let whole = range(&source, 0, &other, 0, SIZE);
         for most in [None, Some(3)] {
             let steps = Recorded {
                 most,
@@ -373,15 +374,15 @@ fn unstable_data_is_not_reported_as_copied() {
 fn a_copy_is_cancelled_before_a_step() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     on_each_engine(async || {
-        let [one, other] = two(directory.path());
-        fill(&*one, 1).await;
+        let [source, other] = two(directory.path());
+        fill(&*source, 1).await;
         other.unmap(0, SIZE, Stability::Stable).await.unwrap();
         let steps = Recorded {
             most: Some(3),
             ..Recorded::default()
         };
         let mut report = CopyReport::default();
-        let whole = range(&one, 0, &other, 0, SIZE);
+        let whole = range(&source, 0, &other, 0, SIZE);
         let ended = copy(&whole, Stability::Stable, &steps, &mut report).await;
         assert!(matches!(ended, Err(CopyError::Cancelled(_))));
         // The first lock was for a clone, which this file system refused.
@@ -398,14 +399,14 @@ fn a_device_and_a_file() {
     let behind = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let device = LoopDevice::new(&sparse_file(behind.path(), SIZE), 512);
     on_each_engine(async || {
-        let [one, _] = two(directory.path());
+        let [source, _] = two(directory.path());
         let other = open(&device.0, OpenOptions::default());
-        fill(&*one, 1).await;
-        let (report, _) = check(&range(&one, 1024, &other, 0, 5 * MIB)).await;
+        fill(&*source, 1).await;
+        let (report, _) = check(&range(&source, 1024, &other, 0, 5 * MIB)).await;
         assert_eq!(
             report.fallback_bytes[FallbackReason::Unsupported as usize],
             5 * MIB
         );
-        check(&range(&other, 0, &one, MIB, 5 * MIB)).await;
+        check(&range(&other, 0, &source, MIB, 5 * MIB)).await;
     });
 }

@@ -152,8 +152,8 @@ async fn check(
     copy(&range, Stability::Stable, &steps, &mut report)
         .await
         .unwrap();
-    let found = content(&**destination).await;
-    assert!(found == expected, "{from} to {to}, {length} bytes");
+    let actual = content(&**destination).await;
+    assert!(actual == expected, "{from} to {to}, {length} bytes");
     assert_eq!(report.total_bytes(), length, "{report:?}");
     let steps = steps.0.into_inner();
     let block = u64::from(destination.geometry().logical_block_bytes);
@@ -261,9 +261,9 @@ fn any_bytes_between_any_blocks_and_over_holes() {
     let runtime = runtime();
     runtime.block_on(async { engine::start(EngineChoice::Automatic).map(drop).unwrap() });
     let mut runner = TestRunner::new(config);
-    let ran = runner.run(&case, |(one, other, from, to, length, holes, same)| {
+    let ran = runner.run(&case, |(first, other, from, to, length, holes, same)| {
         runtime.block_on(async {
-            let source = volume_in(directory.path(), "source", one);
+            let source = volume_in(directory.path(), "source", first);
             fill(&*source, 1, &holes).await;
             if same {
                 // Often overlapping.

@@ -603,10 +603,10 @@ fn writes_given_up_run_to_their_end() {
         let volume = open(&path, options(Caching::Direct));
         give_up(volume.write(0, pattern(1 << 20, 7), Stability::Stable)).await;
         let file = std::fs::File::open(&path).unwrap();
-        let mut found = vec![0; 1 << 20];
-        while found[..] != pattern(1 << 20, 7)[..] {
+        let mut content = vec![0; 1 << 20];
+        while content[..] != pattern(1 << 20, 7)[..] {
             tokio::task::yield_now().await;
-            file.read_exact_at(&mut found, 0).unwrap();
+            file.read_exact_at(&mut content, 0).unwrap();
         }
         volume
             .write(0, Buffer::zeroed(1 << 20), Stability::Stable)

@@ -55,7 +55,7 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
     cdb[5..9].copy_from_slice(&said.to_be_bytes());
     let answer = rig.execute(host, disk, &cdb, &list);
 
-    let found = keys_of(rig, host, disk);
+    let keys = keys_of(rig, host, disk);
     let registers = matches!(service_action, REGISTER | REGISTER_AND_IGNORE_EXISTING_KEY);
     if answer.status == Status::Good
         && registers
@@ -63,7 +63,7 @@ pub(super) fn step(rig: &mut Rig, input: &mut Input) {
         && list.len() == BASIC_BYTES
         && action_key != 0
     {
-        assert!(found.contains(&action_key), "GOOD, but not registered");
+        assert!(keys.contains(&action_key), "GOOD, but not registered");
     }
     well_formed(rig, host, disk);
 }

@@ -164,9 +164,9 @@ fn units_of_one_device_have_separate_reservations() {
         .unwrap();
     let elsewhere = [&first, &second].map(|host| {
         host.unit_attentions();
-        let there = host.to(logical_unit_number(1));
-        there.unit_attentions();
-        there
+        let to_unit = host.to(logical_unit_number(1));
+        to_unit.unit_attentions();
+        to_unit
     });
     first.register(0xa);
     assert_eq!(first.out(RESERVE, EA, 0xa, 0), Status::Good);

@@ -90,8 +90,9 @@ fn the_access_list_of_a_unit_of_another_device_counts() {
     let list = anonymous(&names(), &[Segment(0, 1, 8, 0, 0)]);
     assert_eq!(codes(&send(&initiator, &list)), (COPY_ABORTED, 0x0d, 0x02));
     assert!(volumes[1].events().is_empty());
-    let own = LogicalUnitAccess::Initiators([initiator.nexus.initiator_device.clone()].into());
-    other.set_access(0, own).unwrap();
+    let caller_only =
+        LogicalUnitAccess::Initiators([initiator.nexus.initiator_device.clone()].into());
+    other.set_access(0, caller_only).unwrap();
     copy(&initiator, &list);
 }
 

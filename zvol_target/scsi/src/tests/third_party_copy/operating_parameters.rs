@@ -32,7 +32,13 @@ fn capabilities_of_the_copy_manager_are_reported_consistently() {
         types.push((u16::from_be_bytes([a, b]), rest[4..4 + length].to_vec()));
         rest = &rest[4 + length..];
     }
-    let body = |kind| &types.iter().find(|(found, _)| *found == kind).unwrap().1;
+    let body = |kind| {
+        &types
+            .iter()
+            .find(|(reported, _)| *reported == kind)
+            .unwrap()
+            .1
+    };
     assert!(types.windows(2).all(|pair| pair[0].0 < pair[1].0));
     assert_eq!(body(0x0004)[4..12], parameters[8..16]);
     assert_eq!(body(0x0008)[..4], [3, 0x02, 0x0a, 0xe4]);
@@ -45,9 +51,9 @@ fn capabilities_of_the_copy_manager_are_reported_consistently() {
     while let [code, count, ..] = *rest {
         let (actions, more) = rest[2..].split_at(usize::from(count));
         for action in 0..0x20 {
-            let one = initiator.data(&[0xa3, 0x0c, 2, code, 0, action, 0, 0, 0, 64, 0, 0]);
+            let response = initiator.data(&[0xa3, 0x0c, 2, code, 0, action, 0, 0, 0, 64, 0, 0]);
             assert_eq!(
-                one[1] & 7 == 3,
+                response[1] & 7 == 3,
                 actions.contains(&action),
                 "{code:x} {action:x}"
             );

@@ -231,7 +231,7 @@ fn only_designators_of_logical_units_find_one() {
 fn a_failed_unit_is_reported_with_its_sense_data_and_the_residual() {
     let Pair { volumes, initiator } = pair();
     let list = anonymous(&names(), &[Segment(0, 1, 8, 0, 0)]);
-    for (failing, error, there) in [
+    for (failing, error, pointer) in [
         (
             0,
             (|| VolumeError::Device(std::io::ErrorKind::Other.into())) as fn() -> VolumeError,
@@ -250,7 +250,7 @@ fn a_failed_unit_is_reported_with_its_sense_data_and_the_residual() {
         // The CSCD descriptor of the failed unit.
         assert_eq!(sense[15..18], [0x80, 0, 16 + 32 * failing as u8]);
         assert_eq!((sense[18], sense[19]), (2, 0x70));
-        assert_eq!((sense[21], sense[31], sense[32]), there);
+        assert_eq!((sense[21], sense[31], sense[32]), pointer);
         let volumes = &volumes;
         volumes[failing].mend();
     }

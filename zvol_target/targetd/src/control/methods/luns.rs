@@ -95,8 +95,8 @@ fn show(service: &Service, lun: &Lun, running: Option<&RunningLun>) -> Value {
         LunState::Failed { reason } => {
             shown["state"] = json!("failed");
             shown["reason"] = json!(reason.to_string());
-            if let Some(found) = reason.other_dataset() {
-                shown["found_guid"] = json!(found);
+            if let Some(guid) = reason.other_dataset() {
+                shown["dataset_guid"] = json!(guid);
             }
         }
         LunState::Changing => shown["state"] = json!("changing"),

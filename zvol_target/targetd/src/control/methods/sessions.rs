@@ -37,11 +37,11 @@ pub(super) fn unknown(service: &Service) -> Value {
     let shown: Vec<_> = service
         .unknown_initiators()
         .iter()
-        .map(|one| {
-            let at = one.at.duration_since(UNIX_EPOCH);
+        .map(|known| {
+            let at = known.at.duration_since(UNIX_EPOCH);
             json!({
-                "initiator": one.initiator.as_str(),
-                "address": one.address,
+                "initiator": known.initiator.as_str(),
+                "address": known.address,
                 "at": at.map(|at| at.as_secs()).unwrap_or_default(),
             })
         })
@@ -50,7 +50,7 @@ pub(super) fn unknown(service: &Service) -> Value {
 }
 
 fn show(session: &SessionInformation) -> Value {
-    let since = session.since.duration_since(UNIX_EPOCH);
+    let logged_in_at = session.logged_in_at.duration_since(UNIX_EPOCH);
     let isid = session.isid.iter().map(|byte| format!("{byte:02x}"));
     let parameters = &session.parameters;
     json!({
@@ -67,7 +67,7 @@ fn show(session: &SessionInformation) -> Value {
         "account": session.account,
         "peer": session.peer,
         "portal": session.local,
-        "since": since.map(|since| since.as_secs()).unwrap_or_default(),
+        "logged_in_at": logged_in_at.map(|logged_in_at| logged_in_at.as_secs()).unwrap_or_default(),
         "commands": session.commands,
         "data_in_bytes": session.data_in_bytes,
         "data_out_bytes": session.data_out_bytes,

@@ -64,17 +64,17 @@ pub(super) struct OfLun {
 /// `lun.space`
 pub(super) async fn of_lun(service: &Shared, params: OfLun) -> Result<Value, RpcError> {
     let uuid = params.uuid;
-    let found = usage(service, uuid).await.ok_or_else(|| {
+    let usage = usage(service, uuid).await.ok_or_else(|| {
         RpcError::new(
             code::NOT_FOUND,
             format!("no LUN with the UUID {uuid} is served"),
         )
     })?;
     let seconds = |time: SystemTime| {
-        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        since.as_secs_f64()
+        let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        elapsed.as_secs_f64()
     };
-    Ok(match found {
+    Ok(match usage {
         Usage::Counted(Counted { as_of, usage }) => json!({
             "allocated_bytes": usage.allocated_bytes,
             "shared_bytes": usage.shared_bytes,

@@ -92,11 +92,11 @@ impl Host {
 
     /// Returns the pending unit attentions.
     pub fn attentions(&mut self, lun: u8) -> Vec<Sense> {
-        let mut found = Vec::new();
+        let mut attentions = Vec::new();
         loop {
             match self.test_unit_ready(lun) {
-                Err(sense) if sense.0 == 6 => found.push(sense),
-                _ => return found,
+                Err(sense) if sense.0 == 6 => attentions.push(sense),
+                _ => return attentions,
             }
         }
     }
@@ -105,9 +105,9 @@ impl Host {
     pub fn wait_for(&mut self, lun: u8, answer: Result<(), Sense>) -> Vec<Sense> {
         let mut before = Vec::new();
         wait_until(&format!("LUN {lun} to answer {answer:?}"), || {
-            let found = self.test_unit_ready(lun);
-            before.extend(found.err().filter(|sense| !before.contains(sense)));
-            found == answer
+            let status = self.test_unit_ready(lun);
+            before.extend(status.err().filter(|sense| !before.contains(sense)));
+            status == answer
         });
         before
     }
