@@ -31,15 +31,15 @@ int main(int count, char **arguments)
 
     for (int number = 1; number < count; number++) {
         struct dirent **entries;
-        int found = scandir(arguments[number], &entries, NULL, alphasort);
-        for (int entry = 0; entry < found; entry++) {
+        int entry_count = scandir(arguments[number], &entries, NULL, alphasort);
+        for (int entry = 0; entry < entry_count; entry++) {
             if (entries[entry]->d_name[0] != '.') {
                 replay(arguments[number], entries[entry]->d_name);
                 inputs++;
             }
             free(entries[entry]);
         }
-        if (found >= 0)
+        if (entry_count >= 0)
             free(entries);
     }
     printf("%u inputs\n", inputs);

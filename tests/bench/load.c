@@ -40,7 +40,7 @@ static uint32_t latencies[LONGEST_US + 1];
 static uint32_t logical_block_bytes;
 static uint64_t blocks, done;
 static uint32_t block_bytes;
-static int writing, is_random, under_way;
+static int writing, is_random, in_flight;
 static double deadline;
 static uint64_t random_state = 88172645463325252u;
 
@@ -72,7 +72,7 @@ static void ended(struct iscsi_context *iscsi, int status, void *command_data, v
         fail("a command failed", iscsi_get_error(iscsi));
     scsi_free_scsi_task(task);
     double at = now(), microseconds = (at - slot->started) * 1e6;
-    under_way--;
+    in_flight--;
     if (at > deadline)
         return;
     latencies[microseconds < LONGEST_US ? (int)microseconds : LONGEST_US]++;
@@ -94,7 +94,7 @@ static void start(struct slot *slot) {
     if (!task)
         fail("cannot send", iscsi_get_error(session->iscsi));
     slot->started = now();
-    under_way++;
+    in_flight++;
 }
 
 static void log_in(struct session *session, const char *text, int number) {
@@ -160,7 +160,7 @@ int main(int count, char **words) {
     for (int i = 0; i < session_count; i++)
         for (int j = 0; j < depth; j++)
             start(&sessions[i].slots[j]);
-    while (under_way > 0) {
+    while (in_flight > 0) {
         for (int i = 0; i < session_count; i++)
             polled[i] = (struct pollfd){.fd = iscsi_get_fd(sessions[i].iscsi),
                                         .events = (short)iscsi_which_events(sessions[i].iscsi)};

@@ -49,7 +49,7 @@ static const char *const jobs[] = {"copy", "xcopy", "fill", "zero", "same", "unm
 
 static enum job job;
 static struct end ends[MOST_SESSIONS];
-static int end_count, under_way;
+static int end_count, in_flight;
 static uint32_t logical_block_bytes, command_blocks;
 static uint64_t next_block, end_block, run_blocks, stride_blocks, done_blocks, commands;
 static double deadline, longest;
@@ -145,7 +145,7 @@ static void check(struct iscsi_context *iscsi, int status, struct scsi_task *tas
 
 static void ended(struct iscsi_context *iscsi, int status, void *task, void *private_data) {
     check(iscsi, status, task);
-    under_way--;
+    in_flight--;
     commands++;
     double seconds = now() - ((struct slot *)private_data)->started;
     times[seconds < TIME_STEPS * 1e-5 ? (int)(seconds * 1e5) : TIME_STEPS]++;
@@ -215,7 +215,7 @@ static void start(struct slot *slot) {
     if (!task)
         fail("cannot send", iscsi_get_error(iscsi));
     slot->started = now();
-    under_way++;
+    in_flight++;
 }
 
 static double percentile(double share) {
@@ -228,7 +228,7 @@ static double percentile(double share) {
 
 static void run(void) {
     struct pollfd polled[MOST_SESSIONS];
-    while (under_way > 0) {
+    while (in_flight > 0) {
         for (int i = 0; i < end_count; i++)
             polled[i] = (struct pollfd){.fd = iscsi_get_fd(ends[i].iscsi), .events = (short)iscsi_which_events(ends[i].iscsi)};
         if (poll(polled, (nfds_t)end_count, 120000) <= 0)

@@ -68,8 +68,8 @@ class Client:
                 self.asking = False
             if status in (200, 201, 202):
                 return answer
-            under_way = status == 409 and "idempotency key is running" in answer["detail"]
-            assert status in _AWAY or under_way, f"{method} {path} {body}: {status} {answer}"
+            is_running = status == 409 and "idempotency key is running" in answer["detail"]
+            assert status in _AWAY or is_running, f"{method} {path} {body}: {status} {answer}"
             assert time.monotonic() < until, f"{method} {path}: no answer; the last was {status} {answer}"
             self.sent_again += 1
             time.sleep(0.03)

@@ -64,7 +64,7 @@ static inline int make_file(const char *name, uint64_t size)
     return file;
 }
 
-static inline bool is_there(const char *name)
+static inline bool exists(const char *name)
 {
     struct stat status;
 

@@ -152,15 +152,15 @@ static struct fileops_clone_request into(int source, int destination)
                                           .destination_dataset = dataset};
 }
 
-static void are_equal(int one, int second)
+static void are_equal(int first_file, int second)
 {
     static char left[1 << 20], right[1 << 20];
     struct stat first, other_status;
-    fstat(one, &first);
+    fstat(first_file, &first);
     fstat(second, &other_status);
     assert_int_equal(first.st_size, other_status.st_size);
     for (off_t at = 0; at < first.st_size; at += (off_t)sizeof(left)) {
-        const ssize_t got = pread(one, left, sizeof(left), at);
+        const ssize_t got = pread(first_file, left, sizeof(left), at);
         assert_int_equal(pread(second, right, sizeof(right), at), got);
         assert_memory_equal(left, right, (size_t)got);
     }
@@ -190,7 +190,7 @@ static void a_clone_by_name_is_whole_or_not_there(void **state)
     are_equal(source, made);
     assert_int_equal(fstat(made, &status), 0);
     assert_int_equal(status.st_mode & 07777, 0640);
-    assert_false(is_there(FILEOPS_CLONES_FOLDER));
+    assert_false(exists(FILEOPS_CLONES_FOLDER));
     assert_int_equal(fileops_clone(&request, &result), EEXIST);
     close(made);
     close(source);
@@ -221,8 +221,8 @@ static void what_can_not_be_shared_is_copied_with_its_holes(void **state)
     assert_int_equal(result.refused, FILEOPS_FALLBACK_RECORD_SIZE);
     kernel.refuses = EIO;
     assert_int_equal(fileops_clone(&request, &result), EIO);
-    assert_false(is_there("fast"));
-    assert_false(is_there(FILEOPS_CLONES_FOLDER));
+    assert_false(exists("fast"));
+    assert_false(exists(FILEOPS_CLONES_FOLDER));
     close(made);
     close(source);
     close(request.directory);
@@ -258,7 +258,7 @@ static void thick_storage_shares_nothing_and_admits_first(void **state)
     assert_int_equal(fileops_clone(&request, &result), ENOSPC);
     assert_int_equal(result.left, FILEOPS_CLONE_UNTOUCHED);
     assert_int_equal(admitted(), full);
-    assert_false(is_there("again"));
+    assert_false(exists("again"));
     close(source);
     close(request.directory);
 }
@@ -271,7 +271,7 @@ static void a_source_that_changes_is_refused(void **state)
     kernel.changes = true;
     const struct fileops_clone_request request = by_name(source, "clone");
     assert_int_equal(fileops_clone(&request, &result), EBUSY);
-    assert_false(is_there("clone"));
+    assert_false(exists("clone"));
     assert_int_equal(kernel.calls, 1); /* not all of it first */
     const int file = make_file("file", 0);
     const struct fileops_clone_request whole = into(source, file);
@@ -319,8 +319,8 @@ static void nothing_remains_of_a_cancelled_clone(void **state)
     struct fileops_clone_request request = by_name(source, "clone");
     request.progress = cancels;
     assert_int_equal(fileops_clone(&request, &result), ECANCELED);
-    assert_false(is_there("clone"));
-    assert_false(is_there(FILEOPS_CLONES_FOLDER));
+    assert_false(exists("clone"));
+    assert_false(exists(FILEOPS_CLONES_FOLDER));
     close(source);
     close(request.directory);
 }
@@ -328,10 +328,10 @@ static void nothing_remains_of_a_cancelled_clone(void **state)
 static void a_copy_is_never_called_a_clone(void **state)
 {
     struct fileops_clone_result result;
-    struct stat one, second;
+    struct stat first, second;
     (void)state;
-    assert_int_equal(stat(scratch, &one) || stat(other_folder, &second), 0);
-    if (one.st_dev == second.st_dev)
+    assert_int_equal(stat(scratch, &first) || stat(other_folder, &second), 0);
+    if (first.st_dev == second.st_dev)
         skip();
     const int source = make_file("disk", SIZE);
     struct fileops_clone_request request = by_name(source, "clone");

@@ -139,7 +139,7 @@ static void what_a_crash_left_of_clones_goes(void **state)
     mkdir(in_scratch(FILEOPS_CLONES_FOLDER), 0700);
     close(make_file(FILEOPS_CLONES_FOLDER "/half", 4096));
     assert_int_equal(fileops_dataset_open(scratch, &again), 0);
-    assert_false(is_there(FILEOPS_CLONES_FOLDER));
+    assert_false(exists(FILEOPS_CLONES_FOLDER));
     fileops_dataset_put(again);
 }
 

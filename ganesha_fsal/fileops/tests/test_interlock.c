@@ -7,32 +7,32 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-static const struct interlock_file one = {1, 10}, two = {1, 11};
+static const struct interlock_file first_file = {1, 10}, other_file = {1, 11};
 static atomic_bool entered, stop;
 static atomic_int freeing, stepping, wrong, freed, steps;
 
 static void *free_once(void *argument)
 {
     (void)argument;
-    assert_int_equal(fileops_freeing_begin(one.device, one.inode), 0);
+    assert_int_equal(fileops_freeing_begin(first_file.device, first_file.inode), 0);
     atomic_store(&entered, true);
-    fileops_freeing_end(one.device, one.inode);
+    fileops_freeing_end(first_file.device, first_file.inode);
     return NULL;
 }
 
 static void steps_go_together_and_so_do_those_who_free(void **state)
 {
     (void)state;
-    assert_int_equal(interlock_step_begin(&one, &two), 0);
-    assert_int_equal(interlock_step_begin(&two, &one), 0);
-    interlock_step_end(&one, &two);
-    interlock_step_end(&two, &one);
-    assert_int_equal(fileops_freeing_begin(one.device, one.inode), 0);
-    assert_int_equal(fileops_freeing_begin(one.device, one.inode), 0);
-    fileops_freeing_end(one.device, one.inode);
-    fileops_freeing_end(one.device, one.inode);
-    assert_int_equal(interlock_step_begin(&one, &one), 0); /* both ends at one place */
-    interlock_step_end(&one, &one);
+    assert_int_equal(interlock_step_begin(&first_file, &other_file), 0);
+    assert_int_equal(interlock_step_begin(&other_file, &first_file), 0);
+    interlock_step_end(&first_file, &other_file);
+    interlock_step_end(&other_file, &first_file);
+    assert_int_equal(fileops_freeing_begin(first_file.device, first_file.inode), 0);
+    assert_int_equal(fileops_freeing_begin(first_file.device, first_file.inode), 0);
+    fileops_freeing_end(first_file.device, first_file.inode);
+    fileops_freeing_end(first_file.device, first_file.inode);
+    assert_int_equal(interlock_step_begin(&first_file, &first_file), 0); /* both ends at one place */
+    interlock_step_end(&first_file, &first_file);
 }
 
 static void freeing_waits_for_a_step(void **state)
@@ -40,12 +40,12 @@ static void freeing_waits_for_a_step(void **state)
     pthread_t thread;
     (void)state;
     atomic_store(&entered, false);
-    assert_int_equal(interlock_step_begin(&two, &one), 0);
+    assert_int_equal(interlock_step_begin(&other_file, &first_file), 0);
     assert_int_equal(pthread_create(&thread, NULL, free_once, NULL), 0);
     for (int i = 0; i < 20; i++)
         pause_briefly();
     assert_false(atomic_load(&entered));
-    interlock_step_end(&two, &one);
+    interlock_step_end(&other_file, &first_file);
     pthread_join(thread, NULL);
     assert_true(atomic_load(&entered));
 }
@@ -70,14 +70,14 @@ static void *step_often(void *argument)
 {
     const bool back = argument != NULL;
     while (!atomic_load(&stop)) {
-        if (interlock_step_begin(back ? &two : &one, back ? &one : &two) != 0)
+        if (interlock_step_begin(back ? &other_file : &first_file, back ? &first_file : &other_file) != 0)
             continue;
         atomic_fetch_add(&stepping, 1);
         if (atomic_load(&freeing) != 0)
             atomic_fetch_add(&wrong, 1);
         atomic_fetch_sub(&stepping, 1);
         atomic_fetch_add(&steps, 1);
-        interlock_step_end(back ? &two : &one, back ? &one : &two);
+        interlock_step_end(back ? &other_file : &first_file, back ? &first_file : &other_file);
     }
     return NULL;
 }
@@ -89,9 +89,9 @@ static void all_continue_and_never_together(void **state)
     (void)state;
     atomic_store(&stop, false);
     for (int i = 0; i < 2; i++) {
-        pthread_create(&threads[3 * i], NULL, free_often, (void *)(uintptr_t)(i ? &two : &one));
+        pthread_create(&threads[3 * i], NULL, free_often, (void *)(uintptr_t)(i ? &other_file : &first_file));
         pthread_create(&threads[3 * i + 1], NULL, step_often, NULL);
-        pthread_create(&threads[3 * i + 2], NULL, step_often, (void *)(uintptr_t)&two);
+        pthread_create(&threads[3 * i + 2], NULL, step_often, (void *)(uintptr_t)&other_file);
     }
     while (atomic_load(&freed) < 2000 || atomic_load(&steps) < 2000)
         pause_briefly();

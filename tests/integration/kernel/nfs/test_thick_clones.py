@@ -113,13 +113,13 @@ def test_a_crash_during_a_clone_by_name_leaves_nothing(stores: Stores) -> None:
     def clone() -> None:
         stores.control.clone(THICK, "disk", "clone", request="1" * 32, fast=False)
 
-    def is_under_way() -> bool:
+    def is_running() -> bool:
         assert not (place / "clone").exists(), "it was too fast"
         return any(path.stat().st_size > 0 for path in (place / MAKING).glob("*"))
 
     thread = threading.Thread(target=clone)
     thread.start()
-    wait_for(is_under_way, "the clone has begun")
+    wait_for(is_running, "the clone has begun")
     stores.ganesha.kill()
     thread.join()
     assert not (place / "clone").exists()
