@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the prose of Markdown pages, the console, help texts and API descriptions: short sentences, and none of the words that
 docs/GLOSSARY.md replaces. Sources of the folders in RETIRED have none of their words, neither in names nor in comments. Comments
-and docstrings of the folders in COMMENTED have none of the words and constructions of IN_COMMENTS.
+and docstrings of the folders in COMMENTED have none of the words and constructions of IN_COMMENTS. No source has a
+name of IN_NAMES.
 
 usage: prose.py [--all] [PAGE]...
 
@@ -90,6 +91,13 @@ IN_COMMENTS = {
     r"what is (?:said|given|asked|sent)": "a noun",
     r"who(?:ever)? (?:asks|wants|waits|comes)": "a noun",
 }
+IN_NAMES = {"found", "kept", "one", "own", "since", "standing", "there"}
+"""Words that are no names: a name says what it holds. Names of up to three words have none of them either, except the number one.
+Longer names are sentences, as those of tests."""
+NAMED_ELSEWHERE = {"duration_since", "saturating_duration_since", "getOwnPropertyDescriptor", "hasOwn"}
+"""Names of libraries. Errors are called not found everywhere."""
+NAMED_LIKE_JOURNALCTL = {"journal.py", "logs.ts", "logs.tsx", "queries.ts", "server_log.py"}
+"""Files where `since` is an option of journalctl."""
 SOURCES = {".c", ".h", ".js", ".py", ".rs", ".ts", ".tsx"}
 _CHECKED = {".c", ".h", ".py", ".rs"}
 _IN_COMMENTS = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), instead) for pattern, instead in IN_COMMENTS.items()]
@@ -104,6 +112,12 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_\[]*\w)")
 _ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|No|Fig|approx)\.")
 _WORD = re.compile(r"\w")
 _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_CODE_NAME = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|\br(#*)".*?"\1|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|'(?:[^'\\\n]|\\.[^'\n]*)'"""
+    r"""|(?<=[(,=:>] )/(?:[^/\\\n]|\\.)+/|(?<=\()/(?:[^/\\\n]|\\.)+/|(?P<name>(?<!\.)\bone\b|\b(?!one\b)[A-Za-z_]\w*)""",
+    re.DOTALL,
+)
+"""A comment, a literal or a name. `.one` is a function of libraries."""
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}")
 _C_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
@@ -260,14 +274,48 @@ def retired_in(source: str, words: set[str]) -> Iterator[tuple[int, str]]:
             yield number, word
 
 
+def names(source: str, suffix: str) -> Iterator[tuple[int, str]]:
+    """Names in a source: line and name. Comments and literals have none."""
+    if suffix == ".py":
+        before = ""
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.NAME and (before, token.string) != (".", "one"):
+                yield token.start[0], token.string
+            before = token.string
+        return
+    yield from (
+        (source.count("\n", 0, match.start()) + 1, match["name"]) for match in _CODE_NAME.finditer(source) if match["name"]
+    )
+
+
+def says_nothing(name: str) -> bool:
+    """Whether a name is, or has, a word of IN_NAMES."""
+    parts = [part.lower() for part in _NAME_PART.findall(name)]
+    if name in NAMED_ELSEWHERE or "not found" in " ".join(parts):
+        return False
+    return parts == ["one"] or (len(parts) <= 3 and bool((IN_NAMES - {"one"}) & set(parts)))
+
+
+def problems_of_names(file: Path) -> Iterator[tuple[int, str]]:
+    """Names of a source that do not say what they hold: line and text."""
+    for line, name in names(file.read_text(), file.suffix):
+        if says_nothing(name) and not (name == "since" and file.name in NAMED_LIKE_JOURNALCTL):
+            yield line, f'"{name}" is no name (write: what it holds)'
+
+
 def check_sources() -> int:
-    """Prints the retired words in sources, and the problems of their comments. Returns how many there are."""
+    """Prints the retired words in sources, and the problems of their names and comments. Returns how many there are."""
     count = 0
     for folders, words in RETIRED.items():
         files = sorted(file for folder in folders.split() for file in (REPOSITORY / folder).rglob("*") if file.suffix in SOURCES)
         for file in files:
             for line, word in retired_in(file.read_text(), set(words.split())):
                 print(f'{file.relative_to(REPOSITORY)}:{line}: "{word}": docs/GLOSSARY.md has the word to use')
+                count += 1
+    for file in (file for folder in (*COMMENTED, "ui/src", "ui/tests") for file in sorted((REPOSITORY / folder).rglob("*"))):
+        if file.suffix in SOURCES and not {"build", "node_modules", "target"} & set(file.parts):
+            for line, problem in problems_of_names(file):
+                print(f"{file.relative_to(REPOSITORY)}:{line}: {problem}")
                 count += 1
     for file in (file for folder in COMMENTED for file in sorted((REPOSITORY / folder).rglob("*")) if file.suffix in _CHECKED):
         if file != Path(__file__) and "build" not in file.parts:

@@ -70,6 +70,25 @@ def test_comments_and_docstrings_have_no_private_words(suffix: str, source: str,
     assert sorted(line for line, _ in prose.problems_of_comments(source, suffix)) == lines
 
 
+@pytest.mark.parametrize(
+    ("suffix", "source", "names"),
+    [
+        (".py", '"""one"""\nfor one in f"{found} there":\n    self.kept = row.one()  # own\n', ["one", "found", "kept"]),
+        (".ts", "const one = `found`; // own\nlist.map((there) => /kept/.test(there.name));\n", ["one", "there", "there"]),
+        (
+            ".rs",
+            "let c = '\"'; fn found_by(x: &'a str) { println!(\"own\") } /* one */ let since = 'o';\n",
+            ["found_by", "since"],
+        ),
+        (".c", "int is_there(void) { return found_in_pages; } /* own */\n", ["is_there", "found_in_pages"]),
+        (".py", "def test_a_file_is_found_in_one_folder(): raise FileNotFoundError(one_file, NOT_FOUND)\n", []),
+    ],
+)
+def test_names_say_what_they_hold(suffix: str, source: str, names: list[str]) -> None:
+    """Comments, literals, long names, and names of libraries are not checked."""
+    assert [name for _, name in prose.names(source, suffix) if prose.says_nothing(name)] == names
+
+
 def test_long_table_rows_pass() -> None:
     assert not problems_in(f"| a | b |\n|---|---|\n| {sentence(40)} | x |\n")
 

@@ -439,10 +439,10 @@ def test_certbots_renewed_certificate_is_served(tmp_path: Path) -> None:
     uploads.mkdir()
     lineage.mkdir()
 
-    def renew(authority: Authority, name: str, own_key: bool = True) -> int:
+    def renew(authority: Authority, name: str, matching_key: bool = True) -> int:
         key = ec.generate_private_key(ec.SECP256R1())
         (lineage / "fullchain.pem").write_text(authority.sign(key, name) + authority.certificate)
-        (lineage / "privkey.pem").write_text(pem_of(key if own_key else ec.generate_private_key(ec.SECP256R1())))
+        (lineage / "privkey.pem").write_text(pem_of(key if matching_key else ec.generate_private_key(ec.SECP256R1())))
         environment = {"RENEWED_LINEAGE": str(lineage), "RENEWED_DOMAINS": name, "PYTHONPATH": str(REPOSITORY)}
         return subprocess.run(
             [REPOSITORY / "packaging/debian/bin/certbot-deploy", uploads], env=environment, check=False
@@ -456,7 +456,7 @@ def test_certbots_renewed_certificate_is_served(tmp_path: Path) -> None:
             certificate.main(service.certificates, uploads)
             service.reload()
             wait_for(partial(trusts, service, authority), "the renewed certificate is presented")
-        assert renew(Authority("third"), "localhost", own_key=False) != 0
+        assert renew(Authority("third"), "localhost", matching_key=False) != 0
         assert not (uploads / certificate.UPLOAD).exists()
 
 

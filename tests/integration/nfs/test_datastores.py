@@ -164,11 +164,11 @@ def test_users_of_a_device_are_found(rig: Rig, monkeypatch: pytest.MonkeyPatch) 
     assert answer.json["blocking"] == [ESX1]
     clients = rig.control.clients
 
-    def since_an_hour() -> Clients:
+    def an_hour_ago() -> Clients:
         shown = clients()
         return replace(shown, started_at=shown.started_at - 3600)
 
-    monkeypatch.setattr(rig.control, "clients", since_an_hour)
+    monkeypatch.setattr(rig.control, "clients", an_hour_ago)
     store = rig.appliance.nfs_datastore("first", clients=[ESX1])
     idle = rig.appliance.nfs_datastore("second", clients=[ESX1])
     with mounted("/first", server=ESX1) as host:
