@@ -195,7 +195,7 @@ test("the rollback lists what will be lost and requires the name", async () => {
   await inspect(page, "rollback");
   await survive(page, "datastores Rollback", button);
   await button.click();
-  // What the dialog has listed is no reason to ask again.
+  // The dialog has listed them, so it does not ask again.
   await page.getByText("Roll back: done").waitFor();
   await page.getByRole("button", { name: "Actions for snapshot after" }).waitFor({ state: "detached" });
 });

@@ -45,7 +45,7 @@ export function newCache(): QueryClient {
     defaultOptions: {
       queries: {
         staleTime: 5_000,
-        // Whether the appliance can be reached is seen by asking it; the browser knows of its own network cards only.
+        // Requests show whether the appliance can be reached; the browser only knows its network cards.
         networkMode: "always",
         // What is refused is refused again; what got no answer is requested again, while the banner says so.
         retry: (count, error) => asProblem(error).isConnection && count < 2,

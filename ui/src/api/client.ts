@@ -6,7 +6,7 @@ import { reportLost, reportReached } from "./connection";
 import { connectionProblem, problemOf } from "./problem";
 import type { paths } from "./schema";
 
-/** Of the session, in memory only: a page that is loaded anew requests it again. */
+/** CSRF token of the session, in memory only: a reloaded page requests it again. */
 let csrfToken: string | null = null;
 
 export function setCsrfToken(token: string | null): void {

@@ -3,7 +3,7 @@ import { QueryClient } from "@tanstack/react-query";
 import { describe, expect, it } from "vitest";
 import { takeJobEvent } from "./events";
 
-/** Whether files are requested anew after a job of this kind, which the list of jobs has. */
+/** Whether files are requested again after a job of this kind, which the list of jobs has. */
 function measuresAnew(kind: string, listed = "1"): boolean | undefined {
   const client = new QueryClient();
   client.setQueryData(["jobs"], [{ id: listed, kind, state: "running", step: "", percent: 0 }]);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Server-sent events, into the cache: what a screen shows is never older than the last event. The service has few streams, so
- * a browser takes one: the tab that has the lock listens, and tells the others over a channel.
+ * Server-sent events update the cache: a screen never shows data older than the last event. The service allows few streams, so a
+ * browser opens only one: the tab that holds the lock listens, and forwards events to the other tabs over a channel.
  */
 
 import type { QueryClient } from "@tanstack/react-query";
 import { reportLost, reportReached } from "./connection";
 import type { Job } from "./types";
 
-/** What all tabs take to their caches: a job's news, alerts, that no stream tells of anything, that something may have been missed. */
+/** Events that all tabs apply to their caches: news of a job, new alerts, and the loss of earlier events. */
 type News = { kind: "job"; event: JobEvent } | { kind: "alerts" } | { kind: "untold" } | { kind: "missed" };
 
 /** Of the lock and of the channel; those of another appliance, which has another origin, are others. */
@@ -51,7 +51,7 @@ const WITHOUT_STREAM_MS = 5_000;
 /** Then a stream that was refused is requested again. */
 const REFUSED_MS = 30_000;
 
-/** A job, of this kind where that is known, has ended: what it may have changed is requested anew, where it is shown. */
+/** A job of this kind, if the kind is known, has ended: requests again what it may have changed, where that is shown. */
 export function takeJobEnd(client: QueryClient, kind: string | undefined): void {
   for (const name of CHANGED_BY_JOBS) void client.invalidateQueries({ queryKey: [name] });
   if (kind === undefined || !LEAVING_FILES.includes(kind)) void client.invalidateQueries({ queryKey: ["files"] });

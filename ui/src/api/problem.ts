@@ -50,7 +50,7 @@ export class ApiProblem extends Error {
   }
 }
 
-/** Whether a field is the one that is named, or a part of it. */
+/** Whether a field is the named field or a part of it. */
 export function isWithin(field: string, name: string): boolean {
   return field === name || field.startsWith(`${name}.`);
 }
@@ -59,7 +59,7 @@ function fieldText(fieldError: { reason: string; allowed?: string }): string {
   return fieldError.allowed ? `${fieldError.reason}; allowed: ${fieldError.allowed}` : fieldError.reason;
 }
 
-/** Of an answer that is no success. What is no problem document becomes one without details: nothing of it is shown. */
+/** The problem of a failed response. If its body is not a problem document, no details are shown. */
 export function problemOf(status: number, body: unknown): ApiProblem {
   if (isProblem(body)) return new ApiProblem(status, body.code, body.detail, body);
   return new ApiProblem(status, "no_problem_document", "");

@@ -64,7 +64,7 @@ export const keysQuery = queryOptions({
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/encryption-keys", { params: { query }, signal }))),
 });
 
-/** Of one pool. The API tells them in a list only; where the pool has none any more it is as for what is not there. */
+/** The key of one pool. The API has only a list of keys; without a key of the pool this fails as not found. */
 export const keyQuery = (pool: string) =>
   queryOptions({
     queryKey: ["encryption-keys", pool],
@@ -133,7 +133,7 @@ export const snapshotsQuery = (id: string) =>
     refetchInterval: SLOW_MS,
   });
 
-/** Of all datastores, the newest first: those that a search is about. */
+/** Snapshots of all datastores that match a search, the newest first. */
 export const snapshotSearchQuery = (search: string) =>
   queryOptions({
     queryKey: ["snapshots", "search", search],

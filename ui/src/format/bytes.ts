@@ -23,16 +23,16 @@ export function formatRate(bytesPerSecond: number): string {
   return `${formatBytes(Math.round(bytesPerSecond))}/s`;
 }
 
-/** All digits, for who wants to be exact. */
+/** All digits, for exact values. */
 export function formatExactBytes(value: string | number): string {
   return text.common.bytes(formatWhole(BigInt(value)));
 }
 
-/** After the sign of another language one or two digits: "1,000 GB" is 1 GB for some and 1000 GB for others, so it is no size. */
+/** After the decimal sign of the other language at most two digits: "1,000 GB" means 1 GB to some and 1000 GB to others. */
 const FRACTION = DECIMAL_SIGN === "," ? ",[0-9]+|\\.[0-9]{1,2}" : "\\.[0-9]+|,[0-9]{1,2}";
 const SIZE = new RegExp(`^\\s*([0-9]+(?:${FRACTION})?)\\s*([kmgtp]?)(i?b?)\\s*$`, "i");
 
-/** Bytes of a typed size: "2T", "1.5 TiB", "500 GiB"; null if it is no size. Units are binary. A number without a unit is no size. */
+/** Bytes of a typed size: "2T", "1.5 TiB", "500 GiB"; otherwise null. Units are binary. A number without a unit is refused. */
 export function parseBytes(typed: string): bigint | null {
   const match = SIZE.exec(typed);
   const [, amount, letter] = match ?? [];

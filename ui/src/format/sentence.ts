@@ -4,7 +4,7 @@
 /** What the service says to type is typed so. */
 const COMMAND = /^(esxcli|systemctl|zfs|zpool|zvaai)\b/;
 
-/** Begins with a capital; a command, an address and a path stay as they are. What begins with a name says first what has it. */
+/** Capitalises the first word, except in a command, an address or a path. */
 export function capitalised(said: string): string {
   const trimmed = said.trim();
   if (COMMAND.test(trimmed) || !/^[a-z]+(?=[\s,:;.]|$)/.test(trimmed) || /^\w+\.\w/.test(trimmed)) return trimmed;

@@ -18,7 +18,7 @@ export class Meter<Name extends string> {
     this.#names = names;
   }
 
-  /** Takes a sample; one that is not newer than the last is no news. What fell was counted anew: it began with this sample. */
+  /** Adds a sample that is newer than the last. If a counter fell, it was reset: the measurement starts with this sample. */
   take(sample: Sample<Name>): void {
     const last = this.#samples.at(-1);
     if (last !== undefined && sample.at <= last.at) return;

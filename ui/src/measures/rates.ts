@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What changes by the second, of counters that only grow: kept while the page lives, whatever screen is shown. */
+/** Rates per second of counters that only grow. They are retained while the page is loaded, on all screens. */
 
 import type { OperationCounters, Totals } from "./statistics";
 
@@ -34,7 +34,7 @@ function latency(counters: OperationCounters): number | null {
   return counters.operations > 0 ? counters.microseconds / counters.operations / 1000 : null;
 }
 
-/** Between two samples; null when the counters began anew between them (the target was started, a LUN went away). */
+/** Rate between two samples; null if the counters were reset in between (the target was restarted, a LUN was removed). */
 export function rateBetween(before: Sample, now: Sample): Rate | null {
   const seconds = now.at - before.at;
   const read = difference(now.totals.read, before.totals.read);
@@ -56,7 +56,7 @@ export class RateHistory {
   #last: Sample | null = null;
   #rates: readonly Rate[] = [];
 
-  /** Takes a sample; one that is not newer than the last is no news. */
+  /** Adds a sample that is newer than the last. */
   take(sample: Sample): void {
     if (this.#last !== null && sample.at <= this.#last.at) return;
     const rate = this.#last === null ? null : rateBetween(this.#last, sample);

@@ -2,7 +2,7 @@
 import { expect, it, vi } from "vitest";
 import { partsOf } from "./about";
 
-// Where the service is: there is no page here.
+// The tests run without a page, so the service has an address here.
 vi.hoisted(() => vi.stubGlobal("window", { location: { origin: "https://appliance.example" } }));
 
 const ID = "5366e1bc-0a39-4f87-bac7-2ff14b83a99f";

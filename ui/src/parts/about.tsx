@@ -7,7 +7,7 @@ import { Link } from "react-router";
 import { datastoresQuery, groupsQuery, hostsQuery, schedulesQuery, usersQuery } from "../api/queries";
 import { useMay } from "../session/session";
 
-/** The first part of a subject, which may go on with a file or a snapshot of it. */
+/** The first part of a subject. The name of a file or a snapshot can follow. */
 export function partsOf(subject: string): readonly [about: string, rest: string] {
   const [about = subject] = /^[0-9a-f-]{36}(?=[/@]|$)/.exec(subject) ?? [];
   return [about, subject.slice(about.length)];

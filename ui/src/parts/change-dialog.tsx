@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A dialog for what is done at once: sends it once, requests anew what it has made old, and says that it is done. */
+/** A dialog for a change without a job: sends it once, requests outdated data again, and reports success. */
 
 import { useQueryClient } from "@tanstack/react-query";
 import type { ReactNode } from "react";
@@ -27,7 +27,7 @@ interface Props<Body, Answer> {
   readonly ready?: boolean;
   /** Names in the cache of what is old then. */
   readonly changes: readonly string[];
-  /** What is said when it is done, where it is not shown anyway. */
+  /** Message after success, where the page does not show the result. */
   readonly done?: string;
   readonly onDone?: (answer: NonNullable<Answer>) => void;
   readonly onClose: () => void;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What of a form is sent: what was changed only, so that what somebody else changed meanwhile stays. */
+/** Only the changed fields of a form are sent, so that meanwhile changes by others to other fields persist. */
 
 /** Those of `now` that are not as in `first`; lists are the same in the same order only. */
 export function changedOf<Values extends object>(first: Partial<Values>, now: Values): Partial<Values> {

@@ -72,7 +72,7 @@ export function SendDialog({
           onSubmit={(event) => {
             event.preventDefault();
             if (!sendable || (canForce && !force)) return;
-            // The tick was for this one; another refusal is read anew.
+            // The tick was for the earlier refusal; another refusal must be read first.
             setForce(false);
             setSent(body);
             onSubmit(canForce);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A dialog that begins a job: sends it once, says that it goes on by itself, and hands it on. */
+/** A dialog that starts a job: sends it once, says that the job runs in the background, and passes the job on. */
 
 import { useQueryClient } from "@tanstack/react-query";
 import type { ReactNode } from "react";

@@ -40,7 +40,7 @@ export function JobProgress({ job }: { readonly job: Job }) {
   );
 }
 
-/** Tells once how a job that was begun on this page has ended; nothing while it is under way. */
+/** Reports once how a job that was started on this page has ended; shows nothing while the job runs. */
 export function JobNews({ id, onEnd }: { readonly id: string; readonly onEnd?: (job: Job) => void }) {
   const { data: job } = useQuery(jobQuery(id));
   const client = useQueryClient();

@@ -5,7 +5,7 @@ import type { Outcome } from "../api/client";
 import { ApiProblem } from "../api/problem";
 import { newsOf, readNow, sendKnown, type Known, type SentWith } from "./known";
 
-// Where the service is: there is no page here.
+// The tests run without a page, so the service has an address here.
 vi.hoisted(() => vi.stubGlobal("window", { location: { origin: "https://appliance.example" } }));
 
 const REFUSED: Outcome<string> = {
@@ -13,7 +13,7 @@ const REFUSED: Outcome<string> = {
   response: new Response(null, { status: 412 }),
 };
 
-/** Counts how often it was read anew. */
+/** Counts how often the object was read again. */
 function knownOf(readAnew: () => Promise<void>): Known {
   return { thing: {}, etag: '"one"', opening: false, news: [], readAnew };
 }

@@ -20,7 +20,7 @@ export interface News {
   readonly before: string;
 }
 
-/** What a dialog is about, as its reader knows it: as it was read when it was opened, or since, after a refusal. */
+/** The object of a dialog as its reader knows it: as read when the dialog opened, or later, after a refusal. */
 export interface Known<Thing = unknown> {
   readonly thing: Thing;
   readonly etag: string;
@@ -70,7 +70,7 @@ export function useKnown<Thing extends Versioned, Key extends readonly unknown[]
     onNews?.(thing, now);
   };
   const open = useEffectEvent(async (isOpen: () => boolean) => {
-    // Where it can't be read what the page shows has to do: what is sent is for that version only.
+    // If it cannot be read, the version that the page shows is used: the request applies to that version only.
     const now = await readNow(client, reading).catch(() => undefined);
     if (!isOpen()) return;
     if (now !== undefined) take(now);
@@ -107,7 +107,7 @@ export function useKnownForm<Thing extends Versioned, Key extends readonly unkno
   return { known, first: formOf(known.thing), form, change };
 }
 
-/** Headers of what is sent: done once, and only to what is known. */
+/** Headers of the request: the service carries it out once, and only on the known version. */
 export type SentWith = Readonly<Record<"Idempotency-Key", string> & Partial<Record<"If-Match", string>>>;
 
 /** Sends a change of what is known; where it is another by now it is read, so that it can be shown with the refusal. */

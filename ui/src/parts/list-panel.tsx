@@ -11,7 +11,7 @@ interface Props<Item> {
   readonly words: {
     readonly title: string;
     readonly lead?: string;
-    /** What is said where there is nothing. */
+    /** Text for an empty list. */
     readonly empty?: string;
     readonly create: string;
   };

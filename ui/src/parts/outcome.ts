@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What a job has left behind: of one that failed its traces, of one that is done what is not as it should be. */
+/** What a job has left behind: the traces of a failed job, the shortcomings of a successful job. */
 
 import type { Job } from "../api/types";
 import { text } from "../text";
@@ -19,7 +19,7 @@ export function tracesOf(job: Pick<Job, "kind" | "problem">): string {
   return TAKEN_BACK.includes(job.kind) ? text.common.job.tookBack : text.common.job.check;
 }
 
-/** What is not as it should be though a job is done, and why: the appliance goes on trying. */
+/** Shortcomings of a job that succeeded, with reasons: the appliance continues to try. */
 export function shortcomingsOf({ result }: Pick<Job, "result">): string[] {
   const several = result?.["problems"];
   const all: unknown[] = Array.isArray(several) ? several : [result?.["problem"]];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The frame of a screen: title, what can be done, content. Tells the window's title and moves the focus to the heading. */
+/** The frame of a screen: title, actions, content. Sets the window's title and moves the focus to the heading. */
 
 import { Breadcrumb, BreadcrumbItem, Flex, FlexItem, PageSection, Title } from "@patternfly/react-core";
 import { useEffect, type ReactNode } from "react";

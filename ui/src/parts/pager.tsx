@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Newer and older pages of a long list. The service says where the next page begins, so the places of former pages are kept. */
+/**
+ * Newer and older pages of a long list. The service returns the cursor of the next page only, so cursors of earlier pages are
+ * stored.
+ */
 
 import { Button } from "@patternfly/react-core";
 
@@ -16,7 +19,7 @@ export function Pager({ words, cursors, next, onChange }: Props) {
     <nav aria-label={words.pages} className="zv-buttons">
       <Button
         variant="secondary"
-        // Not disabled in the browser's way, which takes the focus from who goes on with the keyboard.
+        // The attribute `disabled` would take the focus from users of the keyboard.
         isAriaDisabled={cursors.length === 0}
         onClick={() => onChange(cursors.slice(0, -1))}
       >

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Parts of PatternFly that have English words of their own: here those of the catalogue. */
+/** Parts of PatternFly with built-in English words, here with words of the catalogue. */
 
 import * as patternfly from "@patternfly/react-core";
 import CloseIcon from "@patternfly/react-icons/dist/esm/icons/rh-microns-close-icon";

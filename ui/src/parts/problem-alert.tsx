@@ -17,7 +17,7 @@ interface Words {
   readonly remedy: string;
 }
 
-/** What is said of it. What the service said of a 500 is for its log, not for here. */
+/** Text of a problem. The detail of a 500 belongs to the service's log and is not shown. */
 export function wordsOf(problem: ApiProblem): Words {
   const words = text.problems;
   // The remedy says the time.

@@ -16,8 +16,8 @@ interface Submission<Body, Answer> {
 }
 
 /**
- * `send` gets what is to be sent and an idempotency key. The key stays the same while nobody knows what became of the request, and
- * the same is sent again: then the service does it once at most.
+ * `send` gets the request and an idempotency key. The key stays the same while the outcome is unknown and the same request is
+ * sent again: the service carries it out at most once.
  */
 export function useSubmission<Body, Answer>(
   send: (body: Body, key: string) => Promise<Answer>,

@@ -19,12 +19,12 @@ import { text } from "../text";
 const words = text.audit;
 const NO_FILTER: AuditFilter = { actor: "", action: "", outcome: "" };
 const OUTCOMES = ["done", "refused"] as const;
-/** Whoever pauses so long has typed the name. */
+/** After a pause of this length the name counts as complete. */
 const TYPING_PAUSE_MS = 400;
 
 export default function AuditScreen() {
   const [filter, setFilter] = useState(NO_FILTER);
-  // Where each page but the first begins: the service tells only the next one's place.
+  // Cursors of all pages but the first: the service returns the cursor of the next page only.
   const [cursors, setCursors] = useState<readonly string[]>([]);
   // The query begins after a pause in typing, not at each key.
   const [typed, setTyped] = useState("");

@@ -17,7 +17,7 @@ import { text } from "../text";
 
 const words = text.logs;
 const NO_FILTER: LogFilter = { unit: "", priority: "", text: "", since: "", until: "" };
-/** Whoever pauses so long has typed the text. */
+/** After a pause of this length the text counts as complete. */
 const TYPING_PAUSE_MS = 400;
 const PRIORITIES = ["critical", "error", "warning", "info", "debug"] as const;
 const STATUS: Record<LogEntry["priority"], "danger" | "warning" | "info"> = {

@@ -15,7 +15,7 @@ import { text } from "../text";
 
 const words = text.readiness;
 const STATUS = { ok: "success", warning: "warning", failed: "danger", unknown: "custom" } as const;
-/** What needs somebody comes first. */
+/** Checks that need action come first. */
 const ORDER: readonly Check["result"][] = ["failed", "warning", "unknown", "ok"];
 
 export function ReadinessScreen() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Who is logged in: read once, kept in the cache, ended by any 401. */
+/** The logged-in user: read once, cached, removed by any 401. */
 
 import { focusManager, queryOptions, useQuery, useQueryClient, type QueryClient } from "@tanstack/react-query";
 import { createContext, use, useCallback, useEffect, useMemo, useRef, type ReactNode } from "react";
@@ -9,7 +9,7 @@ import { ApiProblem, asProblem } from "../api/problem";
 import type { Role, Session } from "../api/types";
 
 const KEY = ["session"];
-/** Of the channel by which tabs tell each other that somebody has logged in or out: they have one cookie. */
+/** Message to other tabs after a login or logout: all tabs have one cookie. */
 const CHANNEL = "zvaai-session";
 const RANK: Record<Role, number> = { viewer: 1, operator: 2, admin: 3 };
 
@@ -49,11 +49,11 @@ function setKnown(client: QueryClient, known: Known): void {
 function endSession(client: QueryClient): void {
   setCsrfToken(null);
   const known = client.getQueryData<Known>(KEY);
-  // The page's first question goes on: nothing is shown until it is answered.
+  // The page's first request is still running: nothing is shown before its response.
   if (known?.session) setKnown(client, { ...known, ended: true });
 }
 
-/** Takes who is logged in now. What another user was shown is not this one's to see: the page is loaded anew. */
+/** Sets the logged-in user. A different user must not see data of the previous user, so the page is reloaded. */
 function take(client: QueryClient, session: Session): void {
   setCsrfToken(session.csrf_token ?? null);
   const before = client.getQueryData<Known>(KEY)?.session;
@@ -63,8 +63,8 @@ function take(client: QueryClient, session: Session): void {
 }
 
 /**
- * Asks again who is logged in: another tab has logged in or out, so that the CSRF token of this one holds no longer, or a refusal tells
- * of another role. What is shown is old only where something of it has changed.
+ * Reads the session again: another tab has logged in or out, so the CSRF token of this tab is invalid, or a refusal reported
+ * another role. Cached data is only outdated if something of the session has changed.
  */
 export async function refreshSession(client: QueryClient): Promise<void> {
   const known = client.getQueryData<Known>(KEY);
@@ -74,7 +74,7 @@ export async function refreshSession(client: QueryClient): Promise<void> {
     const { user, role, csrf_token: token } = known.session;
     if (known.ended || session.user !== user || session.role !== role || session.csrf_token !== token) take(client, session);
   } catch (error) {
-    // Of an appliance that does not answer others tell.
+    // Other parts report an appliance that does not respond.
     if (asProblem(error).isSession) endSession(client);
   }
 }
@@ -119,15 +119,15 @@ export function SessionProvider({ children }: { readonly children: ReactNode }) 
   // A stream of the session before may have been refused meanwhile.
   const token = known?.session?.csrf_token;
   useEffect(() => (live ? listen(client) : undefined), [client, live, token]);
-  // Also while the session has ended: then it is another tab where somebody logs in again.
+  // Also after the end of the session: the next login can be in another tab.
   useEffect(() => {
     const channel = new BroadcastChannel(CHANNEL);
     channel.onmessage = () => void refreshSession(client);
     others.current = channel;
     return () => channel.close();
   }, [client]);
-  // Until somebody logs in again nothing is requested, as on a hidden page: each answer would be a 401 that draws
-  // what lies below the login anew, and a dialog that is drawn hides the login from screen readers.
+  // Until the next login nothing is requested, as on a hidden page: each response would be a 401, after which React
+  // draws the page below the login again. A dialog of that page would hide the login from screen readers.
   useEffect(() => focusManager.setFocused(ended ? false : undefined), [ended]);
 
   const begin = useCallback(

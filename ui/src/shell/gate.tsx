@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Lets in who is logged in; others go to the login, or to the first start while there is no administrator. */
+/** Shows the console to logged-in users; others see the login, or the first start if no administrator exists. */
 
 import { Bullseye } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The language of the console: as the browser prefers, unless somebody chose. */
+/** The language of the console: the user's choice, otherwise the browser's preference. */
 
 import { chosen, LANGUAGES, type Language } from "../text/chosen";
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Why a screen failed, as far as its error tells. */
+/** Why a screen failed to load, from its error. */
 
 /** `load`: a part of the console could not be loaded. The network is away, or an updated appliance has other files. */
 export type Failure = "none" | "code" | "load";

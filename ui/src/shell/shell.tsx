@@ -104,12 +104,12 @@ export function Shell() {
   );
 }
 
-/** The same for all tabs of a screen: one that changes neither takes the focus away nor forgets what was begun there. */
+/** The same key for all tabs of a screen: a change of tab neither moves the focus nor discards unfinished input. */
 function screenOf(pathname: string): string {
   return pathname.split("/").slice(0, 3).join("/");
 }
 
-/** While nothing responds, tries again by itself; then all that is shown is loaded anew. */
+/** While nothing responds, retries periodically; then reloads all shown data. */
 function useAskWhileLost(lost: boolean): void {
   const client = useQueryClient();
   useEffect(() => {
@@ -168,7 +168,7 @@ function Top() {
   );
 }
 
-/** Not made anew with each status: the keyboard focus stays there. */
+/** The element is not replaced with each status, so that it does not lose the keyboard focus. */
 function LogoLink(props: object) {
   return <Link {...props} to="/" className="zv-logo" />;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Light or dark: as the system says, unless somebody chose. */
+/** Light or dark: the user's choice, otherwise the system's setting. */
 
 export type Theme = "system" | "light" | "dark";
 

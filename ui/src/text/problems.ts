@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What is said of problems: what happened, what was not changed, what to do. */
+/** Texts of problems: what happened, what did not change, what to do. */
 
 export const problems = {
   connection: {

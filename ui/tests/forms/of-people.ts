@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The forms of users, tokens and the system, and the few that are no dialog: login, jobs, alerts. */
+/** The forms of users, tokens and the system, and the few outside dialogs: login, jobs, alerts. */
 
 import { formatTime } from "../../src/format/time";
 import type { Form } from "./walk";

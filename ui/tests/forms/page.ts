@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What somebody at the console finds on its page, and does there. */
+/** What a user finds on a page of the console, and does there. */
 
 import { waitFor } from "@testing-library/react";
 import { userEvent, type UserEvent } from "@testing-library/user-event";
@@ -26,7 +26,7 @@ export async function until<Result>(what: string, find: () => Result | null | un
   });
 }
 
-/** What is said of a problem. */
+/** The text of a problem. */
 export function problemIn(scope: Element): string {
   return scope.querySelector(".zv-problem")?.textContent ?? "";
 }
@@ -39,7 +39,7 @@ function nameOf(element: Element): string {
   return (element.getAttribute("aria-label") ?? element.textContent).trim();
 }
 
-/** The one that is pressed by this name. */
+/** The element that a user presses, by its name. */
 export function toPress(name: string, scope: Element = document.body): HTMLElement | null {
   const matching = [...scope.querySelectorAll<HTMLElement>(PRESSED)].filter((element) => nameOf(element) === name);
   if (matching.length > 1) throw new Error(`${matching.length} are called ${name}`);

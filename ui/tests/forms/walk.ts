@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * A form meets what can go wrong with it. It is filled in once, and stays on one page, as somebody at the console has it: the service
- * refuses it, fails or can't be reached, and at last takes it.
+ * A form and all its errors. It is filled in once, and stays on one page: the service refuses the request, fails or cannot be
+ * reached, and accepts it in the end.
  */
 
 import { render } from "@testing-library/react";
@@ -25,7 +25,7 @@ export interface Form {
   readonly out?: boolean;
   /** What is pressed to open it, by its names. */
   readonly open?: readonly string[];
-  /** Where it is no dialog. */
+  /** For forms outside dialogs. */
   readonly inPage?: boolean;
   /** What is filled in; a list: on one step after the other, each left by its button. */
   readonly fill?: Readonly<Record<string, Value>>;
@@ -61,7 +61,7 @@ interface Failure {
 }
 
 const refusal = (status: number, more = {}): Answer => ({ status, body: problemBody(status, more) });
-/** The session's end comes last: whoever logs in again goes on. */
+/** The end of the session comes last: after a new login the user continues. */
 const FAILURES: readonly Failure[] = [
   { answer: null, shown: ["The appliance does not answer", UNKNOWN] },
   { answer: refusal(409, { blocking: [BLOCKING] }), shown: ["Refused in the present state", NOTHING, BLOCKING] },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What the appliance of these tests has: one of each, as the service tells it. Types are the document's. */
+/** The objects of the appliance in these tests: one of each kind, as the API returns it, with types of the OpenAPI document. */
 
 import type { components } from "../../src/api/schema";
 import type * as Api from "../../src/api/types";

@@ -50,7 +50,7 @@ interface Props {
 }
 
 function Offloaded({ offloads, at, hasNfs }: Props) {
-  // Of the rows those of LUNs and exports that are gone are missing: totals have them.
+  // Totals include deleted LUNs and exports; the rows do not.
   const totals = totalsOf(lunsOf({ luns: [{ offload: offloads.totals["luns"] ?? {} }] }));
   const served = exportsOf(offloads);
   const exports = served && { ...offloadOf(offloads.totals["exports"]), operations: served.operations };

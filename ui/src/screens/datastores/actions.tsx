@@ -288,7 +288,7 @@ function Delete({ store, ...job }: DialogProps) {
   );
 }
 
-/** Groups that nobody has touched are those that saw it before. */
+/** Until the user changes the selection, the groups that had access before the deletion are selected. */ deletion. */
 function Restore({ store, ...job }: DialogProps) {
   const known = useKnownStore(store);
   const { data: all = [] } = useQuery(groupsQuery);

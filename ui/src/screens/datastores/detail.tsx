@@ -50,7 +50,7 @@ export default function DatastoreScreen() {
 /** Jobs after which the datastore no longer exists. */
 const LAST_JOBS: readonly string[] = ["datastore.purge", "datastore.forget"];
 
-/** The page follows the jobs that it has started. When its datastore is gone, the list takes its place. */
+/** The page follows the jobs that it has started. If its datastore no longer exists, the list is shown. */
 function Actions({ store }: { readonly store: Datastore }) {
   const navigate = useNavigate();
   const leave = useCallback(

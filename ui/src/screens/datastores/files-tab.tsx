@@ -22,7 +22,7 @@ import { waysOf } from "./file-clone";
 const words = text.files;
 
 export function FilesTab({ store }: { readonly store: Datastore }) {
-  // Where each page but the first begins: the service tells only the next one's place.
+  // Cursors of all pages but the first: the service returns the cursor of the next page only.
   const [cursors, setCursors] = useState<readonly string[]>([]);
   const [chosen, setChosen] = useState<VmdkFile | null>(null);
   const [begun, setBegun] = useState<readonly string[]>([]);
@@ -158,7 +158,7 @@ interface ClonesProps {
   readonly begun: readonly string[];
 }
 
-/** Those under way, whoever began them. */
+/** Running jobs of all users. */
 function Clones({ store, begun }: ClonesProps) {
   const { data: jobs = [] } = useQuery(jobsQuery);
   const { columns, title } = words.clones;

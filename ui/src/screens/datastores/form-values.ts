@@ -47,7 +47,7 @@ export const NOTHING_YET: FormValues = {
   clients: "",
 };
 
-/** Bytes of what was typed, a whole number of MiB as the service wants it; null when it is no size. */
+/** Typed bytes, a whole number of MiB as the service requires; otherwise null. */
 export function sizeOf(values: FormValues): bigint | null {
   const bytes = parseBytes(values.size);
   return bytes === null ? null : (bytes / MIB) * MIB;

@@ -10,7 +10,7 @@ import { text } from "../../text";
 
 const { detail, columns, wizard } = text.datastores;
 
-/** Shown of a datastore that somebody has changed meanwhile. */
+/** Facts of a datastore that changed while the dialog was open. */
 function useFacts(): (store: Datastore) => readonly Fact[] {
   const { data: groups = [] } = useQuery(groupsQuery);
   return (store) => [

@@ -19,7 +19,7 @@ function Size({ store }: { readonly store: Datastore }) {
   return store.size === "0" ? text.datastores.noQuota : <Bytes value={store.size} />;
 }
 
-/** The NAA as hosts see it; readiness tells it with the LUN. */
+/** The NAA as hosts see it; the readiness check of the LUN reports it. */
 function useNaa(store: Datastore): string | undefined {
   const { data } = useQuery(readinessQuery);
   const evidence = data?.checks.find((check) => check.id === "served" && check.subject === store.id)?.evidence;

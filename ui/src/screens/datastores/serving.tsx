@@ -36,7 +36,7 @@ function valuesOf({ clients, versions, squash }: Form) {
   return { clients: clientsOf({ clients }), versions: VERSIONS.filter((version) => versions.includes(version)), squash };
 }
 
-/** Sends what was changed only: what somebody else changed meanwhile stays. */
+/** Sends changed fields only, so that meanwhile changes by others to other fields persist. */
 export function Serving({ store, ...job }: DialogProps) {
   const { known, first, form, change } = useStoreForm(store, formOf);
   const { versions, squash } = form;

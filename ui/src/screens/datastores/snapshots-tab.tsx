@@ -119,7 +119,7 @@ function SnapshotTable({ store, snapshots, onBegin }: TableProps) {
 interface MenuProps {
   readonly store: Datastore;
   readonly snapshot: Snapshot;
-  /** Names of those that a rollback would destroy. */
+  /** Names of the snapshots that a rollback would destroy. */
   readonly newer: readonly string[];
   readonly onBegin: (id: string) => void;
 }

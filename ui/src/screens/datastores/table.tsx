@@ -87,8 +87,7 @@ export function DatastoreTable({ stores, groups, loads, onBegin, column, directi
   );
 }
 
-// Rows and head are kept while the list is scrolled, and only what comes into sight is made: cells of PatternFly measure
-// themselves each time they are made anew.
+// Rows and head are memoised, and only visible rows are rendered: each new cell of PatternFly measures itself.
 const Head = memo(function Head({ column, direction, onSort }: Pick<Props, "column" | "direction" | "onSort">) {
   return (
     <Thead>

@@ -63,7 +63,7 @@ function AfterAccount({ admin }: { readonly admin: boolean }) {
             step !== "account" &&
             !passed.includes(step) &&
             !(step === "pool" && loaded.length > 0) &&
-            // Where a pool was there from the beginning, somebody has set the machine up: only the account was missing.
+            // If a pool existed at the beginning, the machine was already set up: only the account was missing.
             !(step === "portals" && hadPool === true),
         );
         return <Framed step={left[0] ?? "done"} onPass={(step) => setPassed([...passed, step])} />;

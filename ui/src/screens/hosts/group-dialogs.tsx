@@ -102,7 +102,7 @@ function formOf(group: Group): Form {
   return { name: group.name, disabled: group.disabled_offloads };
 }
 
-/** Shown of a group that somebody has changed meanwhile. */
+/** Facts of a group that changed while the dialog was open. */
 function useFacts(): (group: Group) => readonly Fact[] {
   const { data: hosts = [] } = useQuery(hostsQuery);
   return (group) => [
@@ -112,7 +112,7 @@ function useFacts(): (group: Group) => readonly Fact[] {
   ];
 }
 
-/** Sends what was changed only: what somebody else changed meanwhile stays. */
+/** Sends changed fields only, so that meanwhile changes by others to other fields persist. */
 export function ChangeGroup({ group, onClose }: AboutGroup) {
   const { known, first, form, change } = useKnownForm(group, groupQuery(group.id), useFacts(), formOf);
   return (

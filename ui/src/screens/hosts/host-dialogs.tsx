@@ -20,8 +20,7 @@ const words = text.hosts;
 const FIELDS = ["name", "group", "iqns", "addresses"];
 const CHANGES = ["hosts", "unknown-initiators", "host-groups", "iscsi-sessions", "nfs-clients", "readiness"];
 const SECRET_LENGTH = 24;
-/** Without those that are mistaken for another when they are typed. */
-const LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+/** Without characters that are easily confused. */cdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 
 interface Close {
   readonly onClose: () => void;
@@ -121,7 +120,7 @@ function formOf({ name, group, iqns, addresses }: Host): Form {
   return { name, group: group ?? "", iqns: iqns.join("\n"), addresses: addresses.join("\n") };
 }
 
-/** Shown of a host that somebody has changed meanwhile. */
+/** Facts of a host that changed while the dialog was open. */
 function useFacts(): (host: Host) => readonly Fact[] {
   const { data: groups = [] } = useQuery(groupsQuery);
   return ({ name, group, iqns, addresses, chap_name: chap }) => [
@@ -137,7 +136,7 @@ function useKnownHost(host: Host) {
   return useKnown(host, hostQuery(host.id), useFacts());
 }
 
-/** Sends what was changed only: what somebody else changed meanwhile stays. */
+/** Sends changed fields only, so that meanwhile changes by others to other fields persist. */
 export function ChangeHost({ host, onClose }: AboutHost) {
   const { known, first, form, change } = useKnownForm(host, hostQuery(host.id), useFacts(), formOf);
   return (

@@ -20,7 +20,7 @@ export function isRecent(client: NfsClient, now: number): boolean {
   return client.opens > 0 || now - Date.parse(client.seen_at) < IDLE_AFTER_MS;
 }
 
-/** Whether all data is loaded that shows if the host uses something; a host without addresses is no NFS client. */
+/** Whether all data that shows the host's paths is loaded. A host without addresses cannot be an NFS client. */
 export function isUsageKnown(
   host: Host,
   sessions: readonly IscsiSession[] | undefined,

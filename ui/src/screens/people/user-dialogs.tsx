@@ -25,7 +25,7 @@ function pathOf(user: User) {
   return { path: { user_id: user.id } };
 }
 
-/** Shown of a user whom somebody has changed meanwhile. */
+/** Facts of a user that changed while the dialog was open. */
 function factsOf({ name, role, disabled }: User): readonly Fact[] {
   return [
     [words.name, name],
@@ -179,7 +179,7 @@ export function ResetTotp({ user, onClose }: Props) {
 
 export function LockOut({ user, onClose }: Props) {
   const known = useKnownUser(user);
-  // Of when it was opened: it does what it says also when somebody else was faster.
+  // The state when the dialog opened: the request does what the dialog says even if the user was changed meanwhile.
   const [disabled] = useState(!user.disabled);
   const body = { disabled };
   return (

@@ -4,7 +4,7 @@ import type { Key } from "../../api/types";
 import { newsOf } from "../../parts/known";
 import { factsOf } from "./key-facts";
 
-// Where the service is: there is no page here.
+// The tests run without a page, so the service has an address here.
 vi.hoisted(() => vi.stubGlobal("window", { location: { origin: "https://appliance.example" } }));
 
 const KEY: Key = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Shown of a pool's key that somebody has confirmed or entered meanwhile. */
+/** Facts of a pool's key that changed while the dialog was open. */
 
 import type { Key } from "../../api/types";
 import { formatExactTime } from "../../format/time";

@@ -61,7 +61,7 @@ export function nameOf(pool: Pool, device: Vdev): string {
   return path != null && same.length === 1 ? path : device.guid;
 }
 
-/** Whether what a pool tells is the disk, of which OpenZFS makes a partition where it is a whole one. */
+/** Whether a path reported by a pool is the disk. OpenZFS makes a partition on a whole disk. */
 function isOfDisk(path: string, disk: string): boolean {
   const part = disk.startsWith("/dev/disk/") ? "-part1" : /[0-9]$/.test(disk) ? "p1" : "1";
   return path === disk || path === `${disk}${part}`;

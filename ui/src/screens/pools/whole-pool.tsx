@@ -20,7 +20,7 @@ export function isTrimming({ trim, vdevs }: Vdev): boolean {
   return trim === "active" || (vdevs ?? []).some(isTrimming);
 }
 
-/** Shown of a pool that somebody has changed meanwhile. */
+/** Facts of a pool that changed while the dialog was open. */
 function factsOf(pool: Pool): readonly Fact[] {
   return [
     [words.thresholds.warning, `${pool.warning_percent} %`],

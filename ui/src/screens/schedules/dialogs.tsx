@@ -191,7 +191,7 @@ function pathOf(schedule: Schedule) {
   return { path: { schedule_id: schedule.id } };
 }
 
-/** Shown of a schedule that somebody has changed meanwhile. */
+/** Facts of a schedule that changed while the dialog was open. */
 function useFacts(): (schedule: Schedule) => readonly Fact[] {
   const { data: stores = [] } = useQuery(datastoresQuery);
   return ({ name, datastores, every_minutes: every, keep, enabled, ...tiers }) => [
@@ -209,8 +209,8 @@ function useKnownSchedule(schedule: Schedule) {
 }
 
 /**
- * Sends what was changed only: a number of kept snapshots that somebody else has raised meanwhile is not lowered again, and a datastore
- * that is gone does not keep the rest from being changed.
+ * Sends changed fields only: a number of retained snapshots that was raised meanwhile is not lowered again, and a deleted
+ * datastore does not prevent other changes.
  */
 export function ChangeSchedule({ schedule, onClose }: AboutSchedule) {
   const { known, first, form, change } = useKnownForm(schedule, scheduleQuery(schedule.id), useFacts(), formOf);
@@ -235,7 +235,7 @@ export function ChangeSchedule({ schedule, onClose }: AboutSchedule) {
 }
 
 export function PauseSchedule({ schedule, onClose }: AboutSchedule) {
-  // Of when it was opened: it does what it says also when somebody else was faster.
+  // The state when the dialog opened: the request does what the dialog says even if the schedule was changed meanwhile.
   const [enabled] = useState(!schedule.enabled);
   const known = useKnownSchedule(schedule);
   const said = enabled ? words.resume : words.pause;

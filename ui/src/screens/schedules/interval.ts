@@ -23,7 +23,7 @@ export function minutesOf(typed: string, unit: Unit): number | null {
   return minutes >= LEAST && minutes <= MOST ? minutes : null;
 }
 
-/** How many are kept; null for what the service does not take. */
+/** How many snapshots are retained; null for a number that the service refuses. */
 export function retainedOf(typed: string): number | null {
   const count = whole(typed);
   return count !== null && count >= 1 && count <= MOST_RETAINED ? count : null;
@@ -46,10 +46,7 @@ export function formatSpan(minutes: number): string {
   return words[shown](Math.floor(minutes / MINUTES[shown]));
 }
 
-/**
- * How far back it reaches at the least, which is when the newest of those that are kept has just been taken: so many intervals as lie
- * between them.
- */
+/** How far the snapshots reach back at least, just after a new snapshot: the intervals between the retained snapshots. */
 export function reachOf(minutes: number, retained: number): string {
   return retained <= 1 ? text.schedules.newestOnly : formatSpan(minutes * (retained - 1));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Schedules: of which datastores snapshots are taken by the clock, when, and how many are kept. */
+/** Schedules: datastores, times of snapshots, and how many snapshots are retained. */
 
 import { Button, EmptyState, EmptyStateBody, Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";

@@ -128,7 +128,7 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
     setFile(chosen);
     setBackup("");
     const content = chosen !== null && chosen.size <= LARGEST ? await chosen.text() : "";
-    // A file that is read slowly does not take the place of one that was chosen after it.
+    // A file that was read slowly must not replace a file that was chosen later.
     if (reading.current === chosen) setBackup(content);
   }
 

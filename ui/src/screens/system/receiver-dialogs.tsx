@@ -35,7 +35,7 @@ function endOf(certificate: string): string {
   return certificate.replaceAll(/-----[A-Z ]+-----|\s/g, "").slice(-12);
 }
 
-/** Shown of a receiver that somebody has changed meanwhile. */
+/** Facts of a receiver that changed while the dialog was open. */
 function factsOf({ name, url, severity, certificate, enabled }: Receiver): readonly Fact[] {
   return [
     [words.name, name],
@@ -198,7 +198,7 @@ function valuesOf({ name, url, severity, enabled }: Receiver): FormValues & { re
   return { name, url, severity, enabled };
 }
 
-/** Sends what was changed only: what somebody else changed meanwhile stays. */
+/** Sends changed fields only, so that meanwhile changes by others to other fields persist. */
 export function ChangeReceiver({ hook, onClose }: Props) {
   const { known, first, form, change } = useKnownForm(hook, receiverQuery(hook.id), factsOf, valuesOf);
   return (
