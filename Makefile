@@ -35,11 +35,11 @@ repository: ## a signed apt repository of them, in .cache/repository, for a web 
 image: ## a disk image that boots by UEFI, in .cache/image (raw, qcow2, ova); URL is the repository for its updates
 	@packaging/build-image $(URL)
 
-doors := procedure22 procedure22_copy nas_control
+fsal_targets := procedure22 procedure22_copy nas_control
 fuzz: ## fuzz what others can send, each target SECONDS (60); TARGETS="login nas_control" for some
 	@packaging/rootfs/prepare base test
-	@$(if $(and $(TARGETS),$(if $(filter-out $(doors),$(TARGETS)),,y)),,zvol_target/fuzz/run time $(or $(SECONDS),60) $(filter-out $(doors),$(TARGETS)))
-	@$(if $(and $(TARGETS),$(if $(filter $(doors),$(TARGETS)),,y)),,ganesha_fsal/fuzz/run time $(or $(SECONDS),60) $(filter $(doors),$(TARGETS)))
+	@$(if $(and $(TARGETS),$(if $(filter-out $(fsal_targets),$(TARGETS)),,y)),,zvol_target/fuzz/run time $(or $(SECONDS),60) $(filter-out $(fsal_targets),$(TARGETS)))
+	@$(if $(and $(TARGETS),$(if $(filter $(fsal_targets),$(TARGETS)),,y)),,ganesha_fsal/fuzz/run time $(or $(SECONDS),60) $(filter $(fsal_targets),$(TARGETS)))
 
 bench: ## ours beside its peers and the bound, in one run of less than 10 min
 	@tests/bench/run short

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,13 +55,21 @@ class Process:
         self.name = module.rpartition(".")[2]
         self.log = directory / f"{self.name}.log"
         self._command = [sys.executable, "-m", module, *map(str, options)]
-        self._environment = {**os.environ, "ZVAAI_CONFIG": str(directory / "appliance.toml"), "PYTHONPATH": PYTHONPATH}
+        settings = {"ZVAAI_CONFIG": str(directory / "appliance.toml"), "PYTHONPATH": PYTHONPATH, "PYTHONFAULTHANDLER": "1"}
+        self._environment = {**os.environ, **settings}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Starts the process without waiting until it is ready."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment, start_new_session=True)
+
+    def abort(self) -> None:
+        """Kills the process; if it runs, its log ends with the stacks of all its threads (faulthandler)."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGABRT)
+            self._process.wait()
 
     def kill(self) -> None:
         """Kills the process and its children, as systemd does."""
@@ -153,11 +161,21 @@ class Appliance:
         self.api.start()
         self.frontend.start()
         if self.helper:
-            wait_for(lambda: _answers(self.helper_socket), "the helper answers", START_SECONDS)
+            self._wait_for(lambda: _answers(self.helper_socket), "the helper answers")
         code = self.directory / "state" / "setup-code"
-        wait_for(lambda: code.exists() and self.responds(), "the API responds", START_SECONDS)
-        wait_for(self._works, "the worker answers", START_SECONDS)
+        self._wait_for(lambda: code.exists() and self.responds(), "the API responds")
+        self._wait_for(self._works, "the worker answers")
         return code.read_text().strip()
+
+    def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Raises AssertionError with the logs, and with the stacks of the processes."""
+        try:
+            wait_for(condition, what, START_SECONDS)
+        except TimeoutError as error:
+            for process in (self.worker, self.api, self.helper):
+                if process is not None:
+                    process.abort()
+            raise AssertionError(f"{error}\n{self.logs()}") from error
 
     def responds(self) -> bool:
         """Whether the API responds through nginx."""
@@ -168,7 +186,7 @@ class Appliance:
 
     def _works(self) -> bool:
         with contextlib.suppress(UnavailableError):
-            client = WorkerClient(self.directory / "run" / "worker.sock", START_SECONDS)
+            client = WorkerClient(self.directory / "run" / "worker.sock", START_SECONDS / 2)
             return client.request(HttpRequest(operation="appliance.read_health", target="/"))[0].status == 200
         return False
 
@@ -184,7 +202,7 @@ class Appliance:
             self.frontend.fingerprint,
             text=PASSWORD,
         )
-        wait_for(lambda: bool(self.json("status")["worker"]), "the API has the worker's answer", START_SECONDS)
+        self._wait_for(lambda: bool(self.json("status")["worker"]), "the API has the worker's answer")
 
     def token(self) -> str:
         """The first admin's token, as `zvaai login` stored it."""
@@ -226,7 +244,7 @@ class Appliance:
 
     def logs(self) -> str:
         processes = [process for process in (self.helper, self.worker, self.api) if process is not None and process.log.exists()]
-        return "".join(f"--- {process.name}\n{process.log.read_text()[-4000:]}" for process in processes)
+        return "".join(f"--- {process.name}\n{process.log.read_text()[-16000:]}" for process in processes)
 
     def luns(self) -> dict[int, str]:
         """LUNs that the target serves: number to UUID."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -91,21 +92,18 @@ def freezing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FreezingPool]
 def client(tmp_path_factory: pytest.TempPathFactory, freezing: FreezingPool) -> Iterator[Client]:
     """Client of an appliance with three pools, which have copies of its configuration."""
     folder = tmp_path_factory.mktemp("appliance")
-    pools = []
-    for name in (POOL, "other"):
-        disk = folder / name
-        with disk.open("wb") as file:
-            file.truncate(4 * GIB)
-        pools.append(Pool(name, str(disk)))
-    with (
-        running_helper(HELPER),
-        running_appliance(folder / "a", Worker().reconcile_seconds, HELPER, inventory_seconds=10) as appliance,
-    ):
+    with contextlib.ExitStack() as stack:
+        for name in (POOL, "other"):
+            disk = folder / name
+            with disk.open("wb") as file:
+                file.truncate(4 * GIB)
+            stack.callback(Pool(name, str(disk)).destroy)
+        stack.enter_context(running_helper(HELPER))
+        seconds = Worker().reconcile_seconds
+        appliance = stack.enter_context(running_appliance(folder / "a", seconds, HELPER, inventory_seconds=10))
         client = Client(appliance)
         client.post("/configuration/recovery-key")
         yield client
-    for pool in pools:
-        pool.destroy()
 
 
 def timed(what: str, act: Callable[[], Any]) -> float:
