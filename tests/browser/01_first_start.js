@@ -92,8 +92,12 @@ test("without a pool the first start continues with it, can be skipped, and can 
   assert.ok((await disks.nth(0).isChecked()) && (await disks.nth(1).isChecked()));
   await page.getByRole("button", { name: "Create pool" }).click();
   await page.getByRole("heading", { name: "Check the portals" }).waitFor();
+  await page.getByRole("row", { name: /Listening/ }).waitFor();
+  await page.getByRole("button", { name: "Add portal" }).waitFor();
   await inspect(page, "first-start-portals");
   await page.getByRole("button", { name: "Continue" }).click();
   await page.getByRole("heading", { name: "The appliance is ready" }).waitFor();
+  await page.getByRole("button", { name: "Connect ESXi hosts" }).click();
+  await page.getByRole("heading", { name: "Readiness", level: 1 }).waitFor();
   await closePage(page);
 });

@@ -80,16 +80,14 @@ export const session = {
     portals: {
       title: "Check the portals",
       lead: "Hosts reach the iSCSI target at its portals. Two in separate networks keep datastores available when a switch or a cable fails.",
-      listens: "The target listens at",
-      none: "The target does not answer, or has no portal.",
-      change: "They are changed on the server, with zvaai-target call portals.create and portals.delete.",
       submit: "Continue",
     },
     done: {
       title: "The appliance is ready",
-      lead: "Next, add your ESXi hosts to a host group. Then create a datastore for this group.",
+      lead: "Next, add your ESXi hosts to a host group. Then create a datastore for this group, and connect the hosts.",
       hosts: "Add hosts",
       create: "Create a datastore",
+      connect: "Connect ESXi hosts",
       dashboard: "Go to the dashboard",
     },
   },

@@ -109,6 +109,9 @@ function Done() {
         <Button variant="secondary" onClick={() => void navigate("/datastores/new")}>
           {words.done.create}
         </Button>
+        <Button variant="secondary" onClick={() => void navigate("/readiness")}>
+          {words.done.connect}
+        </Button>
         <Button variant="secondary" onClick={() => void navigate("/")}>
           {words.done.dashboard}
         </Button>

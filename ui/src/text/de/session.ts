@@ -87,16 +87,14 @@ export const session: Texts["session"] = {
     portals: {
       title: "Portale prüfen",
       lead: "Hosts erreichen das iSCSI-Target an seinen Portalen. Zwei in getrennten Netzen halten Datastores verfügbar, wenn Switch oder Kabel ausfallen.",
-      listens: "Das Target lauscht an",
-      none: "Das Target antwortet nicht, oder es hat kein Portal.",
-      change: "Sie werden auf dem Server geändert, mit zvaai-target call portals.create und portals.delete.",
       submit: "Weiter",
     },
     done: {
       title: "Die Appliance ist bereit",
-      lead: "Fügen Sie nun Ihre ESXi-Hosts einer Hostgruppe hinzu. Legen Sie dann einen Datastore für diese Gruppe an.",
+      lead: "Fügen Sie nun Ihre ESXi-Hosts einer Hostgruppe hinzu. Legen Sie dann einen Datastore für diese Gruppe an und verbinden Sie die Hosts.",
       hosts: "Hosts hinzufügen",
       create: "Datastore anlegen",
+      connect: "ESXi-Hosts verbinden",
       dashboard: "Zum Dashboard gehen",
     },
   },
