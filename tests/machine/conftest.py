@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Machines that boot a Debian 13 with systemd, and the repository of packages for them.
 
-One machine is installed, and copied for each module.
+One machine is installed, then set up, and copied for each module.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import sys
@@ -13,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.programs import CACHE, REPOSITORY, run
+from support.programs import CACHE, REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "packaging/uml"))
 
 from guest import Disk  # noqa: E402
 from machine import Machine  # noqa: E402
-from support.storage_server import FirstStart, MachineMaker, failed_units, install, set_up, timed  # noqa: E402
+from support.storage_server import FirstStart, MachineMaker, duplicate, failed_units, install, set_up, timed  # noqa: E402
 
 SITE = "http://repository.example"
 POOL_BYTES = 4 << 30
@@ -49,20 +50,20 @@ def repository(scratch: Path) -> Path:
 def machine_of(scratch: Path, repository: Path) -> MachineMaker:
     """Returns a machine that is off; the same name returns the same machine with its disks."""
 
-    def make(name: str, site: Path = repository) -> Machine:
+    def make(name: str, site: Path = repository, data_disks: int = 2) -> Machine:
         folder = scratch / name
         folder.mkdir(exist_ok=True)
-        disks = [Disk(POOL_BYTES, folder / "data0"), Disk(POOL_BYTES, folder / "data1")]
+        disks = [Disk(POOL_BYTES, folder / f"data{number}") for number in range(data_disks)]
         return Machine(folder, disks, {"repository.example": site})
 
     return make
 
 
 @pytest.fixture(scope="session")
-def first_start(scratch: Path, machine_of: MachineMaker) -> FirstStart:
-    """A machine that was installed and set up, now off. Its disks are in the folder `server`."""
-    seen = FirstStart(scratch / "server")
-    with machine_of("server") as machine:
+def installed(scratch: Path, machine_of: MachineMaker) -> FirstStart:
+    """A machine that was installed and is not set up, now off. Its disks are in the folder `installed`."""
+    seen = FirstStart(scratch / "installed")
+    with machine_of("installed") as machine:
         machine.wait_for_boot()
         seen.install_seconds = timed(lambda: install(machine))
         seen.setup = machine.run("zvaai setup", 180)
@@ -70,6 +71,16 @@ def first_start(scratch: Path, machine_of: MachineMaker) -> FirstStart:
         seen.issue_mode = machine.run("stat --format %A /etc/issue.d/zvaai.issue").strip()
         seen.login_screen = machine.run("script -qec 'agetty --show-issue' /dev/null")
         seen.failed = failed_units(machine)
+        machine.power_off()
+    return seen
+
+
+@pytest.fixture(scope="session")
+def first_start(scratch: Path, machine_of: MachineMaker, installed: FirstStart) -> FirstStart:
+    """The installed machine after it was set up, now off. Its disks are in the folder `server`."""
+    seen = dataclasses.replace(installed, folder=duplicate(installed.folder, scratch / "server"))
+    with machine_of("server") as machine:
+        machine.wait_for_boot()
         seen.setup_seconds = timed(lambda: set_up(machine))
         machine.power_off()
     return seen
@@ -85,5 +96,5 @@ def site(request: pytest.FixtureRequest, scratch: Path, repository: Path) -> Pat
 def copy_of_server(request: pytest.FixtureRequest, scratch: Path, first_start: FirstStart) -> str:
     """Name of the module's copy of the machine from `first_start`."""
     name = str(request.module.__name__).rpartition(".")[2]
-    run("cp", "--recursive", "--sparse=always", first_start.folder, scratch / name)
+    duplicate(first_start.folder, scratch / name)
     return name

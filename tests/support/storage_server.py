@@ -15,7 +15,7 @@ from typing import Any
 
 from machine import Machine
 
-from support.programs import REPOSITORY, wait_for
+from support.programs import REPOSITORY, run, wait_for
 
 MachineMaker = Callable[..., Machine]
 IQN = "iqn.2026-11.zvaai:datastores"
@@ -49,12 +49,19 @@ groups = ["cluster"]
 """
 SERVING = ("zvaai-target.service", "nfs-ganesha.service")
 APPLIANCE = ("zvaai-worker.service", "zvaai-api.service")
-INSTALL = """
-wget -q -P /etc/apt/sources.list.d http://repository.example/zvaai.sources
-sed -i 's/ main\\b/ main contrib/' /etc/apt/sources.list
-apt-get -q update && apt-get -q -y install zvaai
-"""
-"""The three lines of docs/install.md; `zvaai` in place of `zvaai-standalone`, because DKMS cannot build for this kernel."""
+
+
+def documented_installation() -> str:
+    """The three lines of docs/install.md; `zvaai` in place of `zvaai-standalone`, because DKMS cannot build for this kernel."""
+    section = (REPOSITORY / "docs/install.md").read_text().partition("\n## Install\n")[2].partition("\n### ")[0]
+    lines = "\n".join(line for line in section.splitlines() if line.startswith("    "))
+    for text, own in (
+        ("https://REPOSITORY", "http://repository.example"),
+        ("apt install zvaai-standalone", "apt install -q -y zvaai"),
+    ):
+        assert text in lines, lines
+        lines = lines.replace(text, own)
+    return lines
 
 
 @dataclass
@@ -73,7 +80,13 @@ class FirstStart:
 
 def install(machine: Machine, seconds: float = 1200) -> None:
     """Runs the three lines. wget does not use apt's proxy."""
-    machine.run("export http_proxy=http://192.0.2.1:3142\n" + INSTALL, seconds)
+    machine.run("set -e\nexport http_proxy=http://192.0.2.1:3142\n" + documented_installation(), seconds)
+
+
+def duplicate(folder: Path, copy: Path) -> Path:
+    """Copies the disks of a machine that is off."""
+    run("cp", "--recursive", "--sparse=always", folder, copy)
+    return copy
 
 
 def set_up(machine: Machine) -> None:
