@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What can be done with a datastore: a menu, and a dialog for each. Each begins a job, and says so. */
+/** Actions on a datastore: a menu, and a dialog for each. Each starts a job, and says so. */
 
 import { Checkbox, FormGroup } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
@@ -24,7 +24,7 @@ const ACTIVE = {
   nfs: ["rename", "quota", "provisioning", "present", "serving", "snapshot", "clone", "delete"],
 } as const;
 const DELETED = ["restore", "purge"] as const;
-/** What each dialog about a datastore is given. */
+/** Properties of each dialog about a datastore. */
 export interface DialogProps extends Place {
   readonly store: Datastore;
 }
@@ -108,7 +108,7 @@ function SizeField(field: SizeProps) {
   return <TextField id="new-size" help={text.datastores.wizard.size.sizeHelp} required {...field} />;
 }
 
-/** As the service takes it: a whole number of MiB. */
+/** As the API requires it: a whole number of MiB. */
 function sizeBody(bytes: bigint | null): { size: string } {
   return { size: String(((bytes ?? 0n) >> 20n) << 20n) };
 }
@@ -117,7 +117,7 @@ function Grow({ store, ...job }: DialogProps) {
   const known = useKnownStore(store);
   const [size, setSize] = useState("");
   const bytes = parseBytes(size);
-  // Whose answer was lost may be done already: it is sent again to learn of that.
+  // A request without a response may have been carried out: sending it again shows that.
   const larger = (problem: ApiProblem | null) =>
     bytes !== null && (bytes > BigInt(known.thing.size) || problem?.effect === "unknown");
   return (
@@ -144,7 +144,7 @@ function Grow({ store, ...job }: DialogProps) {
   );
 }
 
-/** Of an NFS datastore: larger or smaller. */
+/** Quota of an NFS datastore: larger or smaller. */
 function Quota({ store, ...job }: DialogProps) {
   const known = useKnownStore(store);
   const [size, setSize] = useState("");
@@ -238,7 +238,7 @@ export function TakeSnapshot({ store, ...job }: DialogProps) {
   );
 }
 
-/** Of now, or of a snapshot. */
+/** Clone of the present state or of a snapshot. */
 export function Clone({ store, snapshot = null, ...job }: DialogProps & { readonly snapshot?: string | null }) {
   const [name, setName] = useState("");
   const [groups, setGroups] = useState<readonly string[]>([]);
@@ -288,7 +288,7 @@ function Delete({ store, ...job }: DialogProps) {
   );
 }
 
-/** Until the user changes the selection, the groups that had access before the deletion are selected. */ deletion. */
+/** Until the user changes the selection, the groups that had access before the deletion are selected. */
 function Restore({ store, ...job }: DialogProps) {
   const known = useKnownStore(store);
   const { data: all = [] } = useQuery(groupsQuery);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What can be done with a host: adding, changing, its CHAP secret, deleting. */
+/** Dialogs of a host: create, change, CHAP secret, delete. */
 
 import { Button } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
@@ -20,7 +20,8 @@ const words = text.hosts;
 const FIELDS = ["name", "group", "iqns", "addresses"];
 const CHANGES = ["hosts", "unknown-initiators", "host-groups", "iscsi-sessions", "nfs-clients", "readiness"];
 const SECRET_LENGTH = 24;
-/** Without characters that are easily confused. */cdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+/** Without characters that are easily confused. */
+const LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 
 interface Close {
   readonly onClose: () => void;
@@ -33,7 +34,7 @@ interface Form {
   readonly addresses: string;
 }
 
-/** As the service takes it. */
+/** The request's body. */
 function valuesOf({ name, group, iqns, addresses }: Form) {
   return { name, group: group === "" ? null : group, iqns: linesOf(iqns), addresses: linesOf(addresses) } satisfies HostCreate;
 }
@@ -86,7 +87,7 @@ function HostFields({ form, onChange, problem }: FieldsProps) {
   );
 }
 
-/** `iqn`: of an initiator that tried to log in. ESXi and Linux end it with the name of the host. */
+/** `iqn`: of an initiator that tried to log in. ESXi and Linux put the host's name at its end. */
 export function AddHost({ iqn = "", onClose }: Close & { readonly iqn?: string }) {
   const name = /:([A-Za-z0-9][A-Za-z0-9_.@-]*)$/.exec(iqn)?.[1] ?? "";
   const [form, change] = useForm<Form>({ name, group: "", iqns: iqn, addresses: "" });
@@ -111,7 +112,7 @@ interface AboutHost extends Close {
   readonly host: Host;
 }
 
-/** The host, as addresses of the API name it. */
+/** The API path of the host. */
 function pathOf(host: Host) {
   return { path: { host_id: host.id } };
 }
@@ -158,7 +159,7 @@ export function ChangeHost({ host, onClose }: AboutHost) {
   );
 }
 
-/** Each letter with the same probability: bytes that would favour the first ones are thrown away. */
+/** Each letter has the same probability: bytes that would favour the first letters are discarded. */
 function randomSecret(): string {
   let secret = "";
   while (secret.length < SECRET_LENGTH) {
