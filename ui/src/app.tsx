@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Providers, the cache, and which screen is at which address. */
+/** Providers, the cache, and the screen of each address. */
 
 import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { lazy, Suspense } from "react";
@@ -36,7 +36,7 @@ const NetworkScreen = lazy(() => import("./screens/network"));
 const SchedulesScreen = lazy(() => import("./screens/schedules/list"));
 const BuildScreen = lazy(() => import("./screens/pools/build"));
 
-/** The cache of one page. The session is requested at once, concurrent with what the screen needs: nothing waits for it. */
+/** The cache of one page. The session is requested together with the screen's data. */
 export function newCache(): QueryClient {
   const onError = (error: Error): void => refused(client, asProblem(error));
   const client: QueryClient = new QueryClient({
@@ -47,7 +47,7 @@ export function newCache(): QueryClient {
         staleTime: 5_000,
         // Requests show whether the appliance can be reached; the browser only knows its network cards.
         networkMode: "always",
-        // What is refused is refused again; what got no answer is requested again, while the banner says so.
+        // A refused request would be refused again. A request without a response is repeated while the banner is shown.
         retry: (count, error) => asProblem(error).isConnection && count < 2,
         retryDelay: 1_000,
       },
@@ -84,7 +84,7 @@ export function App({ client }: { readonly client: QueryClient }) {
                     <Route path="/hosts" element={<HostsScreen />} />
                     <Route path="/hosts/:id" element={<HostScreen />} />
                     <Route path="/pools" element={<PoolsScreen />} />
-                    {/* No pool has such a name: one begins with a letter. */}
+                    {/* Not the name of a pool: those begin with a letter. */}
                     <Route path="/pools/-new" element={<BuildScreen />} />
                     <Route path="/pools/:name" element={<PoolScreen />} />
                     <Route path="/pools/:name/extend" element={<BuildScreen />} />

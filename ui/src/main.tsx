@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Loads the console, with its styles: neither keeps index.html from being shown. */
+/** Loads console and styles without delaying the first display of index.html. */
 
 import { loadLanguage } from "./shell/language";
 

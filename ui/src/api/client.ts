@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The one way to the service: types of its OpenAPI document, CSRF token, idempotency keys, problems. */
+/** Client of the API: types of the OpenAPI document, CSRF token, idempotency keys, problems. */
 
 import createClient, { type Middleware } from "openapi-fetch";
 import { reportLost, reportReached } from "./connection";
@@ -30,11 +30,11 @@ const guard: Middleware = {
   },
 };
 
-/** Calls by path and method; `unwrap` gives the body of the response. */
+/** Calls by path and method; `unwrap` returns the response's body. */
 export const api = createClient<paths>({ baseUrl: window.location.origin, credentials: "same-origin" });
 api.use(guard);
 
-/** What a call comes to. */
+/** Result of a call. */
 export interface Outcome<Body> {
   data?: Body;
   error?: unknown;
@@ -48,7 +48,7 @@ export async function unwrap<Body>(outcome: Promise<Outcome<Body>>): Promise<Non
   return data;
 }
 
-/** The header by which a request that is sent twice is done once. */
+/** The header with which a repeated request is carried out once. */
 export function idempotent(key: string): { "Idempotency-Key": string } {
   return { "Idempotency-Key": key };
 }

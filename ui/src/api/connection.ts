@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Whether the service can be reached, as the last requests showed. */
+/** Whether the service can be reached, from the last requests. */
 
 type Listener = () => void;
 
@@ -12,12 +12,12 @@ function set(now: boolean): void {
   for (const listener of listeners) listener();
 }
 
-/** A request got no answer. */
+/** A request got no response. */
 export function reportLost(): void {
   set(true);
 }
 
-/** One got any answer. */
+/** A request got a response, whatever its status. */
 export function reportReached(): void {
   set(false);
 }
@@ -26,7 +26,7 @@ export function isLost(): boolean {
   return lost;
 }
 
-/** Calls `listener` at each change; returns what ends that. */
+/** Calls `listener` at each change; returns a function that stops that. */
 export function onConnectionChange(listener: Listener): Listener {
   listeners.add(listener);
   return () => listeners.delete(listener);

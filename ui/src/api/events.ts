@@ -11,7 +11,7 @@ import type { Job } from "./types";
 /** Events that all tabs apply to their caches: news of a job, new alerts, and the loss of earlier events. */
 type News = { kind: "job"; event: JobEvent } | { kind: "alerts" } | { kind: "untold" } | { kind: "missed" };
 
-/** Of the lock and of the channel; those of another appliance, which has another origin, are others. */
+/** Name of the lock and of the channel. Another appliance has another origin, so its lock and channel are separate. */
 const NAME = "zvaai-events";
 
 interface JobEvent {
@@ -22,7 +22,7 @@ interface JobEvent {
 }
 
 const ENDED: readonly Job["state"][] = ["succeeded", "failed", "cancelled"];
-/** What a job may have changed. */
+/** Queries that a job can change. */
 const CHANGED_BY_JOBS = [
   "datastores",
   "snapshots",
@@ -36,7 +36,7 @@ const CHANGED_BY_JOBS = [
   "host-groups",
   "hosts",
 ];
-/** Jobs that do not change files: to measure the space of files takes seconds, so they are not requested again after these. */
+/** Jobs that do not change files. Measuring the space of files takes seconds, so these jobs do not refresh it. */
 const LEAVING_FILES: readonly string[] = [
   "snapshot.create",
   "snapshot.delete",
@@ -46,9 +46,9 @@ const LEAVING_FILES: readonly string[] = [
   "pool.scrub",
   "support.bundle",
 ];
-/** Without a stream, all that events report is requested this often. */
+/** Polling interval of everything that events report, without a stream. */
 const WITHOUT_STREAM_MS = 5_000;
-/** Then a stream that was refused is requested again. */
+/** Delay before a refused stream is requested again. */
 const REFUSED_MS = 30_000;
 
 /** A job of this kind, if the kind is known, has ended: requests again what it may have changed, where that is shown. */
@@ -57,7 +57,7 @@ export function takeJobEnd(client: QueryClient, kind: string | undefined): void 
   if (kind === undefined || !LEAVING_FILES.includes(kind)) void client.invalidateQueries({ queryKey: ["files"] });
 }
 
-/** Takes a job's event: its place in the lists, and what it makes old when it has ended. */
+/** Applies a job's event: updates lists, and after the job's end invalidates what it changed. */
 export function takeJobEvent(client: QueryClient, event: JobEvent): void {
   const news = { state: event.state, step: event.step, percent: event.percent };
   const known = client.getQueryData<readonly Job[]>(["jobs"]);
@@ -66,7 +66,7 @@ export function takeJobEvent(client: QueryClient, event: JobEvent): void {
   );
   client.setQueryData<Job>(["jobs", event.subject], (job) => (job === undefined ? job : { ...job, ...news }));
   const ended = ENDED.includes(event.state);
-  // Times, results and problems are not in the event.
+  // The event has no times, results and problems.
   if (ended || !known?.some((job) => job.id === event.subject)) void client.invalidateQueries({ queryKey: ["jobs"] });
   if (ended) {
     const job = client.getQueryData<Job>(["jobs", event.subject]) ?? known?.find(({ id }) => id === event.subject);
@@ -88,7 +88,7 @@ function take(client: QueryClient, news: News): void {
   else void client.invalidateQueries();
 }
 
-/** Takes the service's one stream for this browser, until `end`; `tell` gets what it says. */
+/** Opens the browser's only stream, until `end`; `tell` gets its news. */
 function lead(tell: (news: News) => void, first: boolean, end: AbortSignal): void {
   let poll: number | undefined;
   let again: number | undefined;
@@ -102,13 +102,13 @@ function lead(tell: (news: News) => void, first: boolean, end: AbortSignal): voi
       window.clearInterval(poll);
       poll = undefined;
       reportReached();
-      // What happened while there was no stream; at first the screens ask by themselves.
+      // Events were missed while there was no stream. At the first connection the screens load by themselves.
       if (missed) tell({ kind: "missed" });
       opened = true;
     };
     stream.onerror = () => {
       poll ??= window.setInterval(() => tell({ kind: "untold" }), WITHOUT_STREAM_MS);
-      // The browser tries again by itself after a lost connection, and gives up after a refusal: 401, or 429 for too many.
+      // The browser reconnects by itself, but gives up after a refusal: 401, or 429 for too many streams.
       if (stream.readyState === EventSource.CONNECTING) reportLost();
       else {
         again = window.setTimeout(() => {
@@ -137,7 +137,7 @@ export function listen(client: QueryClient): () => void {
   const ending = new AbortController();
   let waited = false;
 
-  // Only this file's own tabs write there.
+  // Only tabs of this console write to the channel.
   channel.onmessage = ({ data }: MessageEvent<News>) => take(client, data);
 
   function tell(news: News): void {
@@ -145,7 +145,8 @@ export function listen(client: QueryClient): () => void {
     channel.postMessage(news);
   }
 
-  // Held as long as this tab listens; a tab that has it is not put to sleep by the browser. The next in turn gets it when this one closes.
+  // The lock is held as long as this tab listens. The browser does not suspend a tab with a lock. When the tab closes, the next
+  // tab gets it.
   const held = () => {
     lead(tell, !waited, ending.signal);
     return new Promise<void>((resolve) => ending.signal.addEventListener("abort", () => resolve()));

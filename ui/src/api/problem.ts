@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What a request can come to instead of an answer, in one form for all screens. */
+/** Failed requests, in one form for all screens. */
 
 import type { components } from "./schema";
 
 export type ProblemDocument = components["schemas"]["Problem"];
 
-/** How far a request came: what the reader has to know before sending it again. */
+/** What a failed request has changed: the reader must know that before sending it again. */
 export type Effect = "nothing-changed" | "unknown";
 
 /** The service refused (RFC 9457), or did not respond (`status` 0). */
@@ -16,7 +16,7 @@ export class ApiProblem extends Error {
   readonly blocking: readonly string[];
   readonly canForce: boolean;
   readonly retryAfter: number | null;
-  /** When that is, in milliseconds since 1970; otherwise 0. */
+  /** Time of the next attempt in milliseconds since 1970; otherwise 0. */
   readonly retryAt: number;
   readonly effect: Effect;
 
@@ -30,21 +30,21 @@ export class ApiProblem extends Error {
     this.canForce = more.can_force ?? false;
     this.retryAfter = more.retry_after ?? null;
     this.retryAt = this.retryAfter === null ? 0 : Date.now() + this.retryAfter * 1_000;
-    // A refusal has changed nothing; of a fault of the service, or of an answer that did not come, nobody here knows.
+    // A refusal has changed nothing. After a fault of the service or without a response the outcome is unknown.
     this.effect = effect ?? (status >= 400 && status < 500 ? "nothing-changed" : "unknown");
   }
 
-  /** What is wrong with a field, or with a part of it ("iqns.0"). */
+  /** Problem of a field or of a part of it ("iqns.0"). */
   at(name: string): string | undefined {
     return [...this.fields].find(([field]) => isWithin(field, name))?.[1];
   }
 
-  /** No answer came. */
+  /** No response. */
   get isConnection(): boolean {
     return this.status === 0;
   }
 
-  /** Nobody is logged in any more. */
+  /** The session has ended. */
   get isSession(): boolean {
     return this.status === 401;
   }
@@ -65,12 +65,12 @@ export function problemOf(status: number, body: unknown): ApiProblem {
   return new ApiProblem(status, "no_problem_document", "");
 }
 
-/** Of a request that got no answer. */
+/** The problem of a request without a response. */
 export function connectionProblem(): ApiProblem {
   return new ApiProblem(0, "connection", "");
 }
 
-/** Any thrown value: what is none of ours is a fault of the console. */
+/** Converts any thrown value. Other errors than ApiProblem are faults of the console. */
 export function asProblem(error: unknown): ApiProblem {
   if (error instanceof ApiProblem) return error;
   return new ApiProblem(-1, "console", error instanceof Error ? error.message : "", {}, "unknown");

@@ -45,7 +45,7 @@ export const poolsQuery = queryOptions({
   refetchInterval: SLOW_MS,
 });
 
-/** While something is under way in it, it is requested often: no event reports progress. */
+/** Polled often while a job or a scan is running: no event reports progress. */
 export const poolQuery = (name: string) =>
   queryOptions({
     queryKey: ["pools", name],
@@ -87,7 +87,7 @@ export const datastoresQuery = queryOptions({
   refetchInterval: SLOW_MS,
 });
 
-/** Of all datastores, over the last 10 s. */
+/** Load of all datastores, over the last 10 s. */
 export const loadQuery = queryOptions({
   queryKey: ["load"],
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/load", { params: { query }, signal }))),
@@ -102,7 +102,7 @@ export const datastoreQuery = (id: string) =>
     refetchInterval: SLOW_MS,
   });
 
-/** One page: the request measures the space of its files, for 10 s at most. */
+/** One page of files: the request measures their space, for at most 10 s. */
 export const filesQuery = (id: string, cursor: string | null) =>
   queryOptions({
     queryKey: ["files", id, cursor],
@@ -114,7 +114,7 @@ export const filesQuery = (id: string, cursor: string | null) =>
     },
   });
 
-/** Of a VMFS datastore; the target counts for about a second. */
+/** Space of a VMFS datastore; the target counts for about a second. */
 export const spaceQuery = (id: string) =>
   queryOptions({
     queryKey: ["space", id],
@@ -129,7 +129,7 @@ export const snapshotsQuery = (id: string) =>
       all((query) =>
         unwrap(api.GET("/api/v1/datastores/{datastore_id}/snapshots", { params: { path: { datastore_id: id }, query }, signal })),
       ),
-    // What it holds grows as hosts write.
+    // Its space grows as hosts write.
     refetchInterval: SLOW_MS,
   });
 
@@ -142,7 +142,7 @@ export const snapshotSearchQuery = (search: string) =>
     enabled: search.length > 1,
   });
 
-/** Folders at the top of a snapshot of an NFS datastore: hosts keep each VM in one. */
+/** Folders at the top of a snapshot of an NFS datastore: hosts store each VM in one folder. */
 export const foldersQuery = (id: string, name: string) =>
   queryOptions({
     queryKey: ["snapshots", id, name, "folders"],
@@ -255,7 +255,7 @@ export const readinessQuery = queryOptions({
   queryFn: ({ signal }) => unwrap(api.GET("/api/v1/readiness", { signal })),
 });
 
-/** The newest ones; the list is the cache's, so one page is enough. */
+/** The newest events. The cache has the list, so one page is enough. */
 export const jobsQuery = queryOptions({
   queryKey: ["jobs"],
   queryFn: async ({ signal }) => (await unwrap(api.GET("/api/v1/jobs", { params: { query: { limit: 200 } }, signal }))).items,
@@ -265,7 +265,7 @@ export const jobQuery = (id: string) =>
   queryOptions({
     queryKey: ["jobs", id],
     queryFn: ({ signal }) => unwrap(api.GET("/api/v1/jobs/{job_id}", { params: { path: { job_id: id } }, signal })),
-    // Events report it at once; without a stream it is polled.
+    // Events report it immediately; without a stream it is polled.
     refetchInterval: ({ state: { data } }) => (data?.ended_at == null ? 3_000 : false),
   });
 
@@ -285,7 +285,7 @@ export interface LogFilter {
   readonly unit: string;
   readonly priority: string;
   readonly text: string;
-  /** As the browser's field has it, in its time zone. */
+  /** As the browser's field returns it, in the browser's time zone. */
   readonly since: string;
   readonly until: string;
 }
@@ -304,7 +304,7 @@ export const logsQuery = (filter: LogFilter, cursor: string | null) =>
     staleTime: 0,
   });
 
-/** One page; the audit is long. */
+/** One page: the audit is long. */
 export const auditQuery = ({ actor, action, outcome }: AuditFilter, cursor: string | null) =>
   queryOptions({
     queryKey: ["audit", actor, action, outcome, cursor],
@@ -348,7 +348,7 @@ export const loginsQuery = queryOptions({
   queryFn: ({ signal }) => unwrap(api.GET("/api/v1/session/logins", { signal })),
 });
 
-/** One's own, with a new secret each time. */
+/** The user's two-factor login, with a new secret each time. */
 export const totpQuery = queryOptions({
   queryKey: ["totp"],
   queryFn: ({ signal }) => unwrap(api.GET("/api/v1/session/totp", { signal })),
@@ -356,7 +356,7 @@ export const totpQuery = queryOptions({
   gcTime: 0,
 });
 
-/** One's own. */
+/** The user's API tokens. */
 export const tokensQuery = queryOptions({
   queryKey: ["tokens"],
   queryFn: ({ signal }) => all((query) => unwrap(api.GET("/api/v1/tokens", { params: { query }, signal }))),
@@ -365,7 +365,7 @@ export const tokensQuery = queryOptions({
 export const certificateQuery = queryOptions({
   queryKey: ["certificate"],
   queryFn: ({ signal }) => unwrap(api.GET("/api/v1/certificate", { signal })),
-  // A new one is served some seconds after it was uploaded.
+  // nginx presents a new certificate some seconds after the upload.
   refetchInterval: SLOW_MS,
 });
 

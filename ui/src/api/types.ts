@@ -18,7 +18,7 @@ export type Disk = Item<"DiskPageResponse">;
 export type VmdkFile = Item<"FilePageResponse">;
 export type Group = Item<"GroupPageResponse">;
 export type Hold = Item<"HoldPageResponse">;
-/** Of a datastore, host or pool: hosts have no capacity, pools alone a forecast. */
+/** History of a datastore, host or pool: hosts have no capacity, only pools a forecast. */
 export type History = Schemas["HistoryResponse"] & Partial<Omit<Schemas["PoolHistoryResponse"], "load">>;
 export type Host = Item<"HostPageResponse">;
 export type HostCreate = Schemas["HostCreate"];

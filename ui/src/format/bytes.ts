@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Sizes, always in binary units, always the same number of digits. */
+/** Sizes, always in binary units and with the same number of digits. */
 
 import { text } from "../text";
 import { DECIMAL_SIGN, formatShort, formatWhole } from "./number";
@@ -7,7 +7,7 @@ import { DECIMAL_SIGN, formatShort, formatWhole } from "./number";
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] as const;
 type Unit = (typeof UNITS)[number];
 
-/** "1.5 TiB", of the service's decimal string or a number. At most three digits that count, and never "1,024 GiB". */
+/** "1.5 TiB", of the service's decimal string or a number. At most three significant digits, and never "1,024 GiB". */
 export function formatBytes(value: string | number): string {
   let amount = Number(value);
   let unit = 0;
@@ -44,12 +44,12 @@ export function parseBytes(typed: string): bigint | null {
   return BigInt(whole) * scale + part;
 }
 
-/** In one unit, for an axis. */
+/** In a given unit, for an axis. */
 export function inUnit(value: number, unit: Unit): number {
   return value / 1024 ** UNITS.indexOf(unit);
 }
 
-/** "37 %"; never "100 %" before it is full, never "0 %" of something. */
+/** "37 %"; "100 %" only if it is full, "0 %" only if it is empty. */
 export function formatShare(part: number, whole: number): string {
   if (whole <= 0) return "–";
   const percent = (100 * part) / whole;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Numbers as the chosen language writes them. */
+/** Numbers as written in the chosen language. */
 
 import { chosen } from "../text/chosen";
 
 const WHOLE = new Intl.NumberFormat(chosen.locale, { maximumFractionDigits: 0 });
 const SHORT = new Intl.NumberFormat(chosen.locale, { maximumSignificantDigits: 3 });
 
-/** All digits, none after the decimal sign. */
+/** All digits, without a fraction. */
 export function formatWhole(value: number | bigint): string {
   return WHOLE.format(value);
 }
 
-/** At most three digits that count. */
+/** At most three significant digits. */
 export function formatShort(value: number): string {
   return SHORT.format(value);
 }

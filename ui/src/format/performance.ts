@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Operations by the second, and how long they take. */
+/** Operations per second, and latency. */
 
 import { formatShort, formatWhole } from "./number";
 
@@ -7,7 +7,7 @@ export function formatOperations(value: number): string {
   return value < 100 ? formatShort(value) : formatWhole(value);
 }
 
-/** Of milliseconds. */
+/** Latency in milliseconds. */
 export function formatLatency(value: number): string {
   return `${formatOperations(value)} ms`;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What the service says in half a sentence, as in a line of a log, for where it stands by itself. */
+/** Makes sentences of the service's half sentences. */
 
-/** What the service says to type is typed so. */
+/** Commands are not capitalised. */
 const COMMAND = /^(esxcli|systemctl|zfs|zpool|zvaai)\b/;
 
 /** Capitalises the first word, except in a command, an address or a path. */
@@ -11,7 +11,7 @@ export function capitalised(said: string): string {
   return `${trimmed.charAt(0).toUpperCase()}${trimmed.slice(1)}`;
 }
 
-/** With a full stop too; nothing of nothing. */
+/** Capitalised and with a full stop; empty for empty text. */
 export function sentence(said: string): string {
   const begun = capitalised(said);
   return begun === "" || /[.!?]$/.test(begun) ? begun : `${begun}.`;

@@ -7,7 +7,7 @@ const NOW = Date.parse(AT);
 
 describe("times", () => {
   it("are local, without a zone", () => {
-    // vitest runs with TZ=America/St_Johns (vite.config.ts): half an hour off, so nobody mistakes it for UTC.
+    // vitest runs with TZ=America/St_Johns (package.json): its half-hour offset cannot be mistaken for UTC.
     expect(formatTime(AT)).toMatch(/Nov 22, 2026, 6:00/);
   });
   it("have the zone on request", () => expect(formatExactTime(AT)).toMatch(/Sunday.*6:00:00.*GMT-3:30/));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Times: local ones, with their zone for who points at them. */
+/** Local times, with the zone in a tooltip. */
 
 import { chosen } from "../text/chosen";
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** How fast counters grow just now. */
+/** Present rates of counters. */
 
 const WINDOW_S = 10;
 
@@ -9,7 +9,7 @@ interface Sample<Name extends string> {
   readonly counts: Readonly<Record<Name, number>>;
 }
 
-/** Over the last seconds, not between two samples: what hosts ask for comes in bursts. */
+/** Averaged over some seconds, because requests of hosts come in bursts. */
 export class Meter<Name extends string> {
   readonly #names: readonly Name[];
   #samples: readonly Sample<Name>[] = [];
@@ -27,7 +27,7 @@ export class Meter<Name extends string> {
     this.#samples = [...retained, sample];
   }
 
-  /** By the second; 0 until there are two samples. */
+  /** Per second; 0 before there are two samples. */
   rate(name: Name): number {
     const first = this.#samples.at(0);
     const last = this.#samples.at(-1);

@@ -14,7 +14,7 @@ export interface Rate {
   readonly readBytes: number;
   readonly writeBytes: number;
   readonly operations: number;
-  /** Milliseconds an operation took; null where there was none. */
+  /** Mean latency in milliseconds; null without operations. */
   readonly readLatency: number | null;
   readonly writeLatency: number | null;
 }

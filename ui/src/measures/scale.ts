@@ -28,7 +28,7 @@ export function timeTicks(from: number, to: number): { readonly times: readonly 
   return { times: Array.from({ length: count }, (_, index) => first + index * step), days: step >= DAY_S };
 }
 
-/** The place of the time that is nearest; times ascend. */
+/** Index of the nearest time; times ascend. */
 export function nearest(times: readonly number[], at: number): number {
   let low = 0;
   let high = times.length - 1;

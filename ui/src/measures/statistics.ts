@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Counters of the target (zvol_target/docs/control.md, statistics.get) and of the NFS server (docs/vaai_nas.md), read with care:
- * the service passes them on untyped.
+ * Counters of the target (zvol_target/docs/control.md, statistics.get) and of the NFS server (docs/vaai_nas.md). Their types are
+ * checked here, because the API passes them on untyped.
  */
 
 import type { Offloads } from "../api/types";
@@ -27,7 +27,7 @@ export interface LunCounters {
   readonly zeroed: number;
   readonly reclaimed: number;
   readonly miscompares: number;
-  /** Bytes that were copied and not cloned, by reason; only reasons that occurred. */
+  /** Bytes copied instead of cloned, by reason; only reasons that occurred. */
   readonly fallbacks: ReadonlyMap<string, number>;
 }
 
@@ -85,7 +85,7 @@ export type NasOperation = (typeof NAS_OPERATIONS)[number];
 export interface NasCounters {
   readonly operations: number;
   readonly errors: number;
-  /** Of the errors, those where access, space or kind of file were in the way. */
+  /** Errors caused by access rights, space or the kind of file. */
   readonly refused: number;
 }
 
@@ -95,7 +95,7 @@ export interface ExportCounters {
   readonly copied: number;
   readonly holes: number;
   readonly reserved: number;
-  /** Bytes that were copied and not cloned, by reason; only reasons that occurred. */
+  /** Bytes copied instead of cloned, by reason; only reasons that occurred. */
   readonly fallbacks: ReadonlyMap<string, number>;
 }
 
@@ -143,12 +143,14 @@ function addExport(sum: ExportCounters, row: Json): ExportCounters {
   };
 }
 
-/** Of an NFS datastore, by its id: it may be counted under its path and its share. Undefined without requests of VAAI-NAS to it. */
+/**
+ * Counters of an NFS datastore by its ID: it can be counted under its path and its share. Undefined without requests of VAAI-NAS.
+ */
 export function exportOf(offloads: Pick<Offloads, "exports">, datastore: string): ExportCounters | undefined {
   return sumOf(offloads.exports.map(object).filter((row) => row["datastore"] === datastore));
 }
 
-/** Of all exports. Undefined without requests of VAAI-NAS to any. */
+/** Sum over all exports. Undefined without requests of VAAI-NAS. */
 export function exportsOf(offloads: Pick<Offloads, "exports">): ExportCounters | undefined {
   return sumOf(offloads.exports.map(object));
 }
@@ -158,13 +160,13 @@ export function offloadOf(offload: unknown): ExportCounters {
   return addExport(NO_EXPORT, { offload });
 }
 
-/** A row may have reads and writes only. */
+/** A row can have only reads and writes. */
 function sumOf(rows: readonly Json[]): ExportCounters | undefined {
   const sum = rows.reduce(addExport, NO_EXPORT);
   return Object.values(sum.operations).some(({ operations }) => operations > 0) ? sum : undefined;
 }
 
-/** Clones and reservations that were refused: for these a host has to do it itself, or without. */
+/** Refused clones and reservations: the host must do the work itself. */
 export function refusalsOf({ operations }: ExportCounters): number {
   return operations.clone.refused + operations.fast_clone.refused + operations.reserve.refused;
 }
@@ -211,9 +213,7 @@ export function totalsOf(luns: readonly LunCounters[]): Totals {
 
 const NETWORK_BYTES_PER_S = 1e9;
 
-/**
- * Seconds that hosts would have spent moving it themselves, estimated: a copy goes over the network twice, zeros once.
- */
+/** Estimated seconds that hosts would have needed: a copy crosses the network twice, zeros once. */
 export function estimatedSavedSeconds({ cloned, copied, zeroed }: Pick<Totals, "cloned" | "copied" | "zeroed">): number {
   return (2 * (cloned + copied) + zeroed) / NETWORK_BYTES_PER_S;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What a job, a check or an entry of the audit is about, by the name that its reader knows. */
+/** The object of a job, a check or an entry of the audit, by its readable name. */
 
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";

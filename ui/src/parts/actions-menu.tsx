@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What can be done with something: a menu at the top of its screen, or at the end of its row. */
+/** A menu of actions: at the top of a screen, or at the end of a row. */
 
 import { Dropdown, DropdownItem, DropdownList, MenuToggle, type MenuToggleElement } from "@patternfly/react-core";
 import EllipsisIcon from "@patternfly/react-icons/dist/esm/icons/ellipsis-v-icon";
@@ -26,7 +26,7 @@ export function ActionsMenu({ label, choices, row = false }: Props) {
       isOpen={open}
       onOpenChange={setOpen}
       onSelect={() => setOpen(false)}
-      // A dialog gives the focus back to where it was when it opened.
+      // A closing dialog returns the focus to the element that had it before.
       shouldFocusToggleOnSelect
       popperProps={{ position: "right" }}
       toggle={(ref: Ref<MenuToggleElement>) =>

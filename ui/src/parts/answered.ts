@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Answers with their requests: the form may have changed when an answer comes. */
+/** Responses with their requests: the form can change before the response arrives. */
 
-/** An answer, and its request as JSON. */
+/** A response, and its request as JSON. */
 export interface Answered<Answer> {
   readonly request: string;
   readonly answer: Answer;
 }
 
-/** The answer, if it is to the current request; else null. */
+/** The response, if it belongs to the current request; otherwise null. */
 export function answerTo<Answer>(request: string, answered: Answered<Answer> | null): Answer | null {
   return answered?.request === request ? answered.answer : null;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The jobs that a page has started: it reports how each has ended. */
+/** The jobs that a page has started: reports how each has ended. */
 
 import { useCallback, useState, type ReactNode } from "react";
 import type { Job } from "../api/types";

@@ -15,17 +15,17 @@ interface Props<Body, Answer> {
   readonly lead?: string;
   readonly submit: string;
   readonly danger?: boolean;
-  /** What has to be typed before it can be sent. */
+  /** A text that must be typed before sending. */
   readonly confirm?: string;
-  /** Fields that `children` shows with what is wrong with them. */
+  /** Fields whose problems `children` shows. */
   readonly knownFields?: readonly string[];
   /** The request's body: the same body is carried out once, however often it is sent. */
   readonly body: (force: boolean) => Body;
   readonly ask: (body: Body, headers: SentWith) => Promise<Outcome<Answer>>;
-  /** What it changes, where that has a version. */
+  /** The changed object, if it has a version. */
   readonly known?: Known;
   readonly ready?: boolean;
-  /** Names in the cache of what is old then. */
+  /** Query keys that the change invalidates. */
   readonly changes: readonly string[];
   /** Message after success, where the page does not show the result. */
   readonly done?: string;

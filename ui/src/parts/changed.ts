@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Only the changed fields of a form are sent, so that meanwhile changes by others to other fields persist. */
 
-/** Those of `now` that are not as in `first`; lists are the same in the same order only. */
+/** Fields of `now` that differ from `first`; the order of lists counts. */
 export function changedOf<Values extends object>(first: Partial<Values>, now: Values): Partial<Values> {
   const changed: Partial<Values> = {};
   for (const name in now) {
@@ -10,7 +10,7 @@ export function changedOf<Values extends object>(first: Partial<Values>, now: Va
   return changed;
 }
 
-/** A form over what is there by now: what was typed stays, and what was not touched is as it is now. */
+/** A form over the present values: changed fields stay, unchanged fields are updated. */
 export function mergedOf<Form extends object>(first: Form, typed: Form, now: Form): Form {
   const touched: Partial<Form> = changedOf<Form>(first, typed);
   return { ...now, ...touched };

@@ -9,12 +9,12 @@ import { chosen } from "../text/chosen";
 
 export interface Series {
   readonly name: string;
-  /** Which of the colours of charts, from 1. */
+  /** Number of the chart colour, from 1. */
   readonly color: 1 | 2 | 3 | 4;
   readonly values: readonly (number | null)[];
 }
 
-/** A time in seconds since 1970, or none: the newest values are shown. */
+/** A time in seconds since 1970; without a time the newest values are shown. */
 export interface Cursor {
   readonly at: number | null;
   readonly onMove: (at: number | null) => void;
@@ -26,9 +26,9 @@ interface Props {
   readonly times: readonly number[];
   readonly series: readonly Series[];
   readonly format: (value: number) => string;
-  /** The y axis reaches this at least: small values must look small. */
+  /** The y axis reaches at least this value: small values must look small. */
   readonly least: number;
-  /** Of sizes: steps of the y axis are round in binary units. */
+  /** For sizes: steps of the y axis are round in binary units. */
   readonly binary?: boolean;
   readonly cursor: Cursor;
 }
@@ -38,7 +38,7 @@ const HEIGHT = 100;
 const CLOCK = new Intl.DateTimeFormat(chosen.locale, { timeStyle: "short" });
 const DATE = new Intl.DateTimeFormat(chosen.locale, { month: "short", day: "numeric" });
 
-/** A line through the values that are known, with gaps; a value alone is a dot. */
+/** A line through known values, with gaps; a single value is a dot. */
 export function pathOf(values: readonly (number | null)[], x: (place: number) => number, y: (value: number) => number): string {
   const parts: string[] = [];
   values.forEach((value, place) => {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/** One of several values, as a filter or a field has it. */
+/** Choice of a value, for filters and fields. */
 
 import { FormSelect, FormSelectOption } from "@patternfly/react-core";
 
 interface Props {
   readonly label: string;
-  /** What is chosen when nothing is, where that can be. */
+  /** The empty choice, if allowed. */
   readonly all?: string;
   readonly id?: string;
   readonly value: string;

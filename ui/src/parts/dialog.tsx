@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A dialog that sends something: what it says, a form, the problem, and, where the service offers it, doing it nevertheless. */
+/** A dialog that sends a request: text, form, problem and, if the service offers it, force. */
 
 import { Button, Checkbox, Form, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import { useId, useState, type ReactNode } from "react";
@@ -17,14 +17,14 @@ interface Props {
   readonly lead?: string;
   readonly submit: string;
   readonly danger?: boolean;
-  /** What has to be typed before it can be sent. */
+  /** A text that must be typed before sending. */
   readonly confirm?: string;
   readonly ready?: boolean;
   readonly pending: boolean;
   readonly problem: ApiProblem | null;
-  /** What is otherwise by now, where that is the problem. */
+  /** Facts that have changed meanwhile, if that is the problem. */
   readonly news?: readonly News[];
-  /** The request's body as JSON, without force: a refused request may be forced as long as its body is the same. */
+  /** The request's body as JSON, without force: force is offered only while the body is the same. */
   readonly body: string;
   readonly knownFields?: readonly string[];
   readonly onSubmit: (force: boolean) => void;

@@ -4,7 +4,7 @@
 import { DescriptionList, DescriptionListDescription, DescriptionListGroup, DescriptionListTerm } from "@patternfly/react-core";
 import type { ReactNode } from "react";
 
-/** Facts that are not there are left out. */
+/** Absent facts are left out. */
 export type Fact = readonly [name: string, value: ReactNode] | null;
 
 export function Facts({ facts, columns = 1 }: { readonly facts: readonly Fact[]; readonly columns?: 1 | 2 }) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A field of a form, with its help, and what is wrong with it tied to it for screen readers. */
+/** A field of a form, with help and problem. Both are linked to it for screen readers. */
 
 import {
   FormGroup,
@@ -23,7 +23,7 @@ interface FrameProps {
   readonly children: ReactNode;
 }
 
-/** Where help and problem of a field are, for its `aria-describedby`. */
+/** IDs of a field's help and problem, for its `aria-describedby`. */
 export function describedBy(id: string): string {
   return `${id}-help`;
 }
@@ -105,7 +105,7 @@ interface ChoiceFieldProps extends Omit<FrameProps, "children"> {
   readonly onChange: (value: string) => void;
 }
 
-/** One of a few. */
+/** Choice of a few values. */
 export function ChoiceField({ value, options, onChange, ...frame }: ChoiceFieldProps) {
   const { id, problem } = frame;
   return (

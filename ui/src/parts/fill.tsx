@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** How full something is: a bar with its words. */
+/** A bar that shows how full something is, with its text. */
 
 import { Progress, ProgressMeasureLocation, ProgressSize, ProgressVariant } from "@patternfly/react-core";
 import { formatShare } from "../format/bytes";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Where the keyboard is when a form appears. */
+/** The keyboard focus when a form appears. */
 
 import { useEffect } from "react";
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What is typed into a form of several fields. */
+/** Input of a form with several fields. */
 
 import { useCallback, useEffect, useRef, useState } from "react";
 
-/** `change` takes what of it is otherwise now. */
+/** `change` gets the changed fields. */
 export function useForm<Form extends object>(first: Form | (() => Form)): readonly [Form, change: (part: Partial<Form>) => void] {
   const [form, setForm] = useState(first);
   const change = useCallback((part: Partial<Form>) => setForm((before) => ({ ...before, ...part })), []);
   return [form, change];
 }
 
-/** The same, and the input survives a reload and a detour to another page, until `discard`. `name` is its key in the browser tab. */
+/** A form whose input survives a reload and a visit to another page, until `discard`. `name` is its key in the browser tab. */
 export function useDraft<Form extends object>(
   name: string,
   first: () => Form,

@@ -107,7 +107,7 @@ function chartsOf({ load, capacity }: History): Drawn[] {
       ],
     });
   }
-  // What is not counted, as reads of NFS datastores, is left out.
+  // Uncounted series are left out.
   return drawn
     .map((chart) => ({ ...chart, series: chart.series.filter(({ values }) => values.some((value) => value !== null)) }))
     .filter((chart) => chart.series.length > 0);

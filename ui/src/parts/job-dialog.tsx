@@ -13,9 +13,9 @@ import { useSubmission } from "./use-submission";
 import { useToast } from "../shell/toasts";
 import { text } from "../text";
 
-/** What each dialog that begins a job is given. */
+/** Properties of each dialog that starts a job. */
 export interface Place {
-  /** Takes the job that was begun. */
+  /** Gets the started job. */
   readonly onBegin: (job: string) => void;
   readonly onClose: () => void;
 }
@@ -25,16 +25,16 @@ interface Props<Body> extends Place {
   readonly lead?: string;
   readonly submit: string;
   readonly danger?: boolean;
-  /** What has to be typed before it can be sent. */
+  /** A text that must be typed before sending. */
   readonly confirm?: string;
-  /** Fields that `children` shows with what is wrong with them. */
+  /** Fields whose problems `children` shows. */
   readonly knownFields?: readonly string[];
   /** The request's body: the same body is carried out once, however often it is sent. */
   readonly body: (force: boolean) => Body;
   readonly ask: (body: Body, headers: SentWith) => Promise<Outcome<Job>>;
-  /** What it changes, where that has a version. */
+  /** The changed object, if it has a version. */
   readonly known?: Known;
-  /** Whether it can be sent, by what came of it the last time. */
+  /** Whether it can be sent, given the last problem. */
   readonly ready?: (problem: ApiProblem | null) => boolean;
   readonly children?: (problem: ApiProblem | null) => ReactNode;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Jobs: how they are called, how far they are, how they ended. */
+/** Jobs: name, progress and result. */
 
 import { Label, Progress, ProgressMeasureLocation, ProgressSize } from "@patternfly/react-core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
@@ -26,7 +26,7 @@ export function JobState({ job }: { readonly job: Job }) {
   return <Label status={STATUS[job.state]}>{text.common.job.state[job.state]}</Label>;
 }
 
-/** Its bar while it is under way, else its state. */
+/** A bar while the job runs, otherwise its state. */
 export function JobProgress({ job }: { readonly job: Job }) {
   if (!isActive(job)) return <JobState job={job} />;
   return (
@@ -49,7 +49,7 @@ export function JobNews({ id, onEnd }: { readonly id: string; readonly onEnd?: (
   useEffect(() => {
     if (job === undefined || isActive(job) || announced.current) return;
     announced.current = true;
-    // Where no stream of events can be had, nobody else says so.
+    // Without a stream of events nothing else reports it.
     takeJobEnd(client, job.kind);
     const words = text.common.job;
     const name = jobName(job);

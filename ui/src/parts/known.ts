@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The version of a thing that a dialog was opened with: of two who change it the later one is refused, and decides. */
+/**
+ * The version of an object that a dialog was opened with: of two concurrent changes the later one is refused, and its user
+ * decides.
+ */
 
 import { useQueryClient, type QueryClient, type QueryExecuteOptions } from "@tanstack/react-query";
 import { useEffect, useEffectEvent, useState } from "react";
@@ -13,7 +16,7 @@ interface Versioned {
 
 export type Fact = readonly [name: string, value: string];
 
-/** A fact that is otherwise by now. */
+/** A fact that has changed. */
 export interface News {
   readonly name: string;
   readonly now: string;
@@ -24,18 +27,18 @@ export interface News {
 export interface Known<Thing = unknown> {
   readonly thing: Thing;
   readonly etag: string;
-  /** While it is read as the dialog opens: what the page shows may be older than what its reader has just done. */
+  /** True while the dialog opens and reads the object: the page can be older than the user's last change. */
   readonly opening: boolean;
-  /** Of the last refusal. */
+  /** Changed facts of the last refusal. */
   readonly news: readonly News[];
-  /** Reads it, and takes over what it is now. Throws ApiProblem. */
+  /** Reads the present version. Throws ApiProblem. */
   readonly readAnew: () => Promise<void>;
 }
 
-/** How one thing is read, by itself and not in a list; its key begins with the list's. */
+/** Query of a single object; its key begins with the list's key. */
 type Reading<Thing, Key extends readonly unknown[]> = QueryExecuteOptions<Thing, Error, Thing, Thing, Key>;
 
-/** The present version: a running query may have begun before the change. Throws ApiProblem. */
+/** The present version: a running query may have started before the change. Throws ApiProblem. */
 export async function readNow<Thing, Key extends readonly unknown[]>(
   client: QueryClient,
   reading: Reading<Thing, Key>,
@@ -52,8 +55,8 @@ export function newsOf(before: readonly Fact[], now: readonly Fact[]): readonly 
 }
 
 /**
- * `facts` are shown when the thing is different after a refusal; `onNews` gets the known and the present version, also
- * of what is read as the dialog opens.
+ * `facts` are shown if the object differs after a refusal; `onNews` gets the known and the present version, also when the dialog
+ * opens.
  */
 export function useKnown<Thing extends Versioned, Key extends readonly unknown[]>(
   opened: Thing,
@@ -92,7 +95,7 @@ export function useKnown<Thing extends Versioned, Key extends readonly unknown[]
   return { thing, etag: thing.etag, opening, news, readAnew };
 }
 
-/** With a form over it: what was typed stays, what was not touched follows. `first` is the form as nobody has touched it. */
+/** With a form: changed fields stay, unchanged fields follow the object. `first` is the unchanged form. */
 export function useKnownForm<Thing extends Versioned, Key extends readonly unknown[], Form extends object>(
   opened: Thing,
   reading: Reading<Thing, Key>,
@@ -110,7 +113,7 @@ export function useKnownForm<Thing extends Versioned, Key extends readonly unkno
 /** Headers of the request: the service carries it out once, and only on the known version. */
 export type SentWith = Readonly<Record<"Idempotency-Key", string> & Partial<Record<"If-Match", string>>>;
 
-/** Sends a change of what is known; where it is another by now it is read, so that it can be shown with the refusal. */
+/** Sends a change of the known version. If the object has changed, it is read again and shown with the refusal. */
 export async function sendKnown<Answer>(
   send: (headers: SentWith) => Promise<Outcome<Answer>>,
   key: string,
@@ -121,7 +124,7 @@ export async function sendKnown<Answer>(
   } catch (error) {
     if (known !== undefined && asProblem(error).status === 412) {
       await known.readAnew().catch((again: unknown) => {
-        // It is not there any more: that is what has changed. If the present version can't be loaded, the change is refused all the same.
+        // The object was deleted. If its present version cannot be loaded, the change is refused too.
         if (asProblem(again).status === 404) throw again;
       });
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A short list in a card, with a button below it that adds to it. */
+/** A short list in a card, with a button below to add an entry. */
 
 import { Button } from "@patternfly/react-core";
 import type { UseQueryResult } from "@tanstack/react-query";

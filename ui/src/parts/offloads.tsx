@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What was offloaded: sums, and why blocks were copied and not cloned. Of one datastore, or of all. */
+/** Offloads of one datastore or of all: sums, and reasons for copies instead of clones. */
 
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import type { ReactNode } from "react";
@@ -12,12 +12,12 @@ const words = text.datastores.detail.vaai;
 interface FigureProps {
   readonly name: string;
   readonly help?: string;
-  /** Bytes per second, as it goes now. */
+  /** Present rate in bytes per second. */
   readonly rate?: number;
   readonly children: ReactNode;
 }
 
-/** One of a list of figures (`dl`). */
+/** An entry of a list of figures (`dl`). */
 export function Figure({ name, help, rate = 0, children }: FigureProps) {
   return (
     <div title={help}>
@@ -32,7 +32,7 @@ export function Figure({ name, help, rate = 0, children }: FigureProps) {
 interface FallbacksProps {
   readonly fallbacks: ReadonlyMap<string, number>;
   readonly reasons: Readonly<Record<string, readonly [string, string]>>;
-  /** Without what to do about each. */
+  /** Without remedies. */
   readonly brief?: boolean;
 }
 

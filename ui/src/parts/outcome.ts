@@ -4,7 +4,7 @@
 import type { Job } from "../api/types";
 import { text } from "../text";
 
-/** Those that take back what they have half made when they fail; others leave it. */
+/** Jobs that remove a partial result when they fail; other jobs leave it. */
 const TAKEN_BACK: readonly string[] = [
   "datastore.create",
   "datastore.delete",
@@ -13,7 +13,7 @@ const TAKEN_BACK: readonly string[] = [
   "support.bundle",
 ];
 
-/** What to say of the traces of a job that failed. */
+/** Text about the traces of a failed job. */
 export function tracesOf(job: Pick<Job, "kind" | "problem">): string {
   if (job.problem?.left != null) return text.common.job.left(job.problem.left);
   return TAKEN_BACK.includes(job.kind) ? text.common.job.tookBack : text.common.job.check;

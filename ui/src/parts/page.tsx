@@ -16,7 +16,7 @@ interface Props {
   readonly title: string;
   readonly lead?: ReactNode;
   readonly actions?: ReactNode;
-  /** Where this page is below. */
+  /** Pages above this page. */
   readonly parent?: { readonly to: string; readonly name: string };
   readonly children: ReactNode;
 }

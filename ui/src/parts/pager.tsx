@@ -8,7 +8,7 @@ import { Button } from "@patternfly/react-core";
 
 interface Props {
   readonly words: { readonly pages: string; readonly newer: string; readonly older: string };
-  /** Where each page but the first begins. */
+  /** Cursors of all pages but the first. */
   readonly cursors: readonly string[];
   readonly next: string | null | undefined;
   readonly onChange: (cursors: readonly string[]) => void;

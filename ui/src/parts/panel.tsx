@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A card with a heading, and a link to more of it. */
+/** A card with a heading, and a link to details. */
 
 import { Card, CardBody, CardHeader, CardTitle, Title } from "@patternfly/react-core";
 import { useId, type ReactNode } from "react";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A problem, as everywhere: what happened, what was not changed, what to do. */
+/** A problem, the same on all screens: what happened, what did not change, what to do. */
 
 import { AlertActionLink, Content, List, ListItem } from "@patternfly/react-core";
 import type { ReactNode } from "react";
@@ -50,14 +50,14 @@ export function wordsOf(problem: ApiProblem): Words {
 
 interface Props {
   readonly problem: ApiProblem;
-  /** Reading changes nothing, so nothing is said of it. */
+  /** A failed read has changed nothing, so no text says so. */
   readonly reading?: boolean;
   readonly onRetry?: () => void;
-  /** What else can be done: a button that forces, for instance. */
+  /** Further actions, for instance a button for force. */
   readonly action?: ReactNode;
-  /** Fields that are shown in the form already. */
+  /** Fields whose problems the form shows. */
   readonly knownFields?: readonly string[];
-  /** What is otherwise by now, where that is the problem. */
+  /** Facts that have changed meanwhile, if that is the problem. */
   readonly news?: readonly News[];
 }
 

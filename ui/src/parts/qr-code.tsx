@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { encode } from "uqr";
 
-/** A QR code, black on white in both themes: cameras read no other. */
+/** A QR code, black on white in both themes: cameras cannot read others. */
 export function QrCode({ content, label }: { readonly content: string; readonly label: string }) {
   const { data, size } = encode(content, { border: 4 });
   const squares = data.flatMap((row, y) => row.flatMap((dark, x) => (dark ? [`M${x} ${y}h1v1h-1z`] : [])));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The running or else the last scrub or resilver of a pool. */
+/** The running or last scrub or resilver of a pool. */
 
 import { Label, Progress, ProgressMeasureLocation, ProgressSize } from "@patternfly/react-core";
 import type { Pool } from "../api/types";
@@ -14,7 +14,7 @@ export function isScanning(pool: Pool): boolean {
   return pool.scan?.state === "scanning";
 }
 
-/** In short. */
+/** Short text. */
 export function scanText(scan: Scan): string {
   const what = words.function[scan.function] ?? scan.function;
   switch (scan.state) {
@@ -41,7 +41,7 @@ export function ScanSummary({ pool }: { readonly pool: Pool }) {
   );
 }
 
-/** With a bar while it is under way. */
+/** With a bar while it runs. */
 export function ScanProgress({ pool }: { readonly pool: Pool }) {
   const { scan } = pool;
   if (scan == null || (scan.state !== "scanning" && scan.state !== "paused")) return <ScanSummary pool={pool} />;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Tabs of a screen. Which one is shown is in the address (`?show=`); the first is shown without. */
+/** Tabs of a screen. The address has the shown tab (`?show=`), except the first. */
 
 import { Tab, Tabs, TabTitleText } from "@patternfly/react-core";
 import type { ReactNode } from "react";
 import { useSearchParams } from "react-router";
 
-/** The tab that the address names, else the first; and what shows another. */
+/** The tab of the address, otherwise the first; and a function that shows another tab. */
 export function useTab<Name extends string>(names: readonly [Name, ...Name[]]): [Name, (name: Name) => void] {
   const [parameters, setParameters] = useSearchParams();
   const shown = names.find((name) => name === parameters.get("show")) ?? names[0];
@@ -18,7 +18,7 @@ interface ScreenTabsProps<Name extends string> {
   label: string;
   shown: Name;
   onShow: (name: Name) => void;
-  /** What the shown tab holds. */
+  /** Content of the shown tab. */
   children: ReactNode;
 }
 

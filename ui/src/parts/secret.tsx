@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A secret that is shown once: in a dialog that says so, gone from the page with it. */
+/** A secret that is shown once, in a dialog. The page forgets it when the dialog closes. */
 
 import { Button, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import { useId } from "react";
 import { text } from "../text";
 import { CopyLines } from "./copy-lines";
 
-/** What was made, with its secret. */
+/** The created object, with its secret. */
 export interface Made {
   readonly name: string;
   readonly secret: string;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What is shown while there is nothing to show: loading, failed. */
+/** Content of a screen without data: loading or failed. */
 
 import { Skeleton } from "@patternfly/react-core";
 import type { UseQueryResult } from "@tanstack/react-query";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Sending a form: once, however often it is pressed or the connection breaks, with the problem to show. */
+/** Sends a form once, even if the button is pressed repeatedly or the connection breaks, and returns the problem. */
 
 import { useCallback, useRef, useState } from "react";
 import { useQueryClient } from "@tanstack/react-query";
@@ -10,7 +10,7 @@ interface Submission<Body, Answer> {
   readonly send: (body: Body) => Promise<Answer | undefined>;
   readonly pending: boolean;
   readonly problem: ApiProblem | null;
-  /** What is wrong with a field, or with a part of it, as the service says. */
+  /** Problem of a field or of a part of it, as the service reports it. */
   readonly fieldProblem: (name: string) => string | undefined;
   readonly forget: () => void;
 }

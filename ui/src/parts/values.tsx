@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Sizes and times as everywhere: short, and exact in tooltips and for screen readers. */
+/** Sizes and times: short, with exact values in tooltips and for screen readers. */
 
 import { Timestamp, TimestampTooltipVariant } from "@patternfly/react-core";
 import { formatBytes, formatExactBytes } from "../format/bytes";
@@ -13,7 +13,7 @@ export function Bytes({ value }: { readonly value: string | number }) {
   );
 }
 
-/** With the zone in a tooltip that the keyboard reaches too. */
+/** With the zone in a tooltip that the keyboard can reach too. */
 export function Time({ at, ago = false }: { readonly at: string; readonly ago?: boolean }) {
   return (
     <Timestamp

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Who did or tried what, page by page; each entry with the former values and the requested ones. */
+/** The audit, page by page; each entry with former and requested values. */
 
 import { Button, EmptyState, EmptyStateBody, Label, ToolbarContent, ToolbarItem } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
@@ -191,7 +191,7 @@ function Outcome({ status }: { readonly status: number | null }) {
   );
 }
 
-/** Requested and former values; of a deleted thing the former ones. */
+/** Requested and former values; only former ones for a deleted object. */
 function Changes({ entry }: { readonly entry: AuditEntry }) {
   const before = entry.before ?? {};
   const after = entry.after ?? null;

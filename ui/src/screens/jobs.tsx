@@ -46,7 +46,7 @@ export function JobsScreen() {
 
 interface TableProps {
   readonly jobs: readonly Job[];
-  /** Where they are not all about one. */
+  /** With the subject, unless the list is about one object. */
   readonly about?: (subject: string, name: string) => ReactNode;
 }
 
@@ -98,7 +98,7 @@ export function JobScreen() {
   const query = useQuery(jobQuery(id));
   const client = useQueryClient();
   const ended = query.data !== undefined && !isActive(query.data);
-  // Where no stream of events can be had, nobody else says so.
+  // Without a stream of events nothing else reports it.
   const kind = query.data?.kind;
   useEffect(() => {
     if (ended) takeJobEnd(client, kind);

@@ -23,7 +23,7 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
   const { session, logIn } = useSession();
   const [name, setName] = useState(session?.name ?? "");
   const [password, setPassword] = useState("");
-  // Null until the service says that this user has two-factor login.
+  // Null until the service reports that this user has two-factor login.
   const [code, setCode] = useState<string | null>(null);
   const { send, pending, problem, fieldProblem } = useSubmission(
     useCallback(
@@ -35,7 +35,7 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
         } catch (error) {
           const refusal = asProblem(error);
           if (refusal.at("code") !== undefined) setCode("");
-          // It was wrong; without a response the same request is sent again.
+          // A wrong code is cleared; without a response the same request is sent again.
           else if (refusal.isSession && body.code !== undefined) setCode("");
           else if (refusal.isSession) setPassword("");
           throw error;
@@ -61,7 +61,7 @@ export function LoginForm({ submit, onDone }: { readonly submit: string; readonl
         (problem.isSession ? (
           <Alert variant="danger" isInline component="p" title={code === null ? words.wrong : words.wrongCode} role="alert" />
         ) : locked ? (
-          // The button counts down: a message that did so would be read out each second.
+          // The button counts down: screen readers would read a message each second.
           secondsLeft > 0 && <Alert variant="danger" isInline component="p" title={words.locked} role="alert" />
         ) : (
           problem.at("code") === undefined && <ProblemAlert problem={problem} reading knownFields={["name", "password"]} />

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Logins at the OIDC provider. What binds a login to this tab stays in its storage, which no other site reads. */
+/** Logins at the OIDC provider. The binding of a login to this tab stays in the tab's storage, which other sites cannot read. */
 
 import { Button } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
@@ -52,7 +52,7 @@ export function OidcButton({ from }: { readonly from: string }) {
   );
 }
 
-/** Over a page whose session has ended: what was typed there stays, while another tab logs in. */
+/** For a page whose session has ended: its input stays, while another tab logs in. */
 export function OidcLink() {
   const { data } = useQuery(loginsQuery);
   if (data?.oidc == null) return null;
@@ -65,7 +65,7 @@ export function OidcLink() {
   );
 }
 
-/** What this tab has begun, once. */
+/** The login that this tab has started; returned once. */
 function takeBegun(state: string | null): Begun | null {
   const stored = sessionStorage.getItem(KEY);
   sessionStorage.removeItem(KEY);
@@ -73,7 +73,7 @@ function takeBegun(state: string | null): Begun | null {
   return begun?.state === state ? begun : null;
 }
 
-/** The provider sends the browser here. */
+/** The provider redirects the browser here. */
 export function OidcScreen() {
   const { complete } = useSession();
   const navigate = useNavigate();

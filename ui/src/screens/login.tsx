@@ -8,7 +8,7 @@ import { text } from "../text";
 import { LoginForm } from "./login-form";
 import { OidcButton } from "./login-oidc";
 
-/** Where who is sent here came from; only addresses of this console. */
+/** The page before the login; only addresses of this console. */
 function cameFrom(state: unknown): string {
   if (typeof state !== "object" || state === null || !("from" in state)) return "/";
   const { from } = state;

@@ -88,7 +88,7 @@ export default function LogsScreen() {
   );
 }
 
-/** Another filter begins at its first page. */
+/** Another filter starts at its first page. */
 function Entries({ filter }: { readonly filter: LogFilter }) {
   const [cursors, setCursors] = useState<readonly string[]>([]);
   const query = useQuery(logsQuery(filter, cursors.at(-1) ?? null));

@@ -45,11 +45,11 @@ export function ReadinessScreen() {
 
 interface ChecksProps {
   readonly checks: readonly Check[];
-  /** Where they are not all about one. */
+  /** With the subject, unless the list is about one object. */
   readonly about?: (subject: string) => ReactNode;
 }
 
-/** With what was seen and what to do. */
+/** With evidence and remedy. */
 export function Checks({ checks, about }: ChecksProps) {
   const failed = checks.filter((check) => check.result !== "ok").length;
   const ordered = checks.toSorted((first, other) => ORDER.indexOf(first.result) - ORDER.indexOf(other.result));

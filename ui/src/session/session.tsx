@@ -13,7 +13,7 @@ const KEY = ["session"];
 const CHANNEL = "zvaai-session";
 const RANK: Record<Role, number> = { viewer: 1, operator: 2, admin: 3 };
 
-/** `ended`: who was logged in is not any more; the page stays, for what was typed there. */
+/** `ended`: the session has ended; the page and its input stay. */
 interface Known {
   readonly session: Session | null;
   readonly ended: boolean;
@@ -28,7 +28,7 @@ export const sessionQuery = queryOptions({
       return { session, ended: false };
     } catch (error) {
       if (error instanceof ApiProblem && error.isSession) {
-        // Who was logged in keeps the page, and what was typed there.
+        // The page and its input stay after the end of the session.
         const known = client.getQueryData<Known>(KEY);
         return known?.session ? { ...known, ended: true } : { session: null, ended: false };
       }
@@ -39,13 +39,13 @@ export const sessionQuery = queryOptions({
   gcTime: Infinity,
 });
 
-/** Takes what is known now: the answer to an earlier request would put back the old state. */
+/** Sets the known session, and cancels earlier requests: their responses would restore the old state. */
 function setKnown(client: QueryClient, known: Known): void {
   void client.cancelQueries({ queryKey: KEY });
   client.setQueryData<Known>(KEY, known);
 }
 
-/** A 401 came: the cookie is worth nothing any more. */
+/** After a 401 the session has ended. */
 function endSession(client: QueryClient): void {
   setCsrfToken(null);
   const known = client.getQueryData<Known>(KEY);
@@ -79,7 +79,7 @@ export async function refreshSession(client: QueryClient): Promise<void> {
   }
 }
 
-/** What a refusal says of the session: that it has ended, or that it may be another than this tab knows. */
+/** Effect of a refusal on the session: it has ended, or it may be another than this tab knows. */
 export function refused(client: QueryClient, problem: ApiProblem): void {
   if (problem.isSession) endSession(client);
   else if (problem.status === 403) void refreshSession(client);
@@ -116,7 +116,7 @@ export function SessionProvider({ children }: { readonly children: ReactNode }) 
 
   const others = useRef<BroadcastChannel | null>(null);
 
-  // A stream of the session before may have been refused meanwhile.
+  // The stream of the previous session may have been refused.
   const token = known?.session?.csrf_token;
   useEffect(() => (live ? listen(client) : undefined), [client, live, token]);
   // Also after the end of the session: the next login can be in another tab.
@@ -150,7 +150,7 @@ export function SessionProvider({ children }: { readonly children: ReactNode }) 
     await unwrap(api.DELETE("/api/v1/session"));
     others.current?.postMessage(null);
     setCsrfToken(null);
-    // Observers of the session get its end: it stays in the cache, where what was shown to its user does not.
+    // The session stays in the cache, so that observers see its end; all other data of the user is removed.
     setKnown(client, { session: null, ended: false });
     client.removeQueries({ predicate: (query) => query.queryKey[0] !== KEY[0] });
   }, [client]);
@@ -166,13 +166,13 @@ export function useSession(): SessionActions {
   return value;
 }
 
-/** Whether who is logged in has this role or more. */
+/** Whether the user has at least this role. */
 export function useMay(role: Role): boolean {
   const { session } = useSession();
   return session !== null && RANK[session.role] >= RANK[role];
 }
 
-/** Shows what is inside to whom may use it; to others it is not there. */
+/** Shows its children only to users with the role. */
 export function May({ least, children }: { readonly least: Role; readonly children: ReactNode }) {
   return useMay(least) ? children : null;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Catches what a screen throws: no empty page, no stack trace. */
+/** Catches errors of a screen: without it the page would be empty. */
 
 import { Component, type ReactNode } from "react";
 import { api } from "../api/client";
@@ -31,7 +31,7 @@ export class Boundary extends Component<{ readonly children: ReactNode }, { read
     window.clearInterval(this.timer);
   }
 
-  /** Reloads the page as soon as the appliance answers. */
+  /** Reloads the page when the appliance responds. */
   private recover(): void {
     if (this.state.failure === "load") this.timer ??= window.setInterval(() => void reloadIfReached(), TRY_EVERY_MS);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What a search over everything finds, in the lists that the console has. */
+/** Search in all lists that the console has loaded. */
 
 import type { Datastore, Host, Job, Pool, Snapshot } from "../api/types";
 import { text } from "../text";
@@ -18,7 +18,10 @@ interface Lists {
   readonly snapshots?: readonly Snapshot[] | undefined;
 }
 
-/** All words are in its kind, name or other identifiers. Names that begin with the search come first, then the order of the lists. */
+/**
+ * All words must be in the kind, name or other identifiers. Names that begin with the search come first, then the order of the
+ * lists.
+ */
 export function find(search: string, { stores = [], hosts = [], pools = [], jobs = [], snapshots = [] }: Lists): Match[] {
   const typed = search.trim().toLowerCase();
   if (typed === "") return [];

@@ -12,7 +12,7 @@ import { text } from "../text";
 
 export function Gate({ children }: { readonly children: ReactNode }) {
   const session = useQuery(sessionQuery);
-  // Who is logged in does not wait for it.
+  // Logged-in users do not wait for it.
   const setup = useQuery({ ...setupQuery, enabled: session.data?.session === null });
   const location = useLocation();
   if (session.data?.session) return children;

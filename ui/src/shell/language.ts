@@ -8,7 +8,9 @@ const KEY = "zvaai-language";
 const isLanguage = (tag: string): tag is Language => Object.hasOwn(LANGUAGES, tag);
 const primary = (tag: string) => tag.split("-")[0]?.toLowerCase() ?? "";
 
-/** The language that was chosen, or the first of the browser's that the console has; and the browser's own way to write numbers in it. */
+/**
+ * The chosen language, or the first language of the browser that the console has; and the browser's way to write numbers in it.
+ */
 export function languageOf(
   stored: string | null,
   preferred: readonly string[],
@@ -17,14 +19,14 @@ export function languageOf(
   return { language, locale: preferred.find((tag) => primary(tag) === language) ?? language };
 }
 
-/** Before the screens are loaded. German is requested only here. */
+/** Called before the screens load. German is loaded only here. */
 export async function loadLanguage(): Promise<void> {
   Object.assign(chosen, languageOf(window.localStorage.getItem(KEY), navigator.languages));
   if (chosen.language === "de") chosen.text = (await import("../text/de")).de;
   document.documentElement.lang = chosen.language;
 }
 
-/** Loads the page in this language. */
+/** Reloads the page in this language. */
 export function chooseLanguage(language: Language): void {
   window.localStorage.setItem(KEY, language);
   window.location.reload();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Why a screen failed to load, from its error. */
 
-/** `load`: a part of the console could not be loaded. The network is away, or an updated appliance has other files. */
+/** `load`: a part of the console could not be loaded. The network failed, or the appliance was updated and has other files. */
 export type Failure = "none" | "code" | "load";
 
-/** What Chromium, Firefox and Safari say, and Vite. */
+/** Messages of Chromium, Firefox, Safari and Vite. */
 const LOAD = /dynamically imported module|importing a module script|preload CSS/i;
 
 export function failureOf(error: unknown): Failure {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Over a page whose session has ended: what was typed there stays. */
+/** Login over a page whose session has ended: its input stays. */
 
 import { Modal, ModalBody, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import { LoginForm } from "../screens/login-form";

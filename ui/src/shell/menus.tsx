@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The menus of the masthead: who is logged in, the language, and light or dark. */
+/** Menus of the masthead: user, language, light or dark. */
 
 import { Dropdown, DropdownItem, DropdownList, MenuToggle, type MenuToggleElement } from "@patternfly/react-core";
 import AdjustIcon from "@patternfly/react-icons/dist/esm/icons/adjust-icon";
@@ -31,7 +31,7 @@ function Menu({ label, icon, shown, children }: MenuProps) {
       isOpen={open}
       onOpenChange={setOpen}
       onSelect={close}
-      // A dialog gives the focus back to where it was when it opened.
+      // A closing dialog returns the focus to the element that had it before.
       shouldFocusToggleOnSelect
       popperProps={{ position: "right" }}
       toggle={(ref: Ref<MenuToggleElement>) => (
@@ -76,7 +76,7 @@ export function ThemeMenu() {
   );
 }
 
-/** Languages by their own names: who cannot read the page finds the other one. */
+/** Each language by its own name, for users who cannot read the present one. */
 export function LanguageMenu({ isNamed = false }: { readonly isNamed?: boolean }) {
   const name = LANGUAGES[chosen.language];
   return (

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What surrounds each screen of who is logged in: masthead, navigation, banners, the login over an ended session. */
+/** The frame of each screen: masthead, navigation, banners, the login after the end of a session. */
 
 import {
   Banner,
@@ -75,7 +75,7 @@ export function Shell() {
               <NavList>
                 {PAGES.map(([path, name, least]) => (
                   <May key={path} least={least ?? "viewer"}>
-                    {/* The link is its child: to a component of another kind NavItem gives `href` and keeps `to`, which Link needs. */}
+                    {/* The link is a child: NavItem passes `href` to other components and drops `to`, which Link needs. */}
                     <NavItem itemId={path} isActive={path === "/" ? pathname === "/" : pathname.startsWith(path)}>
                       <Link to={path}>{name}</Link>
                     </NavItem>

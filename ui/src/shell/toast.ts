@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Which of several news are shown. */
+/** Selection of toasts. */
 
 import type { ReactNode } from "react";
 
@@ -8,13 +8,13 @@ export interface Toast {
   readonly variant: "success" | "warning" | "danger" | "info";
   readonly title: string;
   readonly body?: ReactNode;
-  /** Of several about one thing the newest is shown; without a subject, of several with the same words. */
+  /** Of several toasts about one subject the newest is shown; without a subject, of several with the same text. */
   readonly about?: string;
 }
 
 const MOST = 3;
 
-/** Whether it goes by itself: who has to act reads at leisure. */
+/** Whether it disappears by itself: a toast that needs action stays. */
 export function isPassing({ variant }: Pick<Toast, "variant">): boolean {
   return variant === "success" || variant === "info";
 }
@@ -23,7 +23,7 @@ function subjectOf({ about, title }: Toast): string {
   return about ?? title;
 }
 
-/** The newest is the last. Of too many the oldest that would go by itself goes now. */
+/** The newest is the last. If there are too many, the oldest that would disappear anyway is removed. */
 export function shownWith(shown: readonly Toast[], toast: Toast): readonly Toast[] {
   const others = shown.filter((earlier) => subjectOf(earlier) !== subjectOf(toast));
   const first = others.findIndex(isPassing);

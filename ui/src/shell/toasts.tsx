@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Short news that go by themselves: what was begun, and how what was begun here has ended. */
+/** Toasts that disappear by themselves: started jobs, and their results. */
 
 import { AlertActionCloseButton, AlertGroup } from "@patternfly/react-core";
 import { createContext, use, useCallback, useRef, useState, type ReactNode } from "react";

@@ -3,13 +3,13 @@
 
 import type { Texts } from "./index";
 
-/** By their own names, as the menu shows them. */
+/** Names of languages, each in its language, as in the menu. */
 export const LANGUAGES = { en: "English", de: "Deutsch" } as const;
 export type Language = keyof typeof LANGUAGES;
 
 interface Chosen {
   language: Language;
-  /** How numbers and times are written; undefined: as the browser does. */
+  /** Locale of numbers and times; undefined: the browser's. */
   locale: string | undefined;
   /** Undefined for English. */
   text: Texts | undefined;

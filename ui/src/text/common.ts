@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What several screens say. */
+/** Texts of several screens. */
 
 import type { Job, Role } from "../api/types";
 
@@ -40,7 +40,7 @@ export const common = {
   },
   runningJobs: (count: number) => (count === 1 ? "1 job running" : `${count} jobs running`),
   openAlerts: (count: number) => (count === 1 ? "1 open alert" : `${count} open alerts`),
-  /** What screen readers say before a message. */
+  /** Screen readers read it before a message. */
   message: { danger: "Danger alert:", warning: "Warning alert:", success: "Success alert:", info: "Info alert:" },
   bytes: (number: string) => `${number} bytes`,
   reset: "Reset",

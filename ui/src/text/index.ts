@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** All text of the console, by where it is shown: English here, other languages in folders. */
+/** All texts of the console, by screen: English here, other languages in folders. */
 
 import { alerts } from "./alerts";
 import { audit } from "./audit";
@@ -46,7 +46,7 @@ export const en = {
   system,
 };
 
-/** What each language has, and no more. */
+/** Exactly the texts that each language must have. */
 export type Texts = typeof en;
 
 export const text: Texts = chosen.text ?? en;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Schedules: snapshots by the clock. */
+/** Schedules of snapshots. */
 
 export const schedules = {
   title: "Schedules",

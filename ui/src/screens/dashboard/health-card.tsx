@@ -60,7 +60,7 @@ export function HealthCard() {
   );
 }
 
-/** While there are NFS datastores: what readiness has seen of their server. */
+/** Results of the NFS server's readiness, while NFS datastores exist. */
 function nfsSaid(readiness: Readiness | undefined): Fact {
   const check = readiness?.checks.find(({ id }) => id === "nfs");
   return check === undefined ? null : [words.nfs, capitalised(check.evidence)];

@@ -13,7 +13,7 @@ import { text } from "../../text";
 
 const words = text.dashboard.load;
 const MIB = 1048576;
-/** Of all LUNs, for as long as the page lives. */
+/** Load of all LUNs, retained while the page is loaded. */
 const history = new RateHistory();
 
 export function LoadCard() {

@@ -25,7 +25,7 @@ import { text } from "../../text";
 const words = text.dashboard.offloads;
 const BLOCK = ["cloned", "copied", "zeroed", "reclaimed"] as const;
 const NAS = ["cloned", "copied", "reserved"] as const;
-/** Of all LUNs and of all exports, for as long as the page lives. */
+/** Rates of all LUNs and of all exports, retained while the page is loaded. */
 const block = new Meter(BLOCK);
 const nas = new Meter(NAS);
 
@@ -44,7 +44,7 @@ export function OffloadsCard() {
 
 interface Props {
   readonly offloads: Offloads;
-  /** When they were loaded, in seconds since 1970. */
+  /** Time of loading, in seconds since 1970. */
   readonly at: number;
   readonly hasNfs: boolean;
 }
@@ -120,7 +120,7 @@ function Nas({ counters, problem }: { readonly counters: ExportCounters | undefi
 
 type ReasonsProps = Pick<Parameters<typeof Fallbacks>[0], "fallbacks" | "reasons">;
 
-/** Nothing where all was cloned. Each datastore's page says what to do. */
+/** Empty if everything was cloned. Each datastore's page shows remedies. */
 function Reasons({ fallbacks, reasons }: ReasonsProps) {
   if (fallbacks.size === 0) return null;
   return (

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** One file of an NFS datastore to a new name in it. */
+/** Clones a file of an NFS datastore to a new name. */
 
 import { FormGroup, Radio } from "@patternfly/react-core";
 import { useState } from "react";

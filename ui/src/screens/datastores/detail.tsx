@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** One datastore, by tabs; which one is in the address. */
+/** One datastore. The address has the tab. */
 
 import { Tab, Tabs, TabTitleText } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
@@ -71,7 +71,7 @@ function Actions({ store }: { readonly store: Datastore }) {
 function DatastoreTabs({ store }: { readonly store: Datastore }) {
   const { tab: named } = useParams();
   const navigate = useNavigate();
-  // Files of VMFS are known to hosts only; deleted datastores have none.
+  // Only hosts know the files of VMFS; deleted datastores have none.
   const tabs = TABS.filter((candidate) => candidate !== "files" || (store.kind === "nfs" && store.state === "active"));
   const tab = tabs.find((candidate) => candidate === named) ?? "overview";
   return (

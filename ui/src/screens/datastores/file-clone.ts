@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What came of a file's clone: how its bytes went. */
+/** Result of a file's clone: shared and copied bytes. */
 
 import type { Job } from "../../api/types";
 import { formatBytes } from "../../format/bytes";
@@ -8,7 +8,7 @@ import { text } from "../../text";
 const words = text.files.clones;
 const reasons = text.datastores.detail.vaai.nas.reasons;
 
-/** Of a clone that is done: what was shared, what was copied and why, what are holes. */
+/** Result of a finished clone: shared bytes, copied bytes with reasons, holes. */
 export function waysOf({ result }: Pick<Job, "result">): string {
   const size = (name: string) => {
     const value = result?.[name];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** VMDK files of an NFS datastore, page by page, with what each takes; and clones of them. */
+/** VMDK files of an NFS datastore, page by page, with their space and actions. */
 
 import { Button, EmptyState, EmptyStateBody } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
@@ -50,7 +50,7 @@ export function FilesTab({ store }: { readonly store: Datastore }) {
           </>
         )}
       </QueryBoundary>
-      {/* Also if this page can't be loaded: so there is a way back to the one before. */}
+      {/* Shown even if this page cannot be loaded, so that the previous page can be reached. */}
       <nav aria-label={words.pages} className="zv-buttons">
         {(cursors.length > 0 || next !== null) && (
           <>
@@ -138,7 +138,7 @@ function FileTable({ files, onClone }: FilesProps) {
   );
 }
 
-/** Exact, or an upper bound, and said so. */
+/** An exact value, or an upper bound marked as such. */
 function Unique({ file }: { readonly file: VmdkFile }) {
   if (file.unique === null) return <Unmeasured />;
   return file.unique_exact ? <Bytes value={file.unique} /> : words.atMost(formatBytes(file.unique));
@@ -154,7 +154,7 @@ function Unmeasured() {
 
 interface ClonesProps {
   readonly store: Datastore;
-  /** Jobs that were begun here: these are shown when they have ended too. */
+  /** Jobs that were started here, also after their end. */
   readonly begun: readonly string[];
 }
 

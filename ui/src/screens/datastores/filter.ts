@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Which datastores are shown: of the address, so that a link or the back button shows the same. */
+/** The filter of datastores. It is in the address, so a link or the back button shows the same list. */
 
 import type { Datastore, Group, Load } from "../../api/types";
 import { chosen } from "../../text/chosen";
@@ -19,7 +19,7 @@ export function filterOf(parameters: URLSearchParams): Filter {
   };
 }
 
-/** Names of the host groups that see it. */
+/** Names of the host groups that see the datastore. */
 export function groupNames(store: Datastore, groups: readonly Group[]): string[] {
   return store.host_groups.map((id) => groups.find((group) => group.id === id)?.name ?? id);
 }
@@ -36,7 +36,7 @@ export function matches(store: Datastore, filter: Filter, groups: readonly Group
 }
 
 export type Column = "name" | "pool" | "lun" | "size" | "used" | "free" | "load";
-/** What hosts do with datastores just now, by their identifiers. */
+/** Present load of datastores, by ID. */
 export type Loads = ReadonlyMap<string, Load>;
 export type Direction = "asc" | "desc";
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The wizard's values so far, and their problems. */
+/** Input of the wizard, and its problems. */
 
 import type { Datastore, DatastoreCreate, Pool } from "../../api/types";
 import { parseBytes } from "../../format/bytes";
@@ -20,7 +20,7 @@ export interface FormValues {
   readonly kind: Datastore["kind"];
   readonly name: string;
   readonly pool: string;
-  /** As typed; of NFS it is the quota. */
+  /** As typed; for NFS the quota. */
   readonly size: string;
   readonly thick: boolean;
   readonly compression: (typeof COMPRESSIONS)[number];
@@ -29,7 +29,7 @@ export interface FormValues {
   /** As typed; empty for none. */
   readonly threshold: string;
   readonly groups: readonly string[];
-  /** Of NFS, in addition to the hosts of the groups; as typed. */
+  /** Clients in addition to the hosts of the groups, for NFS; as typed. */
   readonly clients: string;
 }
 
@@ -70,24 +70,24 @@ export function thresholdProblem({ kind, threshold }: FormValues): string | unde
   return /^[1-9][0-9]?$/.test(threshold) ? undefined : words.size.thresholdWrong;
 }
 
-/** Addresses and networks of what was typed. */
+/** Addresses and networks of the typed text. */
 export function clientsOf({ clients }: Pick<FormValues, "clients">): string[] {
   return clients.split(/[\s,;]+/).filter((client) => client !== "");
 }
 
-/** What can be seen to be none; the service checks the rest. */
+/** Rejects what is certainly not an address; the service checks the rest. */
 export function clientsProblem(values: Pick<FormValues, "kind" | "clients">): string | undefined {
   if (values.kind === "vmfs") return undefined;
   return clientsOf(values).every((client) => CLIENT.test(client)) ? undefined : words.hosts.clientsWrong;
 }
 
-/** Whether the pool has less free than a thick one would take: a warning, the service decides. */
+/** Whether the pool has less free space than a thick datastore needs: a warning, the service decides. */
 export function isTooThick(values: FormValues, pool: Pool | undefined): boolean {
   const bytes = sizeOf(values);
   return values.thick && bytes !== null && pool !== undefined && bytes > BigInt(pool.free);
 }
 
-/** As the service takes it. Only for what has no problem. */
+/** The request's body. Only for input without problems. */
 export function requestOf(values: FormValues): DatastoreCreate {
   const common: DatastoreCreate = {
     kind: values.kind,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Holds on a snapshot: shown by their tags, made, and released. */
+/** Holds on a snapshot: list, create, release. */
 
 import { FormGroup, Label, Radio } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
@@ -20,7 +20,7 @@ interface SnapshotProps {
   readonly snapshot: Snapshot;
 }
 
-/** A label for each hold; while they are not loaded, how many there are. */
+/** A label for each hold; before they are loaded, only their number. */
 export function HoldLabels({ store, snapshot, enabled }: SnapshotProps & { readonly enabled: boolean }) {
   const { data: holds } = useQuery({ ...holdsQuery(store.id, snapshot.name), enabled: enabled && snapshot.holds > 0 });
   if (snapshot.holds === 0) return null;
@@ -68,7 +68,7 @@ export function HoldSnapshot({ store, snapshot, ...job }: Props) {
   );
 }
 
-/** Those of the appliance and of OpenZFS itself can't be chosen, and say why. */
+/** Holds of the appliance and of OpenZFS cannot be chosen; a text says why. */
 export function ReleaseHold({ store, snapshot, ...job }: Props) {
   const [chosen, setChosen] = useState("");
   const query = useQuery(holdsQuery(store.id, snapshot.name));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Two tabs of a datastore: who sees it, and what has happened to it. */
+/** Two tabs of a datastore: its hosts and its events. */
 
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
@@ -28,7 +28,7 @@ import { mountersOf } from "./mounters";
 
 const words = text.datastores.detail;
 
-/** Who sees it, and what to type on each of them. */
+/** Hosts that see the datastore, and commands for each of them. */
 export function HostsTab({ store }: { readonly store: Datastore }) {
   return (
     <div className="zv-panels">
@@ -38,7 +38,7 @@ export function HostsTab({ store }: { readonly store: Datastore }) {
   );
 }
 
-/** Lines of readiness for all devices, for this one, and how it is mounted. */
+/** Commands of readiness for all devices and for this datastore, and its mount command. */
 function Lines({ store }: { readonly store: Datastore }) {
   const query = useQuery(readinessQuery);
   const nfs = store.kind === "nfs";
@@ -58,7 +58,7 @@ function Lines({ store }: { readonly store: Datastore }) {
   );
 }
 
-/** Each address that may mount it, and what the NFS server knows of it. */
+/** Each address that may mount it, with the NFS server's data about it. */
 function Mounters({ store }: { readonly store: Datastore }) {
   const hosts = useQuery(hostsQuery);
   const clients = useQuery(nfsClientsQuery);
@@ -113,7 +113,7 @@ function Mounters({ store }: { readonly store: Datastore }) {
   );
 }
 
-/** Each host that sees it, with its sessions; hosts without a session are listed too. */
+/** Each host that sees it, with its sessions; also hosts without a session. */
 function Sessions({ store }: { readonly store: Datastore }) {
   const hosts = useQuery(hostsQuery);
   const { data: groups } = useQuery(groupsQuery);

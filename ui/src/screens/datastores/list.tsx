@@ -34,7 +34,7 @@ export function DatastoresScreen() {
     <Screen
       title={words.title}
       actions={
-        // Without datastores it is in the middle of the page.
+        // Without datastores the button is in the middle of the page.
         query.data?.length !== 0 && (
           <May least="operator">
             <CreateLink />

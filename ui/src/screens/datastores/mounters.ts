@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Who may mount an NFS datastore, and who does. */
+/** Addresses that may mount an NFS datastore, and addresses that do. */
 
 import type { Datastore, Host, NfsClient } from "../../api/types";
 
 export interface Mounter {
-  /** Whose address it is, as far as that is known. */
+  /** Host of the address, if known. */
   readonly host: Host | null;
   /** Or a network. */
   readonly address: string;
-  /** What the NFS server knows of it. */
+  /** The NFS server's data about the address. */
   readonly client: NfsClient | null;
 }
 
-/** Hosts of its groups by their addresses, further clients, then others that may be using it: one of a network, or of a group before. */
+/**
+ * Hosts of its groups by their addresses, further clients, then other addresses that may use it: in a permitted network, or of a
+ * former group.
+ */
 export function mountersOf(
   { id, host_groups: groups, clients: further }: Pick<Datastore, "id" | "host_groups" | "clients">,
   hosts: readonly Host[],

@@ -14,7 +14,7 @@ import { SummaryPanel } from "./summary-panel";
 
 const words = text.datastores.detail;
 
-/** Of an NFS datastore it is its quota, which may be none. */
+/** For an NFS datastore the quota, which can be none. */
 function Size({ store }: { readonly store: Datastore }) {
   return store.size === "0" ? text.datastores.noQuota : <Bytes value={store.size} />;
 }
@@ -123,7 +123,7 @@ export function CapacityTab({ store }: { readonly store: Datastore }) {
   );
 }
 
-/** What the files of an NFS datastore need, as the NFS server counts it. */
+/** Space that the files of an NFS datastore need, as counted by the NFS server. */
 function FileSpace({ store }: { readonly store: Datastore }) {
   const { data } = useQuery(spaceQuery(store.id));
   const { files } = words.capacity;
@@ -143,7 +143,7 @@ function FileSpace({ store }: { readonly store: Datastore }) {
   );
 }
 
-/** What of a VMFS datastore's blocks no clone or copy shares; "at most" unless the target counted exactly. */
+/** Blocks of a VMFS datastore that no clone or copy shares; "at most" unless the target counted exactly. */
 function Blocks({ id }: { readonly id: string }) {
   const { data } = useQuery(spaceQuery(id));
   const { blocks } = words.capacity;

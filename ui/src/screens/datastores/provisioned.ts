@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import type { Datastore } from "../../api/types";
 
-/** What hosts believe to have of a pool, in bytes: the sizes of all that is served of it. */
+/** Bytes that a pool offers to hosts: the sizes of all its datastores. */
 export function provisioned(pool: string, stores: readonly Datastore[]): number {
   return stores
     .filter((store) => store.pool === pool && store.state === "active")

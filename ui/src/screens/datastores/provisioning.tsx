@@ -40,7 +40,7 @@ function formOf({ thick }: Datastore) {
   return { thick };
 }
 
-/** While hosts use it. */
+/** Whether hosts use it. */
 export function ChangeProvisioning({ store, ...job }: DialogProps) {
   const { known, first, form, change } = useStoreForm(store, formOf);
   return (

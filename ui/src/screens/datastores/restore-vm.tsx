@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** One VM out of a snapshot of an NFS datastore, next to the original. */
+/** Restores a VM from a snapshot of an NFS datastore, next to the original. */
 
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";

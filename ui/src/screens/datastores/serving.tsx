@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** How an NFS datastore is exported: to whom in addition to its host groups, by which versions, and who is nobody. */
+/** Export settings of an NFS datastore: further clients, NFS versions and squash. */
 
 import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";
 import { api } from "../../api/client";
@@ -31,7 +31,7 @@ function formOf(store: Datastore): Form {
   return { clients: store.clients.join(", "), versions: store.versions, squash: squashOf(store) };
 }
 
-/** As the service takes it. */
+/** The request's body. */
 function valuesOf({ clients, versions, squash }: Form) {
   return { clients: clientsOf({ clients }), versions: VERSIONS.filter((version) => versions.includes(version)), squash };
 }

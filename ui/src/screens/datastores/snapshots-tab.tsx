@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Snapshots of one datastore, the newest first, with what each keeps. */
+/** Snapshots of one datastore, the newest first, with the space of each. */
 
 import { Button, EmptyState, EmptyStateBody, List, ListItem } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
@@ -30,7 +30,7 @@ const ACTIONS = {
   rollback: actions.rollback.action,
   delete: actions.deleteSnapshot.action,
 } as const;
-/** With more held snapshots only the number of holds is shown: their tags take a request for each snapshot. */
+/** With more held snapshots only the number of holds is shown: tags take a request for each snapshot. */
 const TAGS_SHOWN = 20;
 
 export function SnapshotsTab({ store }: { readonly store: Datastore }) {
@@ -127,7 +127,7 @@ interface MenuProps {
 function SnapshotMenu({ store, snapshot, newer, onBegin }: MenuProps) {
   const [chosen, setChosen] = useState<keyof typeof ACTIONS | null>(null);
   const dialog = { store, onBegin, onClose: () => setChosen(null) };
-  // Of a deleted datastore holds are released only, so that it can be purged.
+  // Holds on snapshots of a deleted datastore can only be released, so that it can be purged.
   const shown = (["clone", "restoreVm", "hold", "release", "rollback", "delete"] as const).filter((action) =>
     action === "release" ? snapshot.holds > 0 : store.state === "active" && (action !== "restoreVm" || store.kind === "nfs"),
   );
@@ -157,12 +157,12 @@ interface RollbackProps extends DialogProps {
   readonly newer: readonly string[];
 }
 
-/** The snapshot, as addresses of the API name it. */
+/** The API path of the snapshot. */
 function pathOf(store: Datastore, snapshot: Snapshot) {
   return { path: { datastore_id: store.id, name: snapshot.name } };
 }
 
-/** Says what will be lost, and requires the datastore's name. */
+/** Names what will be lost, and requires the datastore's name. */
 function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
   return (
     <JobDialog
@@ -172,7 +172,7 @@ function Rollback({ store, snapshot, newer, ...job }: RollbackProps) {
       lead={`${actions.rollback.lead(formatExactTime(snapshot.created_at))} ${actions.rollback.hosts}`}
       submit={actions.rollback.submit}
       confirm={store.name}
-      // The reader has seen these: only others are in the way.
+      // The reader has seen these snapshots: only others prevent the rollback.
       body={(force) => ({ force, destroy: [...newer] })}
       ask={(body, headers) =>
         api.POST("/api/v1/datastores/{datastore_id}/snapshots/{name}/rollback", {

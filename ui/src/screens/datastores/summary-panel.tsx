@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The datastore at a glance: space, load, where hosts find it, which do, its last snapshot and VAAI. */
+/** Summary of a datastore: space, load, address, hosts, last snapshot and VAAI. */
 
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What the first lines of a datastore's page say, of what several queries know. */
+/** The first lines of a datastore's page, from several queries. */
 
 import type { Datastore, Group, History, Host, IscsiSession } from "../../api/types";
 import { formatBytes, formatRate } from "../../format/bytes";
@@ -10,7 +10,7 @@ import { pathsOf } from "../hosts/paths";
 
 const words = text.datastores.detail.summary;
 
-/** What hosts may still write: what is left of its size, unless its pool has less. */
+/** Bytes that hosts can still write: the rest of its size, or less if its pool has less. */
 export function freeOf(store: Datastore): number {
   const available = Number(store.available);
   return store.size === "0" ? available : Math.max(0, Math.min(Number(store.size) - Number(store.referenced), available));
@@ -40,7 +40,7 @@ export function vaaiOf(groups: readonly Group[], counters: LunCounters | undefin
   ].join("; ");
 }
 
-/** The newest values of its history; null while there are none. */
+/** The newest values of its history; null without values. */
 export function loadNow({ load }: History): string | null {
   const { series } = load;
   const last = (values: readonly (number | null)[]) => values.findLast((value) => value !== null) ?? null;

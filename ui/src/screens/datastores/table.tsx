@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The list of datastores. Only rows in sight are in the page, so that thousands scroll. */
+/** The list of datastores. Only visible rows are rendered, so that thousands scroll. */
 
 import { Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
@@ -57,7 +57,7 @@ export function DatastoreTable({ stores, groups, loads, onBegin, column, directi
   const before = shown[0]?.start ?? 0;
   const after = rows.getTotalSize() - (shown.at(-1)?.end ?? 0);
   return (
-    // Who has no mouse scrolls it by the keyboard.
+    // The keyboard must be able to scroll it.
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
     <div ref={scrolled} className="zv-scrolled" tabIndex={0} role="region" aria-label={words.list}>
       <Table aria-label={words.list} aria-rowcount={stores.length + 1} variant="compact" isStickyHeader className="zv-datastores">
@@ -117,7 +117,7 @@ const Head = memo(function Head({ column, direction, onSort }: Pick<Props, "colu
   );
 });
 
-/** What stands for the rows out of sight. */
+/** Placeholder of invisible rows. */
 function Space({ height }: { readonly height: number }) {
   const style: CSSProperties = { height };
   return height > 0 ? (
@@ -142,7 +142,7 @@ interface RowProps {
   readonly groups: readonly Group[];
   readonly index: number;
   readonly load: Load | undefined;
-  /** Bytes by the second. */
+  /** Bytes per second. */
   readonly busiest: number;
   readonly onBegin: (job: string) => void;
 }
@@ -194,7 +194,7 @@ const Row = memo(function Row({ store, groups, index, load, busiest, onBegin }: 
   );
 });
 
-/** A plain meter: a thousand of PatternFly's bars would measure themselves. */
+/** A plain meter: bars of PatternFly would measure themselves, a thousand times. */
 function LoadBar({ name, load, busiest }: { readonly name: string; readonly load: Load; readonly busiest: number }) {
   const shown = words.load(formatRate(load.bytes), formatOperations(load.operations));
   return (

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Offloads of one datastore: each primitive with where it is offered, how it was used, and why not in the best way. */
+/** Offloads of one datastore: availability, use and shortcomings of each primitive. */
 
 import { Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";

@@ -49,7 +49,7 @@ interface StepProps {
   readonly pools: readonly Pool[];
   readonly groups: readonly Group[];
   readonly stores: readonly Datastore[];
-  /** What the service said of a field. */
+  /** Problem of a field, from the service. */
   readonly fieldProblem: (name: string) => string | undefined;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A new datastore, step by step, with exactly what will be set before it is. */
+/** A new datastore, step by step; the last step shows all settings. */
 
 import { Wizard, WizardStep } from "@patternfly/react-core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
@@ -30,7 +30,7 @@ import { HostsStep, PlaceStep, ReviewStep, SizeStep, TypeStep } from "./wizard-s
 
 const words = text.datastores.wizard;
 const DRAFT = "zvaai-new-datastore";
-/** Where each field of the service is typed. */
+/** The step of each field. */
 const STEP_OF: Readonly<Record<string, string>> = {
   name: "place",
   pool: "place",
@@ -106,7 +106,7 @@ function Steps({ pools, groups, stores }: Props) {
         onFailed={() => setJob(null)}
       />
     );
-  // Identifiers of steps become those of their buttons: none may be a field's too, or its label names the button.
+  // IDs of steps become IDs of their buttons. They must differ from IDs of fields, whose labels would name the button.
   return (
     <Wizard
       className="zv-wizard"
@@ -169,7 +169,7 @@ interface CreatingProps {
   readonly onFailed: () => void;
 }
 
-/** Follows the job. A failed one leads back to the wizard, with its input. */
+/** Follows the job. If it fails, a link leads back to the wizard with its input. */
 function Creating({ job, onCreated, onFailed }: CreatingProps) {
   const { data: now = job } = useQuery(jobQuery(job.id));
   const ended = useCallback(({ state }: Job) => (state === "succeeded" ? onCreated() : onFailed()), [onCreated, onFailed]);

@@ -20,7 +20,7 @@ interface Body {
   readonly password: string;
 }
 
-/** Makes the first administrator, and logs in as him. */
+/** Creates the first administrator, and logs in. */
 export function AccountStep() {
   const client = useQueryClient();
   const { logIn } = useSession();

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The first start, step by step. Which step is next is what the appliance lacks: it can be left and taken up anywhere. */
+/**
+ * The first start, step by step. The appliance's state decides the next step, so the wizard can be left and continued anywhere.
+ */
 
 import { Button, ProgressStep, ProgressStepper } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
@@ -46,8 +48,8 @@ export function FirstStartScreen() {
 }
 
 /**
- * Pool and portals are an administrator's; where there is a pool nothing is left to do. `admin` is of the same answer that said
- * who it is: what useMay knows may be drawn a moment later, and who is sent away does not come back.
+ * Only administrators set up pool and portals; if a pool exists, nothing is left to do. `admin` belongs to the response with the
+ * session: useMay can be updated a moment later, and a redirect is final.
  */
 function AfterAccount({ admin }: { readonly admin: boolean }) {
   const pools = useQuery(poolsQuery);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Which vdevs a layout makes of the chosen disks. */
+/** Vdevs that a layout makes of the chosen disks. */
 
 import { text } from "../../text";
 
@@ -16,13 +16,13 @@ interface Vdev {
   readonly role: "data";
 }
 
-/** What is wrong with so many disks for the layout; null when nothing is. */
+/** Problem of this number of disks for the layout, or null. */
 export function wrongLayout(layout: Layout, disks: number): string | null {
   if (disks < FEWEST[layout]) return words.tooFew(FEWEST[layout]);
   return layout === "mirror" && disks % 2 === 1 ? words.uneven : null;
 }
 
-/** Mirrors are of two disks each, in the order in which they were chosen; other layouts are one vdev. */
+/** Mirrors have two disks each, in the order of choice; other layouts are one vdev. */
 export function vdevsOf(layout: Layout, disks: readonly string[]): Vdev[] {
   if (layout !== "mirror") return [{ devices: [...disks], redundancy: layout, role: "data" }];
   const vdevs: Vdev[] = [];

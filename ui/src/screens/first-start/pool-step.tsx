@@ -86,7 +86,7 @@ function PoolForm({ disks, onLater }: { readonly disks: readonly Disk[]; readonl
     useCallback((body: typeof values, key: string) => unwrap(api.POST("/api/v1/pools", { body, headers: idempotent(key) })), []),
   );
   const [result, setResult] = useState<Answered<readonly string[]> | null>(null);
-  // Only for the present choice.
+  // Valid for the present choice only.
   const plan = answerTo(request, result);
   const [job, setJob] = useState<string | null>(null);
   const wrong = chosen.length > 0 ? wrongLayout(layout, chosen.length) : null;
@@ -175,7 +175,7 @@ function PoolForm({ disks, onLater }: { readonly disks: readonly Disk[]; readonl
 }
 
 interface DiskTableProps {
-  /** Of identifiers, where there are several tables in a form. */
+  /** Prefix of IDs, if a form has several tables. */
   readonly prefix?: string;
   readonly disks: readonly Disk[];
   readonly chosen: readonly string[];
@@ -207,7 +207,7 @@ export function DiskTable({ prefix = "disk", disks, chosen, onChange }: DiskTabl
                 id={`${prefix}-${index}`}
                 aria-label={words.chooseDisk(disk.path)}
                 isChecked={chosen.includes(disk.path)}
-                // Of an imported pool: no force takes it.
+                // A disk of an imported pool: force does not help.
                 isDisabled={disk.used_by?.startsWith("pool ") ?? false}
                 onChange={(_event, checked) =>
                   onChange(checked ? [...chosen, disk.path] : chosen.filter((path) => path !== disk.path))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** One host: what it is called, by which paths it is logged in, what it sees, what to type on it. */
+/** One host: names, paths, datastores, commands. */
 
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
@@ -80,7 +80,7 @@ function HostFacts({ host }: { readonly host: Host }) {
   );
 }
 
-/** A row for each session; a name without one is listed too. */
+/** A row for each session; initiator names without a session are listed too. */
 function Paths({ host, sessions }: { readonly host: Host; readonly sessions: readonly IscsiSession[] }) {
   const columns = words.detail.pathColumns;
   if (host.iqns.length === 0) return <p>{words.detail.noIqns}</p>;
@@ -159,7 +159,7 @@ function Mounts({ host, clients }: { readonly host: Host; readonly clients: read
   );
 }
 
-/** The datastores, what readiness says of the host, and what to type on it. */
+/** The host's datastores, checks of readiness and commands. */
 function Sees({ host }: { readonly host: Host }) {
   const stores = useQuery(datastoresQuery);
   const readiness = useQuery(readinessQuery);

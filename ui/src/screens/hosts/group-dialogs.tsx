@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What can be done with host groups: making, changing, deleting. */
+/** Dialogs of host groups: create, change, delete. */
 
 import { Checkbox, FormGroup, FormHelperText, HelperText, HelperTextItem } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
@@ -24,7 +24,7 @@ interface Form {
   readonly disabled: readonly Offload[];
 }
 
-/** As the service takes it. */
+/** The request's body. */
 function valuesOf({ name, disabled }: Form) {
   return { name, disabled_offloads: OFFLOADS.filter((offload) => disabled.includes(offload)) };
 }

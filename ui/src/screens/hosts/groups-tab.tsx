@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Host groups: who is in them, what they see, what offloads they are offered. */
+/** Host groups: hosts, datastores, offered offloads. */
 
 import { EmptyState, EmptyStateBody, Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What can be done with a host, with a dialog for each. */
+/** Actions on a host, with a dialog for each. */
 
 import { useState } from "react";
 import type { Host } from "../../api/types";

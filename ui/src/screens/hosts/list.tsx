@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Hosts and host groups: two tabs of one screen. Which one is in the address. */
+/** Hosts and host groups: two tabs of one screen. The address has the tab. */
 
 import { Button, EmptyState, EmptyStateBody, Label, ToolbarContent, ToolbarItem } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
@@ -23,7 +23,7 @@ import { Unknown } from "./unknown";
 
 const words = text.hosts;
 const TABS = ["hosts", "groups"] as const;
-/** So many rows are shown at first, and more on request. */
+/** Number of rows shown at first. */
 const STEP = 100;
 const SHOWN_PATHS = 4;
 

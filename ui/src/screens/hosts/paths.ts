@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Which hosts are logged in, by which paths. */
+/** Sessions and paths of hosts. */
 
 import type { Datastore, Group, Host, IscsiSession, NfsClient, Readiness } from "../../api/types";
 
-/** The sessions of a host: each is a path. */
+/** Sessions of a host: each is a path. */
 export function pathsOf(host: Host, sessions: readonly IscsiSession[]): IscsiSession[] {
   return sessions.filter((session) => host.iqns.includes(session.initiator));
 }
 
-/** Its addresses that use NFS datastores. */
+/** Addresses of the host that use NFS datastores. */
 export function mountsOf(host: Host, clients: readonly NfsClient[]): NfsClient[] {
   return clients.filter((client) => host.addresses.includes(client.address));
 }
@@ -29,7 +29,7 @@ export function isUsageKnown(
   return sessions !== undefined && (clients !== undefined || host.addresses.length === 0);
 }
 
-/** What is presented to its group. */
+/** Datastores that are presented to the host's group. */
 export function seenBy(host: Host, stores: readonly Datastore[]): Datastore[] {
   const { group } = host;
   return group == null ? [] : stores.filter((store) => store.state === "active" && store.host_groups.includes(group));
@@ -45,8 +45,8 @@ export function matches(host: Host, search: string, groups: readonly Group[]): b
 const NAA = /\bnaa\.[0-9a-f]+/;
 
 /**
- * What to type on this host: of the lines for all hosts those about devices only where it sees them, and how it mounts the NFS
- * datastores that it sees; first of all those of this `host` alone. All are the service's, of its readiness.
+ * Commands for this host, from readiness: those for this `host` alone, then those for all hosts. Commands for devices and mounts
+ * appear only if the host sees the datastore.
  */
 export function linesFor({ checks, esxcli, hosts }: Readiness, seen: readonly Datastore[], host?: string): string[] {
   const about = checks.filter((check) => check.result === "ok" && seen.some((store) => store.id === check.subject));
@@ -60,7 +60,7 @@ export function linesFor({ checks, esxcli, hosts }: Readiness, seen: readonly Da
   return [...commands, ...lines, ...new Set(mounts.filter((line) => line !== ""))];
 }
 
-/** What was typed, one on each line. */
+/** Typed lines. */
 export function linesOf(typed: string): string[] {
   return typed
     .split(/[\s,]+/)

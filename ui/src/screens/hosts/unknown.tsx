@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** iSCSI initiators of no host that tried to log in: most hosts are added by one click here. */
+/** Unknown iSCSI initiators that tried to log in: most hosts are added by one click here. */
 
 import { Button } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";

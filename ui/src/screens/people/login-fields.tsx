@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What the settings of a directory and of an OIDC provider have in common. */
+/** Common parts of the settings of a directory and of an OIDC provider. */
 
 import type { UseQueryResult } from "@tanstack/react-query";
 import { useState, type ComponentType } from "react";
@@ -15,7 +15,7 @@ import { text } from "../../text";
 
 export const ROLES: readonly Role[] = ["admin", "operator", "viewer"];
 
-/** Values may have commas and spaces. */
+/** One value a line, because values can contain commas and spaces. */
 export function linesOf(typed: string): string[] {
   return typed
     .split("\n")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The user's own password. The user's other sessions end with it. */
+/** Change of the user's password. It ends the user's other sessions. */
 
 import { Checkbox } from "@patternfly/react-core";
 import { useState } from "react";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The user's own two-factor login: turned on with the code of an app, turned off with the password. */
+/** Two-factor login of the user: turned on with the code of an app, turned off with the password. */
 
 import { Button, Modal, ModalBody, ModalFooter, ModalHeader, ModalVariant } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
@@ -23,7 +23,7 @@ interface Coded extends Closed {
   readonly onCodes: (codes: readonly string[]) => void;
 }
 
-/** `codes`: recovery codes that were just made. */
+/** `codes`: new recovery codes. */
 export default function MyTotp({ codes, onCodes, onClose }: Coded & { readonly codes: readonly string[] | null }) {
   const { data: totp } = useQuery(totpQuery);
   if (codes !== null) return <RecoveryCodes codes={codes} onClose={onClose} />;
@@ -32,7 +32,7 @@ export default function MyTotp({ codes, onCodes, onClose }: Coded & { readonly c
 }
 
 function TurnOn({ totp, onCodes, onClose }: Coded & { readonly totp: Totp }) {
-  // A secret that was scanned stays, also when another one comes.
+  // The first secret stays, because it may have been scanned; later responses have others.
   const [{ secret, uri }] = useState(totp);
   const [password, setPassword] = useState("");
   const [code, setCode] = useState("");

@@ -9,7 +9,7 @@ const words = text.people.users;
 const SHORTEST = 12;
 
 interface PasswordProps {
-  /** Where "password" could be read as another one. */
+  /** Label, if "Password" would be ambiguous. */
   readonly label?: string;
   readonly password: string;
   readonly repeated: string;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Users, for administrators; everybody's own API tokens. */
+/** Users, for administrators; API tokens, for everyone. */
 
 import { Grid, GridItem } from "@patternfly/react-core";
 import { Screen } from "../../parts/page";
@@ -10,7 +10,7 @@ import { Oidc } from "./oidc";
 import { Tokens } from "./tokens";
 import { Users } from "./users";
 
-/** Who has a password makes tokens. */
+/** Only users with a password can create tokens. */
 export default function PeopleScreen() {
   const { session } = useSession();
   return (

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What an administrator does with users, each in a dialog. */
+/** Dialogs for administrators about users. */
 
 import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";
 import { useState } from "react";
@@ -20,7 +20,7 @@ interface Props {
   readonly onClose: () => void;
 }
 
-/** The user, as addresses of the API name it. */
+/** The API path of the user. */
 function pathOf(user: User) {
   return { path: { user_id: user.id } };
 }
@@ -42,7 +42,7 @@ interface RoleProps {
   readonly label: string;
   readonly name: string;
   readonly value: Role;
-  /** The most that can be chosen. */
+  /** Highest role that can be chosen. */
   readonly most?: Role;
   readonly onChange: (role: Role) => void;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A new pool, or more disks for one: what is chosen, a dry run that shows the layout, then doing it. */
+/** A new pool, or more disks for a pool: choice, dry run with the layout, request. */
 
 import { ActionGroup, Button, Checkbox, CodeBlock, CodeBlockCode, Form, FormGroup, List, ListItem } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
@@ -24,7 +24,7 @@ import { isFragile, LAYOUTS, ROLES, vdevsOf, wrongPart, type Layout, type Part, 
 
 const words = text.pools.build;
 
-/** Without a name in the address it is a new pool. */
+/** Without a name in the address a new pool. */
 export default function BuildScreen() {
   const { name } = useParams();
   const query = useQuery(disksQuery);
@@ -80,7 +80,7 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
   const plan = answerTo(request, result);
   const problem = sent === request ? (made.problem ?? planned.problem) : null;
   const devices = parts.flatMap((part) => part.devices);
-  // What is chosen stays in sight, also when it is found to carry something.
+  // Chosen disks stay visible, even if they turn out to contain data.
   const shown = disks.filter((disk) => carrying || disk.used_by == null || devices.includes(disk.path));
   const pending = planned.pending || made.pending;
 
@@ -125,7 +125,7 @@ function Builder({ pool, disks }: { readonly pool: string | null; readonly disks
       <Checkbox id="carrying" label={words.carrying} isChecked={carrying} onChange={(_event, on) => setCarrying(on)} />
       {parts.map((part, index) => (
         <PartFields
-          // Parts are distinguished by their place only.
+          // Parts have no identity but their position.
           key={index}
           index={index}
           part={part}
@@ -180,7 +180,7 @@ interface PlanProps {
   readonly disks: readonly Disk[];
 }
 
-/** Force is for all disks: of each it is said what it carries. */
+/** Force applies to all disks: the text says what each contains. */
 function Plan({ plan, devices, disks }: PlanProps) {
   return (
     <section aria-label={words.review}>

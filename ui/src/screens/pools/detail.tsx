@@ -144,7 +144,7 @@ function Scrub({ pool, action, ...job }: AboutPool & { readonly action: "start" 
   );
 }
 
-/** Says which datastores go out of service, and requires the pool's name. */
+/** Names the datastores that go out of service, and requires the pool's name. */
 function Export({ pool, ...job }: AboutPool) {
   const { data: stores } = useQuery(datastoresQuery);
   const served = stores?.filter((store) => store.pool === pool.name && store.state === "active");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What can be done with a device of a pool, with a dialog for each. Guard rails are the service's: what it refuses is shown. */
+/** Actions on a device of a pool, with a dialog for each. The service checks requests; its refusals are shown. */
 
 import { FormGroup, Radio } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
@@ -20,24 +20,24 @@ const words = text.pools;
 interface Props {
   readonly pool: Pool;
   readonly device: Vdev;
-  /** The vdev that it is part of. */
+  /** The vdev of the device. */
   readonly parent: Vdev | null;
   readonly onBegin: Place["onBegin"];
 }
 
 type Chosen = "replace" | "attach" | "detach" | "remove" | "offline" | "online" | "clear";
 
-/** Those that OpenZFS can take out again. */
+/** Roles that OpenZFS can remove. */
 const REMOVABLE: readonly string[] = ["log", "cache", "spare"];
-/** Vdevs of which each device has all data. */
+/** Vdevs whose devices each have all data. */
 const COPIES: readonly string[] = ["mirror", "replacing", "spare"];
 
-/** Whether the pool can do without it. */
+/** Whether the pool works without it. */
 export function isRemovable(device: Vdev, parent: Vdev | null): boolean {
   return parent === null && REMOVABLE.includes(device.role);
 }
 
-/** Whether all that can be done with it is to remove it: a spare that waits, a mirror. */
+/** Whether it can only be removed: an unused spare, a mirror. */
 export function isWhole(device: Vdev): boolean {
   return device.role === "spare" || (device.vdevs ?? []).length > 0;
 }
@@ -92,7 +92,7 @@ function ChangeDevice({ pool, device, action, ...job }: AboutDevice & { readonly
   );
 }
 
-/** Takes a device out of the pool for good. */
+/** Removes a device from the pool permanently. */
 function DropDevice({ pool, device, action, ...job }: AboutDevice & { readonly action: "detach" | "remove" }) {
   const said = words[action];
   const params = { path: { name: pool.name } };
@@ -113,7 +113,7 @@ function DropDevice({ pool, device, action, ...job }: AboutDevice & { readonly a
   );
 }
 
-/** A new device in place of another, or as one more copy of it. */
+/** A new device in place of another, or as a further mirror. */
 function NewDevice({ pool, device, action, ...job }: AboutDevice & { readonly action: "replace" | "attach" }) {
   const said = words[action];
   const params = { path: { name: pool.name } };

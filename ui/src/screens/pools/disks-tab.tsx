@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Disks, by what they are used, and what each says of itself. */
+/** Disks, with their use and SMART data. */
 
 import { EmptyState } from "@patternfly/react-core";
 import { ExpandableRowContent, Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";

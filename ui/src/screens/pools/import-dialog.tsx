@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Importing a pool that is on the disks. */
+/** Import of a pool. */
 
 import { Checkbox, FormGroup, Radio } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
@@ -18,7 +18,7 @@ export function ImportPool(place: Place) {
   const query = useQuery(importableQuery);
   const [chosen, setChosen] = useState("");
   const [name, setName] = useState("");
-  // Of the pool that is chosen: nobody uses it where it was last in use.
+  // Whether the user has confirmed that no other system uses the pool.
   const [unused, setUnused] = useState(false);
   const pool = query.data?.find((candidate) => candidate.guid === chosen);
   return (

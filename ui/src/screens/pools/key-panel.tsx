@@ -25,7 +25,7 @@ const words = text.pools;
 const facts = words.detail.key;
 const CHANGES = ["encryption-keys", "datastores", "readiness"];
 
-/** Nothing of a pool without encrypted datastores; of one of which that is not known, why. */
+/** Empty for a pool without encrypted datastores; if that is unknown, the problem. */
 export function KeyPanel({ pool }: { readonly pool: string }) {
   const { data: keys, error, refetch } = useQuery(keysQuery);
   const poolKey = keys?.find((candidate) => candidate.pool === pool);
@@ -40,7 +40,7 @@ export function KeyPanel({ pool }: { readonly pool: string }) {
 
 function KeyFacts({ poolKey }: { readonly poolKey: Key }) {
   const [chosen, setChosen] = useState<"export" | "confirm" | "keep" | null>(null);
-  // Shown but not stored: closing the dialog forgets it.
+  // Shown but not stored: closing the dialog discards it.
   const [secret, setSecret] = useState<string | null>(null);
   const onClose = () => setChosen(null);
   const open = poolKey.stored && poolKey.confirmed_at == null;
@@ -131,7 +131,7 @@ interface ExportedKeyProps {
   readonly onClose: () => void;
 }
 
-/** Closed by its button alone: what is closed by mistake is lost. */
+/** Only its button closes it: a key closed by mistake would be lost. */
 function ExportedKey({ pool, secret, onClose }: ExportedKeyProps) {
   return (
     <Modal isOpen variant={ModalVariant.small} aria-labelledby="exported-key" onEscapePress={() => undefined}>
@@ -155,7 +155,7 @@ interface EnterProps {
   readonly onClose: () => void;
 }
 
-/** The key, typed by who has it. */
+/** The typed key. */
 function EnterKey({ action, poolKey, onClose }: EnterProps) {
   const said = action === "confirm" ? words.confirmKey : words.keepKey;
   const params = { path: { pool: poolKey.pool } };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Which vdevs are made of the chosen disks, and in which order a pool's are shown. */
+/** Vdevs made of the chosen disks, and the order of a pool's vdevs. */
 
 import type { Disk, Pool, Vdev, VdevCreate } from "../../api/types";
 import { text } from "../../text";
@@ -13,7 +13,7 @@ export type Layout = keyof typeof words.layouts;
 const MIRRORS: readonly Layout[] = ["mirror2", "mirror3"];
 const ALL: readonly Layout[] = [...MIRRORS, "raidz1", "raidz2", "raidz3", "stripe"];
 
-/** What zpoolconcepts(7) allows. */
+/** Layouts that zpoolconcepts(7) allows. */
 export const LAYOUTS: Readonly<Record<Role, readonly Layout[]>> = {
   data: ALL,
   special: ALL,
@@ -25,21 +25,21 @@ export const LAYOUTS: Readonly<Record<Role, readonly Layout[]>> = {
 
 const FEWEST: Readonly<Record<Layout, number>> = { mirror2: 2, mirror3: 3, raidz1: 2, raidz2: 3, raidz3: 4, stripe: 1 };
 
-/** Disks that are used in one way. */
+/** Disks of one vdev. */
 export interface Part {
   readonly role: Role;
   readonly layout: Layout;
   readonly devices: readonly string[];
 }
 
-/** What is wrong with so many disks; null when nothing is. */
+/** Problem of this number of disks, or null. */
 export function wrongPart({ layout, devices }: Part): string | null {
   const fewest = FEWEST[layout];
   if (devices.length < fewest) return words.tooFew(fewest);
   return MIRRORS.includes(layout) && devices.length % fewest > 0 ? words.uneven(fewest) : null;
 }
 
-/** Mirrors are made in the order in which disks were chosen; other layouts are one vdev. */
+/** Mirrors are made in the order of choice; other layouts are one vdev. */
 export function vdevsOf({ role, layout, devices }: Part): VdevCreate[] {
   if (layout !== "mirror2" && layout !== "mirror3") return [{ devices: [...devices], redundancy: layout, role }];
   const vdevs: VdevCreate[] = [];
@@ -54,7 +54,7 @@ export function isFragile({ role, layout }: Part): boolean {
   return layout === "stripe" && (role === "data" || role === "special" || role === "dedup");
 }
 
-/** A device's name in requests: as an admin knows it, by its GUID only where two of the pool have one path. */
+/** A device's name in requests: its path, or its GUID if two devices of the pool have the same path. */
 export function nameOf(pool: Pool, device: Vdev): string {
   const { path } = device;
   const same = rowsOf(pool).flatMap(({ rows }) => rows.filter((row) => row.vdev.path === path));
@@ -67,14 +67,14 @@ function isOfDisk(path: string, disk: string): boolean {
   return path === disk || path === `${disk}${part}`;
 }
 
-/** What a device can be replaced by. */
+/** Candidates for the replacement of a device. */
 export interface Candidate {
   readonly path: string;
   readonly disk: Disk | undefined;
   readonly spare: boolean;
 }
 
-/** The pool's own spares that wait, also one whose disk is not in the list under this name; then disks that nobody uses. */
+/** The pool's unused spares, even if the list of disks has another name for the disk; then unused disks. */
 export function candidatesFor(pool: Pool, disks: readonly Disk[]): Candidate[] {
   const spares = pool.vdevs
     .filter(({ role, health }) => role === "spare" && health === "AVAIL")

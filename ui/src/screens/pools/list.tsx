@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Pools and disks: two tabs of one screen. Which one is in the address. */
+/** Pools and disks: two tabs of one screen. The address has the tab. */
 
 import { EmptyState, EmptyStateBody, Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";

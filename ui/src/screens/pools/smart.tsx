@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What a disk says of itself by SMART. */
+/** SMART data of a disk. */
 
 import { Label } from "@patternfly/react-core";
 import { Facts, type Fact } from "../../parts/facts";

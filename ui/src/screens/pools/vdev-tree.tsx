@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The vdevs of a pool with those below them, their states and errors. */
+/** The vdevs of a pool as a tree, with states and errors. */
 
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import type { Pool, Vdev } from "../../api/types";

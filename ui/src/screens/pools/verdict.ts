@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What to make of what a disk says of itself. */
+/** Verdict on a disk's SMART data. */
 
 import type { Disk } from "../../api/types";
 
 export type Smart = NonNullable<Disk["smart"]>;
 export type Verdict = "unread" | "none" | "asleep" | "failed" | "warning" | "passed" | "unknown";
 
-/** In one word. What grows before a disk fails is a warning, whatever the disk itself says. */
+/** One word. Counters that grow before a disk fails are a warning, even if the disk reports itself healthy. */
 export function verdictOf(smart: Smart | null): Verdict {
   if (smart === null) return "unread";
   if (!smart.available) return "none";

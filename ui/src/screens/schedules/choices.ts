@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Which of many datastores are shown to choose from. */
+/** Datastores shown for choice, of many. */
 
 export interface Choice {
   readonly id: string;
@@ -7,7 +7,7 @@ export interface Choice {
   readonly of: string;
 }
 
-/** Those that match by name or pool, and all that are chosen: what is searched for hides nothing that will be sent. */
+/** Datastores that match by name or pool, and all chosen ones: a search must not hide what will be sent. */
 export function shownOf(choices: readonly Choice[], search: string, chosen: readonly string[]): Choice[] {
   const term = search.trim().toLowerCase();
   return choices.filter(

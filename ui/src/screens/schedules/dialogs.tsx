@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What can be done with schedules: making, changing, pausing, running now, deleting. */
+/** Dialogs of schedules: create, change, pause, run now, delete. */
 
 import { Checkbox, FormGroup, FormHelperText, HelperText, HelperTextItem, TextInput } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
@@ -22,7 +22,7 @@ import { countOf, retainedOf, minutesOf, reachOf, unitOf, UNITS, type Unit } fro
 const words = text.schedules;
 const CHANGES = ["schedules", "alerts"];
 const FIELDS = ["name", "datastores", "every_minutes", "keep", ...TIER_FIELDS];
-/** So many are listed without a search. */
+/** Number of datastores listed without a search. */
 const FEW = 12;
 
 interface Form {
@@ -42,7 +42,7 @@ function formOf(schedule: Schedule): Form {
   return { name, datastores, every, keep: String(keep), tiers: tiersOf(schedule) };
 }
 
-/** As the service takes it; null while something of it is wrong. */
+/** The request's body; null while the input has a problem. */
 function valuesOf({ name, datastores, every: { count, unit }, keep, tiers }: Form) {
   const every = minutesOf(count, unit);
   const retained = retainedOf(keep);
@@ -106,7 +106,7 @@ function Fields({ form, onChange, problem }: FieldsProps) {
   );
 }
 
-/** Those that are there, and chosen ones that are not any more, so that they can be taken out. */
+/** Present datastores, and chosen ones that were deleted, so that they can be removed. */
 function Datastores({ form, onChange, problem }: FieldsProps) {
   const { data: stores = [] } = useQuery(datastoresQuery);
   const active = stores.filter((store) => store.state === "active");
@@ -126,7 +126,7 @@ function Datastores({ form, onChange, problem }: FieldsProps) {
           placeholder={words.form.search}
           value={search}
           onChange={(_event, typed) => setSearch(typed)}
-          // It narrows what is shown; it does not send the form.
+          // It filters the list; it does not send the form.
           onKeyDown={(event) => {
             if (event.key === "Enter") event.preventDefault();
           }}
@@ -186,7 +186,7 @@ interface AboutSchedule extends Close {
   readonly schedule: Schedule;
 }
 
-/** The schedule, as addresses of the API name it. */
+/** The API path of the schedule. */
 function pathOf(schedule: Schedule) {
   return { path: { schedule_id: schedule.id } };
 }

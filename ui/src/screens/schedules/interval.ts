@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Intervals of schedules: what is typed, and how it is shown. The service has whole minutes. */
+/** Intervals of schedules: input and display. The API has whole minutes. */
 
 import type { Schedule } from "../../api/types";
 import { text } from "../../text";
@@ -17,7 +17,7 @@ function whole(typed: string): number | null {
   return /^[0-9]{1,6}$/.test(typed.trim()) ? Number(typed) : null;
 }
 
-/** Minutes of what was typed; null for what the service does not take. */
+/** Typed interval in minutes; null if the service would refuse it. */
 export function minutesOf(typed: string, unit: Unit): number | null {
   const minutes = (whole(typed) ?? 0) * MINUTES[unit];
   return minutes >= LEAST && minutes <= MOST ? minutes : null;
@@ -29,7 +29,7 @@ export function retainedOf(typed: string): number | null {
   return count !== null && count >= 1 && count <= MOST_RETAINED ? count : null;
 }
 
-/** The largest unit of which it is a whole number. */
+/** The largest unit that divides it. */
 export function unitOf(minutes: number): Unit {
   return UNITS.findLast((unit) => minutes % MINUTES[unit] === 0) ?? "minutes";
 }
@@ -38,7 +38,7 @@ export function countOf(minutes: number): number {
   return minutes / MINUTES[unitOf(minutes)];
 }
 
-/** "90 minutes", "1 day"; of what is longer than two of the next larger unit roughly. */
+/** "90 minutes", "1 day"; in the next larger unit, rounded down, if longer than ten of it. */
 export function formatSpan(minutes: number): string {
   const unit = unitOf(minutes);
   const rough = UNITS.findLast((candidate) => minutes >= 2 * MINUTES[candidate]) ?? unit;
@@ -51,7 +51,7 @@ export function reachOf(minutes: number, retained: number): string {
   return retained <= 1 ? text.schedules.newestOnly : formatSpan(minutes * (retained - 1));
 }
 
-/** When it is due next, in milliseconds since 1970; null when it is paused, 0 when it never ran. */
+/** Time of the next run, in milliseconds since 1970; null when it is paused, 0 before its first run. */
 export function nextAt({ enabled, last_at: last, every_minutes: every }: Schedule): number | null {
   if (!enabled) return null;
   return last == null ? 0 : Date.parse(last) + every * 60_000;

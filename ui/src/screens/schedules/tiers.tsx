@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** When a schedule begins its day, which older snapshots it keeps, and for how long nobody can destroy them. */
+/** Start of a schedule's day, retention of older snapshots, and their protection against destruction. */
 
 import { FormFieldGroupExpandable, FormFieldGroupHeader } from "@patternfly/react-core";
 import type { ApiProblem } from "../../api/problem";
@@ -26,7 +26,7 @@ export function tiersOf(schedule: Schedule): TierForm {
   return { ...NO_TIERS, ...Object.fromEntries(NUMBERS.map((name) => [name, String(numbers[name])])), at, time_zone };
 }
 
-/** As the service takes it; null while something of it is wrong. */
+/** The request's body; null while the input has a problem. */
 export function tierValuesOf(form: TierForm) {
   const { at, time_zone } = form;
   if (NUMBERS.some((name) => wrongNumber(form[name])) || wrongTime(at) || time_zone === "") return null;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A certificate of an authority in place of the present one. */
+/** Replaces the certificate by one of an authority. */
 
 import { useState } from "react";
 import { api } from "../../api/client";

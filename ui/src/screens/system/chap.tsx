@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Whether hosts must prove who they are, and by what the target proves itself. */
+/** CHAP of the target: whether hosts need it, and the target's own name and secret. */
 
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";

@@ -36,14 +36,14 @@ export function Configuration() {
   );
 }
 
-/** Hands something to the browser as a file, under a name. */
+/** Lets the browser save data as a file. */
 function download(content: string, name: string): void {
   const address = URL.createObjectURL(new Blob([content], { type: "application/json" }));
   const link = document.createElement("a");
   link.href = address;
   link.download = name;
   link.click();
-  // Not at once: the browser reads it after this.
+  // Later: the browser reads it after this function.
   window.setTimeout(() => URL.revokeObjectURL(address), 60_000);
 }
 
@@ -86,7 +86,7 @@ interface Body {
   readonly force: boolean;
 }
 
-/** The first request is a dry run, whose changes are shown; the second one restores. */
+/** The first request is a dry run, whose changes are shown; the second restores. */
 function Restore({ onClose }: { readonly onClose: () => void }) {
   const client = useQueryClient();
   const tell = useToast();
@@ -101,7 +101,7 @@ function Restore({ onClose }: { readonly onClose: () => void }) {
 
   const values = { file: backup, ...(key === "" ? {} : { recovery_key: key }) };
   const request = JSON.stringify(values);
-  // The changes of another file are not shown: what is restored was shown before.
+  // Changes of another file are discarded: only shown changes are restored.
   const changes = answerTo(request, result);
 
   async function submit(force: boolean): Promise<void> {

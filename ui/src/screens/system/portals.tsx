@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Where hosts reach the iSCSI target, with dialogs to change that. */
+/** Portals of the iSCSI target, with dialogs to change them. */
 
 import { Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";

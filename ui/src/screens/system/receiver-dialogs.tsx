@@ -30,7 +30,7 @@ function pathOf(hook: Receiver) {
   return { path: { receiver_id: hook.id } };
 }
 
-/** The last letters of a certificate's signature: two have others, and all of it is nothing to read. */
+/** The last characters of a certificate's signature: enough to distinguish two. */
 function endOf(certificate: string): string {
   return certificate.replaceAll(/-----[A-Z ]+-----|\s/g, "").slice(-12);
 }
@@ -103,7 +103,7 @@ interface Mail {
   readonly password: string;
 }
 
-/** As the service takes it: nothing for other receivers than e-mail. */
+/** Fields of e-mail; empty for other receivers. */
 function mailOf({ sender, recipients, user, password }: Mail, url: string) {
   if (!url.startsWith("smtp")) return {};
   const login = user === "" ? {} : { user, password };
@@ -193,7 +193,7 @@ function MailFields({ mail, change, problem }: MailFieldsProps) {
   );
 }
 
-/** As the service takes it. */
+/** The request's body. */
 function valuesOf({ name, url, severity, enabled }: Receiver): FormValues & { readonly enabled: boolean } {
   return { name, url, severity, enabled };
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Where alerts are sent to: what is there, how the last delivery ended, a test. */
+/** Receivers of alerts: list, last delivery, test. */
 
 import { Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
@@ -31,7 +31,7 @@ export function Receivers() {
   const [chosen, setChosen] = useState<Chosen | null>(null);
   const [made, setMade] = useState<Made | null>(null);
   const Dialog = chosen && DIALOGS[chosen.action];
-  /** Only webhooks have a secret to show. */
+  /** Only webhooks have a secret. */
   const show = ({ name, secret }: ReceiverSecret) => {
     if (secret != null) setMade({ name, secret });
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Recovery mode: which copies of the configuration there are on pools, and the administrator's decision. */
+/** Recovery mode: copies of the configuration on pools, and the administrator's decision. */
 
 import { Button, Label } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
@@ -19,7 +19,7 @@ import { text } from "../../text";
 
 const words = text.system.recovery;
 
-/** Nothing, while the database is the newest. */
+/** Empty while the database is the newest. */
 export function RecoveryPanel() {
   const { data } = useQuery(recoveryQuery);
   const [deciding, setDeciding] = useState(false);
@@ -72,7 +72,7 @@ function Copies({ recovery }: { readonly recovery: Recovery }) {
   );
 }
 
-/** The database, as a choice next to the names of pools: no pool is called so. */
+/** The database, as a choice next to names of pools: a pool cannot have this name. */
 const KEEP = "-";
 
 function Decide({ recovery, onClose }: { readonly recovery: Recovery; readonly onClose: () => void }) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The appliance itself. What changes something is for administrators. */
+/** The appliance itself. Only administrators can change settings. */
 
 import { Button, ClipboardCopy, Grid, GridItem } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
