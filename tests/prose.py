@@ -71,7 +71,7 @@ RETIRED = {
     "tests/browser": "told asked wanted settled standing beside aside promised picture rounds door books",
 }
 """Words by folders. A name is split at underscores and capitals, so `TokenTold` has "told"."""
-COMMENTED = ("appliance", "ganesha_fsal", "packaging", "tests", "zvol_target")
+COMMENTED = ("appliance", "ganesha_fsal", "packaging", "tests", "ui/src", "ui/tests", "zvol_target")
 IN_COMMENTS = {
     r"told|tells?": "say who reports what",
     r"asked|asks": "request, or the verb that is meant",
@@ -99,7 +99,6 @@ NAMED_ELSEWHERE = {"duration_since", "saturating_duration_since", "getOwnPropert
 NAMED_LIKE_JOURNALCTL = {"journal.py", "logs.ts", "logs.tsx", "queries.ts", "server_log.py"}
 """Files where `since` is an option of journalctl."""
 SOURCES = {".c", ".h", ".js", ".py", ".rs", ".ts", ".tsx"}
-_CHECKED = {".c", ".h", ".py", ".rs"}
 _IN_COMMENTS = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), instead) for pattern, instead in IN_COMMENTS.items()]
 _BANNED = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), instead) for pattern, instead in BANNED.items()]
 
@@ -242,7 +241,7 @@ def judged(text: Iterable[Sentence], most: int) -> Iterator[tuple[int, str]]:
 
 
 def comments(source: str, suffix: str) -> Iterator[tuple[int, str]]:
-    """Comments and docstrings of a C, Python or Rust source, each with its first line."""
+    """Comments and docstrings of a source, each with its first line."""
     if suffix == ".py":
         for node in ast.walk(ast.parse(source)):
             for statement in (
@@ -255,8 +254,9 @@ def comments(source: str, suffix: str) -> Iterator[tuple[int, str]]:
         tokens = tokenize.generate_tokens(io.StringIO(source).readline)
         yield from ((token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT)
         return
-    expression = _RUST_COMMENT if suffix == ".rs" else _C_COMMENT
-    yield from ((source.count("\n", 0, match.start()) + 1, match[0]) for match in expression.finditer(source))
+    expressions = [_RUST_COMMENT] if suffix == ".rs" else [_C_COMMENT] if suffix in {".c", ".h"} else [_C_COMMENT, _RUST_COMMENT]
+    for expression in expressions:
+        yield from ((source.count("\n", 0, match.start()) + 1, match[0]) for match in expression.finditer(source))
 
 
 def problems_of_comments(source: str, suffix: str) -> Iterator[tuple[int, str]]:
@@ -312,16 +312,12 @@ def check_sources() -> int:
             for line, word in retired_in(file.read_text(), set(words.split())):
                 print(f'{file.relative_to(REPOSITORY)}:{line}: "{word}": docs/GLOSSARY.md has the word to use')
                 count += 1
-    for file in (file for folder in (*COMMENTED, "ui/src", "ui/tests") for file in sorted((REPOSITORY / folder).rglob("*"))):
-        if file.suffix in SOURCES and not {"build", "node_modules", "target"} & set(file.parts):
-            for line, problem in problems_of_names(file):
-                print(f"{file.relative_to(REPOSITORY)}:{line}: {problem}")
-                count += 1
-    for file in (file for folder in COMMENTED for file in sorted((REPOSITORY / folder).rglob("*")) if file.suffix in _CHECKED):
-        if file != Path(__file__) and "build" not in file.parts:
-            for line, problem in problems_of_comments(file.read_text(), file.suffix):
-                print(f"{file.relative_to(REPOSITORY)}:{line}: {problem}")
-                count += 1
+    for file in (file for folder in COMMENTED for file in sorted((REPOSITORY / folder).rglob("*")) if file.suffix in SOURCES):
+        if file == Path(__file__) or {"build", "node_modules", "target"} & set(file.relative_to(REPOSITORY).parts):
+            continue
+        for line, problem in [*problems_of_names(file), *problems_of_comments(file.read_text(), file.suffix)]:
+            print(f"{file.relative_to(REPOSITORY)}:{line}: {problem}")
+            count += 1
     return count
 
 

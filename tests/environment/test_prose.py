@@ -61,6 +61,7 @@ def test_retired_words_are_found_in_names_and_comments() -> None:
             'let told = "was told"; // Somebody waits.\n/// `kept` is a field.\n//! Goes on.\nlet url = "http://kept";\n',
             [1, 3],
         ),
+        (".ts", "let told = 1; // Somebody waits.\n/** Kept. */\nconst url = `http://kept`;\n", [1, 2]),
         (".c", "int told; /* it goes\n * on */\n/* Stops. */\nint kept;\n", [1]),
         (".py", 'told = "kept"\n\n\ndef f():\n    """In vain."""\n    return 1  # kept\n', [5, 6]),
     ],

@@ -158,7 +158,7 @@ def test_connect_a_host_and_create_datastores(server: Machine) -> None:
 def test_grow(server: Machine) -> None:
     GUIDE.run(server, "zvaai datastore grow vmfs1 3T --wait")
     GUIDE.run(server, "zvaai datastore quota nfs1 6T --wait")
-    datasets = {one["name"]: one["dataset"] for one in zvaai(server, "datastore", "list")}
+    datasets = {row["name"]: row["dataset"] for row in zvaai(server, "datastore", "list")}
     assert server.run(f"zfs get -Hpo value volsize {datasets['vmfs1']}").strip() == str(3 << 40)
     assert server.run(f"zfs get -Hpo value refquota {datasets['nfs1']}").strip() == str(6 << 40)
 
@@ -185,7 +185,7 @@ def test_restore(server: Machine) -> None:
     server.run("cmp /srv/zvaai/nfs1/web-restored/*-flat.vmdk /srv/zvaai/nfs1/web/web-flat.vmdk")
     clone = "zvaai datastore clone vmfs1 vmfs1-restored --snapshot before-update --group cluster --wait"
     GUIDE.run(server, clone)
-    volumes = {one["name"]: f"/dev/zvol/{one['dataset']}" for one in zvaai(server, "datastore", "list")}
+    volumes = {row["name"]: f"/dev/zvol/{row['dataset']}" for row in zvaai(server, "datastore", "list")}
     server.run(f"cmp --bytes=8M {volumes['vmfs1']} {volumes['vmfs1-restored']}")
     before = server.run(f"head -c 8M {volumes['vmfs1']} | sha256sum")
     hosts_write(server)
@@ -278,7 +278,7 @@ def test_set_up_by_a_seed_file(server: Machine) -> None:
     server.run(f"umask 077; cat >/root/seed.toml <<'END'\n{seed}END")
     GUIDE.run(server, "zvaai setup --seed FILE", {"FILE": "seed.toml"})
     server.run("test ! -e /root/seed.toml")
-    assert {one["name"] for one in zvaai(server, "group", "list")} == {"cluster", "second"}
+    assert {group["name"] for group in zvaai(server, "group", "list")} == {"cluster", "second"}
 
 
 def issuer(server: Machine) -> str:
@@ -332,7 +332,7 @@ def test_upgrade_and_return(server: Machine, site: Path) -> None:
 
 def pool_has_configuration(server: Machine) -> bool:
     recovery = zvaai(server, "recover")
-    return [one["generation"] for one in recovery["copies"] if one["this_installation"]] == [recovery["generation"]]
+    return [copy["generation"] for copy in recovery["copies"] if copy["this_installation"]] == [recovery["generation"]]
 
 
 def test_move_the_pool_to_a_new_server(server: Machine) -> None:
@@ -358,7 +358,7 @@ def test_replace_a_lost_server(server: Machine, replacement: Machine) -> None:
     assert "nothing was changed" in GUIDE.run(replacement, from_file, more="--dry-run", typed=KNOWN["recovery key"])
     GUIDE.run(replacement, "zvaai recover --from tank --recovery-key", typed=KNOWN["recovery key"])
     GUIDE.run(replacement, "zvaai key keep tank", typed=KNOWN["pool key"])
-    assert {one["name"] for one in zvaai(replacement, "datastore", "list")} == {"vmfs1", "vmfs1-restored", "nfs1", "secret"}
+    assert {row["name"] for row in zvaai(replacement, "datastore", "list")} == {"vmfs1", "vmfs1-restored", "nfs1", "secret"}
     written = Writers(server)  # its reports are in the folder of the lost server
     wait_for(lambda: "vmfs1" in replacement.run("zvaai readiness", 60, check=False), "the datastores are served")
     written.verify(replacement)
@@ -380,7 +380,7 @@ def test_leave_recovery_mode(replacement: Machine) -> None:
         assert "suggested: zvaai recover --from tank" in GUIDE.run(replacement, "zvaai recover")
         GUIDE.run(replacement, command)
         assert "not in recovery mode" in GUIDE.run(replacement, "zvaai recover")
-    assert {"taken", "dropped"} & {one["name"] for one in zvaai(replacement, "group", "list")} == {"taken"}
+    assert {"taken", "dropped"} & {group["name"] for group in zvaai(replacement, "group", "list")} == {"taken"}
 
 
 def test_remove(replacement: Machine) -> None:

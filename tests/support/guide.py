@@ -19,8 +19,8 @@ CONFIRMED = ("datastore purge ", "snapshot delete ", "snapshot rollback ")
 def commands(page: str) -> set[str]:
     """Commands of a page for the server, without comments. Those for ESXi hosts are left out."""
     text = re.sub(r"^```.*?^```$", "", (REPOSITORY / page).read_text(), flags=re.MULTILINE | re.DOTALL)
-    found = {(block or inline).partition(" #")[0].strip() for block, inline in LINE.findall(text)}
-    return {command for command in found if not command.startswith(ON_ESXI)}
+    lines = {(block or inline).partition(" #")[0].strip() for block, inline in LINE.findall(text)}
+    return {command for command in lines if not command.startswith(ON_ESXI)}
 
 
 class Guide:

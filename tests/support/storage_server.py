@@ -55,12 +55,12 @@ def documented_installation() -> str:
     """The three lines of docs/install.md; `zvaai` in place of `zvaai-standalone`, because DKMS cannot build for this kernel."""
     section = (REPOSITORY / "docs/install.md").read_text().partition("\n## Install\n")[2].partition("\n### ")[0]
     lines = "\n".join(line for line in section.splitlines() if line.startswith("    "))
-    for text, own in (
+    for text, replacement in (
         ("https://REPOSITORY", "http://repository.example"),
         ("apt install zvaai-standalone", "apt install -q -y zvaai"),
     ):
         assert text in lines, lines
-        lines = lines.replace(text, own)
+        lines = lines.replace(text, replacement)
     return lines
 
 
