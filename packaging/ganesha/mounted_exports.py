@@ -1,8 +1,10 @@
-#!/usr/bin/python3 -I
+#!/usr/bin/python3 -IS
 # SPDX-License-Identifier: Apache-2.0
-"""Copies the exports whose datasets are mounted to the folder that the NFS server reads; installed in /usr/lib/zvaai.
+"""Selects the exports whose datasets are mounted for the NFS server, and starts it; installed in /usr/lib/zvaai.
 
-usage: mounted_exports.py FROM TO BELOW [SECONDS]
+usage: mounted_exports.py FROM TO BELOW [COMMAND...]     COMMAND starts the NFS server in this process
+
+Hosts wait while this program runs. So it imports little, and needs no process of systemd in addition to the NFS server's.
 
 If a pool is not imported, its mount point is an empty folder or missing. ganesha 6.5 would export the folder of another file
 system, or refuse to start and take the datastores of other pools away too. A received copy of a datastore has the same
@@ -13,7 +15,7 @@ The owner of a file decides what is exported. So FROM and its files must belong 
 user, and have exactly the lines that the appliance writes (Export.block of appliance/dataplane/ganesha.py).
 
 zfs(8) may hang in the kernel, where no signal ends it. So one runs for each pool, all at once, and all together for SECONDS
-(20) at most. The appliance adds the missing exports when their pools answer.
+at most. The appliance adds the missing exports when their pools answer.
 """
 
 from __future__ import annotations
@@ -21,17 +23,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 POOL_STATES = Path(os.environ.get("ZVAAI_POOL_STATES", "/proc/spl/kstat/zfs"))
 """States of pools: the kernel reports them without a query to the pool. Tests have another folder."""
+SECONDS = float(os.environ.get("ZVAAI_POOL_SECONDS", "20"))
 PIPE_BYTES = 1 << 20
 """Room for the answer for some 4,000 datasets, so that zfs can end before it is read."""
 GUID = re.compile(r"^([^\t\n]+)\t([0-9]+)$", re.MULTILINE)
@@ -55,19 +56,13 @@ EXPORT = re.compile(
 )
 
 
-@dataclass(frozen=True)
 class Export:
-    """An export of the appliance; `text` is its file."""
+    """An export of the appliance."""
 
-    file: Path
-    text: str
-    dataset: str
-    guid: str
-    """Empty if the file has none."""
-
-    @property
-    def pool(self) -> str:
-        return self.dataset.partition("/")[0]
+    def __init__(self, file: Path, text: str, dataset: str, guid: str) -> None:
+        """`text` is the file's; `guid` is empty if the file has none."""
+        self.file, self.text, self.dataset, self.guid = file, text, dataset, guid
+        self.pool = dataset.partition("/")[0]
 
 
 class Refused(Exception):
@@ -123,13 +118,13 @@ def mounted(file: Path, below: str, sources: Mapping[str, str]) -> Export:
     return export
 
 
-def guids(exports: Sequence[Export], seconds: float) -> dict[str, str]:
+def guids(exports: Sequence[Export]) -> dict[str, str]:
     """GUIDs of the datasets by name, without those of pools that do not answer in time."""
     pools: dict[str, list[str]] = {}
     for export in exports:
         if export.guid:
             pools.setdefault(export.pool, []).append(export.dataset)
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + SECONDS
     queries = [
         # If a dataset is missing, zfs reports the others.
         subprocess.Popen(
@@ -144,14 +139,17 @@ def guids(exports: Sequence[Export], seconds: float) -> dict[str, str]:
     ]
     answers: dict[str, str] = {}
     for query in queries:
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             query.wait(max(deadline - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            query.kill()
+        else:
             assert query.stdout is not None
             answers.update(GUID.findall(query.stdout.read()))
     return answers
 
 
-def exports_of(source: Path, below: str, seconds: float) -> Iterator[Export]:
+def exports_of(source: Path, below: str) -> Iterator[Export]:
     """The exports for the daemon. Prints the reasons for the others on standard error."""
     exports = []
     sources = mounts()
@@ -160,7 +158,7 @@ def exports_of(source: Path, below: str, seconds: float) -> Iterator[Export]:
             exports.append(mounted(file, below, sources))
         except Refused as refusal:
             print(refusal, file=sys.stderr)
-    answers = guids(exports, seconds)
+    answers = guids(exports)
     for export in exports:
         guid = answers.get(export.dataset, "unknown")
         if export.guid in ("", guid):
@@ -170,18 +168,26 @@ def exports_of(source: Path, below: str, seconds: float) -> Iterator[Export]:
             print(f"{export.file}: {text}: it is a copy, or another dataset, and not exported", file=sys.stderr)
 
 
-def main(source: str, to: str, below: str, seconds: str = "20") -> None:
+def select(source: Path, to: Path, below: str) -> None:
     """Replaces the content of the folder `to`."""
-    shutil.rmtree(to, ignore_errors=True)
-    Path(to).mkdir(parents=True)
+    to.mkdir(parents=True, exist_ok=True)
+    for old in to.iterdir():
+        old.unlink()
     if not os.path.lexists(source):
         return
     status = os.lstat(source)
     if not safe(status, stat.S_ISDIR(status.st_mode)):
         print(f"{source} is not a folder of root alone, and nothing in it is exported", file=sys.stderr)
         return
-    for export in exports_of(Path(source), below, float(seconds)):
-        Path(to, export.file.name).write_text(export.text, encoding="utf-8")
+    for export in exports_of(source, below):
+        (to / export.file.name).write_text(export.text, encoding="utf-8")
+
+
+def main(source: str, to: str, below: str, *command: str) -> None:
+    select(Path(source), Path(to), below)
+    if command:
+        sys.stderr.flush()
+        os.execv(command[0], command)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def test_systemd_takes_the_drop_in(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("right", "wrong", "says"),
-    [("NoNewPrivileges", "NoNewPrivilege", "Unknown key"), ("/usr/bin/ganesha.nfsd", "/usr/bin/ganesha", "not executable")],
+    [("NoNewPrivileges", "NoNewPrivilege", "Unknown key"), ("mounted_exports.py /etc", "mounted /etc", "not executable")],
 )
 def test_a_mistake_would_be_found(tmp_path: Path, right: str, wrong: str, says: str) -> None:
     assert says in verify(tmp_path, DROP_IN.read_text().replace(right, wrong))
@@ -124,22 +124,24 @@ def service(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path, Path]
     text = text.replace("NFS_CORE_PARAM {", f'NFS_CORE_PARAM {{ Plugins_Dir = "{modules}"; allow_set_io_flusher_fail = true;')
     configuration = tmp_path / "ganesha.conf"
     configuration.write_text(text)
-    command = settings()["ExecStart"][1].replace("/etc/zvaai/ganesha.conf", str(configuration)).split()
+    library = tmp_path / "library"
+    shutil.copytree(PATCHED_LIBRARY, library)
+    (library / "debian.sha256").write_text(run("sha256sum", *Path("/usr/lib/ganesha").glob("libganesha_nfsd.so.*.*")))
     with mounted_xfs(tmp_path / "store") as store:
         exports = folders["/etc/zvaai/exports.d"]
         write_exports(exports, store, tmp_path)
-        prepare, *words = settings()["ExecStartPre"][0].split()
-        assert Path(prepare).name == MOUNTED_EXPORTS.name
-        assert words == ["/etc/zvaai/exports.d", "/run/zvaai-nfs/exports", "/srv/zvaai"]
-        words = [str(exports), str(folders["/run/zvaai-nfs"] / "exports"), str(store.parent)]
-        messages = subprocess.run([MOUNTED_EXPORTS, *words], check=True, capture_output=True, text=True, timeout=60).stderr
-        assert messages.count("not exported") == 7, messages
-        assert [path.name for path in (folders["/run/zvaai-nfs"] / "exports").iterdir()] == ["1.conf"]
+        places = {
+            "/usr/lib/zvaai/mounted_exports.py": MOUNTED_EXPORTS, "/usr/lib/zvaai/choose-library": CHOOSE_LIBRARY,
+            "/usr/lib/zvaai/ganesha": library, "/etc/zvaai/exports.d": exports, "/etc/zvaai/ganesha.conf": configuration,
+            "/run/zvaai-nfs/exports": folders["/run/zvaai-nfs"] / "exports", "/srv/zvaai": store.parent,
+        }  # fmt: skip
+        words = settings()["ExecStart"][1].split()
+        assert set(places) <= set(words)
+        command = ["setpriv", "--no-new-privs", *(str(places.get(word, word)) for word in words)]
         rpcbind = Rpcbind()
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(PATCHED_LIBRARY), "BLKID_FILE": str(tmp_path / "blkid.tab")}
+        environment = {**os.environ, "BLKID_FILE": str(tmp_path / "blkid.tab")}
         # systemd creates the folder of the pid file too.
         Path("/run/ganesha").mkdir(exist_ok=True)
-        command = ["setpriv", "--no-new-privs", *command]
         process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
         try:
             yield process, folders["/run/zvaai-nfs"], store
@@ -157,6 +159,7 @@ def test_the_started_daemon_serves(service: tuple[subprocess.Popen[str], Path, P
     wait_for(lambda: vaai_nas("caps", "127.0.0.1:/one").returncode == 0, "VAAI-NAS answers")
     with mounted("/one") as client:
         client.write_file("/disk", b"d" * (1 << 20))
+    assert [path.name for path in (run_folder / "exports").iterdir()] == ["1.conf"]
     given = ("--nfs-port", "2049", "--mount-port", "20048")
     assert vaai_nas(*given, "clone", "127.0.0.1:/one", "disk", "copy").returncode == 0
     assert (store / "copy").read_bytes() == b"d" * (1 << 20)
@@ -168,19 +171,19 @@ def test_the_started_daemon_serves(service: tuple[subprocess.Popen[str], Path, P
     process.terminate()
     log = process.communicate(timeout=60)[1]
     assert process.returncode == 0 and "regular exit" in log, log
+    assert log.count("not exported") == 7, log
 
 
 def test_our_library_is_chosen_for_the_debian_version_that_it_was_built_from(tmp_path: Path) -> None:
     """After an update by Debian, NFS uses Debian's updated library."""
-    debian, chosen = tmp_path / "libganesha_nfsd.so", tmp_path / "environment"
+    debian = tmp_path / "libganesha_nfsd.so"
     debian.write_text("6.5-5")
     (tmp_path / "debian.sha256").write_text(run("sha256sum", debian))
-    assert settings()["EnvironmentFile"] == ["-/run/zvaai-nfs/environment"]
-    assert settings()["ExecStartPre"][1].split()[1:] == ["/usr/lib/zvaai/ganesha", "/run/zvaai-nfs/environment"]
-    for content, environment, said in (("6.5-5", f"LD_LIBRARY_PATH={tmp_path}\n", ""), ("6.5-5+deb13u1", "", "VAAI-NAS is off")):
+    for content, library, said in (("6.5-5", f"{tmp_path}\n", ""), ("6.5-5+deb13u1", "", "VAAI-NAS is off")):
         debian.write_text(content)
-        done = subprocess.run([CHOOSE_LIBRARY, tmp_path, chosen], check=True, capture_output=True, text=True, timeout=60)
-        assert (chosen.read_text(), said in done.stderr) == (environment, True)
+        words = [str(CHOOSE_LIBRARY), str(tmp_path), "printenv", "LD_LIBRARY_PATH"]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+        assert (done.stdout, said in done.stderr) == (library, True)
 
 
 RECORDER = """#!/bin/sh
@@ -209,12 +212,17 @@ def test_a_pool_that_does_not_answer_keeps_no_other_from_being_served(tmp_path: 
             stack.callback(run, "umount", place)
             guid = 4712 if dataset == "well/e" else 4711
             (exports / f"{number}.conf").write_text(Export(number + 1, place, f"/{number}", dataset=dataset, guid=guid).block())
-        environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "ZVAAI_POOL_STATES": str(states)}
-        words = [str(MOUNTED_EXPORTS), str(exports), str(to), str(tmp_path / "mounted"), "5"]
+        environment = {
+            **os.environ,
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "ZVAAI_POOL_STATES": str(states),
+            "ZVAAI_POOL_SECONDS": "5",
+        }
+        words = [str(MOUNTED_EXPORTS), str(exports), str(to), str(tmp_path / "mounted")]
         try:
             done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60, env=environment)
         finally:
-            if (tmp_path / "hangs").exists():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 os.kill(int((tmp_path / "hangs").read_text()), signal.SIGKILL)
     assert sorted(path.name for path in to.iterdir()) == ["2.conf", "3.conf"], done.stderr
     assert done.stderr.count("not exported") == 3, done.stderr
