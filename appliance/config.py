@@ -134,7 +134,7 @@ class Configuration(_Section):
 
 
 def load(path: Path | None = None) -> Configuration:
-    """Reads a file, or the one of `ZVAAI_CONFIG`; returns the defaults if the default file does not exist. Raises
+    """Reads a file, by default that of `ZVAAI_CONFIG`; returns the defaults if the default file does not exist. Raises
     ConfigurationError.
     """
     named = path or (Path(os.environ["ZVAAI_CONFIG"]) if "ZVAAI_CONFIG" in os.environ else None)

@@ -30,7 +30,7 @@ _free = threading.BoundedSemaphore(STREAMS)
 
 @resource.operation("GET", "/events", role=Role.VIEWER)
 def stream_events(call: Call) -> Response:
-    """Server-sent events from now on, or from the one after `Last-Event-ID`: jobs, alerts, drift. For an hour at most."""
+    """Server-sent events from now on, or after `Last-Event-ID`: jobs, alerts, drift. For an hour at most."""
     if not _free.acquire(blocking=False):
         raise TooManyError(f"{STREAMS} streams of events are open", 30)
     try:

@@ -35,7 +35,7 @@ def read_job(call: Call, job_id: str) -> schemas.JobResponse:
 
 @resource.operation("POST", "/jobs/<job_id>/cancel", role=Role.OPERATOR, audit="job.cancel")
 def cancel_job(call: Call, job_id: str) -> schemas.JobResponse:
-    """A job that waits is cancelled; one that has begun to change something comes to its end."""
+    """A job that waits is cancelled; a job that has started to change something runs to its end."""
     with call.changing() as session:
         return schemas.JobResponse.model_validate(jobs.ask_to_cancel(session, job_id))
 
@@ -49,7 +49,7 @@ def abandon_job(call: Call, job_id: str) -> schemas.JobResponse:
 
 @resource.operation("GET", "/alerts", role=Role.VIEWER)
 def list_alerts(call: Call, query: schemas.AlertQuery) -> Page[schemas.AlertResponse]:
-    """Alerts, the newest first. By default only open ones."""
+    """Alerts, the newest first. By default only open alerts."""
     with call.context.store.reading() as session:
         chosen = select(Alert).where(Alert.id < before_number(query)).order_by(Alert.id.desc()).limit(query.limit + 1)
         if query.open:

@@ -157,7 +157,7 @@ class Declaration:
     body: type[BaseModel] | None
     query: type[BaseModel] | None
     media: str | None = None
-    """The response's media type, where it is no JSON."""
+    """The response's media type, unless it is JSON."""
     conflicts: bool = False
     """Something can be in the way, as with all that changes something."""
     matches: bool = False

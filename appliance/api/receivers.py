@@ -128,7 +128,7 @@ def test_receiver(call: Call, receiver_id: str) -> schemas.DeliveryResponse:
 
 @resource.operation("GET", "/receivers/<receiver_id>/deliveries", role=Role.ADMIN)
 def list_deliveries(call: Call, receiver_id: str, query: ListQuery) -> Page[schemas.DeliveryResponse]:
-    """Sent and pending deliveries, newest first. The newest 200 completed ones are stored."""
+    """Sent and pending deliveries, newest first. The newest 200 completed deliveries are stored."""
     with call.context.store.reading() as session:
         receivers.find(session, receiver_id)
         chosen = (

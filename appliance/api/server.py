@@ -173,5 +173,5 @@ class WorkerServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             self._free.release()
 
     def handle_error(self, request: _Accepted, client_address: object) -> None:
-        """A client that disconnects early is no failure."""
+        """A client that disconnects early is not a failure."""
         _log.debug("a connection ended", exc_info=True)

@@ -22,7 +22,7 @@ key.table(
 def export_key(run: Run, pool: str) -> None:
     """Print the key of a pool. Prompts for your password. Store the key away from disks and server, then confirm it.
 
-    If standard input is no terminal, the password is read from it.
+    If standard input is not a terminal, the password is read from it.
     """
     print(run.client.call("POST", f"/encryption-keys/{pool}/export", {"password": ask_secret("Your password")})["secret"])
 

@@ -226,7 +226,7 @@ def destroy_pool(
     run: Run,
     name: str,
     yes: Yes = False,
-    force: Annotated[bool, typer.Option("--force", help="With the datasets in it that are no datastores.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also destroy datasets that are not datastores.")] = False,
     wait: Wait = False,
 ) -> None:
     """Destroy a pool that has no datastores. This can't be undone."""

@@ -27,7 +27,7 @@ def minutes(text: str) -> int:
     """Minutes of an interval. Raises CommandError."""
     match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip())
     if not match:
-        raise CommandError(f"{text!r} is no interval: a number with m, h, d or w, such as 15m, 1h or 1d", INVALID)
+        raise CommandError(f"{text!r} is not an interval: use a number with m, h, d or w, such as 15m, 1h or 1d", INVALID)
     return int(match[1]) * {"m": 1, "h": 60, "d": 1440, "w": 10080}[match[2]]
 
 

@@ -183,7 +183,7 @@ def carry_out(seed: Seed, code: str | None, say: Callable[[str], None]) -> None:
     who = {"name": seed.administrator.name, "password": seed.administrator.password}
     if code is not None:
         made = client.call("POST", "/setup", {"code": code, **who})
-        # Not printed: the log of a service is no place for it.
+        # Not printed: it must not be in the log of a service.
         with os.fdopen(os.open(RECOVERY_KEY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(f"{made['recovery_key']}\n")
         say(f"created the administrator {seed.administrator.name}; store {RECOVERY_KEY} in another place, then delete it")

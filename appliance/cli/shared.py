@@ -133,7 +133,7 @@ def as_bytes(text: str) -> str:
     """A size as people write it: 500G, 2T, 1073741824. Raises CommandError."""
     match = re.fullmatch(r"([0-9]{1,19})\s*([KMGT]?)(?:iB)?", text.strip(), re.IGNORECASE)
     if not match:
-        raise CommandError(f"{text!r} is no size: a number of bytes, or with K, M, G or T (powers of 1024)", INVALID)
+        raise CommandError(f"{text!r} is not a size: use a number of bytes, or with K, M, G or T (powers of 1024)", INVALID)
     return str(int(match[1]) * _SUFFIXES[match[2].upper()])
 
 

@@ -129,7 +129,7 @@ class TargetSocket:
         return bool(self._call("reservations.forget", directory=folder, uuid=uuid)["forgotten"])
 
     def refresh_lun(self, target: str, number: int) -> None:
-        """Reads its size again; a missing LUN is no error."""
+        """Reads its size again; a missing LUN is not an error."""
         self._unless_missing("luns.refresh", target=target, number=number)
 
     def lun_space(self, uuid: str) -> LunSpace | None:

@@ -39,7 +39,7 @@ class FilePage:
     files: tuple[ListedFile, ...]
     more: bool
     complete: bool
-    """False if files were skipped: too deep, too many, or a name that is no text."""
+    """False if files were skipped: too deep, too many, or an undecodable name."""
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def checked(designation: Designation) -> Designation:
         if not any(form.fullmatch(name) for form in _FORMS):
             raise InvalidError(
                 "known_as.designators",
-                f"{name[:300]!r} is no designator",
+                f"{name[:300]!r} is not a designator",
                 "naa. and 16 (NAA 2, 3, 5) or 32 (NAA 6) hexadecimal digits, eui. and 16, 24 or 32, "
                 "t10. and the vendor in 8 characters and the rest",
             )

@@ -10,7 +10,7 @@ _ALLOWED = "names with one slash between them, from the datastore on, as in vm/d
 
 
 def check_path(field: str, path: str) -> None:
-    """Raises InvalidError for what could lead elsewhere, or is no path of a file."""
+    """Raises InvalidError for a path that could lead elsewhere, or is not the path of a file."""
     try:
         names = path.encode().split(b"/")
     except UnicodeEncodeError as error:

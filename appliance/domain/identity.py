@@ -174,7 +174,7 @@ def has_its_guid(dataset: Dataset) -> bool:
 
 
 def is_surely_another(dataset: Dataset) -> bool:
-    """Whether the dataset is certainly not the one that the identity was created for. If a property of the dataset itself was
+    """Whether the identity was certainly created for another dataset. If a property of the dataset itself was
     damaged or lost (`zfs set`, `zfs inherit`), that is not certain.
     """
     claimed, stored = dataset.properties.get(UUID), _local(dataset.properties, GUID)

@@ -84,7 +84,7 @@ def submit(session: Session, job_id: str, kind: str, plan: Plan, actor: str, key
 
 
 def in_the_way(session: Session, plan: Plan) -> None:
-    """Raises ConflictError while a job deletes a datastore that this one needs, or needs one that this one deletes."""
+    """Raises ConflictError while a job deletes a datastore that this job needs, or needs a datastore that this job deletes."""
     taken, needed = set(plan.out_of_service), set(plan.about)
     for other in active(session) if taken or needed else ():
         its = plan_of(other)

@@ -126,7 +126,7 @@ def update_alerts(session: Session, area: str, findings: Iterable[Finding], unch
             publish(session, "alert.cleared", alert.subject, key=alert.key, text=alert.text)
             announce(session, "alert.cleared", alert)
         elif (alert.text, alert.severity) != (finding.text, finding.severity):
-            changed = alert.severity != finding.severity  # how full a pool is by now is no news
+            changed = alert.severity != finding.severity  # a new fill level of a pool is not news
             alert.text, alert.severity, alert.remedy = finding.text, finding.severity, finding.remedy
             if changed:
                 publish(session, "alert.changed", alert.subject, key=alert.key, text=alert.text)

@@ -142,7 +142,7 @@ class PromoteDatastore(OfDatastore):
 
 
 class AdoptionCreate(ShownRequest):
-    """A volume or file system that is no datastore, or a copy; `keep` takes the identity it claims, if no other has it.
+    """A volume or file system that is not a datastore, or a copy; `keep` takes the identity it claims, if no other has it.
 
     With that it takes the place of what it is a copy of: fields that are left out are as hosts saw the original.
 

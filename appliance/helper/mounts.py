@@ -114,7 +114,7 @@ def _refuse_reservations_of_another_pool(engine: ZfsEngine, name: str, mountpoin
 
 
 def is_original(engine: ZfsEngine, filesystem: Filesystem) -> bool:
-    """Whether it may use its mountpoint: it is no copy of a datastore or of persistent reservations."""
+    """Whether it may use its mountpoint: it is not a copy of a datastore or of persistent reservations."""
     try:
         refuse_copy(filesystem)
         _refuse_reservations_of_another_pool(engine, filesystem.name, filesystem.mountpoint)
@@ -228,7 +228,7 @@ class Mounts:
                     _log.warning("%s is not mounted: %s", filesystem.name, problem)
 
     def _copies_over(self, engine: ZfsEngine, filesystem: Filesystem) -> list[str]:
-        """Copies that `zpool import` mounted over a datastore, topmost first, down to the first mount that is no copy.
+        """Copies that `zpool import` mounted over a datastore, topmost first, down to the first mount of another dataset.
 
         None if `filesystem` may not use the mountpoint itself. Raises Refused for a copy with mounted children, because these
         would be unmounted too.

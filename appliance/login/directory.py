@@ -55,7 +55,7 @@ class _Tls(ldap3.Tls):  # type: ignore[misc]  # ldap3 has no types
 
 
 def check(settings: Settings) -> None:
-    """Raises InvalidError for what is no setting of a directory."""
+    """Raises InvalidError for invalid settings."""
     for server in settings["servers"]:
         allowed = "ldaps://HOST, or ldap://HOST with StartTLS"
         try:

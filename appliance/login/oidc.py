@@ -58,7 +58,7 @@ class Person:
 
 
 def check(settings: Settings) -> None:
-    """Raises InvalidError for what is no setting of a provider."""
+    """Raises InvalidError for invalid settings."""
     if not is_https(settings["issuer"]) or urlsplit(settings["issuer"]).query:
         raise InvalidError("issuer", "not the address of a provider", "https://HOST/PATH")
     external = settings["external_url"]
@@ -178,5 +178,5 @@ def _read_metadata(issuer: str, certificate: str | None, _period: int) -> dict[s
         raise ValueError(f"it says that its issuer is {metadata['issuer']}")
     for endpoint in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
         if not is_https(metadata[endpoint]):
-            raise ValueError(f"its {endpoint} is no https address")
+            raise ValueError(f"its {endpoint} is not an https address")
     return metadata

@@ -31,7 +31,7 @@ class AdoptPlan(DatastorePlan, frozen=True, kw_only=True):
 
 
 class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
-    """Makes a datastore of a volume, a file system or a copy: with a new identity, or the one it claims if nobody has it."""
+    """Makes a datastore of a volume, a file system or a copy: with a new identity, or the claimed one if no other dataset has it."""
 
     kind = "datastore.adopt"
     _left = (identity.DELETED, identity.SHOWN_TO, identity.SOFT_THRESHOLD, identity.THICK, designation.PROPERTY)
@@ -135,7 +135,7 @@ class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
         return steps.serve(context, uuid, plan.pools, self.kind)
 
     def undo(self, context: Context, plan: AdoptPlan) -> None:
-        """Frees the number if the dataset is no datastore, and restores the properties of the dataset."""
+        """Frees the number if the dataset is not a datastore, and restores the properties of the dataset."""
         if any(store.uuid == plan.uuid and store.state == "active" for store in context.datastores()):
             return
         with context.store.session() as session:

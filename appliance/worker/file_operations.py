@@ -164,7 +164,7 @@ class CloneFile(Operation[requests.FileCloneCreate, CloneFilePlan]):
         )  # fmt: skip
 
     def run(self, context: Context, plan: CloneFilePlan, job_id: str, advance: Advance) -> CloneFileResult:
-        """Starts the clone, or finds the one of an earlier run, and polls it until its end."""
+        """Starts the clone, or continues that of an earlier run, and polls it until its end."""
         try:
             advance("asking the NFS server", 0)
         except Cancelled:

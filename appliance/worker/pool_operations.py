@@ -243,7 +243,7 @@ class ExportPool(Operation[requests.ExportPool, ExportPlan]):
         return ExportPlan(**of_pool(name), force=request.force, out_of_service=out)
 
     def run(self, context: Context, plan: ExportPlan, job_id: str, advance: Advance) -> PoolResult:
-        """Target first, then the pool; an exported pool is no error."""
+        """Target first, then the pool; an exported pool is not an error."""
         advance("taking its datastores out of service", 10)
         for uuid in plan.out_of_service:
             out_of_service(context, uuid, plan.pools, plan.force)

@@ -42,7 +42,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """`priority`: this one and more severe ones. `text` is in the entry, in any case of letters. `after` is a cursor."""
+    """`priority` includes more severe ones. `text` is in the entry, in any case of letters. `after` is a cursor."""
 
     unit: Unit | None = None
     priority: Priority | None = None

@@ -131,7 +131,7 @@ class DeleteSnapshot(Operation[requests.DeleteSnapshot, SnapshotPlan]):
         return SnapshotPlan(subject=f"{store.id}@{request.snapshot}", pools=(store.pool,), name=name, about=(store.id,))
 
     def run(self, context: Context, plan: SnapshotPlan, job_id: str, advance: Advance) -> SnapshotResult:
-        """A missing snapshot is no error."""
+        """A missing snapshot is not an error."""
         advance("destroying it", 10)
         context.engine.destroy_snapshots([plan.name])
         context.scan_pools(plan.pools)
@@ -335,7 +335,7 @@ class Promote(Operation[requests.PromoteDatastore, PromotePlan]):
     kind = "datastore.promote"
 
     def plan(self, context: Context, request: requests.PromoteDatastore) -> PromotePlan:
-        """The datastore must be a clone, and must not have a snapshot with the name of one that it gets."""
+        """The datastore must be a clone, and must not have a snapshot with the same name."""
         store = domain.find(context.datastores(), request.id, "active")
         inventory = context.scan(60)
         clone = inventory.dataset(store.dataset)

@@ -310,7 +310,7 @@ class ZfsEngine(ABC):
 
     @abstractmethod
     def destroy_snapshots(self, snapshots: Sequence[str]) -> None:
-        """Destroys all of them (of one pool) or none; a missing snapshot is no error.
+        """Destroys all of them (of one pool) or none; a missing snapshot is not an error.
 
         Raises SnapshotHeld, HasDependants (clones), DifferentPools.
         """

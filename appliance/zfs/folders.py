@@ -88,7 +88,7 @@ class SnapshotFolders(Folders):
                 status = entry.stat(follow_symlinks=False)
                 kind = "folder" if stat.S_ISDIR(status.st_mode) else "file" if stat.S_ISREG(status.st_mode) else "other"
                 size = status.st_size if kind == "file" else 0
-                with contextlib.suppress(UnicodeEncodeError):  # a name that is no text is skipped
+                with contextlib.suppress(UnicodeEncodeError):  # skips undecodable names
                     entry.name.encode()
                     rows.append(Entry(name=entry.name, kind=kind, size=size, modified_at=int(status.st_mtime)))
         return sorted(rows, key=lambda entry: entry.name)
@@ -194,7 +194,7 @@ class SnapshotFolders(Folders):
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with self._snapshot(snapshot, above) as folder, _opened(_component(name), flags, folder) as file:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise Refused(f"{path} is no file")
+                raise Refused(f"{path} is not a file")
             yield file
 
     @contextlib.contextmanager

@@ -26,7 +26,7 @@ def _component(whole: str, component: str) -> None:
     if not component:
         raise InvalidName(whole, "a component is empty")
     if component in {".", ".."}:
-        raise InvalidName(whole, f"{component!r} is no component")
+        raise InvalidName(whole, f"{component!r} is not a component")
     if not _COMPONENT.fullmatch(component):
         raise InvalidName(whole, "only letters, digits, space and _ . : - are allowed")
 

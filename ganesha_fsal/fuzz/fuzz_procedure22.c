@@ -33,7 +33,7 @@ static void check_result(const struct procedure22_request *request, const struct
     must(procedure22_decode_result(bytes, sizeof(bytes), &again), "a result has the form that plug-ins expect");
     must(memcmp(&again, result, sizeof(again)) == 0, "a decoded result is equal");
     must(result->version == PROCEDURE22_VERSION && result->command == request->command, "the result belongs to the command");
-    must(result->status == 0 || result->result != PROCEDURE22_NOT_SUPPORTED, "\"not supported\" is no failure");
+    must(result->status == 0 || result->result != PROCEDURE22_NOT_SUPPORTED, "\"not supported\" is not a failure");
 }
 
 /* Forbidden values in the result of a valid call. */

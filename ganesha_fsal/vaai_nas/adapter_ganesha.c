@@ -343,7 +343,7 @@ static bool adapter_is_same_file_system(const struct fsal_obj_handle *object, co
     return object->fsid.major == other->fsid.major && object->fsid.minor == other->fsid.minor;
 }
 
-/* With op_ctx at the export, as root. A symbolic link is no directory to fsal_lookup(). */
+/* With op_ctx at the export, as root. fsal_lookup() does not follow a symbolic link. */
 static enum vaai_nas_status adapter_find_in_context(const char *path, struct vaai_nas_handle *handle)
 {
     struct fsal_obj_handle *object = NULL, *next;

@@ -27,7 +27,7 @@ struct walk {
     char path[VAAI_NAS_FILE_PATH_SIZE];
 };
 
-/* Length of a well-formed character (RFC 3629, 4) that is no control character; 0 for none. */
+/* Length of a well-formed character (RFC 3629, 4) other than a control character; 0 for none. */
 static size_t vmdk_list_character(const unsigned char *text)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

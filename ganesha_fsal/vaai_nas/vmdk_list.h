@@ -26,7 +26,7 @@ struct vmdk_list {
     struct vmdk_file file[VMDK_LIST_MAX + 1]; /* by the bytes of their paths */
     size_t count;
     bool more;       /* more files follow */
-    bool incomplete; /* some files are missing: too deep, too many, not readable, or with a name that is no text */
+    bool incomplete; /* some files are missing: too deep, too many, not readable, or with an undecodable name */
 };
 
 /*

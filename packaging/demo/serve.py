@@ -57,7 +57,7 @@ def open_pool(pool: str, device: str) -> None:
         return
     if has_label(device):
         report(f"importing the pool {pool}: its data is kept from last time")
-        # -f: the pool was last used by another boot of the guest, perhaps one that was killed. What the appliance had mounted is
+        # -f: the pool was last used by another boot of the guest, perhaps after a crash. What the appliance had mounted is
         # mounted again, as at any boot: its LUNs' persistent reservations are in a dataset.
         run("zpool", "import", "-f", "-d", device, "-o", "cachefile=none", pool)
         return

@@ -74,7 +74,7 @@ class RecoverUpdate(Model):
     keep: bool = False
     """The database is right."""
     recovery_key: Annotated[str | None, Field(min_length=1, max_length=100)] = None
-    """Needed where the appliance's own key is not the one that sealed the copy."""
+    """Needed if another key than the appliance's sealed the copy."""
     dry_run: bool = False
     """Only returns what would change."""
     force: bool = False

@@ -104,7 +104,7 @@ class LogQuery(ListQuery):
 
     unit: Unit | None = None
     priority: Priority | None = None
-    """This one and more severe ones."""
+    """Entries of this priority and of more severe ones."""
     since: LogTime | None = None
     until: LogTime | None = None
     text: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")] | None = None

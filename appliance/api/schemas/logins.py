@@ -37,7 +37,7 @@ class DirectoryResponse(Versioned):
 class DirectoryUpdate(Model):
     """Logins by an LDAP directory.
 
-    `servers` are `ldaps://HOST[:636]` or, with `start_tls`, `ldap://HOST[:389]`; the first one that answers is used. `filter`
+    `servers` are `ldaps://HOST[:636]` or, with `start_tls`, `ldap://HOST[:389]`; the first server that responds is used. `filter`
     finds a user below `base`: `{login}` is the name that was typed. `admin`, `operator` and `viewer` are groups with this role.
     """
 

@@ -51,7 +51,7 @@ class StatusResponse(Answer):
 
 
 class CertificateResponse(Answer):
-    """The certificate that nginx presents. The appliance makes and renews self-signed ones."""
+    """The certificate that nginx presents. The appliance creates and renews self-signed certificates."""
 
     subject: str
     issuer: str
@@ -135,7 +135,7 @@ class FailureResponse(Answer):
 class OffloadsResponse(Answer):
     """Counters of the target, by LUN, session and host (zvol_target/docs/control.md), and of the NFS server, by export and host.
 
-    Those of the NFS server are in docs/vaai_nas.md; `datastore` is the one that the export is of. `nfs_problem` says why they
+    Those of the NFS server are in docs/vaai_nas.md; `datastore` is the exported datastore. `nfs_problem` says why they
     can't be had.
     """
 

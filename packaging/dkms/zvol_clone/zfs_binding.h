@@ -63,7 +63,7 @@ bool zfs_dnode_block_freed(void *dnode, u64 block);
 /* dnode_is_dirty() of module/zfs/dnode.c: whether anything of the object is not on disk yet. */
 bool zfs_dnode_is_dirty(void *dnode);
 
-/* dnode_next_offset() of module/zfs/dnode.c, for data: *offset becomes that of the next block on disk that is no hole. 0; ESRCH: no more data. */
+/* dnode_next_offset() of module/zfs/dnode.c, for data: *offset becomes that of the next allocated block on disk. 0; ESRCH: no more data. */
 int zfs_dnode_next_data(void *dnode, u64 *offset);
 
 /* dnode_hold() and dnode_rele() of module/zfs/dnode.c: 0 or a positive errno; the object's type and block pointers can be read while it is held. */

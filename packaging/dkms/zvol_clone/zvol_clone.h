@@ -36,7 +36,7 @@ enum zvol_clone_stopped {
 	ZVOL_CLONE_OTHER_POOL = 11,		/* EXDEV */
 	ZVOL_CLONE_OTHER_KEY = 12,		/* EXDEV: encrypted with different master keys, or only one of them encrypted */
 	ZVOL_CLONE_OTHER_BLOCK_SIZE = 13,	/* EINVAL: the volblocksizes differ */
-	ZVOL_CLONE_UNALIGNED = 14,		/* EINVAL: an offset or the length is no multiple of volblocksize */
+	ZVOL_CLONE_UNALIGNED = 14,		/* EINVAL: an offset or the length is not a multiple of volblocksize */
 	ZVOL_CLONE_OUT_OF_RANGE = 15,		/* EINVAL: beyond the end of a zvol (also when it shrank meanwhile) */
 	ZVOL_CLONE_OVERLAP = 16,		/* EINVAL: the ranges overlap inside one zvol */
 	ZVOL_CLONE_DIRTY = 17,			/* EAGAIN: the block after bytes_done, or its discard, is not on disk yet; see dirty_length */

@@ -242,7 +242,7 @@ impl Registry {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the memory that a session holds. If all sessions exceed the budget, ends the one that holds the most.
+    /// Records the memory that a session holds. If all sessions exceed the budget, ends the session that holds the most.
     pub fn set_held(&self, session: &SessionRecord, bytes: usize) {
         let before = session.held_bytes.swap(bytes, Ordering::Relaxed);
         if bytes < before {

@@ -8,7 +8,7 @@ use crate::lock;
 use crate::sam::Nexus;
 use crate::statistics::{Counters, Statistics};
 
-/// Most hosts without a nexus whose counters are retained; the one that left first is dropped.
+/// Most hosts without a nexus whose counters are retained; the first to leave is dropped.
 ///
 /// The transport limits the number of hosts with a nexus.
 const MAXIMUM_ABSENT_HOSTS: usize = 256;

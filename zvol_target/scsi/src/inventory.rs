@@ -151,7 +151,7 @@ impl Inventory {
             .map(|(&number, _)| number)
     }
 
-    /// Units of all numbers or of one that can have tasks: those that the nexus may use, or could use until they were removed.
+    /// Units, of all numbers or of one number, that can have tasks: the nexus may use them, or could use them until they were removed.
     pub(crate) fn units_with_tasks(
         &self,
         nexus: u64,

@@ -83,7 +83,7 @@ pub enum Problem {
     /// Size 0.
     #[error("it is empty; give it a size, for a file with truncate -s")]
     Empty,
-    /// The size is no multiple of the logical block.
+    /// The size is not a multiple of the logical block.
     #[error(
         "its size of {size_bytes} bytes is not a multiple of {logical_block_bytes}; correct it, for a file with truncate -s"
     )]

@@ -165,6 +165,6 @@ fn reachable_address(portal: &Portal, local: SocketAddr) -> Option<SocketAddr> {
     if !ip.is_unspecified() {
         return Some(portal.address);
     }
-    // Of all local addresses, the initiator certainly reaches the one that it connected to.
+    // Of all local addresses, the initiator certainly reaches that of its connection.
     (ip.is_ipv4() == local.is_ipv4()).then(|| SocketAddr::new(local.ip(), portal.address.port()))
 }

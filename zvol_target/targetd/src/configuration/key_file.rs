@@ -78,7 +78,7 @@ pub enum KeyError {
 #[derive(Clone, Debug)]
 pub struct KeyFile {
     path: PathBuf,
-    /// Whether the daemon creates a missing file. It never creates one that the command line names.
+    /// Whether the daemon creates a missing file. It never creates a file that the command line names.
     may_create: bool,
 }
 

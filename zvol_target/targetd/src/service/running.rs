@@ -165,7 +165,7 @@ impl Running {
         })
     }
 
-    /// Adds a logical unit; if it could not be opened, one that is not ready.
+    /// Adds a logical unit; if it could not be opened, the unit is not ready.
     pub fn insert(&mut self, lun: &Lun, opened: Result<Opened, Unusable>) -> Result<(), Unusable> {
         let running = match opened {
             Ok(opened) => opened.into(),

@@ -126,7 +126,7 @@ pub(crate) async fn run(mut operation: Operation) -> Result<Buffer, Failed> {
     }
 }
 
-/// Runs a system call in a thread: one that can take long and does not transfer the volume's data.
+/// Runs a system call in a thread, if it can take long and does not transfer the volume's data.
 ///
 /// # Errors
 /// Those of `work`.
