@@ -81,6 +81,8 @@ IN_COMMENTS = {
     r"whoever|somebody": "a noun: the host, the caller, an admin",
     r"go(?:es)? on": "continues",
     r"of (?:its|their|his) own": "separate",
+    r"(?<!there )(?:is|are|was|were) no (?!longer\b|more\b)\w+": "is not a",
+    r"one that": "the noun that is meant",
     r"for want of": "for lack of",
     r"in vain|anew|lately": "without result, again, recently",
     r"lets? go": "releases",
@@ -92,7 +94,7 @@ IN_COMMENTS = {
     r"who(?:ever)? (?:asks|wants|waits|comes)": "a noun",
 }
 IN_NAMES = {"found", "kept", "one", "own", "since", "standing", "there"}
-"""Words that are no names: a name says what it holds. Names of up to three words have none of them either, except the number one.
+"""Words that are not names: a name says what it holds. Names of up to three words have none of them, except the number one.
 Longer names are sentences, as those of tests."""
 NAMED_ELSEWHERE = {"duration_since", "saturating_duration_since", "getOwnPropertyDescriptor", "hasOwn"}
 """Names of libraries. Errors are called not found everywhere."""

@@ -43,7 +43,7 @@ ENCRYPTED = "zvaai-encrypted"
 
 @dataclass(frozen=True)
 class Datastore:
-    """A datastore, a deleted one that can be restored, a copy that is not served, or a missing one. Sizes are bytes."""
+    """A datastore: active, deleted, missing, or a copy that is not served. Sizes are bytes."""
 
     id: str
     """Its UUID; of a copy "copy-" and the GUID of its dataset."""

@@ -31,7 +31,7 @@ class AdoptPlan(DatastorePlan, frozen=True, kw_only=True):
 
 
 class Adopt(Operation[requests.AdoptionCreate, AdoptPlan]):
-    """Makes a datastore of a volume, a file system or a copy: with a new identity, or the claimed one if no other dataset has it."""
+    """Makes a datastore of a volume, a file system or a copy: with a new identity, or the claimed one if it is free."""
 
     kind = "datastore.adopt"
     _left = (identity.DELETED, identity.SHOWN_TO, identity.SOFT_THRESHOLD, identity.THICK, designation.PROPERTY)

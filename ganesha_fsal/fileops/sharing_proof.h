@@ -2,7 +2,7 @@
 /* Whether copy_file_range(2) shared blocks or copied bytes: OpenZFS does not report it, but its statistics show it.
  *
  * Reads and writes of each dataset are counted (objset kstats: nread, nwritten), block clones are not. If less was read from
- * the source's dataset, or less written to the destination's, than a copy takes, it was no copy. Concurrent reads and writes in
+ * the source's dataset, or less written to the destination's, than a copy takes, the kernel shared blocks. Concurrent reads and writes in
  * these datasets can only hide that: a proof is reliable, and without a proof the result is unknown. */
 #ifndef FILEOPS_SHARING_PROOF_H
 #define FILEOPS_SHARING_PROOF_H

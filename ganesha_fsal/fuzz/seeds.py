@@ -54,7 +54,7 @@ def of_copy() -> dict[str, bytes]:
 
 
 def of_control() -> dict[str, bytes]:
-    """Every method, requests about jobs, paths outside the export, and lines that are no request."""
+    """Every method, requests about jobs, paths outside the export, and invalid lines."""
 
     def line(method: str, **parameters: object) -> bytes:
         return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).encode()

@@ -76,7 +76,7 @@ class Kind:
             assert (await session.execute(FLUSHES[self.flush], lun=self.lun)).status == GOOD
 
     def survived(self, content: bytes, number: int, block: int, noted: int, last: int) -> bool:
-        """Whether the block has the acknowledged write, or the one that was running at the cut."""
+        """Whether the block has the acknowledged write, or the write that was running at the cut."""
         return stamp_survived(content, number, block, noted, last)
 
 

@@ -178,7 +178,7 @@ class TargetSimulator(TargetSocket):
             )
 
     def delete_account(self, target: str, name: str) -> None:
-        """A missing account is no error."""
+        """A missing account is not an error."""
         with self._lock:
             current = self._target(target)
             others = tuple(account for account in current.accounts if account.name != name)
@@ -200,7 +200,7 @@ class TargetSimulator(TargetSocket):
             self._targets[target], self.mutual = replace(current, mutual=name), {name: secret}
 
     def delete_mutual(self, target: str, name: str) -> None:
-        """A missing account is no error."""
+        """A missing account is not an error."""
         with self._lock:
             self._targets[target] = replace(self._target(target), mutual=None)
             self.mutual.pop(name, None)
@@ -247,7 +247,7 @@ class TargetSimulator(TargetSocket):
             self._groups[group.name] = group
 
     def delete_host_group(self, name: str) -> None:
-        """A missing group is no error."""
+        """A missing group is not an error."""
         with self._lock:
             self._groups.pop(name, None)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real ganesha.nfsd with exports on a mount, on fixed ports in its own network namespace.
 
-The daemon is Debian's `ganesha.nfsd`. `Daemon.STOCK` runs it with its own libganesha_nfsd, `Daemon.PATCHED` with the one that
+The daemon is Debian's `ganesha.nfsd`. `Daemon.STOCK` runs it with its own libganesha_nfsd, `Daemon.PATCHED` with the library that
 packaging/ganesha builds. Exports are served by FSAL "VFS" (Debian's) or "ZVAAI" (ours, ganesha_fsal/).
 """
 

@@ -283,7 +283,7 @@ class Session:
 
     @property
     def segment_limit(self) -> int:
-        """Bytes of data the target takes in one PDU (its MaxRecvDataSegmentLength; ours is no larger)."""
+        """Bytes of data the target takes in one PDU (its MaxRecvDataSegmentLength; ours is not larger)."""
         return int(self.parameters["MaxRecvDataSegmentLength"])
 
     async def ping(self, data: bytes = b"") -> bytes:

@@ -28,7 +28,7 @@ class DesignationResponse(Answer):
 
 
 class DatastoreResponse(Versioned):
-    """A datastore; a deleted one that can be restored; a copy of one, which is not served, with the reason; a missing one.
+    """A datastore: active; deleted, to be restored; a copy, which is not served, with the reason; or missing.
 
     `kind` is vmfs (a LUN) or nfs (an export). A missing one keeps its LUN number, or its export's number and share, until its
     pool is there again, or it is forgotten. `thick`: its whole size is reserved, and it shares no blocks. `reserved` is its

@@ -103,7 +103,7 @@ def test_a_known_password_permits_no_faster_guesses(appliance: Appliance, app: A
 
 
 def test_many_logins_of_one_network_do_not_lock_it(appliance: Appliance, app: App) -> None:
-    """The first half of each is no failure of the address."""
+    """The first half of each is not a failure of the address."""
     turn_on(appliance, app)
     for _ in range(25):
         app.now += 30

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command in the documents is one that `zvaai` has, with options that it takes."""
+"""`zvaai` has every command in the documents, with its options."""
 
 from __future__ import annotations
 

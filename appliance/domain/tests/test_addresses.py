@@ -17,7 +17,7 @@ ADDRESSES = [
 
 
 def test_the_kernel_says_the_same_as_ip() -> None:
-    """Tests run in a separate network namespace: addresses are added to its loopback interface, the only one that it has."""
+    """Tests run in a separate network namespace: addresses are added to its loopback interface, its only interface."""
     added = ("192.0.2.77/32", "192.0.2.78/32", "2001:db8::77/128")
     try:
         for address in added:

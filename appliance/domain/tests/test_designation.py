@@ -25,7 +25,7 @@ def test_lio() -> None:
     names = known_as(LIO)
     assert names.designators == (NAA, "t10.LIO-ORG disk1:e4a3b2c1-0f0e-4d0c-8b0a-090807060504\0")
     assert (names.vendor, names.product, names.serial_number) == ("LIO-ORG", "disk1", f"{LIO['unit_serial']}\0")
-    # What is no hexadecimal digit is passed over, what is missing is zero, and another company may be set.
+    # Other characters than hexadecimal digits are skipped, missing digits are zero, and another company may be set.
     short = known_as({**LIO, "unit_serial": "xyz-12345678-XY-AB", "company_id": "0x00A098", "vendor": "ACME"})
     assert short.designators == ("naa.600a09812345678ab000000000000000", "t10.ACME    disk1:xyz-12345678-XY-AB\0")
 

@@ -90,7 +90,7 @@ def test_invalid_names(name: str) -> None:
 
 @given(st.binary(max_size=2000), st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=5))
 def test_nothing_but_quoted_names_changes(content: bytes, names: dict[str, str]) -> None:
-    """Whatever a file has in it: bytes that are no text stay."""
+    """Whatever a file has in it: bytes that are not text stay."""
     safe = {old: re.sub(r'["\n]', "", new) for old, new in names.items()}
     content_after = rewritten(VmFile("a.vmsd", "b.vmsd", len(content), True), content, safe, "new")
     assert re.sub(rb'"[^"\n]*"', b"", content_after) == re.sub(rb'"[^"\n]*"', b"", content)

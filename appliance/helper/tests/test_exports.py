@@ -208,7 +208,7 @@ def test_only_files_of_datastores_are_forgotten(rig: Rig, monkeypatch: pytest.Mo
         with pytest.raises(Refused, match="none that the appliance has written"):
             rig.client.forget_export(3)
     assert set(really()) == {1, 3}
-    rig.client.forget_export(4)  # an export without a file is no error
+    rig.client.forget_export(4)  # an export without a file is not an error
 
 
 def test_values_of_ganesha_survive_a_round_trip(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,7 +174,7 @@ def test_a_host_that_has_mounted_it_retains_it(appliance: Appliance) -> None:
         assert appliance.request(method, f"/hosts/{host}", body).status_code == 409
     (client,) = appliance.get("/nfs-clients")["items"]
     assert (client["address"], client["datastores"]) == (ESX, [store])
-    appliance.job("PATCH", f"/datastores/{store}", {"clients": ["198.51.100.0/24", "203.0.113.7"]})  # more is no loss
+    appliance.job("PATCH", f"/datastores/{store}", {"clients": ["198.51.100.0/24", "203.0.113.7"]})  # more is not a loss
     appliance.job("DELETE", f"/datastores/{store}?force=true")
     assert served(appliance) == {}
 

@@ -135,7 +135,7 @@ def test_a_disk_that_fails_to_answer_is_none_without_smart(
 
 
 def test_the_program_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Debian's smartctl with the same options: a file has no data, which is no error."""
+    """Debian's smartctl with the same options: a file has no data, which is not an error."""
     file = tmp_path / "file"
     file.write_bytes(bytes(1 << 20))
     health = smart.health(str(file))

@@ -346,7 +346,7 @@ static void a_copy_is_never_called_a_clone(void **state)
     assert_int_equal(fileops_clone(&request, &result), EXDEV);
     kernel.calls = 0;
     kernel.proven = 1;
-    assert_int_equal(fileops_clone(&request, &result), EXDEV); /* a partial copy is no fast clone */
+    assert_int_equal(fileops_clone(&request, &result), EXDEV); /* a partial copy is not a fast clone */
     request.mode = FILEOPS_CLONE_FULL;
     kernel.calls = 0;
     assert_int_equal(fileops_clone(&request, &result), 0);

@@ -85,7 +85,7 @@ def test_from_another_file_system(root: Path, tool: FileTool, elsewhere: Path) -
 
 
 def test_into_a_file(root: Path, tool: FileTool) -> None:
-    """The file keeps its identity and gets data and size of the source. A set size is no data; a file with data is refused."""
+    """The file keeps its identity and gets data and size of the source. A set size is not data; a file with data is refused."""
     target = root / "target"
     with target.open("wb") as file:
         file.truncate(32 * MIB)

@@ -296,7 +296,7 @@ def test_impossible_pools(rig: Rig) -> None:
 
 
 def test_disks_have_smart_data_or_a_reason_for_none(rig: Rig) -> None:
-    """The rigs' disks have none, which is no error."""
+    """The rigs' disks have none, which is not an error."""
     disk = rig.engine.disks()[0]
     for name in (disk.path, disk.device):
         health = rig.engine.disk_health(name)

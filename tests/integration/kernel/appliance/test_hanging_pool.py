@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long it takes from a request to a served LUN next to two other pools, and next to one that hangs."""
+"""How long it takes from a request to a served LUN next to two other pools, and next to a hanging pool."""
 
 from __future__ import annotations
 

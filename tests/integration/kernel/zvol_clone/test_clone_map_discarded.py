@@ -24,7 +24,7 @@ RARE = pytest.mark.long("15 s: a rare kind of block")
 
 
 def discard_into_waiting_group(pool: FreezingPool, scratch: int, fd: int) -> None:
-    """Discards LENGTH bytes at the start of `fd`, in a transaction group that is closed and waits for one that cannot sync.
+    """Discards LENGTH bytes at the start of `fd`, in a transaction group that is closed and waits for a group that cannot sync.
 
     ZFS closes a group itself after enough freed indirect blocks (zfs_per_txg_dirty_frees_percent).
     """

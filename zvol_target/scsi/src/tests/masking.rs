@@ -159,7 +159,7 @@ fn only_hosts_that_gain_or_lose_get_a_unit_attention() {
     assert_eq!(gains.to(third).code(&TEST_UNIT_READY, &[]), POWER_ON);
     assert_eq!(loses.code(&TEST_UNIT_READY, &[]), LUNS_CHANGED);
     assert_eq!(loses.to(third).code(&TEST_UNIT_READY, &[]), NOT_SUPPORTED);
-    // The same access again is no change: no unit attention.
+    // The same access again is not a change: no unit attention.
     device.set_access(2, only(&[&gains, &keeps])).unwrap();
     for host in [&gains, &loses, &keeps] {
         assert_eq!(host.run(&TEST_UNIT_READY).status, Status::Good);
