@@ -134,6 +134,10 @@ def reaches(url: str) -> bool:
     return subprocess.run(command, capture_output=True, timeout=180, check=False).returncode == 0
 
 
+def ports_of(nfs: Mapping[str, Any]) -> str:
+    return f"nfsport={nfs['port']}&mountport={nfs['mount_port']}"
+
+
 def lead_to_first_start(answer: Mapping[str, Any]) -> str:
     """Creates the first administrator with the printed code, and a datastore of each kind. Returns the LUN's URL."""
     console = Console(answer["console"])
@@ -149,7 +153,7 @@ def lead_to_first_start(answer: Mapping[str, Any]) -> str:
     assert reaches(url)
     nfs, clients = answer["nfs"], [answer["console"]["nfs_client"]]
     share = console.make(name="second", kind="nfs", pool=pool["name"], size=str(1 << 30), clients=clients, squash="none")["share"]
-    ports = f"nfsport={nfs['port']}&mountport={nfs['mount_port']}"
+    ports = ports_of(nfs)
     run("nfs-cp", REPOSITORY / "README.md", f"nfs://{nfs['address']}{share}/README.md?{ports}")
     assert "README.md" in run("nfs-ls", f"nfs://{nfs['address']}{share}?{ports}")
     assert {datastore["state"] for datastore in console.request("GET", "/datastores")["items"]} == {"active"}
@@ -178,59 +182,6 @@ def lead_by_console(answer: Mapping[str, Any], directory: Path, seed: int) -> st
     console.log_in()
     (store,) = [datastore for datastore in console.request("GET", "/datastores")["items"] if datastore["name"] == "first"]
     return f"iscsi://{answer['iscsi_portal']}/{answer['console']['iqn']}/{store['lun']}"
-
-
-def test_a_user_without_rights_has_a_disk_that_keeps_its_data(demo: Demo, tmp_path: Path, seed: int) -> None:
-    image = file_system_image(tmp_path, seed, 32)
-    started = time.monotonic()
-    answer = demo.start()
-    print(f"demo: ready after {time.monotonic() - started:.1f} s, warm")
-    assert answer["luns"] == [0, 1]
-    url = f"iscsi://{answer['iscsi_portal']}"
-    # Discovery returns an address that is reachable from here, not the guest's address.
-    listing = run(*NOBODY, "iscsi-ls", "-s", url)
-    assert answer["iqn"] in listing and answer["iscsi_portal"] in listing and "Lun:0" in listing
-    run(*NOBODY, "iscsi-inq", f"{url}/{answer['iqn']}/0")
-    run("qemu-img", "convert", "-n", "-O", "raw", "-f", "raw", image, f"{url}/{answer['iqn']}/0")
-
-    # A browser inside the guest would compete for its only processor.
-    store = lead_to_first_start(answer) if IN_GUEST else lead_by_console(answer, tmp_path, seed)
-
-    refused = demo.make("demo")
-    assert refused.returncode != 0 and "runs already" in refused.stderr
-    refused = demo.make("demo-reset")
-    assert refused.returncode != 0 and "it runs" in refused.stderr
-
-    assert demo.interrupt() == "", "standard output is for the one line of JSON"
-    host, _, port = str(answer["iscsi_portal"]).rpartition(":")
-    with pytest.raises(OSError), socket.create_connection((host, int(port)), timeout=2):
-        pass
-    if IN_GUEST:
-        assert "zvaai-demo" not in run("zpool", "list", "-H", "-o", "name")
-    else:
-        kernel = ["pgrep", "-f", f"{CACHE}/uml/linux.uml.*{demo.state}"]
-        wait_for(lambda: subprocess.run(kernel, capture_output=True, check=False).returncode == 1, "no guest is left", 120)
-
-    answer = demo.start()
-    console = Console(answer["console"])
-    assert answer["console"]["setup_code"] is None and not console.request("GET", "/setup")["needed"]
-    wait_for(lambda: reaches(store), "the datastore is served again, whoever has logged in", timeout=300)
-    console.log_in()
-    wait_for(lambda: alerts(console) == ["redundancy"], "nothing is wrong but that the pool is one disk", timeout=300)
-    back = tmp_path / "back"
-    luns = [f"iscsi://{answer['iscsi_portal']}/{answer['iqn']}/{number}" for number in answer["luns"]]
-    run("qemu-img", "convert", "-C", "-n", "-f", "raw", "-O", "raw", *luns)
-    assert answer["zvol_clone"] or IN_GUEST, "a host has it only where it was installed"
-    way = "copied by sharing blocks" if answer["zvol_clone"] else "copied by reading and writing"
-    wait_for(lambda: f"MiB {way}" in demo.log.read_text(), f"the demo says that LUN 1 was {way}", 180)
-    for number, url in enumerate(luns):
-        run("qemu-img", "dd", "-f", "raw", "-O", "raw", "bs=1M", "count=32", f"if={url}", f"of={back}")
-        assert digest(back) == digest(image), f"the data of LUN {number} was not kept"
-    demo.interrupt()
-    log = (demo.state / "worker.log").read_text()
-    assert log.count("ready at") == 2, log
-    assert demo.make("demo-reset").returncode == 0
-    assert not demo.state.exists()
 
 
 def printed(screen: str, begin: str) -> str:
@@ -263,9 +214,8 @@ def counted(stat: str) -> dict[str, int]:
     return figures
 
 
-def test_nfs_commands_do_as_printed(demo: Demo, tmp_path: Path) -> None:
-    whole = demo.start()
-    answer = whole["nfs"]
+def try_nfs(demo: Demo, whole: Mapping[str, Any], directory: Path) -> None:
+    """The commands on the demo's screen; they leave clone.raw in the export, and disk.raw beside the log."""
     wait_for(lambda: "Ctrl-C stops everything" in demo.log.read_text(), "the screen", 180)
     screen = demo.log.read_text()
     commands = printed(screen, "Try NFS")
@@ -279,38 +229,91 @@ def test_nfs_commands_do_as_printed(demo: Demo, tmp_path: Path) -> None:
     assert counted(stat)["unique"] == 0, "LUNs that share blocks change nothing for files"
     shared = "NFS export /demo: 64.0 MiB cloned by sharing blocks"
     wait_for(lambda: shared in demo.log.read_text(), "the demo says what was shared", 180)
-    ports = f"nfsport={answer['port']}&mountport={answer['mount_port']}"
-    disk = demo.state / "disk.raw"
-    back = demo.state / "back.raw"
-    run("nfs-cp", f"nfs://{answer['address']}{answer['export']}/clone.raw?{ports}", back)
-    assert digest(back) == digest(disk)
-    back.unlink()
+    check_clone(whole["nfs"], demo.state / "disk.raw")
     if IN_GUEST:  # only there the kernel has a client
         mount = printed(screen, "Or mount it")
-        place = tmp_path / "mnt"
+        place = directory / "mnt"
         place.mkdir()
         run("bash", "-euc", mount.replace(" /mnt", f" {place}"))
         try:
-            assert digest(place / "clone.raw") == digest(disk)
+            assert digest(place / "clone.raw") == digest(demo.state / "disk.raw")
             (place / "note").write_text("kept")
         finally:
             run("umount", place)
-    demo.interrupt()
 
-    # Another program uses the usual ports now.
+
+def check_clone(nfs: Mapping[str, Any], original: Path) -> None:
+    """Reads the clone of the printed commands by NFS."""
+    back = original.with_name("back.raw")
+    run("nfs-cp", f"nfs://{nfs['address']}{nfs['export']}/clone.raw?{ports_of(nfs)}", back)
+    assert digest(back) == digest(original)
+    back.unlink()
+
+
+def test_the_demo_does_as_it_says_and_keeps_its_data(demo: Demo, tmp_path: Path, seed: int) -> None:
+    image = file_system_image(tmp_path, seed, 32)
+    started = time.monotonic()
+    answer = demo.start()
+    print(f"demo: ready after {time.monotonic() - started:.1f} s, warm")
+    assert answer["luns"] == [0, 1]
+    nfs = answer["nfs"]
+    try_nfs(demo, answer, tmp_path)
+    url = f"iscsi://{answer['iscsi_portal']}"
+    # Discovery returns an address that is reachable from here, not the guest's address.
+    listing = run(*NOBODY, "iscsi-ls", "-s", url)
+    assert answer["iqn"] in listing and answer["iscsi_portal"] in listing and "Lun:0" in listing
+    run(*NOBODY, "iscsi-inq", f"{url}/{answer['iqn']}/0")
+    run("qemu-img", "convert", "-n", "-O", "raw", "-f", "raw", image, f"{url}/{answer['iqn']}/0")
+
+    # A browser inside the guest would compete for its only processor.
+    store = lead_to_first_start(answer) if IN_GUEST else lead_by_console(answer, tmp_path, seed)
+
+    refused = demo.make("demo")
+    assert refused.returncode != 0 and "runs already" in refused.stderr
+    refused = demo.make("demo-reset")
+    assert refused.returncode != 0 and "it runs" in refused.stderr
+
+    assert demo.interrupt() == "", "standard output is for the one line of JSON"
+    host, _, port = str(answer["iscsi_portal"]).rpartition(":")
+    with pytest.raises(OSError), socket.create_connection((host, int(port)), timeout=2):
+        pass
+    if IN_GUEST:
+        assert "zvaai-demo" not in run("zpool", "list", "-H", "-o", "name")
+    else:
+        kernel = ["pgrep", "-f", f"{CACHE}/uml/linux.uml.*{demo.state}"]
+        wait_for(lambda: subprocess.run(kernel, capture_output=True, check=False).returncode == 1, "no guest is left", 120)
+
+    # Another program uses the usual ports of NFS now.
     with contextlib.ExitStack() as stack:
         numbers = ("port", "mount_port")
         for number in numbers:
-            stack.enter_context(socket.create_server((answer["address"], answer[number])))
-        again = demo.start()["nfs"]
-        assert not {again[number] for number in numbers} & {answer[number] for number in numbers}
-        ports = f"nfsport={again['port']}&mountport={again['mount_port']}"
-        run("nfs-cp", f"nfs://{again['address']}{again['export']}/clone.raw?{ports}", back)
-        assert digest(back) == digest(disk), "the data was not kept"
+            stack.enter_context(socket.create_server((nfs["address"], nfs[number])))
+        answer = demo.start()
+        again = answer["nfs"]
+        assert not {again[number] for number in numbers} & {nfs[number] for number in numbers}
+        check_clone(again, demo.state / "disk.raw")
         if IN_GUEST:
-            assert "note" in run("nfs-ls", f"nfs://{again['address']}{again['export']}?{ports}")
-        demo.interrupt()
+            assert "note" in run("nfs-ls", f"nfs://{again['address']}{again['export']}?{ports_of(again)}")
+    console = Console(answer["console"])
+    assert answer["console"]["setup_code"] is None and not console.request("GET", "/setup")["needed"]
+    wait_for(lambda: reaches(store), "the datastore is served again, whoever has logged in", timeout=300)
+    console.log_in()
+    wait_for(lambda: alerts(console) == ["redundancy"], "nothing is wrong but that the pool is one disk", timeout=300)
+    back = tmp_path / "back"
+    luns = [f"iscsi://{answer['iscsi_portal']}/{answer['iqn']}/{number}" for number in answer["luns"]]
+    run("qemu-img", "convert", "-C", "-n", "-f", "raw", "-O", "raw", *luns)
+    assert answer["zvol_clone"] or IN_GUEST, "a host has it only where it was installed"
+    way = "copied by sharing blocks" if answer["zvol_clone"] else "copied by reading and writing"
+    wait_for(lambda: f"MiB {way}" in demo.log.read_text(), f"the demo says that LUN 1 was {way}", 180)
+    for number, url in enumerate(luns):
+        run("qemu-img", "dd", "-f", "raw", "-O", "raw", "bs=1M", "count=32", f"if={url}", f"of={back}")
+        assert digest(back) == digest(image), f"the data of LUN {number} was not kept"
+    demo.interrupt()
     if IN_GUEST:
         assert "zvaai-demo" not in run("zpool", "list", "-H", "-o", "name")
+    log = (demo.state / "worker.log").read_text()
+    assert log.count("ready at") == 2, log
     log = (demo.state / "ganesha.log").read_text()
     assert log.count("NFS EXIT: regular exit") == 2 and "FATAL" not in log, log
+    assert demo.make("demo-reset").returncode == 0
+    assert not demo.state.exists()
